@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/cli.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <thread>
+
+#include "bench/foreign_flags.h"
+#include "bench/runner.h"
+#include "dataflow/error.h"
+#include "penstock_build.h"
+
+namespace penstock {
+namespace {
+
+std::vector<std::string> spellings(const Flag& flag) {
+  std::vector<std::string> names{kebab(flag.name)};
+  std::istringstream aliases(flag.aliases);
+  for (std::string alias; aliases >> alias;) names.push_back(kebab(alias));
+  return names;
+}
+
+/// Flags by every spelling.
+class FlagIndex {
+ public:
+  explicit FlagIndex(std::span<const Flag> flags) {
+    for (const Flag& flag : flags) {
+      for (const std::string& name : spellings(flag)) {
+        by_name_[name] = &flag;
+        names_.push_back(name);
+      }
+    }
+  }
+  const Flag* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  std::span<const std::string> names() const { return names_; }
+
+ private:
+  std::map<std::string, const Flag*> by_name_;
+  std::vector<std::string> names_;
+};
+
+/// "--fake_location=queue", "-fake-location": name and value. Empty name: not a flag.
+struct Word {
+  std::string name, value;
+  bool has_value = false;
+};
+Word split_word(const std::string& text) {
+  const std::size_t dashes = std::min<std::size_t>(text.find_first_not_of('-'), 2);
+  if (text.size() < 2 || dashes == 0 || dashes == std::string::npos) return {};
+  if (dashes == 1 && text.size() == 2) return {};  // a short flag, such as -h
+  if (std::isdigit(static_cast<unsigned char>(text[dashes])) != 0) return {};
+  const std::size_t equals = text.find('=');
+  Word word{canonical_name(text.substr(dashes, equals - dashes)), {}, false};
+  if (equals != std::string::npos) {
+    word.has_value = true;
+    word.value = text.substr(equals + 1);
+  }
+  return word;
+}
+
+[[noreturn]] void refuse(std::string_view verb, const std::string& name, const FlagIndex& index) {
+  for (const ForeignFlag& foreign : foreign_flags()) {
+    if (kebab(foreign.name) == name) {
+      throw ConfigError(fmt::format("--{} means nothing here: {}", name, foreign.advice));
+    }
+  }
+  const std::string guess = nearest_name(name, index.names());
+  throw ConfigError(fmt::format("unknown flag --{}{}; see `penstock {} --help`", name,
+                                guess.empty() ? "" : fmt::format("; did you mean --{}?", guess), verb));
+}
+
+/// Rewrites every spelling into `--kebab-name=value`, so that CLI11 sees one.
+std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index,
+                                   std::span<const std::string> arguments) {
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    Word word = split_word(arguments[i]);
+    if (word.name.empty() || word.name == "help") {
+      result.push_back(word.name == "help" ? "--help" : arguments[i]);
+      continue;
+    }
+    const Flag* flag = index.find(word.name);
+    if (flag == nullptr && word.name.starts_with("no") && !word.has_value) {
+      const std::string positive = word.name.substr(word.name.starts_with("no-") ? 3 : 2);
+      if (const Flag* negated = index.find(positive); negated != nullptr && negated->boolean) {
+        result.push_back("--" + kebab(negated->name) + "=false");
+        continue;
+      }
+    }
+    if (flag == nullptr) refuse(verb, word.name, index);
+    if (!word.has_value && flag->boolean) {
+      word.value = "true";
+    } else if (!word.has_value) {
+      if (i + 1 >= arguments.size()) {
+        throw ConfigError(fmt::format("--{} needs a value", word.name));
+      }
+      word.value = arguments[++i];
+    }
+    result.push_back("--" + kebab(flag->name) + "=" + word.value);
+  }
+  return result;
+}
+
+void print_error(std::string_view message) { fmt::print(stderr, "penstock: {}\n", message); }
+
+/// Turns SIGINT and SIGTERM into a stop request; a second one ends the process at once.
+class SignalStop {
+ public:
+  SignalStop() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    sigaddset(&signals_, SIGUSR1);  // ends the waiting thread
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+    waiter_ = std::jthread([this] { wait(); });
+  }
+  SignalStop(const SignalStop&) = delete;
+  SignalStop& operator=(const SignalStop&) = delete;
+  ~SignalStop() {
+    pthread_kill(waiter_.native_handle(), SIGUSR1);
+    waiter_.join();
+  }
+  std::stop_token token() const { return stop_.get_token(); }
+  int received() const { return received_; }
+
+ private:
+  void wait() {
+    for (int signal = 0; sigwait(&signals_, &signal) == 0 && signal != SIGUSR1;) {
+      if (received_ != 0) _exit(128 + signal);
+      received_ = signal;
+      stop_.request_stop();
+    }
+  }
+  sigset_t signals_{};
+  std::stop_source stop_;
+  std::atomic<int> received_{0};
+  std::jthread waiter_;
+};
+
+std::string overview() {
+  std::string text =
+      "Penstock measures what feeding costs a training run.\n\nUsage: penstock VERB [flags]\n\n";
+  for (const VerbEntry* verb : verb_table().entries) {
+    text += fmt::format("  {:<10} {}\n", verb->name, verb->summary);
+  }
+  return text + "\nSee `penstock VERB --help` for its flags, and `penstock list` for components.\n";
+}
+
+}  // namespace
+
+bool parse_flags(std::string_view verb, std::string_view summary, std::span<const Flag> flags,
+                 std::span<const std::string> arguments, std::vector<std::string>* positional) {
+  const FlagIndex index(flags);
+  CLI::App app{std::string(summary), "penstock " + std::string(verb)};
+  app.set_help_flag("-h,--help", "print this text and exit");
+  for (const Flag& flag : flags) {
+    std::string names;
+    for (const std::string& name : spellings(flag)) names += (names.empty() ? "--" : ",--") + name;
+    app.add_option_function<std::string>(names, flag.set, flag.help)
+        ->group(flag.group)
+        ->type_name(flag.boolean ? "BOOL" : "")
+        ->default_str(flag.fallback);
+  }
+  if (positional != nullptr) app.add_option("arguments", *positional);
+  std::vector<std::string> words = normalise(verb, index, arguments);
+  std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return false;
+  } catch (const CLI::ExtrasError&) {
+    throw ConfigError(fmt::format("'{}' is not a flag; values follow theirs as --flag=value; see "
+                                  "`penstock {} --help`",
+                                  app.remaining().empty() ? words.back() : app.remaining().front(),
+                                  verb));
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(error.what());
+  }
+  return true;
+}
+
+std::vector<Flag> run_flags(RunConfig& config) {
+  std::vector<Flag> flags;
+  for (const ConfigKey& key : config_keys()) {
+    flags.push_back({.name = std::string(key.name),
+                     .aliases = std::string(key.aliases),
+                     .help = std::string(key.help),
+                     .fallback = key.get(config),
+                     .boolean = key.boolean,
+                     .set = [&config, &key](const std::string& text) { key.set(config, text); },
+                     .group = "Run"});
+  }
+  flags.push_back({.name = "like",
+                   .aliases = "",
+                   .help = "defaults of tf_cnn_benchmarks, tensorpack, horovod or kungfu",
+                   .fallback = "",
+                   .set = [](const std::string&) { /* applied before all others */ },
+                   .group = "Run"});
+  return flags;
+}
+
+void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Word word = split_word(arguments[i]);
+    if (word.name != "like") continue;
+    if (word.has_value) {
+      apply_like(config, word.value);
+    } else if (i + 1 < arguments.size()) {
+      apply_like(config, arguments[i + 1]);
+    }
+  }
+}
+
+int run_command_line(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  SignalStop signals;
+  try {
+    if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
+        arguments[0] == "help") {
+      fmt::print("{}", overview());
+      return arguments.empty() ? 2 : 0;
+    }
+    if (arguments[0] == "--version") {
+      fmt::print("penstock {} ({})\n", PENSTOCK_BUILD_VERSION, PENSTOCK_BUILD_COMPILER);
+      return 0;
+    }
+    const VerbEntry& verb = find_entry(verb_table(), arguments[0]);
+    arguments.erase(arguments.begin());
+    const int code = verb.run({argv[0], std::move(arguments), signals.token()});
+    std::fflush(stdout);
+    return signals.received() != 0 ? 128 + signals.received() : code;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    print_error(error.what());
+    return signals.received() != 0 ? 128 + signals.received()
+                                   : exit_code_of(std::current_exception());
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of tf_cnn_benchmarks and tensorpack's resnet-multigpu.py that Penstock knows and refuses.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace penstock {
+
+struct ForeignFlag {
+  std::string_view name;    ///< snake case
+  std::string_view advice;  ///< ends the sentence "--x means nothing here: ..."
+};
+
+std::span<const ForeignFlag> foreign_flags();
+
+}  // namespace penstock

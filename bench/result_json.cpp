@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/result_json.h"
+
+#include <string>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A number or boolean where the text is one in JSON too, else a string.
+Json scalar(const std::string& text) {
+  const Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_number() || parsed.is_boolean() ? parsed : Json(text);
+}
+
+Status status_from(const std::string& name) {
+  for (const Status status : {Status::ok, Status::skipped, Status::failed, Status::partial,
+                              Status::draining}) {
+    if (to_string(status) == name) return status;
+  }
+  throw DataError("a result has the status '" + name + "', which is none of ours");
+}
+
+}  // namespace
+
+Json to_json(const RunConfig& config) {
+  Json json;
+  for (const ConfigKey& key : config_keys()) json[std::string(key.name)] = scalar(key.get(config));
+  return json;
+}
+
+Json to_json(const RunResult& result) {
+  return Json{{"config", to_json(result.config)},
+              {"status", to_string(result.status)},
+              {"reason", result.reason},
+              {"exit_code", result.exit_code},
+              {"started", result.started},
+              {"img_per_s", result.img_per_s},
+              {"sustained_img_per_s", result.sustained_img_per_s},
+              {"window_s", result.window_s},
+              {"images_per_step", result.images_per_step},
+              {"reserve_start", result.reserve_start},
+              {"reserve_end", result.reserve_end},
+              {"discarded_steps", result.discarded_steps},
+              {"process_cpu_s", result.process_cpu_s},
+              {"staging_cpu_s", result.staging_cpu_s},
+              {"facts", result.facts},
+              {"counters", result.counters},
+              {"notes", result.notes},
+              {"step_ms", result.step_ms},
+              {"input_wait_ms", result.input_wait_ms}};
+}
+
+RunConfig config_from_json(const Json& json) {
+  RunConfig config;
+  for (const ConfigKey& key : config_keys()) {
+    const auto found = json.find(std::string(key.name));
+    if (found == json.end()) continue;
+    key.set(config, found->is_string() ? found->get<std::string>() : found->dump());
+  }
+  return config;
+}
+
+RunResult result_from_json(const Json& json) {
+  try {
+    RunResult result;
+    result.config = config_from_json(json.at("config"));
+    result.status = status_from(json.at("status").get<std::string>());
+    json.at("reason").get_to(result.reason);
+    json.at("exit_code").get_to(result.exit_code);
+    json.at("started").get_to(result.started);
+    json.at("img_per_s").get_to(result.img_per_s);
+    json.at("sustained_img_per_s").get_to(result.sustained_img_per_s);
+    json.at("window_s").get_to(result.window_s);
+    json.at("images_per_step").get_to(result.images_per_step);
+    json.at("reserve_start").get_to(result.reserve_start);
+    json.at("reserve_end").get_to(result.reserve_end);
+    json.at("discarded_steps").get_to(result.discarded_steps);
+    json.at("process_cpu_s").get_to(result.process_cpu_s);
+    json.at("staging_cpu_s").get_to(result.staging_cpu_s);
+    json.at("facts").get_to(result.facts);
+    json.at("counters").get_to(result.counters);
+    json.at("notes").get_to(result.notes);
+    json.at("step_ms").get_to(result.step_ms);
+    json.at("input_wait_ms").get_to(result.input_wait_ms);
+    return result;
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(std::string("a run's result is not what `penstock run --json` prints: ") +
+                    error.what());
+  }
+}
+
+}  // namespace penstock

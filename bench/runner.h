@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run: the only place that wires feeder, rings, stagers and replicas together, and that owns
+// threads. A sweep runs it in a child process for every repetition.
+//
+//   feeder -> host ring -> stager -> device ring -> replica        (one stager, ring, replica per rank)
+//   device feeder (one per rank)  -> device ring -> replica
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "bench/run_config.h"
+#include "dataflow/batch.h"
+#include "dataflow/clock.h"
+#include "feeders/feeder.h"
+#include "trainer/backend.h"
+#include "trainer/model.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+
+/// How a run ended, as rows and files spell it.
+enum class Status : std::uint8_t { ok, skipped, failed, partial, draining };
+std::string_view to_string(Status status);
+
+struct RunResult {
+  RunConfig config;  ///< resolved: no automatic values are left in it
+  Status status = Status::ok;
+  std::string reason;  ///< why, in a sentence, where the status is not ok
+  int exit_code = 0;   ///< of the table that all verbs share
+  std::string started;  ///< UTC, ISO 8601
+
+  double img_per_s = 0;            ///< images of all ranks in the window / its length
+  double sustained_img_per_s = 0;  ///< images that the feeder published in the window / its length
+  double window_s = 0;
+  double reserve_start = 0, reserve_end = 0;  ///< batches that lay ready, at either end of the window
+  std::int64_t discarded_steps = 0;           ///< warm-up and windows that were measured again
+  std::int64_t images_per_step = 0;           ///< of all ranks
+  std::vector<double> step_ms, input_wait_ms; ///< one for each step of the window
+  std::map<std::string, double> facts;        ///< of the device, with units in the names
+  std::map<std::string, std::int64_t> counters;
+  std::vector<std::string> notes;
+  double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
+};
+
+/// Told of progress from a thread that is not measured.
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  virtual void warm_up_begins() {}
+  virtual void window_begins() {}
+  /// `seconds` since the step before ended on the slowest rank; steps count from 0.
+  virtual void step(std::size_t /*index*/, double /*seconds*/, double /*loss*/) {}
+};
+
+class Runner {
+ public:
+  /// Resolves the configuration and opens everything that can be missing: data, sockets, devices.
+  /// Throws ConfigError, Unavailable, TimeoutError. `clock` outlives the runner.
+  Runner(const RunConfig& config, Clock& clock);
+  /// The same with components that need not be in the tables.
+  struct Components {
+    const FeederEntry* feeder = nullptr;
+    const ModelEntry* model = nullptr;
+    const BackendEntry* backend = nullptr;
+    const UpdateEntry* update = nullptr;
+  };
+  Runner(const RunConfig& config, Clock& clock, const Components& components);
+  ~Runner();
+
+  const RunConfig& config() const noexcept;
+
+  /// Runs once. A failure on the way is in the result, not thrown; what was measured before it is kept.
+  RunResult run(RunListener& listener, std::stop_token stop);
+
+ private:
+  class Wiring;
+  std::unique_ptr<Wiring> wiring_;
+};
+
+/// Finds the components that a configuration names. Throws ConfigError or Unavailable.
+Runner::Components find_components(const RunConfig& config);
+
+/// Processors that this process may use: its affinity, cut by its cgroup's quota.
+std::int32_t usable_cores();
+
+/// The exit code of the shared table for an exception in flight.
+int exit_code_of(const std::exception_ptr& failure);
+
+}  // namespace penstock

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where replicas leave their finished steps, and where whoever prints them finds them: a step is ready
+// once every rank has finished it. Nothing is allocated after construction.
+//
+// Thread-safety: add from any replica's thread; wait and close from others.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "trainer/metrics.h"
+
+namespace penstock {
+
+class StepLog {
+ public:
+  /// One step of the whole process.
+  struct Step {
+    Nanoseconds completion{};  ///< of the last rank, since the leg began
+    Nanoseconds input_wait{};  ///< of the rank that waited longest
+    std::int64_t images = 0;   ///< of all ranks
+    double loss_sum = 0;
+    std::size_t ranks_done = 0;
+  };
+
+  StepLog(std::size_t steps, std::size_t ranks) : ranks_(ranks), steps_(steps) {}
+
+  void add(std::size_t index, const StepTimes& times) {
+    const std::lock_guard lock(mutex_);
+    if (index >= steps_.size()) return;
+    Step& step = steps_[index];
+    step.completion = std::max(step.completion, times.completion);
+    step.input_wait = std::max(step.input_wait, times.input_wait);
+    step.images += times.images;
+    step.loss_sum += times.loss;
+    if (++step.ranks_done == ranks_) {
+      ++ready_;  // ranks finish their steps in order, so steps become ready in order
+      changed_.notify_all();
+    }
+  }
+
+  /// Blocks until step `index` is ready (true) or will never be (false).
+  bool wait(std::size_t index, Step& step) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ready_ > index || closed_; });
+    if (ready_ <= index) return false;
+    step = steps_[index];
+    return true;
+  }
+
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+
+  /// The steps that every rank finished.
+  std::vector<Step> ready() const {
+    const std::lock_guard lock(mutex_);
+    return {steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(ready_)};
+  }
+
+  std::size_t ranks() const noexcept { return ranks_; }
+
+ private:
+  const std::size_t ranks_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  // All below under mutex_.
+  std::vector<Step> steps_;
+  std::size_t ready_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace penstock

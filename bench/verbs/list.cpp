@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock list: what there is, with its options, and what is known but not built, with the reason.
+#include <fmt/format.h>
+
+#include "bench/cli.h"
+#include "dataflow/decoder.h"
+#include "dataflow/source.h"
+#include "feeders/feeder.h"
+#include "trainer/backend.h"
+#include "trainer/model.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+namespace {
+
+template <typename Entry>
+void print_table(const Table<Entry>& table) {
+  fmt::print("{}\n", table.kind);
+  for (const Entry* entry : table.entries) {
+    fmt::print("  {:<22} {}\n", entry->name, entry->summary);
+    if constexpr (requires { entry->options; }) {
+      for (const OptionSpec& option : entry->options) {
+        fmt::print("      {:<18} {}{}\n", option.name, option.help,
+                   option.fallback.empty() ? "" : fmt::format(" [{}]", option.fallback));
+      }
+    }
+  }
+  for (const AbsentEntry& absent : table.absent) {
+    fmt::print("  {:<22} -- {}\n", absent.name, absent.reason);
+  }
+  fmt::print("\n");
+}
+
+int run(const Invocation& invocation) {
+  if (!parse_flags("list", "Lists the components of this program and their options.", {},
+                   invocation.arguments)) {
+    return 0;
+  }
+  print_table(feeder_table());
+  print_table(source_table());
+  print_table(decoder_table());
+  print_table(model_table());
+  print_table(backend_table());
+  print_table(update_table());
+  return 0;
+}
+
+}  // namespace
+
+extern constinit const VerbEntry list_verb{
+    .name = "list",
+    .summary = "components of this program, their options, and what is not built and why",
+    .run = run,
+};
+
+}  // namespace penstock

@@ -1,0 +1,111 @@
+# Components: one file and one line each, entered by name in a generated constant table.
+#
+#   penstock_component(<kind> <stem> [NAME name] [SOURCES files...] [NEEDS targets...] [PACKAGE deb] [SET set])
+#     compiles <stem>.cpp, which defines `extern constinit const <Kind>Entry <stem>_<kind>`. Where a
+#     target of NEEDS is missing, the component is left out and its name stays known, with the reason.
+#   penstock_absent(<kind> <name> <reason>)
+#     a name that users may type and that this program does not have.
+#   penstock_program(<target> MAIN file [SETS sets...])
+#     an executable with the components of the sets; `builtin` is always among them.
+#
+# Kinds are declared once with penstock_component_kind(). Sources of the set `builtin` belong to the
+# folder's library; those of other sets to the programs that use them.
+
+function(penstock_component_kind kind type header library title)
+  set_property(GLOBAL APPEND PROPERTY PENSTOCK_KINDS ${kind})
+  set_property(GLOBAL PROPERTY PENSTOCK_KIND_${kind}_TYPE ${type})
+  set_property(GLOBAL PROPERTY PENSTOCK_KIND_${kind}_HEADER ${header})
+  set_property(GLOBAL PROPERTY PENSTOCK_KIND_${kind}_LIBRARY ${library})
+  set_property(GLOBAL PROPERTY PENSTOCK_KIND_${kind}_TITLE "${title}")
+endfunction()
+
+function(penstock_absent kind name reason)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "SET" "")
+  if(NOT arg_SET)
+    set(arg_SET builtin)
+  endif()
+  set_property(GLOBAL APPEND_STRING PROPERTY PENSTOCK_ABSENT_${kind}_${arg_SET}
+               "    {\"${name}\", \"${reason}\"},\n")
+endfunction()
+
+function(penstock_component kind stem)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "NAME;SET;PACKAGE" "SOURCES;NEEDS")
+  if(NOT arg_NAME)
+    string(REPLACE "_" "-" arg_NAME ${stem})
+  endif()
+  if(NOT arg_SET)
+    set(arg_SET builtin)
+  endif()
+  if(NOT arg_SOURCES)
+    set(arg_SOURCES ${stem}.cpp)
+  endif()
+  foreach(target IN LISTS arg_NEEDS)
+    if(NOT TARGET ${target})
+      penstock_absent(${kind} ${arg_NAME} "built without ${target}: install ${arg_PACKAGE} and configure again"
+                      SET ${arg_SET})
+      message(STATUS "Penstock: ${kind} ${arg_NAME} left out, no ${target} (package ${arg_PACKAGE})")
+      return()
+    endif()
+  endforeach()
+  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  if(arg_SET STREQUAL builtin)
+    get_property(library GLOBAL PROPERTY PENSTOCK_KIND_${kind}_LIBRARY)
+    target_sources(${library} PRIVATE ${arg_SOURCES})
+    target_link_libraries(${library} PRIVATE ${arg_NEEDS})
+  else()
+    set_property(GLOBAL APPEND PROPERTY PENSTOCK_SOURCES_${arg_SET} ${arg_SOURCES})
+    set_property(GLOBAL APPEND PROPERTY PENSTOCK_NEEDS_${arg_SET} ${arg_NEEDS})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY PENSTOCK_ENTRIES_${kind}_${arg_SET} ${stem}_${kind})
+endfunction()
+
+# Writes the tables of the sets ARGN and adds them, and the sets' own sources, to `target`.
+function(penstock_add_tables target)
+  set(text "// Generated from the component lists.\n")
+  set(body "")
+  get_property(kinds GLOBAL PROPERTY PENSTOCK_KINDS)
+  foreach(kind IN LISTS kinds)
+    get_property(type GLOBAL PROPERTY PENSTOCK_KIND_${kind}_TYPE)
+    get_property(header GLOBAL PROPERTY PENSTOCK_KIND_${kind}_HEADER)
+    get_property(title GLOBAL PROPERTY PENSTOCK_KIND_${kind}_TITLE)
+    string(APPEND text "#include \"${header}\"\n")
+    set(declarations "")
+    set(addresses "")
+    set(absent "")
+    foreach(set IN ITEMS builtin ${ARGN})
+      get_property(entries GLOBAL PROPERTY PENSTOCK_ENTRIES_${kind}_${set})
+      foreach(entry IN LISTS entries)
+        string(APPEND declarations "extern constinit const ${type} ${entry};\n")
+        string(APPEND addresses "    &${entry},\n")
+      endforeach()
+      get_property(names GLOBAL PROPERTY PENSTOCK_ABSENT_${kind}_${set})
+      string(APPEND absent "${names}")
+    endforeach()
+    string(APPEND body "${declarations}"
+      "const Table<${type}>& ${kind}_table() {\n"
+      "  static constexpr std::array entries = std::to_array<const ${type}*>({\n${addresses}    nullptr,\n  });\n"
+      "  static constexpr std::array absent = std::to_array<AbsentEntry>({\n${absent}    {},\n  });\n"
+      "  static constexpr Table<${type}> table{\n"
+      "      \"${title}\", std::span(entries).first(entries.size() - 1),\n"
+      "      std::span(absent).first(absent.size() - 1)};\n"
+      "  return table;\n}\n\n")
+  endforeach()
+  set(file ${CMAKE_BINARY_DIR}/generated/${target}_tables.cpp)
+  file(CONFIGURE OUTPUT ${file}
+       CONTENT "${text}\n#include <array>\n#include <span>\n\nnamespace penstock {\n\n${body}}  // namespace penstock\n"
+       @ONLY)
+  target_sources(${target} PRIVATE ${file})
+  foreach(set IN LISTS ARGN)
+    get_property(sources GLOBAL PROPERTY PENSTOCK_SOURCES_${set})
+    get_property(needs GLOBAL PROPERTY PENSTOCK_NEEDS_${set})
+    target_sources(${target} PRIVATE ${sources})
+    target_link_libraries(${target} PRIVATE ${needs})
+  endforeach()
+  target_link_libraries(${target} PRIVATE penstock::bench)
+endfunction()
+
+function(penstock_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "MAIN" "SETS")
+  add_executable(${target} ${arg_MAIN})
+  penstock_add_tables(${target} ${arg_SETS})
+endfunction()

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/batch_ring.h"
+
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+// ---- leases ---------------------------------------------------------------------------------------
+
+WriteLease::WriteLease(WriteLease&& other) noexcept
+    : ring_(std::exchange(other.ring_, nullptr)), slot_(other.slot_) {}
+
+WriteLease& WriteLease::operator=(WriteLease&& other) noexcept {
+  std::swap(ring_, other.ring_);
+  std::swap(slot_, other.slot_);
+  return *this;
+}
+
+WriteLease::~WriteLease() {
+  if (ring_ != nullptr) ring_->give_back(slot_);
+}
+
+Batch& WriteLease::batch() const noexcept { return ring_->slots_[slot_].batch; }
+
+void WriteLease::await() {
+  const Event* last_read = ring_->slots_[slot_].last_read;
+  if (last_read != nullptr) last_read->wait_until(Time::max());
+}
+
+void WriteLease::await(Stream& writer) {
+  const Event* last_read = ring_->slots_[slot_].last_read;
+  if (last_read != nullptr) writer.wait_for(*last_read);
+}
+
+void WriteLease::publish() && { std::exchange(ring_, nullptr)->publish(slot_, nullptr); }
+void WriteLease::publish(Stream& writer) && { std::exchange(ring_, nullptr)->publish(slot_, &writer); }
+
+ReadLease::ReadLease(ReadLease&& other) noexcept
+    : ring_(std::exchange(other.ring_, nullptr)), slot_(other.slot_), reader_(other.reader_) {}
+
+ReadLease& ReadLease::operator=(ReadLease&& other) noexcept {
+  std::swap(ring_, other.ring_);
+  std::swap(slot_, other.slot_);
+  std::swap(reader_, other.reader_);
+  return *this;
+}
+
+ReadLease::~ReadLease() {
+  if (ring_ == nullptr) return;
+  ring_->slots_[slot_].last_read = nullptr;
+  ring_->give_back(slot_);
+}
+
+const Batch& ReadLease::batch() const noexcept { return ring_->slots_[slot_].batch; }
+
+void ReadLease::await() {
+  const BatchRing::Slot& slot = ring_->slots_[slot_];
+  if (slot.written_on_stream) slot.written->wait_until(Time::max());
+}
+
+void ReadLease::await(Stream& reader) {
+  const BatchRing::Slot& slot = ring_->slots_[slot_];
+  if (slot.written_on_stream) reader.wait_for(*slot.written);
+}
+
+void ReadLease::release(Stream& reader) && {
+  BatchRing::Slot& slot = ring_->slots_[slot_];
+  Event& done = *slot.read[reader_];
+  reader.record(done);
+  slot.last_read = &done;
+  std::exchange(ring_, nullptr)->give_back(slot_);
+}
+
+// ---- ring -----------------------------------------------------------------------------------------
+
+void BatchRing::Fifo::push(std::size_t slot) {
+  items_[(first_ + size_) % items_.size()] = slot;
+  ++size_;
+}
+
+std::size_t BatchRing::Fifo::pop() {
+  const std::size_t slot = items_[first_];
+  first_ = (first_ + 1) % items_.size();
+  --size_;
+  return slot;
+}
+
+BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, MemoryKind kind,
+                     std::span<Device* const> readers, Order order, Clock& clock)
+    : spec_(spec),
+      reader_count_(readers.size()),
+      order_(order),
+      clock_(clock),
+      slots_(slots),
+      free_(slots),
+      filled_(order == Order::strict ? readers.size() : 1, Fifo(slots)) {
+  PENSTOCK_ASSERT(slots > 0 && !readers.empty());
+  for (std::size_t index = 0; index < slots; ++index) {
+    Slot& slot = slots_[index];
+    slot.memory = memory.allocate(spec.bytes(), kind);
+    const std::span<std::byte> bytes = slot.memory.bytes();
+    auto* labels = reinterpret_cast<std::int32_t*>(bytes.data() + spec.pixel_bytes());
+    slot.batch.pixels = bytes.first(spec.pixel_bytes());
+    slot.batch.labels = {labels, static_cast<std::size_t>(spec.images)};
+    slot.batch.slot = static_cast<std::int32_t>(index);
+    slot.written = memory.make_event();
+    for (Device* reader : readers) slot.read.push_back(reader->make_event());
+    free_.push(index);
+  }
+}
+
+BatchRing::Fifo& BatchRing::queue_of(std::size_t reader) noexcept {
+  return filled_[order_ == Order::strict ? reader : 0];
+}
+
+WriteLease BatchRing::acquire(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  const Time asked = clock_.now();
+  clock_.wait(lock, free_gate_, stop, [this] { return free_.size() > 0 || closed_; });
+  producer_wait_ += clock_.now() - asked;
+  if (closed_ || stop.stop_requested() || free_.size() == 0) return {};
+  const std::size_t slot = free_.pop();
+  slots_[slot].batch.valid = spec_.images;
+  return {*this, slot};
+}
+
+ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  Fifo& queue = queue_of(reader);
+  const Time asked = clock_.now();
+  clock_.wait(lock, filled_gate_, stop, [&] { return queue.size() > 0 || closed_; });
+  consumer_wait_ += clock_.now() - asked;
+  if (stop.stop_requested()) return {};
+  if (queue.size() > 0) return {*this, queue.pop(), reader};
+  if (failure_) std::rethrow_exception(failure_);
+  return {};
+}
+
+void BatchRing::publish(std::size_t index, Stream* writer) {
+  Slot& slot = slots_[index];
+  if (writer != nullptr) writer->record(*slot.written);
+  slot.written_on_stream = writer != nullptr;
+  const std::lock_guard lock(mutex_);
+  slot.batch.sequence = published_++;
+  queue_of(slot.batch.sequence % reader_count_).push(index);
+  clock_.wake(filled_gate_);
+}
+
+void BatchRing::give_back(std::size_t slot) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.push(slot);
+  clock_.wake(free_gate_);
+}
+
+void BatchRing::close() noexcept { fail(nullptr); }
+
+void BatchRing::fail(std::exception_ptr reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!closed_) failure_ = std::move(reason);
+  closed_ = true;
+  clock_.wake(free_gate_);
+  clock_.wake(filled_gate_);
+}
+
+RingStats BatchRing::stats() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t filled = 0;
+  for (const Fifo& queue : filled_) filled += queue.size();
+  return {published_, filled, producer_wait_, consumer_wait_};
+}
+
+}  // namespace penstock

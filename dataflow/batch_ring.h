@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one way by which batches move between threads: a fixed number of slots, written under a
+// WriteLease, read under a ReadLease.
+//
+//   producers: acquire -> (await) -> fill -> publish        readers: next -> (await) -> use -> release
+//
+// Leases move on the host, ordering moves on streams: a lease may be handed on while a device still
+// works on its slot; `await` says who has to wait for that, a host thread or a stream.
+//
+// Thread-safety: acquire, close, fail and stats from any thread; next(r) from one thread per reader r.
+// A lease belongs to one thread at a time. The ring outlives its leases. Nothing is allocated after
+// construction, and no lock is held while pixels move.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "dataflow/batch.h"
+#include "dataflow/clock.h"
+#include "dataflow/device.h"
+
+namespace penstock {
+
+class BatchRing;
+
+/// The right to fill one slot. Destroyed unpublished: the slot is free again, nothing is sent.
+class WriteLease {
+ public:
+  WriteLease() = default;
+  WriteLease(WriteLease&& other) noexcept;
+  WriteLease& operator=(WriteLease&& other) noexcept;
+  ~WriteLease();
+
+  /// False: the ring was closed, or a stop was requested.
+  explicit operator bool() const noexcept { return ring_ != nullptr; }
+  Batch& batch() const noexcept;
+
+  /// The calling thread waits until the slot's last reader is done with it.
+  void await();
+  /// Work enqueued on `writer` from here on waits for the slot's last reader.
+  void await(Stream& writer);
+
+  /// Readable now. Sets the batch's sequence number.
+  void publish() &&;
+  /// Readable once `writer` gets here.
+  void publish(Stream& writer) &&;
+
+ private:
+  friend class BatchRing;
+  WriteLease(BatchRing& ring, std::size_t slot) : ring_(&ring), slot_(slot) {}
+  BatchRing* ring_ = nullptr;
+  std::size_t slot_ = 0;
+};
+
+/// The right to read one slot. Destroyed: the slot is free again, at once.
+class ReadLease {
+ public:
+  ReadLease() = default;
+  ReadLease(ReadLease&& other) noexcept;
+  ReadLease& operator=(ReadLease&& other) noexcept;
+  ~ReadLease();
+
+  /// False: end of data, or a stop was requested.
+  explicit operator bool() const noexcept { return ring_ != nullptr; }
+  const Batch& batch() const noexcept;
+
+  /// The calling thread waits until the slot has been written.
+  void await();
+  /// Work enqueued on `reader` from here on waits until the slot has been written.
+  void await(Stream& reader);
+
+  /// The slot may be handed out now, and overwritten once `reader` gets here.
+  void release(Stream& reader) &&;
+
+ private:
+  friend class BatchRing;
+  ReadLease(BatchRing& ring, std::size_t slot, std::size_t reader)
+      : ring_(&ring), slot_(slot), reader_(reader) {}
+  BatchRing* ring_ = nullptr;
+  std::size_t slot_ = 0, reader_ = 0;
+};
+
+/// strict: batch k goes to reader k mod R. relaxed: to the first that asks.
+enum class Order : std::uint8_t { strict, relaxed };
+
+struct RingStats {
+  std::uint64_t published = 0;     ///< batches since construction
+  std::uint64_t filled_slots = 0;  ///< published and not yet taken by a reader
+  Nanoseconds producer_wait{};     ///< summed over calls of acquire: back-pressure
+  Nanoseconds consumer_wait{};     ///< summed over calls of next: starvation
+};
+
+class BatchRing {
+ public:
+  /// `memory` owns the slots; `readers` are the devices that read them, one per reader, and make the
+  /// events that say when a reader is done. All of them, and the clock, outlive the ring.
+  BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, MemoryKind kind,
+            std::span<Device* const> readers, Order order, Clock& clock);
+  BatchRing(const BatchRing&) = delete;
+  BatchRing& operator=(const BatchRing&) = delete;
+
+  const BatchSpec& spec() const noexcept { return spec_; }
+  std::size_t slots() const noexcept { return slots_.size(); }
+  std::size_t readers() const noexcept { return reader_count_; }
+
+  /// Blocks while no slot is free. Empty lease: stopped, closed or failed.
+  [[nodiscard]] WriteLease acquire(std::stop_token stop);
+  /// Blocks while nothing is published for this reader. Empty lease: end of data, or stopped.
+  /// Rethrows what fail() was given, once the batches published before it are read.
+  [[nodiscard]] ReadLease next(std::size_t reader, std::stop_token stop);
+
+  /// No more batches will come; those published are still delivered.
+  void close() noexcept;
+  /// The same, with a reason that every reader rethrows. The first failure wins.
+  void fail(std::exception_ptr reason) noexcept;
+
+  RingStats stats() const;
+
+ private:
+  friend class WriteLease;
+  friend class ReadLease;
+
+  struct Slot {
+    Buffer memory;
+    Batch batch;
+    std::unique_ptr<Event> written;               // recorded by publish(Stream&)
+    std::vector<std::unique_ptr<Event>> read;     // per reader, recorded by release(Stream&)
+    bool written_on_stream = false;
+    const Event* last_read = nullptr;             // what await() has to wait for, if anything
+  };
+  /// A first-in, first-out list of slot numbers that never allocates.
+  class Fifo {
+   public:
+    explicit Fifo(std::size_t capacity) : items_(capacity) {}
+    void push(std::size_t slot);
+    std::size_t pop();
+    std::size_t size() const noexcept { return size_; }
+
+   private:
+    std::vector<std::size_t> items_;
+    std::size_t first_ = 0, size_ = 0;
+  };
+
+  void publish(std::size_t slot, Stream* writer);
+  void give_back(std::size_t slot) noexcept;
+  Fifo& queue_of(std::size_t reader) noexcept;
+
+  const BatchSpec spec_;
+  const std::size_t reader_count_;
+  const Order order_;
+  Clock& clock_;
+  std::vector<Slot> slots_;
+
+  mutable std::mutex mutex_;
+  // All below under mutex_.
+  Gate free_gate_, filled_gate_;
+  Fifo free_;
+  std::vector<Fifo> filled_;  // one per reader if strict, else one
+  std::uint64_t published_ = 0;
+  Nanoseconds producer_wait_{}, consumer_wait_{};
+  bool closed_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace penstock

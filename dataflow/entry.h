@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lookup by name in the constant tables of components, with suggestions for names that are not there.
+// Names compare without case, and with '_' and '-' alike.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+/// A component that is known by name but not part of this program.
+struct AbsentEntry {
+  std::string_view name, reason;
+};
+
+/// One kind of component: what this program has, and what it knows of but lacks.
+template <typename Entry>
+struct Table {
+  std::string_view kind;  ///< as a user would call it: "feeder (--fake-location)"
+  std::span<const Entry* const> entries;
+  std::span<const AbsentEntry> absent;
+};
+
+/// Lower case, with '-' for '_'.
+inline std::string canonical_name(std::string_view name) {
+  std::string result(name);
+  for (char& c : result) {
+    c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return result;
+}
+
+/// Levenshtein's distance: single-character insertions, deletions and substitutions.
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+/// The known name nearest to `name`, or empty when none is near enough to be a slip of the hand.
+inline std::string nearest_name(std::string_view name, std::span<const std::string> known) {
+  const std::string wanted = canonical_name(name);
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(wanted, canonical_name(candidate));
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+/// "a, b, c".
+inline std::string join(std::span<const std::string> words, std::string_view separator = ", ") {
+  std::string result;
+  for (const std::string& word : words) {
+    if (!result.empty()) result += separator;
+    result += word;
+  }
+  return result;
+}
+
+/// Throws ConfigError for a name nobody knows, Unavailable for one that this program lacks.
+template <typename Entry>
+const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
+  const std::string wanted = canonical_name(name);
+  std::vector<std::string> built, known;
+  for (const Entry* entry : table.entries) {
+    if (canonical_name(entry->name) == wanted) return *entry;
+    built.emplace_back(entry->name);
+  }
+  known = built;
+  for (const AbsentEntry& absent : table.absent) {
+    if (canonical_name(absent.name) == wanted) {
+      throw Unavailable(std::string(table.kind) + " '" + std::string(absent.name) + "' is known, but " +
+                        std::string(absent.reason) + "; built here: " + join(built));
+    }
+    known.emplace_back(absent.name);
+  }
+  std::string message = "unknown " + std::string(table.kind) + " '" + std::string(name) + "'";
+  if (const std::string guess = nearest_name(name, known); !guess.empty()) {
+    message += "; did you mean '" + guess + "'";
+    for (const AbsentEntry& absent : table.absent) {
+      if (absent.name == guess) message += " (known, but " + std::string(absent.reason) + ")";
+    }
+    message += "?";
+  }
+  throw ConfigError(message + "; built here: " + join(built));
+}
+
+}  // namespace penstock

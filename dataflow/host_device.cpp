@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/host_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+void Timeline::occupy(Nanoseconds duration) { free_at_ = free_at() + duration; }
+void Timeline::hold_until(Time moment) { free_at_ = std::max(free_at_, moment); }
+Time Timeline::free_at() const { return std::max(free_at_, clock_.now()); }
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+/// Size of a transparent huge page on x86-64 and most arm64 kernels.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+class HostEvent final : public Event {
+ public:
+  HostEvent(Clock& clock, const HostDeviceOptions& options) : clock_(clock), options_(options) {}
+
+  bool wait_until(Time deadline) const override {
+    const Time target = std::min(moment, deadline);
+    if (target > clock_.now()) {
+      clock_.sleep_until(target);
+      if (options_.oversleep) options_.oversleep(clock_.now() - target);
+    }
+    return moment <= deadline;
+  }
+  Nanoseconds since(const Event& earlier) const override {
+    return moment - static_cast<const HostEvent&>(earlier).moment;
+  }
+
+  Time moment{};
+
+ private:
+  Clock& clock_;
+  const HostDeviceOptions& options_;
+};
+
+class Closure final : public Program {
+ public:
+  explicit Closure(std::function<void()> enqueue) : enqueue_(std::move(enqueue)) {}
+  void launch(Stream&) override { enqueue_(); }
+
+ private:
+  std::function<void()> enqueue_;
+};
+
+class HostStream final : public Stream {
+ public:
+  HostStream(Clock& clock, const HostDeviceOptions& options)
+      : clock_(clock), options_(options), timeline_(clock) {}
+
+  void record(Event& event) override {
+    static_cast<HostEvent&>(event).moment = timeline_.free_at();
+  }
+  void wait_for(const Event& event) override {
+    timeline_.hold_until(static_cast<const HostEvent&>(event).moment);
+  }
+  void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
+    PENSTOCK_ASSERT(to.size() == from.size());
+    if (!options_.copies) return;
+    // The bytes move now, so what the stream waits for has to be over now.
+    clock_.sleep_until(timeline_.free_at());
+    std::memcpy(to.data(), from.data(), from.size());
+  }
+  std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override {
+    return std::make_unique<Closure>(enqueue);
+  }
+  void* native() noexcept override { return &timeline_; }
+
+ private:
+  Clock& clock_;
+  const HostDeviceOptions& options_;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+HostDevice::HostDevice(Clock& clock, HostDeviceOptions options)
+    : clock_(clock), options_(std::move(options)) {}
+
+Buffer HostDevice::allocate(std::size_t bytes, MemoryKind) {
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kPage;
+  const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
+  if (data == nullptr) {
+    throw DeviceError("cannot allocate " + std::to_string(bytes) +
+                      " bytes of host memory; lower --batch-size or --prefetch");
+  }
+  if (alignment == kHugePage) madvise(data, size, MADV_HUGEPAGE);  // a hint; refusal costs nothing
+  std::memset(data, 0, size);
+  return Buffer(data, bytes, [](std::byte* block) { std::free(block); });
+}
+
+std::unique_ptr<Stream> HostDevice::make_stream() {
+  return std::make_unique<HostStream>(clock_, options_);
+}
+
+std::unique_ptr<Event> HostDevice::make_event() {
+  return std::make_unique<HostEvent>(clock_, options_);
+}
+
+}  // namespace penstock

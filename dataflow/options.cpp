@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+[[noreturn]] void not_a(std::string_view what, std::string_view text, std::string_view expected) {
+  throw ConfigError(std::string(what) + " is '" + std::string(text) + "'; expected " +
+                    std::string(expected));
+}
+
+/// The leading number of `text`; what follows it is left in `unit`.
+double number_and_unit(std::string_view text, std::string_view& unit, bool& ok) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  ok = error == std::errc() && std::isfinite(value);
+  unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+double with_unit(std::string_view text, std::span<const Unit> units, std::string_view what,
+                 std::string_view expected) {
+  std::string_view unit;
+  bool ok = false;
+  const double value = number_and_unit(text, unit, ok);
+  if (ok && value >= 0) {
+    for (const Unit& known : units) {
+      if (known.name == unit) return value * known.factor;
+    }
+  }
+  not_a(what, text, expected);
+}
+
+}  // namespace
+
+std::int64_t parse_integer(std::string_view text, std::string_view what) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) not_a(what, text, "a whole number");
+  return value;
+}
+
+double parse_real(std::string_view text, std::string_view what) {
+  std::string_view unit;
+  bool ok = false;
+  const double value = number_and_unit(text, unit, ok);
+  if (!ok || !unit.empty()) not_a(what, text, "a number");
+  return value;
+}
+
+bool parse_flag(std::string_view text, std::string_view what) {
+  const std::string word = canonical_name(text);
+  if (word == "true" || word == "1" || word == "yes" || word == "on") return true;
+  if (word == "false" || word == "0" || word == "no" || word == "off") return false;
+  not_a(what, text, "true or false");
+}
+
+std::uint64_t parse_bytes(std::string_view text, std::string_view what) {
+  static constexpr Unit kUnits[] = {
+      {"", 1},           {"B", 1},         {"kB", 1e3},        {"MB", 1e6},          {"GB", 1e9},
+      {"KiB", 0x1p10},   {"MiB", 0x1p20},  {"GiB", 0x1p30}};
+  const double value = with_unit(text, kUnits, what, "a size such as 512MiB or 2GB");
+  if (value > 0x1p62) not_a(what, text, "a size below 2^62 bytes");
+  return static_cast<std::uint64_t>(value);
+}
+
+Nanoseconds parse_duration(std::string_view text, std::string_view what) {
+  static constexpr Unit kUnits[] = {{"", 1e9},  {"s", 1e9},  {"ms", 1e6}, {"us", 1e3},
+                                    {"ns", 1},  {"min", 6e10}, {"h", 3.6e12}};
+  const double value = with_unit(text, kUnits, what, "a duration such as 250ms, 1.5s or 2min");
+  if (value > 1e18) not_a(what, text, "a duration below 30 years");
+  return Nanoseconds(static_cast<std::int64_t>(std::llround(value)));
+}
+
+ComponentText parse_component(std::string_view text) {
+  ComponentText result;
+  const std::size_t colon = text.find(':');
+  result.name = std::string(text.substr(0, colon));
+  if (result.name.empty() || result.name.find('=') != std::string::npos) {
+    throw ConfigError("'" + std::string(text) + "' names no component; expected name[:key=value,...]");
+  }
+  if (colon == std::string_view::npos) return result;
+  std::string key, value;
+  bool in_value = false;
+  char quote = 0;
+  const auto finish = [&] {
+    if (key.empty()) {
+      throw ConfigError("'" + std::string(text) + "' has an empty option; expected key=value");
+    }
+    result.values.emplace_back(std::exchange(key, {}), std::exchange(value, {}));
+    in_value = false;
+  };
+  for (const char c : text.substr(colon + 1)) {
+    if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        (in_value ? value : key) += c;
+      }
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == ',') {
+      finish();
+    } else if (c == '=' && !in_value) {
+      in_value = true;
+    } else {
+      (in_value ? value : key) += c;
+    }
+  }
+  if (quote != 0) throw ConfigError("'" + std::string(text) + "' has an open quote");
+  finish();
+  return result;
+}
+
+std::vector<std::string> split_component_list(std::string_view text) {
+  std::vector<std::string> result;
+  std::string piece;
+  char quote = 0;
+  const auto finish = [&] {
+    const std::size_t mark = piece.find_first_of(":=");
+    const bool continues = mark != std::string::npos && piece[mark] == '=';
+    if (continues && !result.empty()) {
+      result.back() += "," + piece;
+    } else if (piece.empty()) {
+      throw ConfigError("the list '" + std::string(text) + "' has an empty element");
+    } else {
+      result.push_back(piece);
+    }
+    piece.clear();
+  };
+  for (const char c : text) {
+    if (quote != 0 && c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (quote == 0 && c == ',') {
+      finish();
+      continue;
+    }
+    piece += c;
+  }
+  finish();
+  return result;
+}
+
+Options::Options(std::string_view component, std::span<const OptionSpec> specs,
+                 const ComponentText& given)
+    : component_(component) {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : specs) {
+    values_.emplace(spec.name, spec.fallback);
+    names.emplace_back(spec.name);
+  }
+  for (const auto& [key, value] : given.values) {
+    std::string name = key, text = value.empty() ? "true" : value;
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (!values_.contains(name)) {
+      if (value.empty() && !names.empty()) {  // a bare word: the value of the first option
+        text = key;
+        name = names.front();
+      } else {
+        std::string message = component_ + " has no option '" + key + "'";
+        if (const std::string guess = nearest_name(key, names); !guess.empty()) {
+          message += "; did you mean '" + guess + "'?";
+        }
+        throw ConfigError(message + (names.empty() ? "; it takes none"
+                                                   : "; its options: " + join(names)));
+      }
+    }
+    if (given_.contains(name)) throw ConfigError(component_ + ": option '" + name + "' is given twice");
+    values_[name] = text;
+    given_[name] = true;
+  }
+}
+
+const std::string& Options::text(std::string_view name) const {
+  const auto found = values_.find(name);
+  PENSTOCK_ASSERT(found != values_.end());
+  return found->second;
+}
+
+bool Options::given(std::string_view name) const { return given_.contains(name); }
+
+std::int64_t Options::integer(std::string_view name) const {
+  return parse_integer(text(name), component_ + ":" + std::string(name));
+}
+double Options::real(std::string_view name) const {
+  return parse_real(text(name), component_ + ":" + std::string(name));
+}
+bool Options::flag(std::string_view name) const {
+  return parse_flag(text(name), component_ + ":" + std::string(name));
+}
+std::uint64_t Options::bytes(std::string_view name) const {
+  return parse_bytes(text(name), component_ + ":" + std::string(name));
+}
+Nanoseconds Options::duration(std::string_view name) const {
+  return parse_duration(text(name), component_ + ":" + std::string(name));
+}
+
+}  // namespace penstock

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters that components raise while they run, and that the harness reads before and after the
+// window: images decoded, bytes received, messages rejected. Raising one is a relaxed atomic add.
+//
+// Thread-safety: Counter from any thread. Probe::counter and Probe::note take a lock: the first while
+// components are made, the second for rare events only (a bad file, a hostile message).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+class Counter {
+ public:
+  void add(std::int64_t amount = 1) noexcept { value_.fetch_add(amount, std::memory_order_relaxed); }
+  std::int64_t value() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::int64_t> value_{0};
+};
+
+class Probe {
+ public:
+  /// The counter of that name, made on first use; it lives as long as the probe. Names close with
+  /// their unit: "bytes_received", "decode_ns".
+  Counter& counter(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    return counters_[std::string(name)];
+  }
+
+  /// Keeps a sentence for the result; only the first kMaxNotes are kept, the rest are counted.
+  void note(std::string sentence) {
+    const std::lock_guard lock(mutex_);
+    if (notes_.size() < kMaxNotes) {
+      notes_.push_back(std::move(sentence));
+    } else {
+      ++notes_dropped_;
+    }
+  }
+
+  std::map<std::string, std::int64_t> values() const {
+    const std::lock_guard lock(mutex_);
+    std::map<std::string, std::int64_t> result;
+    for (const auto& [name, counter] : counters_) result[name] = counter.value();
+    return result;
+  }
+
+  std::vector<std::string> notes() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> result(notes_.begin(), notes_.end());
+    if (notes_dropped_ > 0) result.push_back("and " + std::to_string(notes_dropped_) + " more");
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t kMaxNotes = 20;
+  mutable std::mutex mutex_;
+  std::map<std::string, Counter> counters_;  // nodes do not move
+  std::deque<std::string> notes_;
+  std::int64_t notes_dropped_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where encoded samples come from: a folder, a packed file, memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "dataflow/batch_ring.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
+#include "dataflow/sample.h"
+
+namespace penstock {
+
+/// Which samples, and in which order. Rank r of R sees a disjoint share of every epoch.
+struct DataPlan {
+  std::string directory;
+  std::int32_t rank = 0, ranks = 1;
+  std::int64_t epochs = -1;  ///< -1: for ever
+  Order order = Order::relaxed;
+  bool shuffle = true;
+  std::uint64_t seed = 1;
+  std::int32_t classes = 1000;  ///< labels beyond are refused before anything starts
+};
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  /// Fills `sample` with the next one; false: end of data. One caller at a time. Throws DataError for
+  /// a sample that cannot be read, with its file; the next call goes on behind it.
+  virtual bool next(Sample& sample) = 0;
+  /// Samples in one epoch of this rank's share.
+  virtual std::uint64_t size() const noexcept = 0;
+};
+
+struct SourceEntry {
+  std::string_view name{}, summary{};
+  std::span<const OptionSpec> options{};
+  /// Throws ConfigError when there is no such data, with the path.
+  std::unique_ptr<Source> (*make)(const DataPlan&, const Options&) = nullptr;
+};
+
+/// Every source of this program; generated from the component lists.
+const Table<SourceEntry>& source_table();
+
+}  // namespace penstock

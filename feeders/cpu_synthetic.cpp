@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random pixels and labels, drawn on the CPU for every batch: the cheapest feeder that touches each
+// byte. One thread draws at several GB/s.
+#include <cstdint>
+#include <utility>
+
+#include "feeders/feeder.h"
+#include "feeders/synthetic_pixels.h"
+
+namespace penstock {
+namespace {
+
+class CpuSynthetic final : public Feeder {
+ public:
+  explicit CpuSynthetic(const FeederContext& context) : seed_(context.seed) {}
+
+  void run(BatchRing& out, std::stop_token stop) override {
+    for (std::uint64_t count = 0; WriteLease lease = out.acquire(stop); ++count) {
+      lease.await();
+      fill_random(lease.batch(), out.spec().classes, seed_, 0, count);
+      std::move(lease).publish();
+    }
+  }
+
+ private:
+  const std::uint64_t seed_;
+};
+
+std::unique_ptr<Feeder> make(const FeederContext& context) {
+  return std::make_unique<CpuSynthetic>(context);
+}
+
+}  // namespace
+
+extern constinit const FeederEntry cpu_synthetic_feeder{
+    .name = "cpu",
+    .summary = "random pixels drawn on the CPU for every batch, and the copy",
+    .make = make,
+};
+
+}  // namespace penstock

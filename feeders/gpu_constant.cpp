@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches that already lie on the device: what the trainer can do when input costs nothing. Each slot
+// of the device ring is filled once with random pixels of its own, then published again and again.
+#include <utility>
+#include <vector>
+
+#include "feeders/feeder.h"
+#include "feeders/synthetic_pixels.h"
+
+namespace penstock {
+namespace {
+
+class GpuConstant final : public Feeder {
+ public:
+  explicit GpuConstant(const FeederContext& context)
+      : device_(context.device), seed_(context.seed), rank_(context.data.rank) {}
+
+  void run(BatchRing& out, std::stop_token stop) override {
+    fill_all_slots(out, stop);
+    while (WriteLease lease = out.acquire(stop)) std::move(lease).publish();
+  }
+
+ private:
+  void fill_all_slots(BatchRing& out, const std::stop_token& stop) {
+    const BatchSpec& spec = out.spec();
+    const Buffer staging = device_.allocate(spec.bytes(), MemoryKind::pinned);
+    const std::span<std::byte> bytes = staging.bytes();
+    Batch drawn;
+    drawn.pixels = bytes.first(spec.pixel_bytes());
+    drawn.labels = {reinterpret_cast<std::int32_t*>(bytes.data() + spec.pixel_bytes()),
+                    static_cast<std::size_t>(spec.images)};
+    const std::unique_ptr<Stream> stream = device_.make_stream();
+    const std::unique_ptr<Event> copied = device_.make_event();
+    std::vector<WriteLease> leases;
+    for (std::size_t slot = 0; slot < out.slots(); ++slot) {
+      WriteLease lease = out.acquire(stop);
+      if (!lease) return;
+      fill_random(drawn, spec.classes, seed_, static_cast<std::uint64_t>(rank_), slot);
+      stream->copy(lease.batch().pixels, drawn.pixels);
+      stream->copy(std::as_writable_bytes(lease.batch().labels), std::as_bytes(drawn.labels));
+      stream->record(*copied);
+      copied->wait_until(Time::max());
+      leases.push_back(std::move(lease));
+    }
+    for (WriteLease& lease : leases) std::move(lease).publish();
+  }
+
+  Device& device_;
+  const std::uint64_t seed_;
+  const std::int32_t rank_;
+};
+
+std::unique_ptr<Feeder> make(const FeederContext& context) {
+  return std::make_unique<GpuConstant>(context);
+}
+
+}  // namespace
+
+extern constinit const FeederEntry gpu_constant_feeder{
+    .name = "gpu",
+    .summary = "batches that already lie on the device: the ceiling",
+    .slots = MemoryKind::device,
+    .make = make,
+};
+
+}  // namespace penstock

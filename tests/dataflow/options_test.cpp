@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/options.h"
+
+#include <gtest/gtest.h>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr OptionSpec kSpecs[] = {
+    {"endpoint", "ipc://testpipe", "where"}, {"hwm", "8", "messages"}, {"bind", "true", "who binds"}};
+
+Options options(std::string_view text) {
+  const ComponentText parts = parse_component(text);
+  return Options(parts.name, kSpecs, parts);
+}
+
+TEST(Component, SplitsNameAndValues) {
+  const ComponentText parts = parse_component("zmq-consume:endpoint=ipc://a=b,hwm=2,bind");
+  EXPECT_EQ(parts.name, "zmq-consume");
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"endpoint", "ipc://a=b"}, {"hwm", "2"}, {"bind", ""}};
+  EXPECT_EQ(parts.values, expected);
+}
+
+TEST(Component, QuotesKeepCommasAndSpaces) {
+  const ComponentText parts = parse_component("zmq-consume:producer='python3 p.py -x a,b=c',hwm=2");
+  ASSERT_EQ(parts.values.size(), 2U);
+  EXPECT_EQ(parts.values[0].second, "python3 p.py -x a,b=c");
+}
+
+TEST(Component, RefusesEmptyNamesAndOpenQuotes) {
+  EXPECT_THROW(parse_component(""), ConfigError);
+  EXPECT_THROW(parse_component("=x"), ConfigError);
+  EXPECT_THROW(parse_component("a:b='c"), ConfigError);
+  EXPECT_THROW(parse_component("a:,"), ConfigError);
+}
+
+TEST(ComponentList, PiecesWithAnEqualsSignFirstContinueTheComponentBefore) {
+  const std::vector<std::string> expected{"gpu", "zmq-consume:hwm=8,bind=true", "cpu"};
+  EXPECT_EQ(split_component_list("gpu,zmq-consume:hwm=8,bind=true,cpu"), expected);
+  const std::vector<std::string> endpoint{"zmq-consume:hwm=2,endpoint=ipc://x", "gpu"};
+  EXPECT_EQ(split_component_list("zmq-consume:hwm=2,endpoint=ipc://x,gpu"), endpoint);
+  EXPECT_THROW(split_component_list("gpu,,cpu"), ConfigError);
+}
+
+TEST(Options, DefaultsComeFromTheTable) {
+  EXPECT_EQ(options("x").text("endpoint"), "ipc://testpipe");
+  EXPECT_EQ(options("x").integer("hwm"), 8);
+  EXPECT_FALSE(options("x:hwm=8").given("bind"));
+  EXPECT_TRUE(options("x:hwm=8").given("hwm"));
+}
+
+TEST(Options, BareWordsAreFlagsOrTheFirstOption) {
+  EXPECT_TRUE(options("x:bind").flag("bind"));
+  EXPECT_EQ(options("x:tcp").text("endpoint"), "tcp");
+}
+
+TEST(Options, UnknownKeysNameTheNearest) {
+  try {
+    options("zmq-consume:hvm=3");
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'hwm'"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(options("x:hwm=1,hwm=2"), ConfigError);
+}
+
+TEST(Options, ValuesOfTheWrongKindAreRefused) {
+  EXPECT_THROW(options("x:hwm=two").integer("hwm"), ConfigError);
+  EXPECT_THROW(options("x:bind=maybe").flag("bind"), ConfigError);
+}
+
+TEST(Parse, BytesAndDurationsCarryUnits) {
+  EXPECT_EQ(parse_bytes("512MiB", "x"), 512U << 20);
+  EXPECT_EQ(parse_bytes("2GB", "x"), 2000000000U);
+  EXPECT_EQ(parse_duration("250ms", "x"), 250ms);
+  EXPECT_EQ(parse_duration("1.5", "x"), 1500ms);
+  EXPECT_THROW(parse_bytes("-1", "x"), ConfigError);
+  EXPECT_THROW(parse_bytes("1e300", "x"), ConfigError);
+  EXPECT_THROW(parse_bytes("nan", "x"), ConfigError);
+  EXPECT_THROW(parse_duration("5 parsecs", "x"), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/graph.h"
+
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// Shape, parameters and work of one node, given its operator and the shapes of its inputs.
+class Inference {
+ public:
+  Inference(const std::string& name, std::span<const ImageShape> inputs)
+      : name_(name), inputs_(inputs) {}
+
+  ImageShape shape{};
+  std::int64_t parameters = 0;
+  double macs = 0;
+
+  void operator()(const Conv2d& op) {
+    const ImageShape in = only_input();
+    if (op.channels < 1 || op.groups < 1 || in.channels % op.groups != 0 ||
+        op.channels % op.groups != 0) {
+      fail("channels " + std::to_string(in.channels) + " -> " + std::to_string(op.channels) +
+           " do not divide into " + std::to_string(op.groups) + " groups");
+    }
+    shape = slide(op.window, op.channels);
+    const std::int64_t taps = std::int64_t{op.window.kernel_h} * op.window.kernel_w *
+                              (in.channels / op.groups);
+    parameters = taps * op.channels + (op.bias ? op.channels : 0);
+    macs = static_cast<double>(taps) * static_cast<double>(shape.elements());
+  }
+  void operator()(const BatchNorm&) {
+    shape = only_input();
+    parameters = 2 * std::int64_t{shape.channels};
+  }
+  void operator()(const Relu&) { shape = only_input(); }
+  void operator()(const MaxPool& op) { shape = slide(op.window, only_input().channels); }
+  void operator()(const GlobalAvgPool&) { shape = {1, 1, only_input().channels}; }
+  void operator()(const Add&) {
+    if (inputs_.size() != 2 || !(inputs_[0] == inputs_[1])) fail("needs two inputs of one shape");
+    shape = inputs_[0];
+  }
+  void operator()(const Linear& op) {
+    if (op.features < 1) fail("needs at least one feature");
+    const auto in = static_cast<std::int64_t>(only_input().elements());
+    shape = {1, 1, op.features};
+    parameters = in * op.features + op.features;
+    macs = static_cast<double>(in) * op.features;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw ConfigError("model node '" + name_ + "': " + reason);
+  }
+  ImageShape only_input() const {
+    if (inputs_.size() != 1) fail("needs one input, has " + std::to_string(inputs_.size()));
+    return inputs_[0];
+  }
+  ImageShape slide(const Window& window, std::int32_t channels) const {
+    const ImageShape in = only_input();
+    const std::int32_t room_h = in.height + window.top + window.bottom - window.kernel_h;
+    const std::int32_t room_w = in.width + window.left + window.right - window.kernel_w;
+    if (window.stride < 1 || room_h < 0 || room_w < 0) {
+      fail("a " + std::to_string(window.kernel_h) + "x" + std::to_string(window.kernel_w) +
+           " window does not fit an image of " + std::to_string(in.height) + "x" +
+           std::to_string(in.width) + "; use larger images");
+    }
+    return {room_h / window.stride + 1, room_w / window.stride + 1, channels};
+  }
+
+  const std::string& name_;
+  std::span<const ImageShape> inputs_;
+};
+
+}  // namespace
+
+NodeId Graph::add(std::string name, const Op& op, std::initializer_list<NodeId> inputs) {
+  std::vector<ImageShape> shapes;
+  for (const NodeId input : inputs) shapes.push_back(shape(input));
+  Inference inference(name, shapes);
+  std::visit(inference, op);
+  nodes_.push_back(Node{std::move(name), op, inputs, inference.shape, inference.parameters,
+                        inference.macs});
+  return static_cast<NodeId>(nodes_.size()) - 1;
+}
+
+ImageShape Graph::shape(NodeId node) const {
+  if (node == kInput) return input_;
+  PENSTOCK_ASSERT(node >= 0 && static_cast<std::size_t>(node) < nodes_.size());
+  return nodes_[static_cast<std::size_t>(node)].shape;
+}
+
+std::int64_t Graph::parameter_count() const noexcept {
+  std::int64_t sum = 0;
+  for (const Node& node : nodes_) sum += node.parameters;
+  return sum;
+}
+
+double Graph::forward_macs_per_image() const noexcept {
+  double sum = 0;
+  for (const Node& node : nodes_) sum += node.forward_macs;
+  return sum;
+}
+
+}  // namespace penstock

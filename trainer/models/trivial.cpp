@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two-layer toy of tf_cnn_benchmarks, on 227x227 images: nearly input alone.
+#include "trainer/model.h"
+
+namespace penstock {
+namespace {
+
+void build(Graph& graph, std::int32_t classes) {
+  const NodeId hidden = graph.add("affine1", Linear{1}, {Graph::kInput});
+  const NodeId relu = graph.add("relu1", Relu{}, {hidden});
+  const NodeId wide = graph.add("affine2", Linear{4096}, {relu});
+  const NodeId relu2 = graph.add("relu2", Relu{}, {wide});
+  graph.add("logits", Linear{classes}, {relu2});
+}
+
+}  // namespace
+
+extern constinit const ModelEntry trivial_model{
+    .name = "trivial",
+    .summary = "tf_cnn_benchmarks' toy: an affine layer of one unit, one of 4096, logits",
+    .image = {227, 227, 3},
+    .batch = 32,
+    .build = build,
+};
+
+}  // namespace penstock

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/replica.h"
+
+#include <utility>
+
+namespace penstock {
+
+Replica::Replica(BatchRing& input, Device& device, Executable& executable, UpdateStrategy& update,
+                 Clock& clock)
+    : input_(input),
+      executable_(executable),
+      update_(update),
+      clock_(clock),
+      stream_(device.make_stream()),
+      origin_(device.make_event()),
+      in_flight_(input.slots()),
+      programs_(input.slots()),
+      results_(input.slots()) {
+  for (Launched& launched : in_flight_) launched.done = device.make_event();
+}
+
+Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
+                             std::stop_token stop) {
+  leg.steps.assign(steps, {});
+  Ending ending = Ending::completed;
+  const std::size_t ahead = in_flight_.size();
+  std::size_t launched = 0, finished = 0;
+  const auto finish_all = [&] {
+    while (finished < launched) finish(finished++, leg, on_step);
+    leg.end = clock_.now();
+    leg.steps.resize(finished);
+  };
+  stream_->record(*origin_);
+  leg.begin = clock_.now();
+  try {
+    for (; launched < steps; ++launched) {
+      const Time asked = clock_.now();
+      ReadLease lease = input_.next(0, stop);
+      if (!lease) {
+        ending = stop.stop_requested() ? Ending::stopped : Ending::end_of_data;
+        break;
+      }
+      leg.steps[launched].input_wait = clock_.now() - asked;
+      lease.await(*stream_);
+      launch(lease.batch(), in_flight_[launched % ahead]);
+      std::move(lease).release(*stream_);
+      if (launched + 1 - finished == ahead) finish(finished++, leg, on_step);
+    }
+  } catch (...) {
+    finish_all();
+    throw;
+  }
+  finish_all();
+  return ending;
+}
+
+void Replica::launch(const Batch& batch, Launched& launched) {
+  const auto slot = static_cast<std::size_t>(batch.slot);
+  if (programs_[slot] == nullptr) {
+    // The ring's batch views live as long as the ring, so a program may keep a reference.
+    programs_[slot] = stream_->capture([this, &batch, slot] {
+      executable_.run(batch, *stream_, results_[slot]);
+      update_.finish_step(executable_, *stream_);
+    });
+  }
+  programs_[slot]->launch(*stream_);
+  stream_->record(*launched.done);
+  launched.slot = batch.slot;
+}
+
+void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
+  const Launched& launched = in_flight_[step % in_flight_.size()];
+  launched.done->wait_until(Time::max());
+  const StepResult& result = results_[static_cast<std::size_t>(launched.slot)];
+  StepTimes& times = leg.steps[step];
+  times.completion = launched.done->since(*origin_);
+  times.images = result.images;
+  times.loss = result.loss;
+  if (on_step) on_step(step, times);
+}
+
+}  // namespace penstock

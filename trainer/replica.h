@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank: takes batches from its ring and drives steps on its device, never more than a few ahead.
+//
+// The host waits for the device in one place here: before it is `in_flight` steps ahead. Work for each
+// ring slot is recorded once, as a Program, and launched again whenever that slot comes by.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "dataflow/batch_ring.h"
+#include "dataflow/clock.h"
+#include "dataflow/device.h"
+#include "trainer/backend.h"
+#include "trainer/metrics.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+
+class Replica {
+ public:
+  enum class Ending : std::uint8_t { completed, end_of_data, stopped };
+
+  /// Called on the replica's thread after each finished step, inside the window: must be cheap.
+  using OnStep = std::function<void(std::size_t step, const StepTimes&)>;
+
+  /// All are borrowed for the replica's life. `input` is a ring in `device`'s memory with one reader.
+  Replica(BatchRing& input, Device& device, Executable& executable, UpdateStrategy& update,
+          Clock& clock);
+
+  /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before the
+  /// clock starts and cut to what was taken. Rethrows the feeder's failure.
+  Ending run(std::size_t steps, Leg& leg, const OnStep& on_step, std::stop_token stop);
+
+ private:
+  struct Launched {
+    std::unique_ptr<Event> done;
+    std::int32_t slot = 0;
+  };
+  void launch(const Batch& batch, Launched& launched);
+  void finish(std::size_t step, Leg& leg, const OnStep& on_step);
+
+  BatchRing& input_;
+  Executable& executable_;
+  UpdateStrategy& update_;
+  Clock& clock_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> origin_;
+  std::vector<Launched> in_flight_;                 // a ring over steps
+  std::vector<std::unique_ptr<Program>> programs_;  // by slot
+  std::vector<StepResult> results_;                 // by slot
+};
+
+}  // namespace penstock
