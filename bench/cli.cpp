@@ -77,7 +77,8 @@ Word split_word(const std::string& text) {
   }
   const std::string guess = nearest_name(name, index.names());
   throw ConfigError(fmt::format("unknown flag --{}{}; see `penstock {} --help`", name,
-                                guess.empty() ? "" : fmt::format("; did you mean --{}?", guess), verb));
+                                guess.empty() ? "" : fmt::format("; did you mean --{}?", guess),
+                                verb));
 }
 
 /// Rewrites every spelling into `--kebab-name=value`, so that CLI11 sees one.
@@ -171,6 +172,7 @@ bool parse_flags(std::string_view verb, std::string_view summary, std::span<cons
     app.add_option_function<std::string>(names, flag.set, flag.help)
         ->group(flag.group)
         ->type_name(flag.boolean ? "BOOL" : "")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->default_str(flag.fallback);
   }
   if (positional != nullptr) app.add_option("arguments", *positional);
@@ -182,10 +184,10 @@ bool parse_flags(std::string_view verb, std::string_view summary, std::span<cons
     fmt::print("{}", app.help());
     return false;
   } catch (const CLI::ExtrasError&) {
-    throw ConfigError(fmt::format("'{}' is not a flag; values follow theirs as --flag=value; see "
-                                  "`penstock {} --help`",
-                                  app.remaining().empty() ? words.back() : app.remaining().front(),
-                                  verb));
+    throw ConfigError(
+        fmt::format("'{}' is not a flag; values follow theirs as --flag=value; see "
+                    "`penstock {} --help`",
+                    app.remaining().empty() ? words.back() : app.remaining().front(), verb));
   } catch (const CLI::ParseError& error) {
     throw ConfigError(error.what());
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines from tables of flags. Flags may be typed in kebab or snake case, with one dash or two,
-// `--key value` or `--key=value`; booleans as --x, --nox or --x=true. Unknown flags are refused with
-// the nearest known one; flags of the reference benchmarks that mean nothing here, with what to use.
+// Command lines from tables of flags. Flags may be typed in kebab or snake case, with one dash or
+// two,
+// `--key value` or `--key=value`; booleans as --x, --nox or --x=true. Unknown flags are refused
+// with the nearest known one; flags of the reference benchmarks that mean nothing here, with what
+// to use.
 #pragma once
 
 #include <functional>
@@ -17,8 +19,8 @@
 namespace penstock {
 
 struct Flag {
-  std::string name{};      ///< any case; shown in kebab case
-  std::string aliases{};   ///< separated by spaces
+  std::string name{};     ///< any case; shown in kebab case
+  std::string aliases{};  ///< separated by spaces
   std::string help{};
   std::string fallback{};  ///< as shown in the help text
   bool boolean = false;
@@ -54,7 +56,8 @@ struct VerbEntry {
 /// Every verb of this program; generated from the component lists.
 const Table<VerbEntry>& verb_table();
 
-/// The whole program, behind main: finds the verb, installs signal handlers, maps errors to exit codes.
+/// The whole program, behind main: finds the verb, installs signal handlers, maps errors to exit
+/// codes.
 int run_command_line(int argc, char** argv);
 
 }  // namespace penstock

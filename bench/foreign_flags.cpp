@@ -6,8 +6,10 @@ namespace {
 
 constexpr std::string_view kNotYet = "it needs a device that computes, which is not built yet";
 constexpr std::string_view kTensorFlow = "it tunes TensorFlow's runtime; leave it out";
-constexpr std::string_view kPipeline = "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
-constexpr std::string_view kCluster = "runs over several processes are not built yet; use --num-gpus";
+constexpr std::string_view kPipeline =
+    "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
+constexpr std::string_view kCluster =
+    "runs over several processes are not built yet; use --num-gpus";
 constexpr std::string_view kEvaluation = "evaluation is not built yet; leave it out";
 constexpr std::string_view kTracing = "traces are not built yet; --json keeps every step time";
 constexpr std::string_view kLayout = "batches travel as NHWC and devices choose their own layout";
@@ -95,7 +97,8 @@ constexpr ForeignFlag kForeign[] = {
     {"autotune_threshold", kTensorFlow},
     {"gpu_indices", "devices are numbered from 0; use --num-gpus"},
     {"gpu", "use --num-gpus with the number of devices"},
-    {"local_parameter_device", "parameter servers are not built yet; use --variable-update replicated"},
+    {"local_parameter_device",
+     "parameter servers are not built yet; use --variable-update replicated"},
     {"all_reduce_spec", "one all-reduce is built; leave it out"},
     {"hierarchical_copy", "one all-reduce is built; leave it out"},
     {"network_topology", "one all-reduce is built; leave it out"},

@@ -17,8 +17,8 @@ Json scalar(const std::string& text) {
 }
 
 Status status_from(const std::string& name) {
-  for (const Status status : {Status::ok, Status::skipped, Status::failed, Status::partial,
-                              Status::draining}) {
+  for (const Status status :
+       {Status::ok, Status::skipped, Status::failed, Status::partial, Status::draining}) {
     if (to_string(status) == name) return status;
   }
   throw DataError("a result has the status '" + name + "', which is none of ours");

@@ -38,8 +38,8 @@ void set_count(RunConfig& config, std::string_view name, std::string_view text) 
   const std::int64_t parsed = parse_integer(text, flag(name));
   if (parsed < Least || static_cast<std::uint64_t>(parsed) >
                             static_cast<std::uint64_t>(std::numeric_limits<Value>::max())) {
-    throw ConfigError(fmt::format("{} is {}; expected a whole number of at least {}", flag(name),
-                                  text, Least));
+    throw ConfigError(
+        fmt::format("{} is {}; expected a whole number of at least {}", flag(name), text, Least));
   }
   value = static_cast<Value>(parsed);
 }
@@ -49,21 +49,26 @@ void set_word(std::string& value, std::string_view name, std::string_view text,
   const std::string wanted = canonical_name(text);
   if (std::find(words.begin(), words.end(), wanted) == words.end()) {
     std::string known;
-    for (const std::string_view word : words) known += (known.empty() ? "" : ", ") + std::string(word);
+    for (const std::string_view word : words)
+      known += (known.empty() ? "" : ", ") + std::string(word);
     throw ConfigError(fmt::format("{} is '{}'; expected one of {}", flag(name), text, known));
   }
   value = wanted;
 }
 
-void set_data_dir(RunConfig& config, std::string_view, std::string_view text) { config.data_dir = text; }
+void set_data_dir(RunConfig& config, std::string_view, std::string_view text) {
+  config.data_dir = text;
+}
 
 void set_on_bad_sample(RunConfig& config, std::string_view name, std::string_view text) {
   const ComponentText parts = parse_component(text);
   std::string ignored;
   set_word(ignored, name, parts.name, {"default", "fail", "skip"});
   for (const auto& [key, value] : parts.values) {
-    if (parts.name != "skip" || key != "limit" || parse_integer(value, "--on-bad-sample limit") < 0) {
-      throw ConfigError(fmt::format("--on-bad-sample is '{}'; expected fail, skip or skip:limit=K", text));
+    if (parts.name != "skip" || key != "limit" ||
+        parse_integer(value, "--on-bad-sample limit") < 0) {
+      throw ConfigError(
+          fmt::format("--on-bad-sample is '{}'; expected fail, skip or skip:limit=K", text));
     }
   }
   config.on_bad_sample = text;
@@ -91,7 +96,8 @@ void set_extend_window(RunConfig& config, std::string_view name, std::string_vie
 
 void set_timeout(RunConfig& config, std::string_view name, std::string_view text) {
   config.timeout = std::chrono::duration<double>(parse_duration(text, flag(name))).count();
-  if (!(config.timeout > 0)) throw ConfigError("--timeout is 0; expected a time above 0, such as 30s");
+  if (!(config.timeout > 0))
+    throw ConfigError("--timeout is 0; expected a time above 0, such as 30s");
 }
 
 void set_ewma(RunConfig& config, std::string_view name, std::string_view text) {
@@ -104,12 +110,12 @@ void set_ewma(RunConfig& config, std::string_view name, std::string_view text) {
 constexpr ConfigKey kKeys[] = {
     {"fake_location", "", false, "where batches come from: a feeder of `penstock list`",
      get<&RunConfig::fake_location>, set_component<&RunConfig::fake_location>},
-    {"model", "", false, "what trains on them: a model of `penstock list`",
-     get<&RunConfig::model>,
+    {"model", "", false, "what trains on them: a model of `penstock list`", get<&RunConfig::model>,
      set_model},
     {"variable_update", "", false, "who holds the weights and adds the gradients",
      get<&RunConfig::variable_update>, set_component<&RunConfig::variable_update>},
-    {"device", "", false, "what computes: emulated[:img_per_s=R|preset=NAME,copy=memcpy|none,exchange=none|ms=T]",
+    {"device", "", false,
+     "what computes: emulated[:img_per_s=R|preset=NAME,copy=memcpy|none,exchange=none|ms=T]",
      get<&RunConfig::device>, set_component<&RunConfig::device>},
     {"num_gpus", "", false, "devices, of whatever kind", get<&RunConfig::num_gpus>,
      set_count<&RunConfig::num_gpus, 1>},
@@ -119,13 +125,14 @@ constexpr ConfigKey kKeys[] = {
      set_count<&RunConfig::num_batches, 1>},
     {"num_warmup_batches", "", false, "steps before the measured ones",
      get<&RunConfig::num_warmup_batches>, set_count<&RunConfig::num_warmup_batches, 0>},
-    {"data_dir", "data", false, "folder of class folders of JPEGs; default data/train, made if absent",
+    {"data_dir", "data", false,
+     "folder of class folders of JPEGs; default data/train, made if absent",
      get<&RunConfig::data_dir>, set_data_dir},
-    {"on_bad_sample", "", false, "fail, skip or skip:limit=K; default: files fail, messages are skipped",
+    {"on_bad_sample", "", false,
+     "fail, skip or skip:limit=K; default: files fail, messages are skipped",
      get<&RunConfig::on_bad_sample>, set_on_bad_sample},
     {"order", "", false, "relaxed: batches go to whoever asks first; strict: reproducible order",
-     get<&RunConfig::order>,
-     set_order},
+     get<&RunConfig::order>, set_order},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},
     {"device_slots", "", false, "slots of each device's ring, in batches",
@@ -137,8 +144,7 @@ constexpr ConfigKey kKeys[] = {
     {"seed", "tf_random_seed", false, "of all random numbers", get<&RunConfig::seed>,
      set_count<&RunConfig::seed, 0>},
     {"extend_window", "", true, "measure again while batches made before the window still help",
-     get<&RunConfig::extend_window>,
-     set_extend_window},
+     get<&RunConfig::extend_window>, set_extend_window},
     {"display_every", "", false, "steps between two lines of the table",
      get<&RunConfig::display_every>, set_count<&RunConfig::display_every, 1>},
     {"display_perf_ewma", "", false, "weight of the newest step in a moving mean; 0: plain mean",
@@ -150,17 +156,25 @@ struct Default {
 };
 
 constexpr Default kTfCnnBenchmarks[] = {
-    {"model", "trivial"}, {"variable_update", "parameter_server"}, {"num_batches", "100"},
-    {"num_warmup_batches", "10"}, {"display_every", "10"}, {"seed", "1234"}};
+    {"model", "trivial"},    {"variable_update", "parameter_server"},
+    {"num_batches", "100"},  {"num_warmup_batches", "10"},
+    {"display_every", "10"}, {"seed", "1234"}};
 // 10 epochs of 50 steps, of which readers discard the first.
-constexpr Default kTensorpack[] = {{"model", "resnet50"}, {"batch_size", "64"}, {"prefetch", "150"},
-                                   {"num_batches", "450"}, {"num_warmup_batches", "50"}};
+constexpr Default kTensorpack[] = {{"model", "resnet50"},
+                                   {"batch_size", "64"},
+                                   {"prefetch", "150"},
+                                   {"num_batches", "450"},
+                                   {"num_warmup_batches", "50"}};
 // 10 iterations of 10 batches each, after 10 batches of warm-up.
-constexpr Default kHorovod[] = {{"model", "resnet50"}, {"batch_size", "32"},
-                                {"variable_update", "horovod"}, {"num_batches", "100"},
+constexpr Default kHorovod[] = {{"model", "resnet50"},
+                                {"batch_size", "32"},
+                                {"variable_update", "horovod"},
+                                {"num_batches", "100"},
                                 {"num_warmup_batches", "10"}};
-constexpr Default kKungfu[] = {{"model", "resnet50"}, {"batch_size", "32"},
-                               {"variable_update", "sync-sgd"}, {"num_batches", "100"},
+constexpr Default kKungfu[] = {{"model", "resnet50"},
+                               {"batch_size", "32"},
+                               {"variable_update", "sync-sgd"},
+                               {"num_batches", "100"},
                                {"num_warmup_batches", "10"}};
 
 struct System {

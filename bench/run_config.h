@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that decides what a run does, as one flat struct whose keys are the same on the command
-// line (kebab case), in JSON and in CSV (snake case). The text form of each key round-trips.
+// Everything that decides what a run does, as one flat struct whose keys are the same on the
+// command line (kebab case), in JSON and in CSV (snake case). The text form of each key
+// round-trips.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +26,14 @@ struct RunConfig {
   std::string data_dir;                  ///< empty: data/train, made if absent
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
-  std::int32_t prefetch = 4;        ///< slots of the host ring
+  std::int32_t prefetch = 3;        ///< slots of the host ring
   std::int32_t device_slots = 2;    ///< slots of each device's ring
   std::int32_t feeder_threads = 0;  ///< 0: as many as usable cores
   double timeout = 30;              ///< seconds that an outside producer may stay silent
   std::uint64_t seed = 1234;
-  bool extend_window = false;       ///< measure again while the reserve drains
+  bool extend_window = false;  ///< measure again while the reserve drains
   std::int32_t display_every = 10;
-  double display_perf_ewma = 0;     ///< 0: plain mean
+  double display_perf_ewma = 0;  ///< 0: plain mean
 
   bool operator==(const RunConfig&) const = default;
 };

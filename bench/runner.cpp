@@ -122,7 +122,8 @@ Runner::Components find_components(const RunConfig& config) {
           &find_entry(update_table(), name(config.variable_update))};
 }
 
-// ---- wiring ---------------------------------------------------------------------------------------
+// ---- wiring
+// ---------------------------------------------------------------------------------------
 
 /// All parts of one run, in the order in which they are made; threads come last.
 class Runner::Wiring {
@@ -208,8 +209,8 @@ Runner::Wiring::Wiring(const RunConfig& wanted, Clock& clock, const Components& 
       feeds_devices_(components.feeder->slots == MemoryKind::device),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
-      backend_(components.backend->make(options_of(config.device, components.backend->options),
-                                        clock)),
+      backend_(
+          components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec_{.images = config.batch_size, .image = components.model->image},
       ranks_(static_cast<std::size_t>(config.num_gpus)) {
   if (config.num_gpus > backend_->device_count()) {
@@ -228,9 +229,9 @@ Runner::Wiring::Wiring(const RunConfig& wanted, Clock& clock, const Components& 
   group_ = std::make_unique<ThreadsGroup>(devices, clock_, stop_.get_token());
   if (!feeds_devices_) {
     const Order order = config.order == "strict" ? Order::strict : Order::relaxed;
-    host_ring_ = std::make_unique<BatchRing>(spec_, static_cast<std::size_t>(config.prefetch),
-                                             *devices.front(), MemoryKind::pinned, devices, order,
-                                             clock_);
+    host_ring_ =
+        std::make_unique<BatchRing>(spec_, static_cast<std::size_t>(config.prefetch),
+                                    *devices.front(), MemoryKind::pinned, devices, order, clock_);
     host_feeder_ = make_feeder(components, *devices.front(), 0, host_ring_->slots());
   }
   for (Rank& rank : ranks_) make_rank(rank, components);
@@ -245,16 +246,16 @@ void Runner::Wiring::make_rank(Rank& rank, const Components& components) {
   if (feeds_devices_) {
     rank.feeder = make_feeder(components, *device, index, rank.ring->slots());
   } else {
-    rank.stager = std::make_unique<Stager>(*host_ring_, static_cast<std::size_t>(index), *rank.ring,
-                                           *device);
+    rank.stager =
+        std::make_unique<Stager>(*host_ring_, static_cast<std::size_t>(index), *rank.ring, *device);
   }
   Graph graph(spec_.image);
   components.model->build(graph, spec_.classes);
   rank.executable = backend_->compile(graph, spec_, *device);
   rank.collective = group_->join(index);
   rank.update = components.update->make({*rank.collective, update_options_});
-  rank.replica = std::make_unique<Replica>(*rank.ring, *device, *rank.executable, *rank.update,
-                                           clock_);
+  rank.replica =
+      std::make_unique<Replica>(*rank.ring, *device, *rank.executable, *rank.update, clock_);
 }
 
 std::unique_ptr<Feeder> Runner::Wiring::make_feeder(const Components& components, Device& device,
@@ -285,7 +286,8 @@ std::unique_ptr<Feeder> Runner::Wiring::make_feeder(const Components& components
   });
 }
 
-// ---- threads --------------------------------------------------------------------------------------
+// ---- threads
+// --------------------------------------------------------------------------------------
 
 void Runner::Wiring::run_feeder(Feeder& feeder, BatchRing& ring) {
   try {
@@ -304,8 +306,7 @@ void Runner::Wiring::run_replica(std::size_t index) {
       const auto on_step = [log](std::size_t step, const StepTimes& times) {
         if (log != nullptr) log->add(step, times);
       };
-      const Replica::Ending ending =
-          rank.replica->run(steps, rank.leg, on_step, stop_.get_token());
+      const Replica::Ending ending = rank.replica->run(steps, rank.leg, on_step, stop_.get_token());
       if (ending == Replica::Ending::end_of_data) {
         const std::lock_guard lock(mutex_);
         data_ended_ = true;
@@ -404,13 +405,16 @@ RunResult Runner::Wiring::run(RunListener& listener, std::stop_token external) {
   std::vector<Clock::Participant> participants;  // all are there before any thread starts
   const std::size_t feeders = feeds_devices_ ? ranks_.size() : 1;
   const std::size_t stagers = feeds_devices_ ? 0 : ranks_.size();
-  for (std::size_t i = 0; i < ranks_.size() + feeders + stagers; ++i) participants.emplace_back(clock_);
+  for (std::size_t i = 0; i < ranks_.size() + feeders + stagers; ++i)
+    participants.emplace_back(clock_);
   const auto start = [&](std::vector<std::jthread>& threads, auto body) {
-    threads.emplace_back([body, participant = std::move(participants.back())]() mutable { body(); });
+    threads.emplace_back(
+        [body, participant = std::move(participants.back())]() mutable { body(); });
     participants.pop_back();
   };
   {
-    // Stagers' CPU clocks are read by replicas between legs, which may not happen before all are here.
+    // Stagers' CPU clocks are read by replicas between legs, which may not happen before all are
+    // here.
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = ranks_[i];
@@ -446,7 +450,8 @@ RunResult Runner::Wiring::run(RunListener& listener, std::stop_token external) {
   return result;
 }
 
-// ---- results --------------------------------------------------------------------------------------
+// ---- results
+// --------------------------------------------------------------------------------------
 
 std::uint64_t Runner::Wiring::published() const {
   if (host_ring_) return host_ring_->stats().published;
@@ -505,8 +510,9 @@ RunResult Runner::Wiring::collect(bool stopped_from_outside) {
     Time begin = Time::min(), end = Time::max();
     for (const Rank& rank : ranks_) {
       begin = std::max(begin, rank.leg.begin);
-      end = std::min(end, rank.leg.steps.empty() ? rank.leg.begin
-                                                 : rank.leg.begin + rank.leg.steps.back().completion);
+      end =
+          std::min(end, rank.leg.steps.empty() ? rank.leg.begin
+                                               : rank.leg.begin + rank.leg.steps.back().completion);
     }
     const Snapshot &first = *window_begin_, &last = *window_end_;
     result.window_s = std::max(0.0, seconds(end - begin));
@@ -535,13 +541,14 @@ RunResult Runner::Wiring::collect(bool stopped_from_outside) {
     result.exit_code = 130;
   } else if (data_ended_ && result.step_ms.size() < wanted) {
     result.status = Status::partial;
-    result.reason = fmt::format("the feeder's data ended after {} of {} steps", result.step_ms.size(),
-                                wanted);
+    result.reason =
+        fmt::format("the feeder's data ended after {} of {} steps", result.step_ms.size(), wanted);
     result.exit_code = 6;
   } else if (window_is_draining()) {
     result.status = Status::draining;
     result.reason = fmt::format(
-        "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least {:.0f} "
+        "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least "
+        "{:.0f} "
         "steps, or let --extend-window do it",
         result.reserve_start, result.reserve_end,
         kMinReserves * result.reserve_start / config.num_gpus + 1);
@@ -549,7 +556,8 @@ RunResult Runner::Wiring::collect(bool stopped_from_outside) {
   return result;
 }
 
-// ---- Runner ---------------------------------------------------------------------------------------
+// ---- Runner
+// ---------------------------------------------------------------------------------------
 
 Runner::Runner(const RunConfig& config, Clock& clock)
     : Runner(config, clock, find_components(config)) {}

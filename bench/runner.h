@@ -2,8 +2,8 @@
 // One run: the only place that wires feeder, rings, stagers and replicas together, and that owns
 // threads. A sweep runs it in a child process for every repetition.
 //
-//   feeder -> host ring -> stager -> device ring -> replica        (one stager, ring, replica per rank)
-//   device feeder (one per rank)  -> device ring -> replica
+//   feeder -> host ring -> stager -> device ring -> replica        (one stager, ring, replica per
+//   rank) device feeder (one per rank)  -> device ring -> replica
 #pragma once
 
 #include <cstdint>
@@ -30,18 +30,19 @@ std::string_view to_string(Status status);
 struct RunResult {
   RunConfig config;  ///< resolved: no automatic values are left in it
   Status status = Status::ok;
-  std::string reason;  ///< why, in a sentence, where the status is not ok
-  int exit_code = 0;   ///< of the table that all verbs share
+  std::string reason;   ///< why, in a sentence, where the status is not ok
+  int exit_code = 0;    ///< of the table that all verbs share
   std::string started;  ///< UTC, ISO 8601
 
   double img_per_s = 0;            ///< images of all ranks in the window / its length
   double sustained_img_per_s = 0;  ///< images that the feeder published in the window / its length
   double window_s = 0;
-  double reserve_start = 0, reserve_end = 0;  ///< batches that lay ready, at either end of the window
-  std::int64_t discarded_steps = 0;           ///< warm-up and windows that were measured again
-  std::int64_t images_per_step = 0;           ///< of all ranks
-  std::vector<double> step_ms, input_wait_ms; ///< one for each step of the window
-  std::map<std::string, double> facts;        ///< of the device, with units in the names
+  double reserve_start = 0,
+         reserve_end = 0;            ///< batches that lay ready, at either end of the window
+  std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
+  std::int64_t images_per_step = 0;  ///< of all ranks
+  std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
+  std::map<std::string, double> facts;         ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
@@ -74,7 +75,8 @@ class Runner {
 
   const RunConfig& config() const noexcept;
 
-  /// Runs once. A failure on the way is in the result, not thrown; what was measured before it is kept.
+  /// Runs once. A failure on the way is in the result, not thrown; what was measured before it is
+  /// kept.
   RunResult run(RunListener& listener, std::stop_token stop);
 
  private:

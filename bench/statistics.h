@@ -17,12 +17,13 @@ Spread spread(std::span<const double> values);
 
 /// The three figures of a tf_cnn_benchmarks row, from all step times so far.
 struct StepSpeed {
-  double mean = 0;         ///< img/s: images over the mean time, which is the harmonic mean of speeds
-  double uncertainty = 0;  ///< population standard deviation of the speeds over the root of their number
-  double jitter = 0;       ///< 1.4826 times the median absolute deviation of the speeds
+  double mean = 0;  ///< img/s: images over the mean time, which is the harmonic mean of speeds
+  double uncertainty =
+      0;              ///< population standard deviation of the speeds over the root of their number
+  double jitter = 0;  ///< 1.4826 times the median absolute deviation of the speeds
 };
-/// `images` per step of this process; `seconds` one for each step; `ewma` in (0, 1] weighs the newest
-/// step time so, and earlier ones by (1 - ewma)^age; 0: plain mean.
+/// `images` per step of this process; `seconds` one for each step; `ewma` in (0, 1] weighs the
+/// newest step time so, and earlier ones by (1 - ewma)^age; 0: plain mean.
 StepSpeed step_speed(double images, std::span<const double> seconds, double ewma);
 
 /// What input costs, from the rate without it and the rate with it, for steps of `images` images.

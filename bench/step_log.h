@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where replicas leave their finished steps, and where whoever prints them finds them: a step is ready
-// once every rank has finished it. Nothing is allocated after construction.
+// Where replicas leave their finished steps, and where whoever prints them finds them: a step is
+// ready once every rank has finished it. Nothing is allocated after construction.
 //
 // Thread-safety: add from any replica's thread; wait and close from others.
 #pragma once

@@ -50,8 +50,8 @@ std::string format_header(const StepTableHeader& header) {
 std::string format_row(std::size_t step, double images, const std::vector<double>& step_seconds,
                        double ewma, double loss) {
   const StepSpeed speed = step_speed(images, step_seconds, ewma);
-  return fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}\n", step, speed.mean,
-                     speed.uncertainty, speed.jitter, loss);
+  return fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}\n", step,
+                     speed.mean, speed.uncertainty, speed.jitter, loss);
 }
 
 std::string format_total(double img_per_s) {

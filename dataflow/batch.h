@@ -40,7 +40,7 @@ struct BatchSpec {
   std::int32_t images = 64;  ///< N, per device
   ImageShape image{};
   DType pixel = DType::u8;
-  bool normalised = false;  ///< false: 0..255, the device normalises; true: the feeder did
+  bool normalised = false;      ///< false: 0..255, the device normalises; true: the feeder did
   std::int32_t classes = 1000;  ///< labels lie in [0, classes)
 
   constexpr std::size_t row_bytes() const noexcept { return image.elements() * size_of(pixel); }

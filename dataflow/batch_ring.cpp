@@ -7,7 +7,8 @@
 
 namespace penstock {
 
-// ---- leases ---------------------------------------------------------------------------------------
+// ---- leases
+// ---------------------------------------------------------------------------------------
 
 WriteLease::WriteLease(WriteLease&& other) noexcept
     : ring_(std::exchange(other.ring_, nullptr)), slot_(other.slot_) {}
@@ -35,7 +36,9 @@ void WriteLease::await(Stream& writer) {
 }
 
 void WriteLease::publish() && { std::exchange(ring_, nullptr)->publish(slot_, nullptr); }
-void WriteLease::publish(Stream& writer) && { std::exchange(ring_, nullptr)->publish(slot_, &writer); }
+void WriteLease::publish(Stream& writer) && {
+  std::exchange(ring_, nullptr)->publish(slot_, &writer);
+}
 
 ReadLease::ReadLease(ReadLease&& other) noexcept
     : ring_(std::exchange(other.ring_, nullptr)), slot_(other.slot_), reader_(other.reader_) {}
@@ -73,7 +76,8 @@ void ReadLease::release(Stream& reader) && {
   std::exchange(ring_, nullptr)->give_back(slot_);
 }
 
-// ---- ring -----------------------------------------------------------------------------------------
+// ---- ring
+// -----------------------------------------------------------------------------------------
 
 void BatchRing::Fifo::push(std::size_t slot) {
   items_[(first_ + size_) % items_.size()] = slot;

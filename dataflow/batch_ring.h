@@ -2,14 +2,15 @@
 // The one way by which batches move between threads: a fixed number of slots, written under a
 // WriteLease, read under a ReadLease.
 //
-//   producers: acquire -> (await) -> fill -> publish        readers: next -> (await) -> use -> release
+//   producers: acquire -> (await) -> fill -> publish        readers: next -> (await) -> use ->
+//   release
 //
 // Leases move on the host, ordering moves on streams: a lease may be handed on while a device still
 // works on its slot; `await` says who has to wait for that, a host thread or a stream.
 //
-// Thread-safety: acquire, close, fail and stats from any thread; next(r) from one thread per reader r.
-// A lease belongs to one thread at a time. The ring outlives its leases. Nothing is allocated after
-// construction, and no lock is held while pixels move.
+// Thread-safety: acquire, close, fail and stats from any thread; next(r) from one thread per reader
+// r. A lease belongs to one thread at a time. The ring outlives its leases. Nothing is allocated
+// after construction, and no lock is held while pixels move.
 #pragma once
 
 #include <cstddef>
@@ -98,8 +99,8 @@ struct RingStats {
 
 class BatchRing {
  public:
-  /// `memory` owns the slots; `readers` are the devices that read them, one per reader, and make the
-  /// events that say when a reader is done. All of them, and the clock, outlive the ring.
+  /// `memory` owns the slots; `readers` are the devices that read them, one per reader, and make
+  /// the events that say when a reader is done. All of them, and the clock, outlive the ring.
   BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, MemoryKind kind,
             std::span<Device* const> readers, Order order, Clock& clock);
   BatchRing(const BatchRing&) = delete;
@@ -129,10 +130,10 @@ class BatchRing {
   struct Slot {
     Buffer memory;
     Batch batch;
-    std::unique_ptr<Event> written;               // recorded by publish(Stream&)
-    std::vector<std::unique_ptr<Event>> read;     // per reader, recorded by release(Stream&)
+    std::unique_ptr<Event> written;            // recorded by publish(Stream&)
+    std::vector<std::unique_ptr<Event>> read;  // per reader, recorded by release(Stream&)
     bool written_on_stream = false;
-    const Event* last_read = nullptr;             // what await() has to wait for, if anything
+    const Event* last_read = nullptr;  // what await() has to wait for, if anything
   };
   /// A first-in, first-out list of slot numbers that never allocates.
   class Fifo {

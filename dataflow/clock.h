@@ -3,12 +3,13 @@
 // condition variable themselves: they ask the Clock, so that tests run the whole harness on a
 // simulated clock on which "5 ms" is exact and takes no time.
 //
-// Thread-safety: all members of Clock may be called from any thread. A Gate is used like a condition
-// variable: block and wake under the mutex that guards its condition.
+// Thread-safety: all members of Clock may be called from any thread. A Gate is used like a
+// condition variable: block and wake under the mutex that guards its condition.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <stop_token>
 #include <utility>
@@ -22,7 +23,9 @@ using Nanoseconds = std::chrono::nanoseconds;
 class Gate {
  public:
   std::condition_variable_any condition;
-  int sleepers = 0;  ///< kept by simulated clocks
+  // Kept by simulated clocks, which have to know who can run.
+  std::int64_t sleepers = 0;
+  std::uint64_t wakes = 0;
 };
 
 class Clock {
@@ -40,16 +43,17 @@ class Clock {
   /// Wakes all that block on `gate`. The caller holds the mutex of the gate's condition.
   virtual void wake(Gate& gate) = 0;
 
-  /// Blocks until `ready()` or a stop request; returns ready(). `lock` is held on entry and on exit;
-  /// `ready` runs under it.
+  /// Blocks until `ready()` or a stop request; returns ready(). `lock` is held on entry and on
+  /// exit; `ready` runs under it.
   template <typename Ready>
   bool wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::stop_token stop, Ready ready) {
-    return wait_for_condition(lock, gate, std::move(stop),
-                              {[](void* object) { return (*static_cast<Ready*>(object))(); }, &ready});
+    return wait_for_condition(
+        lock, gate, std::move(stop),
+        {[](void* object) { return (*static_cast<Ready*>(object))(); }, &ready});
   }
 
-  /// A thread that takes part in simulated time: time stands still while any of them can run. Made by
-  /// the thread that starts another one, before it starts it, and owned by the new one.
+  /// A thread that takes part in simulated time: time stands still while any of them can run. Made
+  /// by the thread that starts another one, before it starts it, and owned by the new one.
   class Participant {
    public:
     explicit Participant(Clock& clock) : clock_(&clock) { clock_->enter(); }

@@ -16,9 +16,9 @@ namespace penstock {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// One decoder per worker thread. Fills the whole row, drawing the augmentation from `random`; the
-  /// pixels depend on nothing else. Throws DataError for bytes that are no such image, after which the
-  /// row holds rubbish and the decoder is ready for the next sample.
+  /// One decoder per worker thread. Fills the whole row, drawing the augmentation from `random`;
+  /// the pixels depend on nothing else. Throws DataError for bytes that are no such image, after
+  /// which the row holds rubbish and the decoder is ready for the next sample.
   virtual void decode(const Sample& sample, const ImageView& row, Random& random) = 0;
 };
 

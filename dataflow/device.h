@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and ordering of one device, without any vendor's header. A stream carries work in order; an
-// event marks a point in it. Events and streams only meet those of the same backend.
+// Memory and ordering of one device, without any vendor's header. A stream carries work in order;
+// an event marks a point in it. Events and streams only meet those of the same backend.
 //
 // Thread-safety: a Device may be used from any thread. A Stream belongs to one thread at a time. An
 // Event is recorded by one thread; others may wait for it once they learnt of it through a ring.

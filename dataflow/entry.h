@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup by name in the constant tables of components, with suggestions for names that are not there.
-// Names compare without case, and with '_' and '-' alike.
+// Lookup by name in the constant tables of components, with suggestions for names that are not
+// there. Names compare without case, and with '_' and '-' alike.
 #pragma once
 
 #include <algorithm>
@@ -89,8 +89,9 @@ const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
   known = built;
   for (const AbsentEntry& absent : table.absent) {
     if (canonical_name(absent.name) == wanted) {
-      throw Unavailable(std::string(table.kind) + " '" + std::string(absent.name) + "' is known, but " +
-                        std::string(absent.reason) + "; built here: " + join(built));
+      throw Unavailable(std::string(table.kind) + " '" + std::string(absent.name) +
+                        "' is known, but " + std::string(absent.reason) +
+                        "; built here: " + join(built));
     }
     known.emplace_back(absent.name);
   }

@@ -47,9 +47,10 @@ class TimeoutError : public Error {
 }  // namespace penstock
 
 /// Broken invariants, in every build, outside hot loops. Not for user mistakes.
-#define PENSTOCK_ASSERT(condition)                                                         \
-  do {                                                                                     \
-    if (!(condition)) ::penstock::assertion_failed(#condition, __builtin_FILE(), __builtin_LINE()); \
+#define PENSTOCK_ASSERT(condition)                                                  \
+  do {                                                                              \
+    if (!(condition))                                                               \
+      ::penstock::assertion_failed(#condition, __builtin_FILE(), __builtin_LINE()); \
   } while (false)
 
 namespace penstock {

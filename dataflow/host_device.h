@@ -3,10 +3,10 @@
 // emulated accelerator.
 //
 // Its streams are timelines: each remembers the moment at which everything enqueued so far is done.
-// Copies happen at once, on the calling thread. `Timeline::occupy` lets a backend say that the device
-// is busy for a stated time from the moment the stream is free; nothing sleeps until somebody waits for
-// an event. A step that is launched while the previous one still runs thus begins exactly when that
-// ends, as on an accelerator, however late the host's threads wake.
+// Copies happen at once, on the calling thread. `Timeline::occupy` lets a backend say that the
+// device is busy for a stated time from the moment the stream is free; nothing sleeps until
+// somebody waits for an event. A step that is launched while the previous one still runs thus
+// begins exactly when that ends, as on an accelerator, however late the host's threads wake.
 #pragma once
 
 #include <cstdint>

@@ -68,17 +68,16 @@ bool parse_flag(std::string_view text, std::string_view what) {
 }
 
 std::uint64_t parse_bytes(std::string_view text, std::string_view what) {
-  static constexpr Unit kUnits[] = {
-      {"", 1},           {"B", 1},         {"kB", 1e3},        {"MB", 1e6},          {"GB", 1e9},
-      {"KiB", 0x1p10},   {"MiB", 0x1p20},  {"GiB", 0x1p30}};
+  static constexpr Unit kUnits[] = {{"", 1},     {"B", 1},        {"kB", 1e3},     {"MB", 1e6},
+                                    {"GB", 1e9}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}};
   const double value = with_unit(text, kUnits, what, "a size such as 512MiB or 2GB");
   if (value > 0x1p62) not_a(what, text, "a size below 2^62 bytes");
   return static_cast<std::uint64_t>(value);
 }
 
 Nanoseconds parse_duration(std::string_view text, std::string_view what) {
-  static constexpr Unit kUnits[] = {{"", 1e9},  {"s", 1e9},  {"ms", 1e6}, {"us", 1e3},
-                                    {"ns", 1},  {"min", 6e10}, {"h", 3.6e12}};
+  static constexpr Unit kUnits[] = {{"", 1e9}, {"s", 1e9},    {"ms", 1e6},  {"us", 1e3},
+                                    {"ns", 1}, {"min", 6e10}, {"h", 3.6e12}};
   const double value = with_unit(text, kUnits, what, "a duration such as 250ms, 1.5s or 2min");
   if (value > 1e18) not_a(what, text, "a duration below 30 years");
   return Nanoseconds(static_cast<std::int64_t>(std::llround(value)));
@@ -89,7 +88,8 @@ ComponentText parse_component(std::string_view text) {
   const std::size_t colon = text.find(':');
   result.name = std::string(text.substr(0, colon));
   if (result.name.empty() || result.name.find('=') != std::string::npos) {
-    throw ConfigError("'" + std::string(text) + "' names no component; expected name[:key=value,...]");
+    throw ConfigError("'" + std::string(text) +
+                      "' names no component; expected name[:key=value,...]");
   }
   if (colon == std::string_view::npos) return result;
   std::string key, value;
@@ -175,11 +175,12 @@ Options::Options(std::string_view component, std::span<const OptionSpec> specs,
         if (const std::string guess = nearest_name(key, names); !guess.empty()) {
           message += "; did you mean '" + guess + "'?";
         }
-        throw ConfigError(message + (names.empty() ? "; it takes none"
-                                                   : "; its options: " + join(names)));
+        throw ConfigError(message +
+                          (names.empty() ? "; it takes none" : "; its options: " + join(names)));
       }
     }
-    if (given_.contains(name)) throw ConfigError(component_ + ": option '" + name + "' is given twice");
+    if (given_.contains(name))
+      throw ConfigError(component_ + ": option '" + name + "' is given twice");
     values_[name] = text;
     given_[name] = true;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of one component, as typed after its name: `name[:word-or-key=value[,key=value...]]`.
-// A component declares them in a table of OptionSpec; parsing, defaults, help and error messages come
-// from that table. Options are read while a component is made, by one thread.
+// A component declares them in a table of OptionSpec; parsing, defaults, help and error messages
+// come from that table. Options are read while a component is made, by one thread.
 #pragma once
 
 #include <chrono>
@@ -26,29 +26,31 @@ struct ComponentText {
   std::vector<std::pair<std::string, std::string>> values;  ///< a bare word has an empty value
 };
 
-/// Splits "zmq-consume:endpoint=ipc://feed,hwm=8" into name and values. Quotes ('...' or "...") keep
-/// commas together. Throws ConfigError on text that is not of this form.
+/// Splits "zmq-consume:endpoint=ipc://feed,hwm=8" into name and values. Quotes ('...' or "...")
+/// keep commas together. Throws ConfigError on text that is not of this form.
 ComponentText parse_component(std::string_view text);
 
-/// Splits a list of component values at commas; a piece whose first of ':' and '=' is '=' continues the
-/// component before it: "gpu,zmq-consume:hwm=8,bind=true,cpu" has three elements.
+/// Splits a list of component values at commas; a piece whose first of ':' and '=' is '=' continues
+/// the component before it: "gpu,zmq-consume:hwm=8,bind=true,cpu" has three elements.
 std::vector<std::string> split_component_list(std::string_view text);
 
 class Options {
  public:
-  /// `given` overrides the fallbacks of `specs`. A bare word stands for `flag=true` when it names an
-  /// option, and for the value of the first option otherwise. Throws ConfigError naming `component`.
-  Options(std::string_view component, std::span<const OptionSpec> specs, const ComponentText& given);
+  /// `given` overrides the fallbacks of `specs`. A bare word stands for `flag=true` when it names
+  /// an option, and for the value of the first option otherwise. Throws ConfigError naming
+  /// `component`.
+  Options(std::string_view component, std::span<const OptionSpec> specs,
+          const ComponentText& given);
 
-  // Each throws ConfigError when the text is not such a value. Asking for a name that the table lacks
-  // is a broken invariant.
+  // Each throws ConfigError when the text is not such a value. Asking for a name that the table
+  // lacks is a broken invariant.
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   bool flag(std::string_view name) const;
-  std::uint64_t bytes(std::string_view name) const;     ///< "64MiB", "1GB", "512"
-  Nanoseconds duration(std::string_view name) const;    ///< "250ms", "1.5s"; a bare number is seconds
+  std::uint64_t bytes(std::string_view name) const;   ///< "64MiB", "1GB", "512"
+  Nanoseconds duration(std::string_view name) const;  ///< "250ms", "1.5s"; a bare number is seconds
   const std::string& text(std::string_view name) const;
-  bool given(std::string_view name) const;              ///< was it typed, rather than defaulted?
+  bool given(std::string_view name) const;  ///< was it typed, rather than defaulted?
 
  private:
   std::string component_;

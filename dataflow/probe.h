@@ -2,8 +2,8 @@
 // Counters that components raise while they run, and that the harness reads before and after the
 // window: images decoded, bytes received, messages rejected. Raising one is a relaxed atomic add.
 //
-// Thread-safety: Counter from any thread. Probe::counter and Probe::note take a lock: the first while
-// components are made, the second for rare events only (a bad file, a hostile message).
+// Thread-safety: Counter from any thread. Probe::counter and Probe::note take a lock: the first
+// while components are made, the second for rare events only (a bad file, a hostile message).
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,9 @@ namespace penstock {
 
 class Counter {
  public:
-  void add(std::int64_t amount = 1) noexcept { value_.fetch_add(amount, std::memory_order_relaxed); }
+  void add(std::int64_t amount = 1) noexcept {
+    value_.fetch_add(amount, std::memory_order_relaxed);
+  }
   std::int64_t value() const noexcept { return value_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: a pure function of (seed, epoch, sample index, how many were drawn),
-// never of the thread that draws them. The mixing function is SplitMix64 (Steele, Lea and Flood, "Fast
-// splittable pseudorandom number generators", OOPSLA 2014).
+// Counter-based random numbers: a pure function of (seed, epoch, sample index, how many were
+// drawn), never of the thread that draws them. The mixing function is SplitMix64 (Steele, Lea and
+// Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,9 @@ class Random {
 
   /// Uniform in [0, 1), with 53 random bits.
   constexpr double uniform() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
-  constexpr double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
+  constexpr double uniform(double low, double high) noexcept {
+    return low + (high - low) * uniform();
+  }
 
   /// Uniform in [0, bound); 0 < bound <= 2^32. Biased by less than bound / 2^32.
   constexpr std::uint64_t below(std::uint64_t bound) noexcept {

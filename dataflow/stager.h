@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves batches from a host ring into a device ring on a copy stream of its own: "GPU prefetch", or
-// staging. One stager per reader of the host ring; it stands before every device, on every host feeder.
+// staging. One stager per reader of the host ring; it stands before every device, on every host
+// feeder.
 //
-// It takes a device slot first and a batch second, so that no device hoards batches that another one
-// could use.
+// It takes a device slot first and a batch second, so that no device hoards batches that another
+// one could use.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +18,12 @@ namespace penstock {
 
 class Stager {
  public:
-  /// Copies what `host` holds for `reader` into `device_ring`, whose memory belongs to `device`. All
-  /// are borrowed for the stager's life.
+  /// Copies what `host` holds for `reader` into `device_ring`, whose memory belongs to `device`.
+  /// All are borrowed for the stager's life.
   Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device);
 
-  /// Runs until the host ring ends, the device ring closes, or a stop is requested. Passes the end of
-  /// the data, or its failure, on to the device ring. Throws nothing.
+  /// Runs until the host ring ends, the device ring closes, or a stop is requested. Passes the end
+  /// of the data, or its failure, on to the device ring. Throws nothing.
   void run(std::stop_token stop) noexcept;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A feeder supplies batches. It sees a ring to fill, and nothing of the model that reads it.
 //
-// To add one: a file in this folder that ends in `extern constinit const FeederEntry NAME_feeder{...}`,
-// and one line `penstock_component(feeder NAME)` in CMakeLists.txt.
+// To add one: a file in this folder that ends in `extern constinit const FeederEntry
+// NAME_feeder{...}`, and one line `penstock_component(feeder NAME)` in CMakeLists.txt.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct FeederContext {
   DataPlan data{};
   Probe& probe;
   BadSamplePolicy on_bad_sample{};
-  Nanoseconds timeout{};      ///< how long an outside producer may stay silent
-  std::int32_t threads = 1;   ///< workers that it may run besides its own thread
-  std::int32_t slots = 1;     ///< of the ring that it fills
+  Nanoseconds timeout{};     ///< how long an outside producer may stay silent
+  std::int32_t threads = 1;  ///< workers that it may run besides its own thread
+  std::int32_t slots = 1;    ///< of the ring that it fills
   std::uint64_t seed = 1;
 };
 
@@ -47,23 +47,23 @@ class Feeder {
  public:
   virtual ~Feeder() = default;
   /// Fills batches until the ring closes, a stop is requested, or the data end. Called once, on a
-  /// thread of its own. Returning ends the data; throwing fails the run with that reason. Must return
-  /// within a second of a stop request.
+  /// thread of its own. Returning ends the data; throwing fails the run with that reason. Must
+  /// return within a second of a stop request.
   virtual void run(BatchRing& out, std::stop_token stop) = 0;
 };
 
 struct FeederEntry {
   std::string_view name{}, summary{};
-  /// device: made once per rank, fills device slots itself. Otherwise one feeder serves all ranks of
-  /// the process from a host ring, and a stager copies for each device.
+  /// device: made once per rank, fills device slots itself. Otherwise one feeder serves all ranks
+  /// of the process from a host ring, and a stager copies for each device.
   MemoryKind slots = MemoryKind::pinned;
   /// Reads DataPlan::directory, which is then made or checked before the feeder is.
   bool reads_files = false;
   std::span<const OptionSpec> options{};
   /// Opens files and sockets, so that what is missing is said before anything starts.
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;
-  /// Batches that may lie ready outside our rings when the window begins, given the options: sockets'
-  /// buffers. Null: none.
+  /// Batches that may lie ready outside our rings when the window begins, given the options:
+  /// sockets' buffers. Null: none.
   std::int64_t (*outside_reserve)(const Options&) = nullptr;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that already lie on the device: what the trainer can do when input costs nothing. Each slot
-// of the device ring is filled once with random pixels of its own, then published again and again.
+// Batches that already lie on the device: what the trainer can do when input costs nothing. Each
+// slot of the device ring is filled once with random pixels of its own, then published again and
+// again.
 #include <utility>
 #include <vector>
 

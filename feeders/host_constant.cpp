@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same constant batches in pinned host memory: what the copy to the device costs, and nothing else.
+// The same constant batches in pinned host memory: what the copy to the device costs, and nothing
+// else.
 #include <utility>
 #include <vector>
 

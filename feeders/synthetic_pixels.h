@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random pixels and labels: never zeros, which compress, deduplicate and draw less power than images.
+// Random pixels and labels: never zeros, which compress, deduplicate and draw less power than
+// images.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A backend turns a graph into steps on its kind of device.
 //
-// To add one: a file in backends/ that ends in `extern constinit const BackendEntry NAME_backend{...}`,
-// and one line `penstock_component(backend NAME)` there.
+// To add one: a file in backends/ that ends in `extern constinit const BackendEntry
+// NAME_backend{...}`, and one line `penstock_component(backend NAME)` there.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ class Executable {
   virtual ~Executable() = default;
   /// All gradients, in one flat arena; empty on a device that computes none.
   virtual Tensor gradients() noexcept = 0;
-  /// Enqueues forward and backward of one batch and returns at once. `batch` and `result` outlive the
-  /// work: programs recorded from this call run again with what they then hold.
+  /// Enqueues forward and backward of one batch and returns at once. `batch` and `result` outlive
+  /// the work: programs recorded from this call run again with what they then hold.
   virtual void run(const Batch& batch, Stream& stream, StepResult& result) = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange among the ranks of a run, whether they are threads or processes. Every rank calls the same
-// members in the same order, each from its own thread.
+// Exchange among the ranks of a run, whether they are threads or processes. Every rank calls the
+// same members in the same order, each from its own thread.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ class Collective {
  public:
   virtual ~Collective() = default;
   virtual World world() const noexcept = 0;
-  /// Every rank's tensor becomes the sum over all ranks, in rank order, and the streams of all ranks
-  /// meet: nothing enqueued behind it starts before every rank got here. Equal counts on all ranks; an
-  /// empty tensor only meets. Throws Error when the run is being stopped.
+  /// Every rank's tensor becomes the sum over all ranks, in rank order, and the streams of all
+  /// ranks meet: nothing enqueued behind it starts before every rank got here. Equal counts on all
+  /// ranks; an empty tensor only meets. Throws Error when the run is being stopped.
   virtual void all_reduce_sum(Tensor tensor, Stream& stream) = 0;
 };
 

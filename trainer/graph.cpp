@@ -26,8 +26,8 @@ class Inference {
            " do not divide into " + std::to_string(op.groups) + " groups");
     }
     shape = slide(op.window, op.channels);
-    const std::int64_t taps = std::int64_t{op.window.kernel_h} * op.window.kernel_w *
-                              (in.channels / op.groups);
+    const std::int64_t taps =
+        std::int64_t{op.window.kernel_h} * op.window.kernel_w * (in.channels / op.groups);
     parameters = taps * op.channels + (op.bias ? op.channels : 0);
     macs = static_cast<double>(taps) * static_cast<double>(shape.elements());
   }
@@ -81,8 +81,8 @@ NodeId Graph::add(std::string name, const Op& op, std::initializer_list<NodeId> 
   for (const NodeId input : inputs) shapes.push_back(shape(input));
   Inference inference(name, shapes);
   std::visit(inference, op);
-  nodes_.push_back(Node{std::move(name), op, inputs, inference.shape, inference.parameters,
-                        inference.macs});
+  nodes_.push_back(
+      Node{std::move(name), op, inputs, inference.shape, inference.parameters, inference.macs});
   return static_cast<NodeId>(nodes_.size()) - 1;
 }
 

@@ -48,9 +48,9 @@ struct Node {
   std::string name;
   Op op;
   std::vector<NodeId> inputs;
-  ImageShape shape;              ///< of the output, for one image
-  std::int64_t parameters = 0;   ///< trainable ones
-  double forward_macs = 0;       ///< multiply-accumulates of one image: convolutions and linear layers
+  ImageShape shape;             ///< of the output, for one image
+  std::int64_t parameters = 0;  ///< trainable ones
+  double forward_macs = 0;  ///< multiply-accumulates of one image: convolutions and linear layers
 };
 
 class Graph {
@@ -60,7 +60,8 @@ class Graph {
   explicit Graph(ImageShape input) : input_(input) {}
   ImageShape input_shape() const noexcept { return input_; }
 
-  /// Infers and checks the output shape. Throws ConfigError naming the node when the inputs do not fit.
+  /// Infers and checks the output shape. Throws ConfigError naming the node when the inputs do not
+  /// fit.
   NodeId add(std::string name, const Op& op, std::initializer_list<NodeId> inputs);
 
   std::span<const Node> nodes() const noexcept { return nodes_; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model of the table: what it eats, and how to build its graph.
 //
-// To add one: a file in models/ that ends in `extern constinit const ModelEntry NAME_model{...}`, and
-// one line `penstock_component(model NAME)` there.
+// To add one: a file in models/ that ends in `extern constinit const ModelEntry NAME_model{...}`,
+// and one line `penstock_component(model NAME)` there.
 #pragma once
 
 #include <cstdint>

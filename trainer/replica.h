@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank: takes batches from its ring and drives steps on its device, never more than a few ahead.
+// One rank: takes batches from its ring and drives steps on its device, never more than a few
+// ahead.
 //
-// The host waits for the device in one place here: before it is `in_flight` steps ahead. Work for each
-// ring slot is recorded once, as a Program, and launched again whenever that slot comes by.
+// The host waits for the device in one place here: before it is `in_flight` steps ahead. Work for
+// each ring slot is recorded once, as a Program, and launched again whenever that slot comes by.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +29,13 @@ class Replica {
   /// Called on the replica's thread after each finished step, inside the window: must be cheap.
   using OnStep = std::function<void(std::size_t step, const StepTimes&)>;
 
-  /// All are borrowed for the replica's life. `input` is a ring in `device`'s memory with one reader.
+  /// All are borrowed for the replica's life. `input` is a ring in `device`'s memory with one
+  /// reader.
   Replica(BatchRing& input, Device& device, Executable& executable, UpdateStrategy& update,
           Clock& clock);
 
-  /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before the
-  /// clock starts and cut to what was taken. Rethrows the feeder's failure.
+  /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before
+  /// the clock starts and cut to what was taken. Rethrows the feeder's failure.
   Ending run(std::size_t steps, Leg& leg, const OnStep& on_step, std::stop_token stop);
 
  private:

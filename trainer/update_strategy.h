@@ -2,8 +2,8 @@
 // An update strategy says who holds the weights and who adds the gradients. It is written as one
 // rank's code; the collective hides whether ranks are threads or processes.
 //
-// To add one: a file in updates/ that ends in `extern constinit const UpdateEntry NAME_update{...}`,
-// and one line `penstock_component(update NAME)` there.
+// To add one: a file in updates/ that ends in `extern constinit const UpdateEntry
+// NAME_update{...}`, and one line `penstock_component(update NAME)` there.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct UpdateContext {
 class UpdateStrategy {
  public:
   virtual ~UpdateStrategy() = default;
-  /// Called behind each backward pass, on the rank's thread: enqueues the exchange and the update. May
-  /// block the thread until other ranks get here, not until a device does.
+  /// Called behind each backward pass, on the rank's thread: enqueues the exchange and the update.
+  /// May block the thread until other ranks get here, not until a device does.
   virtual void finish_step(Executable&, Stream&) = 0;
 };
 

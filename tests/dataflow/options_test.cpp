@@ -10,8 +10,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr OptionSpec kSpecs[] = {
-    {"endpoint", "ipc://testpipe", "where"}, {"hwm", "8", "messages"}, {"bind", "true", "who binds"}};
+constexpr OptionSpec kSpecs[] = {{"endpoint", "ipc://testpipe", "where"},
+                                 {"hwm", "8", "messages"},
+                                 {"bind", "true", "who binds"}};
 
 Options options(std::string_view text) {
   const ComponentText parts = parse_component(text);
@@ -64,7 +65,8 @@ TEST(Options, UnknownKeysNameTheNearest) {
     options("zmq-consume:hvm=3");
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean 'hwm'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("did you mean 'hwm'"), std::string::npos)
+        << error.what();
   }
   EXPECT_THROW(options("x:hwm=1,hwm=2"), ConfigError);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that keeps time like an accelerator of a stated rate and computes nothing: it tests a feeder
-// for a machine that is not there. Its memory is the host's, its copies are real ones.
+// A device that keeps time like an accelerator of a stated rate and computes nothing: it tests a
+// feeder for a machine that is not there. Its memory is the host's, its copies are real ones.
 //
-// A step of n images occupies the device for n / img_per_s, from the moment its input is there and the
-// step before is done (dataflow/host_device.h). How late the host's threads woke from waiting for it is
-// counted and reported as oversleep; it delays a step only when it exceeds the slack of the queue.
+// A step of n images occupies the device for n / img_per_s, from the moment its input is there and
+// the step before is done (dataflow/host_device.h). How late the host's threads woke from waiting
+// for it is counted and reported as oversleep; it delays a step only when it exceeds the slack of
+// the queue.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -24,15 +25,16 @@ struct Preset {
   double img_per_s;
 };
 
-/// MLPerf Storage's ResNet-50 workloads: batch 400 over the computation_time of their configurations.
-/// They lie well below what these GPUs reach in training benchmarks.
+/// MLPerf Storage's ResNet-50 workloads: batch 400 over the computation_time of their
+/// configurations. They lie well below what these GPUs reach in training benchmarks.
 constexpr Preset kPresets[] = {
     {"h100-mlperf-storage", 400 / 0.224},
     {"a100-mlperf-storage", 400 / 0.435},
 };
 
 constexpr OptionSpec kOptions[] = {
-    {"preset", "h100-mlperf-storage", "h100-mlperf-storage (1785.7 img/s) or a100-mlperf-storage (919.5)"},
+    {"preset", "h100-mlperf-storage",
+     "h100-mlperf-storage (1785.7 img/s) or a100-mlperf-storage (919.5)"},
     {"img_per_s", "", "images per second of one device; overrides the preset"},
     {"exchange", "none", "none: the rate includes the exchange; ms=T: T ms more for each step"},
     {"copy", "memcpy", "memcpy: copies into the device move bytes; none: they are free"},
@@ -90,10 +92,12 @@ Nanoseconds parse_exchange(const std::string& text) {
   if (text == "none") return {};
   if (text.starts_with("ms=")) {
     const double ms = parse_real(std::string_view(text).substr(3), "emulated:exchange=ms");
-    if (ms >= 0) return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
+    if (ms >= 0)
+      return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
   }
   if (text == "real") {
-    throw Unavailable("emulated:exchange=real is known, but not built yet; use exchange=none or ms=T");
+    throw Unavailable(
+        "emulated:exchange=real is known, but not built yet; use exchange=none or ms=T");
   }
   throw ConfigError("emulated:exchange is '" + text + "'; expected none or ms=T with T >= 0");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter and all-gather through shared memory: rank r adds its share of the elements over all
-// ranks, in rank order, and every rank then copies the other shares.
+// Reduce-scatter and all-gather through shared memory: rank r adds its share of the elements over
+// all ranks, in rank order, and every rank then copies the other shares.
 #include "trainer/collectives/threads.h"
 
 #include <algorithm>
@@ -54,7 +54,8 @@ class ThreadsCollective final : public Collective {
     }
     reduce(share(rank_, tensor.count));
     group_.meet();
-    for (std::int32_t rank = 0; rank < world().size; ++rank) gather(rank, share(rank, tensor.count));
+    for (std::int32_t rank = 0; rank < world().size; ++rank)
+      gather(rank, share(rank, tensor.count));
     group_.meet();
   }
 

@@ -23,7 +23,8 @@ class ThreadsGroup {
  private:
   friend class ThreadsCollective;
   struct Rank {
-    std::unique_ptr<Event> arrived[2];  // alternating, so that a fast rank never overwrites one in use
+    std::unique_ptr<Event>
+        arrived[2];  // alternating, so that a fast rank never overwrites one in use
     Tensor tensor;
   };
   /// Blocks until every rank called it. Throws Error on a stop request.
@@ -33,7 +34,7 @@ class ThreadsGroup {
   std::stop_token stop_;
   std::vector<Rank> ranks_;
   std::mutex mutex_;
-  Gate gate_;                    // all below under mutex_
+  Gate gate_;  // all below under mutex_
   std::size_t waiting_ = 0;
   std::uint64_t generation_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet-50 (He et al., "Deep Residual Learning for Image Recognition", 2015), version 1: the stride of
-// a stage lies on the first 1x1 convolution of its first block.
+// ResNet-50 (He et al., "Deep Residual Learning for Image Recognition", 2015), version 1: the
+// stride of a stage lies on the first 1x1 convolution of its first block.
 #include <cstdint>
 #include <string>
 
@@ -41,7 +41,8 @@ void build(Graph& graph, std::int32_t classes) {
   constexpr std::int32_t kBlocks[] = {3, 4, 6, 3};
   for (std::int32_t stage = 0; stage < 4; ++stage) {
     for (std::int32_t block = 0; block < kBlocks[stage]; ++block) {
-      const std::string name = "stage" + std::to_string(stage + 1) + "." + std::to_string(block + 1);
+      const std::string name =
+          "stage" + std::to_string(stage + 1) + "." + std::to_string(block + 1);
       node = bottleneck(graph, name, node, 64 << stage, stage > 0 && block == 0 ? 2 : 1);
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every replica holds the weights; gradients are summed over all ranks, so that ranks step together.
+// Every replica holds the weights; gradients are summed over all ranks, so that ranks step
+// together.
 #include "trainer/update_strategy.h"
 
 namespace penstock {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "bench/cli.h"
+#include "bench/result_json.h"
+#include "bench/run_config.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+RunConfig parse(const std::vector<std::string>& arguments) {
+  RunConfig config;
+  apply_like_of(config, arguments);
+  parse_flags("run", "", run_flags(config), arguments);
+  return config;
+}
+
+std::string error_of(const std::vector<std::string>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CommandLine, TakesEverySpellingOfAFlag) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--num_gpus=3"},
+                                                    {"--num-gpus", "3"},
+                                                    {"-num_gpus=3"},
+                                                    {"-num-gpus", "3"},
+                                                    {"--num_gpus", "3"}}) {
+    EXPECT_EQ(parse(arguments).num_gpus, 3) << arguments[0];
+  }
+  EXPECT_EQ(parse({"--batch", "16"}).batch_size, 16);
+  EXPECT_EQ(parse({"--tf_random_seed=7"}).seed, 7U);
+}
+
+TEST(CommandLine, BooleansComeBareNegatedOrWithAValue) {
+  EXPECT_TRUE(parse({"--extend_window"}).extend_window);
+  EXPECT_TRUE(parse({"--extend-window=true"}).extend_window);
+  EXPECT_FALSE(parse({"--extend-window", "--noextend_window"}).extend_window);
+  EXPECT_FALSE(parse({"--no-extend-window"}).extend_window);
+  EXPECT_NE(error_of({"--extend-window", "false"}).find("'false' is not a flag"), std::string::npos)
+      << error_of({"--extend-window", "false"});
+}
+
+TEST(CommandLine, CountsBelowOneAreRefusedByTheFlagsName) {
+  EXPECT_EQ(error_of({"--num-gpus", "0"}),
+            "--num-gpus is 0; expected a whole number of at least 1");
+  EXPECT_NE(error_of({"--num_batches=-1"}).find("--num-batches is -1"), std::string::npos);
+  EXPECT_NE(error_of({"--prefetch", "-3"}).find("--prefetch is -3"), std::string::npos);
+  EXPECT_NE(error_of({"--batch-size=99999999999999999999"}).find("--batch-size"),
+            std::string::npos);
+}
+
+TEST(CommandLine, UnknownFlagsNameTheNearest) {
+  EXPECT_NE(error_of({"--fake-locaton=gpu"}).find("did you mean --fake-location?"),
+            std::string::npos);
+}
+
+TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
+  EXPECT_EQ(error_of({"--data_format=NCHW"}),
+            "--data-format means nothing here: batches travel as NHWC and devices choose their own "
+            "layout");
+  EXPECT_NE(error_of({"--nouse_datasets"}), "accepted");
+  EXPECT_NE(error_of({"--num_intra_threads=4"}).find("means nothing here"), std::string::npos);
+}
+
+TEST(CommandLine, LikeSetsDefaultsThatFlagsOverride) {
+  const RunConfig tensorpack = parse({"--prefetch=3", "--like", "tensorpack"});
+  EXPECT_EQ(tensorpack.num_warmup_batches, 50);
+  EXPECT_EQ(tensorpack.prefetch, 3);
+  EXPECT_EQ(parse({"--like=tf_cnn_benchmarks"}).model, "trivial");
+  EXPECT_NE(error_of({"--like=caffe"}).find("tensorpack"), std::string::npos);
+}
+
+TEST(RunConfig, FlagsRoundTrip) {
+  RunConfig config;
+  config.fake_location = "zmq-consume:endpoint=ipc://x,hwm=2";
+  config.num_gpus = 4;
+  config.timeout = 2.5;
+  config.extend_window = true;
+  config.on_bad_sample = "skip:limit=3";
+  config.data_dir = "/a b/c";
+  EXPECT_EQ(parse(to_flags(config)), config);
+}
+
+TEST(RunConfig, JsonRoundTrips) {
+  RunConfig config;
+  config.device = "emulated:img_per_s=359";
+  config.seed = 99;
+  config.order = "strict";
+  EXPECT_EQ(config_from_json(to_json(config)), config);
+}
+
+TEST(RunConfig, ResultsRoundTripThroughJson) {
+  RunResult result;
+  result.status = Status::draining;
+  result.reason = "a \"quoted\" reason";
+  result.step_ms = {1.5, 2.25};
+  result.counters["bad_samples"] = 3;
+  result.facts["oversleep_us_p50"] = 12;
+  const RunResult back = result_from_json(to_json(result));
+  EXPECT_EQ(to_json(back), to_json(result));
+  EXPECT_THROW(result_from_json(nlohmann::ordered_json{{"status", "ok"}}), DataError);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// The harness against known answers, on a simulated clock: what it reports has to be exact.
+#include "bench/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "bench/statistics.h"
+#include "dataflow/error.h"
+#include "tests/support/virtual_clock.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+// ---- a tiny model, and feeders that misbehave in stated ways
+// ----------------------------------------
+
+constexpr ModelEntry kTinyModel{
+    .name = "tiny",
+    .image = {2, 2, 3},
+    .batch = 64,
+    .build = [](Graph& graph,
+                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
+};
+
+/// Publishes `burst` batches at once and then one every `period`; does not catch up when held up.
+class Throttled final : public Feeder {
+ public:
+  explicit Throttled(const FeederContext& context)
+      : clock_(context.clock),
+        period_(context.options.duration("period")),
+        burst_(context.options.integer("burst")),
+        batches_(context.options.integer("batches")),
+        fails_(context.options.flag("fails")) {}
+
+  void run(BatchRing& out, std::stop_token stop) override {
+    Time ready = clock_.now();
+    for (std::int64_t count = 0; count != batches_; ++count) {
+      WriteLease lease = out.acquire(stop);
+      if (!lease) return;
+      ready = std::max(ready, clock_.now()) + (count < burst_ ? Nanoseconds{} : period_);
+      clock_.sleep_until(ready);
+      std::move(lease).publish();
+    }
+    if (fails_) throw DataError("image 7 of a.tar is damaged");
+  }
+
+ private:
+  Clock& clock_;
+  const Nanoseconds period_;
+  const std::int64_t burst_, batches_;
+  const bool fails_;
+};
+
+constexpr OptionSpec kThrottledOptions[] = {{"period", "1ms", "time between two batches"},
+                                            {"burst", "0", "batches that are there at once"},
+                                            {"batches", "-1", "how many; -1: for ever"},
+                                            {"fails", "false", "throws behind the last one"}};
+constexpr FeederEntry kThrottled{
+    .name = "throttled",
+    .options = kThrottledOptions,
+    .make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
+      return std::make_unique<Throttled>(context);
+    },
+};
+
+class RunnerTest : public ::testing::Test {
+ protected:
+  RunnerTest() {
+    config_.device = "emulated:img_per_s=12800,copy=none";  // 5 ms for 64 images
+    config_.num_batches = 100;
+    config_.num_warmup_batches = 10;
+  }
+
+  RunResult run(const FeederEntry* feeder = nullptr) {
+    VirtualClock clock;
+    RunListener silent;
+    Runner::Components components = find_components(config_with_known_feeder(feeder));
+    components.model = &kTinyModel;
+    if (feeder != nullptr) components.feeder = feeder;
+    return Runner(config_, clock, components).run(silent, stop_.get_token());
+  }
+
+  RunConfig config_with_known_feeder(const FeederEntry* feeder) const {
+    RunConfig known = config_;
+    if (feeder != nullptr) known.fake_location = "gpu";
+    return known;
+  }
+
+  RunConfig config_;
+  std::stop_source stop_;
+};
+
+TEST_F(RunnerTest, EmulatedStepsOfFiveMillisecondsAreTwelveThousandEightHundredImagesPerSecond) {
+  for (const char* feeder : {"gpu", "host", "cpu"}) {
+    config_.fake_location = feeder;
+    const RunResult result = run();
+    EXPECT_EQ(result.status, Status::ok) << feeder << ": " << result.reason;
+    EXPECT_NEAR(result.img_per_s, 12800, 1e-6) << feeder;
+    EXPECT_NEAR(result.window_s, 0.5, 1e-9) << feeder;
+    ASSERT_EQ(result.step_ms.size(), 100U) << feeder;
+    for (const double step : result.step_ms) EXPECT_NEAR(step, 5, 1e-9) << feeder;
+    EXPECT_EQ(result.discarded_steps, 10);
+  }
+}
+
+TEST_F(RunnerTest, RatesAddUpOverDevices) {
+  config_.num_gpus = 3;
+  for (const char* update : {"replicated", "independent"}) {
+    config_.variable_update = update;
+    const RunResult result = run();
+    EXPECT_NEAR(result.img_per_s, 3 * 12800, 1e-6) << update;
+    EXPECT_EQ(result.images_per_step, 3 * 64);
+  }
+}
+
+TEST_F(RunnerTest, AFeederTenPercentTooSlowShowsTenPercent) {
+  config_.fake_location = "throttled:period=5555555ns";  // 5 ms / 0.9
+  config_.num_warmup_batches = 100;                      // the reserve is used up by then
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  const InputCost cost = input_cost(12800, result.sustained_img_per_s, 64);
+  EXPECT_NEAR(cost.percent, 10, 1e-4);
+  EXPECT_NEAR(cost.ms_per_step, 5.555555 - 5, 1e-4);
+  EXPECT_NEAR(result.img_per_s, 0.9 * 12800, 1e-2);
+}
+
+TEST_F(RunnerTest, AFeederOfHalfTheRateHalvesTwoDevices) {
+  config_.fake_location = "throttled:period=5ms";  // one batch for two devices of 5 ms
+  config_.num_gpus = 2;
+  config_.num_warmup_batches = 50;
+  const RunResult result = run(&kThrottled);
+  // A window of 200 batches may begin with one of them in the ring.
+  EXPECT_NEAR(result.img_per_s, 12800, 12800 / 199.0);
+  EXPECT_NEAR(input_cost(25600, result.sustained_img_per_s, 128).percent, 50, 50 / 199.0);
+}
+
+TEST_F(RunnerTest, AWindowThatLivesOnTheReserveIsDraining) {
+  config_.fake_location = "throttled:period=5555555ns,burst=14";
+  config_.num_batches = 20;
+  config_.num_warmup_batches = 2;
+  config_.prefetch = 10;
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::draining);
+  EXPECT_NE(result.reason.find("lay ready"), std::string::npos) << result.reason;
+}
+
+TEST_F(RunnerTest, AnExtendedWindowOutlastsTheReserve) {
+  config_.fake_location = "throttled:period=5555555ns,burst=14";
+  config_.num_batches = 20;
+  config_.num_warmup_batches = 2;
+  config_.prefetch = 10;
+  config_.extend_window = true;
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_NEAR(input_cost(12800, result.sustained_img_per_s, 64).percent, 10, 0.5);
+  EXPECT_GT(result.discarded_steps, 2);
+}
+
+TEST_F(RunnerTest, AFeederThatKeepsUpCostsNothing) {
+  config_.fake_location = "throttled:period=4ms";
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
+  EXPECT_GE(result.sustained_img_per_s, 12800 - 1e-6);  // more where the reserve still fills
+}
+
+TEST_F(RunnerTest, ExchangeTimeLengthensEachStep) {
+  config_.device = "emulated:img_per_s=12800,exchange=ms=1";
+  const RunResult result = run();
+  for (const double step : result.step_ms) EXPECT_NEAR(step, 6, 1e-9);
+}
+
+TEST_F(RunnerTest, TheNullModelTakesWhatTheFeederSupplies) {
+  VirtualClock clock;
+  RunListener silent;
+  config_.fake_location = "throttled:period=2ms";
+  Runner::Components components = find_components(config_with_known_feeder(&kThrottled));
+  static constexpr ModelEntry kNull{
+      .name = "null", .image = {2, 2, 3}, .build = [](Graph&, int) {}};
+  components.feeder = &kThrottled;
+  components.model = &kNull;
+  const RunResult result = Runner(config_, clock, components).run(silent, {});
+  EXPECT_NEAR(result.img_per_s, 32 / 2e-3, 1e-6);  // the entry's batch of 32
+}
+
+// ---- ends before the end
+// ---------------------------------------------------------------------------
+
+TEST_F(RunnerTest, AFailingFeederFailsTheRunWithItsReason) {
+  config_.fake_location = "throttled:batches=30,fails=true";
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(result.reason, "image 7 of a.tar is damaged");
+  EXPECT_EQ(result.step_ms.size(), 20U);  // what was measured before is kept
+}
+
+TEST_F(RunnerTest, DataThatEndEarlyMakeAPartialResult) {
+  config_.num_gpus = 2;
+  config_.fake_location = "throttled:batches=61";
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::partial);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_NE(result.reason.find("data ended"), std::string::npos) << result.reason;
+  EXPECT_LE(result.step_ms.size(), 20U);
+}
+
+TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
+  // On the real clock: the stop comes from another thread while steps go on.
+  SteadyClock clock;
+  config_.num_batches = 1'000'000;
+  class StopAfter final : public RunListener {
+   public:
+    explicit StopAfter(std::stop_source& stop) : stop_(stop) {}
+    void step(std::size_t index, double, double) override {
+      if (index == 5) stop_.request_stop();
+    }
+
+   private:
+    std::stop_source& stop_;
+  } listener(stop_);
+  for (const char* update : {"replicated", "independent"}) {
+    stop_ = std::stop_source();
+    config_.variable_update = update;
+    config_.num_gpus = 2;
+    Runner::Components components = find_components(config_);
+    components.model = &kTinyModel;
+    const RunResult result = Runner(config_, clock, components).run(listener, stop_.get_token());
+    EXPECT_EQ(result.status, Status::partial) << result.reason;
+    EXPECT_EQ(result.exit_code, 130);
+    EXPECT_GE(result.step_ms.size(), 6U);
+    EXPECT_LT(result.step_ms.size(), 1000U);
+  }
+}
+
+TEST_F(RunnerTest, ResolvesAutomaticValues) {
+  VirtualClock clock;
+  const Runner runner(config_, clock);
+  EXPECT_EQ(runner.config().batch_size, 64);
+  EXPECT_EQ(runner.config().feeder_threads, usable_cores());
+}
+
+TEST_F(RunnerTest, RefusesWhatItDoesNotHave) {
+  VirtualClock clock;
+  config_.variable_update = "horovod";
+  EXPECT_THROW(Runner(config_, clock), Unavailable);
+  config_.variable_update = "replicted";
+  EXPECT_THROW(Runner(config_, clock), ConfigError);
+  config_.variable_update = "replicated:foo=1";
+  EXPECT_THROW(Runner(config_, clock), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock

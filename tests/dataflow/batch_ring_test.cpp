@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/batch_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+#include "dataflow/host_device.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr BatchSpec kSpec{.images = 2, .image = {2, 2, 3}};
+
+class Ring : public ::testing::Test {
+ protected:
+  std::unique_ptr<BatchRing> make(std::size_t slots, std::size_t readers = 1,
+                                  Order order = Order::relaxed) {
+    std::vector<Device*> devices(readers, &device_);
+    return std::make_unique<BatchRing>(kSpec, slots, device_, MemoryKind::host, devices, order,
+                                       clock_);
+  }
+  static void publish(BatchRing& ring, std::int32_t label) {
+    WriteLease lease = ring.acquire({});
+    ASSERT_TRUE(lease);
+    lease.batch().labels[0] = label;
+    std::move(lease).publish();
+  }
+  static std::int32_t take(BatchRing& ring, std::size_t reader = 0) {
+    const ReadLease lease = ring.next(reader, {});
+    return lease ? lease.batch().labels[0] : -1;
+  }
+
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+};
+
+TEST_F(Ring, DeliversInOrderOfPublication) {
+  const auto ring = make(3);
+  for (const std::int32_t label : {7, 8, 9}) publish(*ring, label);
+  EXPECT_EQ(ring->stats().filled_slots, 3U);
+  EXPECT_EQ(take(*ring), 7);
+  EXPECT_EQ(take(*ring), 8);
+  EXPECT_EQ(take(*ring), 9);
+  EXPECT_EQ(ring->stats().published, 3U);
+  EXPECT_EQ(ring->stats().filled_slots, 0U);
+}
+
+TEST_F(Ring, SlotsCoverWholeBatchesWithoutOverlap) {
+  const auto ring = make(2);
+  WriteLease a = ring->acquire({}), b = ring->acquire({});
+  EXPECT_EQ(a.batch().pixels.size(), 2U * 2 * 2 * 3);
+  EXPECT_EQ(a.batch().labels.size(), 2U);
+  EXPECT_EQ(a.batch().valid, 2);
+  std::fill(a.batch().pixels.begin(), a.batch().pixels.end(), std::byte{1});
+  std::fill(b.batch().pixels.begin(), b.batch().pixels.end(), std::byte{2});
+  a.batch().labels[1] = 5;
+  EXPECT_EQ(std::count(a.batch().pixels.begin(), a.batch().pixels.end(), std::byte{1}), 24);
+  EXPECT_NE(a.batch().slot, b.batch().slot);
+}
+
+TEST_F(Ring, UnpublishedLeaseGivesTheSlotBackAndSendsNothing) {
+  const auto ring = make(1);
+  { const WriteLease lease = ring->acquire({}); }
+  publish(*ring, 4);
+  EXPECT_EQ(take(*ring), 4);
+  EXPECT_EQ(ring->stats().published, 1U);
+}
+
+TEST_F(Ring, EmptyLeaseAfterCloseOnceAllIsRead) {
+  const auto ring = make(2);
+  publish(*ring, 1);
+  ring->close();
+  EXPECT_FALSE(ring->acquire({}));
+  EXPECT_EQ(take(*ring), 1);
+  EXPECT_FALSE(ring->next(0, {}));
+}
+
+TEST_F(Ring, FailureReachesEveryReaderBehindTheGoodBatches) {
+  const auto ring = make(3, 2);
+  publish(*ring, 1);
+  ring->fail(std::make_exception_ptr(std::runtime_error("first")));
+  ring->fail(std::make_exception_ptr(std::runtime_error("second")));
+  EXPECT_EQ(take(*ring, 0), 1);
+  for (const std::size_t reader : {0U, 1U}) {
+    try {
+      static_cast<void>(ring->next(reader, {}));
+      FAIL() << "no failure for reader " << reader;
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "first");
+    }
+  }
+}
+
+TEST_F(Ring, StopEndsABlockedAcquireAndABlockedNext) {
+  const auto ring = make(1);
+  std::stop_source stop;
+  std::future<bool> reader =
+      std::async(std::launch::async, [&] { return bool(ring->next(0, stop.get_token())); });
+  const WriteLease held = ring->acquire({});
+  std::future<bool> writer =
+      std::async(std::launch::async, [&] { return bool(ring->acquire(stop.get_token())); });
+  stop.request_stop();
+  ASSERT_EQ(reader.wait_for(5s), std::future_status::ready);
+  ASSERT_EQ(writer.wait_for(5s), std::future_status::ready);
+  EXPECT_FALSE(reader.get());
+  EXPECT_FALSE(writer.get());
+}
+
+TEST_F(Ring, StrictOrderDealsBatchesOutInTurn) {
+  const auto ring = make(6, 2, Order::strict);
+  for (std::int32_t label = 0; label < 6; ++label) publish(*ring, label);
+  EXPECT_EQ(take(*ring, 1), 1);
+  EXPECT_EQ(take(*ring, 1), 3);
+  EXPECT_EQ(take(*ring, 0), 0);
+  EXPECT_EQ(take(*ring, 1), 5);
+  EXPECT_EQ(take(*ring, 0), 2);
+}
+
+TEST_F(Ring, EachBatchOnceAcrossManyProducersAndReaders) {
+  constexpr std::int32_t kBatches = 3000, kProducers = 3, kReaders = 2;
+  const auto ring = make(4, kReaders);
+  std::atomic<std::int32_t> next_label{0}, producers_left{kProducers};
+  std::vector<std::vector<std::int32_t>> seen(kReaders);
+  {
+    std::vector<std::jthread> threads;
+    for (std::int32_t producer = 0; producer < kProducers; ++producer) {
+      threads.emplace_back([&] {
+        for (std::int32_t label = next_label++; label < kBatches; label = next_label++) {
+          publish(*ring, label);
+        }
+        if (--producers_left == 0) ring->close();
+      });
+    }
+    for (std::size_t reader = 0; reader < kReaders; ++reader) {
+      threads.emplace_back([&, reader] {
+        while (ReadLease lease = ring->next(reader, {})) {
+          seen[reader].push_back(lease.batch().labels[0]);
+        }
+      });
+    }
+  }
+  std::vector<std::int32_t> all = seen[0];
+  all.insert(all.end(), seen[1].begin(), seen[1].end());
+  std::sort(all.begin(), all.end());
+  std::vector<std::int32_t> expected(kBatches);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(all, expected);
+}
+
+TEST_F(Ring, WriterWaitsForTheDeviceThatStillReads) {
+  // A stream that is busy for a while reads the slot; the slot comes back at once, its memory
+  // later.
+  const auto ring = make(1);
+  const std::unique_ptr<Stream> stream = device_.make_stream();
+  publish(*ring, 1);
+  ReadLease lease = ring->next(0, {});
+  const Time busy_until = clock_.now() + 30ms;
+  static_cast<Timeline*>(stream->native())->hold_until(busy_until);
+  std::move(lease).release(*stream);
+  WriteLease again = ring->acquire({});
+  ASSERT_TRUE(again);
+  again.await();
+  EXPECT_GE(clock_.now(), busy_until);
+}
+
+TEST_F(Ring, ReaderStreamWaitsForTheWriterStream) {
+  const auto ring = make(1);
+  const std::unique_ptr<Stream> writer = device_.make_stream(), reader = device_.make_stream();
+  const Time written = clock_.now() + 1h;
+  static_cast<Timeline*>(writer->native())->hold_until(written);
+  WriteLease lease = ring->acquire({});
+  std::move(lease).publish(*writer);
+  ReadLease read = ring->next(0, {});
+  read.await(*reader);
+  EXPECT_GE(static_cast<Timeline*>(reader->native())->free_at(), written);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the rules of the house that a compiler does not: who includes whom, and where vendors live.
+
+Usage: house_rules.py SOURCE_DIRECTORY. Prints one line for each breach; exits 1 if there is any.
+"""
+import pathlib
+import re
+import sys
+
+# Folder -> folders of ours that it may include. Tests and examples may include everything.
+ALLOWED = {
+    "dataflow": {"dataflow"},
+    "feeders": {"dataflow", "feeders"},
+    "trainer": {"dataflow", "trainer"},
+    "bench": {"dataflow", "feeders", "trainer", "bench"},
+}
+VENDORS = re.compile(
+    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
+)
+HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|feeders|trainer|bench|tests|examples)/[^"]+)"')
+SYSTEM = re.compile(r"^#include <([^>]+)>")
+
+
+def breaches(root):
+    for folder, allowed in ALLOWED.items():
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in {".h", ".cpp", ".cu"}:
+                continue
+            name = path.relative_to(root).as_posix()
+            lines = path.read_text().splitlines()
+            if not lines or "SPDX-License-Identifier: Apache-2.0" not in lines[0]:
+                yield f"{name}:1: the first line is not the licence tag"
+            if path.suffix == ".h" and "#pragma once" not in lines:
+                yield f"{name}:1: no #pragma once"
+            in_program = not name.startswith(("bench/micro/", "bench/peers/"))
+            for number, line in enumerate(lines, 1):
+                ours, system = HEADERS_OF_OURS.match(line), SYSTEM.match(line)
+                if ours and ours[2] not in allowed:
+                    yield f"{name}:{number}: {folder} may not include {ours[1]}"
+                if system and path.suffix == ".h" and VENDORS.match(system[1]):
+                    yield f"{name}:{number}: vendor header {system[1]} in a header"
+                if in_program and re.search(r"\bdynamic_cast<|#ifdef PENSTOCK_WITH", line):
+                    yield f"{name}:{number}: {line.strip()}"
+            if len(lines) > 600:
+                yield f"{name}: {len(lines)} lines; the limit is 400, 600 at most"
+
+
+def main():
+    found = list(breaches(pathlib.Path(sys.argv[1])))
+    print("\n".join(found) if found else "no breach")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
