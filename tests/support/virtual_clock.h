@@ -42,7 +42,25 @@ class VirtualClock final : public Clock {
  protected:
   bool wait_for_condition(std::unique_lock<std::mutex>& lock, Gate& gate, std::stop_token stop,
                           Condition ready) override {
-    // The callback takes the caller's mutex, so it is made and destroyed without it.
+    while (!ready() && !stop.stop_requested()) wait_once(lock, gate, stop, ready);
+    return ready();
+  }
+
+  void enter() noexcept override {
+    const std::lock_guard lock(mutex_);
+    ++runnable_;
+  }
+  void leave() noexcept override {
+    const std::lock_guard lock(mutex_);
+    --runnable_;
+    advance_if_all_wait();
+  }
+
+ private:
+  void wait_once(std::unique_lock<std::mutex>& lock, Gate& gate, const std::stop_token& stop,
+                 Condition ready) {
+    // The callback takes the caller's mutex, so it is made and destroyed without it; what held
+    // before may not hold after.
     std::mutex& mutex = *lock.mutex();
     lock.unlock();
     {
@@ -64,20 +82,8 @@ class VirtualClock final : public Clock {
       lock.unlock();
     }
     lock.lock();
-    return ready();
   }
 
-  void enter() noexcept override {
-    const std::lock_guard lock(mutex_);
-    ++runnable_;
-  }
-  void leave() noexcept override {
-    const std::lock_guard lock(mutex_);
-    --runnable_;
-    advance_if_all_wait();
-  }
-
- private:
   void advance_if_all_wait() {
     if (runnable_ > 0 || sleepers_.empty()) return;
     now_ = *sleepers_.begin();

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace penstock {
+
+/// Adds the benchmark "feeder/SPEC", which reads files from `data_dir` if the feeder reads any.
+void register_feeder_benchmark(const std::string& feeder, const std::string& data_dir);
+
+}  // namespace penstock

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the steady state a step allocates nothing: every operator new of this program is counted, from
+// one step of the window to a later one.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "bench/runner.h"
+#include "tests/support/virtual_clock.h"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+
+void* counted(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete[](void* block) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
+
+namespace penstock {
+namespace {
+
+class CountBetween final : public RunListener {
+ public:
+  void step(std::size_t index, double, double) override {
+    if (index == 20) first_ = allocations;
+    if (index == 380) last_ = allocations;
+  }
+  std::int64_t count() const { return last_ - first_; }
+
+ private:
+  std::int64_t first_ = -1, last_ = 0;
+};
+
+TEST(SteadyState, AStepAllocatesNothing) {
+  ASSERT_GT(allocations, 0) << "this program's operator new is not the one in use";
+  for (const char* feeder : {"gpu", "host", "cpu"}) {
+    for (const char* update : {"replicated", "independent"}) {
+      SteadyClock clock;
+      RunConfig config;
+      config.fake_location = feeder;
+      config.variable_update = update;
+      config.device = "emulated:img_per_s=20000";
+      config.num_gpus = 2;
+      config.batch_size = 8;
+      config.num_batches = 400;
+      CountBetween listener;
+      const RunResult result = Runner(config, clock).run(listener, {});
+      ASSERT_EQ(result.status, Status::ok) << result.reason;
+      EXPECT_EQ(listener.count(), 0) << feeder << " " << update;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock
