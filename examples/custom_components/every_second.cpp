@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// An update in one file: ranks exchange gradients in every k-th step only.
+//   penstock_custom run --variable-update every-second:steps=4
+#include "dataflow/error.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+namespace {
+
+constexpr OptionSpec kOptions[] = {{"steps", "2", "steps from one exchange to the next"}};
+
+class EverySecond final : public UpdateStrategy {
+ public:
+  explicit EverySecond(const UpdateContext& context)
+      : collective_(context.collective), steps_(context.options.integer("steps")) {
+    if (steps_ < 1) throw ConfigError("every-second:steps is below 1; expected a number of steps");
+  }
+  void finish_step(Executable& executable, Stream& stream) override {
+    if (++count_ % steps_ == 0) collective_.all_reduce_sum(executable.gradients(), stream);
+  }
+
+ private:
+  Collective& collective_;
+  const std::int64_t steps_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+extern constinit const UpdateEntry every_second_update{
+    .name = "every-second",
+    .summary = "gradients are all-reduced in every second step",
+    .agreement = Agreement::own,
+    .options = kOptions,
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      return std::make_unique<EverySecond>(context);
+    },
+};
+
+}  // namespace penstock
