@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every feeder of the table has to keep, whatever it is. A new one is tested by being entered.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "bench/runner.h"
+#include "dataflow/host_device.h"
+#include "tests/support/entry_names.h"
+#include "tests/support/feeder_surroundings.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr BatchSpec kSpec{.images = 4, .image = {224, 224, 3}, .classes = 1000};
+constexpr auto kDeadline = 20s;
+
+/// One feeder at work in a ring of its own.
+class AtWork {
+ public:
+  AtWork(const FeederEntry& entry, const std::string& text, const std::string& directory,
+         std::size_t slots, Nanoseconds timeout = 15s)
+      : parts_(parse_component(text)),
+        options_(parts_.name, entry.options, parts_),
+        ring_(kSpec, slots, device_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
+              clock_),
+        feeder_(entry.make(FeederContext{.spec = kSpec,
+                                         .device = device_,
+                                         .clock = clock_,
+                                         .options = options_,
+                                         .data = {.directory = directory},
+                                         .probe = probe_,
+                                         .timeout = timeout,
+                                         .threads = 2,
+                                         .slots = static_cast<std::int32_t>(slots)})) {
+    done_ = std::async(std::launch::async, [this] {
+      try {
+        feeder_->run(ring_, stop_.get_token());
+        ring_.close();
+      } catch (...) {
+        ring_.fail(std::current_exception());
+      }
+    });
+  }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+  ~AtWork() {
+    stop_.request_stop();
+    done_.wait();
+  }
+
+  BatchRing& ring() { return ring_; }
+  ReadLease next() { return ring_.next(0, {}); }
+  bool ends_in_time() { return done_.wait_for(kDeadline) == std::future_status::ready; }
+  void stop() { stop_.request_stop(); }
+
+ private:
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+  Device* const reader_ = &device_;
+  const ComponentText parts_;
+  const Options options_;
+  Probe probe_;
+  BatchRing ring_;
+  std::unique_ptr<Feeder> feeder_;
+  std::stop_source stop_;
+  std::future<void> done_;
+};
+
+class FeederContract : public ::testing::TestWithParam<const FeederEntry*> {
+ protected:
+  std::unique_ptr<AtWork> start(std::size_t slots) {
+    return std::make_unique<AtWork>(*GetParam(), around_.text(), around_.directory().string(), slots);
+  }
+  FeederSurroundings around_{*GetParam(), kSpec.images};
+};
+
+TEST_P(FeederContract, FillsWholeBatchesWithLabelsInRange) {
+  const auto feeder = start(3);
+  for (std::uint64_t count = 0; count < 8; ++count) {
+    const ReadLease lease = feeder->next();
+    ASSERT_TRUE(lease);
+    const Batch& batch = lease.batch();
+    EXPECT_EQ(batch.valid, kSpec.images);
+    EXPECT_EQ(batch.sequence, count);
+    for (const std::int32_t label : batch.labels) {
+      EXPECT_GE(label, 0);
+      EXPECT_LT(label, kSpec.classes);
+    }
+    for (std::size_t image = 0; image < 4; ++image) {
+      const auto row = batch.pixels.subspan(image * kSpec.row_bytes(), kSpec.row_bytes());
+      const auto [low, high] = std::minmax_element(row.begin(), row.end());
+      EXPECT_NE(*low, *high) << "image " << image << " of batch " << count << " is one flat colour";
+    }
+  }
+}
+
+TEST_P(FeederContract, WorksWithOneSlot) {
+  const auto feeder = start(1);
+  for (int count = 0; count < 5; ++count) ASSERT_TRUE(feeder->next()) << count;
+}
+
+TEST_P(FeederContract, SurvivesAReaderThatHoldsBatchesBack) {
+  const auto feeder = start(3);
+  for (int round = 0; round < 4; ++round) {
+    ReadLease first = feeder->next(), second = feeder->next(), third = feeder->next();
+    ASSERT_TRUE(first && second && third);
+    EXPECT_NE(first.batch().slot, third.batch().slot);
+    { const ReadLease gone = std::move(second); }
+    { const ReadLease gone = std::move(first); }
+  }
+}
+
+TEST_P(FeederContract, StopsInTimeWhileTheRingIsFull) {
+  const auto feeder = start(2);
+  ASSERT_TRUE(feeder->next());
+  feeder->stop();
+  EXPECT_TRUE(feeder->ends_in_time());
+}
+
+TEST_P(FeederContract, StopsInTimeBeforeAnybodyReads) {
+  const auto feeder = start(2);
+  feeder->stop();
+  EXPECT_TRUE(feeder->ends_in_time());
+}
+
+TEST_P(FeederContract, EndsWhenItsReaderLeaves) {
+  const auto feeder = start(2);
+  ASSERT_TRUE(feeder->next());
+  feeder->ring().close();
+  EXPECT_TRUE(feeder->ends_in_time());
+}
+
+TEST_P(FeederContract, ItsFailureReachesTheReader) {
+  const FeederEntry& entry = *GetParam();
+  if (entry.reads_files) {
+    EXPECT_THROW(AtWork(entry, std::string(entry.name), "/no/such/folder", 2), ConfigError);
+  } else if (entry.needs_producer) {
+    const std::string endpoint = "ipc://" + (around_.directory() / "nobody").string();
+    AtWork feeder(entry, std::string(entry.name) + ":endpoint=" + endpoint, "", 2, 100ms);
+    EXPECT_THROW(static_cast<void>(feeder.next()), TimeoutError);
+  } else {
+    // Nothing outside that could fail: what is left is a wrong option.
+    EXPECT_THROW(AtWork(entry, std::string(entry.name) + ":no_such_option=1", "", 2), ConfigError);
+  }
+}
+
+std::vector<const FeederEntry*> entries() {
+  return {feeder_table().entries.begin(), feeder_table().entries.end()};
+}
+INSTANTIATE_TEST_SUITE_P(All, FeederContract, ::testing::ValuesIn(entries()),
+                         [](const auto& test) { return test_name(test.param->name); });
+
+}  // namespace
+}  // namespace penstock
