@@ -98,7 +98,8 @@ std::vector<float> fractal_field(const Canvas& canvas, float gain, Random& rando
   }
   std::vector<float> field(canvas.pixels());
   for (std::int32_t y = 0; y < canvas.height; ++y) {
-    std::copy_n(grid.row(y), canvas.width, field.begin() + static_cast<std::ptrdiff_t>(y) * canvas.width);
+    std::copy_n(grid.row(y), canvas.width,
+                field.begin() + static_cast<std::ptrdiff_t>(y) * canvas.width);
   }
   standardise(field);
   return field;

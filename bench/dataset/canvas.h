@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What synthetic scenes are painted with: a canvas of float colours, fractal fields for detail at every
-// scale, and brush strokes. Plain values; each is used by one thread.
+// What synthetic scenes are painted with: a canvas of float colours, fractal fields for detail at
+// every scale, and brush strokes. Plain values; each is used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -63,10 +63,10 @@ void paint_pixels(Canvas& canvas, Shade shade) {
   }
 }
 
-/// A random field over the canvas, [H,W], of mean 0 and standard deviation 1: a sum of octaves of noise,
-/// each with twice the frequency of the one before and `gain` times its amplitude. A gain of 1 gives the
-/// 1/f amplitude spectrum of photographs, lower ones are smoother. Only the `octaves` nearest to the
-/// size of a pixel are kept; 0: all that fit.
+/// A random field over the canvas, [H,W], of mean 0 and standard deviation 1: a sum of octaves of
+/// noise, each with twice the frequency of the one before and `gain` times its amplitude. A gain of
+/// 1 gives the 1/f amplitude spectrum of photographs, lower ones are smoother. Only the `octaves`
+/// nearest to the size of a pixel are kept; 0: all that fit.
 std::vector<float> fractal_field(const Canvas& canvas, float gain, Random& random,
                                  std::int32_t octaves = 0);
 

@@ -57,8 +57,8 @@ constexpr Glyph kGlyphs[] = {
     {'.', {0, 0, 0, 0, 0, 12, 12}},      {' ', {0, 0, 0, 0, 0, 0, 0}}};
 constexpr std::uint8_t kUnknownGlyph[7] = {31, 17, 17, 17, 17, 17, 31};
 
-void fill(Photo& sheet, std::int32_t left, std::int32_t top, std::int32_t width, std::int32_t height,
-          std::uint8_t grey) {
+void fill(Photo& sheet, std::int32_t left, std::int32_t top, std::int32_t width,
+          std::int32_t height, std::uint8_t grey) {
   for (std::int32_t y = top; y < top + height; ++y) {
     std::fill_n(sheet.line(y) + 3 * left, 3 * width, grey);
   }
@@ -82,7 +82,8 @@ void write_text(Photo& sheet, std::int32_t left, std::int32_t top, std::string_v
   }
 }
 
-/// Draws `photo` into the middle of the cell, as large as fits; every dot is the mean of those it covers.
+/// Draws `photo` into the middle of the cell, as large as fits; every dot is the mean of those it
+/// covers.
 void draw_small(Photo& sheet, std::int32_t left, std::int32_t top, const Photo& photo) {
   const double scale = std::min({1.0, static_cast<double>(kCellWidth) / photo.width,
                                  static_cast<double>(kCellHeight) / photo.height});
@@ -168,7 +169,8 @@ class PngFile {
         },
         [](png_structp, png_const_charp) {});
     if (png_ == nullptr) fail("no memory");
-    if (!write_header(static_cast<png_uint_32>(width), static_cast<png_uint_32>(height))) fail(reason_);
+    if (!write_header(static_cast<png_uint_32>(width), static_cast<png_uint_32>(height)))
+      fail(reason_);
   }
   void add(const Photo& lines) {
     if (!write_lines(lines)) fail(reason_);
@@ -201,9 +203,10 @@ class PngFile {
     return true;
   }
   [[noreturn]] void fail(const char* reason) const {
-    throw ConfigError(fmt::format("cannot write the contact sheet {}: {}; choose another path with "
-                                  "--contact-sheet",
-                                  path_, reason));
+    throw ConfigError(
+        fmt::format("cannot write the contact sheet {}: {}; choose another path with "
+                    "--contact-sheet",
+                    path_, reason));
   }
 
   const std::string path_;

@@ -24,7 +24,7 @@ void ensure_default_dataset(const std::string& data_dir, std::stop_token stop) {
                .arguments = {"make", "--brief", "--data-dir=" + (parent.empty() ? "." : parent)},
                .stop = stop});
   if (stop.stop_requested()) {
-    throw Error(fmt::format("{} was not made: stopped; nothing of it was kept", data_dir));
+    throw Error(fmt::format("{} was not made: stopped", data_dir));
   }
 }
 

@@ -70,7 +70,8 @@ void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::pat
   if (!is_named_as_a_jpeg(path)) {
     inventory.odd.push_back({path.string(), "a JPEG by another name"});
   } else if (!ends_as_a_jpeg(path)) {
-    inventory.odd.push_back({path.string(), "has no end marker: cut short, or with something behind it"});
+    inventory.odd.push_back(
+        {path.string(), "has no end marker: cut short, or with something behind it"});
   }
 }
 
@@ -86,7 +87,8 @@ Summary summary(std::span<const double> values) {
 }
 
 Json to_json(const Summary& values) {
-  return {{"min", values.low}, {"mean", values.mean}, {"median", values.median}, {"max", values.high}};
+  return {
+      {"min", values.low}, {"mean", values.mean}, {"median", values.median}, {"max", values.high}};
 }
 
 using Count = std::pair<std::string, std::int64_t>;
@@ -114,8 +116,8 @@ double total_bytes(const DatasetInventory& inventory) {
 }
 
 [[noreturn]] void no_images(const fs::path& directory, const DatasetInventory& inventory) {
-  std::string text = fmt::format("{} holds no JPEG; expected a folder of class folders",
-                                 directory.string());
+  std::string text =
+      fmt::format("{} holds no JPEG; expected a folder of class folders", directory.string());
   std::error_code error;
   if (fs::is_directory(directory / "train", error)) {
     text += fmt::format("; did you mean --data-dir {}?", (directory / "train").string());
@@ -146,9 +148,10 @@ DatasetInventory inspect_dataset(const std::string& directory, std::stop_token s
       }
     }
   } catch (const fs::filesystem_error& error) {
-    throw ConfigError(fmt::format("cannot read {}: {}; expected a folder of class folders of JPEGs; "
-                                  "`penstock dataset make` makes one",
-                                  error.path1().string(), error.code().message()));
+    throw ConfigError(
+        fmt::format("cannot read {}: {}; expected a folder of class folders of JPEGs; "
+                    "`penstock dataset make` makes one",
+                    error.path1().string(), error.code().message()));
   }
   if (inventory.images() == 0) no_images(directory, inventory);
   return inventory;
@@ -157,9 +160,9 @@ DatasetInventory inspect_dataset(const std::string& directory, std::stop_token s
 std::string to_text(const DatasetInventory& inventory) {
   const Summary bytes = summary(inventory.file_bytes);
   const Summary widths = summary(inventory.widths), heights = summary(inventory.heights);
-  std::string text = fmt::format("{}: {} images in {} classes, {:.1f} MB\n", inventory.directory,
-                                 inventory.images(), inventory.classes.size(),
-                                 1e-6 * total_bytes(inventory));
+  std::string text =
+      fmt::format("{}: {} images in {} classes, {:.1f} MB\n", inventory.directory,
+                  inventory.images(), inventory.classes.size(), 1e-6 * total_bytes(inventory));
   text += fmt::format("file size    min {:.1f}  mean {:.1f}  median {:.1f}  max {:.1f} kB\n",
                       1e-3 * bytes.low, 1e-3 * bytes.mean, 1e-3 * bytes.median, 1e-3 * bytes.high);
   const auto line = [&](std::string_view name, const Summary& of) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a folder of class folders of JPEGs holds, from directory entries and image headers: nothing is
-// decoded. Files that are not what they should be are named, never fatal.
+// What a folder of class folders of JPEGs holds, from directory entries and image headers: nothing
+// is decoded. Files that are not what they should be are named, never fatal.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct DatasetInventory {
   std::int64_t images() const noexcept { return static_cast<std::int64_t>(file_bytes.size()); }
 };
 
-/// Throws ConfigError when there is no such folder or no image in it. An empty result of `images` and
-/// a requested stop mean that it was given up.
+/// Throws ConfigError when there is no such folder or no image in it. An empty result of `images`
+/// and a requested stop mean that it was given up.
 DatasetInventory inspect_dataset(const std::string& directory, std::stop_token stop);
 
 /// For people: a few lines for the whole, and one for each class.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/dataset/jpeg_file.h"
 
-// libjpeg's header needs <cstdio> before it. Its errors leave by longjmp: between each setjmp and the
-// calls that may jump, no object with a destructor is made.
+// libjpeg's header needs <cstdio> before it. Its errors leave by longjmp: between each setjmp and
+// the calls that may jump, no object with a destructor is made.
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -43,9 +43,7 @@ struct ErrorExit {
 
 /// All that an encoder holds, so that any way out gives it back.
 struct Encoder {
-  Encoder() {
-    codec.err = error.install();
-  }
+  Encoder() { codec.err = error.install(); }
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
   ~Encoder() {
@@ -158,7 +156,8 @@ std::string subsampling_of(const jpeg_decompress_struct& codec) {
   }
   std::string factors;
   for (int i = 0; i < codec.num_components; ++i) {
-    factors += fmt::format("{}{}x{}", i == 0 ? "" : ",", part[i].h_samp_factor, part[i].v_samp_factor);
+    factors +=
+        fmt::format("{}{}x{}", i == 0 ? "" : ",", part[i].h_samp_factor, part[i].v_samp_factor);
   }
   return factors;
 }

@@ -43,8 +43,8 @@ struct JpegHeader {
 JpegHeader read_jpeg_header(const std::string& path);
 
 /// Decodes with the coarsest of libjpeg's scales that is no smaller than width x height in both
-/// directions, where there is one. Throws DataError naming `path`, for images beyond 100 million pixels
-/// as well.
+/// directions, where there is one. Throws DataError naming `path`, for images beyond 100 million
+/// pixels as well.
 Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_t height);
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The classes of the synthetic data set: each is a kind of scene with its palette, its texture and its
-// shapes, all of which vary from image to image. No two classes differ in colour alone.
+// The classes of the synthetic data set: each is a kind of scene with its palette, its texture and
+// its shapes, all of which vary from image to image. No two classes differ in colour alone.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bricks, checkers, clouds, pebbles, waves and wood: one surface each, shaded pixel by pixel. Also the
-// table of all scenes.
+// Bricks, checkers, clouds, pebbles, waves and wood: one surface each, shaded pixel by pixel. Also
+// the table of all scenes.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,13 +19,15 @@ struct Point {
 class View {
  public:
   View(Random& random, float most_turned, float nearest, float farthest)
-      : zoom_(uniform(random, nearest, farthest)), shift_{uniform(random, 0, 50), uniform(random, 0, 50)} {
+      : zoom_(uniform(random, nearest, farthest)),
+        shift_{uniform(random, 0, 50), uniform(random, 0, 50)} {
     const float angle = uniform(random, -most_turned, most_turned);
     along_ = std::cos(angle);
     across_ = std::sin(angle);
   }
   Point operator()(float x, float y) const {
-    return {zoom_ * (along_ * x - across_ * y) + shift_.x, zoom_ * (across_ * x + along_ * y) + shift_.y};
+    return {zoom_ * (along_ * x - across_ * y) + shift_.x,
+            zoom_ * (across_ * x + along_ * y) + shift_.y};
   }
 
  private:
@@ -91,7 +93,8 @@ void paint_bricks(Canvas& canvas, Random& random) {
     const float s = part(along), t = part(p.y);
     const float edge = std::min(2.6F * std::min(s, 1 - s), std::min(t, 1 - t));
     const float tone = cell_noise(whole(along), row, salt);
-    const Colour brick = hsv(hue + 0.02F * part(7 * tone), saturation, value * (0.7F + 0.5F * tone));
+    const Colour brick =
+        hsv(hue + 0.02F * part(7 * tone), saturation, value * (0.7F + 0.5F * tone));
     const float bevel = 1 + 0.25F * smoothstep(0.22F, 0.08F, t) - 0.3F * smoothstep(0.8F, 0.95F, t);
     const Colour face = brick * (bevel + 0.13F * rough[i]);
     const Colour filling = mortar * (0.85F + 0.1F * rough[i]);
@@ -134,7 +137,8 @@ void paint_clouds(Canvas& canvas, Random& random) {
   const float hills = uniform(random, 0.03F, 0.1F);
   const Colour land = hsv(uniform(random, 0.25F, 0.45F), 0.35F, uniform(random, 0.12F, 0.3F));
   paint_pixels(canvas, [&](float x, float y, std::size_t i) {
-    const float ridge = horizon + hills * line_noise(3 * x, salt) + 0.3F * hills * line_noise(14 * x, salt);
+    const float ridge =
+        horizon + hills * line_noise(3 * x, salt) + 0.3F * hills * line_noise(14 * x, salt);
     if (y > ridge) return land * (1 + 0.25F * billows[i]);
     const Colour sky = mix(high, low, std::min(1.0F, y / horizon));
     const float density = smoothstep(cover - 0.5F, cover + 1.1F, billows[i]);
@@ -158,12 +162,13 @@ void paint_pebbles(Canvas& canvas, Random& random) {
     const Pebble pebble = pebble_under(p, salt);
     const float tone = cell_noise(pebble.column, pebble.row, salt + 1);
     const bool bluish = part(31 * tone) < 0.3F;
-    const Colour stone = hsv(bluish ? 0.6F : hue, 0.05F + 0.2F * part(13 * tone),
-                             value * (0.55F + 0.7F * tone));
+    const Colour stone =
+        hsv(bluish ? 0.6F : hue, 0.05F + 0.2F * part(13 * tone), value * (0.55F + 0.7F * tone));
     const float side = light_x * (p.x - static_cast<float>(pebble.column) - 0.5F) +
                        light_y * (p.y - static_cast<float>(pebble.row) - 0.5F);
     const float dome = 1.08F - 0.5F * pebble.middle * pebble.middle + side;
-    return stone * ((dome + 0.12F * grain[i]) * (0.12F + 0.88F * smoothstep(0.02F, 0.2F, pebble.gap)));
+    return stone *
+           ((dome + 0.12F * grain[i]) * (0.12F + 0.88F * smoothstep(0.02F, 0.2F, pebble.gap)));
   });
 }
 
@@ -182,7 +187,8 @@ void paint_waves(Canvas& canvas, Random& random) {
     const float ripple = 2.6F * crests * (y - 0.6F * slope * x) * away - 1.6F * bend * warp[i];
     const float height = 0.65F * std::sin(swell) + 0.35F * std::sin(ripple + 2 * std::sin(3 * x));
     const float crest = smoothstep(0.45F, 0.95F, height) * smoothstep(0.0F, glitter, foam[i]);
-    return mix(mix(deep, light, 0.5F + 0.5F * height) * (1 + 0.06F * foam[i]), {0.97F, 1, 1}, crest);
+    return mix(mix(deep, light, 0.5F + 0.5F * height) * (1 + 0.06F * foam[i]), {0.97F, 1, 1},
+               crest);
   });
 }
 
@@ -210,10 +216,11 @@ void paint_wood(Canvas& canvas, Random& random) {
 
 std::span<const Scene> scenes() {
   static constexpr Scene kScenes[] = {
-      {"n00_balls", paint_balls},   {"n01_bricks", paint_bricks},   {"n02_checkers", paint_checkers},
-      {"n03_clouds", paint_clouds}, {"n04_flowers", paint_flowers}, {"n05_grass", paint_grass},
-      {"n06_pebbles", paint_pebbles}, {"n07_waves", paint_waves},   {"n08_wood", paint_wood},
-      {"n09_fur", paint_fur}};
+      {"n00_balls", paint_balls},       {"n01_bricks", paint_bricks},
+      {"n02_checkers", paint_checkers}, {"n03_clouds", paint_clouds},
+      {"n04_flowers", paint_flowers},   {"n05_grass", paint_grass},
+      {"n06_pebbles", paint_pebbles},   {"n07_waves", paint_waves},
+      {"n08_wood", paint_wood},         {"n09_fur", paint_fur}};
   return kScenes;
 }
 

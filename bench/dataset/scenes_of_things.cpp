@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kTurn = 2 * std::numbers::pi_v<float>;
 
-/// Calls draw(x, y, pixel, index) for the pixels of the square around a centre; x and y are relative to
-/// it, in radii. All lengths in pixels.
+/// Calls draw(x, y, pixel, index) for the pixels of the square around a centre; x and y are
+/// relative to it, in radii. All lengths in pixels.
 template <typename Draw>
 void paint_around(Canvas& canvas, float centre_x, float centre_y, float radius, float reach,
                   Draw draw) {
@@ -90,7 +90,8 @@ void paint_flower(Canvas& canvas, const Place& flower, Colour colour, Random& ra
                  const float veins = 0.9F + 0.1F * std::cos(angle * 14);
                  const float shade = (0.45F + 0.55F * lobe) * (0.6F + 0.5F * distance) * veins;
                  const float core = smoothstep(0.24F, 0.18F, distance);
-                 pixel = mix(pixel, mix(colour * shade, heart * (1 - 1.5F * distance), core), cover);
+                 pixel =
+                     mix(pixel, mix(colour * shade, heart * (1 - 1.5F * distance), core), cover);
                });
 }
 
@@ -118,14 +119,15 @@ void paint_balls(Canvas& canvas, Random& random) {
 void paint_flowers(Canvas& canvas, Random& random) {
   const std::vector<float> leaves = fractal_field(canvas, 0.85F, random);
   const Colour shadow = hsv(uniform(random, 0.27F, 0.37F), 0.6F, 0.16F);
-  paint_pixels(canvas, [&](float, float, std::size_t i) { return shadow * (1 + 0.35F * leaves[i]); });
+  paint_pixels(canvas,
+               [&](float, float, std::size_t i) { return shadow * (1 + 0.35F * leaves[i]); });
   const float unit = canvas.unit();
   for (const Place& leaf : scatter(canvas, 260, 0.06F, 0.16F, random)) {
     const float angle = uniform(random, 0, kTurn);
     const Colour green = hsv(uniform(random, 0.25F, 0.38F), 0.6F, uniform(random, 0.14F, 0.45F));
-    paint_stroke(canvas, {leaf.x, leaf.y, std::cos(angle) * leaf.radius, std::sin(angle) * leaf.radius,
-                          0.12F * leaf.radius, unit * uniform(random, 0.015F, 0.045F), green,
-                          green * 1.5F});
+    paint_stroke(
+        canvas, {leaf.x, leaf.y, std::cos(angle) * leaf.radius, std::sin(angle) * leaf.radius,
+                 0.12F * leaf.radius, unit * uniform(random, 0.015F, 0.045F), green, green * 1.5F});
   }
   const float hue = uniform(random, 0.82F, 0.95F);
   for (const Place& flower : scatter(canvas, 12 + random.below(12), 0.09F, 0.19F, random)) {
@@ -152,15 +154,16 @@ void paint_fur(Canvas& canvas, Random& random) {
   paint_pixels(canvas, [&](float x, float y, std::size_t i) { return colour_at(x, y, i) * 0.6F; });
   const float unit = canvas.unit();
   for (const Place& hair : scatter(canvas, 9000, 0.04F, 0.09F, random)) {
-    const auto column = std::min(static_cast<std::size_t>(hair.x),
-                                 static_cast<std::size_t>(canvas.width) - 1);
-    const auto row = std::min(static_cast<std::size_t>(hair.y),
-                              static_cast<std::size_t>(canvas.height) - 1);
+    const auto column =
+        std::min(static_cast<std::size_t>(hair.x), static_cast<std::size_t>(canvas.width) - 1);
+    const auto row =
+        std::min(static_cast<std::size_t>(hair.y), static_cast<std::size_t>(canvas.height) - 1);
     const std::size_t i = row * static_cast<std::size_t>(canvas.width) + column;
     const float angle = direction + 0.4F * flow[i] + uniform(random, -0.25F, 0.25F);
     const Colour colour = colour_at(hair.x / unit, hair.y / unit, i) * uniform(random, 0.55F, 1.2F);
-    paint_stroke(canvas, {hair.x, hair.y, std::cos(angle) * hair.radius, std::sin(angle) * hair.radius,
-                          0.1F * hair.radius, 0.006F * unit, colour * 0.8F, colour * 1.1F});
+    paint_stroke(canvas,
+                 {hair.x, hair.y, std::cos(angle) * hair.radius, std::sin(angle) * hair.radius,
+                  0.1F * hair.radius, 0.006F * unit, colour * 0.8F, colour * 1.1F});
   }
 }
 

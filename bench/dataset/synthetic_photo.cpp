@@ -16,7 +16,8 @@ struct Size {
   std::int32_t width = 500, height = 375;
 };
 
-/// ImageNet's habits: most images are 500 wide, three in four are landscape, and few are much larger.
+/// ImageNet's habits: most images are 500 wide, three in four are landscape, and few are much
+/// larger.
 Size draw_size(Random& random) {
   const auto long_side_500 = [&](double low, double high) {
     return static_cast<std::int32_t>(std::lround(random.uniform(low, high)));
@@ -55,11 +56,11 @@ struct Camera {
         light_x(uniform(random, -0.22F, 0.22F)),
         light_y(uniform(random, -0.22F, 0.22F)),
         blur(uniform(random, 0.0F, 0.8F)) {
-    // Sums of uniform numbers are near to normal ones, and the powers of 2 of those to log-normal ones:
-    // the long tail of file sizes on the right comes from here.
+    // Sums of uniform numbers are near to normal ones, and the powers of 2 of those to log-normal
+    // ones: the long tail of file sizes on the right comes from here.
     float sum = 0;
     for (int i = 0; i < 4; ++i) sum += uniform(random, -1, 1);
-    detail = 0.055F * std::exp2(0.75F * sum);
+    detail = 0.055F * std::exp2(0.6F * sum);
     grain = 0.018F * std::exp2(0.55F * sum);
   }
   float exposure, warmth, contrast, vignette, light_x, light_y, blur;
@@ -67,8 +68,8 @@ struct Camera {
   float grain = 0;   ///< standard deviation of the sensor's noise at middle grey
 };
 
-/// Light that falls from a side, the lens that darkens towards the corners, and the fine texture that
-/// all surfaces have.
+/// Light that falls from a side, the lens that darkens towards the corners, and the fine texture
+/// that all surfaces have.
 void light(Canvas& canvas, const Camera& camera, Random& random) {
   const std::vector<float> texture = fractal_field(canvas, 0.95F, random, 5);
   const Colour balance{camera.exposure * (1 + camera.warmth), camera.exposure,
@@ -79,7 +80,8 @@ void light(Canvas& canvas, const Camera& camera, Random& random) {
   for (std::int32_t row = 0; row < canvas.height; ++row) {
     const float y = aspect_y * (static_cast<float>(row) / static_cast<float>(canvas.height) - 0.5F);
     for (std::int32_t column = 0; column < canvas.width; ++column, ++index) {
-      const float x = aspect_x * (static_cast<float>(column) / static_cast<float>(canvas.width) - 0.5F);
+      const float x =
+          aspect_x * (static_cast<float>(column) / static_cast<float>(canvas.width) - 0.5F);
       const float fall = 1 - camera.vignette * (x * x + y * y);
       const float gain = fall * (1 + camera.light_x * x + camera.light_y * y) *
                          (1 + camera.detail * texture[index]);
@@ -89,8 +91,8 @@ void light(Canvas& canvas, const Camera& camera, Random& random) {
   }
 }
 
-/// The lens: a mix of the sharp image and one under the binomial filter (1 2 1)/4, along lines and then
-/// along columns.
+/// The lens: a mix of the sharp image and one under the binomial filter (1 2 1)/4, along lines and
+/// then along columns.
 void blur(Canvas& canvas, float amount) {
   const float side = 0.25F * amount, middle = 1 - 2 * side;
   const auto width = static_cast<std::size_t>(canvas.width);
@@ -114,7 +116,8 @@ void blur(Canvas& canvas, float amount) {
   }
 }
 
-/// Noise of mean 0 and standard deviation 1, near enough to normal: four bytes of a random word each.
+/// Noise of mean 0 and standard deviation 1, near enough to normal: four bytes of a random word
+/// each.
 class Noise {
  public:
   explicit Noise(Random& random) : random_(random) {}
@@ -146,7 +149,8 @@ Photo expose(const Canvas& canvas, const Camera& camera, Random& random) {
     const Colour c = pixel * camera.contrast + Colour{1, 1, 1} * (0.45F * (1 - camera.contrast));
     const float level = 0.33F * (c.r + c.g + c.b);
     const float grain = camera.grain * std::sqrt(0.3F + 1.4F * std::clamp(level, 0.0F, 1.0F));
-    const float common = grain * noise(), red = 0.4F * grain * noise(), blue = 0.4F * grain * noise();
+    const float common = grain * noise(), red = 0.4F * grain * noise(),
+                blue = 0.4F * grain * noise();
     *out++ = to_byte(c.r + common + red);
     *out++ = to_byte(c.g + common);
     *out++ = to_byte(c.b + common + blue);

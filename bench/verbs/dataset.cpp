@@ -32,10 +32,7 @@ Flag count_flag(std::string name, std::string help, Value& value, std::int64_t l
     }
     value = static_cast<Value>(parsed);
   };
-  return {.name = name,
-          .help = std::move(help),
-          .fallback = fmt::format("{}", value),
-          .set = set};
+  return {.name = name, .help = std::move(help), .fallback = fmt::format("{}", value), .set = set};
 }
 
 Flag word_flag(std::string name, std::string help, std::string& value) {
@@ -49,33 +46,45 @@ Flag word_flag(std::string name, std::string help, std::string& value) {
 }
 
 Flag boolean_flag(std::string name, std::string help, bool& value) {
-  return {.name = name,
-          .help = std::move(help),
-          .fallback = "false",
-          .boolean = true,
-          .set = [name, &value](const std::string& text) { value = parse_flag(text, "--" + name); }};
+  return {
+      .name = name,
+      .help = std::move(help),
+      .fallback = "false",
+      .boolean = true,
+      .set = [name, &value](const std::string& text) { value = parse_flag(text, "--" + name); }};
 }
 
-/// One line that is rewritten on a terminal, and a line every few seconds elsewhere.
-class ProgressLine {
+/// Says what begins; then one line that is rewritten on a terminal, and a line every few seconds
+/// elsewhere.
+class Progress {
  public:
+  Progress(const MakeDataset& order, const bool& brief) : order_(order), brief_(brief) {}
+
   void operator()(std::int64_t done, std::int64_t total) {
     const auto now = std::chrono::steady_clock::now();
-    if (terminal_) {
+    if (done == 0 && !announced_) {
+      const DatasetParameters& parameters = order_.parameters;
+      fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
+                 parameters.images, parameters.val_images, order_.directory,
+                 std::ceil(estimated_seconds(parameters, order_.threads)));
+      announced_ = true;
+    } else if (!brief_ && terminal_) {
       fmt::print(stderr, "\r{} of {} images", done, total);
-      written_ = true;
-    } else if (now - last_ >= std::chrono::seconds(5)) {
+      erasable_ = true;
+    } else if (!brief_ && now - last_ >= std::chrono::seconds(5)) {
       fmt::print(stderr, "{} of {} images\n", done, total);
       last_ = now;
     }
   }
   void erase() const {
-    if (written_) fmt::print(stderr, "\r{:40}\r", "");
+    if (erasable_) fmt::print(stderr, "\r{:40}\r", "");
   }
 
  private:
+  const MakeDataset& order_;
+  const bool& brief_;
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  bool written_ = false;
+  bool announced_ = false, erasable_ = false;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
@@ -96,20 +105,16 @@ int make(const Invocation& invocation) {
       count_flag("threads", "that draw and encode", order.threads, 1, 256),
       boolean_flag("force", "replace train and val where they are there already", order.force),
       boolean_flag("brief", "say in one line, on stderr, what is being made", brief)};
-  std::vector<std::string> words;
   if (!parse_flags("dataset make", "Makes a synthetic data set of photograph-like JPEGs.", flags,
                    invocation.arguments)) {
     return 0;
   }
-  const double seconds = estimated_seconds(parameters, order.threads);
-  fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
-             parameters.images, parameters.val_images, order.directory, std::ceil(seconds));
-  ProgressLine progress;
-  if (!brief) order.on_progress = std::ref(progress);
+  Progress progress(order, brief);
+  order.on_progress = std::ref(progress);
   const MadeDataset made = make_dataset(order, invocation.stop);
   progress.erase();
   if (made.outcome == MadeDataset::Outcome::stopped) {
-    fmt::print(stderr, "penstock: stopped; nothing was kept\n");
+    fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.directory);
     return 130;
   }
   if (brief) return 0;
