@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "bench/cli.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/result_json.h"
 #include "bench/runner.h"
 #include "bench/step_table.h"
@@ -27,8 +28,16 @@ void print_outcome(const RunResult& result) {
   }
 }
 
+void make_default_data(const RunConfig& wanted, const Runner::Components& components,
+                       std::stop_token stop) {
+  if (components.feeder->reads_files && wanted.data_dir.empty()) {
+    ensure_default_dataset("data/train", std::move(stop));
+  }
+}
+
 int run_with_table(const RunConfig& wanted, const Runner::Components& components,
                    std::stop_token stop) {
+  make_default_data(wanted, components, stop);
   SteadyClock clock;
   Runner runner(wanted, clock, components);
   const bool synthetic =
@@ -48,8 +57,10 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
 int run_to_json(const RunConfig& wanted, std::stop_token stop) {
   RunResult result;
   try {
+    const Runner::Components components = find_components(wanted);
+    make_default_data(wanted, components, stop);
     SteadyClock clock;
-    Runner runner(wanted, clock, find_components(wanted));
+    Runner runner(wanted, clock, components);
     RunListener silent;
     result = runner.run(silent, std::move(stop));
   } catch (const std::exception& error) {

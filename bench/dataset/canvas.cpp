@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/canvas.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace penstock {
+namespace {
+
+/// A grid of noise that doubles its resolution by quadratic B-spline subdivision.
+struct Grid {
+  Grid(std::int32_t width_, std::int32_t height_)
+      : width(width_),
+        height(height_),
+        values(static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_)) {}
+  float* row(std::int32_t y) { return values.data() + static_cast<std::ptrdiff_t>(y) * width; }
+
+  std::int32_t width, height;
+  std::vector<float> values;
+};
+
+void add_noise(Grid& grid, float amplitude, Random& random) {
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < grid.values.size(); ++i) {
+    if (i % 8 == 0) word = random.bits();
+    const auto byte = static_cast<float>((word >> (8 * (i % 8))) & 0xffU);
+    grid.values[i] += amplitude * (byte * (2.0F / 255) - 1);
+  }
+}
+
+Grid subdivide(Grid& coarse) {
+  Grid fine(2 * (coarse.width - 1), 2 * (coarse.height - 1));
+  std::vector<float> blended(static_cast<std::size_t>(coarse.width));
+  for (std::int32_t y = 0; y < fine.height; ++y) {
+    const float* const upper = coarse.row(y / 2);
+    const float* const lower = coarse.row(y / 2 + 1);
+    const float weight = y % 2 == 0 ? 0.75F : 0.25F;
+    for (std::int32_t x = 0; x < coarse.width; ++x) {
+      blended[static_cast<std::size_t>(x)] = weight * upper[x] + (1 - weight) * lower[x];
+    }
+    float* const out = fine.row(y);
+    for (std::int32_t x = 0; x + 1 < coarse.width; ++x) {
+      const float left = blended[static_cast<std::size_t>(x)];
+      const float right = blended[static_cast<std::size_t>(x) + 1];
+      out[2 * x] = 0.75F * left + 0.25F * right;
+      out[2 * x + 1] = 0.25F * left + 0.75F * right;
+    }
+  }
+  return fine;
+}
+
+void standardise(std::span<float> values) {
+  double sum = 0, squares = 0;
+  for (const float value : values) {
+    sum += value;
+    squares += static_cast<double>(value) * value;
+  }
+  const auto count = static_cast<double>(values.size());
+  const double mean = sum / count;
+  const double deviation = std::sqrt(std::max(squares / count - mean * mean, 1e-12));
+  const auto shift = static_cast<float>(mean), scale = static_cast<float>(1 / deviation);
+  for (float& value : values) value = (value - shift) * scale;
+}
+
+}  // namespace
+
+Colour hsv(float hue, float saturation, float value) {
+  const auto channel = [&](float offset) {
+    const float turns = hue + offset;
+    const float sector = 6 * (turns - std::floor(turns));
+    const float away = std::clamp(std::abs(sector - 3) - 1, 0.0F, 1.0F);
+    return value * (1 - saturation * (1 - away));
+  };
+  return {channel(0), channel(2.0F / 3), channel(1.0F / 3)};
+}
+
+Canvas::Canvas(std::int32_t width_, std::int32_t height_)
+    : width(width_),
+      height(height_),
+      rgb(static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_)) {}
+
+std::vector<float> fractal_field(const Canvas& canvas, float gain, Random& random,
+                                 std::int32_t octaves) {
+  std::int32_t fitting = 0;
+  while ((std::min(canvas.width, canvas.height) >> fitting) > 3) ++fitting;
+  octaves = octaves > 0 ? std::min(octaves, fitting) : fitting;
+  const auto cells = [&](std::int32_t pixels) {
+    return ((pixels + (1 << octaves) - 1) >> octaves) + 2;
+  };
+  Grid grid(cells(canvas.width), cells(canvas.height));
+  float amplitude = 1;
+  add_noise(grid, amplitude, random);
+  for (std::int32_t octave = 0; octave < octaves; ++octave) {
+    grid = subdivide(grid);
+    amplitude *= gain;
+    add_noise(grid, amplitude, random);
+  }
+  std::vector<float> field(canvas.pixels());
+  for (std::int32_t y = 0; y < canvas.height; ++y) {
+    std::copy_n(grid.row(y), canvas.width,
+                field.begin() + static_cast<std::ptrdiff_t>(y) * canvas.width);
+  }
+  standardise(field);
+  return field;
+}
+
+void paint_stroke(Canvas& canvas, const Stroke& stroke) {
+  const float length = std::hypot(stroke.dx, stroke.dy);
+  if (length < 1) return;
+  const auto steps = static_cast<std::int32_t>(length) + 1;
+  // Cross-sections run along x for steep strokes and along y for flat ones.
+  const bool steep = std::abs(stroke.dy) > std::abs(stroke.dx);
+  const float slant = length / std::max(std::abs(stroke.dx), std::abs(stroke.dy));
+  const float normal_x = -stroke.dy / length, normal_y = stroke.dx / length;
+  for (std::int32_t step = 0; step <= steps; ++step) {
+    const float t = static_cast<float>(step) / static_cast<float>(steps);
+    const float off = 4 * stroke.bend * t * (1 - t);
+    const float x = stroke.x + stroke.dx * t + normal_x * off;
+    const float y = stroke.y + stroke.dy * t + normal_y * off;
+    const float half = 0.5F * slant * stroke.width * (1 - t * t) + 0.4F;
+    const Colour colour = mix(stroke.root, stroke.tip, t);
+    const float middle = steep ? x : y;
+    const auto along = static_cast<std::int32_t>(std::floor(steep ? y : x));
+    if (along < 0 || along >= (steep ? canvas.height : canvas.width)) continue;
+    const std::int32_t end = steep ? canvas.width : canvas.height;
+    const auto first = std::max(0, static_cast<std::int32_t>(std::floor(middle - half)));
+    const auto last = std::min(end - 1, static_cast<std::int32_t>(std::ceil(middle + half)));
+    for (std::int32_t across = first; across <= last; ++across) {
+      const float distance = static_cast<float>(across) - middle;
+      const float cover = std::clamp(half + 0.5F - std::abs(distance), 0.0F, 1.0F);
+      const std::ptrdiff_t column = steep ? across : along, row = steep ? along : across;
+      Colour& pixel = canvas.rgb[static_cast<std::size_t>(row * canvas.width + column)];
+      pixel = mix(pixel, colour * (1 - 0.25F * distance / half), cover);  // rounder to the eye
+    }
+  }
+}
+
+}  // namespace penstock

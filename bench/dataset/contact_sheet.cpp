@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/contact_sheet.h"
+
+#include <csetjmp>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <png.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "bench/dataset/jpeg_file.h"
+#include "bench/dataset/photo.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+// All in pixels.
+constexpr std::int32_t kColumns = 8, kCellWidth = 160, kCellHeight = 120, kGap = 4;
+constexpr std::int32_t kZoom = 2, kLabelHeight = 7 * kZoom + 2 * kGap;
+constexpr std::int32_t kSheetWidth = kColumns * (kCellWidth + kGap) + kGap;
+constexpr std::int32_t kRowHeight = kLabelHeight + kCellHeight + kGap;
+constexpr std::size_t kMostRows = 100;
+constexpr std::uint8_t kPaper = 245, kEmpty = 215, kInk = 20;
+
+/// Characters of 5 x 7 dots: seven lines from the top, the leftmost dot in bit 4.
+struct Glyph {
+  char character;
+  std::uint8_t lines[7];
+};
+constexpr Glyph kGlyphs[] = {
+    {'0', {14, 17, 19, 21, 25, 17, 14}}, {'1', {4, 12, 4, 4, 4, 4, 14}},
+    {'2', {14, 17, 1, 2, 4, 8, 31}},     {'3', {31, 2, 4, 2, 1, 17, 14}},
+    {'4', {2, 6, 10, 18, 31, 2, 2}},     {'5', {31, 16, 30, 1, 1, 17, 14}},
+    {'6', {6, 8, 16, 30, 17, 17, 14}},   {'7', {31, 1, 2, 4, 8, 8, 8}},
+    {'8', {14, 17, 17, 14, 17, 17, 14}}, {'9', {14, 17, 17, 15, 1, 2, 12}},
+    {'A', {14, 17, 17, 31, 17, 17, 17}}, {'B', {30, 17, 17, 30, 17, 17, 30}},
+    {'C', {14, 17, 16, 16, 16, 17, 14}}, {'D', {30, 17, 17, 17, 17, 17, 30}},
+    {'E', {31, 16, 16, 30, 16, 16, 31}}, {'F', {31, 16, 16, 30, 16, 16, 16}},
+    {'G', {14, 17, 16, 23, 17, 17, 15}}, {'H', {17, 17, 17, 31, 17, 17, 17}},
+    {'I', {14, 4, 4, 4, 4, 4, 14}},      {'J', {7, 2, 2, 2, 2, 18, 12}},
+    {'K', {17, 18, 20, 24, 20, 18, 17}}, {'L', {16, 16, 16, 16, 16, 16, 31}},
+    {'M', {17, 27, 21, 21, 17, 17, 17}}, {'N', {17, 25, 21, 19, 17, 17, 17}},
+    {'O', {14, 17, 17, 17, 17, 17, 14}}, {'P', {30, 17, 17, 30, 16, 16, 16}},
+    {'Q', {14, 17, 17, 17, 21, 18, 13}}, {'R', {30, 17, 17, 30, 20, 18, 17}},
+    {'S', {15, 16, 16, 14, 1, 1, 30}},   {'T', {31, 4, 4, 4, 4, 4, 4}},
+    {'U', {17, 17, 17, 17, 17, 17, 14}}, {'V', {17, 17, 17, 17, 17, 10, 4}},
+    {'W', {17, 17, 17, 21, 21, 27, 17}}, {'X', {17, 17, 10, 4, 10, 17, 17}},
+    {'Y', {17, 17, 10, 4, 4, 4, 4}},     {'Z', {31, 1, 2, 4, 8, 16, 31}},
+    {'_', {0, 0, 0, 0, 0, 0, 31}},       {'-', {0, 0, 0, 31, 0, 0, 0}},
+    {'.', {0, 0, 0, 0, 0, 12, 12}},      {' ', {0, 0, 0, 0, 0, 0, 0}}};
+constexpr std::uint8_t kUnknownGlyph[7] = {31, 17, 17, 17, 17, 17, 31};
+
+void fill(Photo& sheet, std::int32_t left, std::int32_t top, std::int32_t width,
+          std::int32_t height, std::uint8_t grey) {
+  for (std::int32_t y = top; y < top + height; ++y) {
+    std::fill_n(sheet.line(y) + 3 * left, 3 * width, grey);
+  }
+}
+
+void write_text(Photo& sheet, std::int32_t left, std::int32_t top, std::string_view text) {
+  for (const char c : text) {
+    if (left + 6 * kZoom > sheet.width) return;
+    const char wanted = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const std::uint8_t* lines = kUnknownGlyph;
+    for (const Glyph& glyph : kGlyphs) {
+      if (glyph.character == wanted) lines = glyph.lines;
+    }
+    for (std::int32_t y = 0; y < 7; ++y) {
+      for (std::int32_t x = 0; x < 5; ++x) {
+        if (((lines[y] >> (4 - x)) & 1) == 0) continue;
+        fill(sheet, left + x * kZoom, top + y * kZoom, kZoom, kZoom, kInk);
+      }
+    }
+    left += 6 * kZoom;
+  }
+}
+
+/// Draws `photo` into the middle of the cell, as large as fits; every dot is the mean of those it
+/// covers.
+void draw_small(Photo& sheet, std::int32_t left, std::int32_t top, const Photo& photo) {
+  const double scale = std::min({1.0, static_cast<double>(kCellWidth) / photo.width,
+                                 static_cast<double>(kCellHeight) / photo.height});
+  const auto scaled = [&](std::int32_t length) {
+    return std::max(1, static_cast<std::int32_t>(scale * length));
+  };
+  const std::int32_t width = scaled(photo.width), height = scaled(photo.height);
+  left += (kCellWidth - width) / 2;
+  top += (kCellHeight - height) / 2;
+  const auto begin = [](std::int32_t i, std::int32_t from, std::int32_t to) {
+    return static_cast<std::int32_t>(std::int64_t{i} * from / to);
+  };
+  for (std::int32_t y = 0; y < height; ++y) {
+    const std::int32_t y0 = begin(y, photo.height, height);
+    const std::int32_t y1 = std::max(y0 + 1, begin(y + 1, photo.height, height));
+    for (std::int32_t x = 0; x < width; ++x) {
+      const std::int32_t x0 = begin(x, photo.width, width);
+      const std::int32_t x1 = std::max(x0 + 1, begin(x + 1, photo.width, width));
+      std::int64_t sum[3] = {};
+      for (std::int32_t v = y0; v < y1; ++v) {
+        for (std::int32_t u = x0; u < x1; ++u) {
+          for (std::int32_t c = 0; c < 3; ++c) sum[c] += photo.line(v)[3 * u + c];
+        }
+      }
+      const std::int64_t count = std::int64_t{x1 - x0} * (y1 - y0);
+      for (std::int32_t c = 0; c < 3; ++c) {
+        sheet.line(top + y)[3 * (left + x) + c] = static_cast<std::uint8_t>(sum[c] / count);
+      }
+    }
+  }
+}
+
+void cross_out(Photo& sheet, std::int32_t left, std::int32_t top) {
+  for (std::int32_t y = 0; y < kCellHeight; ++y) {
+    const std::int32_t x = y * (kCellWidth - 2) / kCellHeight;
+    fill(sheet, left + x, top + y, 2, 1, kInk);
+    fill(sheet, left + kCellWidth - 2 - x, top + y, 2, 1, kInk);
+  }
+}
+
+/// One class: its name and images spread evenly over its files.
+Photo draw_row(const ClassInventory& one, std::vector<OddFile>& odd) {
+  Photo row{kSheetWidth, kRowHeight,
+            std::vector<std::uint8_t>(std::size_t{3} * kSheetWidth * kRowHeight, kPaper)};
+  write_text(row, kGap, kGap, fmt::format("{}  {}", one.name, one.files.size()));
+  const std::size_t shown = std::min<std::size_t>(kColumns, one.files.size());
+  for (std::size_t column = 0; column < shown; ++column) {
+    const std::int32_t left = kGap + static_cast<std::int32_t>(column) * (kCellWidth + kGap);
+    fill(row, left, kLabelHeight, kCellWidth, kCellHeight, kEmpty);
+    const std::string& file = one.files[column * one.files.size() / shown];
+    try {
+      draw_small(row, left, kLabelHeight, read_jpeg_reduced(file, kCellWidth, kCellHeight));
+    } catch (const DataError& error) {
+      odd.push_back({file, error.what()});
+      cross_out(row, left, kLabelHeight);
+    }
+  }
+  return row;
+}
+
+/// A PNG written row by row. libpng's errors leave by longjmp, as libjpeg's do.
+class PngFile {
+ public:
+  explicit PngFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wbe")) {
+    if (file_ == nullptr) fail(std::strerror(errno));
+  }
+  PngFile(const PngFile&) = delete;
+  PngFile& operator=(const PngFile&) = delete;
+  ~PngFile() {
+    png_destroy_write_struct(&png_, &info_);
+    if (file_ != nullptr) std::fclose(file_);
+    std::error_code ignored;  // what is no regular file, such as /dev/full, was there before
+    if (!complete_ && std::filesystem::is_regular_file(path_, ignored)) std::remove(path_.c_str());
+  }
+
+  void begin(std::int32_t width, std::int32_t height) {
+    png_ = png_create_write_struct(
+        PNG_LIBPNG_VER_STRING, this,
+        [](png_structp png, png_const_charp text) {
+          auto* const self = static_cast<PngFile*>(png_get_error_ptr(png));
+          std::snprintf(self->reason_, sizeof self->reason_, "%s", text);
+          std::longjmp(self->back_, 1);
+        },
+        [](png_structp, png_const_charp) {});
+    if (png_ == nullptr) fail("no memory");
+    if (!write_header(static_cast<png_uint_32>(width), static_cast<png_uint_32>(height)))
+      fail(reason_);
+  }
+  void add(const Photo& lines) {
+    if (!write_lines(lines)) fail(reason_);
+  }
+  void end() {
+    if (!write_end()) fail(reason_);
+    if (std::fclose(std::exchange(file_, nullptr)) != 0) fail(std::strerror(errno));
+    complete_ = true;
+  }
+
+ private:
+  bool write_header(png_uint_32 width, png_uint_32 height) {
+    if (setjmp(back_) != 0) return false;
+    info_ = png_create_info_struct(png_);
+    png_init_io(png_, file_);
+    png_set_user_limits(png_, width, height);
+    png_set_IHDR(png_, info_, width, height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png_, info_);
+    return true;
+  }
+  bool write_lines(const Photo& lines) {
+    if (setjmp(back_) != 0) return false;
+    for (std::int32_t y = 0; y < lines.height; ++y) png_write_row(png_, lines.line(y));
+    return true;
+  }
+  bool write_end() {
+    if (setjmp(back_) != 0) return false;
+    png_write_end(png_, nullptr);
+    return true;
+  }
+  [[noreturn]] void fail(const char* reason) const {
+    throw ConfigError(
+        fmt::format("cannot write the contact sheet {}: {}; choose another path with "
+                    "--contact-sheet",
+                    path_, reason));
+  }
+
+  const std::string path_;
+  std::FILE* file_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  std::jmp_buf back_{};
+  char reason_[200] = {};
+  bool complete_ = false;
+};
+
+}  // namespace
+
+void write_contact_sheet(DatasetInventory& inventory, const std::string& path) {
+  const std::size_t rows = std::min(inventory.classes.size(), kMostRows);
+  PngFile sheet(path);
+  sheet.begin(kSheetWidth, static_cast<std::int32_t>(rows) * kRowHeight);
+  for (std::size_t i = 0; i < rows; ++i) sheet.add(draw_row(inventory.classes[i], inventory.odd));
+  sheet.end();
+}
+
+}  // namespace penstock

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/default_dataset.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "bench/cli.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+
+void ensure_default_dataset(const std::string& data_dir, std::stop_token stop) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::directory_iterator entries(data_dir, error);
+  if (!error && entries != fs::directory_iterator()) return;
+  const std::string parent = fs::path(data_dir).parent_path().string();
+  // Through the table of verbs: a program that was built without libjpeg has no such verb, and the
+  // table knows the reason.
+  const VerbEntry& dataset = find_entry(verb_table(), "dataset");
+  dataset.run({.program = {},
+               .arguments = {"make", "--brief", "--data-dir=" + (parent.empty() ? "." : parent)},
+               .stop = stop});
+  if (stop.stop_requested()) {
+    throw Error(fmt::format("{} was not made: stopped", data_dir));
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data set of runs that name none.
+#pragma once
+
+#include <stop_token>
+#include <string>
+
+namespace penstock {
+
+/// Makes the default synthetic data set so that `data_dir`, such as "data/train", is there
+/// afterwards; does nothing where it holds something already. Says on stderr, in one line, what it
+/// makes and how long that takes. Several processes may call it at once. Throws Unavailable where
+/// this program cannot make data sets, ConfigError where the folder cannot be written, and Error
+/// when stopped.
+void ensure_default_dataset(const std::string& data_dir, std::stop_token stop);
+
+}  // namespace penstock

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/inspect_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "bench/dataset/jpeg_file.h"
+#include "bench/statistics.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kOddShown = 20, kSizesShown = 6;
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with('.')) paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// JPEGs end in the marker FF D9; one that was cut short does not.
+bool ends_as_a_jpeg(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  char end[2] = {};
+  file.seekg(-2, std::ios::end).read(end, 2);
+  return file && end[0] == '\xff' && end[1] == '\xd9';
+}
+
+bool is_named_as_a_jpeg(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jpeg" || extension == ".jpg";
+}
+
+void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    inventory.odd.push_back({path.string(), "not a file"});
+    return;
+  }
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
+  try {
+    const JpegHeader header = read_jpeg_header(path.string());
+    inventory.file_bytes.push_back(static_cast<double>(bytes));
+    inventory.widths.push_back(header.width);
+    inventory.heights.push_back(header.height);
+    ++inventory.sizes[fmt::format("{}x{}", header.width, header.height)];
+    ++inventory.subsamplings[header.subsampling];
+    ++inventory.colour_spaces[header.colour_space];
+    inventory.progressive += header.progressive ? 1 : 0;
+    inventory.portrait += header.height > header.width ? 1 : 0;
+    owner.bytes += bytes;
+    owner.files.push_back(path.string());
+  } catch (const DataError& failure) {
+    inventory.odd.push_back({path.string(), failure.what()});
+    return;
+  }
+  if (!is_named_as_a_jpeg(path)) {
+    inventory.odd.push_back({path.string(), "a JPEG by another name"});
+  } else if (!ends_as_a_jpeg(path)) {
+    inventory.odd.push_back(
+        {path.string(), "has no end marker: cut short, or with something behind it"});
+  }
+}
+
+struct Summary {
+  double low = 0, mean = 0, median = 0, high = 0;
+};
+
+Summary summary(std::span<const double> values) {
+  if (values.empty()) return {};
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return {*low, sum / static_cast<double>(values.size()), median(values), *high};
+}
+
+Json to_json(const Summary& values) {
+  return {
+      {"min", values.low}, {"mean", values.mean}, {"median", values.median}, {"max", values.high}};
+}
+
+using Count = std::pair<std::string, std::int64_t>;
+
+/// The most frequent first.
+std::vector<Count> ranked(const std::map<std::string, std::int64_t>& counts) {
+  std::vector<Count> result(counts.begin(), counts.end());
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Count& a, const Count& b) { return a.second > b.second; });
+  return result;
+}
+
+std::string counts_text(const std::map<std::string, std::int64_t>& counts, std::size_t shown) {
+  std::string text;
+  const std::vector<Count> all = ranked(counts);
+  for (std::size_t i = 0; i < std::min(shown, all.size()); ++i) {
+    text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", all[i].first, all[i].second);
+  }
+  if (all.size() > shown) text += fmt::format(" and {} others", all.size() - shown);
+  return text;
+}
+
+double total_bytes(const DatasetInventory& inventory) {
+  return std::accumulate(inventory.file_bytes.begin(), inventory.file_bytes.end(), 0.0);
+}
+
+[[noreturn]] void no_images(const fs::path& directory, const DatasetInventory& inventory) {
+  std::string text =
+      fmt::format("{} holds no JPEG; expected a folder of class folders", directory.string());
+  std::error_code error;
+  if (fs::is_directory(directory / "train", error)) {
+    text += fmt::format("; did you mean --data-dir {}?", (directory / "train").string());
+  } else if (!inventory.odd.empty()) {
+    text += fmt::format("; {}: {}", inventory.odd.front().path, inventory.odd.front().reason);
+  } else {
+    text += "; `penstock dataset make` makes one";
+  }
+  throw ConfigError(text);
+}
+
+}  // namespace
+
+DatasetInventory inspect_dataset(const std::string& directory, std::stop_token stop) {
+  DatasetInventory inventory;
+  inventory.directory = directory;
+  try {
+    for (const fs::path& folder : sorted_entries(directory)) {
+      if (!fs::is_directory(folder)) {
+        inventory.odd.push_back({folder.string(), "lies beside the class folders"});
+        continue;
+      }
+      ClassInventory& owner = inventory.classes.emplace_back();
+      owner.name = folder.filename().string();
+      for (const fs::path& path : sorted_entries(folder)) {
+        if (stop.stop_requested()) return inventory;
+        add_image(inventory, owner, path);
+      }
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw ConfigError(
+        fmt::format("cannot read {}: {}; expected a folder of class folders of JPEGs; "
+                    "`penstock dataset make` makes one",
+                    error.path1().string(), error.code().message()));
+  }
+  if (inventory.images() == 0) no_images(directory, inventory);
+  return inventory;
+}
+
+std::string to_text(const DatasetInventory& inventory) {
+  const Summary bytes = summary(inventory.file_bytes);
+  const Summary widths = summary(inventory.widths), heights = summary(inventory.heights);
+  std::string text =
+      fmt::format("{}: {} images in {} classes, {:.1f} MB\n", inventory.directory,
+                  inventory.images(), inventory.classes.size(), 1e-6 * total_bytes(inventory));
+  text += fmt::format("file size    min {:.1f}  mean {:.1f}  median {:.1f}  max {:.1f} kB\n",
+                      1e-3 * bytes.low, 1e-3 * bytes.mean, 1e-3 * bytes.median, 1e-3 * bytes.high);
+  const auto line = [&](std::string_view name, const Summary& of) {
+    text += fmt::format("{:<12} min {:.0f}  mean {:.0f}  median {:.0f}  max {:.0f} pixels\n", name,
+                        of.low, of.mean, of.median, of.high);
+  };
+  line("width", widths);
+  line("height", heights);
+  text += fmt::format("sizes        {}; {} portrait\n", counts_text(inventory.sizes, kSizesShown),
+                      inventory.portrait);
+  text += fmt::format("subsampling  {}\n", counts_text(inventory.subsamplings, kSizesShown));
+  text += fmt::format("colours      {}\n", counts_text(inventory.colour_spaces, kSizesShown));
+  text += fmt::format("progressive  {}\n", inventory.progressive);
+  text += fmt::format("odd files    {}\n", inventory.odd.size());
+  for (std::size_t i = 0; i < std::min(kOddShown, inventory.odd.size()); ++i) {
+    text += fmt::format("  {}: {}\n", inventory.odd[i].path, inventory.odd[i].reason);
+  }
+  if (inventory.odd.size() > kOddShown) {
+    text += fmt::format("  and {} more; --json names all\n", inventory.odd.size() - kOddShown);
+  }
+  text += fmt::format("\nlabel  {:<24} images  mean kB\n", "class");
+  for (std::size_t label = 0; label < inventory.classes.size(); ++label) {
+    const ClassInventory& one = inventory.classes[label];
+    const double count = std::max(1.0, static_cast<double>(one.files.size()));
+    text += fmt::format("{:>5}  {:<24} {:>6}  {:>7.1f}\n", label, one.name, one.files.size(),
+                        1e-3 * static_cast<double>(one.bytes) / count);
+  }
+  return text;
+}
+
+Json to_json(const DatasetInventory& inventory) {
+  const auto counts = [](const std::map<std::string, std::int64_t>& of) {
+    Json json = Json::object();
+    for (const auto& [name, count] : ranked(of)) json[name] = count;
+    return json;
+  };
+  Json classes = Json::array(), odd = Json::array();
+  for (const ClassInventory& one : inventory.classes) {
+    classes.push_back({{"name", one.name}, {"images", one.files.size()}, {"bytes", one.bytes}});
+  }
+  for (const OddFile& file : inventory.odd) {
+    odd.push_back({{"file", file.path}, {"reason", file.reason}});
+  }
+  return {{"directory", inventory.directory},
+          {"images", inventory.images()},
+          {"bytes", static_cast<std::int64_t>(total_bytes(inventory))},
+          {"file_bytes", to_json(summary(inventory.file_bytes))},
+          {"width", to_json(summary(inventory.widths))},
+          {"height", to_json(summary(inventory.heights))},
+          {"sizes", counts(inventory.sizes)},
+          {"portrait", inventory.portrait},
+          {"subsampling", counts(inventory.subsamplings)},
+          {"colour_space", counts(inventory.colour_spaces)},
+          {"progressive", inventory.progressive},
+          {"classes", classes},
+          {"odd_files", odd}};
+}
+
+}  // namespace penstock

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/jpeg_file.h"
+
+// libjpeg's header needs <cstdio> before it. Its errors leave by longjmp: between each setjmp and
+// the calls that may jump, no object with a destructor is made.
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <jpeglib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+// Images beyond either are refused before they cost memory or time: nobody trains on them.
+constexpr std::size_t kMostPixels = 100'000'000;
+constexpr int kMostScans = 500;  // of a progressive file; encoders write about ten
+
+/// libjpeg's error manager, the way back from it, and what it said.
+struct ErrorExit {
+  jpeg_error_mgr manager{};  // first: libjpeg hands out pointers to it
+  std::jmp_buf back{};
+  char text[JMSG_LENGTH_MAX] = {};
+
+  jpeg_error_mgr* install() {
+    jpeg_std_error(&manager);
+    manager.error_exit = [](j_common_ptr codec) {
+      auto* const self = reinterpret_cast<ErrorExit*>(codec->err);
+      codec->err->format_message(codec, self->text);
+      std::longjmp(self->back, 1);
+    };
+    manager.output_message = [](j_common_ptr) {};  // warnings are not printed
+    return &manager;
+  }
+};
+
+/// All that an encoder holds, so that any way out gives it back.
+struct Encoder {
+  Encoder() { codec.err = error.install(); }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+  ~Encoder() {
+    jpeg_destroy_compress(&codec);
+    std::free(buffer);
+  }
+
+  /// False: failed, with the reason in error.text.
+  bool encode(const Photo& photo, int quality) {
+    if (setjmp(error.back) != 0) return false;
+    jpeg_create_compress(&codec);
+    jpeg_mem_dest(&codec, &buffer, &size);
+    codec.image_width = static_cast<JDIMENSION>(photo.width);
+    codec.image_height = static_cast<JDIMENSION>(photo.height);
+    codec.input_components = 3;
+    codec.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&codec);  // YCbCr, 4:2:0
+    jpeg_set_quality(&codec, quality, TRUE);
+    jpeg_start_compress(&codec, TRUE);
+    while (codec.next_scanline < codec.image_height) {
+      auto* line = const_cast<JSAMPROW>(photo.line(static_cast<std::int32_t>(codec.next_scanline)));
+      jpeg_write_scanlines(&codec, &line, 1);
+    }
+    jpeg_finish_compress(&codec);
+    return true;
+  }
+
+  ErrorExit error;
+  jpeg_compress_struct codec{};
+  unsigned char* buffer = nullptr;
+  unsigned long size = 0;
+};
+
+struct Reader {
+  explicit Reader(const std::string& path) : file(std::fopen(path.c_str(), "rbe")) {
+    codec.err = error.install();
+    if (file == nullptr) {
+      throw DataError(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+    }
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() {
+    jpeg_destroy_decompress(&codec);
+    std::fclose(file);
+  }
+
+  bool read_header() {
+    if (setjmp(error.back) != 0) return false;
+    jpeg_create_decompress(&codec);
+    jpeg_stdio_src(&codec, file);
+    jpeg_read_header(&codec, TRUE);
+    progress.progress_monitor = [](j_common_ptr common) {
+      const auto* const decoder = reinterpret_cast<jpeg_decompress_struct*>(common);
+      if (decoder->input_scan_number > kMostScans) {
+        auto* const self = reinterpret_cast<ErrorExit*>(common->err);
+        std::snprintf(self->text, sizeof self->text, "more than %d scans", kMostScans);
+        std::longjmp(self->back, 1);
+      }
+    };
+    codec.progress = &progress;
+    return true;
+  }
+
+  /// Behind read_header: chooses the scale, and says how large the image becomes.
+  bool choose_scale(std::int32_t width, std::int32_t height) {
+    if (setjmp(error.back) != 0) return false;
+    codec.scale_num = 1;
+    codec.scale_denom = 8;
+    while (codec.scale_denom > 1 &&
+           (codec.image_width / codec.scale_denom < static_cast<JDIMENSION>(width) ||
+            codec.image_height / codec.scale_denom < static_cast<JDIMENSION>(height))) {
+      codec.scale_denom /= 2;
+    }
+    const bool inks = codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
+    codec.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+    jpeg_calc_output_dimensions(&codec);
+    return true;
+  }
+
+  /// Behind choose_scale. `lines` holds output_height lines of output_components channels.
+  bool read_lines(unsigned char* lines) {
+    if (setjmp(error.back) != 0) return false;
+    jpeg_start_decompress(&codec);
+    while (codec.output_scanline < codec.output_height) {
+      JSAMPROW line = lines + std::size_t{codec.output_scanline} * codec.output_width *
+                                  static_cast<std::size_t>(codec.output_components);
+      jpeg_read_scanlines(&codec, &line, 1);
+    }
+    return true;
+  }
+
+  ErrorExit error;
+  jpeg_progress_mgr progress{};
+  jpeg_decompress_struct codec{};
+  std::FILE* file;
+};
+
+std::string subsampling_of(const jpeg_decompress_struct& codec) {
+  if (codec.num_components == 1) return "none";
+  const jpeg_component_info* const part = codec.comp_info;
+  if (codec.num_components == 3 && part[1].h_samp_factor == 1 && part[1].v_samp_factor == 1 &&
+      part[2].h_samp_factor == 1 && part[2].v_samp_factor == 1) {
+    const int h = part[0].h_samp_factor, v = part[0].v_samp_factor;
+    if (h == 1 && v == 1) return "4:4:4";
+    if (h == 2 && v == 1) return "4:2:2";
+    if (h == 2 && v == 2) return "4:2:0";
+    if (h == 1 && v == 2) return "4:4:0";
+    if (h == 4 && v == 1) return "4:1:1";
+  }
+  std::string factors;
+  for (int i = 0; i < codec.num_components; ++i) {
+    factors +=
+        fmt::format("{}{}x{}", i == 0 ? "" : ",", part[i].h_samp_factor, part[i].v_samp_factor);
+  }
+  return factors;
+}
+
+std::string name_of(J_COLOR_SPACE space) {
+  switch (space) {
+    case JCS_GRAYSCALE:
+      return "grayscale";
+    case JCS_RGB:
+      return "RGB";
+    case JCS_YCbCr:
+      return "YCbCr";
+    case JCS_CMYK:
+      return "CMYK";
+    case JCS_YCCK:
+      return "YCCK";
+    default:
+      return "unknown";
+  }
+}
+
+[[noreturn]] void unreadable(const std::string& path, const ErrorExit& error) {
+  throw DataError(fmt::format("cannot read {} as a JPEG: {}", path, error.text));
+}
+
+}  // namespace
+
+void JpegBytes::Free::operator()(unsigned char* data) const noexcept { std::free(data); }
+
+JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
+  Encoder encoder;
+  if (!encoder.encode(photo, quality)) {
+    throw DataError(fmt::format("cannot encode an image of {}x{} as a JPEG: {}", photo.width,
+                                photo.height, encoder.error.text));
+  }
+  JpegBytes result(std::exchange(encoder.buffer, nullptr), encoder.size);
+  return result;
+}
+
+JpegHeader read_jpeg_header(const std::string& path) {
+  Reader reader(path);
+  if (!reader.read_header()) unreadable(path, reader.error);
+  return {.width = static_cast<std::int32_t>(reader.codec.image_width),
+          .height = static_cast<std::int32_t>(reader.codec.image_height),
+          .components = reader.codec.num_components,
+          .colour_space = name_of(reader.codec.jpeg_color_space),
+          .subsampling = subsampling_of(reader.codec),
+          .progressive = reader.codec.progressive_mode != FALSE};
+}
+
+Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_t height) {
+  Reader reader(path);
+  if (!reader.read_header() || !reader.choose_scale(width, height)) unreadable(path, reader.error);
+  if (std::size_t{reader.codec.image_width} * reader.codec.image_height > kMostPixels) {
+    throw DataError(fmt::format("{} has {}x{} pixels, too many to show", path,
+                                reader.codec.image_width, reader.codec.image_height));
+  }
+  const std::size_t pixels = std::size_t{reader.codec.output_width} * reader.codec.output_height;
+  const auto channels = static_cast<std::size_t>(reader.codec.out_color_space == JCS_CMYK ? 4 : 3);
+  std::vector<std::uint8_t> lines(pixels * channels);
+  if (!reader.read_lines(lines.data())) unreadable(path, reader.error);
+  if (channels == 4) {  // Adobe's inks are stored inverted: what is left is the light
+    for (std::size_t i = 0; i < pixels; ++i) {
+      for (std::size_t c = 0; c < 3; ++c) {
+        lines[3 * i + c] = static_cast<std::uint8_t>(lines[4 * i + c] * lines[4 * i + 3] / 255);
+      }
+    }
+    lines.resize(3 * pixels);
+  }
+  return {static_cast<std::int32_t>(reader.codec.output_width),
+          static_cast<std::int32_t>(reader.codec.output_height), std::move(lines)};
+}
+
+}  // namespace penstock

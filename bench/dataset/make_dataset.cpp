@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/make_dataset.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "bench/dataset/jpeg_file.h"
+#include "bench/dataset/scenes.h"
+#include "bench/dataset/synthetic_photo.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSplits[] = {"train", "val"};
+constexpr std::string_view kDescription = "dataset.json";
+constexpr std::string_view kStagingPrefix = ".making-";
+constexpr std::int64_t kMostThreads = 256;
+/// One photograph on one core: 0.011 s on a Xeon of 2023, and twice that on slower machines.
+constexpr double kSecondsPerImage = 0.02;
+
+[[noreturn]] void cannot(std::string_view what, const fs::path& path, int error) {
+  throw ConfigError(
+      fmt::format("cannot {} {}: {}; make room or choose another folder with --data-dir", what,
+                  path.string(), std::strerror(error)));
+}
+
+/// An open file or folder.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) cannot("open", path, errno);
+  }
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}  // -1: none
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
+
+  /// Until the descriptor is closed. File systems that know no locks go without: renames alone keep
+  /// splits whole.
+  void lock() const { static_cast<void>(flock(fd_, LOCK_EX)); }
+  bool try_lock() const { return flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+ private:
+  int fd_;
+};
+
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  while (!bytes.empty()) {
+    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) cannot("write", path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  if (close(file.release()) != 0)
+    cannot("write", path, errno);  // some file systems say it only here
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) cannot("make the folder", path, error.value());
+}
+
+void rename_to(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) cannot("rename to", to, error.value());
+}
+
+bool holds_something(const fs::path& folder) {
+  std::error_code error;
+  const fs::directory_iterator entries(folder, error);
+  return !error && entries != fs::directory_iterator();
+}
+
+Json description_of(const DatasetParameters& parameters) {
+  Json classes = Json::array();
+  for (std::int32_t i = 0; i < parameters.classes; ++i) {
+    classes.push_back(scenes()[static_cast<std::size_t>(i)].name);
+  }
+  return {{"generator", "penstock synthetic photographs"},
+          {"version", kSyntheticPhotoVersion},
+          {"seed", parameters.seed},
+          {"quality", parameters.quality},
+          {"classes", classes},
+          {"images", {{"train", parameters.images}, {"val", parameters.val_images}}}};
+}
+
+/// What lies in the folder already, compared with what is wanted.
+struct Present {
+  bool any = false, all = true, same = false;
+
+  Present(const fs::path& directory, const Json& wanted) {
+    for (const std::string_view split : kSplits) {
+      const bool there = holds_something(directory / split);
+      any = any || there;
+      all = all && there;
+    }
+    std::ifstream file(directory / kDescription);
+    Json found = Json::parse(file, nullptr, false);
+    if (found.is_object()) found.erase("bytes");
+    same = found == wanted;
+  }
+};
+
+/// The folders on the way to `directory` that are not there yet, outermost first.
+std::vector<fs::path> missing_folders(const fs::path& directory) {
+  std::vector<fs::path> missing;
+  std::error_code error;
+  for (fs::path path = fs::absolute(directory);
+       !fs::exists(path, error) && path.has_relative_path(); path = path.parent_path()) {
+    missing.insert(missing.begin(), path);
+  }
+  return missing;
+}
+
+/// The hidden folder that everything is written to first, locked for as long as it is in use; and
+/// the folders made on the way to it. Whatever is left of them at the end is removed.
+class Staging {
+ public:
+  explicit Staging(const fs::path& directory)
+      : directory_(directory), missing_(missing_folders(directory)) {
+    make_folder(directory);
+    const Descriptor guard(directory, O_RDONLY | O_DIRECTORY);
+    guard.lock();
+    remove_abandoned();
+    std::string name = (directory / (std::string(kStagingPrefix) + "XXXXXX")).string();
+    if (mkdtemp(name.data()) == nullptr) {
+      const int error = errno;
+      remove_empty_folders();
+      cannot("make a folder in", directory, error);
+    }
+    path_ = name;
+    lock_.emplace_back(path_, O_RDONLY | O_DIRECTORY);
+    lock_.back().lock();
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+    remove_empty_folders();
+  }
+  const fs::path& path() const noexcept { return path_; }
+
+ private:
+  /// Folders of makers that were killed: nobody holds their lock.
+  void remove_abandoned() const {
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_, ignored)) {
+      if (!entry.path().filename().string().starts_with(kStagingPrefix)) continue;
+      const Descriptor folder(open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (folder.try_lock()) fs::remove_all(entry.path(), ignored);
+    }
+  }
+  void remove_empty_folders() const noexcept {
+    std::error_code ignored;
+    for (auto folder = missing_.rbegin(); folder != missing_.rend(); ++folder) {
+      if (rmdir(folder->c_str()) != 0) return;
+    }
+  }
+
+  fs::path directory_, path_;
+  std::vector<fs::path> missing_;
+  std::vector<Descriptor> lock_;
+};
+
+/// Draws, encodes and writes all images on a few threads.
+class Painters {
+ public:
+  Painters(const MakeDataset& order, const fs::path& into)
+      : order_(order), into_(into), total_(order.parameters.images + order.parameters.val_images) {
+    for (const std::string_view split : kSplits) {
+      for (std::int32_t i = 0; i < order.parameters.classes; ++i) {
+        make_folder(into / split / scenes()[static_cast<std::size_t>(i)].name);
+      }
+    }
+  }
+
+  /// False: stopped. Rethrows the first failure of a thread.
+  bool run(std::stop_token stop) {
+    const auto count = std::clamp<std::int64_t>(order_.threads, 1, std::min(total_, kMostThreads));
+    {
+      std::vector<std::jthread> threads;
+      running_ = count;
+      for (std::int64_t i = 0; i < count; ++i) threads.emplace_back([this, stop] { work(stop); });
+      watch();
+    }
+    if (failure_) std::rethrow_exception(failure_);
+    return !stop.stop_requested();
+  }
+
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void work(const std::stop_token& stop) {
+    try {
+      for (std::int64_t i = next_++; i < total_ && !stop.stop_requested() && !failed_;
+           i = next_++) {
+        paint(i);
+        ++done_;
+      }
+    } catch (...) {
+      failed_ = true;
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    --running_;
+    finished_.notify_all();
+  }
+
+  void paint(std::int64_t number) {
+    const DatasetParameters& parameters = order_.parameters;
+    const std::size_t split = number < parameters.images ? 0 : 1;
+    const std::int64_t index = split == 0 ? number : number - parameters.images;
+    const auto scene = static_cast<std::int32_t>(index % parameters.classes);
+    const std::string name(scenes()[static_cast<std::size_t>(scene)].name);
+    const Photo photo =
+        synthetic_photo(scene, parameters.seed, split, static_cast<std::uint64_t>(index));
+    const JpegBytes jpeg = encode_jpeg(photo, parameters.quality);
+    const std::string file = fmt::format("{}_{:06}.JPEG", name, index);
+    write_file(into_ / kSplits[split] / name / file, jpeg.bytes());
+    bytes_ += static_cast<std::int64_t>(jpeg.bytes().size());
+  }
+
+  /// Tells of the progress until all threads have ended.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    const auto ended = [&] { return running_ == 0; };
+    while (!finished_.wait_for(lock, std::chrono::milliseconds(250), ended)) {
+      if (!order_.on_progress) continue;
+      lock.unlock();
+      order_.on_progress(done_, total_);
+      lock.lock();
+    }
+  }
+
+  const MakeDataset& order_;
+  const fs::path into_;
+  const std::int64_t total_;
+  std::atomic<std::int64_t> next_{0}, done_{0}, bytes_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  // All below under mutex_, until the threads have ended.
+  std::condition_variable finished_;
+  std::int64_t running_ = 0;
+  std::exception_ptr failure_;
+};
+
+/// Decides whether there is something to do. Throws ConfigError where other data would be lost.
+bool is_already_there(const MakeDataset& order, const Json& wanted) {
+  const Present present(order.directory, wanted);
+  if (present.all && present.same && !order.force) return true;
+  if (present.any && !present.same && !order.force) {
+    throw ConfigError(
+        fmt::format("{} holds images already, made otherwise than asked for now; expected an empty "
+                    "folder; choose "
+                    "another one with --data-dir, or replace train and val in it with --force",
+                    order.directory));
+  }
+  return false;
+}
+
+/// Moves what was made to its place. At every moment a split that is there is whole, and
+/// dataset.json describes it or there is none.
+void publish(const fs::path& from, const fs::path& to) {
+  const fs::path replaced = from / "replaced";
+  make_folder(replaced);
+  for (const std::string_view split : kSplits) {
+    if (fs::exists(fs::symlink_status(to / split))) rename_to(to / split, replaced / split);
+  }
+  rename_to(from / kDescription, to / kDescription);
+  for (const std::string_view split : kSplits) rename_to(from / split, to / split);
+}
+
+}  // namespace
+
+std::int32_t most_classes() { return static_cast<std::int32_t>(scenes().size()); }
+
+MadeDataset make_dataset(const MakeDataset& order, std::stop_token stop) {
+  fs::path directory = fs::path(order.directory).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();  // "data/"
+  Json description = description_of(order.parameters);
+  if (is_already_there(order, description)) return {MadeDataset::Outcome::already_there};
+  const Staging staging(directory);
+  Painters painters(order, staging.path());
+  if (order.on_progress) {
+    order.on_progress(0, order.parameters.images + order.parameters.val_images);
+  }
+  if (!painters.run(stop)) return {MadeDataset::Outcome::stopped};
+
+  const Descriptor guard(directory, O_RDONLY | O_DIRECTORY);
+  guard.lock();
+  // Another process may have been faster.
+  if (is_already_there(order, description)) return {MadeDataset::Outcome::already_there};
+  description["bytes"] = painters.bytes();
+  const std::string text = description.dump(2) + "\n";
+  write_file(staging.path() / kDescription, std::as_bytes(std::span(text)));
+  publish(staging.path(), directory);
+  return {MadeDataset::Outcome::made, painters.bytes()};
+}
+
+double estimated_seconds(const DatasetParameters& parameters, std::int32_t threads) {
+  return kSecondsPerImage * static_cast<double>(parameters.images + parameters.val_images) /
+         threads;
+}
+
+}  // namespace penstock

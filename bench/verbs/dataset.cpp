@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock dataset: makes a synthetic data set, and inspects any folder of JPEGs.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "bench/cli.h"
+#include "bench/dataset/contact_sheet.h"
+#include "bench/dataset/inspect_dataset.h"
+#include "bench/dataset/make_dataset.h"
+#include "bench/runner.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+/// A flag that takes a whole number between two bounds.
+template <typename Value>
+Flag count_flag(std::string name, std::string help, Value& value, std::int64_t least,
+                std::int64_t most) {
+  const auto set = [name, least, most, &value](const std::string& text) {
+    const std::int64_t parsed = parse_integer(text, "--" + name);
+    if (parsed < least || parsed > most) {
+      throw ConfigError(fmt::format("--{} is {}; expected a whole number from {} to {}", name, text,
+                                    least, most));
+    }
+    value = static_cast<Value>(parsed);
+  };
+  return {.name = name, .help = std::move(help), .fallback = fmt::format("{}", value), .set = set};
+}
+
+Flag word_flag(std::string name, std::string help, std::string& value) {
+  return {.name = name,
+          .help = std::move(help),
+          .fallback = value,
+          .set = [name, &value](const std::string& text) {
+            if (text.empty()) throw ConfigError("--" + name + " is empty; expected a path");
+            value = text;
+          }};
+}
+
+Flag boolean_flag(std::string name, std::string help, bool& value) {
+  return {
+      .name = name,
+      .help = std::move(help),
+      .fallback = "false",
+      .boolean = true,
+      .set = [name, &value](const std::string& text) { value = parse_flag(text, "--" + name); }};
+}
+
+/// Says what begins; then one line that is rewritten on a terminal, and a line every few seconds
+/// elsewhere.
+class Progress {
+ public:
+  Progress(const MakeDataset& order, const bool& brief) : order_(order), brief_(brief) {}
+
+  void operator()(std::int64_t done, std::int64_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (done == 0 && !announced_) {
+      const DatasetParameters& parameters = order_.parameters;
+      fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
+                 parameters.images, parameters.val_images, order_.directory,
+                 std::ceil(estimated_seconds(parameters, order_.threads)));
+      announced_ = true;
+    } else if (!brief_ && terminal_) {
+      fmt::print(stderr, "\r{} of {} images", done, total);
+      erasable_ = true;
+    } else if (!brief_ && now - last_ >= std::chrono::seconds(5)) {
+      fmt::print(stderr, "{} of {} images\n", done, total);
+      last_ = now;
+    }
+  }
+  void erase() const {
+    if (erasable_) fmt::print(stderr, "\r{:40}\r", "");
+  }
+
+ private:
+  const MakeDataset& order_;
+  const bool& brief_;
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  bool announced_ = false, erasable_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+int make(const Invocation& invocation) {
+  constexpr std::int64_t kMany = 10'000'000;
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  MakeDataset order;
+  order.threads = usable_cores();
+  DatasetParameters& parameters = order.parameters;
+  bool brief = false;
+  const Flag flags[] = {
+      word_flag("data-dir", "folder that gets the folders train and val", order.directory),
+      count_flag("images", "training images", parameters.images, 1, kMany),
+      count_flag("val-images", "validation images", parameters.val_images, 1, kMany),
+      count_flag("classes", "kinds of scenes", parameters.classes, 1, most_classes()),
+      count_flag("seed", "of all that is drawn", parameters.seed, 0, kLargest),
+      count_flag("quality", "of the JPEGs", parameters.quality, 1, 100),
+      count_flag("threads", "that draw and encode", order.threads, 1, 256),
+      boolean_flag("force", "replace train and val where they are there already", order.force),
+      boolean_flag("brief", "say in one line, on stderr, what is being made", brief)};
+  if (!parse_flags("dataset make", "Makes a synthetic data set of photograph-like JPEGs.", flags,
+                   invocation.arguments)) {
+    return 0;
+  }
+  Progress progress(order, brief);
+  order.on_progress = std::ref(progress);
+  const MadeDataset made = make_dataset(order, invocation.stop);
+  progress.erase();
+  if (made.outcome == MadeDataset::Outcome::stopped) {
+    fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.directory);
+    return 130;
+  }
+  if (brief) return 0;
+  if (made.outcome == MadeDataset::Outcome::already_there) {
+    fmt::print("{}: already there, made from the same parameters\n", order.directory);
+  } else {
+    const std::int64_t images = parameters.images + parameters.val_images;
+    fmt::print("{}: {} images of {} classes, {:.1f} MB, {:.1f} kB each\n", order.directory, images,
+               parameters.classes, 1e-6 * static_cast<double>(made.bytes),
+               1e-3 * static_cast<double>(made.bytes) / static_cast<double>(images));
+  }
+  return 0;
+}
+
+int inspect(const Invocation& invocation) {
+  std::string directory = "data/train", sheet;
+  bool json = false;
+  const Flag flags[] = {
+      word_flag("data-dir", "folder of class folders", directory),
+      word_flag("contact-sheet", "writes a PNG with a few images of every class", sheet),
+      boolean_flag("json", "print one JSON object, with all odd files", json)};
+  if (!parse_flags("dataset inspect", "Says what a folder of class folders of JPEGs holds.", flags,
+                   invocation.arguments)) {
+    return 0;
+  }
+  DatasetInventory inventory = inspect_dataset(directory, invocation.stop);
+  if (invocation.stop.stop_requested()) return 130;
+  if (!sheet.empty()) write_contact_sheet(inventory, sheet);
+  if (json) {
+    fmt::print("{}\n", to_json(inventory).dump(2));
+  } else {
+    fmt::print("{}", to_text(inventory));
+  }
+  return 0;
+}
+
+constexpr std::string_view kHelp =
+    "Makes and inspects data sets.\n\n"
+    "Usage: penstock dataset WORD [flags]\n\n"
+    "  make     a synthetic data set of photograph-like JPEGs, the same for the same seed\n"
+    "  inspect  counts, sizes and oddities of a folder of class folders; a contact sheet\n\n"
+    "See `penstock dataset WORD --help` for its flags.\n";
+
+constexpr VerbEntry kMake{.name = "make", .summary = "", .run = make};
+constexpr VerbEntry kInspect{.name = "inspect", .summary = "", .run = inspect};
+constexpr const VerbEntry* kWords[] = {&kMake, &kInspect};
+constexpr AbsentEntry kAbsentWords[] = {{"convert", "not built yet"}, {"check", "not built yet"}};
+constexpr Table<VerbEntry> kWordTable{"dataset word", kWords, kAbsentWords};
+
+int run(const Invocation& invocation) {
+  if (invocation.arguments.empty()) {
+    throw ConfigError("penstock dataset needs a word: make or inspect");
+  }
+  const std::string& word = invocation.arguments.front();
+  if (word == "--help" || word == "-h") {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  Invocation rest = invocation;
+  rest.arguments.erase(rest.arguments.begin());
+  return find_entry(kWordTable, word).run(rest);
+}
+
+}  // namespace
+
+extern constinit const VerbEntry dataset_verb{
+    .name = "dataset",
+    .summary = "makes and inspects data sets",
+    .run = run,
+};
+
+}  // namespace penstock

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock dataset` as a user types it: the built program in a process of its own.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/bench/temporary_folder.h"
+
+extern char** environ;
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A running program: its stderr is read as it comes, its stdout at the end.
+class Program {
+ public:
+  Program(const TemporaryFolder& folder, std::vector<std::string> arguments)
+      : out_(folder / "stdout.txt") {
+    arguments.insert(arguments.begin(), PENSTOCK_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    int ends[2] = {};
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+    const int error = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    err_ = ends[0];
+    if (error != 0) throw std::runtime_error("cannot start " + arguments[0]);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (process_ > 0) {
+      kill(process_, SIGKILL);
+      waitpid(process_, nullptr, 0);
+    }
+    close(err_);
+  }
+
+  void send(int signal) const { kill(process_, signal); }
+  /// Reads stderr up to the end of a line, or of everything.
+  void read_line() {
+    for (char c = 0; c != '\n' && read(err_, &c, 1) == 1;) errors += c;
+  }
+  int wait() {
+    for (char c = 0; read(err_, &c, 1) == 1;) errors += c;
+    int status = 0;
+    waitpid(std::exchange(process_, -1), &status, 0);
+    output = read_text(out_);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+  std::string output, errors;
+
+ private:
+  fs::path out_;
+  pid_t process_ = -1;
+  int err_ = -1;
+};
+
+bool says(const std::string& text, const std::string& wanted) {
+  return text.find(wanted) != std::string::npos;
+}
+
+TEST(DatasetVerb, MakesOnceAndInspects) {
+  const TemporaryFolder folder;
+  const std::string data = (folder / "data").string();
+  const std::vector<std::string> make{"dataset",      "make", "--data-dir", data, "--images=6",
+                                      "--val_images", "2",    "--classes",  "2"};
+  Program first(folder, make);
+  ASSERT_EQ(first.wait(), 0) << first.errors;
+  EXPECT_TRUE(says(first.output, data + ": 8 images of 2 classes")) << first.output;
+  EXPECT_TRUE(says(first.errors, "making 6 + 2 synthetic photographs")) << first.errors;
+  EXPECT_FALSE(says(first.errors, "\r")) << "rewrites lines of a file";
+
+  Program second(folder, make);
+  ASSERT_EQ(second.wait(), 0) << second.errors;
+  EXPECT_TRUE(says(second.output, "already there")) << second.output;
+  EXPECT_EQ(second.errors, "");
+
+  const std::string sheet = (folder / "sheet.png").string();
+  Program inspect(folder,
+                  {"dataset", "inspect", "--data-dir", data + "/train", "--contact-sheet", sheet});
+  ASSERT_EQ(inspect.wait(), 0) << inspect.errors;
+  EXPECT_TRUE(says(inspect.output, "6 images in 2 classes")) << inspect.output;
+  EXPECT_GT(fs::file_size(sheet), 10'000U);
+  Program json(folder, {"dataset", "inspect", "--data-dir", data + "/val", "--json"});
+  ASSERT_EQ(json.wait(), 0) << json.errors;
+  EXPECT_EQ(json.output.front(), '{');
+  EXPECT_TRUE(says(json.output, "\"images\": 2")) << json.output;
+}
+
+TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
+  struct Case {
+    std::vector<std::string> arguments;
+    int code;
+    std::string says;
+  };
+  const TemporaryFolder folder;
+  const std::string data = (folder / "data").string();
+  const Case cases[] = {
+      {{"dataset"}, 2, "make or inspect"},
+      {{"dataset", "mkae"}, 2, "did you mean 'make'?"},
+      {{"dataset", "convert"}, 3, "not built yet"},
+      {{"dataset", "chekc"}, 2, "did you mean 'check' (known, but not built yet)?"},
+      {{"dataset", "make", "--imgaes", "5"}, 2, "did you mean --images?"},
+      {{"dataset", "make", "--images=0", "--data-dir", data}, 2, "--images is 0"},
+      {{"dataset", "make", "--val-images=-3", "--data-dir", data}, 2, "--val-images is -3"},
+      {{"dataset", "make", "--classes=99", "--data-dir", data}, 2, "--classes is 99"},
+      {{"dataset", "make", "--quality=101", "--data-dir", data}, 2, "--quality is 101"},
+      {{"dataset", "make", "--threads=0", "--data-dir", data}, 2, "--threads is 0"},
+      {{"dataset", "make", "--images=many", "--data-dir", data}, 2, "--images is 'many'"},
+      {{"dataset", "make", "stray", "--data-dir", data}, 2, "stray"},
+      {{"dataset", "make", "--images=1", "--data-dir", "/dev/null/data"}, 2, "/dev/null/data"},
+      {{"dataset", "inspect", "--data-dir", data}, 2, data},
+  };
+  for (const Case& one : cases) {
+    Program program(folder, one.arguments);
+    EXPECT_EQ(program.wait(), one.code) << program.errors;
+    EXPECT_TRUE(says(program.errors, one.says)) << program.errors;
+    EXPECT_EQ(program.output, "");
+  }
+  EXPECT_FALSE(fs::exists(data));
+}
+
+TEST(DatasetVerb, ControlCLeavesNothing) {
+  const TemporaryFolder folder;
+  const std::string data = (folder / "data").string();
+  Program program(folder, {"dataset", "make", "--data-dir", data, "--images=1000000"});
+  program.read_line();  // it says what it begins once it has begun
+  program.send(SIGINT);
+  EXPECT_EQ(program.wait(), 130) << program.errors;
+  EXPECT_TRUE(says(program.errors, "stopped")) << program.errors;
+  EXPECT_FALSE(fs::exists(data));
+}
+
+TEST(DatasetVerb, PrintsHelp) {
+  const TemporaryFolder folder;
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"dataset", "--help"},
+                                                    {"dataset", "make", "--help"},
+                                                    {"dataset", "inspect", "--help"}}) {
+    Program program(folder, arguments);
+    EXPECT_EQ(program.wait(), 0) << program.errors;
+    EXPECT_TRUE(says(program.output, "sage: ")) << program.output;
+  }
+}
+
+}  // namespace
+}  // namespace penstock

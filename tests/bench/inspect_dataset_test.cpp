@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/inspect_dataset.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+// libjpeg's header needs <cstdio> before it.
+#include <cstdio>
+#include <cstdlib>
+
+#include <jpeglib.h>
+
+#include "bench/dataset/contact_sheet.h"
+#include "bench/dataset/jpeg_file.h"
+#include "bench/dataset/make_dataset.h"
+#include "dataflow/error.h"
+#include "tests/bench/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A JPEG of 40 x 30 in a colour space and with a subsampling that encode_jpeg does not write.
+std::string encode(J_COLOR_SPACE space, int components, bool progressive, int luma_factor) {
+  jpeg_compress_struct codec{};
+  jpeg_error_mgr error{};
+  codec.err = jpeg_std_error(&error);
+  jpeg_create_compress(&codec);
+  unsigned char* buffer = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&codec, &buffer, &size);
+  codec.image_width = 40;
+  codec.image_height = 30;
+  codec.input_components = components;
+  codec.in_color_space = space;
+  jpeg_set_defaults(&codec);
+  codec.comp_info[0].h_samp_factor = luma_factor;
+  codec.comp_info[0].v_samp_factor = luma_factor;
+  if (progressive) jpeg_simple_progression(&codec);
+  jpeg_start_compress(&codec, TRUE);
+  std::vector<JSAMPLE> pixels(40U * static_cast<std::size_t>(components), 128);
+  JSAMPROW line = pixels.data();
+  while (codec.next_scanline < codec.image_height) jpeg_write_scanlines(&codec, &line, 1);
+  jpeg_finish_compress(&codec);
+  jpeg_destroy_compress(&codec);
+  std::string bytes(reinterpret_cast<char*>(buffer), size);
+  std::free(buffer);
+  return bytes;
+}
+
+std::string plain() { return encode(JCS_RGB, 3, false, 2); }
+
+/// What is odd about the file whose path ends so; empty: nothing.
+std::string reason_of(const DatasetInventory& inventory, const std::string& ending) {
+  for (const OddFile& odd : inventory.odd) {
+    if (odd.path.ends_with(ending)) return odd.reason;
+  }
+  return {};
+}
+
+TEST(InspectDataset, CountsWhatWasMade) {
+  const TemporaryFolder folder;
+  const MadeDataset made =
+      make_dataset({.directory = folder.path().string(),
+                    .parameters = {.images = 7, .val_images = 1, .classes = 3}},
+                   {});
+  const DatasetInventory train = inspect_dataset((folder / "train").string(), {});
+  EXPECT_EQ(train.images(), 7);
+  ASSERT_EQ(train.classes.size(), 3U);
+  EXPECT_EQ(train.classes[0].name, "n00_balls");
+  EXPECT_EQ(train.classes[0].files.size(), 3U);
+  EXPECT_EQ(train.classes[2].files.size(), 2U);
+  EXPECT_TRUE(train.odd.empty());
+  EXPECT_EQ(train.subsamplings, (std::map<std::string, std::int64_t>{{"4:2:0", 7}}));
+  EXPECT_EQ(train.colour_spaces, (std::map<std::string, std::int64_t>{{"YCbCr", 7}}));
+  EXPECT_EQ(train.progressive, 0);
+  const DatasetInventory val = inspect_dataset((folder / "val").string(), {});
+  EXPECT_EQ(train.classes[0].bytes + train.classes[1].bytes + train.classes[2].bytes +
+                val.classes[0].bytes,
+            made.bytes);
+  const auto json = to_json(train);
+  EXPECT_EQ(json["images"], 7);
+  EXPECT_LE(json["file_bytes"]["min"], json["file_bytes"]["median"]);
+  EXPECT_LE(json["file_bytes"]["median"], json["file_bytes"]["max"]);
+  EXPECT_NE(to_text(train).find("n02_checkers"), std::string::npos);
+}
+
+TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
+  const TemporaryFolder folder;
+  write_text(folder / "a/gray.jpg", encode(JCS_GRAYSCALE, 1, false, 1));
+  write_text(folder / "a/inks.jpg", encode(JCS_CMYK, 4, false, 1));
+  write_text(folder / "a/full.jpeg", encode(JCS_RGB, 3, false, 1));
+  write_text(folder / "a/progressive.JPG", encode(JCS_RGB, 3, true, 2));
+  const DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  EXPECT_EQ(inventory.images(), 4);
+  EXPECT_EQ(inventory.progressive, 1);
+  EXPECT_EQ(inventory.colour_spaces,
+            (std::map<std::string, std::int64_t>{{"CMYK", 1}, {"YCbCr", 2}, {"grayscale", 1}}));
+  EXPECT_EQ(inventory.subsamplings.at("4:4:4"), 1);
+  EXPECT_EQ(inventory.subsamplings.at("4:2:0"), 1);
+  EXPECT_EQ(inventory.sizes.at("40x30"), 4);
+  EXPECT_TRUE(inventory.odd.empty());
+}
+
+TEST(InspectDataset, NamesRubbish) {
+  const TemporaryFolder folder;
+  const std::string image = plain();
+  write_text(folder / "a/good.jpg", image);
+  write_text(folder / "a/empty.jpg", "");
+  write_text(folder / "a/png.JPEG", "\x89PNG\r\n\x1a\n and so on");
+  write_text(folder / "a/header_cut.jpg", image.substr(0, 100));
+  write_text(folder / "a/cut.jpg", image.substr(0, image.size() - 20));
+  write_text(folder / "a/other.png", image);
+  write_text(folder / "a/deeper/more.jpg", image);
+  write_text(folder / "beside.jpg", image);
+  write_text(folder / ".hidden/x.jpg", "not looked at");
+  fs::create_symlink("nowhere", folder / "a/dangling.jpg");
+  ASSERT_EQ(mkfifo((folder / "a/pipe.jpg").c_str(), 0600), 0);  // reading it would block for ever
+  const DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  EXPECT_EQ(inventory.images(), 3);
+  EXPECT_EQ(inventory.odd.size(), 9U);
+  EXPECT_EQ(reason_of(inventory, "good.jpg"), "");
+  for (const char* name : {"empty.jpg", "png.JPEG", "header_cut.jpg"}) {
+    const std::string reason = reason_of(inventory, name);
+    EXPECT_NE(reason.find(name), std::string::npos) << reason;
+  }
+  EXPECT_NE(reason_of(inventory, "a/cut.jpg").find("end marker"), std::string::npos);
+  EXPECT_NE(reason_of(inventory, "other.png"), "");
+  EXPECT_EQ(reason_of(inventory, "deeper"), "not a file");
+  EXPECT_EQ(reason_of(inventory, "dangling.jpg"), "not a file");
+  EXPECT_EQ(reason_of(inventory, "pipe.jpg"), "not a file");
+  EXPECT_NE(reason_of(inventory, "beside.jpg"), "");
+  EXPECT_NE(to_text(inventory).find("png.JPEG"), std::string::npos);
+  EXPECT_EQ(to_json(inventory)["odd_files"].size(), 9U);
+}
+
+TEST(InspectDataset, SurvivesEveryDamagedByte) {
+  const TemporaryFolder folder;
+  const std::string image = plain();
+  ASSERT_LT(image.size(), 2000U);
+  for (std::size_t i = 0; i < image.size(); i += 3) {
+    std::string damaged = image;
+    damaged[i] = static_cast<char>(~damaged[i]);
+    write_text(folder / ("a/" + std::to_string(i) + ".jpg"), damaged);
+  }
+  write_text(folder / "b/good.jpg", image);
+  DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  EXPECT_GT(inventory.images(), 1);
+  EXPECT_GT(inventory.odd.size(), 0U);
+  // Whatever the header promises, decoding ends, with a picture or a DataError that names the file.
+  int decoded = 0;
+  for (const std::string& file : inventory.classes[0].files) {
+    try {
+      decoded += read_jpeg_reduced(file, 160, 120).width > 0 ? 1 : 0;
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(decoded, 0);
+}
+
+TEST(InspectDataset, RefusesFoldersWithoutImages) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "train/cats");
+  const auto refusal = [](const fs::path& path) {
+    try {
+      inspect_dataset(path.string(), {});
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string missing = refusal(folder / "missing");
+  EXPECT_NE(missing.find((folder / "missing").string()), std::string::npos) << missing;
+  EXPECT_NE(missing.find("penstock dataset make"), std::string::npos) << missing;
+  const std::string above = refusal(folder.path());
+  EXPECT_NE(above.find((folder / "train").string()), std::string::npos) << above;
+  EXPECT_NE(refusal(folder / "train"), "");
+}
+
+TEST(JpegFile, ErrorsNameTheFile) {
+  const TemporaryFolder folder;
+  write_text(folder / "rubbish.jpg", "rubbish");
+  for (const char* name : {"rubbish.jpg", "missing.jpg"}) {
+    const std::string path = (folder / name).string();
+    for (const bool whole : {false, true}) {
+      try {
+        if (whole) {
+          read_jpeg_reduced(path, 10, 10);
+        } else {
+          read_jpeg_header(path);
+        }
+        FAIL() << "accepted " << path;
+      } catch (const DataError& error) {
+        EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+      }
+    }
+  }
+}
+
+TEST(JpegFile, RefusesToDecodeImmenseImages) {
+  const TemporaryFolder folder;
+  std::string image = plain();
+  const std::size_t frame = image.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  image.replace(frame + 5, 4, "\xff\x00\xff\x00", 4);  // 65,280 x 65,280 pixels in a kilobyte
+  write_text(folder / "immense.jpg", image);
+  EXPECT_EQ(read_jpeg_header((folder / "immense.jpg").string()).width, 65280);
+  EXPECT_THROW(read_jpeg_reduced((folder / "immense.jpg").string(), 10, 10), DataError);
+}
+
+TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
+  const TemporaryFolder folder;
+  write_text(folder / "a/good.jpg", plain());
+  write_text(folder / "a/gray.jpg", encode(JCS_GRAYSCALE, 1, false, 1));
+  write_text(folder / "a/inks.jpg", encode(JCS_CMYK, 4, true, 1));
+  std::string bad = plain();
+  bad.replace(bad.find("\xff\xda"), 2, "\xff\xd9");  // ends before its only scan
+  write_text(folder / "b/bad.jpg", bad);
+  DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  const fs::path sheet = folder / "sheet.png";
+  write_contact_sheet(inventory, sheet.string());
+  const std::string png = read_text(sheet);
+  ASSERT_GT(png.size(), 24U);
+  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  EXPECT_EQ(png.substr(png.size() - 8, 4), "IEND");
+  const auto big_endian = [&](std::size_t at) {
+    return static_cast<unsigned char>(png[at + 2]) * 256 + static_cast<unsigned char>(png[at + 3]);
+  };
+  EXPECT_GT(big_endian(16), 8 * 160);
+  EXPECT_GT(big_endian(20), 2 * 120);
+  EXPECT_NE(reason_of(inventory, "bad.jpg"), "");
+}
+
+TEST(ContactSheet, SaysWhereItCannotBeWritten) {
+  const TemporaryFolder folder;
+  write_text(folder / "a/good.jpg", plain());
+  DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  for (const std::string path : {"/dev/full", "/nowhere/sheet.png"}) {
+    try {
+      write_contact_sheet(inventory, path);
+      FAIL() << "wrote " << path;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_TRUE(fs::exists("/dev/full"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/make_dataset.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <set>
+#include <thread>
+
+#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/jpeg_file.h"
+#include "dataflow/error.h"
+#include "tests/bench/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+using Outcome = MadeDataset::Outcome;
+
+constexpr DatasetParameters kSmall{.images = 9, .val_images = 5, .classes = 4};
+
+MakeDataset order(const fs::path& directory, DatasetParameters parameters = kSmall) {
+  return {.directory = directory.string(), .parameters = parameters, .threads = 2};
+}
+
+/// The message of the ConfigError that `call` throws; empty if it throws none.
+template <typename Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::size_t count(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(MakeDataset, LaysOutSplitsClassesAndADescription) {
+  const TemporaryFolder folder;
+  const MadeDataset made = make_dataset(order(folder / "data"), {});
+  EXPECT_EQ(made.outcome, Outcome::made);
+  const auto files = files_below(folder / "data");
+  EXPECT_EQ(files.size(), 9U + 5U + 1U);
+  EXPECT_EQ(count(folder / "data"), 3U) << "something besides train, val and dataset.json is left";
+  EXPECT_TRUE(files.contains("train/n00_balls/n00_balls_000008.JPEG"));
+  EXPECT_TRUE(files.contains("val/n03_clouds/n03_clouds_000003.JPEG"));
+  std::size_t bytes = 0;
+  for (const auto& [name, text] : files) bytes += name == "dataset.json" ? 0 : text.size();
+  EXPECT_EQ(static_cast<std::size_t>(made.bytes), bytes);
+  EXPECT_NE(files.at("dataset.json").find("\"seed\": 1"), std::string::npos);
+}
+
+TEST(MakeDataset, BytesDependOnTheSeedAndNotOnTheThreads) {
+  const TemporaryFolder folder;
+  MakeDataset alone = order(folder / "alone"), three = order(folder / "three");
+  MakeDataset other = order(folder / "other");
+  alone.threads = 1;
+  three.threads = 3;
+  other.parameters.seed = 2;
+  for (const MakeDataset& one : {alone, three, other}) make_dataset(one, {});
+  const auto files = files_below(folder / "alone");
+  EXPECT_EQ(files, files_below(folder / "three"));
+  const std::string first = "train/n00_balls/n00_balls_000000.JPEG";
+  EXPECT_NE(files.at(first), files_below(folder / "other").at(first));
+}
+
+TEST(MakeDataset, SplitsShareNoImage) {
+  const TemporaryFolder folder;
+  make_dataset(order(folder.path()), {});
+  std::set<std::string> contents;
+  const auto files = files_below(folder.path());
+  for (const auto& [name, text] : files) contents.insert(text);
+  EXPECT_EQ(contents.size(), files.size());
+}
+
+TEST(MakeDataset, FilesAreAboutAsLargeAsImageNets) {
+  const TemporaryFolder folder;
+  const MadeDataset made =
+      make_dataset(order(folder.path(), {.images = 160, .val_images = 1, .classes = 8}), {});
+  const double mean = static_cast<double>(made.bytes) / 161;
+  EXPECT_GT(mean, 90e3);
+  EXPECT_LT(mean, 130e3);
+}
+
+TEST(MakeDataset, DoesNothingWhereTheSameIsThere) {
+  const TemporaryFolder folder;
+  make_dataset(order(folder.path()), {});
+  const fs::path image = folder / "train/n00_balls/n00_balls_000000.JPEG";
+  const auto written = fs::last_write_time(image);
+  EXPECT_EQ(make_dataset(order(folder.path()), {}).outcome, Outcome::already_there);
+  EXPECT_EQ(fs::last_write_time(image), written);
+}
+
+TEST(MakeDataset, MakesAgainWhatWasRemoved) {
+  const TemporaryFolder folder;
+  make_dataset(order(folder.path()), {});
+  const auto files = files_below(folder.path());
+  fs::remove_all(folder / "train");
+  EXPECT_EQ(make_dataset(order(folder.path()), {}).outcome, Outcome::made);
+  EXPECT_EQ(files_below(folder.path()), files);
+}
+
+TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
+  const TemporaryFolder folder;
+  write_text(folder / "data/val/mine/a.jpg", "mine");
+  write_text(folder / "data/notes.txt", "mine");
+  MakeDataset wanted = order(folder / "data");
+  const std::string text = refusal([&] { make_dataset(wanted, {}); });
+  EXPECT_NE(text.find("--force"), std::string::npos) << text;
+  EXPECT_NE(text.find(wanted.directory), std::string::npos) << text;
+  EXPECT_EQ(files_below(folder / "data").size(), 2U);
+
+  wanted.force = true;
+  EXPECT_EQ(make_dataset(wanted, {}).outcome, Outcome::made);
+  EXPECT_FALSE(fs::exists(folder / "data/val/mine"));
+  EXPECT_EQ(read_text(folder / "data/notes.txt"), "mine");
+  wanted.force = false;
+  wanted.parameters.quality = 50;
+  EXPECT_NE(refusal([&] { make_dataset(wanted, {}); }), "");
+}
+
+TEST(MakeDataset, LeavesNothingWhenStoppedMidway) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "there");
+  for (const char* name : {"new/deep/data", "there"}) {
+    std::stop_source stop;
+    MakeDataset endless = order(folder / name, {.images = 1'000'000});
+    endless.on_progress = [&](std::int64_t done, std::int64_t) {
+      if (done > 0) stop.request_stop();
+    };
+    EXPECT_EQ(make_dataset(endless, stop.get_token()).outcome, Outcome::stopped);
+  }
+  EXPECT_EQ(count(folder.path()), 1U);
+  EXPECT_TRUE(fs::is_empty(folder / "there"));
+}
+
+TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
+  const TemporaryFolder folder;
+  write_text(folder / "file", "");
+  for (const char* name : {"file", "file/data"}) {
+    const std::string path = (folder / name).string();
+    const std::string text = refusal([&] { make_dataset(order(path), {}); });
+    EXPECT_NE(text.find(path), std::string::npos) << text;
+    EXPECT_NE(text.find("--data-dir"), std::string::npos) << text;
+  }
+  EXPECT_TRUE(files_below(folder.path()).contains("file"));
+}
+
+TEST(MakeDataset, LeavesNothingWhenTheDiskIsFull) {
+  // A limit on the size of files stands for a full disk: writes fail in the same place.
+  const TemporaryFolder folder;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit tight{10'000, before.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const std::string text = refusal([&] { make_dataset(order(folder / "data"), {}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_NE(text.find("cannot write"), std::string::npos) << text;
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(MakeDataset, TwoAtOnceAgree) {
+  const TemporaryFolder folder;
+  Outcome outcomes[2]{};
+  {
+    std::vector<std::jthread> makers;
+    for (Outcome& outcome : outcomes) {
+      makers.emplace_back([&] { outcome = make_dataset(order(folder / "data"), {}).outcome; });
+    }
+  }
+  EXPECT_EQ(static_cast<int>(outcomes[0] == Outcome::made) +
+                static_cast<int>(outcomes[1] == Outcome::made),
+            1);
+  EXPECT_EQ(files_below(folder / "data").size(), 15U);
+  EXPECT_EQ(count(folder / "data"), 3U);
+}
+
+TEST(MakeDataset, ClearsUpAfterMakersThatWereKilled) {
+  const TemporaryFolder folder;
+  write_text(folder / ".making-abcdef/train/n00_balls/half.JPEG", "half");
+  make_dataset(order(folder.path()), {});
+  EXPECT_EQ(count(folder.path()), 3U);
+}
+
+TEST(DefaultDataset, IsNotMadeWhereSomethingIs) {
+  const TemporaryFolder folder;
+  write_text(folder / "train/cats/a.jpg", "mine");
+  ensure_default_dataset((folder / "train").string(), {});
+  EXPECT_EQ(files_below(folder.path()).size(), 1U);
+}
+
+TEST(DefaultDataset, LeavesNothingWhenStopped) {
+  const TemporaryFolder folder;
+  std::stop_source stop;
+  stop.request_stop();
+  const std::string directory = (folder / "data/train").string();
+  EXPECT_THROW(ensure_default_dataset(directory, stop.get_token()), Error);
+  EXPECT_TRUE(folder.empty());
+}
+
+}  // namespace
+}  // namespace penstock
