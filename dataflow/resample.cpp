@@ -23,6 +23,7 @@ void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirror
   ranges_.resize(static_cast<std::size_t>(outputs));
   weights_.resize(static_cast<std::size_t>(outputs) * stride_);
   reads_ = {stretch.high, stretch.low};
+  max_count_ = 1;
   for (std::int32_t i = 0; i < outputs; ++i) {
     const double centre = stretch.begin + (i + 0.5) * scale;
     const auto first = static_cast<std::int32_t>(std::floor(centre - support + 0.5));
@@ -31,17 +32,19 @@ void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirror
     range.end = std::clamp(end, range.first + 1, stretch.high);
     const auto output = static_cast<std::size_t>(mirrored ? outputs - 1 - i : i);
     float* const weights = weights_.data() + output * stride_;
-    float sum = 0;
-    for (std::int32_t x = range.first; x < range.end; ++x) {
-      const double distance = std::abs(x + 0.5 - centre) * step;
-      sum += weights[x - range.first] = static_cast<float>(std::max(0.0, 1 - distance));
-    }
     const std::int32_t count = range.end - range.first;
-    if (sum > 0) {
-      for (std::int32_t k = 0; k < count; ++k) weights[k] /= sum;
-    } else {  // the stretch lies beside what may be read: the nearest pixel stands for it
-      std::fill_n(weights, count, 1.0F / static_cast<float>(count));
+    float sum = 0;
+    for (std::int32_t k = 0; k < count; ++k) {
+      const double distance = std::abs(range.first + k + 0.5 - centre) * step;
+      sum += weights[k] = static_cast<float>(std::max(0.0, 1 - distance));
     }
+    // No weight at all: the stretch lies beside what may be read, whose nearest pixel stands for
+    // it.
+    if (sum == 0) sum = weights[0] = 1;
+    const float factor = 1 / sum;
+    for (std::int32_t k = 0; k < count; ++k) weights[k] *= factor;
+    std::fill(weights + count, weights + stride_, 0.0F);
+    max_count_ = std::max(max_count_, count);
     ranges_[output] = range;
     reads_ = {std::min(reads_.first, range.first), std::max(reads_.end, range.end)};
   }
@@ -55,6 +58,7 @@ namespace {
 // The compiler's own vectors: lowered to whatever the function's target has. Sixteen elements are
 // four RGBX pixels of one row, or one pixel of four rows.
 using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
+using Shorts16 = std::uint16_t __attribute__((vector_size(32)));
 using Ints16 = std::int32_t __attribute__((vector_size(64)));
 using Floats16 = float __attribute__((vector_size(64)));
 constexpr std::size_t kPixelBytes = 4;
@@ -68,7 +72,10 @@ constexpr std::size_t kBlock = 16;
     for (std::int32_t k = 0; k < count; ++k) {
       Bytes16 bytes;
       std::memcpy(&bytes, rows[k] + x * kPixelBytes, sizeof bytes);
-      sum += __builtin_convertvector(__builtin_convertvector(bytes, Ints16), Floats16) * weights[k];
+      // In steps of two: wider ones are taken apart element by element.
+      const auto shorts = __builtin_convertvector(bytes, Shorts16);
+      const auto ints = __builtin_convertvector(shorts, Ints16);
+      sum += __builtin_convertvector(ints, Floats16) * weights[k];
     }
     float quads[kBlock];
     std::memcpy(quads, &sum, sizeof sum);
@@ -78,21 +85,25 @@ constexpr std::size_t kBlock = 16;
   }
 }
 
-/// Four rows of `outputs` RGB pixels from blocks[x].
+/// Four rows of `outputs` RGB pixels from blocks[x]. All outputs take as many blocks as the one
+/// that needs most, beyond its run with zero weights: a count that changes costs more than what it
+/// saves.
 [[gnu::always_inline]] inline void stretch(const float* blocks, const FilterTaps& taps,
                                            std::int32_t low, std::int32_t outputs,
                                            std::byte* const* to) {
+  const std::int32_t count = taps.max_count();
   for (std::int32_t i = 0; i < outputs; ++i) {
     const FilterTaps::Run run = taps.run(i);
     const float* block = blocks + static_cast<std::size_t>(run.first - low) * kBlock;
     Floats16 sum = Floats16{} + 0.5F;
-    for (std::int32_t k = 0; k < run.count; ++k, block += kBlock) {
+    for (std::int32_t k = 0; k < count; ++k, block += kBlock) {
       Floats16 pixel;
       std::memcpy(&pixel, block, sizeof pixel);
       sum += pixel * run.weights[k];
     }
     // Weights add up to one, so that no sum leaves [0, 255] by more than rounding: no clamp.
-    const Bytes16 bytes = __builtin_convertvector(__builtin_convertvector(sum, Ints16), Bytes16);
+    const auto shorts = __builtin_convertvector(__builtin_convertvector(sum, Ints16), Shorts16);
+    const auto bytes = __builtin_convertvector(shorts, Bytes16);
     std::uint8_t quads[kBlock];
     std::memcpy(quads, &bytes, sizeof bytes);
     // The fourth byte is overwritten by the next pixel; the last pixel must not write one.
@@ -188,18 +199,26 @@ void Resampler::set_row_layout(std::int32_t left, std::int32_t width) {
   const PixelRange reads = columns_.reads();
   PENSTOCK_ASSERT(left >= 0 && left <= reads.first && left + width >= reads.end);
   left_bytes_ = static_cast<std::size_t>(reads.first - left) * kPixelBytes;
-  // blend() reads whole vectors, up to three pixels beyond the last column.
-  row_bytes_ = static_cast<std::size_t>(width) * kPixelBytes + sizeof(Bytes16);
+  // blend() reads whole vectors, up to three pixels beyond the last column. Rows begin half-way
+  // between 32-byte lines: libjpeg-turbo writes lines that it finds aligned past the cache, and
+  // blend() reads them next.
+  constexpr std::size_t kLine = 32;
+  row_bytes_ =
+      (static_cast<std::size_t>(width) * kPixelBytes + sizeof(Bytes16)) / kLine * kLine + kLine;
   std::int32_t span = 0;
   for (std::int32_t output = 0; output < to_.shape.height; output += kGroup) {
     const PixelRange group = group_reads(output);
     span = std::max(span, group.end - group.first);
   }
   ring_rows_ = span + kRowsAhead;
-  const auto rows = static_cast<std::size_t>(ring_rows_);
-  if (ring_.size() < rows * row_bytes_) ring_.resize(rows * row_bytes_);
+  const std::size_t ring_bytes = static_cast<std::size_t>(ring_rows_) * row_bytes_ + kLine;
+  if (ring_.size() < ring_bytes) ring_.resize(ring_bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(ring_.data());
+  first_row_ = ring_.data() + (kLine + kLine / 2 - address % kLine) % kLine;
   taken_.resize(static_cast<std::size_t>(span));
-  const std::size_t block_count = static_cast<std::size_t>(reads.end - reads.first) + 3;
+  // blend() writes up to three pixels beyond the last column, stretch() reads up to max_count - 1.
+  const auto block_count =
+      static_cast<std::size_t>(reads.end - reads.first + std::max(4, columns_.max_count()));
   if (blocks_.size() < block_count * kBlock) blocks_.resize(block_count * kBlock);
 }
 

@@ -33,7 +33,7 @@ class FilterTaps {
  public:
   struct Run {
     std::int32_t first = 0, count = 0;
-    const float* weights = nullptr;  ///< count of them; they add up to one
+    const float* weights = nullptr;  ///< they add up to one; zeros beyond count, up to max_count()
   };
 
   /// `mirrored` reverses the order of the outputs. Allocates only to grow.
@@ -44,6 +44,8 @@ class FilterTaps {
     return {range.first, range.end - range.first,
             weights_.data() + static_cast<std::size_t>(output) * stride_};
   }
+  /// The longest run.
+  std::int32_t max_count() const noexcept { return max_count_; }
   /// All source pixels that any output reads.
   PixelRange reads() const noexcept { return reads_; }
 
@@ -51,6 +53,7 @@ class FilterTaps {
   std::vector<PixelRange> ranges_;
   std::vector<float> weights_;  // [outputs][stride_]
   std::size_t stride_ = 0;
+  std::int32_t max_count_ = 1;
   PixelRange reads_;
 };
 
@@ -76,7 +79,7 @@ class Resampler {
   /// Where to write source row `row`: four bytes a pixel, the fourth ignored. Any row up to
   /// kRowsAhead beyond the last rows_ready(); rows before rows().first are scratch.
   std::uint8_t* row_buffer(std::int32_t row) noexcept {
-    return ring_.data() + static_cast<std::size_t>(row % ring_rows_) * row_bytes_;
+    return first_row_ + static_cast<std::size_t>(row % ring_rows_) * row_bytes_;
   }
 
   /// All source rows before `end` are written; those from rows().first to rows().end are needed.
@@ -94,6 +97,7 @@ class Resampler {
   ImageView to_;
   std::int32_t next_output_ = 0;
   std::vector<std::uint8_t> ring_;
+  std::uint8_t* first_row_ = nullptr;  // in ring_
   std::int32_t ring_rows_ = 1;
   std::size_t row_bytes_ = 0, left_bytes_ = 0;
   std::vector<const std::uint8_t*> taken_;  // the rows of one run
