@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queue feeder beside libjpeg-turbo's plain full decode of the same files, interleaved in one
+// process: what reading, cropping, resizing and flipping cost on top of, or save from, decoding.
+//
+//   penstock_decode_peer [directory=data/train] [rounds=9] [images=1000]
+//
+// Each round decodes the folder's images, as many passes as make up `images`: all of each from
+// memory to RGB on one thread, then through the feeder from files (which the first pass leaves in
+// the page cache) on one thread and on two. Prints the median over rounds with the lowest and the
+// highest.
+#include <cstdio>
+// jpeglib.h needs size_t and FILE from the header above.
+#include <fmt/format.h>
+#include <jpeglib.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/statistics.h"
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "feeders/feeder.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;  // of files held in memory
+constexpr std::uint64_t kSeed = 1;
+
+/// Decodes all of every file to RGB, as a viewer would. Errors end the program, by libjpeg's
+/// default.
+class PlainDecoder {
+ public:
+  PlainDecoder() {
+    jpeg_.err = jpeg_std_error(&errors_);
+    jpeg_create_decompress(&jpeg_);
+  }
+  PlainDecoder(const PlainDecoder&) = delete;
+  ~PlainDecoder() { jpeg_destroy_decompress(&jpeg_); }
+
+  void decode(const std::vector<std::byte>& bytes) {
+    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+    jpeg_read_header(&jpeg_, TRUE);
+    jpeg_.out_color_space = JCS_RGB;
+    jpeg_start_decompress(&jpeg_);
+    const std::size_t stride = std::size_t{3} * jpeg_.output_width;
+    pixels_.resize(stride * jpeg_.output_height);
+    while (jpeg_.output_scanline < jpeg_.output_height) {
+      JSAMPROW rows[8];
+      JDIMENSION count = 0;
+      for (; count < 8 && jpeg_.output_scanline + count < jpeg_.output_height; ++count) {
+        rows[count] = pixels_.data() + stride * (jpeg_.output_scanline + count);
+      }
+      jpeg_read_scanlines(&jpeg_, rows, count);
+    }
+    jpeg_finish_decompress(&jpeg_);
+  }
+
+ private:
+  jpeg_error_mgr errors_{};
+  jpeg_decompress_struct jpeg_{};
+  std::vector<unsigned char> pixels_;
+};
+
+std::vector<Sample> load(const DataPlan& plan) {
+  const SourceEntry& entry = find_entry(source_table(), "image-folder");
+  DataPlan once = plan;
+  once.epochs = 1;
+  const std::unique_ptr<Source> source =
+      entry.make(once, Options(entry.name, entry.options, ComponentText{}));
+  std::vector<Sample> samples;
+  std::uint64_t bytes = 0;
+  for (Sample sample; source->next(sample); samples.push_back(sample)) {
+    bytes += sample.bytes.size();
+    if (bytes > kMaxBytes) {
+      throw ConfigError("the images in '" + plan.directory +
+                        "' do not fit into 4 GiB; choose a smaller folder");
+    }
+  }
+  return samples;
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Runs the queue feeder to the end of its data, on this thread and `threads` - 1 more.
+std::int64_t run_queue(const DataPlan& plan, std::int32_t threads) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  Device* const readers[] = {&device};
+  Probe probe;
+  const FeederEntry& entry = find_entry(feeder_table(), "queue");
+  const Options options(entry.name, entry.options, ComponentText{});
+  const FeederContext context{.spec = {},
+                              .device = device,
+                              .clock = clock,
+                              .options = options,
+                              .data = plan,
+                              .probe = probe,
+                              .threads = threads,
+                              .slots = 4};
+  const std::unique_ptr<Feeder> feeder = entry.make(context);
+  BatchRing ring(context.spec, 4, device, MemoryKind::pinned, readers, Order::relaxed, clock);
+  std::int64_t images = 0;
+  std::jthread reader([&] {
+    while (const ReadLease lease = ring.next(0, {})) images += lease.batch().valid;
+  });
+  try {
+    feeder->run(ring, {});
+  } catch (...) {
+    ring.close();
+    throw;
+  }
+  ring.close();
+  reader.join();
+  return images;
+}
+
+struct Figure {
+  std::string name;
+  std::function<std::int64_t()> work;  // returns how many images it decoded
+  std::vector<double> img_per_s, cpu_us;
+};
+
+void measure(Figure& figure) {
+  const auto begin = std::chrono::steady_clock::now();
+  const double cpu = cpu_seconds();
+  const auto images = static_cast<double>(figure.work());
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  figure.img_per_s.push_back(images / time.count());
+  figure.cpu_us.push_back(1e6 * (cpu_seconds() - cpu) / images);
+}
+
+void print_ratio(const Figure& of, const Figure& to) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < of.img_per_s.size(); ++i) {
+    ratios.push_back(of.img_per_s[i] / to.img_per_s[i]);
+  }
+  const Spread ratio = spread(ratios);
+  fmt::print("{} / {}: {:.3f} ({:.3f} to {:.3f})\n", of.name, to.name, ratio.median, ratio.low,
+             ratio.high);
+}
+
+void run(const std::string& directory, std::int64_t rounds, std::int64_t images) {
+  if (rounds < 1 || images < 1) throw ConfigError("rounds and images must be at least 1");
+  DataPlan plan{.directory = directory, .seed = kSeed};
+  const std::vector<Sample> samples = load(plan);
+  const auto size = static_cast<std::int64_t>(samples.size());
+  plan.epochs = (images + size - 1) / size;
+  PlainDecoder plain;
+  Figure figures[] = {{"plain full decode",
+                       [&] {
+                         for (std::int64_t pass = 0; pass < plan.epochs; ++pass) {
+                           for (const Sample& sample : samples) plain.decode(sample.bytes);
+                         }
+                         return plan.epochs * size;
+                       },
+                       {},
+                       {}},
+                      {"queue, 1 thread", [&] { return run_queue(plan, 1); }, {}, {}},
+                      {"queue, 2 threads", [&] { return run_queue(plan, 2); }, {}, {}}};
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (Figure& figure : figures) measure(figure);
+    std::cerr << "round " << round + 1 << " of " << rounds << '\n';
+  }
+  std::uint64_t bytes = 0;
+  for (const Sample& sample : samples) bytes += sample.bytes.size();
+  fmt::print("{} files of {:.1f} kB on average, {} rounds of {} images\n", size,
+             1e-3 * static_cast<double>(bytes) / static_cast<double>(size), rounds,
+             plan.epochs * size);
+  fmt::print("{:<20}{:>10}{:>10}{:>10}{:>14}\n", "", "img/s", "low", "high", "CPU us/img");
+  for (const Figure& figure : figures) {
+    const Spread rate = spread(figure.img_per_s);
+    fmt::print("{:<20}{:>10.1f}{:>10.1f}{:>10.1f}{:>14.1f}\n", figure.name, rate.median, rate.low,
+               rate.high, median(figure.cpu_us));
+  }
+  print_ratio(figures[1], figures[0]);
+  print_ratio(figures[2], figures[1]);
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int count, char** arguments) {
+  try {
+    const std::vector<std::string> words(arguments + 1, arguments + count);
+    penstock::run(words.empty() ? "data/train" : words[0],
+                  words.size() > 1 ? penstock::parse_integer(words[1], "rounds") : 9,
+                  words.size() > 2 ? penstock::parse_integer(words[2], "images") : 1000);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "penstock_decode_peer: " << error.what() << '\n';
+    return 2;
+  }
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/decode_pool.h"
+
+#include <tbb/global_control.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/random.h"
+
+namespace penstock {
+namespace {
+
+/// CPU time of this thread: time stolen by others is none of the decoder's.
+std::int64_t thread_cpu_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+/// A batch between its first and its last row.
+struct Flight {
+  WriteLease lease;
+  std::uint64_t ticket = 0;        // order in which flights began
+  std::int32_t given = 0;          // rows handed to workers
+  std::int32_t open = 0;           // rows not yet filled, handed out or not
+  std::vector<std::uint8_t> full;  // by row
+};
+
+/// One row of a flight, and whose it is to fill.
+struct Row {
+  Flight* flight = nullptr;
+  std::int32_t number = 0;
+};
+
+}  // namespace
+
+/// The state of one run, shared by its workers.
+class DecodePool::Crew {
+ public:
+  Crew(const DecodePool& pool, BatchRing& out, std::stop_token stop)
+      : plan_(pool.plan_),
+        source_(pool.source_),
+        out_(out),
+        clock_(pool.clock_),
+        probe_(pool.probe_),
+        forward_(std::move(stop), [this] { halt_.request_stop(); }),
+        flights_(out.slots()) {
+    PENSTOCK_ASSERT(out.spec().pixel == DType::u8);
+    for (Flight& flight : flights_) {
+      flight.full.resize(static_cast<std::size_t>(out.spec().images));
+    }
+    underway_.reserve(flights_.size());
+  }
+
+  /// The loop of one worker. Throws nothing.
+  void work(Decoder& decoder) noexcept {
+    std::optional<Clock::Participant> participant;
+    if (std::this_thread::get_id() != caller_) participant.emplace(clock_);
+    try {
+      Sample sample;
+      Row row;
+      bool counted = false;
+      while (fetch(sample, row)) {
+        if (!std::exchange(counted, true)) decode_threads_.add();
+        if (decode(decoder, sample, row)) finish(std::exchange(row, {}));
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+
+  /// After all workers: publishes what is left at the end of the data, or throws why there was an
+  /// end.
+  void close() {
+    if (failure_) std::rethrow_exception(failure_);
+    if (!halt_.stop_requested() && !ring_closed_) publish_remainder();
+  }
+
+ private:
+  bool fetch(Sample& sample, Row& row);
+  bool begin_flight();
+  bool read(Sample& sample);
+  bool decode(Decoder& decoder, const Sample& sample, const Row& row);
+  void finish(const Row& row);
+  void publish_finished(Flight& flight);
+  void leave_out(const Sample& sample, const DataError& error);
+  void publish_remainder();
+  void fail(std::exception_ptr reason) noexcept;
+  ImageView view(const Row& row) const noexcept;
+
+  const DecodePlan& plan_;
+  Source& source_;
+  BatchRing& out_;
+  Clock& clock_;
+  Probe& probe_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::stop_source halt_;
+  std::stop_callback<std::function<void()>> forward_;
+  Counter& images_decoded_ = probe_.counter("images_decoded");
+  Counter& encoded_bytes_ = probe_.counter("encoded_bytes");
+  Counter& decode_ns_ = probe_.counter("decode_ns");
+  Counter& bad_samples_ = probe_.counter("bad_samples");
+  Counter& decode_threads_ = probe_.counter("decode_threads");
+
+  // The worker whose turn it is at the source owns these.
+  std::vector<Flight> flights_;  // by slot
+  Flight* filling_ = nullptr;    // the one whose rows are being given out
+  std::uint64_t tickets_ = 0;
+
+  std::mutex mutex_;
+  // All below under mutex_.
+  Gate turn_gate_;
+  bool turn_taken_ = false, data_ended_ = false, ring_closed_ = false;
+  std::vector<Flight*> underway_;  // in order of their tickets; published ones are gone
+  std::int64_t left_out_ = 0;
+  std::map<std::uint64_t, std::uint64_t> bad_by_epoch_;
+  std::exception_ptr failure_;
+};
+
+/// Waits for the turn at the source, then takes a sample, and a row unless `row` is one whose
+/// earlier sample was bad. False: nothing more to do.
+bool DecodePool::Crew::fetch(Sample& sample, Row& row) {
+  {
+    std::unique_lock lock(mutex_);
+    const auto free = [this] { return !turn_taken_ || data_ended_ || ring_closed_; };
+    clock_.wait(lock, turn_gate_, halt_.get_token(), free);
+    if (halt_.stop_requested() || data_ended_ || ring_closed_) return false;
+    turn_taken_ = true;
+  }
+  // A failure needs no turn: the halt that comes with it ends every wait for one.
+  const bool has_slot = row.flight != nullptr || filling_ != nullptr || begin_flight();
+  const bool has_sample = has_slot && read(sample);
+  if (has_sample && row.flight == nullptr) {
+    row = {filling_, filling_->given++};
+    if (filling_->given == out_.spec().images) filling_ = nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  turn_taken_ = false;
+  if (!has_slot) ring_closed_ = true;
+  if (has_slot && !has_sample) data_ended_ = true;
+  clock_.wake(turn_gate_);
+  return has_sample;
+}
+
+/// False: the ring is closed, or the run is to stop.
+bool DecodePool::Crew::begin_flight() {
+  WriteLease lease = out_.acquire(halt_.get_token());
+  if (!lease) return false;
+  lease.await();
+  Flight& flight = flights_[static_cast<std::size_t>(lease.batch().slot)];
+  flight.lease = std::move(lease);
+  flight.ticket = tickets_++;
+  flight.given = 0;
+  flight.open = out_.spec().images;
+  std::fill(flight.full.begin(), flight.full.end(), std::uint8_t{0});
+  filling_ = &flight;
+  const std::lock_guard lock(mutex_);
+  underway_.push_back(&flight);
+  return true;
+}
+
+/// The next sample that can be read. False: end of data.
+bool DecodePool::Crew::read(Sample& sample) {
+  while (!halt_.stop_requested()) {
+    try {
+      return source_.next(sample);
+    } catch (const DataError& error) {
+      leave_out(sample, error);
+    }
+  }
+  return false;
+}
+
+/// False: the sample is bad, and was left out.
+bool DecodePool::Crew::decode(Decoder& decoder, const Sample& sample, const Row& row) {
+  const std::int64_t begin = thread_cpu_ns();
+  try {
+    if (sample.label < 0 || sample.label >= out_.spec().classes) {
+      throw DataError("sample " + std::to_string(sample.index) + " of '" +
+                      std::string(sample.file) + "' has label " + std::to_string(sample.label) +
+                      "; expected 0 to " + std::to_string(out_.spec().classes - 1) +
+                      "; check the data's classes");
+    }
+    Random random(plan_.seed, sample.epoch, sample.index);
+    decoder.decode(sample, view(row), random);
+  } catch (const DataError& error) {
+    leave_out(sample, error);
+    return false;
+  }
+  row.flight->lease.batch().labels[static_cast<std::size_t>(row.number)] = sample.label;
+  decode_ns_.add(thread_cpu_ns() - begin);
+  images_decoded_.add();
+  encoded_bytes_.add(static_cast<std::int64_t>(sample.bytes.size()));
+  return true;
+}
+
+ImageView DecodePool::Crew::view(const Row& row) const noexcept {
+  const BatchSpec& spec = out_.spec();
+  const std::size_t begin = static_cast<std::size_t>(row.number) * spec.row_bytes();
+  return {row.flight->lease.batch().pixels.data() + begin, spec.image, spec.pixel,
+          static_cast<std::ptrdiff_t>(spec.row_bytes()) / spec.image.height};
+}
+
+void DecodePool::Crew::finish(const Row& row) {
+  const std::lock_guard lock(mutex_);
+  row.flight->full[static_cast<std::size_t>(row.number)] = 1;
+  if (--row.flight->open == 0) publish_finished(*row.flight);
+}
+
+/// Under mutex_: the ring's order of publication is the pool's.
+void DecodePool::Crew::publish_finished(Flight& flight) {
+  if (plan_.order == Order::relaxed) {
+    underway_.erase(std::find(underway_.begin(), underway_.end(), &flight));
+    std::move(flight.lease).publish();
+    return;
+  }
+  while (!underway_.empty() && underway_.front()->open == 0) {
+    Flight& first = *underway_.front();
+    underway_.erase(underway_.begin());
+    std::move(first.lease).publish();
+  }
+}
+
+/// Counts and names a bad sample; throws when there are too many.
+void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
+  bad_samples_.add();
+  if (plan_.bad_samples_allowed == 0) throw error;
+  const std::lock_guard lock(mutex_);
+  ++left_out_;
+  if (plan_.bad_samples_allowed > 0 && left_out_ > plan_.bad_samples_allowed) {
+    throw DataError(std::to_string(left_out_) +
+                    " samples could not be used; --on-bad-sample skip:limit=" +
+                    std::to_string(plan_.bad_samples_allowed) +
+                    " allows no more; the last one: " + error.what());
+  }
+  if (++bad_by_epoch_[sample.epoch] >= source_.size()) {
+    throw DataError(
+        "none of the " + std::to_string(source_.size()) +
+        " samples of an epoch could be used; check the data; the last one: " + error.what());
+  }
+  // Workers hold one sample each, so that no older epoch has any left.
+  const auto lag = static_cast<std::uint64_t>(plan_.threads);
+  bad_by_epoch_.erase(bad_by_epoch_.begin(),
+                      bad_by_epoch_.lower_bound(sample.epoch - std::min(sample.epoch, lag)));
+  probe_.note(std::string("left out: ") + error.what());
+}
+
+/// The data have ended, and no worker runs: rows that stayed empty are filled from the last
+/// batches, so that only the last one published is partly filled.
+void DecodePool::Crew::publish_remainder() {
+  const BatchSpec& spec = out_.spec();
+  std::vector<Row> filled;
+  for (Flight* flight : underway_) {
+    for (std::int32_t number = 0; number < spec.images; ++number) {
+      if (flight->full[static_cast<std::size_t>(number)] != 0) filled.push_back({flight, number});
+    }
+  }
+  std::size_t taken = 0;  // rows of `filled` that have their place
+  for (Flight* flight : underway_) {
+    const Batch& batch = flight->lease.batch();
+    std::int32_t valid = 0;
+    for (; valid < spec.images && taken < filled.size(); ++valid) {
+      const auto place = static_cast<std::size_t>(valid);
+      Row from{flight, valid};
+      if (flight->full[place] != 0) {
+        ++taken;
+        continue;
+      }
+      from = filled.back();
+      filled.pop_back();
+      std::memcpy(view({flight, valid}).data, view(from).data, spec.row_bytes());
+      batch.labels[place] =
+          from.flight->lease.batch().labels[static_cast<std::size_t>(from.number)];
+    }
+    if (valid == 0) break;
+    flight->lease.batch().valid = valid;
+    const auto rest = static_cast<std::size_t>(valid);
+    std::ranges::fill(batch.pixels.subspan(rest * spec.row_bytes()), std::byte{0});
+    std::ranges::fill(batch.labels.subspan(rest), 0);
+    std::move(flight->lease).publish();
+  }
+}
+
+void DecodePool::Crew::fail(std::exception_ptr reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(reason);
+  }
+  halt_.request_stop();
+}
+
+DecodePool::DecodePool(const DecodePlan& plan, Source& source,
+                       const std::function<std::unique_ptr<Decoder>()>& make_decoder, Clock& clock,
+                       Probe& probe)
+    : plan_(plan), source_(source), clock_(clock), probe_(probe) {
+  PENSTOCK_ASSERT(plan.threads > 0);
+  for (std::int32_t i = 0; i < plan.threads; ++i) decoders_.push_back(make_decoder());
+}
+
+DecodePool::~DecodePool() = default;
+
+void DecodePool::run(BatchRing& out, std::stop_token stop) {
+  Crew crew(*this, out, std::move(stop));
+  {
+    // Without the control, an arena never has more threads than the machine has cores.
+    const tbb::global_control control(tbb::global_control::max_allowed_parallelism,
+                                      decoders_.size());
+    tbb::task_arena arena(plan_.threads);
+    arena.execute([&] {
+      tbb::task_group others;
+      for (std::size_t i = 1; i < decoders_.size(); ++i) {
+        others.run([&crew, decoder = decoders_[i].get()] { crew.work(*decoder); });
+      }
+      crew.work(*decoders_.front());
+      others.wait();
+    });
+  }
+  crew.close();
+}
+
+}  // namespace penstock

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers that turn a Source's samples into rows of leased batches, each with a Decoder of its own.
+//
+//   source -> (one worker at a time: a batch's next row, a sample) -> decode into the row -> the
+//   worker that fills the last row publishes the batch
+//
+// A worker holds one sample at a time, and batches in flight hold slots of the ring: both bound
+// memory and work. Rows are given out in the source's order; a row's pixels depend on (seed, epoch,
+// index) of its sample alone. With Order::strict batches are published in the order in which their
+// rows were given out, so that runs repeat whatever the number of threads; with samples left out,
+// only one thread repeats, since a row whose sample is bad takes the next one that nobody has yet.
+//
+// Thread-safety: run() is called once; everything else happens inside.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "dataflow/batch_ring.h"
+#include "dataflow/clock.h"
+#include "dataflow/decoder.h"
+#include "dataflow/probe.h"
+#include "dataflow/source.h"
+
+namespace penstock {
+
+struct DecodePlan {
+  std::int32_t threads = 1;  ///< including the one that calls run()
+  Order order = Order::relaxed;
+  std::uint64_t seed = 1;
+  std::int64_t bad_samples_allowed = 0;  ///< 0: the first one fails the run; -1: any number
+};
+
+class DecodePool {
+ public:
+  /// `make_decoder` is called once for each thread, here. `source`, `clock` and `probe` outlive the
+  /// pool. Counters: images_decoded, encoded_bytes, decode_ns (CPU time in decoders), bad_samples,
+  /// and decode_threads, the workers that have decoded anything.
+  DecodePool(const DecodePlan& plan, Source& source,
+             const std::function<std::unique_ptr<Decoder>()>& make_decoder, Clock& clock,
+             Probe& probe);
+  ~DecodePool();
+
+  /// Fills batches until the data end, the ring closes or a stop is requested; then returns, with
+  /// every lease published or given back. The last batch of finite data may be partly filled:
+  /// `valid` says how far, the rest is zeros. Throws DataError when bad samples exceed what is
+  /// allowed, or when a whole epoch has no good one; what the source or a decoder throws besides
+  /// goes through.
+  void run(BatchRing& out, std::stop_token stop);
+
+ private:
+  class Crew;
+  const DecodePlan plan_;
+  Source& source_;
+  Clock& clock_;
+  Probe& probe_;
+  std::vector<std::unique_ptr<Decoder>> decoders_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// JPEG to a row of a batch by libjpeg-turbo: only the region that is wanted is decoded, at half, a
+// quarter or an eighth of the size where that is enough, and each decoded row goes straight through
+// the resampler into the batch. Pixels equal those of a full decode, crop, resize and flip.
+//
+// Damage counts where it is met: what lies below the region is not read. Orientation tags are
+// ignored, as PIL and torchvision do when they open a file.
+#include <csetjmp>
+#include <cstdio>
+// jpeglib.h needs size_t and FILE from the headers above, and jerror.h what jpeglib.h configures.
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "dataflow/crop.h"
+#include "dataflow/decoder.h"
+#include "dataflow/error.h"
+#include "dataflow/resample.h"
+
+namespace penstock {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"crop", "random", "random (resized crop), center, or full (the whole image, squeezed)"},
+    {"flip", "true", "mirror every other image, by chance"},
+    {"upsampling", "fancy", "fancy (smooth chroma) or plain (faster)"},
+    {"max_pixels", "178956970", "refuse larger images before decoding them"},  // PIL's limit
+};
+
+/// Columns and rows that are decoded beside the region: fancy upsampling looks at one neighbour,
+/// and treats the first and the last column that it is given as edges.
+constexpr std::int32_t kMargin = 2;
+/// Progressive files have about ten scans; a file of thousands can keep a decoder busy for hours.
+constexpr int kMaxScans = 100;
+
+/// What kind of file begins with these bytes, as far as files named .JPEG go.
+std::string describe_first_bytes(std::span<const std::byte> bytes) {
+  struct Magic {
+    std::string_view bytes, name;
+  };
+  static constexpr Magic kMagics[] = {{"\x89PNG", "a PNG image"},
+                                      {"GIF8", "a GIF image"},
+                                      {"RIFF", "a WebP image"},
+                                      {"BM", "a BMP image"},
+                                      {"II*", "a TIFF image"},
+                                      {"MM", "a TIFF image"},
+                                      {"<", "an HTML or XML page"},
+                                      {"\x1f\x8b", "a gzip file"},
+                                      {"version https://git-lfs", "a Git LFS pointer"}};
+  if (bytes.empty()) return "it is empty";
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const Magic& magic : kMagics) {
+    if (text.starts_with(magic.bytes)) return "it looks like " + std::string(magic.name);
+  }
+  std::string hex = "it begins with";
+  for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 8))) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, " %02x", std::to_integer<unsigned>(byte));
+    hex += digits;
+  }
+  return hex;
+}
+
+[[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
+  throw DataError("decoding '" + std::string(sample.file) + "' (sample " +
+                  std::to_string(sample.index) + ", " + std::to_string(sample.bytes.size()) +
+                  " bytes): " + reason +
+                  "; expected a whole JPEG image; replace the file, or pass --on-bad-sample skip");
+}
+
+/// libjpeg's way out: it jumps back to the decoder, over C frames only, with the reason as text.
+struct ErrorTrap {
+  jpeg_error_mgr base;  // first, so that libjpeg's pointer is also ours
+  std::jmp_buf escape;
+  int code = 0;
+  std::array<char, JMSG_LENGTH_MAX> text{};
+
+  [[noreturn]] static void jump(j_common_ptr jpeg) {
+    auto* const trap = reinterpret_cast<ErrorTrap*>(jpeg->err);
+    trap->code = trap->base.msg_code;
+    trap->base.format_message(jpeg, trap->text.data());
+    std::longjmp(trap->escape, 1);
+  }
+  static void on_message(j_common_ptr jpeg, int level) {
+    if (level < 0 && is_damage(*jpeg->err)) jump(jpeg);
+  }
+  static void print_nothing(j_common_ptr) {}
+
+  /// Warnings after which pixels are wrong. Others are about odd but harmless headers.
+  static bool is_damage(const jpeg_error_mgr& error) {
+    switch (error.msg_code) {
+      case JWRN_ARITH_BAD_CODE:
+      case JWRN_HIT_MARKER:
+      case JWRN_HUFF_BAD_CODE:
+      case JWRN_JPEG_EOF:
+      case JWRN_MUST_RESYNC:
+        return true;
+      case JWRN_EXTRANEOUS_DATA: {  // harmless padding, unless a restart marker had to be looked
+                                    // for
+        const int marker = error.msg_parm.i[1];
+        return marker >= JPEG_RST0 && marker < JPEG_RST0 + 8;
+      }
+      default:
+        return false;
+    }
+  }
+};
+
+/// Counts scans while libjpeg reads them.
+struct ScanLimit {
+  jpeg_progress_mgr base;  // first, as above
+  static void check(j_common_ptr jpeg) {
+    if (reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number <= kMaxScans) return;
+    ERREXITS(jpeg, JERR_BAD_PROGRESSION, "");
+  }
+};
+
+/// CMYK to RGBX in place. Adobe's files hold the inks inverted.
+void convert_cmyk(std::uint8_t* pixels, std::size_t count, bool inverted) {
+  const std::uint8_t flip = inverted ? 0 : 255;
+  for (std::size_t i = 0; i < count; ++i, pixels += 4) {
+    const unsigned light = pixels[3] ^ flip;
+    for (int c = 0; c < 3; ++c) {
+      const unsigned product = static_cast<unsigned>(pixels[c] ^ flip) * light;
+      pixels[c] = static_cast<std::uint8_t>((product + 127) / 255);
+    }
+  }
+}
+
+enum class Crop : std::uint8_t { random, centre, full };
+
+Crop parse_crop(const std::string& text) {
+  if (text == "random") return Crop::random;
+  if (text == "center" || text == "centre") return Crop::centre;
+  if (text == "full") return Crop::full;
+  throw ConfigError("jpeg: option 'crop' is '" + text + "'; expected random, center or full");
+}
+
+bool parse_fancy(const std::string& text) {
+  if (text != "fancy" && text != "plain") {
+    throw ConfigError("jpeg: option 'upsampling' is '" + text + "'; expected fancy or plain");
+  }
+  return text == "fancy";
+}
+
+class JpegDecoder final : public Decoder {
+ public:
+  explicit JpegDecoder(const Options& options)
+      : crop_(parse_crop(options.text("crop"))),
+        flip_(options.flag("flip")),
+        fancy_(parse_fancy(options.text("upsampling"))),
+        max_pixels_(options.integer("max_pixels")) {
+    if (max_pixels_ < 1) throw ConfigError("jpeg: option 'max_pixels' must be at least 1");
+    jpeg_.err = jpeg_std_error(&trap_.base);
+    trap_.base.error_exit = ErrorTrap::jump;
+    trap_.base.emit_message = ErrorTrap::on_message;
+    trap_.base.output_message = ErrorTrap::print_nothing;
+    if (setjmp(trap_.escape) != 0) throw Error(std::string("libjpeg: ") + trap_.text.data());
+    jpeg_create_decompress(&jpeg_);
+    scans_.base.progress_monitor = ScanLimit::check;
+    jpeg_.progress = &scans_.base;
+  }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() override { jpeg_destroy_decompress(&jpeg_); }
+
+  void decode(const Sample& sample, const ImageView& row, Random& random) override {
+    // No frame between here and libjpeg owns anything that a jump would leak.
+    if (setjmp(trap_.escape) != 0) refuse_trapped(sample);
+    read_image(sample, row, random);
+  }
+
+ private:
+  [[gnu::noinline]] void read_image(const Sample& sample, const ImageView& row, Random& random) {
+    jpeg_abort_decompress(&jpeg_);  // what an earlier image left behind
+    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(sample.bytes.data()),
+                 static_cast<unsigned long>(sample.bytes.size()));
+    jpeg_read_header(&jpeg_, TRUE);
+    check_header(sample);
+    jpeg_.do_fancy_upsampling = fancy_ ? TRUE : FALSE;
+    const Region region = choose_region(row.shape, random);
+    const bool mirrored = flip_ && random.uniform() < 0.5;
+    const std::int32_t divisor = choose_divisor(region, row.shape);
+    jpeg_.scale_num = 1;
+    jpeg_.scale_denom = static_cast<unsigned>(divisor);
+    jpeg_start_decompress(&jpeg_);
+    resampler_.begin(shrink(region.columns, divisor, jpeg_.output_width),
+                     shrink(region.rows, divisor, jpeg_.output_height), mirrored, row);
+    read_region();
+  }
+
+  void check_header(const Sample& sample) {
+    const std::uint64_t pixels = std::uint64_t{jpeg_.image_width} * jpeg_.image_height;
+    if (pixels > static_cast<std::uint64_t>(max_pixels_)) {
+      refuse(sample, "it says that it has " + std::to_string(jpeg_.image_width) + "x" +
+                         std::to_string(jpeg_.image_height) +
+                         " pixels, more than max_pixels=" + std::to_string(max_pixels_));
+    }
+    switch (jpeg_.jpeg_color_space) {
+      case JCS_GRAYSCALE:
+      case JCS_RGB:
+      case JCS_YCbCr:
+        jpeg_.out_color_space = JCS_EXT_RGBX;
+        break;
+      case JCS_CMYK:
+      case JCS_YCCK:
+        jpeg_.out_color_space = JCS_CMYK;
+        break;
+      default:
+        refuse(sample, "it has " + std::to_string(jpeg_.num_components) +
+                           " components of no known colour space");
+    }
+  }
+
+  Region choose_region(const ImageShape& output, Random& random) const {
+    const ImageSize size{static_cast<std::int32_t>(jpeg_.image_width),
+                         static_cast<std::int32_t>(jpeg_.image_height)};
+    switch (crop_) {
+      case Crop::random:
+        return random_resized_crop(size, random);
+      case Crop::centre:
+        return centre_crop(size, output);
+      case Crop::full:
+        break;
+    }
+    return whole_image(size);
+  }
+
+  /// The largest reduction that leaves the region no smaller than the output. Powers of two only:
+  /// the others have no vector code, and cost more than they save.
+  static std::int32_t choose_divisor(const Region& region, const ImageShape& output) {
+    for (const std::int32_t divisor : {8, 4, 2}) {
+      if (region.columns.length >= divisor * output.width &&
+          region.rows.length >= divisor * output.height) {
+        return divisor;
+      }
+    }
+    return 1;
+  }
+
+  static Stretch shrink(const Stretch& stretch, std::int32_t divisor, JDIMENSION size) {
+    const auto end =
+        std::min(static_cast<std::int32_t>(size), (stretch.high + divisor - 1) / divisor);
+    return {stretch.begin / divisor, stretch.length / divisor, stretch.low / divisor, end};
+  }
+
+  /// Rows and columns of the region, and as little else as libjpeg can be asked for.
+  void read_region() {
+    const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
+    const auto output_width = static_cast<std::int32_t>(jpeg_.output_width);
+    auto left = static_cast<JDIMENSION>(std::max(0, columns.first - kMargin));
+    auto width = static_cast<JDIMENSION>(std::min(output_width, columns.end + kMargin)) - left;
+    if (width < jpeg_.output_width) jpeg_crop_scanline(&jpeg_, &left, &width);
+    resampler_.set_row_layout(static_cast<std::int32_t>(left), static_cast<std::int32_t>(width));
+    std::int32_t row = std::max(0, rows.first - kMargin);
+    if (row > 0) jpeg_skip_scanlines(&jpeg_, static_cast<JDIMENSION>(row));
+    while (row < rows.end) {
+      JSAMPROW lines[Resampler::kRowsAhead];
+      for (std::int32_t i = 0; i < Resampler::kRowsAhead; ++i)
+        lines[i] = resampler_.row_buffer(row + i);
+      const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, Resampler::kRowsAhead);
+      PENSTOCK_ASSERT(count > 0);
+      if (jpeg_.out_color_space == JCS_CMYK) {
+        for (JDIMENSION i = 0; i < count; ++i) {
+          convert_cmyk(lines[i], width, jpeg_.saw_Adobe_marker != 0);
+        }
+      }
+      row += static_cast<std::int32_t>(count);
+      resampler_.rows_ready(row);
+    }
+  }
+
+  [[noreturn]] void refuse_trapped(const Sample& sample) const {
+    if (trap_.code == JERR_NO_SOI || trap_.code == JERR_INPUT_EMPTY) {
+      refuse(sample, describe_first_bytes(sample.bytes));
+    }
+    if (trap_.code == JERR_BAD_PROGRESSION && jpeg_.input_scan_number > kMaxScans) {
+      refuse(sample, "it has more than " + std::to_string(kMaxScans) + " scans");
+    }
+    refuse(sample, trap_.text.data());
+  }
+
+  const Crop crop_;
+  const bool flip_, fancy_;
+  const std::int64_t max_pixels_;
+  ErrorTrap trap_{};
+  ScanLimit scans_{};
+  jpeg_decompress_struct jpeg_{};
+  Resampler resampler_;
+};
+
+std::unique_ptr<Decoder> make(const Options& options) {
+  return std::make_unique<JpegDecoder>(options);
+}
+
+}  // namespace
+
+extern constinit const DecoderEntry jpeg_decoder{
+    .name = "jpeg",
+    .summary = "region, scale and flip of a JPEG image by libjpeg-turbo, fused",
+    .options = kOptions,
+    .make = make,
+};
+
+}  // namespace penstock

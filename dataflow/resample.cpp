@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/resample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+// ---- weights
+// --------------------------------------------------------------------------------------
+
+void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirrored) {
+  PENSTOCK_ASSERT(stretch.low < stretch.high && stretch.length > 0 && outputs > 0);
+  const double scale = stretch.length / outputs;
+  // Between source pixels the filter interpolates; where it shrinks, it averages over its outputs'
+  // area.
+  const double support = std::max(1.0, scale);
+  const double step = 1 / support;
+  stride_ = static_cast<std::size_t>(2 * std::ceil(support)) + 1;
+  ranges_.resize(static_cast<std::size_t>(outputs));
+  weights_.resize(static_cast<std::size_t>(outputs) * stride_);
+  reads_ = {stretch.high, stretch.low};
+  max_count_ = 1;
+  for (std::int32_t i = 0; i < outputs; ++i) {
+    const double centre = stretch.begin + (i + 0.5) * scale;
+    const auto first = static_cast<std::int32_t>(std::floor(centre - support + 0.5));
+    const auto end = static_cast<std::int32_t>(std::floor(centre + support + 0.5));
+    PixelRange range{std::clamp(first, stretch.low, stretch.high - 1), 0};
+    range.end = std::clamp(end, range.first + 1, stretch.high);
+    const auto output = static_cast<std::size_t>(mirrored ? outputs - 1 - i : i);
+    float* const weights = weights_.data() + output * stride_;
+    const std::int32_t count = range.end - range.first;
+    float sum = 0;
+    for (std::int32_t k = 0; k < count; ++k) {
+      const double distance = std::abs(range.first + k + 0.5 - centre) * step;
+      sum += weights[k] = static_cast<float>(std::max(0.0, 1 - distance));
+    }
+    // No weight at all: the stretch lies beside what may be read, whose nearest pixel stands for
+    // it.
+    if (sum == 0) sum = weights[0] = 1;
+    const float factor = 1 / sum;
+    for (std::int32_t k = 0; k < count; ++k) weights[k] *= factor;
+    std::fill(weights + count, weights + stride_, 0.0F);
+    max_count_ = std::max(max_count_, count);
+    ranges_[output] = range;
+    reads_ = {std::min(reads_.first, range.first), std::max(reads_.end, range.end)};
+  }
+}
+
+// ---- kernels
+// --------------------------------------------------------------------------------------
+
+namespace {
+
+// The compiler's own vectors: lowered to whatever the function's target has. Sixteen elements are
+// four RGBX pixels of one row, or one pixel of four rows.
+using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
+using Shorts16 = std::uint16_t __attribute__((vector_size(32)));
+using Ints16 = std::int32_t __attribute__((vector_size(64)));
+using Floats16 = float __attribute__((vector_size(64)));
+constexpr std::size_t kPixelBytes = 4;
+constexpr std::size_t kBlock = 16;
+
+/// blocks[x][r] = sum over k of weights[k] * rows[k][x], for four pixels at a time.
+[[gnu::always_inline]] inline void blend(const std::uint8_t* const* rows, const float* weights,
+                                         std::int32_t count, std::size_t pixels, float* blocks) {
+  for (std::size_t x = 0; x < pixels; x += 4) {
+    Floats16 sum{};
+    for (std::int32_t k = 0; k < count; ++k) {
+      Bytes16 bytes;
+      std::memcpy(&bytes, rows[k] + x * kPixelBytes, sizeof bytes);
+      // In steps of two: wider ones are taken apart element by element.
+      const auto shorts = __builtin_convertvector(bytes, Shorts16);
+      const auto ints = __builtin_convertvector(shorts, Ints16);
+      sum += __builtin_convertvector(ints, Floats16) * weights[k];
+    }
+    float quads[kBlock];
+    std::memcpy(quads, &sum, sizeof sum);
+    for (std::size_t p = 0; p < 4; ++p) {
+      std::memcpy(blocks + (x + p) * kBlock, quads + p * 4, 4 * sizeof(float));
+    }
+  }
+}
+
+/// Four rows of `outputs` RGB pixels from blocks[x]. All outputs take as many blocks as the one
+/// that needs most, beyond its run with zero weights: a count that changes costs more than what it
+/// saves.
+[[gnu::always_inline]] inline void stretch(const float* blocks, const FilterTaps& taps,
+                                           std::int32_t low, std::int32_t outputs,
+                                           std::byte* const* to) {
+  const std::int32_t count = taps.max_count();
+  for (std::int32_t i = 0; i < outputs; ++i) {
+    const FilterTaps::Run run = taps.run(i);
+    const float* block = blocks + static_cast<std::size_t>(run.first - low) * kBlock;
+    Floats16 sum = Floats16{} + 0.5F;
+    for (std::int32_t k = 0; k < count; ++k, block += kBlock) {
+      Floats16 pixel;
+      std::memcpy(&pixel, block, sizeof pixel);
+      sum += pixel * run.weights[k];
+    }
+    // Weights add up to one, so that no sum leaves [0, 255] by more than rounding: no clamp.
+    const auto shorts = __builtin_convertvector(__builtin_convertvector(sum, Ints16), Shorts16);
+    const auto bytes = __builtin_convertvector(shorts, Bytes16);
+    std::uint8_t quads[kBlock];
+    std::memcpy(quads, &bytes, sizeof bytes);
+    // The fourth byte is overwritten by the next pixel; the last pixel must not write one.
+    const std::size_t offset = static_cast<std::size_t>(i) * 3;
+    if (i + 1 < outputs) {
+      for (std::size_t r = 0; r < 4; ++r) std::memcpy(to[r] + offset, quads + r * 4, 4);
+    } else {
+      for (std::size_t r = 0; r < 4; ++r) std::memcpy(to[r] + offset, quads + r * 4, 3);
+    }
+  }
+}
+
+using Blend = void(const std::uint8_t* const*, const float*, std::int32_t, std::size_t, float*);
+using StretchColumns = void(const float*, const FilterTaps&, std::int32_t, std::int32_t,
+                            std::byte* const*);
+
+void blend_portable(const std::uint8_t* const* rows, const float* weights, std::int32_t count,
+                    std::size_t pixels, float* blocks) {
+  blend(rows, weights, count, pixels, blocks);
+}
+void stretch_portable(const float* blocks, const FilterTaps& taps, std::int32_t low,
+                      std::int32_t outputs, std::byte* const* to) {
+  stretch(blocks, taps, low, outputs, to);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void blend_avx2(const std::uint8_t* const* rows, const float* weights,
+                                        std::int32_t count, std::size_t pixels, float* blocks) {
+  blend(rows, weights, count, pixels, blocks);
+}
+[[gnu::target("avx2")]] void stretch_avx2(const float* blocks, const FilterTaps& taps,
+                                          std::int32_t low, std::int32_t outputs,
+                                          std::byte* const* to) {
+  stretch(blocks, taps, low, outputs, to);
+}
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void blend_avx512(
+    const std::uint8_t* const* rows, const float* weights, std::int32_t count, std::size_t pixels,
+    float* blocks) {
+  blend(rows, weights, count, pixels, blocks);
+}
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void stretch_avx512(const float* blocks,
+                                                                          const FilterTaps& taps,
+                                                                          std::int32_t low,
+                                                                          std::int32_t outputs,
+                                                                          std::byte* const* to) {
+  stretch(blocks, taps, low, outputs, to);
+}
+#endif
+
+}  // namespace
+
+struct Resampler::Kernels {
+  Blend* blend;
+  StretchColumns* stretch;
+
+  static const Kernels& choose(Code code) {
+    static constexpr Kernels kPortable{blend_portable, stretch_portable};
+#if defined(__x86_64__)
+    static constexpr Kernels kAvx2{blend_avx2, stretch_avx2};
+    static constexpr Kernels kAvx512{blend_avx512, stretch_avx512};
+    if (code == Code::best && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+      return kAvx512;
+    }
+    if (code == Code::best && __builtin_cpu_supports("avx2")) return kAvx2;
+#endif
+    return kPortable;
+  }
+};
+
+// ---- Resampler
+// ------------------------------------------------------------------------------------
+
+Resampler::Resampler(Code code) : kernels_(Kernels::choose(code)) {}
+
+void Resampler::begin(const Stretch& columns, const Stretch& rows, bool mirrored,
+                      const ImageView& to) {
+  PENSTOCK_ASSERT(to.dtype == DType::u8 && to.shape.channels == 3);
+  to_ = to;
+  next_output_ = 0;
+  columns_.build(columns, to.shape.width, mirrored);
+  rows_.build(rows, to.shape.height, false);
+  scratch_.resize(static_cast<std::size_t>(to.shape.width) * 3);
+}
+
+PixelRange Resampler::group_reads(std::int32_t first_output) const noexcept {
+  const std::int32_t last = std::min(first_output + kGroup, to_.shape.height) - 1;
+  const FilterTaps::Run bottom = rows_.run(last);
+  return {rows_.run(first_output).first, bottom.first + bottom.count};
+}
+
+void Resampler::set_row_layout(std::int32_t left, std::int32_t width) {
+  const PixelRange reads = columns_.reads();
+  PENSTOCK_ASSERT(left >= 0 && left <= reads.first && left + width >= reads.end);
+  left_bytes_ = static_cast<std::size_t>(reads.first - left) * kPixelBytes;
+  // blend() reads whole vectors, up to three pixels beyond the last column. Rows begin half-way
+  // between 32-byte lines: libjpeg-turbo writes lines that it finds aligned past the cache, and
+  // blend() reads them next.
+  constexpr std::size_t kLine = 32;
+  row_bytes_ =
+      (static_cast<std::size_t>(width) * kPixelBytes + sizeof(Bytes16)) / kLine * kLine + kLine;
+  std::int32_t span = 0;
+  for (std::int32_t output = 0; output < to_.shape.height; output += kGroup) {
+    const PixelRange group = group_reads(output);
+    span = std::max(span, group.end - group.first);
+  }
+  ring_rows_ = span + kRowsAhead;
+  const std::size_t ring_bytes = static_cast<std::size_t>(ring_rows_) * row_bytes_ + kLine;
+  if (ring_.size() < ring_bytes) ring_.resize(ring_bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(ring_.data());
+  first_row_ = ring_.data() + (kLine + kLine / 2 - address % kLine) % kLine;
+  taken_.resize(static_cast<std::size_t>(span));
+  // blend() writes up to three pixels beyond the last column, stretch() reads up to max_count - 1.
+  const auto block_count =
+      static_cast<std::size_t>(reads.end - reads.first + std::max(4, columns_.max_count()));
+  if (blocks_.size() < block_count * kBlock) blocks_.resize(block_count * kBlock);
+}
+
+void Resampler::rows_ready(std::int32_t end) {
+  while (next_output_ < to_.shape.height && group_reads(next_output_).end <= end) write_group();
+}
+
+void Resampler::write_group() {
+  const std::int32_t outputs = std::min(kGroup, to_.shape.height - next_output_);
+  const PixelRange reads = columns_.reads();
+  const auto pixels = static_cast<std::size_t>(reads.end - reads.first);
+  std::byte* lines[kGroup];
+  for (std::int32_t r = 0; r < kGroup; ++r) {
+    lines[r] = scratch_.data();
+    if (r >= outputs) continue;
+    lines[r] = to_.data + (next_output_ + r) * to_.row_bytes;
+    const FilterTaps::Run run = rows_.run(next_output_ + r);
+    for (std::int32_t k = 0; k < run.count; ++k) {
+      taken_[static_cast<std::size_t>(k)] = row_buffer(run.first + k) + left_bytes_;
+    }
+    kernels_.blend(taken_.data(), run.weights, run.count, pixels,
+                   blocks_.data() + static_cast<std::size_t>(r) * kPixelBytes);
+  }
+  kernels_.stretch(blocks_.data(), columns_, reads.first, to_.shape.width, lines);
+  next_output_ += outputs;
+}
+
+}  // namespace penstock

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The oracle: libjpeg's full decode, then the crop that the same generator draws, then the triangle
+// filter by its definition.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "dataflow/crop.h"
+#include "dataflow/decoder.h"
+#include "dataflow/error.h"
+#include "tests/support/jpeg_writer.h"
+#include "tests/support/plain_resample.h"
+
+namespace penstock {
+namespace {
+
+constexpr ImageShape kSmall{48, 56, 3};
+
+std::unique_ptr<Decoder> make_decoder(std::string_view text = "jpeg") {
+  const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
+  return entry.make(Options(entry.name, entry.options, parse_component(text)));
+}
+
+Sample make_sample(std::vector<std::byte> bytes) {
+  Sample sample;
+  sample.bytes = std::move(bytes);
+  sample.label = 0;
+  sample.index = 12;
+  sample.file = "some/file.JPEG";
+  return sample;
+}
+
+std::vector<std::byte> decode(Decoder& decoder, const Sample& sample, ImageShape shape,
+                              Random random) {
+  std::vector<std::byte> row(shape.elements());
+  decoder.decode(sample, {row.data(), shape, DType::u8, std::ptrdiff_t{3} * shape.width}, random);
+  return row;
+}
+
+std::string error_of(Decoder& decoder, std::vector<std::byte> bytes) {
+  try {
+    decode(decoder, make_sample(std::move(bytes)), kSmall, Random(1));
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TestImage cmyk_to_rgb(const TestImage& inks, bool inverted) {
+  TestImage image{inks.width, inks.height, 3, {}};
+  for (std::size_t i = 0; i < inks.pixels.size(); i += 4) {
+    const auto light = [&](std::size_t c) {
+      return inverted ? inks.pixels[i + c] : 255 - inks.pixels[i + c];
+    };
+    for (std::size_t c = 0; c < 3; ++c) {
+      image.pixels.push_back(static_cast<std::uint8_t>(std::lround(light(c) * light(3) / 255.0)));
+    }
+  }
+  return image;
+}
+
+/// Decodes with crops of many seeds, and compares with the oracle.
+void expect_regions_equal_full_decode(const std::vector<std::byte>& bytes, bool fancy = true,
+                                      bool inverted_inks = true) {
+  TestImage full = decode_jpeg(bytes, fancy);
+  if (full.channels == 4) full = cmyk_to_rgb(full, inverted_inks);
+  const auto decoder = make_decoder(fancy ? "jpeg:upsampling=fancy" : "jpeg:upsampling=plain");
+  const Sample sample = make_sample(bytes);
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Random random(seed);
+    const Region region = random_resized_crop({full.width, full.height}, random);
+    // Smaller than the crop, but by less than half: libjpeg is not asked to scale.
+    const auto smaller = [](double length) { return static_cast<int>(length / 2) + 1; };
+    const ImageShape shape{smaller(region.rows.length), smaller(region.columns.length), 3};
+    const bool mirrored = random.uniform() < 0.5;
+    const std::vector<double> exact =
+        plain_resample(full, region.columns, region.rows, mirrored, shape.width, shape.height);
+    ASSERT_LE(max_difference(decode(*decoder, sample, shape, Random(seed)), exact), 1)
+        << "seed " << seed << ", " << region.columns.length << 'x' << region.rows.length << " at "
+        << region.columns.begin << ',' << region.rows.begin;
+  }
+}
+
+TEST(JpegDecoder, RegionsEqualTheFullDecodeForAllSubsamplings) {
+  for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {4, 2}}) {
+    for (const bool fancy : {true, false}) {
+      SCOPED_TRACE(std::to_string(h) + "x" + std::to_string(v) + (fancy ? " fancy" : " plain"));
+      expect_regions_equal_full_decode(
+          encode_jpeg(make_test_image(229, 187), {.horizontal = h, .vertical = v}), fancy);
+    }
+  }
+}
+
+TEST(JpegDecoder, RegionsEqualTheFullDecodeForAllForms) {
+  const TestImage rgb = make_test_image(173, 210);
+  const JpegForm forms[] = {{.progressive = true},
+                            {.separate_scans = true},
+                            {.restart_interval = 3},
+                            {.restart_interval = 1, .stored_as_rgb = true},
+                            {.arithmetic = true},
+                            {.quality = 30},
+                            {.quality = 100, .horizontal = 1, .vertical = 1}};
+  for (std::size_t i = 0; i < std::size(forms); ++i) {
+    SCOPED_TRACE(i);
+    expect_regions_equal_full_decode(encode_jpeg(rgb, forms[i]));
+  }
+  expect_regions_equal_full_decode(encode_jpeg(make_test_image(173, 210, 1)));
+  expect_regions_equal_full_decode(
+      encode_jpeg(make_test_image(173, 210, 1), {.progressive = true}));
+}
+
+TEST(JpegDecoder, InksBecomeRgb) {
+  const TestImage inks = make_test_image(120, 90, 4);
+  expect_regions_equal_full_decode(encode_jpeg(inks));
+  expect_regions_equal_full_decode(encode_jpeg(inks, {.ycck = true}));
+  expect_regions_equal_full_decode(encode_jpeg(inks, {.progressive = true}));
+  expect_regions_equal_full_decode(encode_jpeg(inks, {.adobe_marker = false}), true, false);
+}
+
+TEST(JpegDecoder, OddSizesHaveTheirPixels) {
+  for (const auto& [width, height] :
+       {std::pair{1, 1}, {1, 77}, {77, 1}, {2, 2}, {16, 16}, {17, 33}, {15, 400}}) {
+    SCOPED_TRACE(std::to_string(width) + "x" + std::to_string(height));
+    expect_regions_equal_full_decode(encode_jpeg(make_test_image(width, height)));
+  }
+}
+
+TEST(JpegDecoder, LargeImagesAreScaledByLibjpegOnlyWhereEnoughIsLeft) {
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(901, 811));
+  for (const auto& [divisor, shape] : {std::pair{2, ImageShape{400, 450, 3}},
+                                       {4, ImageShape{180, 200, 3}},
+                                       {8, ImageShape{70, 101, 3}}}) {
+    const TestImage scaled = decode_jpeg(bytes, true, divisor);
+    const Stretch columns{0, 901.0 / divisor, 0, scaled.width},
+        rows{0, 811.0 / divisor, 0, scaled.height};
+    const std::vector<double> exact =
+        plain_resample(scaled, columns, rows, false, shape.width, shape.height);
+    const auto decoder = make_decoder("jpeg:crop=full,flip=false");
+    EXPECT_LE(max_difference(decode(*decoder, make_sample(bytes), shape, Random(1)), exact), 1)
+        << divisor;
+  }
+}
+
+TEST(JpegDecoder, ScaledRegionsLookLikeTheImage) {
+  const TestImage image = make_test_image(1200, 900);
+  const std::vector<std::byte> bytes = encode_jpeg(image, {.quality = 95});
+  const TestImage full = decode_jpeg(bytes);
+  const auto decoder = make_decoder();
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Random random(seed);
+    const Region region = random_resized_crop({1200, 900}, random);
+    const bool mirrored = random.uniform() < 0.5;
+    const ImageShape shape{40, 40, 3};
+    const std::vector<double> exact =
+        plain_resample(full, region.columns, region.rows, mirrored, 40, 40);
+    const std::vector<std::byte> row = decode(*decoder, make_sample(bytes), shape, Random(seed));
+    double sum = 0;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      sum += std::abs(std::to_integer<int>(row[i]) - exact[i]);
+    EXPECT_LT(sum / static_cast<double>(row.size()), 4)
+        << seed;  // another filter, but the same place
+  }
+}
+
+TEST(JpegDecoder, CentreCropIsTheUsualEvaluation) {
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(300, 256));
+  const TestImage full = decode_jpeg(bytes);
+  const std::vector<double> exact =
+      plain_resample(full, {38, 224, 0, 300}, {16, 224, 0, 256}, false, 224, 224);
+  const auto decoder = make_decoder("jpeg:crop=center,flip=false");
+  EXPECT_LE(max_difference(decode(*decoder, make_sample(bytes), {224, 224, 3}, Random(1)), exact),
+            1);
+}
+
+TEST(JpegDecoder, PixelsAreAFunctionOfTheGenerator) {
+  const Sample sample = make_sample(encode_jpeg(make_test_image(200, 150)));
+  const auto one = make_decoder(), other = make_decoder();
+  const std::vector<std::byte> first = decode(*one, sample, kSmall, Random(1, 2, 3));
+  EXPECT_NE(decode(*one, sample, kSmall, Random(1, 2, 4)), first);
+  EXPECT_EQ(decode(*other, sample, kSmall, Random(1, 2, 3)), first);
+}
+
+TEST(JpegDecoder, FlipsEveryOtherImage) {
+  const Sample sample = make_sample(encode_jpeg(make_test_image(64, 64)));
+  const auto decoder = make_decoder("jpeg:crop=full"),
+             straight = make_decoder("jpeg:crop=full,flip=false");
+  const std::vector<std::byte> plain = decode(*straight, sample, kSmall, Random(1));
+  int flipped = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed)
+    flipped += decode(*decoder, sample, kSmall, Random(seed)) != plain;
+  EXPECT_GT(flipped, 70);
+  EXPECT_LT(flipped, 130);
+}
+
+// ---- bad input
+// ------------------------------------------------------------------------------------
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+TEST(JpegDecoder, OtherFilesAreDescribed) {
+  const auto decoder = make_decoder();
+  EXPECT_NE(error_of(*decoder, bytes_of("\x89PNG\r\n\x1a\n....")).find("PNG"), std::string::npos);
+  EXPECT_NE(error_of(*decoder, bytes_of("<html>404")).find("HTML"), std::string::npos);
+  EXPECT_NE(error_of(*decoder, bytes_of("rubbish")).find("72 75 62"), std::string::npos);
+  EXPECT_NE(error_of(*decoder, {}).find("empty"), std::string::npos);
+  const std::string text = error_of(*decoder, bytes_of("rubbish"));
+  EXPECT_NE(text.find("some/file.JPEG"), std::string::npos);
+  EXPECT_NE(text.find("sample 12"), std::string::npos);
+}
+
+TEST(JpegDecoder, TruncatedFilesAreDamagedUnlessTheRegionIsWhole) {
+  const std::vector<std::byte> whole = encode_jpeg(make_test_image(200, 150));
+  const auto full = make_decoder("jpeg:crop=full"), random = make_decoder();
+  for (std::size_t size = 0; size + 2 < whole.size(); size += 1 + size / 16) {
+    const std::vector<std::byte> cut(whole.begin(),
+                                     whole.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_NE(error_of(*full, cut), "") << size;
+    const Sample sample = make_sample(cut);
+    try {
+      // What it returns is what the whole file gives: never gray where bytes were missing.
+      EXPECT_EQ(decode(*random, sample, kSmall, Random(size)),
+                decode(*random, make_sample(whole), kSmall, Random(size)));
+    } catch (const DataError&) {
+    }
+  }
+}
+
+TEST(JpegDecoder, GoesOnBehindDamage) {
+  const std::vector<std::byte> whole =
+      encode_jpeg(make_test_image(200, 150), {.progressive = true});
+  const auto decoder = make_decoder("jpeg:crop=full"), fresh = make_decoder("jpeg:crop=full");
+  const std::vector<std::byte> half(whole.begin(),
+                                    whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
+  EXPECT_NE(error_of(*decoder, half).find("remature end"), std::string::npos);
+  EXPECT_EQ(decode(*decoder, make_sample(whole), kSmall, Random(3)),
+            decode(*fresh, make_sample(whole), kSmall, Random(3)));
+}
+
+TEST(JpegDecoder, FlippedBitsEndInPixelsOrAnError) {
+  const JpegForm forms[] = {{},
+                            {.progressive = true},
+                            {.restart_interval = 4},
+                            {.arithmetic = true},
+                            {.separate_scans = true}};
+  // A header may be turned into one of any size, which must not be decoded at any price.
+  const auto decoder = make_decoder("jpeg:max_pixels=1000000");
+  Random random(11);
+  int errors = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::vector<std::byte> bytes = encode_jpeg(make_test_image(97, 65), forms[trial % 5]);
+    const std::size_t range =
+        trial % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 700);
+    for (int flips = 0; flips < 1 + trial % 4; ++flips) {
+      bytes[random.below(range)] ^= std::byte{1} << static_cast<int>(random.below(8));
+    }
+    errors += !error_of(*decoder, std::move(bytes)).empty();
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  EXPECT_GT(errors, 100);
+}
+
+TEST(JpegDecoder, HugeImagesAreRefusedByTheirHeader) {
+  std::vector<std::byte> bytes = encode_jpeg(make_test_image(64, 64));
+  for (std::size_t i = 0; i + 8 < bytes.size(); ++i) {
+    if (bytes[i] != std::byte{0xFF} || bytes[i + 1] != std::byte{0xC0}) continue;
+    for (std::size_t k = 5; k < 9; ++k) bytes[i + k] = std::byte{0xFE};
+    break;
+  }
+  const auto decoder = make_decoder();
+  EXPECT_NE(error_of(*decoder, bytes).find("65278x65278"), std::string::npos)
+      << error_of(*decoder, bytes);
+  const auto strict = make_decoder("jpeg:max_pixels=4095");
+  EXPECT_NE(error_of(*strict, encode_jpeg(make_test_image(64, 64))).find("max_pixels"),
+            std::string::npos);
+}
+
+TEST(JpegDecoder, ThousandsOfScansAreRefused) {
+  const std::vector<std::byte> bytes =
+      encode_jpeg(make_flat_image(64, 64, 9, 80, 200), {.progressive = true});
+  // The last scan, which refines nothing, again and again: from its SOS marker to the end of the
+  // image.
+  std::size_t last = 0;
+  for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
+    if (bytes[i] == std::byte{0xFF} && bytes[i + 1] == std::byte{0xDA}) last = i;
+  }
+  std::vector<std::byte> bomb(bytes.begin(), bytes.end() - 2);
+  for (int i = 0; i < 5000; ++i)
+    bomb.insert(bomb.end(), bytes.begin() + static_cast<std::ptrdiff_t>(last), bytes.end() - 2);
+  bomb.insert(bomb.end(), bytes.end() - 2, bytes.end());
+  const auto decoder = make_decoder();
+  const std::string error = error_of(*decoder, bomb);
+  EXPECT_NE(error.find("more than 100 scans"), std::string::npos) << error;
+}
+
+TEST(JpegDecoder, WrongOptionsAreRefused) {
+  EXPECT_THROW(make_decoder("jpeg:crop=left"), ConfigError);
+  EXPECT_THROW(make_decoder("jpeg:upsampling=none"), ConfigError);
+  EXPECT_THROW(make_decoder("jpeg:max_pixels=0"), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock

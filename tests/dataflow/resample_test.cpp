@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/resample.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "dataflow/random.h"
+#include "tests/support/plain_resample.h"
+
+namespace penstock {
+namespace {
+
+/// Feeds the rows of `image` as a decoder does; returns [height][width][3] and checks the bytes
+/// around.
+std::vector<std::byte> resample(Resampler& resampler, const TestImage& image,
+                                const Stretch& columns, const Stretch& rows, bool mirrored,
+                                int width, int height, int margin = 0) {
+  constexpr std::byte kGuard{0xA5};
+  const auto line = static_cast<std::size_t>(width) * 3;
+  const std::size_t stride = line + 5;
+  std::vector<std::byte> memory(stride * static_cast<std::size_t>(height) + 64, kGuard);
+  const ImageView view{
+      memory.data() + 32, {height, width, 3}, DType::u8, static_cast<std::ptrdiff_t>(stride)};
+  resampler.begin(columns, rows, mirrored, view);
+  const int left = std::max(0, resampler.columns().first - margin);
+  const int right = std::min(image.width, resampler.columns().end + margin);
+  resampler.set_row_layout(left, right - left);
+  for (int y = std::max(0, resampler.rows().first - margin); y < resampler.rows().end; ++y) {
+    std::uint8_t* to = resampler.row_buffer(y);
+    for (int x = left; x < right; ++x, to += 4) std::memcpy(to, image.at(x, y), 3);
+    resampler.rows_ready(y + 1);
+  }
+  std::vector<std::byte> pixels;
+  for (int y = 0; y < height; ++y) {
+    const auto begin = memory.begin() + 32 + static_cast<std::ptrdiff_t>(stride) * y;
+    pixels.insert(pixels.end(), begin, begin + static_cast<std::ptrdiff_t>(line));
+    // Lines but the last are followed by the next one's guard.
+    EXPECT_EQ(*(begin + static_cast<std::ptrdiff_t>(line)), kGuard) << "wrote behind line " << y;
+  }
+  EXPECT_EQ(memory[31], kGuard) << "wrote before the image";
+  return pixels;
+}
+
+Stretch inside(double begin, double length) {
+  return {begin, length, static_cast<std::int32_t>(std::floor(begin)),
+          static_cast<std::int32_t>(std::ceil(begin + length))};
+}
+
+TEST(Resample, EqualsTheDefinitionForManyRegions) {
+  Random random(7);
+  Resampler best, portable(Resampler::Code::portable);
+  for (int trial = 0; trial < 60; ++trial) {
+    const int width = 1 + static_cast<int>(random.below(90)),
+              height = 1 + static_cast<int>(random.below(90));
+    const TestImage image = make_test_image(width, height, 3, static_cast<std::uint64_t>(trial));
+    const double w = random.uniform(0.3, 1) * width, h = random.uniform(0.3, 1) * height;
+    const Stretch columns = inside(random.uniform(0, width - w), w);
+    const Stretch rows = inside(random.uniform(0, height - h), h);
+    const bool mirrored = trial % 2 == 1;
+    const int out_width = 1 + static_cast<int>(random.below(50)),
+              out_height = 1 + static_cast<int>(random.below(50));
+    const std::vector<double> exact =
+        plain_resample(image, columns, rows, mirrored, out_width, out_height);
+    const std::vector<std::byte> pixels =
+        resample(best, image, columns, rows, mirrored, out_width, out_height, trial % 4);
+    ASSERT_LE(max_difference(pixels, exact), 0.51) << "trial " << trial;
+    ASSERT_EQ(resample(portable, image, columns, rows, mirrored, out_width, out_height), pixels)
+        << "the instruction set shows in trial " << trial;
+  }
+}
+
+TEST(Resample, TakesWhatLiesBesideTheRegionWhereItMay) {
+  const TestImage image = make_test_image(60, 40);
+  const Stretch columns{10.5, 30, 0, 60}, rows{7.25, 20, 0, 40};
+  Resampler resampler;
+  const std::vector<double> exact = plain_resample(image, columns, rows, false, 10, 10);
+  EXPECT_LE(max_difference(resample(resampler, image, columns, rows, false, 10, 10), exact), 0.51);
+  EXPECT_LT(resampler.columns().first, 10);
+  EXPECT_GT(resampler.columns().end, 41);
+}
+
+TEST(Resample, TheSameSizeIsACopyAndMirroredIsItsMirror) {
+  const TestImage image = make_test_image(33, 9);
+  Resampler resampler;
+  const std::vector<std::byte> copy =
+      resample(resampler, image, inside(0, 33), inside(0, 9), false, 33, 9);
+  ASSERT_EQ(copy.size(), image.pixels.size());
+  EXPECT_EQ(std::memcmp(copy.data(), image.pixels.data(), copy.size()), 0);
+  const std::vector<std::byte> mirror =
+      resample(resampler, image, inside(0, 33), inside(0, 9), true, 33, 9);
+  for (int y = 0; y < 9; ++y) {
+    for (int x = 0; x < 33; ++x) {
+      EXPECT_EQ(
+          std::memcmp(&mirror[(static_cast<std::size_t>(y) * 33 + x) * 3], image.at(32 - x, y), 3),
+          0);
+    }
+  }
+}
+
+TEST(Resample, FlatImagesStayFlatAtAnyScale) {
+  Resampler resampler;
+  for (const int size : {1, 2, 3, 7, 64, 500}) {
+    const TestImage image = make_flat_image(size, size, 255, 0, 77);
+    const std::vector<std::byte> pixels =
+        resample(resampler, image, inside(0, size), inside(0, size), false, 17, 18);
+    for (std::size_t i = 0; i < pixels.size(); i += 3) {
+      ASSERT_EQ(pixels[i], std::byte{255});
+      ASSERT_EQ(pixels[i + 1], std::byte{0});
+      ASSERT_EQ(pixels[i + 2], std::byte{77});
+    }
+  }
+}
+
+TEST(FilterTaps, WeightsAddUpToOneInsideTheirBounds) {
+  Random random(3);
+  FilterTaps taps;
+  for (int trial = 0; trial < 200; ++trial) {
+    const double length = random.uniform(0.1, 900);
+    const Stretch stretch = inside(random.uniform(0, 50), length);
+    const int outputs = 1 + static_cast<int>(random.below(300));
+    taps.build(stretch, outputs, false);
+    for (int i = 0; i < outputs; ++i) {
+      const FilterTaps::Run run = taps.run(i);
+      ASSERT_GE(run.first, stretch.low);
+      ASSERT_LE(run.first + run.count, stretch.high);
+      double sum = 0;
+      for (int k = 0; k < run.count; ++k) sum += run.weights[k];
+      ASSERT_NEAR(sum, 1, 1e-5);
+    }
+  }
+}
+
+void write_ppm(const std::filesystem::path& path, int width, int height, const void* pixels) {
+  std::ofstream file(path, std::ios::binary);
+  file << "P6\n" << width << ' ' << height << "\n255\n";
+  file.write(static_cast<const char*>(pixels), static_cast<std::streamsize>(width) * height * 3);
+}
+
+TEST(Resample, AgreesWithPil) {
+  if (std::system("/usr/bin/python3 -c 'import PIL' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "python3-pil is not installed";
+  }
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("penstock_pil_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  Resampler resampler;
+  for (const auto& [width, height] : {std::pair{500, 375}, {150, 120}, {230, 90}, {1000, 900}}) {
+    const TestImage image = make_test_image(width, height);
+    write_ppm(folder / "in.ppm", width, height, image.pixels.data());
+    const std::string command = "/usr/bin/python3 -c \"from PIL import Image; i = Image.open('" +
+                                (folder / "in.ppm").string() +
+                                "').resize((224, 224), Image.BILINEAR); open('" +
+                                (folder / "out.rgb").string() + "', 'wb').write(i.tobytes())\"";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    std::vector<char> theirs(224 * 224 * 3);
+    std::ifstream(folder / "out.rgb", std::ios::binary)
+        .read(theirs.data(), static_cast<std::streamsize>(theirs.size()));
+    const std::vector<std::byte> ours =
+        resample(resampler, image, inside(0, width), inside(0, height), false, 224, 224);
+    int worst = 0;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      worst = std::max(
+          worst, std::abs(std::to_integer<int>(ours[i]) - static_cast<unsigned char>(theirs[i])));
+    }
+    EXPECT_LE(worst, 1) << width << 'x' << height;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace penstock

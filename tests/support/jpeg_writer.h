@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// JPEG images made at test time with libjpeg, of every kind that a data set may hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace penstock {
+
+/// Interleaved 8-bit pixels: 1 (gray), 3 (RGB) or 4 (CMYK) channels.
+struct TestImage {
+  int width = 0, height = 0, channels = 3;
+  std::vector<std::uint8_t> pixels;
+
+  const std::uint8_t* at(int x, int y) const {
+    return pixels.data() + (static_cast<std::size_t>(y) * width + x) * channels;
+  }
+};
+
+/// Smooth colours, edges and some noise: whatever tells neighbouring pixels apart.
+TestImage make_test_image(int width, int height, int channels = 3, std::uint64_t seed = 1);
+/// One colour, everywhere.
+TestImage make_flat_image(int width, int height, std::uint8_t red, std::uint8_t green,
+                          std::uint8_t blue);
+
+struct JpegForm {
+  int quality = 90;
+  int horizontal = 2, vertical = 2;  ///< luma samples for each chroma sample: 2, 2 is 4:2:0
+  bool progressive = false;
+  bool arithmetic = false;
+  bool separate_scans = false;  ///< one scan for each component, though sequential
+  int restart_interval = 0;     ///< in MCUs; 0: none
+  bool stored_as_rgb = false;   ///< no conversion to YCbCr
+  bool ycck = false;            ///< CMYK stored as YCCK
+  bool adobe_marker = true;     ///< for CMYK: readers then take the inks as inverted
+};
+
+std::vector<std::byte> encode_jpeg(const TestImage& image, const JpegForm& form = {});
+
+/// libjpeg's plain decode of all pixels, RGB (CMYK stays CMYK), with smooth chroma or without.
+TestImage decode_jpeg(const std::vector<std::byte>& bytes, bool fancy = true, int divisor = 1);
+
+}  // namespace penstock
