@@ -43,7 +43,7 @@ std::string values_of(const SweepResult& sweep, std::string_view name) {
   return values.empty() ? last : join(values) + " or " + last;
 }
 
-/// ", each computing 1785.7 img/s", where all rows agree on that.
+/// " of 1785.7 img/s each", where all rows agree on that.
 std::string device_rate(const SweepResult& sweep) {
   double rate = 0;
   for (const Row& row : sweep.rows) {
@@ -54,7 +54,7 @@ std::string device_rate(const SweepResult& sweep) {
       rate = fact->second;
     }
   }
-  return rate == 0 ? "" : fmt::format(", each computing {:.1f} img/s", rate);
+  return rate == 0 ? "" : fmt::format(" of {:.1f} img/s each", rate);
 }
 
 std::string count(std::size_t number, std::string_view noun) {
@@ -75,17 +75,15 @@ std::string format_spread(const Spread& spread, int decimals) {
 }
 
 std::string headline(const SweepResult& sweep) {
-  const std::string batch = values_of(sweep, "batch_size");
+  const std::string batch = values_of(sweep, "batch_size"), devices = values_of(sweep, "num_gpus");
   return fmt::format(
-      "What it costs to feed {} x {}{}, that train {} (update {}, batch {} per device): {} "
-      "compared. Each "
-      "figure is the median of at most {} of at least {} steps, in processes of their own and in "
-      "random "
-      "order.",
-      values_of(sweep, "num_gpus"), values_of(sweep, "device"), device_rate(sweep),
-      values_of(sweep, "model"), values_of(sweep, "variable_update"),
-      batch == "0" ? "of the model's default size" : batch,
-      count(sweep.rows.size(), "configuration"),
+      "What it costs to feed {} {} device{}{} that train{} {} (update {}, batch {} per device): {} "
+      "compared. Each figure is the median of at most {} of at least {} steps, in processes of "
+      "their own "
+      "and in random order.",
+      devices, values_of(sweep, "device"), devices == "1" ? "" : "s", device_rate(sweep),
+      devices == "1" ? "s" : "", values_of(sweep, "model"), values_of(sweep, "variable_update"),
+      batch == "0" ? "auto" : batch, count(sweep.rows.size(), "configuration"),
       count(static_cast<std::size_t>(sweep.repetitions), "run"), values_of(sweep, "num_batches"));
 }
 
@@ -118,6 +116,15 @@ std::string note_of(const SweepResult& sweep, const Row& row) {
   }
   for (const std::string& text : row.notes) add(text);
   return note;
+}
+
+std::string label_of(const SweepResult& sweep, const Row& row) {
+  std::string text = row.config.fake_location;
+  for (const ConfigKey* key : sweep.varied) {
+    if (key->name == "fake_location") continue;
+    text += fmt::format(", {} {}", kebab(key->name), key->get(row.config));
+  }
+  return text;
 }
 
 std::vector<std::string> text_columns(const SweepResult& sweep) {

@@ -16,6 +16,9 @@ std::string headline(const SweepResult& sweep);
 /// How to read the table, a sentence each; of statuses, those that occur.
 std::vector<std::string> how_to_read(const SweepResult& sweep);
 
+/// What tells a row from the others: "zmq-consume, num-gpus 2".
+std::string label_of(const SweepResult& sweep, const Row& row);
+
 /// The heads of the columns of text_cells.
 std::vector<std::string> text_columns(const SweepResult& sweep);
 /// One row of the table, as text: varied keys, img/s, input cost, ms a step, status, note.

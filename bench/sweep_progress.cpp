@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "bench/report_text.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -15,17 +16,6 @@ std::string duration(double seconds) {
   if (seconds < 100) return fmt::format("{:.0f} s", seconds);
   return fmt::format("{:.0f} min {:02.0f} s", std::floor(seconds / 60),
                      seconds - 60 * std::floor(seconds / 60));
-}
-
-/// "zmq-consume, num-gpus 2": what tells this row from others.
-std::string label(const SweepResult& sweep, const Row& row) {
-  std::string text;
-  for (const ConfigKey* key : sweep.varied) {
-    const bool feeder = key->name == "fake_location";
-    text += feeder ? key->get(row.config)
-                   : fmt::format(", {} {}", kebab(key->name), key->get(row.config));
-  }
-  return text;
 }
 
 std::string outcome(const RunResult& result) {
@@ -51,12 +41,13 @@ void SweepProgress::show(const std::string& line, bool passing) {
 void SweepProgress::run_begins(const SweepMoment& moment) {
   if (!single_line_) return;
   show(fmt::format("[{}/{}] round {}: {} ... {} left{}", moment.run + 1, moment.runs,
-                   moment.round + 1, label(*sweep_, moment.row), duration(moment.left_s), outcome_),
+                   moment.round + 1, label_of(*sweep_, moment.row), duration(moment.left_s),
+                   outcome_),
        true);
 }
 
 void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
-  const std::string text = fmt::format("{}: {}", label(*sweep_, moment.row), outcome(result));
+  const std::string text = fmt::format("{}: {}", label_of(*sweep_, moment.row), outcome(result));
   outcome_ = "; before: " + text.substr(0, 60);
   const bool passing = result.status == Status::ok;
   show(fmt::format("[{}/{}] round {}: {}; {} left", moment.run + 1, moment.runs, moment.round + 1,

@@ -139,7 +139,10 @@ void SweepRunner::run_row(std::size_t index, std::int32_t round, SweepListener& 
   result_.rounds.back().push_back(index);
   RunResult result = run_(config, stop);
   run_s_[index] = std::max(run_s_[index], elapsed_s() - begin_s);
-  if (result.status == Status::skipped) row.unavailable = result.reason;
+  if (result.status == Status::skipped) {
+    row.unavailable =
+        result.reason.empty() ? "the run was skipped without a reason" : result.reason;
+  }
   if (result.status == Status::ok) {
     const std::uint64_t seed = row.config.seed;
     row.config = result.config;

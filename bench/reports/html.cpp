@@ -28,8 +28,9 @@ th, td { text-align: left; vertical-align: top; padding: .45rem .9rem .45rem 0;
   border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); font-size: .85rem; }
 td { font-variant-numeric: tabular-nums; }
-td.figure { min-width: 10rem; }
+td.figure { min-width: 11rem; }
 small, .note { color: var(--soft); font-size: .85rem; }
+small { white-space: nowrap; }
 .track { position: relative; height: .5rem; margin-top: .3rem; background: var(--panel);
   border-radius: .15rem; overflow: hidden; }
 .fill { position: absolute; inset: 0 auto 0 0; background: var(--bar); }
@@ -137,10 +138,7 @@ void write_repetitions(const SweepResult& sweep, std::ostream& out) {
   out << "<h2>Each repetition</h2>\n";
   for (const Row& row : sweep.rows) {
     if (row.repetitions.empty()) continue;
-    const std::vector<std::string> cells = text_cells(sweep, row);
-    std::string title;
-    for (std::size_t i = 0; i < sweep.varied.size(); ++i) title += (i == 0 ? "" : ", ") + cells[i];
-    out << "<details><summary>" << escaped(title)
+    out << "<details><summary>" << escaped(label_of(sweep, row))
         << "</summary>\n<div class=\"scroll\"><table>\n<tr>";
     for (const char* head :
          {"round", "seed", "started", "status", "img/s", "sustained img/s", "batches ready, start",
