@@ -108,6 +108,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
       }
       word.value = arguments[++i];
     }
+    if (word.value.empty()) throw ConfigError(fmt::format("--{} has an empty value", word.name));
     result.push_back("--" + kebab(flag->name) + "=" + word.value);
   }
   return result;

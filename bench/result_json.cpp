@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/result_json.h"
 
+#include <optional>
 #include <string>
 
 #include "dataflow/error.h"
@@ -22,6 +23,37 @@ Status status_from(const std::string& name) {
     if (to_string(status) == name) return status;
   }
   throw DataError("a result has the status '" + name + "', which is none of ours");
+}
+
+Json to_json(const std::optional<Spread>& spread) {
+  if (!spread) return Json{{"median", nullptr}, {"low", nullptr}, {"high", nullptr}};
+  return Json{{"median", spread->median}, {"low", spread->low}, {"high", spread->high}};
+}
+
+Json to_json(const std::optional<InputCostSpread>& cost) {
+  Json json{{"percent", to_json(cost ? std::optional(cost->percent) : std::nullopt)},
+            {"ms_per_step", nullptr},
+            {"img_per_s_lost", nullptr},
+            {"definition", kInputCostDefinition}};
+  if (cost) {
+    json["ms_per_step"] = cost->ms_per_step;
+    json["img_per_s_lost"] = cost->img_per_s_lost;
+  }
+  return json;
+}
+
+/// The same as a run's own result, but for the configuration, which stands in the row.
+Json to_json(const Repetition& repetition) {
+  Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
+  Json result = to_json(repetition.result);
+  result.erase("config");
+  json.update(result);
+  return json;
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
 }
 
 }  // namespace
@@ -52,6 +84,58 @@ Json to_json(const RunResult& result) {
               {"notes", result.notes},
               {"step_ms", result.step_ms},
               {"input_wait_ms", result.input_wait_ms}};
+}
+
+Json to_json(const Environment& environment) {
+  return Json{{"cpu_model", environment.cpu_model},
+              {"usable_cores", environment.usable_cores},
+              {"online_cores", environment.online_cores},
+              {"memory_bytes", environment.memory_bytes},
+              {"virtual_machine", environment.virtual_machine},
+              {"steal_percent", or_null(environment.steal_percent)},
+              {"cpu_governor", or_null(environment.cpu_governor)},
+              {"load_average", environment.load_average},
+              {"kernel", environment.kernel},
+              {"gpus", environment.gpus},
+              {"gpu_driver", or_null(environment.gpu_driver)},
+              {"version", environment.version},
+              {"revision", environment.revision},
+              {"compiler", environment.compiler},
+              {"compiler_flags", environment.compiler_flags},
+              {"build_type", environment.build_type},
+              {"libraries", environment.libraries},
+              {"date", environment.date}};
+}
+
+Json to_json(const Row& row) {
+  return Json{{"config", to_json(row.config)},
+              {"status", to_string(row.status)},
+              {"reason", row.reason},
+              {"img_per_s", to_json(row.img_per_s)},
+              {"sustained_img_per_s", to_json(row.sustained_img_per_s)},
+              {"input_cost", to_json(row.input_cost)},
+              {"unresolved", row.unresolved},
+              {"notes", row.notes}};
+}
+
+Json to_json(const SweepResult& sweep) {
+  Json runs = Json::array();
+  for (const Row& row : sweep.rows) {
+    Json json = to_json(row);
+    json["repetitions"] = Json::array();
+    for (const Repetition& repetition : row.repetitions) {
+      json["repetitions"].push_back(to_json(repetition));
+    }
+    runs.push_back(std::move(json));
+  }
+  return Json{{"schema", 1},
+              {"environment", to_json(sweep.environment)},
+              {"sweep", Json{{"command", sweep.command},
+                             {"seed", sweep.seed},
+                             {"repetitions", sweep.repetitions},
+                             {"rounds", sweep.rounds}}},
+              {"warnings", sweep.warnings},
+              {"runs", std::move(runs)}};
 }
 
 RunConfig config_from_json(const Json& json) {

@@ -220,7 +220,10 @@ void apply_like(RunConfig& config, std::string_view system) {
 
 std::vector<std::string> to_flags(const RunConfig& config) {
   std::vector<std::string> flags;
-  for (const ConfigKey& key : kKeys) flags.push_back(flag(key.name) + "=" + key.get(config));
+  for (const ConfigKey& key : kKeys) {
+    const std::string value = key.get(config);
+    if (!value.empty()) flags.push_back(flag(key.name) + "=" + value);  // empty: what it is anyway
+  }
   return flags;
 }
 

@@ -55,10 +55,6 @@ BadSamplePolicy parse_bad_sample_policy(const std::string& text) {
   return policy;
 }
 
-std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
-}
-
 /// The options of a component: what the user typed behind its name, over its table's defaults.
 Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   const ComponentText parts = parse_component(text);
@@ -112,6 +108,10 @@ std::int32_t usable_cores() {
     cores = std::clamp(static_cast<std::int32_t>(share), 1, cores);
   }
   return cores;
+}
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
 }
 
 Runner::Components find_components(const RunConfig& config) {

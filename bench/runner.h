@@ -90,6 +90,9 @@ Runner::Components find_components(const RunConfig& config);
 /// Processors that this process may use: its affinity, cut by its cgroup's quota.
 std::int32_t usable_cores();
 
+/// The present time in UTC, as ISO 8601.
+std::string utc_now();
+
 /// The exit code of the shared table for an exception in flight.
 int exit_code_of(const std::exception_ptr& failure);
 

@@ -59,6 +59,11 @@ struct FeederEntry {
   MemoryKind slots = MemoryKind::pinned;
   /// Reads DataPlan::directory, which is then made or checked before the feeder is.
   bool reads_files = false;
+  /// Its batches cost nothing to supply: what others cost is measured against its rate.
+  bool is_ceiling = false;
+  /// Receives from a process of its own, which a sweep starts unless option `endpoint` or `producer` is
+  /// given; its options then include `endpoint`, `bind`, `hwm` and `producer`.
+  bool needs_producer = false;
   std::span<const OptionSpec> options{};
   /// Opens files and sockets, so that what is missing is said before anything starts.
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;

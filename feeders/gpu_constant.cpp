@@ -61,6 +61,7 @@ extern constinit const FeederEntry gpu_constant_feeder{
     .name = "gpu",
     .summary = "batches that already lie on the device: the ceiling",
     .slots = MemoryKind::device,
+    .is_ceiling = true,
     .make = make,
 };
 

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kLastWords = 2000;
+
+[[noreturn]] void fail(std::string_view what, const std::string& program, int error) {
+  throw Error(fmt::format("cannot {} '{}': {}", what, program, std::strerror(error)));
+}
+
+struct Pipe {
+  FileDescriptor read, write;
+};
+
+Pipe make_pipe(const std::string& program) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("make a pipe to", program, errno);
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+/// What the child does between fork and exec: system calls only. Returns errno of the one that
+/// failed.
+int become(char* const* arguments, pid_t parent, int output, int errors) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(128 + SIGTERM);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
+  if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return errno;
+  execvp(arguments[0], arguments);
+  return errno;
+}
+
+/// glibc 2.36 declares pidfd_open without C linkage, so that C++ cannot link it.
+int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+/// Reads what is there. False: nothing will follow.
+template <typename Take>
+bool read_available(const FileDescriptor& file, Take take) {
+  std::array<char, 65536> buffer;
+  while (true) {
+    const ssize_t count = read(file.number(), buffer.data(), buffer.size());
+    if (count > 0) {
+      take(std::string_view(buffer.data(), static_cast<std::size_t>(count)));
+    } else if (count == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+}
+
+void write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(file, text.data(), text.size());
+    if (count < 0 && errno != EINTR) return;  // nobody listens: not the child's fault
+    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+/// For poll: rounded up, so that the deadline has passed when it returns.
+int milliseconds_until(Time deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3600 * 1000));
+}
+
+/// Signals that end a process group, from a request to an order, and when the next one is due.
+class Escalation {
+ public:
+  Escalation(pid_t group, Nanoseconds grace) : group_(group), grace_(grace) {}
+  bool begun() const noexcept { return step_ > 0; }
+  Time due() const noexcept { return due_; }
+  void next() {
+    constexpr std::array kSignals = {SIGINT, SIGTERM, SIGKILL};
+    if (step_ < kSignals.size()) kill(-group_, kSignals[step_++]);
+    due_ = step_ < kSignals.size() ? std::chrono::steady_clock::now() + grace_ : Time::max();
+  }
+
+ private:
+  const pid_t group_;
+  const Nanoseconds grace_;
+  std::size_t step_ = 0;
+  Time due_{};
+};
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    if (number_ >= 0) close(number_);
+    number_ = other.release();
+  }
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (number_ >= 0) close(number_);
+}
+
+std::string ChildExit::describe() const {
+  std::string text;
+  if (cause == Cause::timed_out) text = "did not end in time; ";
+  if (signal != 0) {
+    text += fmt::format("ended by signal {} ({})", signal, strsignal(signal));
+  } else {
+    text += fmt::format("exited with code {}", code);
+  }
+  return last_words.empty() ? text : text + "; it said: " + last_words;
+}
+
+ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) {
+  const std::string& program = command_.arguments.front();
+  std::vector<char*> arguments;
+  for (const std::string& word : command_.arguments) {
+    arguments.push_back(const_cast<char*>(word.c_str()));  // NOLINT: execvp's signature
+  }
+  arguments.push_back(nullptr);
+  Pipe output = make_pipe(program), errors = make_pipe(program), started = make_pipe(program);
+  wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+  if (wake_.number() < 0) fail("make an event for", program, errno);
+
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ < 0) fail("start", program, errno);
+  if (pid_ == 0) {
+    const int error =
+        become(arguments.data(), parent, output.write.number(), errors.write.number());
+    static_cast<void>(!write(started.write.number(), &error, sizeof error));
+    _exit(127);
+  }
+  setpgid(pid_, pid_);  // both sides do, whoever comes first
+  process_ = FileDescriptor(open_process(pid_));
+  const int watch_error = process_.number() < 0 ? errno : 0;
+  for (Pipe* pipe : {&output, &errors, &started}) pipe->write = FileDescriptor();
+  int error = 0;
+  ssize_t count = 0;
+  do {
+    count =
+        read(started.read.number(), &error, sizeof error);  // ends with exec, or with its failure
+  } while (count < 0 && errno == EINTR);
+  if (count > 0 || watch_error != 0) {
+    kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    fail(watch_error != 0 ? "watch" : "start", program, watch_error != 0 ? watch_error : error);
+  }
+  output_ = std::move(output.read);
+  errors_ = std::move(errors.read);
+  for (const FileDescriptor* file : {&output_, &errors_}) {
+    fcntl(file->number(), F_SETFL, O_NONBLOCK);
+  }
+  follower_ = std::jthread([this](const std::stop_token& stop) { follow(stop); });
+}
+
+ChildProcess::~ChildProcess() = default;  // the follower is asked to stop, then joined
+
+const ChildExit& ChildProcess::wait(const std::stop_token& stop) {
+  const std::stop_callback forward(stop, [this] { follower_.request_stop(); });
+  if (follower_.joinable()) follower_.join();
+  return exit_;
+}
+
+const ChildExit& ChildProcess::stop() {
+  follower_.request_stop();
+  return wait();
+}
+
+void ChildProcess::take_output(std::string_view text) {
+  const std::size_t room = ChildExit::kMaxOutput - exit_.output.size();
+  exit_.output_cut = exit_.output_cut || text.size() > room;
+  exit_.output += text.substr(0, room);
+}
+
+void ChildProcess::take_errors(std::string_view text) {
+  if (command_.show_stderr) write_all(STDERR_FILENO, text);
+  std::string& words = exit_.last_words;
+  words += text;
+  if (words.size() > 2 * kLastWords) words.erase(0, words.size() - kLastWords);
+}
+
+void ChildProcess::follow(const std::stop_token& stop) {
+  relay(stop);
+  kill(-pid_,
+       SIGKILL);  // what it left behind; it is not reaped yet, so the number is still its own
+  read_available(output_, [this](std::string_view text) { take_output(text); });
+  read_available(errors_, [this](std::string_view text) { take_errors(text); });
+  reap();
+  if (command_.on_end) command_.on_end();
+}
+
+/// Reads what the child prints until it ends, and sees to it that it does.
+void ChildProcess::relay(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] { eventfd_write(wake_.number(), 1); });
+  const Time deadline = std::chrono::steady_clock::now() + command_.timeout;
+  Escalation ending(pid_, command_.grace);
+  enum { kEnd, kWake, kOutput, kErrors };
+  std::array<pollfd, 4> files{{{process_.number(), POLLIN, 0},
+                               {wake_.number(), POLLIN, 0},
+                               {output_.number(), POLLIN, 0},
+                               {errors_.number(), POLLIN, 0}}};
+  while (true) {
+    const Time due = ending.begun() ? ending.due() : deadline;
+    if (poll(files.data(), files.size(), milliseconds_until(due)) < 0) {
+      PENSTOCK_ASSERT(errno == EINTR);
+      continue;
+    }
+    if (files[kOutput].revents != 0 &&
+        !read_available(output_, [this](std::string_view text) { take_output(text); })) {
+      files[kOutput].fd = -1;
+    }
+    if (files[kErrors].revents != 0 &&
+        !read_available(errors_, [this](std::string_view text) { take_errors(text); })) {
+      files[kErrors].fd = -1;
+    }
+    if (files[kEnd].revents != 0) return;
+    const bool woken = files[kWake].revents != 0;
+    if (woken) files[kWake].fd = -1;
+    if (!ending.begun() && (woken || std::chrono::steady_clock::now() >= deadline)) {
+      exit_.cause = woken ? ChildExit::Cause::stopped : ChildExit::Cause::timed_out;
+      ending.next();
+    } else if (ending.begun() && std::chrono::steady_clock::now() >= ending.due()) {
+      ending.next();
+    }
+  }
+}
+
+void ChildProcess::reap() {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) < 0 && errno == EINTR) {
+  }
+  (info.si_code == CLD_EXITED ? exit_.code : exit_.signal) = info.si_status;
+  std::string& words = exit_.last_words;
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  if (words.size() > kLastWords) words.erase(0, words.size() - kLastWords);
+}
+
+}  // namespace penstock

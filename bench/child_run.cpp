@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/child_run.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "bench/result_json.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// Messages that may wait in each socket: few, so that the reserve stays short.
+constexpr std::string_view kHighWaterMark = "2";
+/// Longest path of a Unix socket on Linux (unix(7)), its closing zero included.
+constexpr std::size_t kMaxSocketPath = 108;
+
+/// The beginning of `text` without line ends and control characters.
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kLongest = 80;
+  std::string result(text.substr(0, kLongest));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, ' ');
+  return text.size() > kLongest ? result + "..." : result;
+}
+
+RunResult failed(const RunConfig& config, int exit_code, std::string reason) {
+  RunResult result;
+  result.config = config;
+  result.status = Status::failed;
+  result.exit_code = exit_code;
+  result.reason = std::move(reason);
+  return result;
+}
+
+Options feeder_options(const RunConfig& config, const FeederEntry& feeder) {
+  const ComponentText parts = parse_component(config.fake_location);
+  return Options(parts.name, feeder.options, parts);
+}
+
+/// The two ends of a connection between a run and its producer.
+struct Connection {
+  std::string endpoint, hwm;
+  bool run_binds = true;
+};
+
+Connection make_connection(const Options& options, const std::filesystem::path& folder) {
+  const std::filesystem::path socket = folder / "feed";
+  if (socket.native().size() >= kMaxSocketPath) {
+    throw ConfigError(
+        fmt::format("cannot make the socket '{}': its path is {} bytes long; expected at "
+                    "most {}; set TMPDIR to a shorter path",
+                    socket.native(), socket.native().size(), kMaxSocketPath - 1));
+  }
+  return {.endpoint = "ipc://" + socket.native(),
+          .hwm = options.given("hwm") ? options.text("hwm") : std::string(kHighWaterMark),
+          .run_binds = !options.given("bind") || options.flag("bind")};
+}
+
+/// `text` with the options of the connection that it lacks.
+std::string connected(const std::string& text, const Options& options,
+                      const Connection& connection) {
+  std::string result = text + (text.find(':') == std::string::npos ? ":" : ",");
+  const char quote = connection.endpoint.find('\'') == std::string::npos ? '\'' : '"';
+  result += fmt::format("endpoint={0}{1}{0}", quote, connection.endpoint);
+  if (!options.given("bind")) result += ",bind=true";
+  if (!options.given("hwm")) result += ",hwm=" + connection.hwm;
+  return result;
+}
+
+ChildCommand run_command(const RunConfig& config, const ChildRunOptions& options) {
+  ChildCommand command{.arguments = {options.program, "run", "--json"},
+                       .timeout = options.timeout,
+                       .show_stderr = options.show_stderr};
+  for (std::string& flag : to_flags(config)) command.arguments.push_back(std::move(flag));
+  return command;
+}
+
+ChildCommand serve_command(const RunConfig& config, const Connection& connection,
+                           const ChildRunOptions& options) {
+  return {.arguments = {options.program, "serve", "--fake-location=host", "--model=" + config.model,
+                        fmt::format("--batch-size={}", config.batch_size),
+                        "--endpoint=" + connection.endpoint, "--hwm=" + connection.hwm,
+                        fmt::format("--bind={}", !connection.run_binds)},
+          .show_stderr = options.show_stderr};
+}
+
+RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
+                            const ChildRunOptions& options, const std::stop_token& stop) {
+  const PrivateFolder folder;
+  const Options given = feeder_options(config, feeder);
+  const Connection connection = make_connection(given, folder.path());
+  RunConfig connected_config = config;
+  connected_config.fake_location = connected(config.fake_location, given, connection);
+
+  std::stop_source end_run;
+  ChildCommand serve = serve_command(config, connection, options);
+  serve.on_end = [end_run]() mutable { end_run.request_stop(); };  // nothing more will come
+  ChildProcess producer(std::move(serve));
+  const std::stop_callback forward(stop, [&] { end_run.request_stop(); });
+  ChildProcess run(run_command(connected_config, options));
+  RunResult result = result_of(run.wait(end_run.get_token()), connected_config);
+  const ChildExit& producer_exit = producer.stop();
+  if (result.status != Status::ok && producer_exit.cause == ChildExit::Cause::ended &&
+      !stop.stop_requested()) {
+    result.status = Status::failed;
+    result.exit_code = 4;  // peer lost
+    result.reason =
+        "its producer, `penstock serve`, ended before the run did: " + producer_exit.describe();
+  }
+  result.config.fake_location = config.fake_location;  // the socket's path says nothing to anybody
+  result.notes.push_back(fmt::format(
+      "fed by `penstock serve --fake-location host --hwm {}` over ipc://", connection.hwm));
+  return result;
+}
+
+}  // namespace
+
+PrivateFolder::PrivateFolder() {
+  const char* const parent = getenv("TMPDIR");
+  std::string name =
+      std::string(parent != nullptr && *parent != 0 ? parent : "/tmp") + "/penstock-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) {
+    throw ConfigError(
+        fmt::format("cannot make a temporary folder '{}': {}; set TMPDIR to a folder that "
+                    "can be written",
+                    name, std::strerror(errno)));
+  }
+  path_ = name;
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;  // what cannot be removed does no harm
+  std::filesystem::remove_all(path_, ignored);
+}
+
+bool needs_producer(const RunConfig& config, const FeederEntry& feeder) {
+  if (!feeder.needs_producer) return false;
+  const Options options = feeder_options(config, feeder);
+  return !options.given("endpoint") && !options.given("producer");
+}
+
+RunResult result_of(const ChildExit& exit, const RunConfig& config) {
+  using Json = nlohmann::ordered_json;
+  const bool late = exit.cause == ChildExit::Cause::timed_out;
+  const int code = late ? 5 : 6;
+  const Json json = Json::parse(exit.output, nullptr, false);
+  if (json.is_discarded() || exit.output_cut) {
+    if (exit.cause == ChildExit::Cause::stopped) {
+      RunResult result = failed(config, 130, "stopped before it had a result");
+      result.status = Status::partial;
+      return result;
+    }
+    if (exit.output.empty() || late || exit.signal != 0) {
+      return failed(config, code, "the run " + exit.describe());
+    }
+    return failed(config, code,
+                  fmt::format("the run printed no JSON object but '{}', and {}",
+                              excerpt(exit.output), exit.describe()));
+  }
+  try {
+    RunResult result = result_from_json(json);
+    const bool stopped = exit.cause == ChildExit::Cause::stopped;  // then its code is the signal's
+    if (exit.signal != 0 || late || (!stopped && exit.code != result.exit_code)) {
+      result.status = Status::failed;
+      result.exit_code = code;
+      result.reason = "the run " + exit.describe();
+    }
+    return result;
+  } catch (const Error& error) {
+    return failed(config, code, error.what());
+  }
+}
+
+RunResult run_in_child(const RunConfig& config, const FeederEntry& feeder,
+                       const ChildRunOptions& options, const std::stop_token& stop) {
+  const std::string started = utc_now();
+  RunResult result;
+  try {
+    if (needs_producer(config, feeder)) {
+      result = run_with_producer(config, feeder, options, stop);
+    } else {
+      ChildProcess run(run_command(config, options));
+      result = result_of(run.wait(stop), config);
+    }
+  } catch (const Error& error) {
+    result = failed(config, 6, error.what());
+  }
+  if (result.started.empty()) result.started = started;
+  return result;
+}
+
+}  // namespace penstock

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/environment.h"
+
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+#include <stdlib.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "bench/runner.h"
+#include "penstock_build.h"
+#include "penstock_revision.h"
+
+namespace penstock {
+namespace {
+
+/// The first line of a file; none where it cannot be read.
+std::optional<std::string> first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line) || line.empty()) return std::nullopt;
+  return line;
+}
+
+/// The text behind "key<space>:" in a file of such lines; empty where there is none.
+std::string field_of(const std::filesystem::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return {};
+}
+
+std::string cpu_model(const utsname& system) {
+  const std::string name = field_of("/proc/cpuinfo", "model name");
+  return name.empty() ? fmt::format("unknown, {}", system.machine) : name;
+}
+
+bool is_virtual_machine() {
+  std::istringstream flags(field_of("/proc/cpuinfo", "flags"));
+  for (std::string flag; flags >> flag;) {
+    if (flag == "hypervisor") return true;
+  }
+  return false;
+}
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  std::error_code missing;
+  const std::filesystem::directory_iterator folder("/proc/driver/nvidia/gpus", missing);
+  for (const std::filesystem::directory_entry& gpu : folder) {
+    if (std::string name = field_of(gpu.path() / "information", "Model"); !name.empty()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  ..." without its label.
+std::optional<std::string> gpu_driver() {
+  std::string text = field_of("/proc/driver/nvidia/version", "NVRM version");
+  return text.empty() ? std::nullopt : std::optional(std::move(text));
+}
+
+/// "fmt 9.1.0;TBB 2021.8.0", as the build leaves it.
+std::map<std::string, std::string> libraries() {
+  std::map<std::string, std::string> result{{"glibc", gnu_get_libc_version()}};
+  std::istringstream list(PENSTOCK_BUILD_LIBRARIES);
+  for (std::string item; std::getline(list, item, ';');) {
+    const std::size_t space = item.find(' ');
+    if (space != std::string::npos) result[item.substr(0, space)] = item.substr(space + 1);
+  }
+  return result;
+}
+
+}  // namespace
+
+CpuTicks read_cpu_ticks() {
+  // cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are within user
+  std::ifstream file("/proc/stat");
+  std::string label;
+  CpuTicks ticks;
+  file >> label;
+  for (int column = 0; column < 8; ++column) {
+    std::uint64_t value = 0;
+    if (!(file >> value)) break;
+    ticks.total += value;
+    if (column == 7) ticks.steal = value;
+  }
+  return ticks;
+}
+
+double steal_percent(const CpuTicks& before, const CpuTicks& after) {
+  if (after.total <= before.total || after.steal < before.steal) return 0;
+  return 100 * static_cast<double>(after.steal - before.steal) /
+         static_cast<double>(after.total - before.total);
+}
+
+Environment read_environment() {
+  utsname system{};
+  uname(&system);
+  Environment environment;
+  environment.cpu_model = cpu_model(system);
+  environment.usable_cores = usable_cores();
+  environment.online_cores = static_cast<std::int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  environment.memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  environment.virtual_machine = is_virtual_machine();
+  environment.cpu_governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  static_cast<void>(getloadavg(&environment.load_average, 1));
+  environment.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
+  environment.gpus = gpu_names();
+  environment.gpu_driver = gpu_driver();
+  environment.version = PENSTOCK_BUILD_VERSION;
+  environment.revision = PENSTOCK_REVISION;
+  environment.compiler = PENSTOCK_BUILD_COMPILER;
+  environment.compiler_flags = PENSTOCK_BUILD_FLAGS;
+  environment.build_type = PENSTOCK_BUILD_TYPE;
+  environment.libraries = libraries();
+  environment.date = utc_now();
+  return environment;
+}
+
+std::vector<std::string> warnings_of(const Environment& environment) {
+  /// Load per core above which others probably take cycles from what is measured.
+  constexpr double kHighLoad = 0.75;
+  /// Stolen time that explains differences of the size that matters here.
+  constexpr double kHighSteal = 1;
+  std::vector<std::string> warnings;
+  if (environment.cpu_governor && *environment.cpu_governor != "performance") {
+    warnings.push_back(
+        fmt::format("the processor's frequency governor is '{}', not 'performance': "
+                    "speed depends on what ran before",
+                    *environment.cpu_governor));
+  }
+  if (environment.load_average > kHighLoad * environment.usable_cores) {
+    warnings.push_back(
+        fmt::format("the load average was {:.1f} on {} usable cores when the sweep began: "
+                    "other programs may have taken processor time (a build that has "
+                    "just ended shows here too)",
+                    environment.load_average, environment.usable_cores));
+  }
+  if (environment.steal_percent.value_or(0) > kHighSteal) {
+    warnings.push_back(
+        fmt::format("the hypervisor took {:.1f} % of the processor time for others while "
+                    "the sweep ran",
+                    *environment.steal_percent));
+  }
+  return warnings;
+}
+
+}  // namespace penstock

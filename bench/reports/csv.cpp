@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// results.csv: a line for each row, under the names of results.json, nested ones joined by '_'.
+// Keys of the configuration keep their plain names; of lists of repetitions and steps the medians
+// remain. Nothing is rounded; what is not known is empty. Quoting follows RFC 4180, lines end in
+// LF.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/report.h"
+#include "bench/result_json.h"
+#include "bench/statistics.h"
+#include "dataflow/entry.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Cells = std::vector<std::pair<std::string, std::string>>;
+
+std::string text_of(const Json& json) {
+  if (json.is_null()) return "";
+  if (json.is_string()) return json.get<std::string>();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void flatten(const std::string& prefix, const Json& json, Cells& cells) {
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) {
+      flatten(prefix.empty() ? key : prefix + "_" + key, value, cells);
+    }
+  } else if (json.is_array()) {
+    std::string list;
+    for (const Json& element : json) list += (list.empty() ? "" : "; ") + text_of(element);
+    cells.emplace_back(prefix, list);
+  } else {
+    cells.emplace_back(prefix, text_of(json));
+  }
+}
+
+/// The median over repetitions of a figure of each; null where there is none.
+template <typename Figure>
+Json median_over(const Row& row, Figure figure) {
+  std::vector<double> values;
+  for (const Repetition& repetition : row.repetitions) {
+    if (!repetition.result.step_ms.empty()) values.push_back(figure(repetition.result));
+  }
+  return values.empty() ? Json(nullptr) : Json(median(values));
+}
+
+Cells cells_of(const SweepResult& sweep, const Row& row) {
+  Json json = to_json(row);
+  Cells cells;
+  flatten("", json["config"], cells);
+  json.erase("config");
+  flatten("", json, cells);
+  const Json medians{
+      {"repetitions", row.repetitions.size()},
+      {"reserve_start", median_over(row, [](const RunResult& r) { return r.reserve_start; })},
+      {"reserve_end", median_over(row, [](const RunResult& r) { return r.reserve_end; })},
+      {"window_s", median_over(row, [](const RunResult& r) { return r.window_s; })},
+      {"process_cpu_s", median_over(row, [](const RunResult& r) { return r.process_cpu_s; })},
+      {"step_ms_p50", median_over(row, [](const RunResult& r) { return median(r.step_ms); })},
+      {"input_wait_ms_p50",
+       median_over(row, [](const RunResult& r) { return median(r.input_wait_ms); })}};
+  flatten("", medians, cells);
+  flatten("environment", to_json(sweep.environment), cells);
+  return cells;
+}
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"') result += '"';
+    result += c;
+  }
+  result += '"';
+  return result;
+}
+
+void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+  bool first_row = true;
+  for (const Row& row : sweep.rows) {
+    std::vector<std::string> names, values;
+    for (const auto& [name, value] : cells_of(sweep, row)) {
+      names.push_back(quoted(name));
+      values.push_back(quoted(value));
+    }
+    if (std::exchange(first_row, false)) out << join(names, ",") << "\n";
+    out << join(values, ",") << "\n";
+  }
+}
+
+}  // namespace
+
+extern constinit const ReportEntry csv_report{
+    .name = "csv",
+    .summary = "a line for each row, with its configuration and environment",
+    .file = "results.csv",
+    .write = write,
+};
+
+}  // namespace penstock

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder that a sweep leaves its results in. Files are replaced as a whole: whoever reads one,
+// or finds it after a crash or a full disk, sees the results as they were after some run.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "bench/sweep_result.h"
+
+namespace penstock {
+
+class ResultFolder {
+ public:
+  /// Makes the folder where it is missing. Throws ConfigError when that cannot be done.
+  explicit ResultFolder(std::filesystem::path path);
+
+  /// Writes the file of every report. Throws DataError, with the path and the system's reason;
+  /// files that could not be written keep what they held.
+  void write(const SweepResult& sweep) const;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Writes `text` to a file beside `path`, then puts it in its place. Throws DataError.
+void replace_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace penstock

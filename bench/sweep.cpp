@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include "dataflow/clock.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+#include "feeders/feeder.h"
+#include "trainer/backend.h"
+#include "trainer/model.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+namespace {
+
+/// Keys whose values have the form name[:key=value,...].
+constexpr std::array<std::string_view, 5> kComponentKeys = {
+    "fake_location", "model", "variable_update", "device", "on_bad_sample"};
+/// Keys that do not change the trainer.
+constexpr std::array<std::string_view, 9> kFeederKeys = {
+    "fake_location", "data_dir",      "on_bad_sample",    "order", "prefetch", "feeder_threads",
+    "timeout",       "display_every", "display_perf_ewma"};
+
+/// More configurations than anyone waits for: most likely a slip.
+constexpr std::size_t kMaxConfigurations = 10000;
+
+template <std::size_t N>
+bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::vector<std::string> split_values(const ConfigKey& key, std::string_view list) {
+  if (contains(kComponentKeys, key.name)) return split_component_list(list);
+  std::vector<std::string> values;
+  for (std::size_t begin = 0;;) {
+    const std::size_t comma = list.find(',', begin);
+    values.emplace_back(list.substr(begin, comma - begin));
+    if (comma == std::string_view::npos) break;
+    begin = comma + 1;
+  }
+  if (values.size() > 1 && std::count(values.begin(), values.end(), "") > 0) {
+    throw ConfigError(
+        fmt::format("--{} is '{}', a list with an empty element; expected values "
+                    "separated by commas",
+                    kebab(key.name), list));
+  }
+  return values;
+}
+
+/// The entry that `text` names, its options checked by name. Null where this program lacks it: then
+/// `reason` says why, unless an earlier one is there already.
+template <typename Entry>
+const Entry* find_component(const Table<Entry>& table, const std::string& text,
+                            std::string& reason) {
+  const ComponentText parts = parse_component(text);
+  try {
+    const Entry& entry = find_entry(table, parts.name);
+    std::span<const OptionSpec> specs;
+    if constexpr (requires { entry.options; }) specs = entry.options;
+    static_cast<void>(Options(parts.name, specs, parts));  // throws on unknown names
+    return &entry;
+  } catch (const Unavailable& error) {
+    if (reason.empty()) reason = error.what();
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+void Sweep::set(std::string_view name, std::string_view list) {
+  const ConfigKey& key = find_config_key(name);
+  std::vector<std::string> values;
+  for (const std::string& text : split_values(key, list)) {
+    RunConfig scratch;
+    key.set(scratch, text);
+    const std::string value = key.get(scratch);
+    if (std::find(values.begin(), values.end(), value) != values.end()) {
+      throw ConfigError(
+          fmt::format("--{} lists '{}' twice; each value makes one row", kebab(key.name), value));
+    }
+    values.push_back(value);
+  }
+  axes_[std::string(key.name)] = std::move(values);
+}
+
+std::vector<RunConfig> Sweep::expand(const RunConfig& base) const {
+  std::vector<RunConfig> configurations{base};
+  const std::span<const ConfigKey> keys = config_keys();
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {  // the first key varies fastest
+    const auto axis = axes_.find(key->name);
+    if (axis == axes_.end()) continue;
+    if (configurations.size() * axis->second.size() > kMaxConfigurations) {
+      throw ConfigError(fmt::format("the lists make more than {} configurations; shorten some",
+                                    kMaxConfigurations));
+    }
+    std::vector<RunConfig> expanded;
+    for (const RunConfig& configuration : configurations) {
+      for (const std::string& value : axis->second) {
+        key->set(expanded.emplace_back(configuration), value);
+      }
+    }
+    configurations = std::move(expanded);
+  }
+  return configurations;
+}
+
+bool same_trainer(const RunConfig& a, const RunConfig& b) {
+  const std::span<const ConfigKey> keys = config_keys();
+  return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+    return contains(kFeederKeys, key.name) || key.get(a) == key.get(b);
+  });
+}
+
+std::string unavailable_reason(const RunConfig& config) {
+  std::string reason;
+  const FeederEntry* const feeder = find_component(feeder_table(), config.fake_location, reason);
+  find_component(model_table(), config.model, reason);
+  find_component(update_table(), config.variable_update, reason);
+  if (const BackendEntry* backend = find_component(backend_table(), config.device, reason)) {
+    try {  // values of its options, and whether the machine has such a device
+      SteadyClock clock;
+      const ComponentText parts = parse_component(config.device);
+      static_cast<void>(backend->make(Options(parts.name, backend->options, parts), clock));
+    } catch (const Unavailable& error) {
+      if (reason.empty()) reason = error.what();
+    }
+  }
+  if (feeder != nullptr && feeder->reads_files && !config.data_dir.empty() &&
+      !std::filesystem::exists(config.data_dir)) {
+    throw ConfigError(
+        fmt::format("--data-dir is '{}', which does not exist; expected a folder of "
+                    "class folders of images",
+                    config.data_dir));
+  }
+  return reason;
+}
+
+}  // namespace penstock

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/sweep_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/sweep.h"
+
+namespace penstock {
+namespace {
+
+std::int64_t count_of(const Row& row, Status status) {
+  return std::count_if(
+      row.repetitions.begin(), row.repetitions.end(),
+      [&](const Repetition& repetition) { return repetition.result.status == status; });
+}
+
+/// "2 of 3 repetitions: the reason of the first of them".
+std::string reason_of(const Row& row, Status status) {
+  const std::int64_t count = count_of(row, status);
+  for (const Repetition& repetition : row.repetitions) {
+    if (repetition.result.status != status) continue;
+    const auto all = static_cast<std::int64_t>(row.repetitions.size());
+    if (count == all) return repetition.result.reason;
+    return fmt::format("{} of {} repetitions {}: {}", count, all, to_string(status),
+                       repetition.result.reason);
+  }
+  return {};
+}
+
+void summarise_status(Row& row) {
+  row.reason.clear();
+  const auto is = [&](Status status, std::string reason) {
+    row.status = status;
+    row.reason = std::move(reason);
+  };
+  if (!row.unavailable.empty()) return is(Status::skipped, row.unavailable);
+  if (row.repetitions.empty()) return is(Status::skipped, "not measured");
+  const bool draining = count_of(row, Status::draining) > 0;
+  const bool usable = draining || count_of(row, Status::ok) > 0;
+  const std::string failures = reason_of(row, Status::failed);
+  if (!usable) {
+    for (const Status status : {Status::failed, Status::partial, Status::skipped}) {
+      if (count_of(row, status) > 0) return is(status, reason_of(row, status));
+    }
+  }
+  const std::string cuts = failures.empty() ? reason_of(row, Status::partial) : failures;
+  if (draining) {
+    const std::string why = reason_of(row, Status::draining);
+    return is(Status::draining, cuts.empty() ? why : why + "; " + cuts);
+  }
+  if (!cuts.empty()) return is(Status::partial, cuts);
+  is(Status::ok, "");
+}
+
+/// The repetitions that the figures are taken from: the best kind that there is.
+std::vector<const RunResult*> figures_of(const Row& row) {
+  for (const Status status : {Status::ok, Status::draining, Status::partial, Status::failed}) {
+    std::vector<const RunResult*> results;
+    for (const Repetition& repetition : row.repetitions) {
+      const RunResult& result = repetition.result;
+      if (result.status == status && result.img_per_s > 0) results.push_back(&result);
+    }
+    if (!results.empty()) return results;
+  }
+  return {};
+}
+
+void summarise_rates(Row& row) {
+  row.img_per_s.reset();
+  row.sustained_img_per_s.reset();
+  row.notes.clear();
+  for (const Repetition& repetition : row.repetitions) {
+    for (const std::string& note : repetition.result.notes) {
+      const bool known = std::find(row.notes.begin(), row.notes.end(), note) != row.notes.end();
+      if (!known) row.notes.push_back(note);
+    }
+  }
+  const std::vector<const RunResult*> results = figures_of(row);
+  if (results.empty()) return;
+  std::vector<double> rates, sustained;
+  for (const RunResult* result : results) {
+    rates.push_back(result->img_per_s);
+    sustained.push_back(result->sustained_img_per_s);
+  }
+  row.img_per_s = spread(rates);
+  row.sustained_img_per_s = spread(sustained);
+}
+
+/// What the feeder can keep up, and nothing that it did before the window.
+double kept_up_img_per_s(const RunResult& result) {
+  return std::min(result.sustained_img_per_s, result.img_per_s);
+}
+
+bool has_rate(const Repetition& repetition) {
+  return repetition.result.status == Status::ok && kept_up_img_per_s(repetition.result) > 0;
+}
+
+double images_per_step(const Row& row) {
+  std::int64_t images = 0;
+  for (const Repetition& repetition : row.repetitions) {
+    images = std::max(images, repetition.result.images_per_step);
+  }
+  return static_cast<double>(images);
+}
+
+std::vector<RatePair> pair_rates(const Row& ceiling, const Row& row) {
+  std::vector<RatePair> same_round, any_round;
+  for (const Repetition& with : row.repetitions) {
+    for (const Repetition& without : ceiling.repetitions) {
+      if (!has_rate(with) || !has_rate(without)) continue;
+      const RatePair pair{kept_up_img_per_s(without.result), kept_up_img_per_s(with.result)};
+      if (with.round == without.round) same_round.push_back(pair);
+      any_round.push_back(pair);
+    }
+  }
+  return same_round.empty() ? any_round : same_round;
+}
+
+/// The row that costs of `row` are measured against: where several train alike, the one whose
+/// feeder settings are the most alike too.
+const Row* ceiling_of(const SweepResult& sweep, const Row& row) {
+  if (row.is_ceiling) return &row;
+  const auto likeness = [&](const Row& other) {
+    const std::span<const ConfigKey> keys = config_keys();
+    return std::count_if(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+      return key.get(other.config) == key.get(row.config);
+    });
+  };
+  const Row* best = nullptr;
+  for (const Row& other : sweep.rows) {
+    if (!other.is_ceiling || !same_trainer(other.config, row.config)) continue;
+    if (best == nullptr || likeness(other) > likeness(*best)) best = &other;
+  }
+  return best;
+}
+
+void summarise_cost(const SweepResult& sweep, Row& row) {
+  row.input_cost.reset();
+  row.unresolved.clear();
+  const Row* const ceiling = ceiling_of(sweep, row);
+  if (row.status != Status::ok && row.status != Status::partial) {
+    row.unresolved = fmt::format("the row is {}", to_string(row.status));
+  } else if (ceiling == nullptr) {
+    row.unresolved = "no row measures the same trainer with batches that cost nothing";
+  } else if (const std::vector<RatePair> pairs = pair_rates(*ceiling, row); !pairs.empty()) {
+    row.input_cost = input_cost(pairs, images_per_step(row));
+  } else {
+    const Row& culprit = ceiling->status == Status::ok ? row : *ceiling;
+    row.unresolved =
+        fmt::format("the {} row is {}", culprit.config.fake_location, to_string(culprit.status));
+  }
+}
+
+}  // namespace
+
+const char* const kInputCostDefinition =
+    "100 (1 - with / without), where `with` is the smaller of img_per_s and sustained_img_per_s of "
+    "a "
+    "repetition, and `without` the same of the `gpu` row of the same trainer in the same round; "
+    "median, "
+    "lowest and highest over rounds";
+
+void summarise(SweepResult& sweep) {
+  for (Row& row : sweep.rows) {
+    summarise_status(row);
+    summarise_rates(row);
+  }
+  for (Row& row : sweep.rows) summarise_cost(sweep, row);
+}
+
+bool has_failures(const SweepResult& sweep) {
+  for (const Row& row : sweep.rows) {
+    for (const Repetition& repetition : row.repetitions) {
+      const Status status = repetition.result.status;
+      const bool stopped = repetition.result.exit_code > 128;
+      if (status == Status::failed || (status == Status::partial && !stopped)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace penstock

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sweep found out: rows of repetitions, and the figures that are computed from them. Every
+// report is a view of this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/environment.h"
+#include "bench/run_config.h"
+#include "bench/runner.h"
+#include "bench/statistics.h"
+
+namespace penstock {
+
+struct Repetition {
+  std::int32_t round = 0;  ///< from 0; repetitions of one round ran under like conditions
+  RunResult result;        ///< its seed is in result.config
+};
+
+/// One configuration. All members below `repetitions` follow from them: see summarise.
+struct Row {
+  RunConfig config;         ///< automatic values are resolved once a repetition has run
+  bool is_ceiling = false;  ///< its feeder costs nothing
+  std::string unavailable;  ///< why it cannot run here; empty: it can
+  std::vector<Repetition> repetitions;
+
+  Status status = Status::skipped;
+  std::string reason;  ///< where the status is not ok
+  std::optional<Spread> img_per_s, sustained_img_per_s;
+  std::optional<InputCostSpread> input_cost;
+  std::string unresolved;  ///< why there is no input cost, where there is none
+  std::vector<std::string> notes;
+};
+
+struct SweepResult {
+  Environment environment;
+  std::string command;  ///< that reproduces it
+  std::uint64_t seed = 0;
+  std::int32_t repetitions = 0;  ///< wanted of each row
+  std::vector<std::vector<std::size_t>>
+      rounds;  ///< rows in the order in which each round began them
+  std::vector<std::string> warnings;
+  std::vector<const ConfigKey*> varied;  ///< keys that tell rows apart; `fake_location` among them
+  std::vector<Row> rows;
+};
+
+/// What the input costs of a sweep mean, in a sentence.
+extern const char* const kInputCostDefinition;
+
+/// Fills in what follows from the repetitions.
+///
+/// Status of a row, the first that applies: `skipped`, no repetition ran or could run; `failed`,
+/// `partial`, all of them failed or were cut short; `draining`, one lived on batches made before
+/// its window; `partial`, one failed or was cut short, and the figures are those of the others;
+/// `ok`.
+///
+/// Input cost: with min(sustained, img_per_s) of each repetition, against the row of the same
+/// trainer whose feeder is a ceiling, both of the same round; against all of its rounds where no
+/// round has both. There is none without such a row, for rows that are neither ok nor partial, and
+/// where no repetition of the two is ok.
+void summarise(SweepResult& sweep);
+
+/// Did any repetition fail, or end before its time without being told to?
+bool has_failures(const SweepResult& sweep);
+
+}  // namespace penstock

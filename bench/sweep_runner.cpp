@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/sweep_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "bench/sweep.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
+#include "dataflow/random.h"
+#include "feeders/feeder.h"
+
+namespace penstock {
+namespace {
+
+/// Fewer say nothing about spread.
+constexpr std::int32_t kMinRepetitions = 3;
+
+/// The order of rows in a round: a shuffle that depends on the seed and the round alone.
+std::vector<std::size_t> shuffled(std::vector<std::size_t> rows, std::uint64_t seed,
+                                  std::int32_t round) {
+  Random random(seed, static_cast<std::uint64_t>(round));
+  for (std::size_t left = rows.size(); left > 1; --left) {  // Fisher and Yates
+    std::swap(rows[left - 1], rows[random.below(left)]);
+  }
+  return rows;
+}
+
+Row make_row(const RunConfig& config) {
+  Row row;
+  row.config = config;
+  row.unavailable = unavailable_reason(config);
+  if (row.unavailable.empty()) {
+    const std::string name = parse_component(config.fake_location).name;
+    row.is_ceiling = find_entry(feeder_table(), name).is_ceiling;
+  }
+  return row;
+}
+
+std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
+  std::vector<const ConfigKey*> varied;
+  for (const ConfigKey& key : config_keys()) {
+    const bool differs =
+        std::any_of(configurations.begin(), configurations.end(),
+                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
+    if (differs || key.name == "fake_location") varied.push_back(&key);
+  }
+  return varied;
+}
+
+/// Repetitions of a row differ by their seeds; those of a round share theirs.
+std::uint64_t seed_of(const RunConfig& config, std::int32_t round) {
+  constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return (config.seed + static_cast<std::uint64_t>(round)) & kLargest;
+}
+
+std::vector<std::string> warnings_before(const SweepPlan& plan, const Environment& environment) {
+  std::vector<std::string> warnings = warnings_of(environment);
+  std::int32_t threads = 0;
+  for (const RunConfig& config : plan.configurations)
+    threads = std::max(threads, config.feeder_threads);
+  if (threads > environment.usable_cores) {
+    warnings.push_back(
+        fmt::format("--feeder-threads is {}, more than the {} usable cores: threads take "
+                    "turns",
+                    threads, environment.usable_cores));
+  }
+  if (plan.repetitions < kMinRepetitions) {
+    warnings.push_back(
+        fmt::format("{} repetition{} of each row: at least {} are needed to see how much "
+                    "the numbers spread",
+                    plan.repetitions, plan.repetitions == 1 ? "" : "s", kMinRepetitions));
+  }
+  return warnings;
+}
+
+}  // namespace
+
+SweepRunner::SweepRunner(SweepPlan plan, Run run, Clock& clock)
+    : plan_(std::move(plan)), run_(std::move(run)), clock_(clock) {
+  result_.environment = read_environment();
+  result_.command = plan_.command;
+  result_.seed = plan_.seed;
+  result_.repetitions = plan_.repetitions;
+  result_.varied = varied_keys(plan_.configurations);
+  result_.warnings = warnings_before(plan_, result_.environment);
+  for (const RunConfig& config : plan_.configurations) result_.rows.push_back(make_row(config));
+  run_s_.resize(result_.rows.size());
+  summarise(result_);
+}
+
+const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_token& stop) {
+  listener.results_changed(result_);
+  began_ = clock_.now();
+  ticks_ = read_cpu_ticks();
+  for (std::int32_t round = 0; round < plan_.repetitions; ++round) {
+    if (!run_round(round, listener, stop)) break;
+  }
+  conclude(listener);
+  return result_;
+}
+
+/// False: the sweep ends here.
+bool SweepRunner::run_round(std::int32_t round, SweepListener& listener,
+                            const std::stop_token& stop) {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < result_.rows.size(); ++row) {
+    if (result_.rows[row].unavailable.empty()) rows.push_back(row);
+  }
+  if (rows.empty()) return false;
+  result_.rounds.emplace_back();
+  for (const std::size_t row : shuffled(std::move(rows), plan_.seed, round)) {
+    if (stop.stop_requested()) return false;
+    if (round > 0 && !fits(row)) {
+      result_.warnings.push_back(fmt::format(
+          "the time budget of {:.0f} s ended after {} of {} runs; give --time-budget more for the "
+          "rest",
+          std::chrono::duration<double>(plan_.time_budget).count(), runs_done_, runs()));
+      return false;
+    }
+    run_row(row, round, listener, stop);
+  }
+  return true;
+}
+
+void SweepRunner::run_row(std::size_t index, std::int32_t round, SweepListener& listener,
+                          const std::stop_token& stop) {
+  Row& row = result_.rows[index];
+  const auto moment = [&] {
+    return SweepMoment{row, runs_done_, runs(), round, elapsed_s(), left_s()};
+  };
+  listener.run_begins(moment());
+  const double begin_s = elapsed_s();
+  RunConfig config = row.config;
+  config.seed = seed_of(row.config, round);
+  result_.rounds.back().push_back(index);
+  RunResult result = run_(config, stop);
+  run_s_[index] = std::max(run_s_[index], elapsed_s() - begin_s);
+  if (result.status == Status::skipped) {
+    row.unavailable =
+        result.reason.empty() ? "the run was skipped without a reason" : result.reason;
+  }
+  if (result.status == Status::ok) {
+    const std::uint64_t seed = row.config.seed;
+    row.config = result.config;
+    row.config.seed = seed;
+  }
+  row.repetitions.push_back({round, std::move(result)});
+  summarise(result_);
+  const CpuTicks now = read_cpu_ticks();
+  result_.environment.steal_percent = steal_percent(ticks_, now);
+  listener.run_ended(moment(), row.repetitions.back().result);
+  ++runs_done_;
+  listener.results_changed(result_);
+}
+
+/// Says what is to be known about the whole.
+void SweepRunner::conclude(SweepListener& listener) {
+  for (std::string& warning : warnings_of(result_.environment)) {
+    const auto known = std::find(result_.warnings.begin(), result_.warnings.end(), warning);
+    if (known == result_.warnings.end()) result_.warnings.push_back(std::move(warning));
+  }
+  listener.results_changed(result_);
+}
+
+bool SweepRunner::fits(std::size_t row) const {
+  return elapsed_s() + run_s_[row] <= std::chrono::duration<double>(plan_.time_budget).count();
+}
+
+std::size_t SweepRunner::runs() const {
+  std::size_t runs = 0;
+  for (const Row& row : result_.rows) {
+    runs += row.unavailable.empty() ? static_cast<std::size_t>(plan_.repetitions)
+                                    : row.repetitions.size();
+  }
+  return runs;
+}
+
+double SweepRunner::elapsed_s() const {
+  return std::chrono::duration<double>(clock_.now() - began_).count();
+}
+
+double SweepRunner::left_s() const {
+  const double budget_left = std::chrono::duration<double>(plan_.time_budget).count() - elapsed_s();
+  double known_sum = 0, all_left = 0;
+  std::size_t known = 0;
+  for (const double seconds : run_s_) {
+    known_sum += seconds;
+    known += seconds > 0 ? 1 : 0;
+  }
+  if (known == 0) return budget_left;
+  const double mean = known_sum / static_cast<double>(known);
+  for (std::size_t row = 0; row < result_.rows.size(); ++row) {
+    if (!result_.rows[row].unavailable.empty()) continue;
+    const auto done = static_cast<double>(result_.rows[row].repetitions.size());
+    all_left += (plan_.repetitions - done) * (run_s_[row] > 0 ? run_s_[row] : mean);
+  }
+  return std::clamp(all_left, 0.0, std::max(0.0, budget_left));
+}
+
+}  // namespace penstock

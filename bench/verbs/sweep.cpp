@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock sweep: every combination of lists, each run a child process, repeated in rounds; a table
+// here, files in a folder. Without flags: what feeding costs two emulated accelerators, for every
+// feeder.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "bench/child_run.h"
+#include "bench/cli.h"
+#include "bench/report.h"
+#include "bench/sweep.h"
+#include "bench/sweep_progress.h"
+#include "bench/sweep_runner.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,zmq-consume";
+
+/// What a sweep starts from where it differs from a single run: two devices at a rate that a few
+/// cores cannot feed from JPEGs, and windows as long as input costs need.
+RunConfig sweep_defaults() {
+  RunConfig config;
+  config.num_gpus = 2;
+  config.extend_window = true;
+  return config;
+}
+
+struct Wanted {
+  Sweep axes;
+  SweepPlan plan;
+  std::string out = "out";
+  Nanoseconds run_timeout{};
+  bool verbose = false;
+};
+
+Flag flag(std::string name, std::string help, std::string fallback,
+          std::function<void(const std::string&)> set) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .fallback = std::move(fallback),
+          .set = std::move(set),
+          .group = "Sweep"};
+}
+
+/// The flags of `run`, each taking a list, and those of the sweep itself.
+std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
+  std::vector<Flag> flags = run_flags(base);
+  for (Flag& run_flag : flags) {
+    if (run_flag.name == "like") continue;
+    run_flag.group = "Run (each takes a list)";
+    run_flag.set = [&wanted, name = run_flag.name](const std::string& text) {
+      wanted.axes.set(name, text);
+    };
+    if (run_flag.name == "fake_location") run_flag.fallback = kDefaultFeeders;
+  }
+  flags.push_back(
+      flag("repetitions", "runs of each configuration", "3", [&](const std::string& text) {
+        const std::int64_t count = parse_integer(text, "--repetitions");
+        if (count < 1 || count > 10000) {
+          throw ConfigError("--repetitions is " + text +
+                            "; expected a whole number from 1 to 10000");
+        }
+        wanted.plan.repetitions = static_cast<std::int32_t>(count);
+      }));
+  flags.push_back(flag("time_budget",
+                       "begin no run that would probably end later, such as 90s or 5min", "5min",
+                       [&](const std::string& text) {
+                         wanted.plan.time_budget = parse_duration(text, "--time-budget");
+                       }));
+  flags.push_back(flag("run_timeout", "give up a run after this time; default: the time budget", "",
+                       [&](const std::string& text) {
+                         wanted.run_timeout = parse_duration(text, "--run-timeout");
+                       }));
+  flags.push_back(flag("out", "folder for results.json, results.csv, results.md and report.html",
+                       "out", [&](const std::string& text) { wanted.out = text; }));
+  Flag verbose =
+      flag("verbose", "pass on what the runs say", "false",
+           [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
+  verbose.boolean = true;
+  flags.push_back(std::move(verbose));
+  return flags;
+}
+
+/// An argument as a shell needs it.
+std::string shell_word(const std::string& text) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=,.:/+@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'') result += "'\\'";
+    result += c;
+  }
+  result += '\'';
+  return result;
+}
+
+ReportStyle terminal_style() {
+  ReportStyle style;
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0) return style;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.width = size.ws_col;
+  const char* const no_colour = std::getenv("NO_COLOR");
+  style.colour = no_colour == nullptr || *no_colour == 0;
+  return style;
+}
+
+int exit_code(const SweepResult& sweep, bool saved) {
+  if (!saved || has_failures(sweep)) return 6;
+  const bool ran = std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                               [](const Row& row) { return row.status != Status::skipped; });
+  return ran ? 0 : 3;
+}
+
+int sweep(Wanted wanted, const Invocation& invocation) {
+  const ChildRunOptions options{
+      .program = invocation.program,
+      .timeout = wanted.run_timeout > Nanoseconds{} ? wanted.run_timeout : wanted.plan.time_budget,
+      .show_stderr = wanted.verbose};
+  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
+    const std::string name = parse_component(config.fake_location).name;
+    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
+  };
+  SteadyClock clock;
+  SweepRunner runner(std::move(wanted.plan), run, clock);
+  // The place to make data that runs would otherwise each make for themselves: nothing has started.
+  const ResultFolder folder(wanted.out);
+  SweepProgress progress(folder, isatty(STDERR_FILENO) != 0 && !wanted.verbose);
+  const SweepResult& result = runner.run(progress, invocation.stop);
+  find_entry(report_table(), "table").write(result, terminal_style(), std::cout);
+  fmt::print(
+      "\nEvery step time and the machine: {0}/results.json, {0}/results.csv, {0}/report.html\n",
+      folder.path().native());
+  return exit_code(result, progress.saved());
+}
+
+int run(const Invocation& invocation) {
+  RunConfig base = sweep_defaults();
+  Wanted wanted;
+  apply_like_of(base, invocation.arguments);
+  wanted.axes.set("fake_location", kDefaultFeeders);
+  if (!parse_flags(
+          "sweep",
+          "Measures every combination of lists, each run in a process of its own, and what "
+          "input costs in each.",
+          sweep_flags(base, wanted), invocation.arguments)) {
+    return 0;
+  }
+  wanted.plan.configurations = wanted.axes.expand(base);
+  wanted.plan.seed = wanted.plan.configurations.front().seed;
+  wanted.plan.command = "penstock sweep";
+  for (const std::string& word : invocation.arguments) {
+    wanted.plan.command.append(" ").append(shell_word(word));
+  }
+  return sweep(std::move(wanted), invocation);
+}
+
+}  // namespace
+
+extern constinit const VerbEntry sweep_verb{
+    .name = "sweep",
+    .summary = "every combination of lists, repeated: what input costs in each",
+    .run = run,
+};
+
+}  // namespace penstock

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a run whose process misbehaves, and the producer beside it. Shell scripts stand
+// in for this program.
+#include "bench/child_run.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "bench/result_json.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr OptionSpec kReceiverOptions[] = {{"endpoint", "ipc://testpipe", ""},
+                                           {"bind", "true", ""},
+                                           {"hwm", "8", ""},
+                                           {"producer", "", ""}};
+constexpr FeederEntry kPlain{.name = "plain"};
+constexpr FeederEntry kReceiver{
+    .name = "receiver", .needs_producer = true, .options = kReceiverOptions};
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class ChildRun : public testing::Test {
+ protected:
+  ChildRun() {
+    RunResult result;
+    result.img_per_s = 123.5;
+    result.step_ms = {1, 2};
+    std::ofstream(path("result.json")) << to_json(result).dump();
+  }
+
+  std::filesystem::path path(const char* name) const { return folder_.path() / name; }
+
+  /// A program whose verbs are these lines of shell; $dir is the test's folder.
+  ChildRunOptions program(const std::string& run, const std::string& serve = "exit 1") {
+    std::ofstream(path("program"))
+        << "#!/bin/sh\ndir='" << folder_.path().native() << "'\ncase $1 in\nrun) " << run
+        << ";;\nserve) " << serve << ";;\nesac\n";
+    std::filesystem::permissions(path("program"), std::filesystem::perms::owner_all);
+    return {.program = path("program").native(), .timeout = 20s, .show_stderr = false};
+  }
+
+  RunConfig config_;
+  PrivateFolder folder_;
+};
+
+TEST_F(ChildRun, ReadsTheResultBack) {
+  const RunResult result = run_in_child(config_, kPlain, program("cat $dir/result.json"), {});
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_EQ(result.img_per_s, 123.5);
+  EXPECT_EQ(result.step_ms, (std::vector<double>{1, 2}));
+}
+
+TEST_F(ChildRun, HandsOverTheWholeConfiguration) {
+  config_.num_gpus = 3;
+  config_.seed = 99;
+  run_in_child(config_, kPlain, program("printf '%s\\n' \"$@\" > $dir/arguments"), {});
+  const std::string arguments = content_of(path("arguments"));
+  for (const std::string& flag : to_flags(config_)) {
+    EXPECT_NE(arguments.find(flag + "\n"), std::string::npos) << flag;
+  }
+  EXPECT_TRUE(arguments.starts_with("run\n--json\n")) << arguments;
+}
+
+TEST_F(ChildRun, RubbishIsAFailedRun) {
+  const ChildRunOptions options = program("echo 'Segmentation fauld'; echo why >&2");
+  const RunResult result = run_in_child(config_, kPlain, options, {});
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_NE(result.reason.find("printed no JSON object but 'Segmentation fauld"),
+            std::string::npos);
+  EXPECT_NE(result.reason.find("it said: why"), std::string::npos) << result.reason;
+  EXPECT_FALSE(result.started.empty());
+}
+
+TEST_F(ChildRun, OtherJsonIsAFailedRun) {
+  for (const char* text : {"[]", "{}", "3", "{\\\"config\\\":{\\\"num_gpus\\\":-1}}"}) {
+    const std::string script = std::string("echo \"") + text + "\"";
+    const RunResult result = run_in_child(config_, kPlain, program(script), {});
+    EXPECT_EQ(result.status, Status::failed) << text;
+    EXPECT_FALSE(result.reason.empty()) << text;
+  }
+}
+
+TEST_F(ChildRun, ACrashIsAFailedRunEvenBehindAResult) {
+  const RunResult silent = run_in_child(config_, kPlain, program("kill -SEGV $$"), {});
+  EXPECT_EQ(silent.status, Status::failed);
+  EXPECT_NE(silent.reason.find("signal 11"), std::string::npos) << silent.reason;
+  const RunResult late =
+      run_in_child(config_, kPlain, program("cat $dir/result.json; kill -ABRT $$"), {});
+  EXPECT_EQ(late.status, Status::failed);
+  EXPECT_NE(late.reason.find("signal 6"), std::string::npos) << late.reason;
+}
+
+TEST_F(ChildRun, ATimeoutIsAFailedRun) {
+  ChildRunOptions options = program("exec sleep 1000");
+  options.timeout = 200ms;
+  const RunResult result = run_in_child(config_, kPlain, options, {});
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_NE(result.reason.find("did not end in time"), std::string::npos) << result.reason;
+}
+
+TEST_F(ChildRun, AStopIsAPartialRun) {
+  std::stop_source stop;
+  stop.request_stop();
+  const RunResult result =
+      run_in_child(config_, kPlain, program("exec sleep 1000"), stop.get_token());
+  EXPECT_EQ(result.status, Status::partial);
+  EXPECT_EQ(result.exit_code, 130);
+}
+
+TEST_F(ChildRun, AMissingProgramIsAFailedRun) {
+  const RunResult result =
+      run_in_child(config_, kPlain, {.program = "/no/such/program", .timeout = 1s}, {});
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_NE(result.reason.find("/no/such/program"), std::string::npos) << result.reason;
+}
+
+TEST_F(ChildRun, StartsAProducerAndStopsIt) {
+  config_.fake_location = "receiver:hwm=3";
+  config_.model = "null";
+  config_.batch_size = 17;
+  const ChildRunOptions options = program(
+      "read pid < $dir/fifo; echo $pid > $dir/pid; printf '%s\\n' \"$@\" > $dir/run; "
+      "cat $dir/result.json",
+      "printf '%s\\n' \"$@\" > $dir/serve; echo $$ > $dir/fifo; exec sleep 1000");
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  const RunResult result = run_in_child(config_, kReceiver, options, {});
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_EQ(result.config.fake_location, "receiver:hwm=3");
+  ASSERT_EQ(result.notes.size(), 1U);
+  EXPECT_NE(result.notes[0].find("fed by `penstock serve"), std::string::npos);
+
+  const std::string serve = content_of(path("serve")), run = content_of(path("run"));
+  for (const char* flag : {"--fake-location=host\n", "--model=null\n", "--batch-size=17\n",
+                           "--hwm=3\n", "--bind=false\n"}) {
+    EXPECT_NE(serve.find(flag), std::string::npos) << flag << serve;
+  }
+  const std::size_t begin = serve.find("ipc://");
+  const std::string endpoint = serve.substr(begin, serve.find('\n', begin) - begin);
+  EXPECT_NE(run.find("--fake-location=receiver:hwm=3,endpoint='" + endpoint + "',bind=true\n"),
+            std::string::npos)
+      << run;
+  EXPECT_FALSE(std::filesystem::exists(
+      std::filesystem::path(endpoint.substr(std::string("ipc://").size())).parent_path()));
+  const pid_t producer = std::stoi(content_of(path("pid")));
+  EXPECT_TRUE(kill(producer, 0) != 0 && errno == ESRCH);
+}
+
+TEST_F(ChildRun, AProducerThatEndsEndsTheRun) {
+  config_.fake_location = "receiver";
+  const ChildRunOptions options = program("exec sleep 1000", "echo no images >&2; exit 6");
+  const RunResult result = run_in_child(config_, kReceiver, options, {});
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_NE(result.reason.find("exited with code 6; it said: no images"), std::string::npos)
+      << result.reason;
+}
+
+TEST_F(ChildRun, NeedsNoProducerWhereOneIsNamed) {
+  for (const char* text :
+       {"receiver:endpoint=ipc://x", "receiver:ipc://x", "receiver:producer='p q'"}) {
+    config_.fake_location = text;
+    EXPECT_FALSE(needs_producer(config_, kReceiver)) << text;
+  }
+  config_.fake_location = "receiver:bind=false";
+  EXPECT_TRUE(needs_producer(config_, kReceiver));
+  EXPECT_FALSE(needs_producer(config_, kPlain));
+}
+
+TEST_F(ChildRun, PrivateFoldersVanishWithTheirContent) {
+  std::filesystem::path where;
+  {
+    const PrivateFolder folder;
+    where = folder.path();
+    std::ofstream(where / "file") << "x";
+    EXPECT_TRUE(std::filesystem::exists(where / "file"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(where));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every report of the table, with text in it that none of them may take for its own syntax.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/report.h"
+#include "bench/report_text.h"
+#include "tests/bench/sweep_rows.h"
+
+namespace penstock {
+namespace {
+
+constexpr const char* kNasty = "<script>alert(\"1\")</script> & 'x', a|b\nnext line";
+
+SweepResult make_sweep() {
+  SweepResult sweep;
+  sweep.environment.cpu_model = "Some <CPU> & more";
+  sweep.environment.usable_cores = 2;
+  sweep.command = "penstock sweep --fake-location 'gpu,<b>'";
+  sweep.seed = 42;
+  sweep.repetitions = 3;
+  sweep.rounds = {{1, 0}, {0, 1}, {0, 1}};
+  sweep.warnings = {"<i>careful</i>"};
+  sweep.varied = {&find_config_key("fake_location")};
+  sweep.rows.push_back(make_ok_row("gpu", 1000, true));
+  sweep.rows.push_back(make_ok_row("cpu", 750));
+  Row failed = make_row("host");
+  add_repetition(failed, 0, make_result(Status::failed, 0, 0));
+  failed.repetitions[0].result.reason = kNasty;
+  sweep.rows.push_back(failed);
+  Row absent = make_row("queue");
+  absent.unavailable = "not built, \"really\"";
+  sweep.rows.push_back(absent);
+  summarise(sweep);
+  return sweep;
+}
+
+std::string written(const char* report, const ReportStyle& style = {}) {
+  std::ostringstream text;
+  find_entry(report_table(), report).write(make_sweep(), style, text);
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Records of RFC 4180.
+std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+  std::vector<std::vector<std::string>> records(1, std::vector<std::string>(1));
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string& field = records.back().back();
+    if (quoted && text[i] == '"' && text.substr(i + 1, 1) == "\"") {
+      field += text[i++];
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && text[i] == ',') {
+      records.back().emplace_back();
+    } else if (!quoted && text[i] == '\n') {
+      if (i + 1 < text.size()) records.emplace_back(1);
+    } else {
+      field += text[i];
+    }
+  }
+  return records;
+}
+
+TEST(JsonReport, HasTheSchema) {
+  const auto json = nlohmann::json::parse(written("json"));
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["environment"]["cpu_model"], "Some <CPU> & more");
+  ASSERT_EQ(json["runs"].size(), 4U);
+  const auto& run = json["runs"][1];
+  for (const ConfigKey& key : config_keys()) {
+    EXPECT_TRUE(run["config"].contains(std::string(key.name))) << key.name;
+  }
+  EXPECT_EQ(run["status"], "ok");
+  EXPECT_EQ(run["reason"], "");
+  EXPECT_EQ(run["img_per_s"]["median"], 750);
+  EXPECT_EQ(run["img_per_s"]["low"], 742.5);
+  EXPECT_EQ(run["img_per_s"]["high"], 757.5);
+  EXPECT_NEAR(run["input_cost"]["percent"]["median"].get<double>(), 25, 1e-9);
+  EXPECT_NEAR(run["input_cost"]["img_per_s_lost"].get<double>(), 250, 1e-9);
+  EXPECT_NEAR(run["input_cost"]["ms_per_step"].get<double>(), 1e5 / 750 - 1e5 / 1000, 1e-9);
+  EXPECT_TRUE(run["input_cost"]["definition"].is_string());
+  ASSERT_EQ(run["repetitions"].size(), 3U);
+  const auto& repetition = run["repetitions"][2];
+  EXPECT_EQ(repetition["seed"], RunConfig{}.seed + 2);
+  EXPECT_EQ(repetition["round"], 2);
+  EXPECT_EQ(repetition["started"], "2026-01-02T03:04:05Z");
+  EXPECT_EQ(repetition["img_per_s"], 757.5);
+  EXPECT_EQ(repetition["sustained_img_per_s"], 757.5);
+  EXPECT_EQ(repetition["step_ms"], nlohmann::json({1.5, 2.5}));
+  EXPECT_EQ(repetition["input_wait_ms"], nlohmann::json({0.5, 0.25}));
+  EXPECT_TRUE(repetition.contains("reserve_start"));
+  EXPECT_TRUE(repetition.contains("reserve_end"));
+}
+
+TEST(JsonReport, WhatIsNotKnownIsNull) {
+  const auto json = nlohmann::json::parse(written("json"));
+  for (const std::size_t row : {2U, 3U}) {
+    const auto& run = json["runs"][row];
+    for (const char* figure : {"median", "low", "high"}) {
+      EXPECT_TRUE(run["img_per_s"][figure].is_null());
+      EXPECT_TRUE(run["input_cost"]["percent"][figure].is_null());
+    }
+    EXPECT_TRUE(run["input_cost"]["ms_per_step"].is_null());
+    EXPECT_TRUE(run["input_cost"]["img_per_s_lost"].is_null());
+  }
+  EXPECT_EQ(json["runs"][2]["status"], "failed");
+  EXPECT_EQ(json["runs"][2]["reason"], kNasty);
+  EXPECT_EQ(json["runs"][3]["status"], "skipped");
+}
+
+TEST(JsonReport, SurvivesBytesThatAreNoText) {
+  SweepResult sweep = make_sweep();
+  sweep.rows[3].reason = "\xff\xfe";
+  std::ostringstream text;
+  find_entry(report_table(), "json").write(sweep, {}, text);
+  EXPECT_FALSE(nlohmann::json::parse(text.str(), nullptr, false).is_discarded());
+}
+
+TEST(CsvReport, QuotesAndRoundsNothing) {
+  const auto records = parse_csv(written("csv"));
+  ASSERT_EQ(records.size(), 5U);
+  std::vector<std::map<std::string, std::string>> rows;
+  for (const auto& record : records) {
+    ASSERT_EQ(record.size(), records[0].size());
+    auto& row = rows.emplace_back();
+    for (std::size_t i = 0; i < record.size(); ++i) row[records[0][i]] = record[i];
+    EXPECT_EQ(row.size(), record.size()) << "names are unique";
+  }
+  EXPECT_EQ(rows[2]["fake_location"], "cpu");
+  EXPECT_EQ(rows[2]["img_per_s_low"], "742.5");
+  EXPECT_EQ(std::stod(rows[2]["input_cost_ms_per_step"]),
+            make_sweep().rows[1].input_cost->ms_per_step);
+  EXPECT_EQ(rows[2]["repetitions"], "3");
+  EXPECT_EQ(rows[2]["step_ms_p50"], "2.0");
+  EXPECT_EQ(rows[2]["environment_cpu_model"], "Some <CPU> & more");
+  EXPECT_EQ(rows[3]["reason"], kNasty);
+  EXPECT_EQ(rows[3]["img_per_s_median"], "");
+  EXPECT_EQ(rows[4]["reason"], "not built, \"really\"");
+}
+
+TEST(HtmlReport, EscapesEveryText) {
+  const std::string html = written("html");
+  for (const char* raw : {"<script>", "<CPU>", "<i>careful", "<b>", "alert(\"1\")"}) {
+    EXPECT_EQ(html.find(raw), std::string::npos) << raw;
+  }
+  EXPECT_NE(html.find("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;"),
+            std::string::npos);
+  EXPECT_NE(html.find("penstock sweep --fake-location &#39;gpu,&lt;b&gt;&#39;"), std::string::npos);
+}
+
+TEST(HtmlReport, NeedsNoOtherFile) {
+  const std::string html = written("html");
+  for (const char* reference : {"src=", "href=", "url(", "@import", "http:"}) {
+    EXPECT_EQ(html.find(reference), std::string::npos) << reference;
+  }
+  EXPECT_NE(html.find("prefers-color-scheme: dark"), std::string::npos);
+  EXPECT_TRUE(html.ends_with("</html>\n"));
+}
+
+TEST(TableReport, KeepsToTheWidthOfTheTerminal) {
+  for (const int width : {80, 100, 160}) {
+    for (const std::string& line : lines_of(written("table", {width, false}))) {
+      EXPECT_LE(line.size(), static_cast<std::size_t>(width)) << line;
+    }
+  }
+}
+
+TEST(TableReport, HasARowForEachConfigurationAndSaysWhatStatusesMean) {
+  const std::string table = written("table");
+  EXPECT_NE(table.find("cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         ok"),
+            std::string::npos)
+      << table;
+  EXPECT_NE(table.find("failed: "), std::string::npos);
+  EXPECT_NE(table.find("skipped: "), std::string::npos);
+  EXPECT_EQ(table.find("draining"), std::string::npos) << "no row is";
+  EXPECT_NE(table.find("Warning: <i>careful</i>."), std::string::npos);
+}
+
+TEST(TableReport, IsColouredOnRequestOnly) {
+  EXPECT_EQ(written("table").find('\x1b'), std::string::npos);
+  EXPECT_NE(written("table", {100, true}).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
+}
+
+TEST(MarkdownReport, HasCellsThatEndWhereTheyShould) {
+  for (const std::string& line : lines_of(written("markdown"))) {
+    if (!line.starts_with("| ")) continue;
+    std::size_t bars = 0;
+    for (std::size_t i = 0; i < line.size(); ++i)
+      bars += line[i] == '|' && line[i - 1] != '\\' ? 1 : 0;
+    EXPECT_EQ(bars, text_columns(make_sweep()).size() + 1) << line;
+  }
+}
+
+TEST(ReportText, HasNoNegativeZero) {
+  EXPECT_EQ(format_fixed(-0.01, 1), "0.0");
+  EXPECT_EQ(format_fixed(-0.06, 1), "-0.1");
+  EXPECT_EQ(format_spread({1, -0.001, 2.25}, 1), "1.0 (0.0..2.2)");
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock sweep` as a user runs it: the built program, real child processes, small
+// configurations.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/child_process.h"
+#include "bench/child_run.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+/// Is there a process with `text` among its arguments?
+bool is_running_with(const std::string& text) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (content_of(entry.path() / "cmdline").find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+class SweepProgram : public testing::Test {
+ protected:
+  std::filesystem::path out() const { return scratch_.path() / "out"; }
+
+  /// A sweep of runs that end at once; `more` comes first, and takes the place of what it repeats.
+  std::vector<std::string> arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{PENSTOCK_PROGRAM, "sweep"};
+    words.insert(words.end(), more.begin(), more.end());
+    const std::string out_flag = "--out=" + out().native();
+    for (const std::string& word :
+         {std::string("--model=null"), std::string("--batch-size=2"),
+          std::string("--num-batches=5"), std::string("--num-warmup-batches=1"),
+          std::string("--num-gpus=1"), out_flag}) {
+      const std::string name = word.substr(0, word.find('=') + 1);
+      const bool repeated = std::any_of(more.begin(), more.end(), [&](const std::string& other) {
+        return other.starts_with(name);
+      });
+      if (!repeated) words.push_back(word);
+    }
+    return words;
+  }
+
+  ChildExit sweep(const std::vector<std::string>& more) const {
+    ChildProcess child({.arguments = arguments(more), .timeout = 50s});
+    return child.wait();
+  }
+
+  nlohmann::json results() const {
+    return nlohmann::json::parse(content_of(out() / "results.json"));
+  }
+
+  std::size_t repetitions() const {
+    std::size_t count = 0;
+    const nlohmann::json json = results();
+    for (const auto& run : json["runs"]) count += run["repetitions"].size();
+    return count;
+  }
+
+  PrivateFolder scratch_;
+};
+
+TEST_F(SweepProgram, MeasuresEveryConfigurationAndWritesEveryReport) {
+  const ChildExit exit = sweep({"--fake-location", "gpu,host,cpu", "--prefetch=2,3"});
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_EQ(repetitions(), 18U);
+  const nlohmann::json json = results();
+  ASSERT_EQ(json["runs"].size(), 6U);
+  for (const auto& run : json["runs"]) {
+    EXPECT_EQ(run["config"]["extend_window"], true);
+    EXPECT_NE(run["status"], "failed") << run["reason"];
+    EXPECT_NE(run["status"], "skipped") << run["reason"];
+  }
+  EXPECT_EQ(json["sweep"]["rounds"].size(), 3U);
+  EXPECT_NE(exit.output.find("feeder  prefetch  img/s"), std::string::npos) << exit.output;
+  for (const char* file : {"results.csv", "results.md", "report.html"}) {
+    EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
+  }
+  EXPECT_NE(exit.last_words.find("[18/18] round 3: "), std::string::npos) << exit.last_words;
+}
+
+TEST_F(SweepProgram, RefusesSlipsBeforeAnythingStarts) {
+  const ChildExit feeder = sweep({"--fake-location=gpu,hots"});
+  EXPECT_EQ(feeder.code, 2);
+  EXPECT_NE(feeder.last_words.find("did you mean 'host'?"), std::string::npos) << feeder.last_words;
+  const ChildExit device = sweep({"--fake-location=gpu", "--device=emulated:img_per_s=-1"});
+  EXPECT_EQ(device.code, 2) << device.last_words;
+  EXPECT_EQ(sweep({"--repetitions=0"}).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+TEST_F(SweepProgram, AbsentComponentsAreSkippedRows) {
+  const ChildExit exit = sweep({"--fake-location=gpu,python-queue", "--repetitions=1"});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_EQ(results()["runs"][1]["status"], "skipped");
+  EXPECT_NE(exit.output.find("Warning: 1 repetition of each row"), std::string::npos)
+      << exit.output;
+  EXPECT_EQ(sweep({"--fake-location=python-queue"}).code, 3) << "nothing can run";
+}
+
+TEST_F(SweepProgram, FailedRowsAreWrittenAndTold) {
+  const ChildExit exit = sweep({"--fake-location=gpu", "--num-gpus=1,100000", "--repetitions=1"});
+  EXPECT_EQ(exit.code, 6);
+  const nlohmann::json json = results();
+  EXPECT_EQ(json["runs"][0]["repetitions"][0]["exit_code"], 0);
+  EXPECT_EQ(json["runs"][1]["status"], "failed");
+  EXPECT_NE(json["runs"][1]["reason"].get<std::string>().find("--num-gpus is 100000"),
+            std::string::npos);
+}
+
+TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsSaidFirst) {
+  const ChildExit exit = sweep({"--fake-location=gpu", "--out=/proc/here"});
+  EXPECT_EQ(exit.code, 2);
+  EXPECT_NE(exit.last_words.find("/proc/here"), std::string::npos) << exit.last_words;
+  EXPECT_EQ(exit.last_words.find("round"), std::string::npos) << "nothing ran";
+}
+
+TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
+  // A limit on the length of files stands in for the disk: each run adds its steps to results.json.
+  std::vector<std::string> words{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 48; exec \"$@\"", "sh"};
+  const std::vector<std::string> command =
+      arguments({"--fake-location=gpu", "--num-batches=400", "--repetitions=8"});
+  words.insert(words.end(), command.begin(), command.end());
+  ChildProcess child({.arguments = words, .timeout = 50s});
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.code, 6) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("cannot write"), std::string::npos) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("[8/8]"), std::string::npos) << "the sweep goes on";
+  EXPECT_NE(exit.output.find("feeder  img/s"), std::string::npos) << exit.output;
+  EXPECT_GT(repetitions(), 0U);
+  EXPECT_LT(repetitions(), 8U);
+}
+
+TEST_F(SweepProgram, AnInterruptKeepsFinishedRunsAndLeavesNothing) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  // The timeout is a value that no other process has, and harmless.
+  const std::string marker = std::to_string(70000000 + getpid());
+  std::vector<std::string> words = arguments({"--fake-location=gpu,cpu", "--repetitions=10000",
+                                              "--time-budget=1h", "--timeout=" + marker});
+  words.insert(words.begin(), {"env", "TMPDIR=" + scratch_.path().native()});
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = 0;
+  ASSERT_EQ(posix_spawnp(&pid, "env", &actions, nullptr, pointers.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::FILE* const progress = fdopen(ends[0], "r");
+  std::array<char, 1000> line{};
+  for (int lines = 0; lines < 4; ++lines)
+    ASSERT_NE(fgets(line.data(), line.size(), progress), nullptr);
+  kill(pid, SIGINT);
+  while (fgets(line.data(), line.size(), progress) != nullptr) {
+  }
+  std::fclose(progress);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_GE(repetitions(), 4U);
+  EXPECT_FALSE(is_running_with("--timeout=" + marker));
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) {
+    left.push_back(entry.path().filename());
+  }
+  EXPECT_EQ(left, std::vector<std::string>{"out"});
+}
+
+}  // namespace
+}  // namespace penstock

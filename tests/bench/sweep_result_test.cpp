@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/sweep_result.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/bench/sweep_rows.h"
+
+namespace penstock {
+namespace {
+
+SweepResult summarised(std::vector<Row> rows) {
+  SweepResult sweep;
+  sweep.repetitions = 3;
+  sweep.rows = std::move(rows);
+  summarise(sweep);
+  return sweep;
+}
+
+Row row_of(std::initializer_list<Status> statuses) {
+  Row row = make_row("cpu");
+  std::int32_t round = 0;
+  for (const Status status : statuses) {
+    add_repetition(row, round++, make_result(status, status == Status::failed ? 0 : 800, 790));
+  }
+  return row;
+}
+
+Status status_of(std::initializer_list<Status> statuses) {
+  return summarised({row_of(statuses)}).rows[0].status;
+}
+
+TEST(InputCost, OfPairsIsTheSpreadOfEachPairsCost) {
+  const RatePair pairs[] = {{1000, 900}, {1000, 800}, {2000, 1000}};
+  const InputCostSpread cost = input_cost(pairs, 100);
+  EXPECT_DOUBLE_EQ(cost.percent.low, 10);
+  EXPECT_DOUBLE_EQ(cost.percent.median, 20);
+  EXPECT_DOUBLE_EQ(cost.percent.high, 50);
+  EXPECT_DOUBLE_EQ(cost.img_per_s_lost, 200);
+  EXPECT_DOUBLE_EQ(cost.ms_per_step, 25);
+}
+
+TEST(RowStatus, TheWorstRepetitionDecides) {
+  using enum Status;
+  EXPECT_EQ(status_of({}), skipped);
+  EXPECT_EQ(status_of({ok, ok, ok}), ok);
+  EXPECT_EQ(status_of({skipped}), skipped);
+  EXPECT_EQ(status_of({failed, failed}), failed);
+  EXPECT_EQ(status_of({ok, failed, ok}), partial);
+  EXPECT_EQ(status_of({ok, partial}), partial);
+  EXPECT_EQ(status_of({partial}), partial);
+  EXPECT_EQ(status_of({partial, failed}), failed);
+  EXPECT_EQ(status_of({ok, draining}), draining);
+  EXPECT_EQ(status_of({failed, draining}), draining);
+}
+
+TEST(RowStatus, TheReasonCountsTheRepetitions) {
+  using enum Status;
+  EXPECT_EQ(summarised({row_of({ok, failed, ok})}).rows[0].reason,
+            "1 of 3 repetitions failed: because");
+  EXPECT_EQ(summarised({row_of({failed, failed})}).rows[0].reason, "because");
+  EXPECT_EQ(summarised({row_of({})}).rows[0].reason, "not measured");
+  Row absent = make_row("queue");
+  absent.unavailable = "not built";
+  EXPECT_EQ(summarised({absent}).rows[0].status, skipped);
+  EXPECT_EQ(summarised({absent}).rows[0].reason, "not built");
+}
+
+TEST(RowFigures, AreThoseOfTheRepetitionsThatAreOk) {
+  Row row = make_ok_row("cpu", 1000);
+  add_repetition(row, 3, make_result(Status::partial, 1, 1));
+  const Row& result = summarised({row}).rows[0];
+  ASSERT_TRUE(result.img_per_s.has_value());
+  EXPECT_DOUBLE_EQ(result.img_per_s->median, 1000);
+  EXPECT_DOUBLE_EQ(result.img_per_s->low, 990);
+  EXPECT_DOUBLE_EQ(result.img_per_s->high, 1010);
+}
+
+TEST(RowCost, ComparesRepetitionsOfTheSameRound) {
+  // The machine slows down from round to round: rates spread by half, the cost by nothing.
+  Row ceiling = make_row("gpu", true), slow = make_row("cpu");
+  for (std::int32_t round = 0; round < 3; ++round) {
+    const double rate = 1000.0 / (round + 1);
+    add_repetition(ceiling, round, make_result(Status::ok, rate, rate));
+    add_repetition(slow, round, make_result(Status::ok, 0.75 * rate, 0.75 * rate));
+  }
+  const SweepResult sweep = summarised({slow, ceiling});
+  ASSERT_TRUE(sweep.rows[0].input_cost.has_value()) << sweep.rows[0].unresolved;
+  const InputCostSpread& cost = *sweep.rows[0].input_cost;
+  EXPECT_DOUBLE_EQ(cost.percent.low, 25);
+  EXPECT_DOUBLE_EQ(cost.percent.high, 25);
+  EXPECT_DOUBLE_EQ(cost.img_per_s_lost, 125);
+  EXPECT_NEAR(cost.ms_per_step, 1e3 * 100 / 500 / 3, 1e-9);
+  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.high, 0);
+}
+
+TEST(RowCost, UsesTheRateThatTheFeederKeepsUp) {
+  Row ceiling = make_row("gpu", true), slow = make_row("cpu");
+  add_repetition(ceiling, 0, make_result(Status::ok, 1000, 1100));
+  add_repetition(slow, 0, make_result(Status::ok, 990, 900));
+  const SweepResult sweep = summarised({ceiling, slow});
+  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 10);
+}
+
+TEST(RowCost, ComparesAcrossRoundsWhereNoneHasBoth) {
+  Row ceiling = make_row("gpu", true), slow = make_row("cpu");
+  add_repetition(ceiling, 0, make_result(Status::ok, 1000, 1000));
+  add_repetition(ceiling, 1, make_result(Status::failed, 0, 0));
+  add_repetition(slow, 0, make_result(Status::failed, 0, 0));
+  add_repetition(slow, 1, make_result(Status::ok, 600, 600));
+  const SweepResult sweep = summarised({ceiling, slow});
+  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 40);
+}
+
+TEST(RowCost, IsMeasuredAgainstTheSameTrainer) {
+  Row one = make_ok_row("gpu", 1000, true), two = make_ok_row("gpu", 2000, true);
+  Row slow = make_ok_row("cpu", 1000);
+  two.config.num_gpus = slow.config.num_gpus = 2;
+  const SweepResult sweep = summarised({one, two, slow});
+  EXPECT_NEAR(sweep.rows[2].input_cost->percent.median, 50, 1e-9);
+}
+
+TEST(RowCost, IsUnresolvedWithoutACeilingAndForRowsThatAreNotOk) {
+  const Row ceiling = make_ok_row("gpu", 1000, true);
+  Row other = ceiling;
+  other.config.num_gpus = 7;
+  EXPECT_NE(summarised({other, make_ok_row("cpu", 500)}).rows[1].unresolved, "");
+  for (const Status status : {Status::draining, Status::failed, Status::partial}) {
+    const SweepResult sweep = summarised({ceiling, row_of({status})});
+    EXPECT_FALSE(sweep.rows[1].input_cost.has_value());
+    EXPECT_NE(sweep.rows[1].unresolved, "") << to_string(status);
+  }
+  Row drained = make_row("gpu", true);
+  add_repetition(drained, 0, make_result(Status::draining, 1000, 1000));
+  EXPECT_EQ(summarised({drained, make_ok_row("cpu", 500)}).rows[1].unresolved,
+            "the gpu row is draining");
+}
+
+TEST(HasFailures, CountsFailuresButNotStops) {
+  EXPECT_FALSE(has_failures(summarised({make_ok_row("cpu", 1)})));
+  EXPECT_FALSE(has_failures(summarised({row_of({Status::draining, Status::skipped})})));
+  EXPECT_TRUE(has_failures(summarised({row_of({Status::ok, Status::failed})})));
+  Row stopped = row_of({Status::ok, Status::partial});
+  EXPECT_TRUE(has_failures(summarised({stopped})));  // its data ended
+  stopped.repetitions[1].result.exit_code = 130;
+  EXPECT_FALSE(has_failures(summarised({stopped})));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds, budget and order of a sweep, with runs that are no processes and a clock that they turn.
+#include "bench/sweep_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "dataflow/error.h"
+#include "tests/bench/sweep_rows.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class TurnedClock final : public Clock {
+ public:
+  Time now() const override { return now_; }
+  void sleep_until(Time, std::stop_token) override {}
+  void wake(Gate&) override {}
+  void turn(Nanoseconds by) { now_ += by; }
+
+ protected:
+  bool wait_for_condition(std::unique_lock<std::mutex>&, Gate&, std::stop_token,
+                          Condition) override {
+    return false;
+  }
+
+ private:
+  Time now_{};
+};
+
+struct Counting final : SweepListener {
+  void run_begins(const SweepMoment& moment) override {
+    ++begun;
+    left_s.push_back(moment.left_s);
+  }
+  void run_ended(const SweepMoment&, const RunResult&) override { ++ended; }
+  void results_changed(const SweepResult&) override { ++changed; }
+  int begun = 0, ended = 0, changed = 0;
+  std::vector<double> left_s;
+};
+
+class SweepRunnerTest : public testing::Test {
+ protected:
+  SweepRunnerTest() {
+    for (const char* feeder : {"gpu", "host", "cpu"}) {
+      plan_.configurations.emplace_back().fake_location = feeder;
+    }
+    plan_.repetitions = 4;
+    plan_.seed = 5;
+  }
+
+  SweepResult run() {
+    SweepRunner runner(
+        plan_,
+        [this](const RunConfig& config, const std::stop_token&) {
+          clock_.turn(10s);
+          ran_.push_back(config);
+          if (ran_.size() == stop_after_) stop_.request_stop();
+          RunResult result = make_result(Status::ok, 100, 100);
+          if (config.fake_location == lacking_) result.status = Status::skipped;
+          result.config = config;
+          result.config.batch_size = 64;
+          return result;
+        },
+        clock_);
+    return runner.run(listener_, stop_.get_token());
+  }
+
+  SweepPlan plan_;
+  TurnedClock clock_;
+  Counting listener_;
+  std::stop_source stop_;
+  std::vector<RunConfig> ran_;
+  std::size_t stop_after_ = 1000;
+  std::string lacking_;
+};
+
+bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
+  return std::any_of(sentences.begin(), sentences.end(), [&](const std::string& sentence) {
+    return sentence.find(text) != std::string::npos;
+  });
+}
+
+TEST_F(SweepRunnerTest, EachRoundRunsEveryConfigurationOnceWithASeedOfItsOwn) {
+  const SweepResult sweep = run();
+  ASSERT_EQ(ran_.size(), 12U);
+  for (std::size_t round = 0; round < 4; ++round) {
+    std::set<std::string> feeders;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const RunConfig& config = ran_[3 * round + i];
+      feeders.insert(config.fake_location);
+      EXPECT_EQ(config.seed, RunConfig{}.seed + round);
+      EXPECT_EQ(config.fake_location, sweep.rows[sweep.rounds[round][i]].config.fake_location);
+    }
+    EXPECT_EQ(feeders.size(), 3U);
+  }
+  for (const Row& row : sweep.rows) {
+    EXPECT_EQ(row.repetitions.size(), 4U);
+    EXPECT_EQ(row.status, Status::ok);
+    EXPECT_EQ(row.config.batch_size, 64) << "resolved";
+    EXPECT_EQ(row.config.seed, RunConfig{}.seed);
+  }
+  EXPECT_TRUE(sweep.rows[0].is_ceiling);
+  EXPECT_FALSE(sweep.rows[1].is_ceiling);
+}
+
+TEST_F(SweepRunnerTest, TheOrderDependsOnTheSeedAlone) {
+  plan_.repetitions = 20;
+  plan_.time_budget = 1h;
+  const auto first = run().rounds;
+  EXPECT_EQ(run().rounds, first);
+  plan_.seed = 6;
+  EXPECT_NE(run().rounds, first);
+  EXPECT_GT(std::set(first.begin(), first.end()).size(), 3U) << "rounds have orders of their own";
+}
+
+TEST_F(SweepRunnerTest, TellsOfResultsBeforeTheFirstRunAndAfterEach) {
+  run();
+  EXPECT_EQ(listener_.begun, 12);
+  EXPECT_EQ(listener_.ended, 12);
+  EXPECT_EQ(listener_.changed, 1 + 12 + 1);
+}
+
+TEST_F(SweepRunnerTest, BeginsNoRunThatDoesNotFitIntoTheBudget) {
+  plan_.time_budget = 75s;
+  const SweepResult sweep = run();
+  EXPECT_EQ(ran_.size(), 7U);
+  EXPECT_TRUE(mentions(sweep.warnings, "time budget of 75 s ended after 7 of 12 runs"));
+  for (const Row& row : sweep.rows) EXPECT_EQ(row.status, Status::ok);
+}
+
+TEST_F(SweepRunnerTest, TheFirstRoundIsCompleteWhateverTheBudget) {
+  plan_.time_budget = 1s;
+  run();
+  EXPECT_EQ(ran_.size(), 3U);
+}
+
+TEST_F(SweepRunnerTest, EstimatesTheTimeLeftFromWhatRan) {
+  run();
+  EXPECT_DOUBLE_EQ(listener_.left_s.front(), 300);
+  EXPECT_DOUBLE_EQ(listener_.left_s[1], 110);
+  EXPECT_DOUBLE_EQ(listener_.left_s.back(), 10);
+}
+
+TEST_F(SweepRunnerTest, AStopKeepsWhatWasMeasured) {
+  stop_after_ = 5;
+  const SweepResult sweep = run();
+  EXPECT_EQ(ran_.size(), 5U);
+  std::size_t kept = 0;
+  for (const Row& row : sweep.rows) kept += row.repetitions.size();
+  EXPECT_EQ(kept, 5U);
+}
+
+TEST_F(SweepRunnerTest, WhatTheMachineLacksIsNotTriedAgain) {
+  lacking_ = "host";
+  const SweepResult sweep = run();
+  EXPECT_EQ(sweep.rows[1].status, Status::skipped);
+  EXPECT_EQ(sweep.rows[1].repetitions.size(), 1U);
+  EXPECT_EQ(ran_.size(), 9U);
+}
+
+TEST_F(SweepRunnerTest, AbsentComponentsAreSkippedAndSlipsAreRefused) {
+  plan_.configurations.emplace_back().fake_location = "python-queue";
+  const SweepResult sweep = run();
+  EXPECT_EQ(sweep.rows[3].status, Status::skipped);
+  EXPECT_TRUE(sweep.rows[3].repetitions.empty());
+  plan_.configurations.emplace_back().fake_location = "gqu";
+  EXPECT_THROW(run(), ConfigError);
+}
+
+TEST_F(SweepRunnerTest, WarnsOfFewRepetitionsAndManyThreads) {
+  EXPECT_FALSE(mentions(run().warnings, "repetition"));
+  plan_.repetitions = 2;
+  plan_.configurations[0].feeder_threads = 100000;
+  const SweepResult sweep = run();
+  EXPECT_TRUE(mentions(sweep.warnings, "2 repetitions of each row"));
+  EXPECT_TRUE(mentions(sweep.warnings, "--feeder-threads is 100000"));
+}
+
+}  // namespace
+}  // namespace penstock

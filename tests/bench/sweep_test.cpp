@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+std::vector<std::string> feeders_of(const std::vector<RunConfig>& configurations) {
+  std::vector<std::string> names;
+  for (const RunConfig& config : configurations) names.push_back(config.fake_location);
+  return names;
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Sweep, WithoutListsIsTheBase) {
+  RunConfig base;
+  base.num_gpus = 3;
+  EXPECT_EQ(Sweep().expand(base), std::vector<RunConfig>{base});
+}
+
+TEST(Sweep, IsTheCrossProductWithFeedersFastest) {
+  Sweep sweep;
+  sweep.set("num_gpus", "1,2,4");
+  sweep.set("fake_location", "gpu,cpu");
+  const std::vector<RunConfig> configurations = sweep.expand({});
+  const std::vector<std::string> feeders{"gpu", "cpu", "gpu", "cpu", "gpu", "cpu"};
+  ASSERT_EQ(feeders_of(configurations), feeders);
+  const std::int32_t devices[] = {1, 1, 2, 2, 4, 4};
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(configurations[i].num_gpus, devices[i]);
+}
+
+TEST(Sweep, ComponentValuesKeepTheirOptions) {
+  Sweep sweep;
+  sweep.set("fake-location", "gpu,zmq-consume:hwm=8,bind=true,cpu");
+  sweep.set("device", "emulated:img_per_s=359,copy=none,emulated");
+  const std::vector<RunConfig> configurations = sweep.expand({});
+  ASSERT_EQ(configurations.size(), 6U);
+  EXPECT_EQ(configurations[1].fake_location, "zmq-consume:hwm=8,bind=true");
+  EXPECT_EQ(configurations[0].device, "emulated:img_per_s=359,copy=none");
+  EXPECT_EQ(configurations[3].device, "emulated");
+}
+
+TEST(Sweep, OneValueIsAConstantAndTheLastListOfAKeyHolds) {
+  Sweep sweep;
+  sweep.set("batch_size", "16,32");
+  sweep.set("batch_size", "8");
+  const std::vector<RunConfig> configurations = sweep.expand({});
+  ASSERT_EQ(configurations.size(), 1U);
+  EXPECT_EQ(configurations[0].batch_size, 8);
+}
+
+TEST(Sweep, RefusesWhatTheKeyRefusesByItsFlag) {
+  Sweep sweep;
+  EXPECT_NE(message_of([&] { sweep.set("num_gpus", "1,0"); }).find("--num-gpus is 0"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { sweep.set("num_gpus", "1,,2"); }).find("empty element"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { sweep.set("fake_location", "gpu,,cpu"); }).find("empty element"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { sweep.set("num_gpus", "2,1,2"); }).find("lists '2' twice"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { sweep.set("num_gpu", "2"); }).find("did you mean 'num_gpus'"),
+            std::string::npos);
+}
+
+TEST(Sweep, RefusesMoreConfigurationsThanAnyoneWaitsFor) {
+  std::string list = "1";
+  for (int value = 2; value <= 200; ++value) list.append(",").append(std::to_string(value));
+  Sweep sweep;
+  for (const char* key : {"batch_size", "prefetch", "device_slots"}) sweep.set(key, list);
+  EXPECT_THROW(sweep.expand({}), ConfigError);
+}
+
+TEST(SameTrainer, LooksAtAllKeysButThoseOfFeeders) {
+  RunConfig a, b;
+  b.fake_location = "cpu";
+  b.data_dir = "elsewhere";
+  b.prefetch = 99;
+  b.feeder_threads = 7;
+  EXPECT_TRUE(same_trainer(a, b));
+  for (const char* key : {"num_gpus", "batch_size", "device_slots", "num_batches", "seed"}) {
+    RunConfig other = b;
+    find_config_key(key).set(other, "77");
+    EXPECT_FALSE(same_trainer(a, other)) << key;
+  }
+  b.model = "null";
+  EXPECT_FALSE(same_trainer(a, b));
+}
+
+TEST(UnavailableReason, IsEmptyForWhatIsHere) { EXPECT_EQ(unavailable_reason({}), ""); }
+
+TEST(UnavailableReason, TellsWhatIsKnownButAbsent) {
+  RunConfig config;
+  config.fake_location = "python-queue";
+  EXPECT_NE(unavailable_reason(config).find("'python-queue' is known, but"), std::string::npos);
+}
+
+TEST(UnavailableReason, ThrowsForSlipsEvenBesideAbsentComponents) {
+  RunConfig config;
+  config.fake_location = "python-queue";
+  config.model = "resnet5O";
+  EXPECT_NE(message_of([&] { unavailable_reason(config); }).find("did you mean 'resnet50'"),
+            std::string::npos);
+  config.model = "resnet50:depth=18";
+  EXPECT_THROW(unavailable_reason(config), ConfigError);
+  config.model = "resnet50";
+  config.device = "emulated:img_per_s=fast";
+  EXPECT_THROW(unavailable_reason(config), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock
