@@ -2,10 +2,6 @@
 // The queue feeder over real JPEG files: each is of one colour, which encodes its index.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <map>
-#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -13,21 +9,9 @@
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "feeders/feeder.h"
+#include "tests/support/allocation_count.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/temp_folder.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}
-
-// Counts what C++ code allocates on any thread; libjpeg and TBB have allocators of their own.
-void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace penstock {
 namespace {
@@ -178,8 +162,8 @@ TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
   std::int64_t batches = 0, before = 0, after = 0;
   run(*make("queue:crop=full", 2), [&](const Batch&) {
     if (batches == 0 && threads.value() < 2) return true;
-    if (++batches == 20) before = allocations.load();
-    if (batches == 120) after = allocations.load();
+    if (++batches == 20) before = allocation_count();
+    if (batches == 120) after = allocation_count();
     return batches < 120;
   });
   EXPECT_GT(before, 0);
