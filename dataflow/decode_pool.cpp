@@ -56,7 +56,8 @@ class DecodePool::Crew {
         out_(out),
         clock_(pool.clock_),
         probe_(pool.probe_),
-        forward_(std::move(stop), [this] { halt_.request_stop(); }),
+        stop_(std::move(stop)),
+        forward_(stop_, [this] { halt_.request_stop(); }),
         flights_(out.slots()) {
     PENSTOCK_ASSERT(out.spec().pixel == DType::u8);
     for (Flight& flight : flights_) {
@@ -86,11 +87,17 @@ class DecodePool::Crew {
   /// end.
   void close() {
     if (failure_) std::rethrow_exception(failure_);
-    if (!halt_.stop_requested() && !ring_closed_) publish_remainder();
+    if (data_ended_ && !stop_.stop_requested()) publish_remainder();
   }
 
  private:
+  struct Turn {
+    Gate gate;
+    bool taken = false;
+  };
+
   bool fetch(Sample& sample, Row& row);
+  bool take(Turn& turn);
   bool begin_flight();
   bool read(Sample& sample);
   bool decode(Decoder& decoder, const Sample& sample, const Row& row);
@@ -107,7 +114,8 @@ class DecodePool::Crew {
   Clock& clock_;
   Probe& probe_;
   const std::thread::id caller_ = std::this_thread::get_id();
-  std::stop_source halt_;
+  const std::stop_token stop_;
+  std::stop_source halt_;  // for whatever reason: stopped, failed, closed, end of data
   std::stop_callback<std::function<void()>> forward_;
   Counter& images_decoded_ = probe_.counter("images_decoded");
   Counter& encoded_bytes_ = probe_.counter("encoded_bytes");
@@ -115,50 +123,64 @@ class DecodePool::Crew {
   Counter& bad_samples_ = probe_.counter("bad_samples");
   Counter& decode_threads_ = probe_.counter("decode_threads");
 
-  // The worker whose turn it is at the source owns these.
+  // Whoever has the turn to take a sample owns this; whoever has the turn to take a row, the
+  // others.
+  bool data_ended_ = false;
   std::vector<Flight> flights_;  // by slot
   Flight* filling_ = nullptr;    // the one whose rows are being given out
   std::uint64_t tickets_ = 0;
 
   std::mutex mutex_;
   // All below under mutex_.
-  Gate turn_gate_;
-  bool turn_taken_ = false, data_ended_ = false, ring_closed_ = false;
+  Turn row_turn_, sample_turn_;
   std::vector<Flight*> underway_;  // in order of their tickets; published ones are gone
   std::int64_t left_out_ = 0;
   std::map<std::uint64_t, std::uint64_t> bad_by_epoch_;
   std::exception_ptr failure_;
 };
 
-/// Waits for the turn at the source, then takes a sample, and a row unless `row` is one whose
-/// earlier sample was bad. False: nothing more to do.
+/// Takes a sample, and a row unless `row` is one whose earlier sample was bad. False: nothing more
+/// to do. Rows and samples have turns of their own: whoever waits for a slot keeps nobody from
+/// completing the batches that hold them all. A row's turn lasts until its sample is taken, so that
+/// both keep step.
 bool DecodePool::Crew::fetch(Sample& sample, Row& row) {
-  {
-    std::unique_lock lock(mutex_);
-    const auto free = [this] { return !turn_taken_ || data_ended_ || ring_closed_; };
-    clock_.wait(lock, turn_gate_, halt_.get_token(), free);
-    if (halt_.stop_requested() || data_ended_ || ring_closed_) return false;
-    turn_taken_ = true;
+  const bool wants_row = row.flight == nullptr;
+  if (wants_row) {
+    if (!take(row_turn_)) return false;
+    if (filling_ == nullptr && !begin_flight()) return false;
   }
-  // A failure needs no turn: the halt that comes with it ends every wait for one.
-  const bool has_slot = row.flight != nullptr || filling_ != nullptr || begin_flight();
-  const bool has_sample = has_slot && read(sample);
-  if (has_sample && row.flight == nullptr) {
+  if (!take(sample_turn_) || !read(sample)) return false;
+  if (wants_row) {
     row = {filling_, filling_->given++};
     if (filling_->given == out_.spec().images) filling_ = nullptr;
   }
   const std::lock_guard lock(mutex_);
-  turn_taken_ = false;
-  if (!has_slot) ring_closed_ = true;
-  if (has_slot && !has_sample) data_ended_ = true;
-  clock_.wake(turn_gate_);
-  return has_sample;
+  sample_turn_.taken = false;
+  clock_.wake(sample_turn_.gate);
+  if (wants_row) {
+    row_turn_.taken = false;
+    clock_.wake(row_turn_.gate);
+  }
+  return true;
 }
 
-/// False: the ring is closed, or the run is to stop.
+/// Waits for a turn. False: there is nothing more to take. Turns that were taken when the end came
+/// stay so; nobody waits for them.
+bool DecodePool::Crew::take(Turn& turn) {
+  std::unique_lock lock(mutex_);
+  const std::stop_token halt = halt_.get_token();
+  clock_.wait(lock, turn.gate, halt, [&] { return !turn.taken; });
+  if (halt.stop_requested()) return false;
+  return turn.taken = true;
+}
+
+/// False: the ring is closed, or there is nothing more to do.
 bool DecodePool::Crew::begin_flight() {
   WriteLease lease = out_.acquire(halt_.get_token());
-  if (!lease) return false;
+  if (!lease) {
+    halt_.request_stop();
+    return false;
+  }
   lease.await();
   Flight& flight = flights_[static_cast<std::size_t>(lease.batch().slot)];
   flight.lease = std::move(lease);
@@ -172,11 +194,13 @@ bool DecodePool::Crew::begin_flight() {
   return true;
 }
 
-/// The next sample that can be read. False: end of data.
+/// The next sample that can be read. False: there is nothing more to do.
 bool DecodePool::Crew::read(Sample& sample) {
   while (!halt_.stop_requested()) {
     try {
-      return source_.next(sample);
+      if (source_.next(sample)) return true;
+      data_ended_ = true;
+      halt_.request_stop();
     } catch (const DataError& error) {
       leave_out(sample, error);
     }

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pool between a source and a decoder of arithmetic: pixels and labels encode the sample.
+#include "dataflow/decode_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr BatchSpec kSpec{.images = 5, .image = {2, 4, 3}, .classes = 1 << 20};
+
+/// `size` samples an epoch, in order. Some cannot be read, as files go missing.
+class CountingSource final : public Source {
+ public:
+  CountingSource(std::uint64_t size, std::int64_t epochs, std::set<std::uint64_t> unreadable = {})
+      : size_(size), epochs_(epochs), unreadable_(std::move(unreadable)) {}
+  bool next(Sample& sample) override {
+    EXPECT_FALSE(busy_.exchange(true)) << "two callers at a time";
+    const std::uint64_t count = count_;
+    const bool more = epochs_ < 0 || count < size_ * static_cast<std::uint64_t>(epochs_);
+    if (more) {
+      ++count_;
+      sample.index = count % size_;
+      sample.epoch = count / size_;
+      sample.label = static_cast<std::int32_t>(sample.index);
+      sample.file = "counted";
+      sample.bytes.assign(8, std::byte{0});
+      std::memcpy(sample.bytes.data(), &sample.index, 8);
+    }
+    busy_ = false;
+    if (more && unreadable_.contains(sample.index))
+      throw DataError("cannot read " + std::to_string(sample.index));
+    return more;
+  }
+  std::uint64_t size() const noexcept override { return size_; }
+
+ private:
+  const std::uint64_t size_;
+  const std::int64_t epochs_;
+  const std::set<std::uint64_t> unreadable_;
+  std::uint64_t count_ = 0;
+  std::atomic<bool> busy_{false};
+};
+
+/// Writes the index, the epoch, and eight random bytes into the row.
+class IndexDecoder final : public Decoder {
+ public:
+  explicit IndexDecoder(std::function<void(const Sample&)> before = {})
+      : before_(std::move(before)) {}
+  void decode(const Sample& sample, const ImageView& row, Random& random) override {
+    EXPECT_EQ(row.row_bytes, 12);
+    if (before_) before_(sample);
+    const std::uint64_t words[3] = {sample.index, sample.epoch, random.bits()};
+    std::memcpy(row.data, words, sizeof words);
+  }
+
+ private:
+  const std::function<void(const Sample&)> before_;
+};
+
+std::function<void(const Sample&)> refuse(std::set<std::uint64_t> indices) {
+  return [indices = std::move(indices)](const Sample& sample) {
+    if (indices.contains(sample.index)) throw DataError("damaged " + std::to_string(sample.index));
+  };
+}
+
+struct ReadRow {
+  std::uint64_t index = 0, epoch = 0, random = 0;
+  std::int32_t label = 0;
+  bool operator==(const ReadRow&) const = default;
+};
+
+/// A ring, and a reader that notes every row.
+class PoolTest : public testing::Test {
+ protected:
+  explicit PoolTest(std::size_t slots = 4) { make_ring(slots); }
+
+  void make_ring(std::size_t slots) {
+    rows_.clear();
+    valid_.clear();
+    ring_ = std::make_unique<BatchRing>(kSpec, slots, device_, MemoryKind::host, readers_,
+                                        Order::relaxed, clock_);
+  }
+
+  /// Runs the pool to the end of its data, or until `batches` are read; rethrows what it throws.
+  void run(Source& source, DecodePlan plan, std::function<void(const Sample&)> before = {},
+           std::size_t batches = ~std::size_t{0}) {
+    DecodePool pool(
+        plan, source, [&] { return std::make_unique<IndexDecoder>(before); }, clock_, probe_);
+    std::stop_source stop;
+    std::jthread reader([&] {
+      while (const ReadLease lease = ring_->next(0, {})) {
+        note(lease.batch());
+        if (valid_.size() == batches) stop.request_stop();
+      }
+    });
+    try {
+      pool.run(*ring_, stop.get_token());
+    } catch (...) {
+      ring_->close();
+      throw;
+    }
+    ring_->close();
+  }
+
+  void note(const Batch& batch) {
+    valid_.push_back(batch.valid);
+    for (std::int32_t number = 0; number < kSpec.images; ++number) {
+      const std::byte* row =
+          batch.pixels.data() + static_cast<std::size_t>(number) * kSpec.row_bytes();
+      ReadRow read;
+      std::memcpy(&read.index, row, 8);
+      std::memcpy(&read.epoch, row + 8, 8);
+      std::memcpy(&read.random, row + 16, 8);
+      read.label = batch.labels[static_cast<std::size_t>(number)];
+      if (number < batch.valid) {
+        EXPECT_EQ(read.label, static_cast<std::int32_t>(read.index));
+        rows_.push_back(read);
+      } else {
+        EXPECT_EQ(read, ReadRow{}) << "rows that hold nothing are zeros";
+      }
+    }
+  }
+
+  /// Indices of each epoch, of all rows read.
+  std::map<std::uint64_t, std::multiset<std::uint64_t>> seen() const {
+    std::map<std::uint64_t, std::multiset<std::uint64_t>> result;
+    for (const ReadRow& row : rows_) result[row.epoch].insert(row.index);
+    return result;
+  }
+
+  std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
+
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+  Device* readers_[1] = {&device_};
+  Probe probe_;
+  std::unique_ptr<BatchRing> ring_;
+  std::vector<ReadRow> rows_;
+  std::vector<std::int32_t> valid_;
+};
+
+TEST_F(PoolTest, EachSampleOnceInEveryEpochWithAnyNumberOfThreadsAndSlots) {
+  for (const std::int32_t threads : {1, 2, 3, 8}) {
+    for (const std::size_t slots : {1, 2, 7}) {
+      for (const Order order : {Order::strict, Order::relaxed}) {
+        make_ring(slots);
+        CountingSource source(23, 4);
+        run(source, {.threads = threads, .order = order});
+        std::multiset<std::uint64_t> all;
+        for (std::uint64_t index = 0; index < 23; ++index) all.insert(index);
+        const auto epochs = seen();
+        ASSERT_EQ(epochs.size(), 4U) << threads << " threads, " << slots << " slots";
+        for (const auto& [epoch, indices] : epochs)
+          ASSERT_EQ(indices, all) << threads << " threads, " << slots << " slots";
+        // 92 samples in batches of 5: the last one has 2.
+        ASSERT_EQ(valid_.size(), 19U);
+        EXPECT_EQ(valid_.back(), 2);
+        EXPECT_EQ(std::count(valid_.begin(), valid_.end(), 5), 18);
+      }
+    }
+  }
+}
+
+TEST_F(PoolTest, StrictOrderRepeatsWhateverTheThreads) {
+  CountingSource source(37, 5);
+  run(source, {.threads = 1, .order = Order::strict, .seed = 9});
+  const std::vector<ReadRow> expected = rows_;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(expected[i].index, i % 37);
+    EXPECT_EQ(expected[i].random, Random(9, i / 37, i % 37).bits());
+  }
+  for (const std::int32_t threads : {2, 5}) {
+    make_ring(4);
+    CountingSource again(37, 5);
+    run(again, {.threads = threads, .order = Order::strict, .seed = 9});
+    EXPECT_EQ(rows_, expected) << threads << " threads";
+  }
+}
+
+TEST_F(PoolTest, AllThreadsDecodeAtOnceEvenBeyondTheCores) {
+  constexpr int kThreads = 6;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0;
+  CountingSource source(100, -1);
+  // The first samples wait for each other: they meet only if as many threads decode at once.
+  bool met = false;
+  const auto meet = [&](const Sample&) {
+    std::unique_lock lock(mutex);
+    if (met) return;
+    met = ++inside == kThreads;
+    changed.notify_all();
+    EXPECT_TRUE(changed.wait_for(lock, 20s, [&] { return met; }));
+    met = true;
+  };
+  run(source, {.threads = kThreads}, meet, 3);
+  EXPECT_EQ(counter("decode_threads"), kThreads);
+}
+
+TEST_F(PoolTest, CountsWhatItDoes) {
+  CountingSource source(20, 1);
+  run(source, {.threads = 2});
+  EXPECT_EQ(counter("images_decoded"), 20);
+  EXPECT_EQ(counter("encoded_bytes"), 160);
+  EXPECT_GT(counter("decode_ns"), 0);
+  EXPECT_EQ(counter("bad_samples"), 0);
+}
+
+// ---- bad samples
+// ----------------------------------------------------------------------------------
+
+TEST_F(PoolTest, TheFirstBadSampleFailsTheRun) {
+  CountingSource source(50, -1);
+  try {
+    run(source, {.threads = 3}, refuse({41}));
+    FAIL() << "went on";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "damaged 41");
+  }
+  EXPECT_GE(counter("bad_samples"), 1);
+  make_ring(4);
+  CountingSource unreadable(50, -1, {30});
+  EXPECT_THROW(run(unreadable, {.threads = 3}), DataError);
+}
+
+TEST_F(PoolTest, SkippedSamplesAreCountedNamedAndReplaced) {
+  for (const std::int32_t threads : {1, 4}) {
+    for (const Order order : {Order::strict, Order::relaxed}) {
+      make_ring(3);
+      CountingSource source(29, 3, {0, 17});
+      run(source, {.threads = threads, .order = order, .bad_samples_allowed = -1},
+          refuse({5, 27, 28}));
+      std::multiset<std::uint64_t> good;
+      for (std::uint64_t index = 0; index < 29; ++index) {
+        if (!std::set<std::uint64_t>{0, 17, 5, 27, 28}.contains(index)) good.insert(index);
+      }
+      const auto epochs = seen();
+      ASSERT_EQ(epochs.size(), 3U);
+      for (const auto& [epoch, indices] : epochs) EXPECT_EQ(indices, good);
+      // 72 good samples: full batches, and one of two at the end.
+      ASSERT_EQ(valid_.size(), 15U);
+      EXPECT_EQ(valid_.back(), 2);
+    }
+  }
+  EXPECT_EQ(counter("bad_samples"), 4 * 15);
+  const std::vector<std::string> notes = probe_.notes();
+  ASSERT_FALSE(notes.empty());
+  EXPECT_NE(notes.front().find("cannot read 0"), std::string::npos) << notes.front();
+}
+
+TEST_F(PoolTest, MoreThanTheLimitFails) {
+  CountingSource source(10, -1);
+  try {
+    run(source, {.threads = 2, .bad_samples_allowed = 4}, refuse({3}));
+    FAIL() << "went on";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("limit=4"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("damaged 3"), std::string::npos) << error.what();
+  }
+  EXPECT_GE(counter("bad_samples"), 5);
+}
+
+TEST_F(PoolTest, AnEpochWithoutAnyGoodSampleFails) {
+  for (const std::int64_t epochs : {std::int64_t{1}, std::int64_t{-1}}) {
+    make_ring(2);
+    CountingSource source(6, epochs, {1, 3, 5});
+    EXPECT_THROW(run(source, {.threads = 3, .bad_samples_allowed = -1}, refuse({0, 2, 4})),
+                 DataError);
+    EXPECT_TRUE(valid_.empty());
+  }
+  make_ring(2);
+  CountingSource almost(6, 40);
+  run(almost, {.threads = 3, .bad_samples_allowed = -1}, refuse({0, 1, 2, 3, 4}));
+  EXPECT_EQ(rows_.size(), 40U);
+}
+
+TEST_F(PoolTest, LabelsOutOfRangeAreBadSamples) {
+  CountingSource source((1 << 20) + 1, -1);
+  class Far final : public Source {
+   public:
+    bool next(Sample& sample) override {
+      sample.label = kSpec.classes;
+      sample.bytes.assign(1, std::byte{0});
+      return true;
+    }
+    std::uint64_t size() const noexcept override { return 1; }
+  } far;
+  EXPECT_THROW(run(far, {.threads = 1}), DataError);
+}
+
+TEST_F(PoolTest, OtherFailuresGoThrough) {
+  CountingSource source(10, -1);
+  const auto fail = [](const Sample& sample) {
+    if (sample.index == 7) throw std::runtime_error("out of luck");
+  };
+  EXPECT_THROW(run(source, {.threads = 2, .bad_samples_allowed = -1}, fail), std::runtime_error);
+}
+
+// ---- stopping
+// -------------------------------------------------------------------------------------
+
+/// Every slot is either filled or free.
+void expect_no_lease_is_kept(BatchRing& ring) {
+  std::vector<WriteLease> leases;
+  const std::size_t free = ring.slots() - ring.stats().filled_slots;
+  for (std::size_t i = 0; i < free; ++i) {
+    leases.push_back(ring.acquire({}));
+    EXPECT_TRUE(leases.back());
+  }
+}
+
+TEST_F(PoolTest, StopsWhileTheRingIsFull) {
+  for (const std::int32_t threads : {1, 4}) {
+    make_ring(3);
+    CountingSource source(100, -1);
+    DecodePool pool(
+        {.threads = threads}, source, [] { return std::make_unique<IndexDecoder>(); }, clock_,
+        probe_);
+    std::stop_source stop;
+    std::jthread stopper([&] {
+      const auto deadline = std::chrono::steady_clock::now() + 20s;
+      while (ring_->stats().filled_slots < 3 && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::yield();
+      EXPECT_EQ(ring_->stats().filled_slots, 3U);
+      stop.request_stop();
+    });
+    pool.run(*ring_, stop.get_token());
+    expect_no_lease_is_kept(*ring_);
+  }
+}
+
+TEST_F(PoolTest, StopsWhenTheRingIsClosed) {
+  CountingSource source(100, -1);
+  DecodePool pool(
+      {.threads = 3}, source, [] { return std::make_unique<IndexDecoder>(); }, clock_, probe_);
+  std::jthread closer([&] {
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(ring_->next(0, {}));
+    ring_->close();
+  });
+  pool.run(*ring_, {});
+  EXPECT_GE(ring_->stats().published, 20U);
+}
+
+TEST_F(PoolTest, AStopRequestedBeforehandStopsAtOnce) {
+  CountingSource source(100, -1);
+  DecodePool pool(
+      {.threads = 3}, source, [] { return std::make_unique<IndexDecoder>(); }, clock_, probe_);
+  std::stop_source stop;
+  stop.request_stop();
+  pool.run(*ring_, stop.get_token());
+  EXPECT_EQ(ring_->stats().published, 0U);
+  expect_no_lease_is_kept(*ring_);
+}
+
+}  // namespace
+}  // namespace penstock

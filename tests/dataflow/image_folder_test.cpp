@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "dataflow/error.h"
+#include "dataflow/source.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+namespace {
+
+std::unique_ptr<Source> open(DataPlan plan) {
+  const SourceEntry& entry = find_entry(source_table(), "image-folder");
+  return entry.make(plan, Options(entry.name, entry.options, ComponentText{}));
+}
+
+std::string error_of(const DataPlan& plan) {
+  try {
+    open(plan);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// 3 classes of 5, 7 and 9 files; each holds its own name.
+class ImageFolderTest : public testing::Test {
+ protected:
+  ImageFolderTest() {
+    for (const auto& [name, count] : {std::pair{"cat", 7}, {"ant", 5}, {"dog", 9}}) {
+      for (int i = 0; i < count; ++i) {
+        const std::string file = std::string(name) + "/" + std::to_string(i) + kExtensions[i % 4];
+        folder_.write(file, bytes_of(file));
+      }
+    }
+    folder_.write("cat/notes.txt", bytes_of("no image"));
+    folder_.write(".cache/x.JPEG", bytes_of("hidden"));
+    folder_.write("labels.json", bytes_of("{}"));
+    plan_.directory = folder_.path().string();
+    plan_.epochs = 1;
+  }
+  static std::vector<std::byte> bytes_of(std::string_view text) {
+    const auto* data = reinterpret_cast<const std::byte*>(text.data());
+    return {data, data + text.size()};
+  }
+  static std::string text_of(const Sample& sample) {
+    return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
+  }
+
+  static constexpr const char* kExtensions[] = {".JPEG", ".jpg", ".JpG", ".png"};
+  TempFolder folder_;
+  DataPlan plan_;
+};
+
+TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
+  plan_.shuffle = false;
+  const auto source = open(plan_);
+  EXPECT_EQ(source->size(), 21U);
+  Sample sample;
+  std::string before;
+  for (std::uint64_t index = 0; index < 21; ++index) {
+    ASSERT_TRUE(source->next(sample));
+    EXPECT_EQ(sample.index, index);
+    EXPECT_EQ(sample.epoch, 0U);
+    const std::string text = text_of(sample);
+    EXPECT_TRUE(sample.file.ends_with(text)) << sample.file;
+    EXPECT_EQ(sample.label, text.starts_with("ant") ? 0 : text.starts_with("cat") ? 1 : 2);
+    EXPECT_LT(before, text);
+    before = text;
+  }
+  EXPECT_FALSE(source->next(sample));
+  EXPECT_FALSE(source->next(sample));
+}
+
+TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
+  for (const std::int32_t ranks : {1, 2, 3, 5, 21}) {
+    std::map<std::uint64_t, std::multiset<std::uint64_t>> seen;  // by epoch
+    std::uint64_t total = 0;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      plan_.rank = rank;
+      plan_.ranks = ranks;
+      plan_.epochs = 3;
+      const auto source = open(plan_);
+      total += source->size();
+      Sample sample;
+      while (source->next(sample)) {
+        EXPECT_TRUE(sample.file.ends_with(text_of(sample)));
+        seen[sample.epoch].insert(sample.index);
+      }
+    }
+    EXPECT_EQ(total, 21U);
+    ASSERT_EQ(seen.size(), 3U);
+    std::multiset<std::uint64_t> all;
+    for (std::uint64_t index = 0; index < 21; ++index) all.insert(index);
+    for (const auto& [epoch, indices] : seen)
+      EXPECT_EQ(indices, all) << ranks << " ranks, epoch " << epoch;
+  }
+}
+
+TEST_F(ImageFolderTest, OrderIsAFunctionOfSeedAndEpoch) {
+  const auto order = [&](std::uint64_t seed) {
+    plan_.seed = seed;
+    plan_.epochs = 2;
+    const auto source = open(plan_);
+    std::vector<std::uint64_t> indices;
+    for (Sample sample; source->next(sample);) indices.push_back(sample.index);
+    return indices;
+  };
+  const std::vector<std::uint64_t> first = order(1);
+  EXPECT_EQ(order(1), first);
+  EXPECT_NE(order(2), first);
+  EXPECT_FALSE(std::equal(first.begin(), first.begin() + 21, first.begin() + 21))
+      << "epochs are alike";
+}
+
+TEST_F(ImageFolderTest, EndlessEpochsDoNotEnd) {
+  plan_.epochs = -1;
+  const auto source = open(plan_);
+  Sample sample;
+  for (int i = 0; i < 21 * 10; ++i) ASSERT_TRUE(source->next(sample));
+  EXPECT_EQ(sample.epoch, 9U);
+  plan_.epochs = 0;
+  EXPECT_FALSE(open(plan_)->next(sample));
+}
+
+TEST_F(ImageFolderTest, AFileThatCannotBeReadIsNamedAndPassed) {
+  plan_.shuffle = false;
+  const auto source = open(plan_);
+  folder_.write("ant/1.jpg", {});
+  std::filesystem::remove(folder_.path() / "ant/2.JpG");
+  std::filesystem::remove(folder_.path() / "ant/3.png");
+  std::filesystem::create_directory(folder_.path() / "ant/3.png");
+  Sample sample;
+  ASSERT_TRUE(source->next(sample));
+  for (const auto& [name, reason] : {std::pair{"ant/1.jpg", "empty"},
+                                     {"ant/2.JpG", "No such file"},
+                                     {"ant/3.png", "no regular file"}}) {
+    try {
+      source->next(sample);
+      ADD_FAILURE() << name << " was read";
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+  }
+  ASSERT_TRUE(source->next(sample));
+  EXPECT_EQ(sample.index, 4U);
+}
+
+TEST_F(ImageFolderTest, AFileTooLargeIsRefusedBeforeItIsRead) {
+  plan_.shuffle = false;
+  std::filesystem::resize_file(folder_.path() / "ant/0.JPEG", std::uintmax_t{1} << 40);
+  const auto source = open(plan_);
+  Sample sample;
+  EXPECT_THROW(source->next(sample), DataError);
+  EXPECT_LT(sample.bytes.capacity(), std::size_t{1} << 20);
+}
+
+TEST_F(ImageFolderTest, WhatIsMissingIsSaidWithThePath) {
+  const std::string root = plan_.directory;
+  const auto expect = [&](const std::string& directory, const std::string& problem) {
+    plan_.directory = directory;
+    const std::string error = error_of(plan_);
+    EXPECT_NE(error.find(problem), std::string::npos) << error;
+    EXPECT_NE(error.find("'" + directory + "'"), std::string::npos) << error;
+  };
+  expect(root + "/nothing", "does not exist");
+  expect(root + "/labels.json", "is no folder");
+  expect(root + "/cat", "has no class folders");
+  std::filesystem::create_directory(root + "/empty");
+  expect(root + "/empty", "is empty");
+  folder_.write("split/train/c/x.txt", bytes_of("x"));
+  expect(root + "/split", "has no images");
+  expect(root + "/split", "did you mean '" + root + "/split/train'");
+  plan_.directory = root + "/empty";
+  EXPECT_NE(error_of(plan_).find("penstock dataset make"), std::string::npos);
+}
+
+TEST_F(ImageFolderTest, AFolderThatMayNotBeReadIsSaid) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read every folder";
+  std::filesystem::permissions(folder_.path() / "cat", std::filesystem::perms::none);
+  EXPECT_NE(error_of(plan_).find("cannot be read"), std::string::npos);
+  std::filesystem::permissions(folder_.path() / "cat", std::filesystem::perms::owner_all);
+}
+
+TEST_F(ImageFolderTest, MoreClassesOrRanksThanFitAreRefused) {
+  plan_.classes = 2;
+  EXPECT_NE(error_of(plan_).find("3 classes"), std::string::npos);
+  plan_.classes = 3;
+  EXPECT_EQ(error_of(plan_), "");
+  plan_.ranks = 22;
+  EXPECT_NE(error_of(plan_).find("22 ranks"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock
