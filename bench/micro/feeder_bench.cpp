@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast each feeder of the table fills batches that nobody trains on. `--feeder SPEC` measures that
-// one instead of all, as in `penstock_micro --feeder queue:crop=center --benchmark_filter=feeder`.
+// How fast each feeder of the table fills batches that nobody trains on. `--feeder SPEC` measures
+// that one instead of all, as in `penstock_micro --feeder queue:crop=center
+// --benchmark_filter=feeder`.
 #include "bench/micro/feeder_bench.h"
 
 #include <benchmark/benchmark.h>
@@ -63,10 +64,10 @@ void fill_batches(benchmark::State& state, const std::string& text, const std::s
 }  // namespace
 
 void register_feeder_benchmark(const std::string& feeder, const std::string& data_dir) {
-  benchmark::RegisterBenchmark(("feeder/" + feeder).c_str(),
-                               [feeder, data_dir](benchmark::State& state) {
-                                 fill_batches(state, feeder, data_dir);
-                               })
+  const std::string name = "feeder/" + parse_component(feeder).name;
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [feeder, data_dir](benchmark::State& state) { fill_batches(state, feeder, data_dir); })
       ->UseRealTime()
       ->Unit(benchmark::kMillisecond);
 }

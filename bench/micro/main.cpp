@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Google Benchmark's own flags, and --data-dir.
+// Google Benchmark's own flags, and two of ours: --data-dir DIRECTORY for real files, and --feeder
+// SPEC to measure one feeder, as --fake-location takes it, instead of every one of the table.
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
-#include <cstdio>
-#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 
+#include "bench/micro/feeder_bench.h"
 #include "bench/micro/micro_data.h"
 #include "dataflow/error.h"
 #include "dataflow/source.h"
+#include "feeders/feeder.h"
 
 namespace penstock {
 
@@ -42,21 +47,32 @@ Loaded load() {
   return loaded;
 }
 
-/// Takes --data-dir out of the arguments, which Google Benchmark would refuse.
-void take_data_directory(int& count, char** arguments) {
+/// Takes `--name value` and `--name=value` out of the arguments, which Google Benchmark would
+/// refuse, and returns the last value, or `fallback`.
+std::string take_flag(std::string_view name, std::string fallback, int& count, char** arguments) {
   int kept = 1;
   for (int i = 1; i < count; ++i) {
     const std::string_view argument = arguments[i];
-    constexpr std::string_view kFlag = "--data-dir";
-    if (argument == kFlag && i + 1 < count) {
-      micro_data_directory() = arguments[++i];
-    } else if (argument.starts_with("--data-dir=")) {
-      micro_data_directory() = argument.substr(kFlag.size() + 1);
+    if (argument == name && i + 1 < count) {
+      fallback = arguments[++i];
+    } else if (argument.starts_with(name) && argument.substr(name.size()).starts_with('=')) {
+      fallback = argument.substr(name.size() + 1);
     } else {
       arguments[kept++] = arguments[i];
     }
   }
   count = kept;
+  return fallback;
+}
+
+/// A feeder that waits for a producer gets one: the penstock program beside this one.
+std::string with_producer(const FeederEntry& entry, const std::filesystem::path& here) {
+  std::string text(entry.name);
+  if (!entry.needs_producer) return text;
+  const std::string endpoint = "ipc://@penstock_micro_" + std::to_string(getpid());
+  return text + ":endpoint=" + endpoint + ",hwm=2,producer='" +
+         (here.parent_path() / "penstock").string() +
+         " serve --fake-location host --model null --hwm 2 --endpoint " + endpoint + "'";
 }
 
 }  // namespace
@@ -70,7 +86,18 @@ const std::vector<Sample>& micro_samples(std::string& problem) {
 }  // namespace penstock
 
 int main(int count, char** arguments) {
-  penstock::take_data_directory(count, arguments);
+  using namespace penstock;
+  micro_data_directory() = take_flag("--data-dir", micro_data_directory(), count, arguments);
+  const std::string feeder = take_flag("--feeder", "", count, arguments);
+  if (!feeder.empty()) {
+    register_feeder_benchmark(feeder, micro_data_directory());
+  } else {
+    for (const FeederEntry* entry : feeder_table().entries) {
+      register_feeder_benchmark(
+          with_producer(*entry, std::filesystem::read_symlink("/proc/self/exe")),
+          micro_data_directory());
+    }
+  }
   benchmark::Initialize(&count, arguments);
   if (benchmark::ReportUnrecognizedArguments(count, arguments)) return 2;
   benchmark::RunSpecifiedBenchmarks();

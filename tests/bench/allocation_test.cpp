@@ -3,31 +3,8 @@
 // one step of the window to a later one.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "bench/runner.h"
-#include "tests/support/virtual_clock.h"
-
-namespace {
-
-std::atomic<std::int64_t> allocations{0};
-
-void* counted(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete[](void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
-void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
+#include "tests/support/allocation_count.h"
 
 namespace penstock {
 namespace {
@@ -35,8 +12,8 @@ namespace {
 class CountBetween final : public RunListener {
  public:
   void step(std::size_t index, double, double) override {
-    if (index == 20) first_ = allocations;
-    if (index == 380) last_ = allocations;
+    if (index == 20) first_ = allocation_count();
+    if (index == 380) last_ = allocation_count();
   }
   std::int64_t count() const { return last_ - first_; }
 
@@ -45,7 +22,7 @@ class CountBetween final : public RunListener {
 };
 
 TEST(SteadyState, AStepAllocatesNothing) {
-  ASSERT_GT(allocations, 0) << "this program's operator new is not the one in use";
+  ASSERT_GT(allocation_count(), 0) << "this program's operator new is not the one in use";
   for (const char* feeder : {"gpu", "host", "cpu"}) {
     for (const char* update : {"replicated", "independent"}) {
       SteadyClock clock;

@@ -77,7 +77,7 @@ class FeederContract : public ::testing::TestWithParam<const FeederEntry*> {
   std::unique_ptr<AtWork> start(std::size_t slots) {
     return std::make_unique<AtWork>(*GetParam(), around_.text(), around_.directory().string(), slots);
   }
-  FeederSurroundings around_{*GetParam(), kSpec.images};
+  FeederSurroundings around_{*GetParam(), kSpec.images, PENSTOCK_PROGRAM};
 };
 
 TEST_P(FeederContract, FillsWholeBatchesWithLabelsInRange) {
