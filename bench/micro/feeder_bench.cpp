@@ -39,12 +39,14 @@ void fill_batches(benchmark::State& state, const std::string& text, const std::s
     const ComponentText parts = parse_component(text);
     const FeederEntry& entry = find_entry(feeder_table(), parts.name);
     const Options options(parts.name, entry.options, parts);
+    DataPlan data;
+    data.directory = data_dir;
     const std::unique_ptr<Feeder> feeder =
         entry.make(FeederContext{.spec = spec,
                                  .device = device,
                                  .clock = clock,
                                  .options = options,
-                                 .data = {.directory = data_dir},
+                                 .data = data,
                                  .probe = probe,
                                  .timeout = std::chrono::seconds(10),
                                  .threads = usable_cores(),
