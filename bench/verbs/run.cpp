@@ -41,7 +41,7 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
   SteadyClock clock;
   Runner runner(wanted, clock, components);
   const bool synthetic =
-      !components.feeder->reads_files && components.feeder->outside_reserve == nullptr;
+      !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({runner.config(), synthetic,
                                   components.update->agreement == Agreement::identical}));
