@@ -296,12 +296,11 @@ void DecodePool::Crew::publish_remainder() {
     std::int32_t valid = 0;
     for (; valid < spec.images && taken < filled.size(); ++valid) {
       const auto place = static_cast<std::size_t>(valid);
-      Row from{flight, valid};
       if (flight->full[place] != 0) {
         ++taken;
         continue;
       }
-      from = filled.back();
+      const Row from = filled.back();
       filled.pop_back();
       std::memcpy(view({flight, valid}).data, view(from).data, spec.row_bytes());
       batch.labels[place] =
