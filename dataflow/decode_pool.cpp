@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/decode_pool.h"
 
-#include <tbb/global_control.h>
-#include <tbb/task_arena.h>
-#include <tbb/task_group.h>
 #include <time.h>
 
 #include <algorithm>
@@ -19,6 +16,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/random.h"
+#include "dataflow/workers.h"
 
 namespace penstock {
 namespace {
@@ -298,12 +296,11 @@ void DecodePool::Crew::publish_remainder() {
     std::int32_t valid = 0;
     for (; valid < spec.images && taken < filled.size(); ++valid) {
       const auto place = static_cast<std::size_t>(valid);
-      Row from{flight, valid};
       if (flight->full[place] != 0) {
         ++taken;
         continue;
       }
-      from = filled.back();
+      const Row from = filled.back();
       filled.pop_back();
       std::memcpy(view({flight, valid}).data, view(from).data, spec.row_bytes());
       batch.labels[place] =
@@ -338,20 +335,8 @@ DecodePool::~DecodePool() = default;
 
 void DecodePool::run(BatchRing& out, std::stop_token stop) {
   Crew crew(*this, out, std::move(stop));
-  {
-    // Without the control, an arena never has more threads than the machine has cores.
-    const tbb::global_control control(tbb::global_control::max_allowed_parallelism,
-                                      decoders_.size());
-    tbb::task_arena arena(plan_.threads);
-    arena.execute([&] {
-      tbb::task_group others;
-      for (std::size_t i = 1; i < decoders_.size(); ++i) {
-        others.run([&crew, decoder = decoders_[i].get()] { crew.work(*decoder); });
-      }
-      crew.work(*decoders_.front());
-      others.wait();
-    });
-  }
+  run_workers(plan_.threads,
+              [&](std::int32_t i) { crew.work(*decoders_[static_cast<std::size_t>(i)]); });
   crew.close();
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG to a row of a batch by libjpeg-turbo: only the region that is wanted is decoded, at half, a
-// quarter or an eighth of the size where that is enough, and each decoded row goes straight through
-// the resampler into the batch. Pixels equal those of a full decode, crop, resize and flip.
+// JPEG to a row of a batch by libjpeg-turbo: only the region that is wanted is decoded, and each
+// row of it goes straight through the resampler into the batch. Pixels equal those of a full
+// decode, crop, resize and flip, unless the region is at least twice the output's size: then
+// libjpeg decodes it at a half, a quarter or an eighth, which is another filter in front of ours.
 //
 // Damage counts where it is met: what lies below the region is not read. Orientation tags are
 // ignored, as PIL and torchvision do when they open a file.
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 
 #include "dataflow/crop.h"
