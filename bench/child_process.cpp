@@ -125,11 +125,14 @@ std::string ChildExit::describe() const {
   std::string text;
   if (cause == Cause::timed_out) text = "did not end in time; ";
   if (signal != 0) {
-    text += fmt::format("ended by signal {} ({})", signal, strsignal(signal));
+    text += fmt::format("was ended by signal {} ({})", signal, strsignal(signal));
   } else {
     text += fmt::format("exited with code {}", code);
   }
-  return last_words.empty() ? text : text + "; it said: " + last_words;
+  if (last_words.empty()) return text;
+  constexpr std::size_t kQuoted = 300;
+  const std::size_t begin = last_words.size() - std::min(last_words.size(), kQuoted);
+  return text + "; it said: " + (begin > 0 ? "..." : "") + last_words.substr(begin);
 }
 
 ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) {

@@ -13,9 +13,9 @@ namespace penstock {
 namespace {
 
 std::string duration(double seconds) {
-  if (seconds < 100) return fmt::format("{:.0f} s", seconds);
-  return fmt::format("{:.0f} min {:02.0f} s", std::floor(seconds / 60),
-                     seconds - 60 * std::floor(seconds / 60));
+  const auto whole = static_cast<std::int64_t>(std::lround(seconds));
+  if (whole < 100) return fmt::format("{} s", whole);
+  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
 std::string outcome(const RunResult& result) {

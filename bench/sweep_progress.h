@@ -20,7 +20,7 @@ class SweepProgress final : public SweepListener {
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;
 
-  /// Could all results be written so far?
+  /// Are all results so far on disk?
   bool saved() const noexcept { return saved_; }
 
  private:

@@ -23,6 +23,8 @@
 namespace penstock {
 namespace {
 
+/// However short the budget, the first run of a configuration has this long.
+constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
 constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,zmq-consume";
 
 /// What a sweep starts from where it differs from a single run: two devices at a rate that a few
@@ -76,7 +78,8 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
                        [&](const std::string& text) {
                          wanted.plan.time_budget = parse_duration(text, "--time-budget");
                        }));
-  flags.push_back(flag("run_timeout", "give up a run after this time; default: the time budget", "",
+  flags.push_back(flag("run_timeout",
+                       "give up a run after this time; default: the time budget, at least 1min", "",
                        [&](const std::string& text) {
                          wanted.run_timeout = parse_duration(text, "--run-timeout");
                        }));
@@ -124,9 +127,10 @@ int exit_code(const SweepResult& sweep, bool saved) {
 }
 
 int sweep(Wanted wanted, const Invocation& invocation) {
+  const bool given = wanted.run_timeout > Nanoseconds{};
   const ChildRunOptions options{
       .program = invocation.program,
-      .timeout = wanted.run_timeout > Nanoseconds{} ? wanted.run_timeout : wanted.plan.time_budget,
+      .timeout = given ? wanted.run_timeout : std::max(wanted.plan.time_budget, kMinRunTimeout),
       .show_stderr = wanted.verbose};
   const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
     const std::string name = parse_component(config.fake_location).name;

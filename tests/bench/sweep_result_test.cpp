@@ -68,7 +68,7 @@ TEST(RowStatus, TheReasonCountsTheRepetitions) {
 TEST(RowFigures, AreThoseOfTheRepetitionsThatAreOk) {
   Row row = make_ok_row("cpu", 1000);
   add_repetition(row, 3, make_result(Status::partial, 1, 1));
-  const Row& result = summarised({row}).rows[0];
+  const Row result = summarised({row}).rows[0];
   ASSERT_TRUE(result.img_per_s.has_value());
   EXPECT_DOUBLE_EQ(result.img_per_s->median, 1000);
   EXPECT_DOUBLE_EQ(result.img_per_s->low, 990);
