@@ -46,28 +46,6 @@ double thread_cpu_seconds(std::jthread& thread) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-BadSamplePolicy parse_bad_sample_policy(const std::string& text) {
-  const ComponentText parts = parse_component(text);
-  BadSamplePolicy policy;
-  if (parts.name == "fail") policy.action = BadSamplePolicy::Action::fail;
-  if (parts.name == "skip") policy.action = BadSamplePolicy::Action::skip;
-  for (const auto& [key, value] : parts.values) policy.limit = parse_integer(value, key);
-  return policy;
-}
-
-/// The options of a component: what the user typed behind its name, over its table's defaults.
-Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
-  const ComponentText parts = parse_component(text);
-  return Options(parts.name, specs, parts);
-}
-
-RunConfig resolve(RunConfig config, const Runner::Components& components) {
-  if (config.batch_size == 0) config.batch_size = components.model->batch;
-  if (config.feeder_threads == 0) config.feeder_threads = usable_cores();
-  if (components.feeder->reads_files && config.data_dir.empty()) config.data_dir = "data/train";
-  return config;
-}
-
 /// A window is not extended beyond this many times what was asked for.
 constexpr int kMaxWindows = 4;
 
@@ -112,6 +90,27 @@ std::int32_t usable_cores() {
 
 std::string utc_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
+}
+
+BadSamplePolicy parse_bad_sample_policy(const std::string& text) {
+  const ComponentText parts = parse_component(text);
+  BadSamplePolicy policy;
+  if (parts.name == "fail") policy.action = BadSamplePolicy::Action::fail;
+  if (parts.name == "skip") policy.action = BadSamplePolicy::Action::skip;
+  for (const auto& [key, value] : parts.values) policy.limit = parse_integer(value, key);
+  return policy;
+}
+
+Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
+  const ComponentText parts = parse_component(text);
+  return Options(parts.name, specs, parts);
+}
+
+RunConfig resolve(RunConfig config, const Runner::Components& components) {
+  if (config.batch_size == 0) config.batch_size = components.model->batch;
+  if (config.feeder_threads == 0) config.feeder_threads = usable_cores();
+  if (components.feeder->reads_files && config.data_dir.empty()) config.data_dir = "data/train";
+  return config;
 }
 
 Runner::Components find_components(const RunConfig& config) {

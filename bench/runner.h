@@ -87,6 +87,15 @@ class Runner {
 /// Finds the components that a configuration names. Throws ConfigError or Unavailable.
 Runner::Components find_components(const RunConfig& config);
 
+/// `config` without automatic values.
+RunConfig resolve(RunConfig config, const Runner::Components& components);
+
+/// The options of a component: what the user typed behind its name, over its table's defaults.
+Options options_of(std::string_view text, std::span<const OptionSpec> specs);
+
+/// The policy behind --on-bad-sample.
+BadSamplePolicy parse_bad_sample_policy(const std::string& text);
+
 /// Processors that this process may use: its affinity, cut by its cgroup's quota.
 std::int32_t usable_cores();
 

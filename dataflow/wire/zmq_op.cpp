@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/wire/zmq_op.h"
+
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "zmq_op travels in native byte order");
+
+struct TypeRow {
+  WireType type;
+  std::string_view name;
+  std::size_t bytes;
+};
+
+constexpr TypeRow kTypes[] = {
+    {WireType::f32, "float32", 4},      {WireType::f64, "float64", 8},
+    {WireType::i32, "int32", 4},        {WireType::u8, "uint8", 1},
+    {WireType::i16, "int16", 2},        {WireType::i8, "int8", 1},
+    {WireType::c64, "complex64", 8},    {WireType::i64, "int64", 8},
+    {WireType::boolean, "bool", 1},     {WireType::u16, "uint16", 2},
+    {WireType::c128, "complex128", 16}, {WireType::f16, "float16", 2},
+    {WireType::u32, "uint32", 4},       {WireType::u64, "uint64", 8},
+};
+
+/// "zmq_op message, tensor 1 at byte 40: ndim is 9; expected 0 to 8".
+[[noreturn]] void refuse(std::size_t tensor, std::size_t offset, const std::string& what) {
+  throw DataError("zmq_op message, tensor " + std::to_string(tensor) + " at byte " +
+                  std::to_string(offset) + ": " + what);
+}
+
+/// Reads from the front of a message and never past its end.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> message) : message_(message) {}
+
+  std::size_t offset() const noexcept { return offset_; }
+  std::size_t left() const noexcept { return message_.size() - offset_; }
+
+  template <typename Integer>
+  Integer integer(std::size_t tensor, const char* field) {
+    if (left() < sizeof(Integer)) {
+      refuse(tensor, offset_,
+             std::string(field) + " is cut off: " + std::to_string(left()) +
+                 " bytes are left; expected " + std::to_string(sizeof(Integer)));
+    }
+    Integer value;
+    std::memcpy(&value, message_.data() + offset_, sizeof value);
+    offset_ += sizeof value;
+    return value;
+  }
+
+  /// `bytes` is at most left().
+  std::span<const std::byte> take(std::size_t bytes) {
+    const std::span<const std::byte> view = message_.subspan(offset_, bytes);
+    offset_ += bytes;
+    return view;
+  }
+
+ private:
+  std::span<const std::byte> message_;
+  std::size_t offset_ = 0;
+};
+
+/// Bytes of a tensor with these dimensions; false where they exceed what a message can hold.
+bool data_bytes(const WireTensor& tensor, std::uint64_t& bytes) {
+  bytes = size_of(tensor.type);
+  for (std::size_t i = 0; i < tensor.dimensions; ++i) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(tensor.dims[i]), &bytes))
+      return false;
+  }
+  return bytes <= static_cast<std::uint64_t>(INT64_MAX);
+}
+
+WireTensor parse_tensor(Reader& reader, std::size_t index) {
+  WireTensor tensor;
+  tensor.offset = reader.offset();
+  std::size_t at = reader.offset();
+  const auto type = reader.integer<std::int32_t>(index, "dtype");
+  tensor.type = static_cast<WireType>(type);
+  if (size_of(tensor.type) == 0) {
+    refuse(index, at,
+           "dtype is " + std::to_string(type) +
+               "; expected a number of TensorFlow's, such as "
+               "4 (uint8) or 3 (int32)");
+  }
+  at = reader.offset();
+  const auto dimensions = reader.integer<std::int32_t>(index, "ndim");
+  if (dimensions < 0 || dimensions > static_cast<std::int32_t>(WireTensor::kMaxDimensions)) {
+    refuse(index, at,
+           "ndim is " + std::to_string(dimensions) + "; expected 0 to " +
+               std::to_string(WireTensor::kMaxDimensions));
+  }
+  tensor.dimensions = static_cast<std::size_t>(dimensions);
+  for (std::size_t i = 0; i < tensor.dimensions; ++i) {
+    at = reader.offset();
+    tensor.dims[i] = reader.integer<std::int32_t>(index, "a dimension");
+    if (tensor.dims[i] <= 0) {
+      refuse(index, at,
+             "dimension " + std::to_string(i) + " is " + std::to_string(tensor.dims[i]) +
+                 "; expected at least 1");
+    }
+  }
+  at = reader.offset();
+  const auto bytes = reader.integer<std::int64_t>(index, "nbytes");
+  std::uint64_t expected = 0;
+  if (!data_bytes(tensor, expected)) {
+    refuse(index, tensor.offset, "its dimensions multiply to more than 2^63 bytes");
+  }
+  if (bytes < 0 || static_cast<std::uint64_t>(bytes) != expected) {
+    refuse(index, at,
+           "nbytes is " + std::to_string(bytes) + "; expected " + std::to_string(expected) +
+               ", the product of its dimensions and the size of " +
+               std::string(to_string(tensor.type)));
+  }
+  if (expected > reader.left()) {
+    refuse(index, at,
+           "nbytes is " + std::to_string(bytes) + "; only " + std::to_string(reader.left()) +
+               " bytes are left in the message");
+  }
+  tensor.data = reader.take(static_cast<std::size_t>(expected));
+  return tensor;
+}
+
+std::string describe(WireType type, std::span<const std::int32_t> dims) {
+  std::string text(to_string(type));
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    text += i == 0 ? " [" : ",";
+    text += std::to_string(dims[i]);
+  }
+  return text + (dims.empty() ? " scalar" : "]");
+}
+
+std::string describe(const WireTensor& tensor) {
+  return describe(tensor.type, std::span(tensor.dims).first(tensor.dimensions));
+}
+
+std::string describe(const WireMessage& message) {
+  std::string text;
+  for (std::size_t i = 0; i < message.tensors; ++i) {
+    if (i > 0) text += " and ";
+    text += describe(message.tensor[i]);
+  }
+  return text;
+}
+
+bool has_shape(const WireTensor& tensor, std::span<const std::int32_t> dims) {
+  if (tensor.dimensions != dims.size()) return false;
+  return std::memcmp(tensor.dims.data(), dims.data(), dims.size_bytes()) == 0;
+}
+
+std::int64_t label_at(const WireBatch& batch, std::size_t index) {
+  if (batch.wide) {
+    std::int64_t label;
+    std::memcpy(&label, batch.labels.data() + index * sizeof label, sizeof label);
+    return label;
+  }
+  std::int32_t label;
+  std::memcpy(&label, batch.labels.data() + index * sizeof label, sizeof label);
+  return label;
+}
+
+template <typename Integer>
+std::byte* put(std::byte* to, Integer value) {
+  std::memcpy(to, &value, sizeof value);
+  return to + sizeof value;
+}
+
+}  // namespace
+
+std::string_view to_string(WireType type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.type == type) return row.name;
+  }
+  return "?";
+}
+
+std::size_t size_of(WireType type) noexcept {
+  for (const TypeRow& row : kTypes) {
+    if (row.type == type) return row.bytes;
+  }
+  return 0;
+}
+
+WireMessage parse_zmq_op(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  if (bytes.size() < sizeof(std::int32_t)) {
+    throw DataError("zmq_op message of " + std::to_string(bytes.size()) +
+                    " bytes; expected at least the 4 of its tensor count");
+  }
+  const auto tensors = reader.integer<std::int32_t>(0, "tensor count");
+  if (tensors < 1 || tensors > static_cast<std::int32_t>(WireMessage::kMaxTensors)) {
+    throw DataError("zmq_op message of " + std::to_string(bytes.size()) +
+                    " bytes: its tensor count at byte 0 is " + std::to_string(tensors) +
+                    "; expected 1 to " + std::to_string(WireMessage::kMaxTensors) +
+                    "; is the producer's format zmq_op?");
+  }
+  WireMessage message;
+  message.tensors = static_cast<std::size_t>(tensors);
+  for (std::size_t i = 0; i < message.tensors; ++i) message.tensor[i] = parse_tensor(reader, i);
+  if (reader.left() > 0) {
+    throw DataError("zmq_op message of " + std::to_string(bytes.size()) + " bytes: " +
+                    std::to_string(reader.left()) + " bytes follow its last tensor at byte " +
+                    std::to_string(reader.offset()) + "; expected none");
+  }
+  return message;
+}
+
+WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
+  const ImageShape& image = spec.image;
+  const std::array<std::int32_t, 4> shape{spec.images, image.height, image.width, image.channels};
+  const std::span labels_shape = std::span(shape).first(1);
+  const WireTensor &pixels = message.tensor[0], &labels = message.tensor[1];
+  const bool wide = labels.type == WireType::i64;
+  if (message.tensors != 2 || pixels.type != WireType::u8 || !has_shape(pixels, shape) ||
+      (labels.type != WireType::i32 && !wide) || !has_shape(labels, labels_shape)) {
+    std::string text = "zmq_op message holds " + describe(message) + "; expected " +
+                       describe(WireType::u8, shape) + " and " +
+                       describe(WireType::i32, labels_shape);
+    if (message.tensors == 2 && pixels.dimensions == 4 && pixels.dims[0] != spec.images) {
+      text += "; its first dimension must equal --batch-size";
+    }
+    throw DataError(text);
+  }
+  const WireBatch batch{pixels.data, labels.data, wide};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(spec.images); ++i) {
+    const std::int64_t label = label_at(batch, i);
+    if (label < 0 || label >= spec.classes) {
+      throw DataError("zmq_op message: label " + std::to_string(i) + " is " +
+                      std::to_string(label) + "; expected 0 to " +
+                      std::to_string(spec.classes - 1));
+    }
+  }
+  return batch;
+}
+
+void copy_batch(const WireBatch& from, const Batch& to) {
+  PENSTOCK_ASSERT(from.pixels.size() == to.pixels.size());
+  std::memcpy(to.pixels.data(), from.pixels.data(), from.pixels.size());
+  if (!from.wide) {
+    PENSTOCK_ASSERT(from.labels.size() == to.labels.size_bytes());
+    std::memcpy(to.labels.data(), from.labels.data(), from.labels.size());
+    return;
+  }
+  PENSTOCK_ASSERT(from.labels.size() == to.labels.size() * sizeof(std::int64_t));
+  for (std::size_t i = 0; i < to.labels.size(); ++i) {
+    to.labels[i] = static_cast<std::int32_t>(label_at(from, i));
+  }
+}
+
+std::size_t write_tensor_header(std::span<std::byte> to, WireType type,
+                                std::span<const std::int32_t> dims) {
+  PENSTOCK_ASSERT(to.size() >= 16 + dims.size_bytes());
+  auto bytes = static_cast<std::int64_t>(size_of(type));
+  std::byte* end = put(to.data(), static_cast<std::int32_t>(type));
+  end = put(end, static_cast<std::int32_t>(dims.size()));
+  for (const std::int32_t dim : dims) {
+    end = put(end, dim);
+    bytes *= dim;
+  }
+  end = put(end, bytes);
+  return static_cast<std::size_t>(end - to.data());
+}
+
+BatchLayout::BatchLayout(const BatchSpec& spec, std::int32_t images) noexcept
+    : shape_{images, spec.image.height, spec.image.width, spec.image.channels},
+      pixel_bytes_(spec.row_bytes() * static_cast<std::size_t>(images)),
+      label_bytes_(sizeof(std::int32_t) * static_cast<std::size_t>(images)) {}
+
+void BatchLayout::write_headers(std::span<std::byte> message) const {
+  put(message.data(), std::int32_t{2});
+  write_tensor_header(message.subspan(sizeof(std::int32_t)), WireType::u8, shape_);
+  write_tensor_header(message.subspan(kPixelsAt + pixel_bytes_), WireType::i32,
+                      std::span(shape_).first(1));
+}
+
+}  // namespace penstock

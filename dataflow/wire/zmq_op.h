@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// tensorpack's zmq_op message: bytes in, views out. Nothing is copied, and nothing is allocated
+// unless the message is refused.
+//
+//   message := int32 N, then N tensors
+//   tensor  := int32 type, int32 ndim, ndim x int32 dim, int64 nbytes, nbytes of row-major data
+//
+// Integers are little-endian and packed; there is no magic number, version, checksum or end of
+// stream. Every length is checked before it is used. Stateless: all functions may run on any
+// thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "dataflow/batch.h"
+
+namespace penstock {
+
+/// Element types by their number on the wire, which is TensorFlow's DataType.
+enum class WireType : std::int32_t {
+  f32 = 1,
+  f64 = 2,
+  i32 = 3,
+  u8 = 4,
+  i16 = 5,
+  i8 = 6,
+  c64 = 8,
+  i64 = 9,
+  boolean = 10,
+  u16 = 17,
+  c128 = 18,
+  f16 = 19,
+  u32 = 22,
+  u64 = 23,
+};
+
+/// One tensor of a message. A view: valid while the message's bytes are.
+struct WireTensor {
+  static constexpr std::size_t kMaxDimensions = 8;  ///< as tensorpack's reader
+
+  WireType type = WireType::u8;
+  std::size_t dimensions = 0;
+  std::array<std::int32_t, kMaxDimensions> dims{};
+  std::span<const std::byte> data;
+  std::size_t offset = 0;  ///< of its first field in the message
+};
+
+struct WireMessage {
+  static constexpr std::size_t kMaxTensors = 8;  ///< ours; a batch has two
+
+  std::size_t tensors = 0;
+  std::array<WireTensor, kMaxTensors> tensor{};
+};
+
+/// Takes a message apart. Throws DataError with the field, its value, what was expected, and the
+/// offset.
+WireMessage parse_zmq_op(std::span<const std::byte> message);
+
+/// What a batch of the run looks like in a message: a view of its bytes.
+struct WireBatch {
+  std::span<const std::byte> pixels;  ///< [N,H,W,C] u8
+  std::span<const std::byte> labels;  ///< [N] i32, or i64 where `wide`; not aligned
+  bool wide = false;
+};
+
+/// Checks that `message` is one whole batch of `spec`, labels included: u8 [N,H,W,C] and i32 or i64
+/// [N]. Throws DataError with the wanted and the found shapes.
+WireBatch as_batch(const WireMessage& message, const BatchSpec& spec);
+
+/// Copies a checked batch into a slot of the same spec.
+void copy_batch(const WireBatch& from, const Batch& to);
+
+/// Writes what stands before a tensor's data: type, dimensions and nbytes. Returns its length,
+/// which `to` must have room for: 16 bytes and 4 for each dimension.
+std::size_t write_tensor_header(std::span<std::byte> to, WireType type,
+                                std::span<const std::int32_t> dims);
+
+/// Where the parts of a batch of `images` images lie in its message, and how to write the rest:
+///
+///   [header][pixels][header][labels i32]
+class BatchLayout {
+ public:
+  /// `images` is at most spec.images: the last batch of a finite pass is smaller.
+  BatchLayout(const BatchSpec& spec, std::int32_t images) noexcept;
+
+  static constexpr std::size_t kPixelsAt = 36;      ///< bytes before the pixels
+  static constexpr std::size_t kLabelsHeader = 20;  ///< bytes between pixels and labels
+
+  std::size_t labels_at() const noexcept { return kPixelsAt + pixel_bytes_ + kLabelsHeader; }
+  std::size_t size() const noexcept { return labels_at() + label_bytes_; }
+
+  /// Writes both headers into a message of size() bytes whose pixels and labels are already there.
+  void write_headers(std::span<std::byte> message) const;
+
+ private:
+  std::array<std::int32_t, 4> shape_;
+  std::size_t pixel_bytes_, label_bytes_;
+};
+
+/// "uint8", "int64"; "?" for numbers that are no type.
+std::string_view to_string(WireType type);
+
+/// Bytes of one element; 0 for numbers that are no type.
+std::size_t size_of(WireType type) noexcept;
+
+}  // namespace penstock

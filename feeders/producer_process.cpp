@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/producer_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// Milliseconds between the request to end and the order to.
+constexpr int kGrace = 1000;
+
+/// Runs in the child between fork and exec: only calls that are safe there.
+[[noreturn]] void run_shell(const char* command, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // the parent died before the line above
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  if (const int empty = open("/dev/null", O_RDONLY); empty >= 0) dup2(empty, STDIN_FILENO);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  execl("/bin/sh", "sh", "-c", command, nullptr);
+  _exit(127);
+}
+
+}  // namespace
+
+ProducerProcess::ProducerProcess(std::string command) : command_(std::move(command)) {
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) run_shell(command_.c_str(), parent);
+  if (pid_ > 0) {
+    setpgid(pid_, pid_);  // the child does the same: whoever comes first
+    fd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  }
+  if (fd_ >= 0) return;
+  const std::string reason = std::strerror(errno);
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  throw ConfigError("cannot start producer '" + command_ + "': " + reason +
+                    "; start it yourself and leave out the option");
+}
+
+ProducerProcess::~ProducerProcess() {
+  if (group_lives()) kill(-pid_, SIGTERM);
+  if (!wait_status_) {
+    pollfd ended{fd_, POLLIN, 0};
+    poll(&ended, 1, kGrace);
+  }
+  // The first process is not reaped yet, or the group has others: nobody else can have its number.
+  if (group_lives()) kill(-pid_, SIGKILL);
+  if (!wait_status_) waitpid(pid_, nullptr, 0);
+  close(fd_);
+}
+
+std::optional<int> ProducerProcess::status() {
+  int status = 0;
+  if (!wait_status_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+    wait_status_ = status;
+    static_cast<void>(group_lives());
+  }
+  return wait_status_;
+}
+
+std::string ProducerProcess::describe_end() const {
+  const int status = wait_status_.value_or(0);
+  if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+bool ProducerProcess::group_lives() {
+  if (!group_gone_) group_gone_ = kill(-pid_, 0) != 0;
+  return !group_gone_;
+}
+
+}  // namespace penstock

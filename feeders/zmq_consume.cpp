@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches from outside producers, in any language, over ZeroMQ: a PULL socket, tensorpack's zmq_op
+// messages, one copy from libzmq's memory into the slot.
+//
+// What waits in the socket is bounded in messages (hwm, per producer) and, as no message may be
+// larger than max_message, in bytes. libzmq does not count the frames of an unfinished multi-frame
+// message, so this bound does not hold against a producer that means harm: it only binds where this
+// machine's users can reach it, unless told otherwise.
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+#include "dataflow/wire/zmq_op.h"
+#include "feeders/feeder.h"
+#include "feeders/producer_process.h"
+#include "feeders/zmq_socket.h"
+
+namespace penstock {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"endpoint", "ipc://testpipe", "ipc://PATH, ipc://@NAME or tcp://HOST:PORT"},
+    {"bind", "true", "this side binds and producers connect; false: the other way round"},
+    {"hwm", "8", "messages that may wait in the socket, per producer"},
+    {"max_message", "auto",
+     "largest message, in bytes; auto: four batches, so that float32 is named"},
+    {"io_threads", "1", "libzmq's own threads"},
+    {"format", "zmq_op", "of the messages"},
+    {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
+    {"insecure", "false", "may bind tcp:// where other machines can send"},
+};
+
+/// What a producer that has ended left in the kernel's buffers arrives within this time.
+constexpr Nanoseconds kFlush = std::chrono::seconds(1);
+
+/// Room for messages of the wrong type or size, which are then named instead of cut off.
+std::uint64_t default_max_message(const BatchSpec& spec) {
+  return 4 * BatchLayout(spec, spec.images).size() + (std::uint64_t{64} << 10);
+}
+
+std::string seconds_text(Nanoseconds time) {
+  std::string text = std::to_string(std::chrono::duration<double>(time).count());
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+ZmqSocketOptions socket_options(const FeederContext& context) {
+  const Options& options = context.options;
+  const std::uint64_t max_message = options.text("max_message") == "auto"
+                                        ? default_max_message(context.spec)
+                                        : options.bytes("max_message");
+  if (max_message < BatchLayout(context.spec, context.spec.images).size()) {
+    throw ConfigError(
+        "zmq-consume:max_message is " + options.text("max_message") + "; a batch has " +
+        std::to_string(BatchLayout(context.spec, context.spec.images).size()) + " bytes");
+  }
+  return {.role = ZmqSocketOptions::Role::pull,
+          .bind = options.flag("bind"),
+          .insecure = options.flag("insecure"),
+          .hwm = checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX),
+          .max_message = static_cast<std::int64_t>(max_message),
+          .io_threads = checked_count("zmq-consume:io_threads", options.integer("io_threads"), 64)};
+}
+
+/// Refuses what this feeder does not speak, before a socket is opened.
+Endpoint checked_endpoint(const FeederContext& context) {
+  const std::string format = canonical_name(context.options.text("format"));
+  if (format != "zmq-op" && format != "zmq-ops") {
+    throw ConfigError("zmq-consume:format is '" + context.options.text("format") +
+                      "'; expected zmq_op");
+  }
+  if (context.spec.pixel != DType::u8 || context.spec.normalised) {
+    throw ConfigError("zmq-consume receives uint8 pixels; this run wants another type");
+  }
+  return parse_endpoint(context.options.text("endpoint"));
+}
+
+class ZmqConsume final : public Feeder {
+ public:
+  explicit ZmqConsume(const FeederContext& context)
+      : spec_(context.spec),
+        clock_(context.clock),
+        probe_(context.probe),
+        policy_(context.on_bad_sample),
+        timeout_(context.timeout),
+        options_(socket_options(context)),
+        endpoint_(checked_endpoint(context)),
+        socket_(endpoint_, options_),
+        received_(probe_.counter("messages_received")),
+        rejected_(probe_.counter("messages_rejected")),
+        bytes_(probe_.counter("bytes_received")),
+        images_(probe_.counter("images_received")) {
+    // One more is being received and one is being copied.
+    probe_.counter("receive_bound_bytes").add((options_.hwm + 2) * options_.max_message);
+    if (socket_.address() != endpoint_.text) {
+      probe_.note("zmq-consume listens at " + socket_.address());
+    }
+    const std::string& command = context.options.text("producer");
+    if (!command.empty()) producer_.emplace(command);
+  }
+
+  void run(BatchRing& out, std::stop_token stop) override {
+    zmq::message_t message;
+    while (WriteLease lease = out.acquire(stop)) {
+      const std::optional<WireBatch> batch = receive_batch(message, stop);
+      if (!batch) return;
+      lease.await();
+      copy_batch(*batch, lease.batch());
+      message.rebuild();
+      std::move(lease).publish();
+      images_.add(spec_.images);
+    }
+  }
+
+ private:
+  /// The next good batch, in `message`; empty: stopped, or the producer has ended.
+  std::optional<WireBatch> receive_batch(zmq::message_t& message, const std::stop_token& stop) {
+    const Time deadline = clock_.now() + timeout_;
+    while (true) {
+      if (!receive(message, deadline, stop)) return std::nullopt;
+      try {
+        if (message.more()) {
+          throw DataError("a message of " + std::to_string(drain(message)) +
+                          " frames; expected one frame");
+        }
+        return as_batch(parse_zmq_op({message.data<std::byte>(), message.size()}), spec_);
+      } catch (const DataError& error) {
+        reject(error.what());
+        if (clock_.now() >= deadline) throw TimeoutError(silence());
+      }
+    }
+  }
+
+  /// The first frame of the next message, good or bad; false: stopped, or the producer has ended.
+  bool receive(zmq::message_t& message, Time deadline, const std::stop_token& stop) {
+    zmq::socket_ref socket(zmq::from_handle, socket_.native());
+    while (!socket.recv(message, zmq::recv_flags::dontwait)) {
+      const bool ended = producer_ended();
+      Nanoseconds limit = deadline - clock_.now();
+      if (ended) limit = std::min(limit, kFlush);
+      switch (socket_.wait(limit, stop, producer_ && !ended ? producer_->fd() : -1)) {
+        case ZmqSocket::Wake::stopped:
+          return false;
+        case ZmqSocket::Wake::ready:
+        case ZmqSocket::Wake::other:
+          break;
+        case ZmqSocket::Wake::late:
+          if (ended && !producer_->group_lives()) return end_of_producer();
+          if (!ended || clock_.now() >= deadline) throw TimeoutError(silence());
+      }
+    }
+    if (stop.stop_requested()) return false;
+    received_.add();
+    bytes_.add(static_cast<std::int64_t>(message.size()));
+    return true;
+  }
+
+  /// Takes the other frames of a message off the socket and returns how many there were in all.
+  std::size_t drain(zmq::message_t& message) {
+    zmq::socket_ref socket(zmq::from_handle, socket_.native());
+    std::size_t frames = 1;
+    while (message.more() && socket.recv(message, zmq::recv_flags::dontwait)) {
+      ++frames;
+      bytes_.add(static_cast<std::int64_t>(message.size()));
+    }
+    return frames;
+  }
+
+  void reject(const std::string& why) {
+    rejected_.add();
+    const std::string text = "message " + std::to_string(received_.value()) + " from " +
+                             endpoint_.text + " refused: " + why;
+    if (policy_.action == BadSamplePolicy::Action::fail) {
+      throw DataError(text +
+                      "; mend the producer, or skip such messages with --on-bad-sample skip");
+    }
+    probe_.note(text);
+    if (policy_.limit >= 0 && rejected_.value() > policy_.limit) {
+      throw DataError(text + "; that is more than --on-bad-sample skip:limit=" +
+                      std::to_string(policy_.limit) + " allows");
+    }
+    last_rejection_ = text;
+  }
+
+  /// Whether our own producer has ended, as it may; throws when it failed.
+  bool producer_ended() {
+    const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
+    if (status.value_or(0) == 0) return status.has_value();
+    throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
+                    " while batches were still wanted; run it by itself to see why");
+  }
+
+  /// The producer went in peace and all it sent is here. Never true.
+  bool end_of_producer() const {
+    if (images_.value() > 0) return false;
+    throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
+                    " and sent no batch that could be used" +
+                    (last_rejection_.empty() ? "" : "; the last: " + last_rejection_));
+  }
+
+  /// What is known when nothing usable came in time.
+  std::string silence() const {
+    std::string text = "no batch came over " + describe(endpoint_) + " within " +
+                       seconds_text(timeout_) + " (this side " +
+                       (options_.bind ? "binds" : "connects") + "); ";
+    const ZmqSocket::Peers peers = socket_.peers();
+    if (!last_rejection_.empty()) {
+      text += std::to_string(rejected_.value()) +
+              " messages were refused, the last: " + last_rejection_;
+    } else if (peers.joined > peers.left) {
+      text += "a producer is connected but silent";
+    } else if (peers.joined > 0) {
+      text += std::to_string(peers.joined) +
+              " producers came and went; libzmq cuts off those that send more than max_message = " +
+              std::to_string(options_.max_message) + " bytes";
+    } else {
+      text += "no producer ever connected";
+    }
+    return text + "; start one, such as `penstock serve --endpoint " + endpoint_.text +
+           " --batch-size " + std::to_string(spec_.images) + (options_.bind ? "" : " --bind") +
+           "`, or wait longer with --timeout";
+  }
+
+  const BatchSpec spec_;
+  Clock& clock_;
+  Probe& probe_;
+  const BadSamplePolicy policy_;
+  const Nanoseconds timeout_;
+  const ZmqSocketOptions options_;
+  const Endpoint endpoint_;
+  ZmqSocket socket_;
+  Counter &received_, &rejected_, &bytes_, &images_;
+  std::string last_rejection_;
+  std::optional<ProducerProcess> producer_;  // ends before the socket does
+};
+
+std::unique_ptr<Feeder> make(const FeederContext& context) {
+  return std::make_unique<ZmqConsume>(context);
+}
+
+/// A full socket on either side, one message under way and one being received. The producer's hwm
+/// is taken to be ours.
+std::int64_t outside_reserve(const Options& options) {
+  return 2 * checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX) + 2;
+}
+
+}  // namespace
+
+extern constinit const FeederEntry zmq_consume_feeder{
+    .name = "zmq-consume",
+    .summary = "batches from outside producers over ZeroMQ, and the copy",
+    .options = kOptions,
+    .make = make,
+    .outside_reserve = outside_reserve,
+};
+
+}  // namespace penstock

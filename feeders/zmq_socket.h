@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A PUSH or PULL socket with a context of its own, opened with all checks made, and a wait on it
+// that ends when a stop is requested. What is sent and received through it is its users' affair.
+//
+// Thread-safety: one thread at a time. The destructor blocks for at most the linger time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "dataflow/clock.h"
+#include "feeders/zmq_endpoint.h"
+
+namespace penstock {
+
+struct ZmqSocketOptions {
+  enum class Role : std::uint8_t { push, pull };
+  Role role = Role::pull;
+  bool bind = true;               ///< else connect
+  bool insecure = false;          ///< may bind where other machines can reach it
+  std::int64_t hwm = 8;           ///< messages that wait in it, per peer
+  std::int64_t max_message = -1;  ///< bytes; peers that send more are cut off; -1: no limit
+  std::int64_t io_threads = 1;
+};
+
+class ZmqSocket {
+ public:
+  /// Throws ConfigError when the endpoint is in use, not allowed or not to be had.
+  ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options);
+  ~ZmqSocket();
+
+  /// The handle of libzmq's C interface.
+  void* native() noexcept;
+  /// The address in full: with the port or file that libzmq chose for a '*'.
+  const std::string& address() const noexcept;
+
+  enum class Wake : std::uint8_t { ready, stopped, late, other };
+  /// Blocks until a message can be sent or received, `other_fd` is readable (-1: none), a stop is
+  /// requested, or `limit` has passed.
+  Wake wait(Nanoseconds limit, const std::stop_token& stop, int other_fd = -1);
+
+  /// Connections of peers so far, and how many of them have ended. Up to date after each wait.
+  struct Peers {
+    std::int64_t joined = 0, left = 0;
+  };
+  Peers peers() const noexcept;
+
+  /// What was sent and not yet passed on is dropped at once when the socket closes, unless this
+  /// gives it time.
+  void linger(std::chrono::milliseconds time);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Checks an option that counts something and names it in its ConfigError.
+std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64_t most);
+
+}  // namespace penstock
