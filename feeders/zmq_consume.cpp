@@ -213,12 +213,13 @@ class ZmqConsume final : public Feeder {
     if (!last_rejection_.empty()) {
       text += std::to_string(rejected_.value()) +
               " messages were refused, the last: " + last_rejection_;
-    } else if (peers.joined > peers.left) {
-      text += "a producer is connected but silent";
-    } else if (peers.joined > 0) {
-      text += std::to_string(peers.joined) +
-              " producers came and went; libzmq cuts off those that send more than max_message = " +
+    } else if (peers.left > 0) {
+      text += std::to_string(peers.left) + " of " + std::to_string(peers.joined) +
+              " connections of producers have ended; libzmq cuts off those that send more than "
+              "max_message = " +
               std::to_string(options_.max_message) + " bytes";
+    } else if (peers.joined > 0) {
+      text += "a producer is connected but silent";
     } else {
       text += "no producer ever connected";
     }

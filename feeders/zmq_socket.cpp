@@ -2,11 +2,13 @@
 #include "feeders/zmq_socket.h"
 
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
@@ -38,6 +40,27 @@ class StopSignal {
 
  private:
   int fd_;
+};
+
+/// The socket file that a bind made, removed at the end unless it is another's by then.
+class SocketFile {
+ public:
+  explicit SocketFile(const std::string& address) {
+    if (!address.starts_with("ipc://") || address.starts_with("ipc://@")) return;
+    path_ = address.substr(6);
+    if (lstat(path_.c_str(), &made_) != 0) path_.clear();
+  }
+  SocketFile(const SocketFile&) = delete;
+  SocketFile& operator=(const SocketFile&) = delete;
+  ~SocketFile() {
+    struct stat found {};
+    if (path_.empty() || lstat(path_.c_str(), &found) != 0) return;
+    if (found.st_dev == made_.st_dev && found.st_ino == made_.st_ino) unlink(path_.c_str());
+  }
+
+ private:
+  std::string path_;
+  struct stat made_ {};
 };
 
 [[noreturn]] void refuse(const Endpoint& endpoint, bool bind, const zmq::error_t& error) {
@@ -82,6 +105,7 @@ struct ZmqSocket::State {
       refuse(endpoint, options.bind, error);
     }
     address = socket.get(zmq::sockopt::last_endpoint);
+    if (options.bind) file.emplace(address);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -104,6 +128,7 @@ struct ZmqSocket::State {
   zmq::socket_t socket, peers_monitor;
   Peers peers;
   std::string address;
+  std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
 };
 
 ZmqSocket::ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options) {

@@ -33,7 +33,7 @@ struct ServeConfig {
 /// The keys of `penstock run` that say which batches there are and how they are made.
 const std::set<std::string_view> kRunKeys = {"fake_location", "model",         "batch_size",
                                              "data_dir",      "on_bad_sample", "order",
-                                             "prefetch",      "seed",          "feeder_threads"};
+                                             "seed",          "feeder_threads"};
 
 std::vector<Flag> serve_flags(ServeConfig& config) {
   std::vector<Flag> flags;

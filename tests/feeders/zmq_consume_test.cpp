@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// The zmq-consume feeder with real bytes on real sockets.
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/feeders/zmq_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Half of what the contract allows for stopping.
+constexpr auto kPrompt = 500ms;
+
+int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool ok = bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(probe);
+  return ok ? ntohs(address.sin_port) : 0;
+}
+
+std::vector<std::byte> text_bytes(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The text of the exception of type Kind that `body` throws.
+template <typename Kind, typename Body>
+std::string thrown_by(Body body) {
+  try {
+    body();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+class ZmqConsume : public ::testing::Test {
+ protected:
+  std::string file() const { return folder_.path() + "/feed"; }
+  std::string endpoint() const { return "ipc://" + file(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ZmqConsume, EveryBatchArrivesOnceInOrder) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  std::jthread sending([&] {
+    for (std::uint64_t i = 0; i < 25; ++i) producer.send(message_of(kSmall, i));
+  });
+  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer.next(), i);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_received"), 25);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("images_received"), 100);
+  EXPECT_EQ(consumer.counter("bytes_received"),
+            static_cast<std::int64_t>(25 * message_of(kSmall, 0).size()));
+}
+
+TEST_F(ZmqConsume, ConnectsToAProducerThatBinds) {
+  Producer producer(endpoint(), true);
+  Consumer consumer("endpoint=" + endpoint() + ",bind=false");
+  consumer.start();
+  producer.send(message_of(kSmall, 3));
+  EXPECT_EQ(consumer.next(), 3U);
+}
+
+TEST_F(ZmqConsume, WorksOverTcp) {
+  const std::string tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
+  Consumer consumer("endpoint=" + tcp);
+  consumer.start();
+  Producer producer(tcp, false);
+  producer.send(message_of(kSmall, 1));
+  EXPECT_EQ(consumer.next(), 1U);
+}
+
+TEST_F(ZmqConsume, WorksOverAnAbstractName) {
+  const std::string name = "ipc://@penstock-test-" + std::to_string(getpid());
+  Consumer consumer("endpoint=" + name);
+  consumer.start();
+  Producer producer(name, false);
+  producer.send(message_of(kSmall, 2));
+  EXPECT_EQ(consumer.next(), 2U);
+  EXPECT_THROW(Consumer second("endpoint=" + name), ConfigError);
+}
+
+TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  BatchSpec larger = kSmall, smaller = kSmall;
+  larger.images = 6;
+  smaller.images = 3;
+  const std::vector<std::byte> good = message_of(kSmall, 1);
+  producer.send(message_of(kSmall, 0));
+  producer.send({});
+  producer.send(text_bytes("GET / HTTP/1.1"));
+  producer.send({good.begin(), good.end() - 1});
+  producer.send(message_of(larger, 0));
+  producer.send(message_of(smaller, 0));
+  producer.send(good);
+  producer.send(std::vector<std::byte>(5000, std::byte{0xff}));
+  producer.send(message_of(kSmall, 2));
+  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(consumer.next(), i);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_received"), 9);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 6);
+  const std::vector<std::string> notes = consumer.notes();
+  ASSERT_EQ(notes.size(), 6U);
+  EXPECT_TRUE(contains(notes[0], "message 2 from ipc://")) << notes[0];
+  EXPECT_TRUE(contains(notes[0], "0 bytes")) << notes[0];
+  EXPECT_TRUE(contains(notes[1], "is the producer's format zmq_op?")) << notes[1];
+  EXPECT_TRUE(contains(notes[3], "uint8 [6,5,6,3]")) << notes[3];
+  EXPECT_TRUE(contains(notes[3], "must equal --batch-size")) << notes[3];
+  EXPECT_TRUE(contains(notes[4], "uint8 [3,5,6,3]")) << notes[4];
+}
+
+TEST_F(ZmqConsume, MessagesOfSeveralFramesAreDrainedAndRefused) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 8), true);
+  producer.send(message_of(kSmall, 9), true);
+  producer.send(message_of(kSmall, 9));
+  producer.send(message_of(kSmall, 1));
+  EXPECT_EQ(consumer.next(), 1U);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 1);
+  ASSERT_EQ(consumer.notes().size(), 1U);
+  EXPECT_TRUE(contains(consumer.notes()[0], "3 frames")) << consumer.notes()[0];
+}
+
+TEST_F(ZmqConsume, BadMessagesFailTheRunWhereThePolicySaysSo) {
+  Consumer consumer("endpoint=" + endpoint(), 20s, {BadSamplePolicy::Action::fail});
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  producer.send(text_bytes("rubbish"));
+  EXPECT_EQ(consumer.next(), 0U);
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "message 2")) << text;
+}
+
+TEST_F(ZmqConsume, BadMessagesBeyondTheLimitFailTheRun) {
+  Consumer consumer("endpoint=" + endpoint(), 20s, {BadSamplePolicy::Action::skip, 1});
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(text_bytes("rubbish"));
+  producer.send(message_of(kSmall, 0));
+  producer.send(text_bytes("rubbish"));
+  EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_TRUE(contains(thrown_by<DataError>([&] { consumer.next(); }), "limit=1"));
+}
+
+TEST_F(ZmqConsume, NoProducerIsATimeoutThatNamesTheEndpointAndWhatToStart) {
+  Consumer consumer("endpoint=" + endpoint(), 200ms);
+  const auto started = std::chrono::steady_clock::now();
+  consumer.start();
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 200ms + kPrompt);
+  for (const std::string& part :
+       {endpoint(), std::string("0.2 s"), std::string("this side binds"),
+        std::string("no producer ever connected"), std::string("penstock serve --endpoint")}) {
+    EXPECT_TRUE(contains(text, part)) << text;
+  }
+}
+
+TEST_F(ZmqConsume, SilenceAfterBatchesIsATimeoutToo) {
+  Consumer consumer("endpoint=" + endpoint(), 300ms);
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  EXPECT_EQ(consumer.next(), 0U);
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "a producer is connected but silent")) << text;
+}
+
+TEST_F(ZmqConsume, NothingButRubbishIsATimeoutThatDescribesIt) {
+  Consumer consumer("endpoint=" + endpoint(), 300ms);
+  consumer.start();
+  Producer producer(endpoint(), false);
+  std::jthread sending([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) producer.try_send(text_bytes("rubbish"));
+  });
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  producer.abandon();
+  EXPECT_TRUE(contains(text, "messages were refused, the last: message ")) << text;
+}
+
+TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {
+  Consumer consumer("endpoint=" + endpoint() + ",max_message=2kB", 500ms);
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(std::vector<std::byte>(100'000));
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "max_message = 2000 bytes")) << text;
+  EXPECT_EQ(consumer.counter("messages_received"), 0);
+}
+
+TEST_F(ZmqConsume, AStopEndsTheWaitAtOnce) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  EXPECT_EQ(consumer.next(), 0U);  // the feeder waits for the next message
+  EXPECT_LT(consumer.stop(), kPrompt);
+  EXPECT_EQ(consumer.next(), std::nullopt);
+}
+
+TEST_F(ZmqConsume, AStopEndsAFullRingAtOnce) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  for (std::uint64_t i = 0; i < 6; ++i) producer.send(message_of(kSmall, i));
+  EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_LT(consumer.stop(), kPrompt);
+}
+
+TEST_F(ZmqConsume, TheSocketFileGoesWithTheFeeder) {
+  Consumer consumer("endpoint=" + endpoint());
+  EXPECT_TRUE(std::filesystem::exists(file()));
+  consumer.destroy();
+  EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(ZmqConsume, AnEndpointInUseIsRefusedBeforeAnythingStarts) {
+  Consumer first("endpoint=" + endpoint());
+  const std::string text =
+      thrown_by<ConfigError>([&] { Consumer second("endpoint=" + endpoint()); });
+  EXPECT_TRUE(contains(text, "already in use")) << text;
+  EXPECT_TRUE(contains(text, endpoint())) << text;
+  first.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 4));
+  EXPECT_EQ(first.next(), 4U) << "the first keeps its socket";
+}
+
+TEST_F(ZmqConsume, ATcpPortInUseIsRefused) {
+  const std::string tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
+  Consumer first("endpoint=" + tcp);
+  const std::string text = thrown_by<ConfigError>([&] { Consumer second("endpoint=" + tcp); });
+  EXPECT_TRUE(contains(text, "already in use")) << text;
+}
+
+TEST_F(ZmqConsume, TheSocketFileOfADeadProcessIsTakenOver) {
+  const int dead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, file().data(), file().size());
+  ASSERT_EQ(bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  close(dead);
+  ASSERT_TRUE(std::filesystem::exists(file()));
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  EXPECT_EQ(consumer.next(), 0U);
+}
+
+TEST_F(ZmqConsume, AFileThatIsNoSocketIsLeftAlone) {
+  std::ofstream(file()) << "precious";
+  const std::string text = thrown_by<ConfigError>([&] { Consumer("endpoint=" + endpoint()); });
+  EXPECT_TRUE(contains(text, "no socket")) << text;
+  EXPECT_TRUE(std::filesystem::is_regular_file(file()));
+}
+
+TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
+  const auto error_of = [](const std::string& options) {
+    return thrown_by<ConfigError>([&] { Consumer consumer(options); });
+  };
+  EXPECT_TRUE(contains(error_of("endpoint=ipc:///tmp/" + std::string(200, 'x')), "at most 107"));
+  EXPECT_TRUE(contains(error_of("endpoint=ipc://" + folder_.path() + "/none/feed"), "folder"));
+  EXPECT_TRUE(contains(error_of("endpoint=inproc://feed"), "ipc://PATH"));
+  EXPECT_TRUE(contains(error_of("endpoint=tcp://127.0.0.1"), "no port"));
+  EXPECT_TRUE(contains(error_of("endpoint=tcp://127.0.0.1:70000"), "1 to 65535"));
+  EXPECT_TRUE(contains(error_of("endpoint=tcp://0.0.0.0:5555"), "insecure=true"));
+  EXPECT_TRUE(contains(error_of("endpoint=tcp://*:5555"), "insecure=true"));
+  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",hwm=0"), "hwm is 0"));
+  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",format=pickle"), "expected zmq_op"));
+  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",max_message=10"), "a batch has"));
+}
+
+TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
+  const std::string port = std::to_string(free_port());
+  Consumer consumer("endpoint=tcp://0.0.0.0:" + port + ",insecure");
+  consumer.start();
+  Producer producer("tcp://127.0.0.1:" + port, false);
+  producer.send(message_of(kSmall, 0));
+  EXPECT_EQ(consumer.next(), 0U);
+}
+
+TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoOnTheWay) {
+  EXPECT_EQ(Consumer("endpoint=" + endpoint() + ",hwm=5").outside_reserve(), 12);
+}
+
+// ---- producers as child processes
+// -----------------------------------------------------------------
+
+class ZmqProducerProcess : public ZmqConsume {
+ protected:
+  ZmqProducerProcess() { EXPECT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
+  /// Where a producer writes the number of a process of its own.
+  std::string pipe() const { return folder_.path() + "/pid"; }
+  /// That process. Blocks until the producer says it.
+  int open_process() const {
+    pid_t pid = 0;
+    std::ifstream(pipe()) >> pid;
+    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  }
+  static bool has_ended(int process, std::chrono::milliseconds limit) {
+    pollfd ended{process, POLLIN, 0};
+    return poll(&ended, 1, static_cast<int>(limit.count())) == 1;
+  }
+  std::string command(const std::string& text) const {
+    return "endpoint=" + endpoint() + ",producer='" + text + "'";
+  }
+};
+
+TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
+  Consumer consumer(command("sleep 1000 & echo $! > " + pipe() + "; wait"));
+  consumer.start();
+  const int grandchild = open_process();
+  ASSERT_GE(grandchild, 0);
+  EXPECT_FALSE(has_ended(grandchild, 0ms));
+  consumer.destroy();
+  EXPECT_TRUE(has_ended(grandchild, 5s));
+  close(grandchild);
+}
+
+TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
+  Consumer consumer(
+      command("trap \"\" TERM; echo $$ > " + pipe() + "; while true; do sleep 0.1; done"));
+  const int child = open_process();
+  ASSERT_GE(child, 0);
+  const auto asked = std::chrono::steady_clock::now();
+  consumer.destroy();
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 5s);
+  EXPECT_TRUE(has_ended(child, 5s));
+  close(child);
+}
+
+TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
+  Consumer consumer(command("exit 3"));
+  consumer.start();
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "producer 'exit 3' ended with status 3")) << text;
+}
+
+TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
+  Consumer consumer(command("kill -9 $$"));
+  consumer.start();
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "was ended by signal 9")) << text;
+}
+
+TEST_F(ZmqProducerProcess, OneThatEndsWithoutABatchIsReported) {
+  Consumer consumer(command("true"));
+  consumer.start();
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "sent no batch")) << text;
+}
+
+TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {
+  Consumer consumer(command("true"));
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  consumer.start();
+  EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_EQ(consumer.next(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real sockets for tests: a temporary folder for their files, a zmq-consume feeder with its ring,
+// and a bare producer beside it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "dataflow/wire/zmq_op.h"
+#include "feeders/feeder.h"
+
+namespace penstock {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = "/tmp/penstock-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline constexpr BatchSpec kSmall{.images = 4, .image = {5, 6, 3}, .classes = 100};
+
+/// Batch `index` of a finite, closed-form set: every pixel is a function of its image's number.
+inline std::byte pixel_of(std::uint64_t image) { return static_cast<std::byte>(image * 7 + 1); }
+inline std::int32_t label_of(std::uint64_t image) { return static_cast<std::int32_t>(image % 100); }
+
+inline void fill_closed_form(const Batch& batch, const BatchSpec& spec, std::uint64_t index) {
+  for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+    const std::uint64_t image = index * batch.labels.size() + i;
+    std::memset(batch.pixels.data() + i * spec.row_bytes(), static_cast<int>(pixel_of(image)),
+                spec.row_bytes());
+    batch.labels[i] = label_of(image);
+  }
+}
+
+/// The message of batch `index`.
+inline std::vector<std::byte> message_of(const BatchSpec& spec, std::uint64_t index) {
+  const BatchLayout layout(spec, spec.images);
+  std::vector<std::byte> bytes(layout.size());
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(spec.images));
+  Batch batch;
+  batch.pixels = std::span(bytes).subspan(BatchLayout::kPixelsAt, spec.pixel_bytes());
+  batch.labels = labels;
+  fill_closed_form(batch, spec, index);
+  std::memcpy(bytes.data() + layout.labels_at(), labels.data(), spec.label_bytes());
+  layout.write_headers(bytes);
+  return bytes;
+}
+
+/// A zmq-consume feeder on a thread of its own, and the ring that it fills.
+class Consumer {
+ public:
+  explicit Consumer(const std::string& options,
+                    std::chrono::milliseconds timeout = std::chrono::seconds(20),
+                    BadSamplePolicy policy = {})
+      : entry_(find_entry(feeder_table(), "zmq-consume")),
+        options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)) {
+    feeder_ = entry_.make(FeederContext{.spec = kSmall,
+                                        .device = device_,
+                                        .clock = clock_,
+                                        .options = options_,
+                                        .probe = probe_,
+                                        .on_bad_sample = policy,
+                                        .timeout = timeout});
+  }
+  ~Consumer() { stop(); }
+
+  void start() {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      try {
+        feeder_->run(ring_, stop);
+        ring_.close();
+      } catch (...) {
+        ring_.fail(std::current_exception());
+      }
+    });
+  }
+  /// Ends the feeder and returns how long that took.
+  std::chrono::nanoseconds stop() {
+    const auto asked = std::chrono::steady_clock::now();
+    if (thread_.joinable()) {
+      thread_.request_stop();
+      thread_.join();
+    }
+    return std::chrono::steady_clock::now() - asked;
+  }
+
+  /// The number of the next batch, taken from its first label; its contents are checked. Empty: the
+  /// end of the data. Rethrows what the feeder failed with.
+  std::optional<std::uint64_t> next() {
+    const ReadLease lease = ring_.next(0, {});
+    if (!lease) return std::nullopt;
+    const Batch& batch = lease.batch();
+    EXPECT_EQ(batch.valid, kSmall.images);
+    const auto first = static_cast<std::uint64_t>(batch.labels[0]);
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      EXPECT_EQ(batch.labels[i], label_of(first + i));
+    }
+    return first / static_cast<std::uint64_t>(kSmall.images);
+  }
+
+  std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
+  std::vector<std::string> notes() const { return probe_.notes(); }
+  BatchRing& ring() { return ring_; }
+  std::int64_t outside_reserve() const { return entry_.outside_reserve(options_); }
+  /// Ends the feeder and what it owns.
+  void destroy() {
+    stop();
+    feeder_.reset();
+  }
+
+ private:
+  const FeederEntry& entry_;
+  const Options options_;
+  SteadyClock clock_;
+  Probe probe_;
+  HostDevice device_{clock_};
+  Device* const reader_ = &device_;
+  BatchRing ring_{kSmall,         2,     device_, MemoryKind::pinned, std::span(&reader_, 1),
+                  Order::relaxed, clock_};
+  std::unique_ptr<Feeder> feeder_;
+  std::jthread thread_;
+};
+
+/// A bare PUSH socket.
+class Producer {
+ public:
+  Producer(const std::string& endpoint, bool bind) {
+    socket_.set(zmq::sockopt::linger, 5000);
+    socket_.set(zmq::sockopt::sndtimeo, 20000);
+    bind ? socket_.bind(endpoint) : socket_.connect(endpoint);
+  }
+  void send(const std::vector<std::byte>& bytes, bool more = false) {
+    ASSERT_TRUE(
+        socket_.send(zmq::buffer(bytes), more ? zmq::send_flags::sndmore : zmq::send_flags::none));
+  }
+
+  /// What nobody took yet is dropped at the end.
+  void abandon() { socket_.set(zmq::sockopt::linger, 0); }
+  /// Gives up when nobody takes it within a moment.
+  void try_send(const std::vector<std::byte>& bytes) {
+    zmq::pollitem_t item{socket_.handle(), 0, ZMQ_POLLOUT, 0};
+    zmq::poll(&item, 1, std::chrono::milliseconds(20));
+    static_cast<void>(socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait));
+  }
+
+ private:
+  zmq::context_t context_;
+  zmq::socket_t socket_{context_, ZMQ_PUSH};
+};
+
+}  // namespace penstock

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both ends: a feeder's ring through ZmqPush and a socket into zmq-consume.
+#include "feeders/zmq_push.h"
+
+#include "tests/feeders/zmq_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A feeder's side of a ring, sent to an endpoint.
+class Server {
+ public:
+  Server(const std::string& endpoint, bool bind, std::size_t slots = 4)
+      : ring_(kSmall, slots, memory_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
+              clock_),
+        push_(ring_, parse_endpoint(endpoint),
+              {.role = ZmqSocketOptions::Role::push, .bind = bind, .hwm = 2}, clock_, probe_) {}
+
+  void run(const PushPlan& plan, std::stop_token stop) { push_.run(plan, std::move(stop)); }
+  BatchRing& ring() { return ring_; }
+  std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
+
+ private:
+  SteadyClock clock_;
+  Probe probe_;
+  HostDevice host_{clock_};
+  FrameMemory memory_{host_};
+  Device* const reader_ = &memory_;
+  BatchRing ring_;
+  ZmqPush push_;
+};
+
+constexpr PushPlan kForEver{.timeout = 20s};
+
+class ZmqPushTest : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  const std::string endpoint_ = "ipc://" + folder_.path() + "/feed";
+};
+
+/// Whether the consumer binds.
+class ZmqEnds : public ZmqPushTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(ZmqEnds, EveryBatchOfAFiniteFeederArrivesOnce) {
+  const bool consumer_binds = GetParam();
+  constexpr std::uint64_t kBatches = 25;
+  std::optional<Consumer> consumer;
+  std::optional<Server> server;
+  const auto consume = [&] {
+    consumer.emplace("endpoint=" + endpoint_ + ",bind=" + (consumer_binds ? "true" : "false"));
+    consumer->start();
+  };
+  if (consumer_binds) consume();
+  server.emplace(endpoint_, !consumer_binds);
+  if (!consumer_binds) consume();
+  std::jthread feeding([&] {
+    for (std::uint64_t i = 0; i < kBatches; ++i) {
+      WriteLease lease = server->ring().acquire({});
+      lease.await();
+      fill_closed_form(lease.batch(), kSmall, i);
+      std::move(lease).publish();
+    }
+    server->ring().close();
+  });
+  std::jthread sending([&] {
+    server->run(kForEver, {});
+    server.reset();  // what was sent arrives although the sender is gone
+  });
+  for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer->next(), i);
+}
+
+INSTANTIATE_TEST_SUITE_P(Binds, ZmqEnds, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Consumer" : "Server"; });
+
+TEST_F(ZmqPushTest, SlotsThatAreFilledOnceKeepTheirLabels) {
+  Consumer consumer("endpoint=" + endpoint_);
+  consumer.start();
+  Server server(endpoint_, false, 3);
+  std::jthread feeding([&](const std::stop_token& stop) {
+    std::vector<bool> filled(3);
+    while (WriteLease lease = server.ring().acquire(stop)) {
+      const auto slot = static_cast<std::size_t>(lease.batch().slot);
+      if (!filled[slot]) fill_closed_form(lease.batch(), kSmall, slot);
+      filled[slot] = true;
+      std::move(lease).publish();
+    }
+  });
+  std::jthread sending([&] { server.run({.batches = 30, .timeout = 20s}, {}); });
+  for (int i = 0; i < 30; ++i) {
+    const std::optional<std::uint64_t> index = consumer.next();
+    ASSERT_TRUE(index.has_value());
+    EXPECT_LT(*index, 3U);
+  }
+  sending.join();
+  EXPECT_EQ(server.counter("batches_sent"), 30);
+  EXPECT_EQ(server.counter("bytes_sent"),
+            static_cast<std::int64_t>(30 * BatchLayout(kSmall, kSmall.images).size()));
+}
+
+TEST_F(ZmqPushTest, NoConsumerIsATimeout) {
+  Server server(endpoint_, true);
+  WriteLease lease = server.ring().acquire({});
+  std::move(lease).publish();
+  try {
+    server.run({.timeout = 200ms}, {});
+    FAIL() << "nobody is there";
+  } catch (const TimeoutError& error) {
+    EXPECT_NE(std::string(error.what()).find("no consumer ever connected"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(ZmqPushTest, AStopEndsTheWaitForAConsumerAtOnce) {
+  Server server(endpoint_, true);
+  for (int i = 0; i < 3; ++i) {
+    WriteLease lease = server.ring().acquire({});
+    std::move(lease).publish();
+  }
+  std::stop_source stop;
+  std::jthread sending([&] { server.run(kForEver, stop.get_token()); });
+  const auto asked = std::chrono::steady_clock::now();
+  stop.request_stop();
+  sending.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 500ms);
+}
+
+TEST_F(ZmqPushTest, TheFeedersFailureIsRethrown) {
+  Server server(endpoint_, true);
+  server.ring().fail(std::make_exception_ptr(DataError("file 7 is damaged")));
+  EXPECT_THROW(server.run(kForEver, {}), DataError);
+}
+
+TEST_F(ZmqPushTest, ARateIsNotExceeded) {
+  Consumer consumer("endpoint=" + endpoint_);
+  consumer.start();
+  Server server(endpoint_, false);
+  std::jthread feeding([&](const std::stop_token& stop) {
+    while (WriteLease lease = server.ring().acquire(stop)) {
+      fill_closed_form(lease.batch(), kSmall, 0);
+      std::move(lease).publish();
+    }
+  });
+  std::jthread draining([&] {
+    for (int i = 0; i < 11; ++i) consumer.next();
+  });
+  const auto started = std::chrono::steady_clock::now();
+  server.run({.batches = 11, .img_per_s = 400, .timeout = 20s}, {});
+  // Ten intervals of four images.
+  EXPECT_GE(std::chrono::steady_clock::now() - started, 100ms);
+}
+
+}  // namespace
+}  // namespace penstock
