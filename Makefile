@@ -4,13 +4,19 @@ BUILD ?= build
 PACKAGES := $(shell sed '/^\#/d' cmake/debian-packages.txt)
 CMAKE_FLAGS ?=
 
-.PHONY: run test build deps clean
+.PHONY: run test interop build deps clean
 
 run: build
 	$(BUILD)/penstock sweep --out out
 
 test: build
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -j 2
+
+# The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
+interop: build
+	python3 -m venv $(BUILD)/interop || { echo "install python3-venv"; exit 1; }
+	$(BUILD)/interop/bin/pip install --quiet -r tests/interop/requirements.txt
+	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L interop
 
 build: deps
 	cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) $(if $(CI),-DPENSTOCK_WERROR=ON)
