@@ -256,6 +256,7 @@ std::int64_t outside_reserve(const Options& options) {
 extern constinit const FeederEntry zmq_consume_feeder{
     .name = "zmq-consume",
     .summary = "batches from outside producers over ZeroMQ, and the copy",
+    .needs_producer = true,
     .options = kOptions,
     .make = make,
     .outside_reserve = outside_reserve,
