@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bench/cli.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/runner.h"
 #include "dataflow/host_device.h"
 #include "feeders/zmq_push.h"
@@ -176,6 +177,9 @@ int run(const Invocation& invocation) {
     return 0;
   }
   const Runner::Components components = find_components(config.run);
+  if (components.feeder->reads_files && config.run.data_dir.empty()) {
+    ensure_default_dataset("data/train", invocation.stop);
+  }
   config.run = resolve(config.run, components);
   const BatchSpec spec{.images = config.run.batch_size, .image = components.model->image};
   const Options options = options_of(config.run.fake_location, components.feeder->options);

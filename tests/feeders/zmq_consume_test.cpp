@@ -54,10 +54,10 @@ bool contains(const std::string& text, std::string_view part) {
 
 class ZmqConsume : public ::testing::Test {
  protected:
-  std::string file() const { return folder_.path() + "/feed"; }
+  std::string file() const { return folder_.path().string() + "/feed"; }
   std::string endpoint() const { return "ipc://" + file(); }
 
-  TemporaryFolder folder_;
+  TempFolder folder_;
 };
 
 TEST_F(ZmqConsume, EveryBatchArrivesOnceInOrder) {
@@ -288,7 +288,8 @@ TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
     return thrown_by<ConfigError>([&] { Consumer consumer(options); });
   };
   EXPECT_TRUE(contains(error_of("endpoint=ipc:///tmp/" + std::string(200, 'x')), "at most 107"));
-  EXPECT_TRUE(contains(error_of("endpoint=ipc://" + folder_.path() + "/none/feed"), "folder"));
+  EXPECT_TRUE(
+      contains(error_of("endpoint=ipc://" + folder_.path().string() + "/none/feed"), "folder"));
   EXPECT_TRUE(contains(error_of("endpoint=inproc://feed"), "ipc://PATH"));
   EXPECT_TRUE(contains(error_of("endpoint=tcp://127.0.0.1"), "no port"));
   EXPECT_TRUE(contains(error_of("endpoint=tcp://127.0.0.1:70000"), "1 to 65535"));
@@ -319,7 +320,7 @@ class ZmqProducerProcess : public ZmqConsume {
  protected:
   ZmqProducerProcess() { EXPECT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
   /// Where a producer writes the number of a process of its own.
-  std::string pipe() const { return folder_.path() + "/pid"; }
+  std::string pipe() const { return folder_.path().string() + "/pid"; }
   /// That process. Blocks until the producer says it.
   int open_process() const {
     pid_t pid = 0;

@@ -4,11 +4,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,27 +19,9 @@
 #include "dataflow/host_device.h"
 #include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
+#include "tests/support/temp_folder.h"
 
 namespace penstock {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = "/tmp/penstock-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline constexpr BatchSpec kSmall{.images = 4, .image = {5, 6, 3}, .classes = 100};
 

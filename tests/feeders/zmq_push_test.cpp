@@ -36,8 +36,8 @@ constexpr PushPlan kForEver{.timeout = 20s};
 
 class ZmqPushTest : public ::testing::Test {
  protected:
-  TemporaryFolder folder_;
-  const std::string endpoint_ = "ipc://" + folder_.path() + "/feed";
+  TempFolder folder_;
+  const std::string endpoint_ = "ipc://" + folder_.path().string() + "/feed";
 };
 
 /// Whether the consumer binds.
