@@ -40,9 +40,8 @@ Grid subdivide(Grid& coarse) {
       blended[static_cast<std::size_t>(x)] = weight * upper[x] + (1 - weight) * lower[x];
     }
     float* const out = fine.row(y);
-    for (std::int32_t x = 0; x + 1 < coarse.width; ++x) {
-      const float left = blended[static_cast<std::size_t>(x)];
-      const float right = blended[static_cast<std::size_t>(x) + 1];
+    for (std::size_t x = 0; x + 1 < blended.size(); ++x) {
+      const float left = blended[x], right = blended[x + 1];
       out[2 * x] = 0.75F * left + 0.25F * right;
       out[2 * x + 1] = 0.25F * left + 0.75F * right;
     }

@@ -60,7 +60,7 @@ constexpr std::uint8_t kUnknownGlyph[7] = {31, 17, 17, 17, 17, 17, 31};
 void fill(Photo& sheet, std::int32_t left, std::int32_t top, std::int32_t width,
           std::int32_t height, std::uint8_t grey) {
   for (std::int32_t y = top; y < top + height; ++y) {
-    std::fill_n(sheet.line(y) + 3 * left, 3 * width, grey);
+    std::fill_n(sheet.line(y) + std::ptrdiff_t{3} * left, std::ptrdiff_t{3} * width, grey);
   }
 }
 

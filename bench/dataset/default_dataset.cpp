@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-void ensure_default_dataset(const std::string& data_dir, std::stop_token stop) {
+void ensure_default_dataset(const std::string& data_dir, const std::stop_token& stop) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::directory_iterator entries(data_dir, error);

@@ -12,6 +12,6 @@ namespace penstock {
 /// makes and how long that takes. Several processes may call it at once. Throws Unavailable where
 /// this program cannot make data sets, ConfigError where the folder cannot be written, and Error
 /// when stopped.
-void ensure_default_dataset(const std::string& data_dir, std::stop_token stop);
+void ensure_default_dataset(const std::string& data_dir, const std::stop_token& stop);
 
 }  // namespace penstock

@@ -131,7 +131,7 @@ double total_bytes(const DatasetInventory& inventory) {
 
 }  // namespace
 
-DatasetInventory inspect_dataset(const std::string& directory, std::stop_token stop) {
+DatasetInventory inspect_dataset(const std::string& directory, const std::stop_token& stop) {
   DatasetInventory inventory;
   inventory.directory = directory;
   try {

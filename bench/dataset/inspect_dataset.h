@@ -38,7 +38,7 @@ struct DatasetInventory {
 
 /// Throws ConfigError when there is no such folder or no image in it. An empty result of `images`
 /// and a requested stop mean that it was given up.
-DatasetInventory inspect_dataset(const std::string& directory, std::stop_token stop);
+DatasetInventory inspect_dataset(const std::string& directory, const std::stop_token& stop);
 
 /// For people: a few lines for the whole, and one for each class.
 std::string to_text(const DatasetInventory& inventory);

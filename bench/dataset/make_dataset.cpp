@@ -202,7 +202,7 @@ class Painters {
   }
 
   /// False: stopped. Rethrows the first failure of a thread.
-  bool run(std::stop_token stop) {
+  bool run(const std::stop_token& stop) {
     const auto count = std::clamp<std::int64_t>(order_.threads, 1, std::min(total_, kMostThreads));
     {
       std::vector<std::jthread> threads;
@@ -302,7 +302,7 @@ void publish(const fs::path& from, const fs::path& to) {
 
 std::int32_t most_classes() { return static_cast<std::int32_t>(scenes().size()); }
 
-MadeDataset make_dataset(const MakeDataset& order, std::stop_token stop) {
+MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop) {
   fs::path directory = fs::path(order.directory).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();  // "data/"
   Json description = description_of(order.parameters);

@@ -43,7 +43,7 @@ struct MadeDataset {
 
 /// Blocks until it is made. Throws ConfigError when the folder cannot be written, or holds splits
 /// of other parameters; whatever ends it early, what it wrote is removed.
-MadeDataset make_dataset(const MakeDataset& order, std::stop_token stop);
+MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop);
 
 /// Seconds that make_dataset takes on so many threads, roughly: for announcements.
 double estimated_seconds(const DatasetParameters& parameters, std::int32_t threads);

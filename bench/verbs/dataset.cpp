@@ -22,7 +22,7 @@ namespace {
 
 /// A flag that takes a whole number between two bounds.
 template <typename Value>
-Flag count_flag(std::string name, std::string help, Value& value, std::int64_t least,
+Flag count_flag(const std::string& name, const std::string& help, Value& value, std::int64_t least,
                 std::int64_t most) {
   const auto set = [name, least, most, &value](const std::string& text) {
     const std::int64_t parsed = parse_integer(text, "--" + name);
@@ -32,12 +32,12 @@ Flag count_flag(std::string name, std::string help, Value& value, std::int64_t l
     }
     value = static_cast<Value>(parsed);
   };
-  return {.name = name, .help = std::move(help), .fallback = fmt::format("{}", value), .set = set};
+  return {.name = name, .help = help, .fallback = fmt::format("{}", value), .set = set};
 }
 
-Flag word_flag(std::string name, std::string help, std::string& value) {
+Flag word_flag(const std::string& name, const std::string& help, std::string& value) {
   return {.name = name,
-          .help = std::move(help),
+          .help = help,
           .fallback = value,
           .set = [name, &value](const std::string& text) {
             if (text.empty()) throw ConfigError("--" + name + " is empty; expected a path");
@@ -45,10 +45,10 @@ Flag word_flag(std::string name, std::string help, std::string& value) {
           }};
 }
 
-Flag boolean_flag(std::string name, std::string help, bool& value) {
+Flag boolean_flag(const std::string& name, const std::string& help, bool& value) {
   return {
       .name = name,
-      .help = std::move(help),
+      .help = help,
       .fallback = "false",
       .boolean = true,
       .set = [name, &value](const std::string& text) { value = parse_flag(text, "--" + name); }};

@@ -29,9 +29,9 @@ void print_outcome(const RunResult& result) {
 }
 
 void make_default_data(const RunConfig& wanted, const Runner::Components& components,
-                       std::stop_token stop) {
+                       const std::stop_token& stop) {
   if (components.feeder->reads_files && wanted.data_dir.empty()) {
-    ensure_default_dataset("data/train", std::move(stop));
+    ensure_default_dataset("data/train", stop);
   }
 }
 

@@ -26,6 +26,7 @@ class Program {
       : out_(folder / "stdout.txt") {
     arguments.insert(arguments.begin(), PENSTOCK_PROGRAM);
     std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     int ends[2] = {};
