@@ -32,6 +32,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kSplits[] = {"train", "val"};
 constexpr std::string_view kDescription = "dataset.json";
+constexpr std::string_view kGenerator = "penstock synthetic photographs";
 constexpr std::string_view kStagingPrefix = ".making-";
 constexpr std::int64_t kMostThreads = 256;
 /// One photograph on one core: 0.011 s on a Xeon of 2023, and twice that on slower machines.
@@ -91,10 +92,12 @@ void rename_to(const fs::path& from, const fs::path& to) {
   if (error) cannot("rename to", to, error.value());
 }
 
-bool holds_something(const fs::path& folder) {
+/// Would something be lost if this were replaced?
+bool holds_something(const fs::path& path) {
   std::error_code error;
-  const fs::directory_iterator entries(folder, error);
-  return !error && entries != fs::directory_iterator();
+  if (!fs::exists(fs::symlink_status(path, error))) return false;
+  const fs::directory_iterator entries(path, error);
+  return error || entries != fs::directory_iterator();
 }
 
 Json description_of(const DatasetParameters& parameters) {
@@ -102,7 +105,7 @@ Json description_of(const DatasetParameters& parameters) {
   for (std::int32_t i = 0; i < parameters.classes; ++i) {
     classes.push_back(scenes()[static_cast<std::size_t>(i)].name);
   }
-  return {{"generator", "penstock synthetic photographs"},
+  return {{"generator", kGenerator},
           {"version", kSyntheticPhotoVersion},
           {"seed", parameters.seed},
           {"quality", parameters.quality},
@@ -121,8 +124,11 @@ struct Present {
       all = all && there;
     }
     std::ifstream file(directory / kDescription);
+    if (!file) return;
     Json found = Json::parse(file, nullptr, false);
-    if (found.is_object()) found.erase("bytes");
+    const bool ours = found.is_object() && found.value("generator", Json()) == kGenerator;
+    any = any || !ours;
+    if (ours) found.erase("bytes");
     same = found == wanted;
   }
 };
@@ -278,10 +284,10 @@ bool is_already_there(const MakeDataset& order, const Json& wanted) {
   if (present.all && present.same && !order.force) return true;
   if (present.any && !present.same && !order.force) {
     throw ConfigError(
-        fmt::format("{} holds images already, made otherwise than asked for now; expected an empty "
-                    "folder; choose "
-                    "another one with --data-dir, or replace train and val in it with --force",
-                    order.directory));
+        fmt::format("{} holds train, val or {} already, made otherwise than asked for now; "
+                    "expected a folder without "
+                    "them; choose another one with --data-dir, or replace them with --force",
+                    order.directory, kDescription));
   }
   return false;
 }

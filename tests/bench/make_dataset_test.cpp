@@ -125,6 +125,16 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   EXPECT_NE(refusal([&] { make_dataset(wanted, {}); }), "");
 }
 
+TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train", "dataset.json"}) {
+    write_text(folder / name, "{}");
+    EXPECT_NE(refusal([&] { make_dataset(order(folder.path()), {}); }), "") << name;
+    EXPECT_EQ(files_below(folder.path()), (std::map<std::string, std::string>{{name, "{}"}}));
+    fs::remove(folder / name);
+  }
+}
+
 TEST(MakeDataset, LeavesNothingWhenStoppedMidway) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "there");
