@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "bench/machine.h"
 #include "bench/result_json.h"
 #include "dataflow/error.h"
 

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "bench/exit_code.h"
 #include "bench/foreign_flags.h"
-#include "bench/runner.h"
 #include "dataflow/error.h"
 #include "penstock_build.h"
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "bench/runner.h"
+#include "bench/machine.h"
 #include "penstock_build.h"
 #include "penstock_revision.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run as JSON: what `penstock run --json` prints and what a sweep reads back. A sweep as JSON: what
-// it leaves behind, and what its flat forms are made of.
+// One run as JSON: what `penstock run --json` prints and what a sweep reads back. A sweep as JSON:
+// what it leaves behind, and what its flat forms are made of.
 #pragma once
 
 #include <nlohmann/json.hpp>

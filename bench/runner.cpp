@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/runner.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "bench/exit_code.h"
+#include "bench/machine.h"
 #include "bench/statistics.h"
 #include "bench/step_log.h"
 #include "dataflow/batch_ring.h"
@@ -29,23 +25,6 @@ namespace {
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
 
-double process_cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto total = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return total(usage.ru_utime) + total(usage.ru_stime);
-}
-
-double thread_cpu_seconds(std::jthread& thread) {
-  clockid_t clock{};
-  timespec time{};
-  if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0) return 0;
-  if (clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 /// A window is not extended beyond this many times what was asked for.
 constexpr int kMaxWindows = 4;
 
@@ -54,42 +33,6 @@ constexpr int kMaxWindows = 4;
 std::string_view to_string(Status status) {
   constexpr std::string_view kNames[] = {"ok", "skipped", "failed", "partial", "draining"};
   return kNames[static_cast<std::size_t>(status)];
-}
-
-int exit_code_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const ConfigError&) {
-    return 2;
-  } catch (const Unavailable&) {
-    return 3;
-  } catch (const TimeoutError&) {
-    return 5;
-  } catch (const DeviceError&) {
-    return 8;
-  } catch (...) {
-    return 6;
-  }
-}
-
-std::int32_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::int32_t cores = 1;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  // cgroup v2: "max 100000" or "150000 100000", in microseconds per period.
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (file >> quota >> period && quota != "max" && period > 0) {
-    const double share = parse_real(quota, "cpu.max") / period;
-    cores = std::clamp(static_cast<std::int32_t>(share), 1, cores);
-  }
-  return cores;
-}
-
-std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
 }
 
 BadSamplePolicy parse_bad_sample_policy(const std::string& text) {

@@ -96,13 +96,4 @@ Options options_of(std::string_view text, std::span<const OptionSpec> specs);
 /// The policy behind --on-bad-sample.
 BadSamplePolicy parse_bad_sample_policy(const std::string& text);
 
-/// Processors that this process may use: its affinity, cut by its cgroup's quota.
-std::int32_t usable_cores();
-
-/// The present time in UTC, as ISO 8601.
-std::string utc_now();
-
-/// The exit code of the shared table for an exception in flight.
-int exit_code_of(const std::exception_ptr& failure);
-
 }  // namespace penstock

@@ -42,8 +42,8 @@ struct InputCostSpread {
   Spread percent;
   double ms_per_step = 0, img_per_s_lost = 0;  ///< medians
 };
-/// The cost in each pair, then its spread over the pairs: what disturbs both runs of a round cancels.
-/// At least one pair; rates above 0.
+/// The cost in each pair, then its spread over the pairs: what disturbs both runs of a round
+/// cancels. At least one pair; rates above 0.
 InputCostSpread input_cost(std::span<const RatePair> pairs, double images_per_step);
 
 /// Does what was ready before the window distort it? See kMinReserves and kMaxReserveFall.

@@ -30,8 +30,8 @@ class Source {
  public:
   virtual ~Source() = default;
   /// Fills `sample` with the next one; false: end of data. One caller at a time. Throws DataError
-  /// for a sample that cannot be read, with its file; `sample` then has its index and epoch, and the
-  /// next call goes on behind it.
+  /// for a sample that cannot be read, with its file; `sample` then has its index and epoch, and
+  /// the next call goes on behind it.
   virtual bool next(Sample& sample) = 0;
   /// Samples in one epoch of this rank's share.
   virtual std::uint64_t size() const noexcept = 0;

@@ -38,7 +38,7 @@ struct FeederContext {
   Probe& probe;
   BadSamplePolicy on_bad_sample{};
   Nanoseconds timeout{};     ///< how long an outside producer may stay silent
-  std::int32_t threads = 1;  ///< workers that it may run besides its own thread
+  std::int32_t threads = 1;  ///< workers that it may run, its own thread included
   std::int32_t slots = 1;    ///< of the ring that it fills
   std::uint64_t seed = 1;
 };
@@ -61,8 +61,8 @@ struct FeederEntry {
   bool reads_files = false;
   /// Its batches cost nothing to supply: what others cost is measured against its rate.
   bool is_ceiling = false;
-  /// Receives from a process of its own, which a sweep starts unless option `endpoint` or `producer` is
-  /// given; its options then include `endpoint`, `bind`, `hwm` and `producer`.
+  /// Receives from a process of its own, which a sweep starts unless option `endpoint` or
+  /// `producer` is given; its options then include `endpoint`, `bind`, `hwm` and `producer`.
   bool needs_producer = false;
   std::span<const OptionSpec> options{};
   /// Opens files and sockets, so that what is missing is said before anything starts.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/photo.h"
@@ -169,8 +170,8 @@ class PngFile {
         },
         [](png_structp, png_const_charp) {});
     if (png_ == nullptr) fail("no memory");
-    if (!write_header(static_cast<png_uint_32>(width), static_cast<png_uint_32>(height)))
-      fail(reason_);
+    const auto wide = static_cast<png_uint_32>(width), high = static_cast<png_uint_32>(height);
+    if (!write_header(wide, high)) fail(reason_);
   }
   void add(const Photo& lines) {
     if (!write_lines(lines)) fail(reason_);
@@ -203,10 +204,8 @@ class PngFile {
     return true;
   }
   [[noreturn]] void fail(const char* reason) const {
-    throw ConfigError(
-        fmt::format("cannot write the contact sheet {}: {}; choose another path with "
-                    "--contact-sheet",
-                    path_, reason));
+    throw ConfigError(fmt::format("cannot write {}: {}; choose another path with --contact-sheet",
+                                  path_, reason));
   }
 
   const std::string path_;

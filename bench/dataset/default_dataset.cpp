@@ -28,4 +28,9 @@ void ensure_default_dataset(const std::string& data_dir, const std::stop_token& 
   }
 }
 
+void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
+                    const std::stop_token& stop) {
+  if (feeder.reads_files && config.data_dir.empty()) ensure_default_dataset("data/train", stop);
+}
+
 }  // namespace penstock

@@ -5,6 +5,9 @@
 #include <stop_token>
 #include <string>
 
+#include "bench/run_config.h"
+#include "feeders/feeder.h"
+
 namespace penstock {
 
 /// Makes the default synthetic data set so that `data_dir`, such as "data/train", is there
@@ -13,5 +16,9 @@ namespace penstock {
 /// this program cannot make data sets, ConfigError where the folder cannot be written, and Error
 /// when stopped.
 void ensure_default_dataset(const std::string& data_dir, const std::stop_token& stop);
+
+/// The same for a run: where its feeder reads files and no folder is named, data/train is made.
+void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
+                    const std::stop_token& stop);
 
 }  // namespace penstock

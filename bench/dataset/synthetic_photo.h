@@ -14,7 +14,7 @@ namespace penstock {
 inline constexpr std::int32_t kSyntheticPhotoVersion = 1;
 
 /// The photograph `index` of a split (0, 1, ...) as a function of the arguments alone. `scene`
-/// counts in scenes(). Any thread; takes about 15 ms.
+/// counts in scenes(). Any thread; takes about 10 ms.
 Photo synthetic_photo(std::int32_t scene, std::uint64_t seed, std::uint64_t split,
                       std::uint64_t index);
 

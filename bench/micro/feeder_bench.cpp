@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "bench/runner.h"
+#include "bench/machine.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"

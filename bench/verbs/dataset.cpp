@@ -12,7 +12,7 @@
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
-#include "bench/runner.h"
+#include "bench/machine.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"

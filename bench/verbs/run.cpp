@@ -7,6 +7,7 @@
 
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
+#include "bench/exit_code.h"
 #include "bench/result_json.h"
 #include "bench/runner.h"
 #include "bench/step_table.h"
@@ -28,20 +29,12 @@ void print_outcome(const RunResult& result) {
   }
 }
 
-void make_default_data(const RunConfig& wanted, const Runner::Components& components,
-                       const std::stop_token& stop) {
-  if (components.feeder->reads_files && wanted.data_dir.empty()) {
-    ensure_default_dataset("data/train", stop);
-  }
-}
-
 int run_with_table(const RunConfig& wanted, const Runner::Components& components,
                    std::stop_token stop) {
-  make_default_data(wanted, components, stop);
+  ensure_data_of(wanted, *components.feeder, stop);
   SteadyClock clock;
   Runner runner(wanted, clock, components);
-  const bool synthetic =
-      !components.feeder->reads_files && !components.feeder->needs_producer;
+  const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({runner.config(), synthetic,
                                   components.update->agreement == Agreement::identical}));
@@ -58,7 +51,7 @@ int run_to_json(const RunConfig& wanted, std::stop_token stop) {
   RunResult result;
   try {
     const Runner::Components components = find_components(wanted);
-    make_default_data(wanted, components, stop);
+    ensure_data_of(wanted, *components.feeder, stop);
     SteadyClock clock;
     Runner runner(wanted, clock, components);
     RunListener silent;

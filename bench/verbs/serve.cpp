@@ -177,9 +177,7 @@ int run(const Invocation& invocation) {
     return 0;
   }
   const Runner::Components components = find_components(config.run);
-  if (components.feeder->reads_files && config.run.data_dir.empty()) {
-    ensure_default_dataset("data/train", invocation.stop);
-  }
+  ensure_data_of(config.run, *components.feeder, invocation.stop);
   config.run = resolve(config.run, components);
   const BatchSpec spec{.images = config.run.batch_size, .image = components.model->image};
   const Options options = options_of(config.run.fake_location, components.feeder->options);

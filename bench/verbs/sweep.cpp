@@ -13,6 +13,7 @@
 
 #include "bench/child_run.h"
 #include "bench/cli.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/report.h"
 #include "bench/sweep.h"
 #include "bench/sweep_progress.h"
@@ -137,9 +138,14 @@ int sweep(Wanted wanted, const Invocation& invocation) {
     return run_in_child(config, find_entry(feeder_table(), name), options, stop);
   };
   SteadyClock clock;
+  const std::vector<RunConfig> configurations = wanted.plan.configurations;
   SweepRunner runner(std::move(wanted.plan), run, clock);
-  // The place to make data that runs would otherwise each make for themselves: nothing has started.
   const ResultFolder folder(wanted.out);
+  for (const RunConfig& config : configurations) {  // before the first run, and once for all
+    if (!unavailable_reason(config).empty()) continue;
+    const std::string name = parse_component(config.fake_location).name;
+    ensure_data_of(config, find_entry(feeder_table(), name), invocation.stop);
+  }
   SweepProgress progress(folder, isatty(STDERR_FILENO) != 0 && !wanted.verbose);
   const SweepResult& result = runner.run(progress, invocation.stop);
   find_entry(report_table(), "table").write(result, terminal_style(), std::cout);

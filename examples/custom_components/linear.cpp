@@ -10,10 +10,11 @@ extern constinit const ModelEntry linear_model{
     .summary = "logits from the mean colour of the image",
     .image = {64, 64, 3},
     .batch = 16,
-    .build = [](Graph& graph, std::int32_t classes) {
-      const NodeId mean = graph.add("mean", GlobalAvgPool{}, {Graph::kInput});
-      graph.add("logits", Linear{classes}, {mean});
-    },
+    .build =
+        [](Graph& graph, std::int32_t classes) {
+          const NodeId mean = graph.add("mean", GlobalAvgPool{}, {Graph::kInput});
+          graph.add("logits", Linear{classes}, {mean});
+        },
 };
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A feeder in one file: vertical stripes whose width is an option, and whose label says which it is.
+// A feeder in one file: vertical stripes whose width is an option, and whose label says which it
+// is.
 //   penstock_custom run --fake-location stripes:width=8
 #include <cstring>
 #include <utility>
@@ -10,7 +11,8 @@
 namespace penstock {
 namespace {
 
-constexpr OptionSpec kOptions[] = {{"width", "16", "pixels from one edge of a stripe to the other"}};
+constexpr OptionSpec kOptions[] = {
+    {"width", "16", "pixels from one edge of a stripe to the other"}};
 
 class Stripes final : public Feeder {
  public:

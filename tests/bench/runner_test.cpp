@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The harness against known answers, on a simulated clock: what it reports has to be exact.
 #include "bench/runner.h"
+#include "bench/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -75,7 +75,8 @@ class AtWork {
 class FeederContract : public ::testing::TestWithParam<const FeederEntry*> {
  protected:
   std::unique_ptr<AtWork> start(std::size_t slots) {
-    return std::make_unique<AtWork>(*GetParam(), around_.text(), around_.directory().string(), slots);
+    return std::make_unique<AtWork>(*GetParam(), around_.text(), around_.directory().string(),
+                                    slots);
   }
   FeederSurroundings around_{*GetParam(), kSpec.images, PENSTOCK_PROGRAM};
 };

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run asks of the machine below it: processors, CPU time, the date.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <thread>
+
+namespace penstock {
+
+/// Processors that this process may use: its affinity, cut by its cgroup's quota.
+std::int32_t usable_cores();
+
+/// CPU time of all threads of this process, in seconds since it began.
+double process_cpu_seconds();
+
+/// CPU time of one thread that has not been joined; 0 where the system does not tell.
+double thread_cpu_seconds(std::jthread& thread);
+
+/// The present time in UTC, as ISO 8601.
+std::string utc_now();
+
+}  // namespace penstock
