@@ -43,13 +43,6 @@ std::uint64_t default_max_message(const BatchSpec& spec) {
   return 4 * BatchLayout(spec, spec.images).size() + (std::uint64_t{64} << 10);
 }
 
-std::string seconds_text(Nanoseconds time) {
-  std::string text = std::to_string(std::chrono::duration<double>(time).count());
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
-
 ZmqSocketOptions socket_options(const FeederContext& context) {
   const Options& options = context.options;
   const std::uint64_t max_message = options.text("max_message") == "auto"

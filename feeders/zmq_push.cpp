@@ -17,6 +17,9 @@ namespace {
 /// Before the pixels, so that they stay aligned as Device::allocate promises.
 constexpr std::size_t kLead = 4096;
 
+/// Between two looks at whether the receiver has read everything, after the last batch.
+constexpr Nanoseconds kUnreadPeriod = std::chrono::milliseconds(5);
+
 /// libzmq may hold the last bytes of small messages in a buffer of its own.
 constexpr std::chrono::milliseconds kLinger{1000};
 
@@ -103,10 +106,10 @@ bool ZmqPush::send(ReadLease lease, const PushPlan& plan, const std::stop_token&
     slot->labels = std::as_writable_bytes(batch.labels).first(label_bytes);
     slot->moved_labels = frame.data() + layout.labels_at();
     std::memmove(frame.data() + layout.labels_at(), slot->labels.data(), label_bytes);
+    layout.write_headers(frame);
     slot->lease = std::move(lease);
     ++outgoing_->held;
   }
-  layout.write_headers(frame);
   zmq::message_t message(frame.data(), frame.size(), Outgoing::give_back, slot);
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   const Time asked = clock_.now();
@@ -122,13 +125,22 @@ bool ZmqPush::send(ReadLease lease, const PushPlan& plan, const std::stop_token&
 }
 
 void ZmqPush::flush(const PushPlan& plan, const std::stop_token& stop) {
-  std::unique_lock lock(outgoing_->mutex);
-  while (outgoing_->held > 0 && !stop.stop_requested()) {
-    const std::size_t held = outgoing_->held;
-    const bool progress = outgoing_->returned.wait_for(
-        lock, stop, std::min<Nanoseconds>(plan.timeout, std::chrono::hours(24)),
-        [&] { return outgoing_->held != held; });
-    if (!progress && !stop.stop_requested()) nobody_takes(plan.timeout);
+  {
+    std::unique_lock lock(outgoing_->mutex);
+    while (outgoing_->held > 0 && !stop.stop_requested()) {
+      const std::size_t held = outgoing_->held;
+      const bool progress = outgoing_->returned.wait_for(
+          lock, stop, std::min<Nanoseconds>(plan.timeout, std::chrono::hours(24)),
+          [&] { return outgoing_->held != held; });
+      if (!progress && !stop.stop_requested()) nobody_takes(plan.timeout);
+    }
+  }
+  // A receiver whose socket is full (libzmq 4.3) drops what it has not read of a connection that
+  // ends. The kernel reports no event for "all was read", so it is asked.
+  const Time started = clock_.now();
+  while (socket_.has_unread_bytes() && !stop.stop_requested()) {
+    if (clock_.now() - started > plan.timeout) nobody_takes(plan.timeout);
+    clock_.sleep_until(clock_.now() + kUnreadPeriod, stop);
   }
   if (!stop.stop_requested()) socket_.linger(kLinger);
 }
@@ -136,8 +148,7 @@ void ZmqPush::flush(const PushPlan& plan, const std::stop_token& stop) {
 void ZmqPush::nobody_takes(Nanoseconds timeout) const {
   const ZmqSocket::Peers peers = socket_.peers();
   throw TimeoutError(
-      "nobody took a batch at " + describe(endpoint_) + " within " +
-      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) + " s; " +
+      "nobody took a batch at " + describe(endpoint_) + " within " + seconds_text(timeout) + "; " +
       (peers.joined == 0 ? "no consumer ever connected"
                          : std::to_string(peers.joined) + " consumers connected, " +
                                std::to_string(peers.left) + " went away") +

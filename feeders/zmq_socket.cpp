@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/zmq_socket.h"
 
+#include <linux/sockios.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
@@ -18,7 +21,8 @@ namespace {
 
 /// Where libzmq reports the peers of the one socket of a context.
 constexpr char kMonitorAddress[] = "inproc://peers";
-constexpr int kMonitoredEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
+constexpr int kMonitoredEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED |
+                                 ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
 
 /// No wait is longer: far from where sums of times overflow.
 constexpr Nanoseconds kLongest = std::chrono::hours(24 * 365);
@@ -111,13 +115,19 @@ struct ZmqSocket::State {
   State& operator=(const State&) = delete;
   ~State() { zmq_socket_monitor(socket.handle(), nullptr, 0); }
 
+  /// An event is its number in 16 bits, a value in 32 (of connections: their descriptor), and a
+  /// frame with the address.
   void count_peers() {
     zmq::message_t event;
     while (peers_monitor.recv(event, zmq::recv_flags::dontwait)) {
       std::uint16_t number = 0;
-      if (event.size() >= sizeof number) std::memcpy(&number, event.data(), sizeof number);
+      std::int32_t value = 0;
+      PENSTOCK_ASSERT(event.size() == sizeof number + sizeof value);
+      std::memcpy(&number, event.data(), sizeof number);
+      std::memcpy(&value, event.data<std::byte>() + sizeof number, sizeof value);
+      if (number == ZMQ_EVENT_ACCEPTED || number == ZMQ_EVENT_CONNECTED) connections.insert(value);
       if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) ++peers.joined;
-      if (number == ZMQ_EVENT_DISCONNECTED) ++peers.left;
+      if (number == ZMQ_EVENT_DISCONNECTED) peers.left += connections.erase(value) > 0 ? 1 : 0;
       if (event.more()) static_cast<void>(peers_monitor.recv(event, zmq::recv_flags::dontwait));
     }
   }
@@ -127,6 +137,7 @@ struct ZmqSocket::State {
   const ZmqSocketOptions::Role role;
   zmq::socket_t socket, peers_monitor;
   Peers peers;
+  std::set<int> connections;
   std::string address;
   std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
 };
@@ -146,6 +157,14 @@ ZmqSocket::~ZmqSocket() = default;
 void* ZmqSocket::native() noexcept { return state_->socket.handle(); }
 const std::string& ZmqSocket::address() const noexcept { return state_->address; }
 ZmqSocket::Peers ZmqSocket::peers() const noexcept { return state_->peers; }
+
+bool ZmqSocket::has_unread_bytes() {
+  state_->count_peers();
+  return std::any_of(state_->connections.begin(), state_->connections.end(), [](int connection) {
+    int unread = 0;
+    return ioctl(connection, SIOCOUTQ, &unread) == 0 && unread > 0;
+  });
+}
 
 void ZmqSocket::linger(std::chrono::milliseconds time) {
   state_->socket.set(zmq::sockopt::linger, static_cast<int>(time.count()));
@@ -183,6 +202,13 @@ std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64
                       std::to_string(most));
   }
   return static_cast<std::int32_t>(value);
+}
+
+std::string seconds_text(Nanoseconds time) {
+  std::string text = std::to_string(std::chrono::duration<double>(time).count());
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
 }
 
 }  // namespace penstock

@@ -48,6 +48,9 @@ class ZmqSocket {
   };
   Peers peers() const noexcept;
 
+  /// Whether bytes of ours lie in the kernel that their receiver has not read.
+  bool has_unread_bytes();
+
   /// What was sent and not yet passed on is dropped at once when the socket closes, unless this
   /// gives it time.
   void linger(std::chrono::milliseconds time);
@@ -59,5 +62,8 @@ class ZmqSocket {
 
 /// Checks an option that counts something and names it in its ConfigError.
 std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64_t most);
+
+/// "0.2 s".
+std::string seconds_text(Nanoseconds time);
 
 }  // namespace penstock

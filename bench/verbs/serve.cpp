@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
@@ -17,6 +18,12 @@
 
 namespace penstock {
 namespace {
+
+/// To standard error, which may be a pipe whose reader has gone: that ends no feeding.
+template <typename... Arguments>
+void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), stderr);
+}
 
 /// Between two lines of progress.
 constexpr Nanoseconds kProgressPeriod = std::chrono::seconds(5);
@@ -99,9 +106,8 @@ class Progress {
       if (stop.stop_requested()) return;
       const std::int64_t batches = batches_.value();
       const double images = static_cast<double>((batches - before) * images_per_batch_);
-      fmt::print(stderr, "penstock serve: {} batches, {:.1f} img/s{}\n", batches,
-                 images / seconds(kProgressPeriod),
-                 batches == before ? ", waiting for a consumer" : "");
+      say("penstock serve: {} batches, {:.1f} img/s{}\n", batches,
+          images / seconds(kProgressPeriod), batches == before ? ", waiting for a consumer" : "");
       before = batches;
     }
   }
@@ -204,12 +210,11 @@ int run(const Invocation& invocation) {
       .seed = config.run.seed,
   });
   ZmqPush push(ring, parse_endpoint(config.endpoint), config.socket, clock, probe);
-  fmt::print(stderr, "penstock serve: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n",
-             describe(spec), config.run.fake_location,
-             config.socket.bind ? "are served at" : "go to", push.address(), ring.slots(),
-             1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
+  say("penstock serve: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", describe(spec),
+      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
+      ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
   serve(config.plan, *feeder, ring, push, Progress(probe, clock, spec.images), invocation.stop);
-  for (const std::string& note : probe.notes()) fmt::print(stderr, "penstock: {}\n", note);
+  for (const std::string& note : probe.notes()) say("penstock: {}\n", note);
   return 0;
 }
 

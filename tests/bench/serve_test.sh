@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The verb `serve`: feeds a run, ends by itself, by a signal and by a time-out, with the exit codes of
+# the shared table. Usage: serve_test.sh PENSTOCK
+set -u
+penstock=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+
+expect() {  # expect WHAT WANTED FOUND
+  if [ "$2" != "$3" ]; then echo "$1: expected $2, found $3"; exit 1; fi
+  echo "$1: $3"
+}
+
+# From a device feeder, over a name in the working directory; a finite producer sends every batch.
+"$penstock" serve --fake-location gpu --model null --batch-size 8 --num-batches 22 --hwm 2 --timeout 30s &
+"$penstock" run --json --fake-location zmq-consume:hwm=2 --model null --batch-size 8 \
+  --num-warmup-batches 2 --num-batches 20 --timeout 30s > result.json
+expect "run beside serve" 0 $?
+wait $!
+expect "serve --num-batches" 0 $?
+grep -q '"images_received":176' result.json
+expect "22 batches of 8 arrived (grep)" 0 $?
+
+# Nobody takes a batch.
+"$penstock" serve --model null --batch-size 8 --timeout 300ms
+expect "no consumer" 5 $?
+
+# Two producers cannot bind the same name; a signal ends the first and removes its socket file.
+mkfifo ready
+"$penstock" serve --model null --batch-size 8 --bind --endpoint ipc://held 2> ready &
+held=$!
+exec 3< ready
+read -r line <&3
+echo "$line"
+"$penstock" serve --model null --batch-size 8 --bind --endpoint ipc://held
+expect "endpoint in use" 2 $?
+kill -INT $held
+wait $held
+expect "interrupted" 130 $?
+test ! -e held
+expect "socket file removed (test)" 0 $?
+
+"$penstock" serve --fake-location zmq-serve
+expect "zmq-serve as a feeder" 3 $?
+"$penstock" serve --hwm 0
+expect "no room in the socket" 2 $?
