@@ -1,36 +1,61 @@
 # The two commands: `make run` and `make test`. Each installs what is missing (Debian packages, as
-# root), builds, and does what its name says.
+# root), builds, and does what its name says. `make interop`, `make lint`: see below.
+SHELL := /bin/bash
 BUILD ?= build
-PACKAGES := $(shell sed '/^\#/d' cmake/debian-packages.txt)
 CMAKE_FLAGS ?=
+packages = $(shell sed '/^\#/d' $(1))
+RUN_PACKAGES := $(call packages,cmake/debian-packages.txt)
+TEST_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
+SOURCES = $(shell git ls-files '*.h' '*.cpp')
 
-.PHONY: run test interop build deps clean
+# $(call install,packages): those of them that are missing.
+define install
+@missing=$$(comm -23 <(printf '%s\n' $(1) | sort -u) \
+  <(dpkg-query -W -f='$${db:Status-Abbrev}$${Package}\n' $(1) 2>/dev/null | sed -n 's/^ii //p' | sort -u)); \
+if [ -n "$$missing" ]; then \
+  echo "installing:" $$missing; \
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends $$missing > /dev/null; \
+fi
+endef
 
-run: build
+.PHONY: run test sanitize interop lint configure clean
+
+run: configure
+	cmake --build $(BUILD) --target penstock
 	$(BUILD)/penstock sweep --out out
 
-test: build
+test: configure
+	$(call install,$(TEST_PACKAGES))
+	clang-format-14 --dry-run --Werror $(SOURCES)
+	cmake --build $(BUILD)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -j 2
+	$(MAKE) --no-print-directory sanitize
+
+# The tests once more with the address, undefined-behaviour and thread sanitizers.
+sanitize:
+	for preset in asan tsan; do \
+	  cmake --preset $$preset > /dev/null && cmake --build --preset $$preset && \
+	  ctest --preset $$preset -j 2 || exit 1; \
+	done
 
 # The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
-interop: build
+interop: configure
+	cmake --build $(BUILD)
 	python3 -m venv $(BUILD)/interop || { echo "install python3-venv"; exit 1; }
 	$(BUILD)/interop/bin/pip install --quiet -r tests/interop/requirements.txt
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L interop
 
-build: deps
-	cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) $(if $(CI),-DPENSTOCK_WERROR=ON)
-	cmake --build $(BUILD)
+# clang-tidy over the sources of the program. Takes minutes.
+lint: configure
+	$(call install,clang-tidy-14)
+	cmake --build $(BUILD) --target penstock
+	git ls-files '*.cpp' | grep -E '^(dataflow|feeders|trainer|bench)/' | grep -vE '/(micro|peers)/' \
+	  | xargs -P 2 -n 4 clang-tidy-14 -p $(BUILD) --quiet
 
-deps:
-	@missing=$$(dpkg-query -W -f='$${db:Status-Abbrev}$${Package}\n' $(PACKAGES) 2>/dev/null \
-	  | sed -n 's/^ii //p' | sort -u > .have.$$$$; \
-	  printf '%s\n' $(PACKAGES) | sort -u | comm -23 - .have.$$$$; rm -f .have.$$$$); \
-	if [ -n "$$missing" ]; then \
-	  echo "installing:" $$missing; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends $$missing > /dev/null; \
-	fi
+configure:
+	$(call install,$(RUN_PACKAGES))
+	cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) $(if $(CI),-DPENSTOCK_WERROR=ON)
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf $(BUILD) build-*
