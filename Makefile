@@ -27,7 +27,7 @@ run: configure
 
 test: configure
 	$(call install,$(TEST_PACKAGES))
-	clang-format-14 --dry-run --Werror $(SOURCES)
+	@clang-format-14 --dry-run --Werror $(SOURCES)
 	cmake --build $(BUILD)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -j 2
 	$(MAKE) --no-print-directory sanitize

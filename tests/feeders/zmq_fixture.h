@@ -71,9 +71,9 @@ class Consumer {
   ~Consumer() { stop(); }
 
   void start() {
-    thread_ = std::jthread([this](const std::stop_token& stop) {
+    thread_ = std::jthread([this] {
       try {
-        feeder_->run(ring_, stop);
+        feeder_->run(ring_, stop_.get_token());
         ring_.close();
       } catch (...) {
         ring_.fail(std::current_exception());
@@ -84,7 +84,7 @@ class Consumer {
   std::chrono::nanoseconds stop() {
     const auto asked = std::chrono::steady_clock::now();
     if (thread_.joinable()) {
-      thread_.request_stop();
+      stop_.request_stop();
       thread_.join();
     }
     return std::chrono::steady_clock::now() - asked;
@@ -124,6 +124,7 @@ class Consumer {
   BatchRing ring_{kSmall,         2,     device_, MemoryKind::pinned, std::span(&reader_, 1),
                   Order::relaxed, clock_};
   std::unique_ptr<Feeder> feeder_;
+  std::stop_source stop_;
   std::jthread thread_;
 };
 

@@ -17,7 +17,7 @@ fi
 
 folder=$(mktemp -d)
 producer=
-trap 'test -z "$producer" || kill "$producer" 2>/dev/null; rm -rf "$folder"' EXIT
+trap 'test -z "$producer" || kill "$producer" 2>/dev/null || true; rm -rf "$folder"' EXIT
 "$python" "$here/produce.py" --endpoint "ipc://$folder/feed" --batch 8 --hwm 2 --count 22 &
 producer=$!
 "$penstock" run --json --fake-location "zmq-consume:endpoint=ipc://$folder/feed,hwm=2" --model null \
