@@ -12,7 +12,7 @@ endforeach()
 
 set(PENSTOCK_LIBRARIES "")
 foreach(library IN ITEMS
-        "fmt ${fmt_VERSION}" "spdlog ${spdlog_VERSION}" "CLI11 ${CLI11_VERSION}"
+        "fmt ${fmt_VERSION}" "CLI11 ${CLI11_VERSION}"
         "nlohmann_json ${nlohmann_json_VERSION}" "TBB ${TBB_VERSION}" "libpng ${PNG_VERSION_STRING}"
         "libjpeg-turbo ${version_libjpeg}" "libzmq ${version_libzmq}" "cppzmq ${cppzmq_VERSION}")
   if(library MATCHES "^[^ ]+ .")
