@@ -47,7 +47,8 @@ int become(char* const* arguments, pid_t parent, int output, int errors) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);
+  // A background job of a shell ignores interrupts, and so would what it starts.
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) signal(number, SIG_DFL);
   const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
   if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return errno;
   execvp(arguments[0], arguments);

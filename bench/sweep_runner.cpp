@@ -99,6 +99,10 @@ const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_tok
   for (std::int32_t round = 0; round < plan_.repetitions; ++round) {
     if (!run_round(round, listener, stop)) break;
   }
+  if (stop.stop_requested()) {
+    result_.warnings.push_back(
+        fmt::format("the sweep was stopped after {} of {} runs", runs_done_, runs()));
+  }
   conclude(listener);
   return result_;
 }

@@ -118,6 +118,13 @@ TEST(ChildProcess, AStopRequestEndsTheWait) {
   EXPECT_TRUE(is_gone(child.pid()));
 }
 
+TEST(ChildProcess, ListensToInterruptsEvenIfThisProcessIgnoresThem) {
+  const auto before = signal(SIGINT, SIG_IGN);
+  ChildProcess child(shell("exec sleep 1000"));
+  EXPECT_EQ(child.stop().signal, SIGINT);
+  signal(SIGINT, before);
+}
+
 TEST(ChildProcess, DoesNotOutliveItsObject) {
   pid_t pid = 0;
   {

@@ -153,6 +153,7 @@ TEST_F(SweepRunnerTest, AStopKeepsWhatWasMeasured) {
   std::size_t kept = 0;
   for (const Row& row : sweep.rows) kept += row.repetitions.size();
   EXPECT_EQ(kept, 5U);
+  EXPECT_TRUE(mentions(sweep.warnings, "stopped after 5 of 12 runs"));
 }
 
 TEST_F(SweepRunnerTest, WhatTheMachineLacksIsNotTriedAgain) {
