@@ -114,7 +114,10 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
   return result;
 }
 
-void print_error(std::string_view message) { fmt::print(stderr, "penstock: {}\n", message); }
+/// Does not throw where stderr is closed: this is the last thing that a failing program does.
+void print_error(std::string_view message) {
+  std::fputs(fmt::format("penstock: {}\n", message).c_str(), stderr);
+}
 
 /// Turns SIGINT and SIGTERM into a stop request; a second one ends the process at once.
 class SignalStop {
