@@ -64,8 +64,7 @@ Runner::Components find_components(const RunConfig& config) {
           &find_entry(update_table(), name(config.variable_update))};
 }
 
-// ---- wiring
-// ---------------------------------------------------------------------------------------
+// ---- wiring -----------------------------------------------------------------
 
 /// All parts of one run, in the order in which they are made; threads come last.
 class Runner::Wiring {
@@ -102,7 +101,6 @@ class Runner::Wiring {
   std::uint64_t published() const;
   Snapshot snapshot();
 
-  void run_feeder(Feeder& feeder, BatchRing& ring);
   void run_replica(std::size_t rank);
   void report(RunListener& listener);
   std::size_t next_leg();
@@ -228,17 +226,7 @@ std::unique_ptr<Feeder> Runner::Wiring::make_feeder(const Components& components
   });
 }
 
-// ---- threads
-// --------------------------------------------------------------------------------------
-
-void Runner::Wiring::run_feeder(Feeder& feeder, BatchRing& ring) {
-  try {
-    feeder.run(ring, stop_.get_token());
-    ring.close();
-  } catch (...) {
-    ring.fail(std::current_exception());
-  }
-}
+// ---- threads ----------------------------------------------------------------
 
 void Runner::Wiring::run_replica(std::size_t index) {
   Rank& rank = ranks_[index];
@@ -361,13 +349,14 @@ RunResult Runner::Wiring::run(RunListener& listener, std::stop_token external) {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = ranks_[i];
       if (feeds_devices_) {
-        start(feeder_threads_, [this, &rank] { run_feeder(*rank.feeder, *rank.ring); });
+        start(feeder_threads_,
+              [this, &rank] { run_to_end(*rank.feeder, *rank.ring, stop_.get_token()); });
       } else {
         start(stager_threads_, [this, &rank] { rank.stager->run(stop_.get_token()); });
       }
     }
     if (!feeds_devices_) {
-      start(feeder_threads_, [this] { run_feeder(*host_feeder_, *host_ring_); });
+      start(feeder_threads_, [this] { run_to_end(*host_feeder_, *host_ring_, stop_.get_token()); });
     }
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       start(replica_threads_, [this, i] { run_replica(i); });
@@ -392,8 +381,7 @@ RunResult Runner::Wiring::run(RunListener& listener, std::stop_token external) {
   return result;
 }
 
-// ---- results
-// --------------------------------------------------------------------------------------
+// ---- results ----------------------------------------------------------------
 
 std::uint64_t Runner::Wiring::published() const {
   if (host_ring_) return host_ring_->stats().published;
@@ -498,8 +486,7 @@ RunResult Runner::Wiring::collect(bool stopped_from_outside) {
   return result;
 }
 
-// ---- Runner
-// ---------------------------------------------------------------------------------------
+// ---- Runner -----------------------------------------------------------------
 
 Runner::Runner(const RunConfig& config, Clock& clock)
     : Runner(config, clock, find_components(config)) {}

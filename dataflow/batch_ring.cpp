@@ -7,8 +7,7 @@
 
 namespace penstock {
 
-// ---- leases
-// ---------------------------------------------------------------------------------------
+// ---- leases -----------------------------------------------------------------
 
 WriteLease::WriteLease(WriteLease&& other) noexcept
     : ring_(std::exchange(other.ring_, nullptr)), slot_(other.slot_) {}
@@ -76,8 +75,7 @@ void ReadLease::release(Stream& reader) && {
   std::exchange(ring_, nullptr)->give_back(slot_);
 }
 
-// ---- ring
-// -----------------------------------------------------------------------------------------
+// ---- ring -------------------------------------------------------------------
 
 void BatchRing::Fifo::push(std::size_t slot) {
   items_[(first_ + size_) % items_.size()] = slot;

@@ -9,8 +9,7 @@
 
 namespace penstock {
 
-// ---- weights
-// --------------------------------------------------------------------------------------
+// ---- weights ----------------------------------------------------------------
 
 void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirrored) {
   PENSTOCK_ASSERT(stretch.low < stretch.high && stretch.length > 0 && outputs > 0);
@@ -50,8 +49,7 @@ void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirror
   }
 }
 
-// ---- kernels
-// --------------------------------------------------------------------------------------
+// ---- kernels ----------------------------------------------------------------
 
 namespace {
 
@@ -174,8 +172,7 @@ struct Resampler::Kernels {
   }
 };
 
-// ---- Resampler
-// ------------------------------------------------------------------------------------
+// ---- Resampler --------------------------------------------------------------
 
 Resampler::Resampler(Code code) : kernels_(Kernels::choose(code)) {}
 

@@ -52,6 +52,9 @@ class Feeder {
   virtual void run(BatchRing& out, std::stop_token stop) = 0;
 };
 
+/// The body of a feeder's thread: runs it, and then ends the ring, with its data or its failure.
+void run_to_end(Feeder& feeder, BatchRing& out, std::stop_token stop) noexcept;
+
 struct FeederEntry {
   std::string_view name{}, summary{};
   /// device: made once per rank, fills device slots itself. Otherwise one feeder serves all ranks

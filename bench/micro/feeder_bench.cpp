@@ -19,15 +19,6 @@
 namespace penstock {
 namespace {
 
-void run_feeder(Feeder& feeder, BatchRing& ring, std::stop_token stop) {
-  try {
-    feeder.run(ring, std::move(stop));
-    ring.close();
-  } catch (...) {
-    ring.fail(std::current_exception());
-  }
-}
-
 void fill_batches(benchmark::State& state, const std::string& text, const std::string& data_dir) {
   SteadyClock clock;
   HostDevice device(clock);
@@ -51,7 +42,7 @@ void fill_batches(benchmark::State& state, const std::string& text, const std::s
                                  .timeout = std::chrono::seconds(10),
                                  .threads = usable_cores(),
                                  .slots = 3});
-    std::jthread thread([&](std::stop_token stop) { run_feeder(*feeder, ring, std::move(stop)); });
+    std::jthread thread([&](std::stop_token stop) { run_to_end(*feeder, ring, std::move(stop)); });
     for (auto _ : state) {
       const ReadLease lease = ring.next(0, {});
       if (!lease) throw DataError("the feeder's data ended");

@@ -131,15 +131,6 @@ class Progress {
   const Time start_;
 };
 
-void run_feeder(Feeder& feeder, BatchRing& ring, std::stop_token stop) {
-  try {
-    feeder.run(ring, std::move(stop));
-    ring.close();
-  } catch (...) {
-    ring.fail(std::current_exception());
-  }
-}
-
 /// Runs both ends of one ring until the plan is done, and says how it goes.
 void serve(const PushPlan& plan, Feeder& feeder, BatchRing& ring, ZmqPush& push,
            const Progress& progress, const std::stop_token& stop) {
@@ -147,7 +138,7 @@ void serve(const PushPlan& plan, Feeder& feeder, BatchRing& ring, ZmqPush& push,
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
   std::exception_ptr failure;
   {
-    const std::jthread feeding([&] { run_feeder(feeder, ring, ended.get_token()); });
+    const std::jthread feeding([&] { run_to_end(feeder, ring, ended.get_token()); });
     const std::jthread reporting([&] { progress.run(ended.get_token()); });
     try {
       push.run(plan, ended.get_token());

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/bench/temporary_folder.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 
 extern char** environ;
 
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 /// A running program: its stderr is read as it comes, its stdout at the end.
 class Program {
  public:
-  Program(const TemporaryFolder& folder, std::vector<std::string> arguments)
+  Program(const TempFolder& folder, std::vector<std::string> arguments)
       : out_(folder / "stdout.txt") {
     arguments.insert(arguments.begin(), PENSTOCK_PROGRAM);
     std::vector<char*> argv;
@@ -78,7 +79,7 @@ bool says(const std::string& text, const std::string& wanted) {
 }
 
 TEST(DatasetVerb, MakesOnceAndInspects) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string data = (folder / "data").string();
   const std::vector<std::string> make{"dataset",      "make", "--data-dir", data, "--images=6",
                                       "--val_images", "2",    "--classes",  "2"};
@@ -111,7 +112,7 @@ TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
     int code;
     std::string says;
   };
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string data = (folder / "data").string();
   const Case cases[] = {
       {{"dataset"}, 2, "make or inspect"},
@@ -139,7 +140,7 @@ TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
 }
 
 TEST(DatasetVerb, ControlCLeavesNothing) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string data = (folder / "data").string();
   Program program(folder, {"dataset", "make", "--data-dir", data, "--images=1000000"});
   program.read_line();  // it says what it begins once it has begun
@@ -150,7 +151,7 @@ TEST(DatasetVerb, ControlCLeavesNothing) {
 }
 
 TEST(DatasetVerb, PrintsHelp) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"dataset", "--help"},
                                                     {"dataset", "make", "--help"},
                                                     {"dataset", "inspect", "--help"}}) {

@@ -14,7 +14,8 @@
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/make_dataset.h"
 #include "dataflow/error.h"
-#include "tests/bench/temporary_folder.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 
 namespace penstock {
 namespace {
@@ -60,7 +61,7 @@ std::string reason_of(const DatasetInventory& inventory, const std::string& endi
 }
 
 TEST(InspectDataset, CountsWhatWasMade) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const MadeDataset made =
       make_dataset({.directory = folder.path().string(),
                     .parameters = {.images = 7, .val_images = 1, .classes = 3}},
@@ -87,7 +88,7 @@ TEST(InspectDataset, CountsWhatWasMade) {
 }
 
 TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "a/gray.jpg", encode(JCS_GRAYSCALE, 1, false, 1));
   write_text(folder / "a/inks.jpg", encode(JCS_CMYK, 4, false, 1));
   write_text(folder / "a/full.jpeg", encode(JCS_RGB, 3, false, 1));
@@ -104,7 +105,7 @@ TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
 }
 
 TEST(InspectDataset, NamesRubbish) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string image = plain();
   write_text(folder / "a/good.jpg", image);
   write_text(folder / "a/empty.jpg", "");
@@ -136,7 +137,7 @@ TEST(InspectDataset, NamesRubbish) {
 }
 
 TEST(InspectDataset, SurvivesEveryDamagedByte) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string image = plain();
   ASSERT_LT(image.size(), 2000U);
   for (std::size_t i = 0; i < image.size(); i += 3) {
@@ -161,7 +162,7 @@ TEST(InspectDataset, SurvivesEveryDamagedByte) {
 }
 
 TEST(InspectDataset, RefusesFoldersWithoutImages) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   fs::create_directories(folder / "train/cats");
   const auto refusal = [](const fs::path& path) {
     try {
@@ -180,7 +181,7 @@ TEST(InspectDataset, RefusesFoldersWithoutImages) {
 }
 
 TEST(JpegFile, ErrorsNameTheFile) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "rubbish.jpg", "rubbish");
   for (const char* name : {"rubbish.jpg", "missing.jpg"}) {
     const std::string path = (folder / name).string();
@@ -200,7 +201,7 @@ TEST(JpegFile, ErrorsNameTheFile) {
 }
 
 TEST(JpegFile, RefusesToDecodeImmenseImages) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::string image = plain();
   const std::size_t frame = image.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
@@ -211,7 +212,7 @@ TEST(JpegFile, RefusesToDecodeImmenseImages) {
 }
 
 TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "a/good.jpg", plain());
   write_text(folder / "a/gray.jpg", encode(JCS_GRAYSCALE, 1, false, 1));
   write_text(folder / "a/inks.jpg", encode(JCS_CMYK, 4, true, 1));
@@ -234,7 +235,7 @@ TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
 }
 
 TEST(ContactSheet, SaysWhereItCannotBeWritten) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "a/good.jpg", plain());
   DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
   for (const std::string path : {"/dev/full", "/nowhere/sheet.png"}) {

@@ -11,7 +11,8 @@
 #include "bench/dataset/default_dataset.h"
 #include "bench/dataset/jpeg_file.h"
 #include "dataflow/error.h"
-#include "tests/bench/temporary_folder.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 
 namespace penstock {
 namespace {
@@ -42,7 +43,7 @@ std::size_t count(const fs::path& folder) {
 }
 
 TEST(MakeDataset, LaysOutSplitsClassesAndADescription) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const MadeDataset made = make_dataset(order(folder / "data"), {});
   EXPECT_EQ(made.outcome, Outcome::made);
   const auto files = files_below(folder / "data");
@@ -57,7 +58,7 @@ TEST(MakeDataset, LaysOutSplitsClassesAndADescription) {
 }
 
 TEST(MakeDataset, BytesDependOnTheSeedAndNotOnTheThreads) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   MakeDataset alone = order(folder / "alone"), three = order(folder / "three");
   MakeDataset other = order(folder / "other");
   alone.threads = 1;
@@ -71,7 +72,7 @@ TEST(MakeDataset, BytesDependOnTheSeedAndNotOnTheThreads) {
 }
 
 TEST(MakeDataset, SplitsShareNoImage) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   make_dataset(order(folder.path()), {});
   std::set<std::string> contents;
   const auto files = files_below(folder.path());
@@ -80,7 +81,7 @@ TEST(MakeDataset, SplitsShareNoImage) {
 }
 
 TEST(MakeDataset, FilesAreAboutAsLargeAsImageNets) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const MadeDataset made =
       make_dataset(order(folder.path(), {.images = 160, .val_images = 1, .classes = 8}), {});
   const double mean = static_cast<double>(made.bytes) / 161;
@@ -89,7 +90,7 @@ TEST(MakeDataset, FilesAreAboutAsLargeAsImageNets) {
 }
 
 TEST(MakeDataset, DoesNothingWhereTheSameIsThere) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   make_dataset(order(folder.path()), {});
   const fs::path image = folder / "train/n00_balls/n00_balls_000000.JPEG";
   const auto written = fs::last_write_time(image);
@@ -98,7 +99,7 @@ TEST(MakeDataset, DoesNothingWhereTheSameIsThere) {
 }
 
 TEST(MakeDataset, MakesAgainWhatWasRemoved) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   make_dataset(order(folder.path()), {});
   const auto files = files_below(folder.path());
   fs::remove_all(folder / "train");
@@ -107,7 +108,7 @@ TEST(MakeDataset, MakesAgainWhatWasRemoved) {
 }
 
 TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "data/val/mine/a.jpg", "mine");
   write_text(folder / "data/notes.txt", "mine");
   MakeDataset wanted = order(folder / "data");
@@ -126,7 +127,7 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
 }
 
 TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const char* name : {"train", "dataset.json"}) {
     write_text(folder / name, "{}");
     EXPECT_NE(refusal([&] { make_dataset(order(folder.path()), {}); }), "") << name;
@@ -136,7 +137,7 @@ TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
 }
 
 TEST(MakeDataset, LeavesNothingWhenStoppedMidway) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   fs::create_directory(folder / "there");
   for (const char* name : {"new/deep/data", "there"}) {
     std::stop_source stop;
@@ -151,7 +152,7 @@ TEST(MakeDataset, LeavesNothingWhenStoppedMidway) {
 }
 
 TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "file", "");
   for (const char* name : {"file", "file/data"}) {
     const std::string path = (folder / name).string();
@@ -164,7 +165,7 @@ TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
 
 TEST(MakeDataset, LeavesNothingWhenTheDiskIsFull) {
   // A limit on the size of files stands for a full disk: writes fail in the same place.
-  const TemporaryFolder folder;
+  const TempFolder folder;
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit tight{10'000, before.rlim_max};
@@ -178,7 +179,7 @@ TEST(MakeDataset, LeavesNothingWhenTheDiskIsFull) {
 }
 
 TEST(MakeDataset, TwoAtOnceAgree) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   Outcome outcomes[2]{};
   {
     std::vector<std::jthread> makers;
@@ -194,21 +195,21 @@ TEST(MakeDataset, TwoAtOnceAgree) {
 }
 
 TEST(MakeDataset, ClearsUpAfterMakersThatWereKilled) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / ".making-abcdef/train/n00_balls/half.JPEG", "half");
   make_dataset(order(folder.path()), {});
   EXPECT_EQ(count(folder.path()), 3U);
 }
 
 TEST(DefaultDataset, IsNotMadeWhereSomethingIs) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text(folder / "train/cats/a.jpg", "mine");
   ensure_default_dataset((folder / "train").string(), {});
   EXPECT_EQ(files_below(folder.path()).size(), 1U);
 }
 
 TEST(DefaultDataset, LeavesNothingWhenStopped) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::stop_source stop;
   stop.request_stop();
   const std::string directory = (folder / "data/train").string();

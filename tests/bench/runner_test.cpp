@@ -17,8 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// ---- a tiny model, and feeders that misbehave in stated ways
-// ----------------------------------------
+// ---- a tiny model, and feeders that misbehave in stated ways ----------------
 
 constexpr ModelEntry kTinyModel{
     .name = "tiny",
@@ -190,8 +189,7 @@ TEST_F(RunnerTest, TheNullModelTakesWhatTheFeederSupplies) {
   EXPECT_NEAR(result.img_per_s, 32 / 2e-3, 1e-6);  // the entry's batch of 32
 }
 
-// ---- ends before the end
-// ---------------------------------------------------------------------------
+// ---- ends before the end ----------------------------------------------------
 
 TEST_F(RunnerTest, AFailingFeederFailsTheRunWithItsReason) {
   config_.fake_location = "throttled:batches=30,fails=true";

@@ -38,14 +38,8 @@ class AtWork {
                                          .timeout = timeout,
                                          .threads = 2,
                                          .slots = static_cast<std::int32_t>(slots)})) {
-    done_ = std::async(std::launch::async, [this] {
-      try {
-        feeder_->run(ring_, stop_.get_token());
-        ring_.close();
-      } catch (...) {
-        ring_.fail(std::current_exception());
-      }
-    });
+    done_ =
+        std::async(std::launch::async, [this] { run_to_end(*feeder_, ring_, stop_.get_token()); });
   }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;

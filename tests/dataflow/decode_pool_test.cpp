@@ -223,8 +223,7 @@ TEST_F(PoolTest, CountsWhatItDoes) {
   EXPECT_EQ(counter("bad_samples"), 0);
 }
 
-// ---- bad samples
-// ----------------------------------------------------------------------------------
+// ---- bad samples ------------------------------------------------------------
 
 TEST_F(PoolTest, TheFirstBadSampleFailsTheRun) {
   CountingSource source(50, -1);
@@ -313,8 +312,7 @@ TEST_F(PoolTest, OtherFailuresGoThrough) {
   EXPECT_THROW(run(source, {.threads = 2, .bad_samples_allowed = -1}, fail), std::runtime_error);
 }
 
-// ---- stopping
-// -------------------------------------------------------------------------------------
+// ---- stopping ---------------------------------------------------------------
 
 /// Every slot is either filled or free.
 void expect_no_lease_is_kept(BatchRing& ring) {

@@ -193,8 +193,7 @@ TEST(JpegDecoder, FlipsEveryOtherImage) {
   EXPECT_LT(flipped, 130);
 }
 
-// ---- bad input
-// ------------------------------------------------------------------------------------
+// ---- bad input --------------------------------------------------------------
 
 std::vector<std::byte> bytes_of(std::string_view text) {
   const auto* data = reinterpret_cast<const std::byte*>(text.data());

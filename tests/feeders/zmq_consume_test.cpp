@@ -313,8 +313,7 @@ TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoOnTheWay) {
   EXPECT_EQ(Consumer("endpoint=" + endpoint() + ",hwm=5").outside_reserve(), 12);
 }
 
-// ---- producers as child processes
-// -----------------------------------------------------------------
+// ---- producers as child processes -------------------------------------------
 
 class ZmqProducerProcess : public ZmqConsume {
  protected:

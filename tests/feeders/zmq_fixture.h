@@ -71,14 +71,7 @@ class Consumer {
   ~Consumer() { stop(); }
 
   void start() {
-    thread_ = std::jthread([this] {
-      try {
-        feeder_->run(ring_, stop_.get_token());
-        ring_.close();
-      } catch (...) {
-        ring_.fail(std::current_exception());
-      }
-    });
+    thread_ = std::jthread([this] { run_to_end(*feeder_, ring_, stop_.get_token()); });
   }
   /// Ends the feeder and returns how long that took.
   std::chrono::nanoseconds stop() {

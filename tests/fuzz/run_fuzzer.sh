@@ -8,9 +8,13 @@ source=$1 folder=$2 seconds=$3
 mkdir -p "$folder"
 cd "$folder"
 echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' > probe.cpp
-clang="clang++ -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined"
-if ! $clang -o probe probe.cpp 2> /dev/null; then
-  echo "skipped: no clang++ with libFuzzer; install clang"
+clang=
+for compiler in clang++ clang++-14; do
+  command="$compiler -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined"
+  if $command -o probe probe.cpp 2> /dev/null; then clang=$command; break; fi
+done
+if [ -z "$clang" ]; then
+  echo "skipped: no clang++ with libFuzzer; install clang-14 and libclang-rt-14-dev"
   exit 77
 fi
 $clang -std=c++20 -O1 -g -I"$source" -o zmq_op_fuzzer \

@@ -17,7 +17,7 @@ namespace penstock {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = testing::TempDir() + "/penstock_XXXXXX";
+    std::string name = testing::TempDir() + "penstock_XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
     path_ = name;
   }
@@ -29,6 +29,8 @@ class TempFolder {
   }
 
   const std::filesystem::path& path() const noexcept { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  bool empty() const { return std::filesystem::is_empty(path_); }
 
   /// Writes a file, and the folders above it.
   void write(const std::string& name, const std::vector<std::byte>& bytes) const {
