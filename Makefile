@@ -30,6 +30,7 @@ test: configure
 	@clang-format-14 --dry-run --Werror $(SOURCES)
 	cmake --build $(BUILD)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -j 2
+	$(MAKE) --no-print-directory sanitize
 
 # The tests once more with the address, undefined-behaviour and thread sanitizers.
 sanitize:
