@@ -86,6 +86,10 @@ void set_model(RunConfig& config, std::string_view, std::string_view text) {
   set_component<&RunConfig::model>(config, {}, alias ? "resnet50" : text);
 }
 
+void set_precision(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.precision, name, text, {"fp32", "tf32", "fp16", "bf16"});
+}
+
 void set_order(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.order, name, text, {"relaxed", "strict"});
 }
@@ -117,6 +121,13 @@ constexpr ConfigKey kKeys[] = {
     {"device", "", false,
      "what computes: emulated[:img_per_s=R|preset=NAME,copy=memcpy|none,exchange=none|ms=T]",
      get<&RunConfig::device>, set_component<&RunConfig::device>},
+    {"optimizer", "", false, "how gradients become weights: an optimizer of `penstock list`",
+     get<&RunConfig::optimizer>, set_component<&RunConfig::optimizer>},
+    {"precision", "", false, "of activations: fp32, tf32, fp16 or bf16, as the device has it",
+     get<&RunConfig::precision>, set_precision},
+    {"compute_threads", "num_intra_threads", false,
+     "threads of one device that is made of cores; 0: usable cores / --num-gpus",
+     get<&RunConfig::compute_threads>, set_count<&RunConfig::compute_threads, 0>},
     {"num_gpus", "", false, "devices, of whatever kind", get<&RunConfig::num_gpus>,
      set_count<&RunConfig::num_gpus, 1>},
     {"batch_size", "batch", false, "images per device and step; 0: the model's own default",

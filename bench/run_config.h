@@ -18,6 +18,10 @@ struct RunConfig {
   std::string model = "resnet50";
   std::string variable_update = "replicated";
   std::string device = "emulated";
+  std::string optimizer = "sgd";
+
+  std::string precision = "fp32";    ///< of activations: fp32, tf32, fp16 or bf16
+  std::int32_t compute_threads = 0;  ///< of a device made of cores; 0: cores / num_gpus
 
   std::int32_t num_gpus = 1;             ///< devices of any kind
   std::int32_t batch_size = 0;           ///< per device; 0: the model's own

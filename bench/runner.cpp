@@ -17,6 +17,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/stager.h"
 #include "trainer/collectives/threads.h"
+#include "trainer/initialise.h"
 #include "trainer/replica.h"
 
 namespace penstock {
@@ -44,6 +45,14 @@ BadSamplePolicy parse_bad_sample_policy(const std::string& text) {
   return policy;
 }
 
+Precision parse_precision(const std::string& text) {
+  for (const Precision precision :
+       {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
+    if (to_string(precision) == text) return precision;
+  }
+  throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
+}
+
 Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   const ComponentText parts = parse_component(text);
   return Options(parts.name, specs, parts);
@@ -51,6 +60,9 @@ Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
 
 RunConfig resolve(RunConfig config, const Runner::Components& components) {
   if (config.batch_size == 0) config.batch_size = components.model->batch;
+  if (config.compute_threads == 0) {
+    config.compute_threads = std::max(1, usable_cores() / config.num_gpus);
+  }
   if (config.feeder_threads == 0) config.feeder_threads = usable_cores();
   if (components.feeder->reads_files && config.data_dir.empty()) config.data_dir = "data/train";
   return config;
@@ -61,7 +73,8 @@ Runner::Components find_components(const RunConfig& config) {
   return {&find_entry(feeder_table(), name(config.fake_location)),
           &find_entry(model_table(), name(config.model)),
           &find_entry(backend_table(), name(config.device)),
-          &find_entry(update_table(), name(config.variable_update))};
+          &find_entry(update_table(), name(config.variable_update)),
+          &find_entry(optimizer_table(), name(config.optimizer))};
 }
 
 // ---- wiring -----------------------------------------------------------------
@@ -82,6 +95,7 @@ class Runner::Wiring {
     std::unique_ptr<Feeder> feeder;  // if feeders fill device slots
     std::unique_ptr<Stager> stager;  // if they fill host slots
     std::unique_ptr<Executable> executable;
+    std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<Collective> collective;
     std::unique_ptr<UpdateStrategy> update;
     std::unique_ptr<Replica> replica;
@@ -116,7 +130,7 @@ class Runner::Wiring {
   double outside_reserve_ = 0;
   Probe probe_;
   std::stop_source stop_;
-  const Options feeder_options_, update_options_;
+  const Options feeder_options_, update_options_, optimizer_options_;
   std::unique_ptr<Backend> backend_;
   BatchSpec spec_;
   std::vector<Rank> ranks_;
@@ -149,6 +163,7 @@ Runner::Wiring::Wiring(const RunConfig& wanted, Clock& clock, const Components& 
       feeds_devices_(components.feeder->slots == MemoryKind::device),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
+      optimizer_options_(options_of(config.optimizer, components.optimizer->options)),
       backend_(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec_{.images = config.batch_size, .image = components.model->image},
@@ -191,11 +206,23 @@ void Runner::Wiring::make_rank(Rank& rank, const Components& components) {
   }
   Graph graph(spec_.image);
   components.model->build(graph, spec_.classes);
-  rank.executable = backend_->compile(graph, spec_, *device);
+  const ExecutableSpec compilation{.batch = spec_,
+                                   .precision = parse_precision(config.precision),
+                                   .threads = config.compute_threads,
+                                   .local_ranks = config.num_gpus,
+                                   .seed = config.seed};
+  rank.executable = backend_->compile(graph, compilation, *device);
+  if (index == 0) initialise(*rank.executable, graph, config.seed);
+  rank.optimizer =
+      backend_->make_optimizer({*components.optimizer, optimizer_options_}, compilation, *device);
   rank.collective = group_->join(index);
-  rank.update = components.update->make({*rank.collective, update_options_});
-  rank.replica =
-      std::make_unique<Replica>(*rank.ring, *device, *rank.executable, *rank.update, clock_);
+  rank.update = components.update->make({.collective = *rank.collective,
+                                         .optimizer = *rank.optimizer,
+                                         .local_ranks = config.num_gpus,
+                                         .options = update_options_});
+  const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
+                             [](std::int64_t step) { return Hyper{.step = step}; }};
+  rank.replica = std::make_unique<Replica>(*rank.ring, *device, parts, Phase::train, clock_);
 }
 
 std::unique_ptr<Feeder> Runner::Wiring::make_feeder(const Components& components, Device& device,
@@ -231,6 +258,7 @@ std::unique_ptr<Feeder> Runner::Wiring::make_feeder(const Components& components
 void Runner::Wiring::run_replica(std::size_t index) {
   Rank& rank = ranks_[index];
   try {
+    rank.replica->start();
     while (const std::size_t steps = next_leg()) {
       StepLog* const log = log_;
       const auto on_step = [log](std::size_t step, const StepTimes& times) {
@@ -320,7 +348,7 @@ void Runner::Wiring::report(RunListener& listener) {
     Nanoseconds before{};
     for (std::size_t count = 0; log->wait(count, step); ++count) {
       listener.step(count, seconds(step.completion - before),
-                    step.loss_sum / static_cast<double>(log->ranks()));
+                    step.loss_sum / static_cast<double>(log->ranks()) + step.l2_loss);
       before = step.completion;
     }
   }
@@ -415,7 +443,8 @@ double Runner::Wiring::images_in_window(Time begin, Time end) const {
       // A step that lies across an edge of the window counts by the part inside.
       const Time done = rank.leg.begin + step.completion;
       const double inside = seconds(std::min(done, end) - std::max(before, begin));
-      if (done > before && inside > 0) images += step.images * inside / seconds(done - before);
+      if (done > before && inside > 0)
+        images += step.result.images * inside / seconds(done - before);
       before = done;
     }
   }

@@ -19,6 +19,7 @@
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
 #include "trainer/model.h"
+#include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
@@ -69,6 +70,7 @@ class Runner {
     const ModelEntry* model = nullptr;
     const BackendEntry* backend = nullptr;
     const UpdateEntry* update = nullptr;
+    const OptimizerEntry* optimizer = nullptr;
   };
   Runner(const RunConfig& config, Clock& clock, const Components& components);
   ~Runner();
@@ -92,6 +94,9 @@ RunConfig resolve(RunConfig config, const Runner::Components& components);
 
 /// The options of a component: what the user typed behind its name, over its table's defaults.
 Options options_of(std::string_view text, std::span<const OptionSpec> specs);
+
+/// The precision that a configuration names.
+Precision parse_precision(const std::string& text);
 
 /// The policy behind --on-bad-sample.
 BadSamplePolicy parse_bad_sample_policy(const std::string& text);

@@ -19,10 +19,13 @@ class StepLog {
  public:
   /// One step of the whole process.
   struct Step {
-    Nanoseconds completion{};  ///< of the last rank, since the leg began
-    Nanoseconds input_wait{};  ///< of the rank that waited longest
-    std::int64_t images = 0;   ///< of all ranks
-    double loss_sum = 0;
+    Nanoseconds completion{};         ///< of the last rank, since the leg began
+    Nanoseconds input_wait{};         ///< of the rank that waited longest
+    std::int64_t images = 0;          ///< of all ranks
+    double loss_sum = 0;              ///< over ranks
+    double l2_loss = 0;               ///< the same on all ranks that know it
+    std::int64_t top1 = 0, top5 = 0;  ///< images of all ranks
+    bool finite = true;
     std::size_t ranks_done = 0;
   };
 
@@ -34,8 +37,12 @@ class StepLog {
     Step& step = steps_[index];
     step.completion = std::max(step.completion, times.completion);
     step.input_wait = std::max(step.input_wait, times.input_wait);
-    step.images += times.images;
-    step.loss_sum += times.loss;
+    step.images += times.result.images;
+    step.loss_sum += times.result.loss;
+    step.l2_loss = std::max(step.l2_loss, double{times.result.l2_loss});
+    step.top1 += times.result.top1;
+    step.top5 += times.result.top5;
+    step.finite = step.finite && times.result.finite;
     if (++step.ranks_done == ranks_) {
       ++ready_;  // ranks finish their steps in order, so steps become ready in order
       changed_.notify_all();

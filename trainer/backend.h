@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dataflow/batch.h"
 #include "dataflow/device.h"
@@ -22,6 +23,17 @@
 
 namespace penstock {
 
+class Optimizer;
+struct OptimizerChoice;
+
+/// Of activations and of the operands of matrix products. Weights are kept in f32 beside it.
+enum class Precision : std::uint8_t { f32, tf32, f16, bf16 };
+std::string_view to_string(Precision precision);
+
+/// train: forward with the batch's statistics, and backward. evaluate: forward with the running
+/// statistics and without dropout. forward_only: forward with the batch's statistics, no loss.
+enum class Phase : std::uint8_t { train, evaluate, forward_only };
+
 /// Device memory; elements lie in the backend's own order.
 struct Tensor {
   void* data = nullptr;
@@ -29,21 +41,63 @@ struct Tensor {
   DType dtype = DType::f32;
 };
 
-/// What a step leaves behind; written by the stream into pinned memory.
-struct StepResult {
-  float loss = 0;
-  std::int32_t images = 0;
+/// One tensor of weights and its gradient. Element order is the backend's own, and the same for
+/// both; `count` may exceed spec.count(): what lies between is zero and stays so under element-wise
+/// updates.
+struct Parameter {
+  ParameterSpec spec;
+  Tensor weight, gradient;
 };
 
-/// A graph compiled for one device. Used by one thread.
+/// All weights of an executable. The three arenas are flat f32; parameters are ranges of them, in
+/// the order in which backward finishes their gradients, so that a bucket of gradients is a range.
+struct ParameterSet {
+  std::vector<Parameter> parameters;
+  std::vector<Parameter> buffers;  ///< running statistics, in plain order; no gradients
+  Tensor weights, gradients, running;
+};
+
+/// What a step leaves behind; written by the stream into pinned memory.
+struct StepResult {
+  float loss = 0;     ///< mean cross-entropy of the batch
+  float l2_loss = 0;  ///< weight decay / 2 * sum of squares of the weights before the update
+  std::int32_t top1 = 0, top5 = 0;  ///< images whose label has the highest, or one of the five
+                                    ///< highest logits
+  std::int32_t images = 0;
+  bool finite = true;  ///< false: the loss is not a number, or infinite
+};
+
+/// Told, while a step is enqueued, that the work which completes this parameter's gradient has been
+/// enqueued. May only enqueue. May be empty.
+using GradientReady = std::function<void(std::size_t parameter)>;
+
+/// A graph compiled for one device; owns weights, activations and workspaces. Used by one thread at
+/// a time.
 class Executable {
  public:
   virtual ~Executable() = default;
-  /// All gradients, in one flat arena; empty on a device that computes none.
-  virtual Tensor gradients() noexcept = 0;
-  /// Enqueues forward and backward of one batch and returns at once. `batch` and `result` outlive
-  /// the work: programs recorded from this call run again with what they then hold.
-  virtual void run(const Batch& batch, Stream& stream, StepResult& result) = 0;
+  /// Empty on a device that computes nothing.
+  virtual const ParameterSet& parameters() const noexcept = 0;
+  /// Enqueues a step of one batch and returns at once. `batch` and `result` outlive the work:
+  /// programs recorded from this call run again with what they then hold. Rows beyond batch.valid
+  /// do not count towards loss, gradients and accuracies.
+  virtual void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
+                   StepResult& result) = 0;
+  /// Copies a tensor that has the layout of parameters().parameters[parameter] to or from plain
+  /// order (ParameterSpec::shape, row major). The device is idle.
+  virtual void read(std::size_t parameter, const Tensor& from, std::span<float> plain) = 0;
+  virtual void write(std::size_t parameter, const Tensor& to, std::span<const float> plain) = 0;
+};
+
+/// How to compile.
+struct ExecutableSpec {
+  BatchSpec batch{};
+  Precision precision = Precision::f32;
+  std::int32_t threads = 1;      ///< of the host that compute, on devices made of its cores
+  std::int32_t local_ranks = 1;  ///< executables that share the machine's memory
+  std::uint64_t seed = 1;        ///< of dropout; weights are set by initialise()
+  /// Called now and then from the compiling thread, with done <= total. May be empty.
+  std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
 class Backend {
@@ -52,7 +106,11 @@ class Backend {
   virtual std::int32_t device_count() const = 0;
   /// Ordinal in [0, device_count). Throws DeviceError.
   virtual std::unique_ptr<Device> open(std::int32_t ordinal) = 0;
-  virtual std::unique_ptr<Executable> compile(const Graph&, const BatchSpec&, Device&) = 0;
+  /// Throws ConfigError when batch and model do not fit the device's memory, with the largest batch
+  /// that does; Unavailable for a precision that the device lacks.
+  virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
+  virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
+                                                    Device&) = 0;
   /// What a result should say about the device: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
 };
@@ -60,6 +118,9 @@ class Backend {
 struct BackendEntry {
   std::string_view name{}, summary{};
   std::span<const OptionSpec> options{};
+  /// Steps take the time of the machine's cores: threads are then shared out between computing and
+  /// feeding.
+  bool computes_on_host = false;
   /// Throws Unavailable where the machine lacks such a device.
   std::unique_ptr<Backend> (*make)(const Options&, Clock&) = nullptr;
 };

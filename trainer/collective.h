@@ -14,14 +14,19 @@ struct World {
   std::int32_t rank = 0, size = 1;
 };
 
+/// In each call the streams of all ranks meet: nothing enqueued behind it starts before every rank
+/// got here. Tensors are f32 and of equal counts on all ranks; an empty one only meets. Each throws
+/// Error when the run is being stopped.
 class Collective {
  public:
   virtual ~Collective() = default;
   virtual World world() const noexcept = 0;
-  /// Every rank's tensor becomes the sum over all ranks, in rank order, and the streams of all
-  /// ranks meet: nothing enqueued behind it starts before every rank got here. Equal counts on all
-  /// ranks; an empty tensor only meets. Throws Error when the run is being stopped.
+  /// Every rank's tensor becomes the sum over all ranks, added in rank order.
   virtual void all_reduce_sum(Tensor tensor, Stream& stream) = 0;
+  /// The root's tensor becomes that sum; the others keep theirs.
+  virtual void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) = 0;
+  /// Every rank's tensor becomes the root's.
+  virtual void broadcast(Tensor tensor, std::int32_t root, Stream& stream) = 0;
 };
 
 }  // namespace penstock

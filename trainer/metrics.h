@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dataflow/clock.h"
+#include "trainer/backend.h"
 
 namespace penstock {
 
@@ -13,8 +14,7 @@ namespace penstock {
 struct StepTimes {
   Nanoseconds input_wait{};  ///< host blocked waiting for a batch: a symptom, not a cost
   Nanoseconds completion{};  ///< on the device, since the leg began
-  std::int32_t images = 0;
-  float loss = 0;
+  StepResult result{};
 };
 
 /// Steps taken without a pause, with the device idle at both ends.

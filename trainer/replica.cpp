@@ -5,11 +5,10 @@
 
 namespace penstock {
 
-Replica::Replica(BatchRing& input, Device& device, Executable& executable, UpdateStrategy& update,
-                 Clock& clock)
+Replica::Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clock& clock)
     : input_(input),
-      executable_(executable),
-      update_(update),
+      parts_(std::move(parts)),
+      phase_(phase),
       clock_(clock),
       stream_(device.make_stream()),
       origin_(device.make_event()),
@@ -59,10 +58,13 @@ void Replica::launch(const Batch& batch, Launched& launched) {
   if (programs_[slot] == nullptr) {
     // The ring's batch views live as long as the ring, so a program may keep a reference.
     programs_[slot] = stream_->capture([this, &batch, slot] {
-      executable_.run(batch, *stream_, results_[slot]);
-      update_.finish_step(executable_, *stream_);
+      parts_.executable.run(phase_, batch, *stream_, {}, results_[slot]);
+      if (phase_ == Phase::train) {
+        parts_.update.finish_step(parts_.executable, *stream_, results_[slot]);
+      }
     });
   }
+  parts_.optimizer.set(parts_.hyper(step_++), *stream_);
   programs_[slot]->launch(*stream_);
   stream_->record(*launched.done);
   launched.slot = batch.slot;
@@ -74,8 +76,7 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
   const StepResult& result = results_[static_cast<std::size_t>(launched.slot)];
   StepTimes& times = leg.steps[step];
   times.completion = launched.done->since(*origin_);
-  times.images = result.images;
-  times.loss = result.loss;
+  times.result = result;
   if (on_step) on_step(step, times);
 }
 

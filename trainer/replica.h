@@ -29,14 +29,28 @@ class Replica {
   /// Called on the replica's thread after each finished step, inside the window: must be cheap.
   using OnStep = std::function<void(std::size_t step, const StepTimes&)>;
 
-  /// All are borrowed for the replica's life. `input` is a ring in `device`'s memory with one
-  /// reader.
-  Replica(BatchRing& input, Device& device, Executable& executable, UpdateStrategy& update,
-          Clock& clock);
+  /// What a rank trains with; all are borrowed for the replica's life.
+  struct Parts {
+    Executable& executable;
+    Optimizer& optimizer;
+    UpdateStrategy& update;
+    std::function<Hyper(std::int64_t step)> hyper;  ///< of the step with that number, from 0
+  };
+
+  /// `input` is a ring in `device`'s memory with one reader, and borrowed like the others. Without
+  /// an update, in phases other than train, weights stay as they are.
+  Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clock& clock);
+
+  /// Every rank leaves with rank 0's weights. Called once, on the replica's thread.
+  void start() { parts_.update.start(parts_.executable, *stream_); }
 
   /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before
   /// the clock starts and cut to what was taken. Rethrows the feeder's failure.
   Ending run(std::size_t steps, Leg& leg, const OnStep& on_step, std::stop_token stop);
+
+  /// Steps taken so far; settable between legs, for runs that continue an earlier one.
+  std::int64_t step() const noexcept { return step_; }
+  void set_step(std::int64_t step) noexcept { step_ = step; }
 
  private:
   struct Launched {
@@ -47,9 +61,10 @@ class Replica {
   void finish(std::size_t step, Leg& leg, const OnStep& on_step);
 
   BatchRing& input_;
-  Executable& executable_;
-  UpdateStrategy& update_;
+  Parts parts_;
+  const Phase phase_;
   Clock& clock_;
+  std::int64_t step_ = 0;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> origin_;
   std::vector<Launched> in_flight_;                 // a ring over steps

@@ -14,20 +14,41 @@
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "trainer/collective.h"
+#include "trainer/optimizer.h"
 
 namespace penstock {
 
+/// How the gradients of several ranks become one. mean_sum: the mean inside a process, summed over
+/// processes, as tf_cnn_benchmarks' parameter servers do it.
+enum class GradientReduction : std::uint8_t { sum, mean, mean_sum };
+
+/// References outlive the strategy.
 struct UpdateContext {
   Collective& collective;
+  Optimizer& optimizer;
+  GradientReduction reduction = GradientReduction::mean;
+  std::int32_t local_ranks = 1;  ///< ranks of this process
   const Options& options;
 };
+
+/// What a sum over `ranks` ranks is multiplied by. mean_sum divides by those of this process.
+inline float gradient_scale(const UpdateContext& context) {
+  if (context.reduction == GradientReduction::sum) return 1;
+  const std::int32_t ranks = context.reduction == GradientReduction::mean
+                                 ? context.collective.world().size
+                                 : context.local_ranks;
+  return 1 / static_cast<float>(ranks);
+}
 
 class UpdateStrategy {
  public:
   virtual ~UpdateStrategy() = default;
+  /// Called once on the rank's thread, before the first step: every rank leaves with rank 0's
+  /// weights and running statistics.
+  virtual void start(Executable&, Stream&) = 0;
   /// Called behind each backward pass, on the rank's thread: enqueues the exchange and the update.
   /// May block the thread until other ranks get here, not until a device does.
-  virtual void finish_step(Executable&, Stream&) = 0;
+  virtual void finish_step(Executable&, Stream&, StepResult&) = 0;
 };
 
 /// What the ranks' weights are after a step.

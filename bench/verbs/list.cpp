@@ -8,6 +8,7 @@
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
 #include "trainer/model.h"
+#include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
@@ -42,6 +43,7 @@ int run(const Invocation& invocation) {
   print_table(model_table());
   print_table(backend_table());
   print_table(update_table());
+  print_table(optimizer_table());
   return 0;
 }
 

@@ -6,20 +6,26 @@
 
 #include "dataflow/host_device.h"
 #include "trainer/backend.h"
+#include "trainer/optimizer.h"
 
 namespace penstock {
 namespace {
 
 class Checksum final : public Executable {
  public:
-  Tensor gradients() noexcept override { return {}; }
-  void run(const Batch& batch, Stream&, StepResult& result) override {
+  const ParameterSet& parameters() const noexcept override { return no_weights_; }
+  void run(Phase, const Batch& batch, Stream&, const GradientReady&, StepResult& result) override {
     const std::uint64_t sum = std::transform_reduce(
         batch.pixels.begin(), batch.pixels.end(), std::uint64_t{0}, std::plus<>(),
         [](std::byte pixel) { return std::to_integer<std::uint64_t>(pixel); });
     result.loss = static_cast<float>(sum) / static_cast<float>(batch.pixels.size());
     result.images = batch.valid;
   }
+  void read(std::size_t, const Tensor&, std::span<float>) override {}
+  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+
+ private:
+  const ParameterSet no_weights_;
 };
 
 class ChecksumBackend final : public Backend {
@@ -29,8 +35,12 @@ class ChecksumBackend final : public Backend {
   std::unique_ptr<Device> open(std::int32_t) override {
     return std::make_unique<HostDevice>(clock_);
   }
-  std::unique_ptr<Executable> compile(const Graph&, const BatchSpec&, Device&) override {
+  std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) override {
     return std::make_unique<Checksum>();
+  }
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, const ExecutableSpec&,
+                                            Device&) override {
+    return make_host_optimizer(choice, serial_for);
   }
 
  private:

@@ -65,7 +65,7 @@ TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
             "--data-format means nothing here: batches travel as NHWC and devices choose their own "
             "layout");
   EXPECT_NE(error_of({"--nouse_datasets"}), "accepted");
-  EXPECT_NE(error_of({"--num_intra_threads=4"}).find("means nothing here"), std::string::npos);
+  EXPECT_NE(error_of({"--num_inter_threads=4"}).find("means nothing here"), std::string::npos);
 }
 
 TEST(CommandLine, LikeSetsDefaultsThatFlagsOverride) {

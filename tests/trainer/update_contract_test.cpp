@@ -2,6 +2,7 @@
 // What every update of the table has to keep, whatever it is.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <vector>
 
@@ -17,47 +18,82 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Three gradients that differ by rank: 1, 10, 100 times (rank + 1).
+/// Three gradients that differ by rank, 1, 10 and 100 times (rank + 1), and weights that start at
+/// -rank - 1.
 class FixedGradients final : public Executable {
  public:
-  explicit FixedGradients(std::int32_t rank) {
+  explicit FixedGradients(std::int32_t rank) : weights_(3, -1.F - static_cast<float>(rank)) {
     for (const float scale : {1.F, 10.F, 100.F})
-      values_.push_back(scale * static_cast<float>(rank + 1));
+      gradients_.push_back(scale * static_cast<float>(rank + 1));
+    set_.weights = {weights_.data(), weights_.size()};
+    set_.gradients = {gradients_.data(), gradients_.size()};
+    set_.parameters.push_back({{"w", 0, Role::weight, {3}}, set_.weights, set_.gradients});
   }
-  Tensor gradients() noexcept override { return {values_.data(), values_.size()}; }
-  void run(const Batch&, Stream&, StepResult&) override {}
-  const std::vector<float>& values() const { return values_; }
+  const ParameterSet& parameters() const noexcept override { return set_; }
+  void run(Phase, const Batch&, Stream&, const GradientReady&, StepResult&) override {}
+  void read(std::size_t, const Tensor&, std::span<float>) override {}
+  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+  const std::vector<float>& weights() const { return weights_; }
 
  private:
-  std::vector<float> values_;
+  std::vector<float> weights_, gradients_;
+  ParameterSet set_;
 };
 
 class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
  protected:
   const UpdateEntry& entry() const { return *GetParam(); }
-  std::unique_ptr<UpdateStrategy> make(Collective& collective) const {
-    const Options options(entry().name, entry().options, {});
-    return entry().make({collective, options});
+  /// One rank's strategy with plain gradient descent at a rate of 1.
+  struct Rank {
+    const Options no_options;
+    std::unique_ptr<Collective> collective;
+    std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<UpdateStrategy> strategy;
+  };
+  Rank make(ThreadsGroup& group, std::int32_t rank, GradientReduction reduction) {
+    Rank made{Options(entry().name, entry().options, {}), group.join(rank), nullptr, nullptr};
+    const Options sgd_options("sgd", {}, {});
+    made.optimizer =
+        make_host_optimizer({find_entry(optimizer_table(), "sgd"), sgd_options}, serial_for);
+    made.optimizer->set({.learning_rate = 1}, *device_.make_stream());
+    made.strategy = entry().make({.collective = *made.collective,
+                                  .optimizer = *made.optimizer,
+                                  .reduction = reduction,
+                                  .local_ranks = made.collective->world().size,
+                                  .options = made.no_options});
+    return made;
   }
   SteadyClock clock_;
   HostDevice device_{clock_};
 };
 
-TEST_P(UpdateContract, GradientsAreWhatItsAgreementSays) {
-  for (const std::int32_t ranks : {1, 2, 3}) {
-    const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device_);
-    ThreadsGroup group(devices, clock_, {});
-    run_ranks(ranks, [&](std::int32_t rank) {
-      const std::unique_ptr<Collective> collective = group.join(rank);
-      const std::unique_ptr<UpdateStrategy> update = make(*collective);
-      const std::unique_ptr<Stream> stream = device_.make_stream();
-      FixedGradients gradients(rank);
-      update->finish_step(gradients, *stream);
-      const int share =
-          entry().agreement == Agreement::identical ? ranks * (ranks + 1) / 2 : rank + 1;
-      const auto factor = static_cast<float>(share);
-      EXPECT_EQ(gradients.values(), (std::vector{1 * factor, 10 * factor, 100 * factor}));
-    });
+TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
+  for (const GradientReduction reduction :
+       {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
+    for (const std::int32_t ranks : {1, 2, 3}) {
+      const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device_);
+      ThreadsGroup group(devices, clock_, {});
+      run_ranks(ranks, [&](std::int32_t rank) {
+        const Rank made = make(group, rank, reduction);
+        const std::unique_ptr<Stream> stream = device_.make_stream();
+        FixedGradients executable(rank);
+        StepResult result;
+        made.strategy->start(executable, *stream);
+        made.strategy->finish_step(executable, *stream, result);
+        // Everybody starts at rank 0's -1; ranks 1..n sum to n (n + 1) / 2, one process's mean is
+        // over all of them.
+        double factor = rank + 1;
+        if (entry().agreement == Agreement::identical) {
+          factor = ranks * (ranks + 1) / 2.;
+          if (reduction != GradientReduction::sum) factor /= ranks;
+        }
+        for (std::size_t i = 0; i < 3; ++i) {
+          const double gradient = std::pow(10., static_cast<double>(i)) * factor;
+          EXPECT_FLOAT_EQ(executable.weights()[i], static_cast<float>(-1 - gradient))
+              << ranks << " ranks, rank " << rank << ", element " << i;
+        }
+      });
+    }
   }
 }
 
@@ -66,12 +102,12 @@ TEST_P(UpdateContract, ARankThatEndsEarlyEndsAll) {
   std::stop_source stop;
   ThreadsGroup group(devices, clock_, stop.get_token());
   std::future<bool> other = std::async(std::launch::async, [&] {
-    const std::unique_ptr<Collective> collective = group.join(0);
-    const std::unique_ptr<UpdateStrategy> update = make(*collective);
+    const Rank made = make(group, 0, GradientReduction::mean);
     const std::unique_ptr<Stream> stream = device_.make_stream();
-    FixedGradients gradients(0);
+    FixedGradients executable(0);
+    StepResult result;
     try {
-      update->finish_step(gradients, *stream);
+      made.strategy->finish_step(executable, *stream, result);
       return entry().agreement == Agreement::own;  // only those that need nobody may get through
     } catch (const Error&) {
       return true;

@@ -16,6 +16,7 @@
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "trainer/backend.h"
+#include "trainer/optimizer.h"
 
 namespace penstock {
 namespace {
@@ -74,16 +75,21 @@ class EmulatedExecutable final : public Executable {
   EmulatedExecutable(double seconds_per_image, Nanoseconds exchange)
       : seconds_per_image_(seconds_per_image), exchange_(exchange) {}
 
-  Tensor gradients() noexcept override { return {}; }
+  const ParameterSet& parameters() const noexcept override { return no_weights_; }
 
-  void run(const Batch& batch, Stream& stream, StepResult& result) override {
+  void run(Phase, const Batch& batch, Stream& stream, const GradientReady&,
+           StepResult& result) override {
     const std::chrono::duration<double> busy(seconds_per_image_ * batch.valid);
     static_cast<Timeline*>(stream.native())
         ->occupy(std::chrono::round<Nanoseconds>(busy) + exchange_);
-    result = {.loss = 0, .images = batch.valid};
+    result = {.images = batch.valid};
   }
 
+  void read(std::size_t, const Tensor&, std::span<float>) override {}
+  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+
  private:
+  const ParameterSet no_weights_;
   const double seconds_per_image_;
   const Nanoseconds exchange_;
 };
@@ -130,10 +136,15 @@ class EmulatedBackend final : public Backend {
                                   .oversleep = [this](Nanoseconds late) { oversleep_.add(late); }});
   }
 
-  std::unique_ptr<Executable> compile(const Graph& graph, const BatchSpec&, Device&) override {
+  std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec&, Device&) override {
     const bool computes = !graph.nodes().empty();
     return std::make_unique<EmulatedExecutable>(computes ? 1 / img_per_s_ : 0,
                                                 computes ? exchange_ : Nanoseconds{});
+  }
+
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, const ExecutableSpec&,
+                                            Device&) override {
+    return make_host_optimizer(choice, serial_for);
   }
 
   std::map<std::string, double> facts() const override {

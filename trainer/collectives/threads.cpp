@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter and all-gather through shared memory: rank r adds its share of the elements over
-// all ranks, in rank order, and every rank then copies the other shares.
+// Through shared memory: rank r adds its share of the elements over all ranks, in rank order;
+// every rank then copies the other shares (all-reduce), or all shares end at the root (reduce).
 #include "trainer/collectives/threads.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "dataflow/error.h"
@@ -40,7 +41,31 @@ class ThreadsCollective final : public Collective {
   }
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
-    if (group_.ranks_.size() == 1) return;
+    if (!arrive(tensor, stream)) return;
+    reduce(rank_, share(rank_, tensor.count));
+    group_.meet();
+    for (std::int32_t rank = 0; rank < world().size; ++rank) {
+      copy_from(rank, share(rank, tensor.count));
+    }
+    group_.meet();
+  }
+
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    if (!arrive(tensor, stream)) return;
+    reduce(root, share(rank_, tensor.count));
+    group_.meet();
+  }
+
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
+    if (!arrive(tensor, stream)) return;
+    copy_from(root, {0, tensor.count});
+    group_.meet();
+  }
+
+ private:
+  /// Shows the tensor to the other ranks and meets them; false: there is nothing to exchange.
+  bool arrive(const Tensor& tensor, Stream& stream) {
+    if (group_.ranks_.size() == 1) return false;
     PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     const std::size_t parity = calls_++ % 2;
     ThreadsGroup::Rank& mine = group_.ranks_[static_cast<std::size_t>(rank_)];
@@ -48,18 +73,13 @@ class ThreadsCollective final : public Collective {
     stream.record(*mine.arrived[parity]);
     group_.meet();
     for (const ThreadsGroup::Rank& rank : group_.ranks_) stream.wait_for(*rank.arrived[parity]);
-    if (tensor.count == 0) return;
+    if (tensor.count == 0) return false;
     for (const ThreadsGroup::Rank& rank : group_.ranks_) {
       rank.arrived[parity]->wait_until(Time::max());  // the CPU touches the elements
     }
-    reduce(share(rank_, tensor.count));
-    group_.meet();
-    for (std::int32_t rank = 0; rank < world().size; ++rank)
-      gather(rank, share(rank, tensor.count));
-    group_.meet();
+    return true;
   }
 
- private:
   struct Range {
     std::size_t first, count;
   };
@@ -72,17 +92,23 @@ class ThreadsCollective final : public Collective {
   float* elements(std::size_t rank, const Range& range) const {
     return static_cast<float*>(group_.ranks_[rank].tensor.data) + range.first;
   }
-  void reduce(const Range& range) const {
-    float* sum = elements(static_cast<std::size_t>(rank_), range);
-    for (std::size_t i = 0; i < range.count; ++i) {
-      float total = 0;
-      for (std::size_t rank = 0; rank < group_.ranks_.size(); ++rank) {
-        total += elements(rank, range)[i];
+  /// Adds the range over all ranks, in rank order, into `to`'s tensor: block by block, so that the
+  /// sum lies in a register or first-level cache while it grows.
+  void reduce(std::int32_t to, const Range& range) const {
+    constexpr std::size_t kBlock = 1024;
+    std::array<float, kBlock> sum{};
+    float* const result = elements(static_cast<std::size_t>(to), range);
+    for (std::size_t first = 0; first < range.count; first += kBlock) {
+      const std::size_t count = std::min(kBlock, range.count - first);
+      std::copy_n(elements(0, range) + first, count, sum.begin());
+      for (std::size_t rank = 1; rank < group_.ranks_.size(); ++rank) {
+        const float* const more = elements(rank, range) + first;
+        for (std::size_t i = 0; i < count; ++i) sum[i] += more[i];
       }
-      sum[i] = total;
+      std::copy_n(sum.begin(), count, result + first);
     }
   }
-  void gather(std::int32_t from, const Range& range) const {
+  void copy_from(std::int32_t from, const Range& range) const {
     if (from == rank_) return;
     std::memcpy(elements(static_cast<std::size_t>(rank_), range),
                 elements(static_cast<std::size_t>(from), range), range.count * sizeof(float));

@@ -7,7 +7,20 @@ namespace {
 
 class Independent final : public UpdateStrategy {
  public:
-  void finish_step(Executable&, Stream&) override {}
+  explicit Independent(const UpdateContext& context)
+      : collective_(context.collective), optimizer_(context.optimizer) {}
+
+  void start(Executable& executable, Stream& stream) override {
+    collective_.broadcast(executable.parameters().weights, 0, stream);
+    collective_.broadcast(executable.parameters().running, 0, stream);
+  }
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    optimizer_.apply(executable.parameters(), 1, stream, result);
+  }
+
+ private:
+  Collective& collective_;
+  Optimizer& optimizer_;
 };
 
 }  // namespace
@@ -16,8 +29,8 @@ extern constinit const UpdateEntry independent_update{
     .name = "independent",
     .summary = "every replica trains alone, without exchange: the upper bound",
     .agreement = Agreement::own,
-    .make = [](const UpdateContext&) -> std::unique_ptr<UpdateStrategy> {
-      return std::make_unique<Independent>();
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      return std::make_unique<Independent>(context);
     },
 };
 

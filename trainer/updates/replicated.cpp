@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every replica holds the weights; gradients are summed over all ranks, so that ranks step
-// together.
+// Every replica holds the weights; gradients are summed over all ranks, and every rank applies
+// them, so that ranks step together.
 #include "trainer/update_strategy.h"
 
 namespace penstock {
@@ -8,13 +8,24 @@ namespace {
 
 class Replicated final : public UpdateStrategy {
  public:
-  explicit Replicated(Collective& collective) : collective_(collective) {}
-  void finish_step(Executable& executable, Stream& stream) override {
-    collective_.all_reduce_sum(executable.gradients(), stream);
+  explicit Replicated(const UpdateContext& context)
+      : collective_(context.collective),
+        optimizer_(context.optimizer),
+        scale_(gradient_scale(context)) {}
+
+  void start(Executable& executable, Stream& stream) override {
+    collective_.broadcast(executable.parameters().weights, 0, stream);
+    collective_.broadcast(executable.parameters().running, 0, stream);
+  }
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    collective_.all_reduce_sum(executable.parameters().gradients, stream);
+    optimizer_.apply(executable.parameters(), scale_, stream, result);
   }
 
  private:
   Collective& collective_;
+  Optimizer& optimizer_;
+  const float scale_;
 };
 
 }  // namespace
@@ -23,7 +34,7 @@ extern constinit const UpdateEntry replicated_update{
     .name = "replicated",
     .summary = "every replica holds the weights; gradients are all-reduced, ranks step together",
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      return std::make_unique<Replicated>(context.collective);
+      return std::make_unique<Replicated>(context);
     },
 };
 

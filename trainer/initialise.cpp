@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/initialise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "dataflow/random.h"
+
+namespace penstock {
+namespace {
+
+/// FNV-1a: a parameter's values depend on its name, not on its place in an order.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t value = 0xcbf29ce484222325U;
+  for (const char c : text) {
+    value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  }
+  return value;
+}
+
+/// Box and Muller's transform; what lies beyond two standard deviations is drawn again.
+class TruncatedNormal {
+ public:
+  explicit TruncatedNormal(Random random) : random_(random) {}
+  double next() {
+    for (;;) {
+      const double radius = std::sqrt(-2 * std::log(1 - random_.uniform()));
+      const double value = radius * std::cos(2 * std::numbers::pi * random_.uniform());
+      if (std::abs(value) <= 2) return value;
+    }
+  }
+
+ private:
+  Random random_;
+};
+
+/// Standard deviation of a standard normal that is cut at two standard deviations.
+constexpr double kTruncatedDeviation = 0.87962566103423978;
+
+}  // namespace
+
+void initial_values(const ParameterSpec& spec, bool feeds_relu, std::uint64_t seed,
+                    std::span<float> plain) {
+  switch (spec.role) {
+    case Role::scale:
+    case Role::running_variance:
+      std::fill(plain.begin(), plain.end(), 1.F);
+      return;
+    case Role::bias:
+    case Role::shift:
+    case Role::running_mean:
+      std::fill(plain.begin(), plain.end(), 0.F);
+      return;
+    case Role::weight:
+      break;
+  }
+  TruncatedNormal normal(Random(seed, hash(spec.name)));
+  const double variance = (feeds_relu ? 2. : 1.) / static_cast<double>(spec.fan_in());
+  const double scale = std::sqrt(variance) / kTruncatedDeviation;
+  for (float& value : plain) value = static_cast<float>(scale * normal.next());
+}
+
+void initialise(Executable& executable, const Graph& graph, std::uint64_t seed) {
+  const ParameterSet& set = executable.parameters();
+  const auto last = static_cast<NodeId>(graph.nodes().size()) - 1;
+  std::vector<float> plain;
+  for (std::size_t index = 0; index < set.parameters.size(); ++index) {
+    const Parameter& parameter = set.parameters[index];
+    plain.resize(static_cast<std::size_t>(parameter.spec.count()));
+    initial_values(parameter.spec, parameter.spec.node != last, seed, plain);
+    executable.write(index, parameter.weight, plain);
+  }
+  for (const Parameter& buffer : set.buffers) {
+    initial_values(buffer.spec, false, seed,
+                   std::span(static_cast<float*>(buffer.weight.data), buffer.weight.count));
+  }
+}
+
+}  // namespace penstock

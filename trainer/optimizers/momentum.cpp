@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradient descent with momentum: v = m * v + g, then w -= lr * v, or with Nesterov's correction
+// (Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in
+// the form of TensorFlow's and PyTorch's) w -= lr * (g + m * v).
+#include "dataflow/error.h"
+#include "trainer/optimizer.h"
+#include "trainer/optimizers/effective_gradient.h"
+
+namespace penstock {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"momentum", "0.9", "share of the velocity that is kept"},
+    {"nesterov", "true", "Nesterov's correction, as tf_cnn_benchmarks has it"},
+};
+
+template <bool Nesterov>
+void update(float momentum, const Hyper& hyper, const UpdateRange& range) {
+  float* const velocity = range.state[0].data();
+  for (std::size_t i = 0; i < range.weight.size(); ++i) {
+    const float gradient = effective_gradient(hyper, range, i);
+    velocity[i] = momentum * velocity[i] + gradient;
+    range.weight[i] -=
+        hyper.learning_rate * (Nesterov ? gradient + momentum * velocity[i] : velocity[i]);
+  }
+}
+
+OptimizerEntry::Rule make(const Options& options) {
+  const auto momentum = static_cast<float>(options.real("momentum"));
+  if (!(momentum >= 0 && momentum < 1)) {
+    throw ConfigError("momentum:momentum is " + options.text("momentum") +
+                      "; expected a share in [0, 1)");
+  }
+  if (options.flag("nesterov")) {
+    return [momentum](const Hyper& hyper, const UpdateRange& range) {
+      update<true>(momentum, hyper, range);
+    };
+  }
+  return [momentum](const Hyper& hyper, const UpdateRange& range) {
+    update<false>(momentum, hyper, range);
+  };
+}
+
+}  // namespace
+
+extern constinit const OptimizerEntry momentum_optimizer{
+    .name = "momentum",
+    .summary = "v = m v + g; w -= lr (g + m v), or lr v without Nesterov's correction",
+    .options = kOptions,
+    .slots = 1,
+    .make = make,
+};
+
+}  // namespace penstock
