@@ -87,6 +87,8 @@ class Executable {
   /// order (ParameterSpec::shape, row major). The device is idle.
   virtual void read(std::size_t parameter, const Tensor& from, std::span<float> plain) = 0;
   virtual void write(std::size_t parameter, const Tensor& to, std::span<const float> plain) = 0;
+  /// The number of the next training step, which dropout depends on; it counts on from there.
+  virtual void set_step(std::int64_t step) = 0;
 };
 
 /// How to compile.

@@ -87,6 +87,7 @@ class EmulatedExecutable final : public Executable {
 
   void read(std::size_t, const Tensor&, std::span<float>) override {}
   void write(std::size_t, const Tensor&, std::span<const float>) override {}
+  void set_step(std::int64_t) override {}
 
  private:
   const ParameterSet no_weights_;
