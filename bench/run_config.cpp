@@ -10,6 +10,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "trainer/model.h"
 
 namespace penstock {
 namespace {
@@ -80,10 +81,10 @@ void set_component(RunConfig& config, std::string_view, std::string_view text) {
   config.*Field = text;
 }
 
-void set_model(RunConfig& config, std::string_view, std::string_view text) {
-  // tensorpack's two builds of the same ResNet-50.
-  const bool alias = text == "tensorpack" || text == "tfbench";
-  set_component<&RunConfig::model>(config, {}, alias ? "resnet50" : text);
+void set_model(RunConfig& config, std::string_view name, std::string_view text) {
+  set_component<&RunConfig::model>(config, name, text);
+  // One name for each model: rows are told apart by their text.
+  if (const ModelEntry* model = match_entry(model_table(), text)) config.model = model->name;
 }
 
 void set_precision(RunConfig& config, std::string_view name, std::string_view text) {

@@ -166,7 +166,9 @@ Runner::Wiring::Wiring(const RunConfig& wanted, Clock& clock, const Components& 
       optimizer_options_(options_of(config.optimizer, components.optimizer->options)),
       backend_(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
-      spec_{.images = config.batch_size, .image = components.model->image},
+      spec_{.images = config.batch_size,
+            .image = components.model->image,
+            .classes = components.model->classes},
       ranks_(static_cast<std::size_t>(config.num_gpus)) {
   if (config.num_gpus > backend_->device_count()) {
     throw ConfigError(fmt::format("--num-gpus is {}; this machine has {}", config.num_gpus,
@@ -204,8 +206,7 @@ void Runner::Wiring::make_rank(Rank& rank, const Components& components) {
     rank.stager =
         std::make_unique<Stager>(*host_ring_, static_cast<std::size_t>(index), *rank.ring, *device);
   }
-  Graph graph(spec_.image);
-  components.model->build(graph, spec_.classes);
+  const Graph graph = build_graph(*components.model, spec_.image, spec_.classes);
   const ExecutableSpec compilation{.batch = spec_,
                                    .precision = parse_precision(config.precision),
                                    .threads = config.compute_threads,

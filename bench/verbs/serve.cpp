@@ -176,7 +176,9 @@ int run(const Invocation& invocation) {
   const Runner::Components components = find_components(config.run);
   ensure_data_of(config.run, *components.feeder, invocation.stop);
   config.run = resolve(config.run, components);
-  const BatchSpec spec{.images = config.run.batch_size, .image = components.model->image};
+  const BatchSpec spec{.images = config.run.batch_size,
+                       .image = components.model->image,
+                       .classes = components.model->classes};
   const Options options = options_of(config.run.fake_location, components.feeder->options);
 
   SteadyClock clock;
