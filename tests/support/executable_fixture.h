@@ -48,6 +48,7 @@ class CompiledGraph {
   Executable& executable() const noexcept { return *executable_; }
   Device& device() const noexcept { return *device_; }
   Backend& backend() const noexcept { return *backend_; }
+  Stream& stream() const noexcept { return *stream_; }
 
  private:
   struct Slot {
