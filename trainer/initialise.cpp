@@ -39,15 +39,13 @@ class TruncatedNormal {
 /// Standard deviation of a standard normal that is cut at two standard deviations.
 constexpr double kTruncatedDeviation = 0.87962566103423978;
 
-/// Max pools raise the variance about as much as ReLUs lower it, and nets without batch norm have
-/// both; logits have no ReLU behind them.
+}  // namespace
+
 bool keeps_variance(const Graph& graph, NodeId node) {
   if (node + 1 == static_cast<NodeId>(graph.nodes().size())) return false;
   const auto* conv = std::get_if<Conv2d>(&graph.nodes()[static_cast<std::size_t>(node)].op);
   return conv == nullptr || !conv->bias;
 }
-
-}  // namespace
 
 void initial_values(const ParameterSpec& spec, bool keeps_variance, std::uint64_t seed,
                     std::span<float> plain) {

@@ -16,8 +16,12 @@ namespace penstock {
 void initial_values(const ParameterSpec& spec, bool keeps_variance, std::uint64_t seed,
                     std::span<float> plain);
 
-/// Linear layers but the last and convolutions in front of batch norm keep the variance;
-/// convolutions with a bias do not, as in tf_cnn_benchmarks. Writes first values into all
+/// Whether a node's weights keep the variance: linear layers but the last and convolutions in front
+/// of batch norm do. Convolutions with a bias do not, as in tf_cnn_benchmarks: max pools raise the
+/// variance about as much as ReLUs lower it, and nets without batch norm have both.
+bool keeps_variance(const Graph& graph, NodeId node);
+
+/// Writes first values into all
 /// parameters and buffers of `executable`. `graph` is what it was compiled from. The device is
 /// idle.
 void initialise(Executable& executable, const Graph& graph, std::uint64_t seed);
