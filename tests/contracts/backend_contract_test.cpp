@@ -30,7 +30,7 @@ class BackendContract : public ::testing::TestWithParam<BackendSubject> {
     return compiled;
   }
   /// Calls body(small graph, compiled, precision) for all graphs in all precisions that the backend
-  /// has, fp32 at least.
+  /// has them in: fp32 at least.
   template <typename Body>
   void for_each_graph(const Body& body) const {
     for (const Precision precision :
@@ -40,9 +40,9 @@ class BackendContract : public ::testing::TestWithParam<BackendSubject> {
         std::unique_ptr<CompiledGraph> compiled;
         try {
           compiled = compile(small, precision);
-        } catch (const Unavailable&) {
-          ASSERT_NE(precision, Precision::f32) << "every backend has fp32";
-          break;
+        } catch (const Unavailable& error) {
+          EXPECT_NE(precision, Precision::f32) << error.what();
+          continue;
         }
         body(small, *compiled, precision);
       }

@@ -37,8 +37,9 @@ struct Tolerance {
 /// Errors of single roundings are independent, so they add up like a random walk: sqrt(K) of them
 /// along a sum of K terms, sqrt(D) along a path of D nodes, twice that there and back. Batch norm
 /// divides by deviations that may be smaller than the values, Linear and Conv2d sum terms that
-/// cancel: a factor of 8 covers how that amplifies them. The plain executor, when it rounds to
-/// bf16, uses up to 0.45 of the result in the graphs of small_graphs(), 0.8 where they bend.
+/// cancel: a factor of 8 covers how that amplifies the errors of operands. The plain executor, when
+/// it rounds to bf16, uses up to 0.45 of the result in the graphs of small_graphs(), 0.8 where they
+/// bend.
 ///
 /// A ReLU or maximum whose inputs lie within the error e of a tie passes its gradient on the other
 /// way. Of values spread like a normal distribution a share of 0.8 e lies within e of 0, and a
@@ -59,7 +60,7 @@ inline Tolerance tolerance_for(const Graph& graph, std::int32_t images, Precisio
     }
   }
   const double depth = static_cast<double>(graph.nodes().size());
-  const double error = 8 * (of->operand + of->sum * std::sqrt(longest)) * std::sqrt(2 * depth);
+  const double error = (8 * of->operand + of->sum * std::sqrt(longest)) * std::sqrt(2 * depth);
   const double wrong = 0.8 * error * bending < 0.1 ? 0 : 0.8 * error;
   return {error, error + std::sqrt(wrong)};
 }
