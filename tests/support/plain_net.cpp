@@ -235,10 +235,9 @@ class Step {
 
 PlainWeights plain_initial_weights(const Graph& graph, std::uint64_t seed) {
   PlainWeights weights;
-  const auto last = static_cast<NodeId>(graph.nodes().size()) - 1;
   const auto fill = [&](const ParameterSpec& spec) {
     std::vector<float> values(static_cast<std::size_t>(spec.count()));
-    initial_values(spec, spec.node != last, seed, values);
+    initial_values(spec, keeps_variance(graph, spec.node), seed, values);
     return std::vector<double>(values.begin(), values.end());
   };
   for (const ParameterSpec& spec : graph.parameters()) weights.parameters.push_back(fill(spec));
