@@ -12,6 +12,7 @@
 #include "bench/machine.h"
 #include "bench/statistics.h"
 #include "bench/step_log.h"
+#include "bench/training_rules.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
@@ -26,6 +27,9 @@ namespace {
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
 
+/// Outputs of models where --classes is not given.
+constexpr std::int32_t kImageNetClasses = 1000;
+
 /// A window is not extended beyond this many times what was asked for.
 constexpr int kMaxWindows = 4;
 
@@ -36,23 +40,6 @@ std::string_view to_string(Status status) {
   return kNames[static_cast<std::size_t>(status)];
 }
 
-BadSamplePolicy parse_bad_sample_policy(const std::string& text) {
-  const ComponentText parts = parse_component(text);
-  BadSamplePolicy policy;
-  if (parts.name == "fail") policy.action = BadSamplePolicy::Action::fail;
-  if (parts.name == "skip") policy.action = BadSamplePolicy::Action::skip;
-  for (const auto& [key, value] : parts.values) policy.limit = parse_integer(value, key);
-  return policy;
-}
-
-Precision parse_precision(const std::string& text) {
-  for (const Precision precision :
-       {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
-    if (to_string(precision) == text) return precision;
-  }
-  throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
-}
-
 Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   const ComponentText parts = parse_component(text);
   return Options(parts.name, specs, parts);
@@ -60,6 +47,10 @@ Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
 
 RunConfig resolve(RunConfig config, const Runner::Components& components) {
   if (config.batch_size == 0) config.batch_size = components.model->batch;
+  const ImageShape& image = components.model->image;
+  if (config.image_size == 0 && image.height == image.width) config.image_size = image.height;
+  if (config.classes == 0) config.classes = kImageNetClasses;
+  config.gradient_reduction = resolve_gradient_reduction(config);
   if (config.compute_threads == 0) {
     config.compute_threads = std::max(1, usable_cores() / config.num_gpus);
   }
@@ -131,6 +122,7 @@ class Runner::Wiring {
   Probe probe_;
   std::stop_source stop_;
   const Options feeder_options_, update_options_, optimizer_options_;
+  const LearningRatePlan learning_rates_;
   std::unique_ptr<Backend> backend_;
   BatchSpec spec_;
   std::vector<Rank> ranks_;
@@ -163,10 +155,11 @@ Runner::Wiring::Wiring(const RunConfig& wanted, Clock& clock, const Components& 
       feeds_devices_(components.feeder->slots == MemoryKind::device),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
-      optimizer_options_(options_of(config.optimizer, components.optimizer->options)),
+      optimizer_options_(options_of(optimizer_text(config), components.optimizer->options)),
+      learning_rates_(learning_rate_plan(config, *components.model, kImageNetImages)),
       backend_(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
-      spec_{.images = config.batch_size, .image = components.model->image},
+      spec_(batch_spec(config, *components.model)),
       ranks_(static_cast<std::size_t>(config.num_gpus)) {
   if (config.num_gpus > backend_->device_count()) {
     throw ConfigError(fmt::format("--num-gpus is {}; this machine has {}", config.num_gpus,
@@ -210,19 +203,27 @@ void Runner::Wiring::make_rank(Rank& rank, const Components& components) {
                                    .precision = parse_precision(config.precision),
                                    .threads = config.compute_threads,
                                    .local_ranks = config.num_gpus,
-                                   .seed = config.seed};
+                                   .seed = config.seed + static_cast<std::uint64_t>(index)};
   rank.executable = backend_->compile(graph, compilation, *device);
   if (index == 0) initialise(*rank.executable, graph, config.seed);
   rank.optimizer =
       backend_->make_optimizer({*components.optimizer, optimizer_options_}, compilation, *device);
   rank.collective = group_->join(index);
-  rank.update = components.update->make({.collective = *rank.collective,
-                                         .optimizer = *rank.optimizer,
-                                         .local_ranks = config.num_gpus,
-                                         .options = update_options_});
+  rank.update =
+      components.update->make({.collective = *rank.collective,
+                               .optimizer = *rank.optimizer,
+                               .reduction = parse_gradient_reduction(config.gradient_reduction),
+                               .local_ranks = config.num_gpus,
+                               .options = update_options_});
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
-                             [](std::int64_t step) { return Hyper{.step = step}; }};
-  rank.replica = std::make_unique<Replica>(*rank.ring, *device, parts, Phase::train, clock_);
+                             [this](std::int64_t step) {
+                               Hyper hyper = hyper_of(config);
+                               hyper.learning_rate = learning_rate(learning_rates_, step);
+                               hyper.step = step;
+                               return hyper;
+                             }};
+  const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
+  rank.replica = std::make_unique<Replica>(*rank.ring, *device, parts, phase, clock_);
 }
 
 std::unique_ptr<Feeder> Runner::Wiring::make_feeder(const Components& components, Device& device,
@@ -347,8 +348,14 @@ void Runner::Wiring::report(RunListener& listener) {
     StepLog::Step step;
     Nanoseconds before{};
     for (std::size_t count = 0; log->wait(count, step); ++count) {
-      listener.step(count, seconds(step.completion - before),
-                    step.loss_sum / static_cast<double>(log->ranks()) + step.l2_loss);
+      const double images = std::max(1.0, static_cast<double>(step.images));
+      const bool decays = config.loss_type_to_report == "total_loss";
+      listener.step(
+          {.index = count,
+           .seconds = seconds(step.completion - before),
+           .loss = step.loss_sum / static_cast<double>(log->ranks()) + (decays ? step.l2_loss : 0),
+           .top1 = static_cast<double>(step.top1) / images,
+           .top5 = static_cast<double>(step.top5) / images});
       before = step.completion;
     }
   }

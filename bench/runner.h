@@ -49,14 +49,21 @@ struct RunResult {
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
 };
 
+/// One step of the window, over all ranks.
+struct StepReport {
+  std::size_t index = 0;      ///< from 0
+  double seconds = 0;         ///< since the step before ended on the slowest rank
+  double loss = 0;            ///< as --loss-type-to-report wants it
+  double top1 = 0, top5 = 0;  ///< shares of the step's images
+};
+
 /// Told of progress from a thread that is not measured.
 class RunListener {
  public:
   virtual ~RunListener() = default;
   virtual void warm_up_begins() {}
   virtual void window_begins() {}
-  /// `seconds` since the step before ended on the slowest rank; steps count from 0.
-  virtual void step(std::size_t /*index*/, double /*seconds*/, double /*loss*/) {}
+  virtual void step(const StepReport&) {}
 };
 
 class Runner {
@@ -94,11 +101,5 @@ RunConfig resolve(RunConfig config, const Runner::Components& components);
 
 /// The options of a component: what the user typed behind its name, over its table's defaults.
 Options options_of(std::string_view text, std::span<const OptionSpec> specs);
-
-/// The precision that a configuration names.
-Precision parse_precision(const std::string& text);
-
-/// The policy behind --on-bad-sample.
-BadSamplePolicy parse_bad_sample_policy(const std::string& text);
 
 }  // namespace penstock

@@ -11,7 +11,7 @@ namespace {
 
 class CountBetween final : public RunListener {
  public:
-  void step(std::size_t index, double, double) override {
+  void step(const StepReport& step) override {
     if (index == 20) first_ = allocation_count();
     if (index == 380) last_ = allocation_count();
   }
