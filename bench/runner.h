@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run: the only place that wires feeder, rings, stagers and replicas together, and that owns
-// threads. A sweep runs it in a child process for every repetition.
-//
-//   feeder -> host ring -> stager -> device ring -> replica        (one stager, ring, replica per
-//   rank) device feeder (one per rank)  -> device ring -> replica
+// One run, from a configuration to a result: run_parts.h wires feeder, rings, stagers and replicas,
+// run_session.h runs them. A sweep runs it in a child process for every repetition.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +40,7 @@ struct RunResult {
   std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
   std::int64_t images_per_step = 0;  ///< of all ranks
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
+  std::vector<double> losses;                  ///< the same, as --loss-type-to-report wants them
   std::map<std::string, double> facts;         ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
