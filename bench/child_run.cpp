@@ -87,6 +87,8 @@ ChildCommand serve_command(const RunConfig& config, const Connection& connection
                            const ChildRunOptions& options) {
   return {.arguments = {options.program, "serve", "--fake-location=host", "--model=" + config.model,
                         fmt::format("--batch-size={}", config.batch_size),
+                        fmt::format("--image-size={}", config.image_size),
+                        fmt::format("--classes={}", config.classes),
                         "--endpoint=" + connection.endpoint, "--hwm=" + connection.hwm,
                         fmt::format("--bind={}", !connection.run_binds)},
           .show_stderr = options.show_stderr};

@@ -16,6 +16,7 @@
 #include "bench/exit_code.h"
 #include "bench/foreign_flags.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "penstock_build.h"
 
 namespace penstock {
@@ -214,6 +215,18 @@ std::vector<Flag> run_flags(RunConfig& config) {
                    .help = "defaults of tf_cnn_benchmarks, tensorpack, horovod or kungfu",
                    .fallback = "",
                    .set = [](const std::string&) { /* applied before all others */ },
+                   .group = "Run"});
+  flags.push_back({.name = "use_fp16",
+                   .aliases = "",
+                   .help = "the same as --precision fp16",
+                   .fallback = "false",
+                   .boolean = true,
+                   .set =
+                       [&config](const std::string& text) {
+                         const bool wanted = parse_flag(text, "--use-fp16");
+                         if (wanted) config.precision = "fp16";
+                         if (!wanted && config.precision == "fp16") config.precision = "fp32";
+                       },
                    .group = "Run"});
   return flags;
 }

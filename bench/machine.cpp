@@ -49,6 +49,12 @@ std::int32_t usable_cores() {
   return cores;
 }
 
+void yield_to_other_threads() noexcept {
+  constexpr int kLowest = 19;
+  // For Linux, "process" 0 is the calling thread. Lowering one's own priority is always allowed.
+  setpriority(PRIO_PROCESS, 0, kLowest);
+}
+
 std::string utc_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
 }

@@ -17,6 +17,9 @@ double process_cpu_seconds();
 /// CPU time of one thread that has not been joined; 0 where the system does not tell.
 double thread_cpu_seconds(std::jthread& thread);
 
+/// The calling thread, and those that it starts, run when no other thread wants to: nice 19.
+void yield_to_other_threads() noexcept;
+
 /// The present time in UTC, as ISO 8601.
 std::string utc_now();
 

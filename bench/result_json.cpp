@@ -83,7 +83,8 @@ Json to_json(const RunResult& result) {
               {"counters", result.counters},
               {"notes", result.notes},
               {"step_ms", result.step_ms},
-              {"input_wait_ms", result.input_wait_ms}};
+              {"input_wait_ms", result.input_wait_ms},
+              {"losses", result.losses}};
 }
 
 Json to_json(const Environment& environment) {
@@ -170,6 +171,7 @@ RunResult result_from_json(const Json& json) {
     json.at("notes").get_to(result.notes);
     json.at("step_ms").get_to(result.step_ms);
     json.at("input_wait_ms").get_to(result.input_wait_ms);
+    json.at("losses").get_to(result.losses);
     return result;
   } catch (const nlohmann::json::exception& error) {
     throw DataError(std::string("a run's result is not what `penstock run --json` prints: ") +

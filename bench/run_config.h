@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,8 +24,26 @@ struct RunConfig {
   std::string precision = "fp32";    ///< of activations: fp32, tf32, fp16 or bf16
   std::int32_t compute_threads = 0;  ///< of a device made of cores; 0: cores / num_gpus
 
-  std::int32_t num_gpus = 1;             ///< devices of any kind
-  std::int32_t batch_size = 0;           ///< per device; 0: the model's own
+  std::int32_t num_gpus = 1;    ///< devices of any kind
+  std::int32_t batch_size = 0;  ///< per device; 0: the model's own
+  std::int32_t image_size = 0;  ///< height and width; 0: the model's own
+  std::int32_t classes = 0;     ///< outputs of the model; 0: the model's own
+  bool forward_only = false;
+  std::string gradient_reduction = "default";  ///< resolved: sum, mean or mean-sum
+  std::string local_parameter_device = "gpu";
+  std::string on_nonfinite = "stop";
+
+  // The optimizer; what is not set is the component's own.
+  std::optional<double> momentum, rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, adam_beta1,
+      adam_beta2, adam_epsilon;
+  double init_learning_rate = 0;  ///< 0: 0.005, or what another rule says
+  std::string piecewise_learning_rate_schedule;
+  double num_epochs_per_decay = 0, learning_rate_decay_factor = 0, minimum_learning_rate = 0;
+  double num_learning_rate_warmup_epochs = 0;
+  double resnet_base_lr = 0;  ///< per 256 images; 0: ResNets have no schedule of their own
+  double weight_decay = 4e-5;
+  double gradient_clip = 0;  ///< 0: none
+
   std::int64_t num_batches = 100;        ///< steps in the window
   std::int64_t num_warmup_batches = 10;  ///< steps before it
   std::string data_dir;                  ///< empty: data/train, made if absent
@@ -38,6 +57,8 @@ struct RunConfig {
   bool extend_window = false;  ///< measure again while the reserve drains
   std::int32_t display_every = 10;
   double display_perf_ewma = 0;  ///< 0: plain mean
+  std::string loss_type_to_report = "total_loss";
+  bool print_training_accuracy = false;
 
   bool operator==(const RunConfig&) const = default;
 };

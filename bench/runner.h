@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run: the only place that wires feeder, rings, stagers and replicas together, and that owns
-// threads. A sweep runs it in a child process for every repetition.
-//
-//   feeder -> host ring -> stager -> device ring -> replica        (one stager, ring, replica per
-//   rank) device feeder (one per rank)  -> device ring -> replica
+// One run, from a configuration to a result: run_parts.h wires feeder, rings, stagers and replicas,
+// run_session.h runs them. A sweep runs it in a child process for every repetition.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +40,19 @@ struct RunResult {
   std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
   std::int64_t images_per_step = 0;  ///< of all ranks
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
+  std::vector<double> losses;                  ///< the same, as --loss-type-to-report wants them
   std::map<std::string, double> facts;         ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
+};
+
+/// One step of the window, over all ranks.
+struct StepReport {
+  std::size_t index = 0;      ///< from 0
+  double seconds = 0;         ///< since the step before ended on the slowest rank
+  double loss = 0;            ///< as --loss-type-to-report wants it
+  double top1 = 0, top5 = 0;  ///< shares of the step's images
 };
 
 /// Told of progress from a thread that is not measured.
@@ -55,8 +61,7 @@ class RunListener {
   virtual ~RunListener() = default;
   virtual void warm_up_begins() {}
   virtual void window_begins() {}
-  /// `seconds` since the step before ended on the slowest rank; steps count from 0.
-  virtual void step(std::size_t /*index*/, double /*seconds*/, double /*loss*/) {}
+  virtual void step(const StepReport&) {}
 };
 
 class Runner {
@@ -94,11 +99,5 @@ RunConfig resolve(RunConfig config, const Runner::Components& components);
 
 /// The options of a component: what the user typed behind its name, over its table's defaults.
 Options options_of(std::string_view text, std::span<const OptionSpec> specs);
-
-/// The precision that a configuration names.
-Precision parse_precision(const std::string& text);
-
-/// The policy behind --on-bad-sample.
-BadSamplePolicy parse_bad_sample_policy(const std::string& text);
 
 }  // namespace penstock

@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include "bench/statistics.h"
+#include "bench/training_rules.h"
 
 namespace penstock {
 namespace {
-
-/// Training images of ILSVRC-2012, by which tf_cnn_benchmarks counts epochs.
-constexpr double kImageNetImages = 1281167;
 
 std::string line(std::string_view label, std::string_view value) {
   return fmt::format("{:<13}{}\n", label, value);
@@ -24,6 +22,10 @@ std::string device_list(const RunConfig& config) {
   return result + "]";
 }
 
+bool shows_accuracy(const RunConfig& config) {
+  return config.print_training_accuracy || config.forward_only;
+}
+
 }  // namespace
 
 std::string format_header(const StepTableHeader& header) {
@@ -32,7 +34,7 @@ std::string format_header(const StepTableHeader& header) {
   const double epochs = static_cast<double>(config.num_batches * global) / kImageNetImages;
   std::string text = line("Model:", config.model);
   text += line("Dataset:", header.synthetic ? "imagenet (synthetic)" : "imagenet");
-  text += line("Mode:", "training");
+  text += line("Mode:", config.forward_only ? "forward only" : "training");
   text += line("SingleSess:", "False");
   text += line("Batch size:", fmt::format("{} global", global));
   text += line("", fmt::format("{} per device", config.batch_size));
@@ -41,17 +43,25 @@ std::string format_header(const StepTableHeader& header) {
   text += line("Devices:", device_list(config));
   text += line("NUMA bind:", "False");
   text += line("Data format:", "NHWC");
-  text += line("Optimizer:", "sgd");
+  text += line("Optimizer:", config.optimizer.substr(0, config.optimizer.find(':')));
   text += line("Variables:", config.variable_update);
   if (header.exchanges) text += line("AllReduce:", "None");
   return text + "==========\n";
 }
 
-std::string format_row(std::size_t step, double images, const std::vector<double>& step_seconds,
-                       double ewma, double loss) {
-  const StepSpeed speed = step_speed(images, step_seconds, ewma);
-  return fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}\n", step,
-                     speed.mean, speed.uncertainty, speed.jitter, loss);
+std::string format_title(const RunConfig& config) {
+  return fmt::format("Step\tImg/sec\t{}{}\n", config.loss_type_to_report,
+                     shows_accuracy(config) ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
+}
+
+std::string format_row(const StepReport& step, double images,
+                       const std::vector<double>& step_seconds, const RunConfig& config) {
+  const StepSpeed speed = step_speed(images, step_seconds, config.display_perf_ewma);
+  std::string row =
+      fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}", step.index + 1,
+                  speed.mean, speed.uncertainty, speed.jitter, step.loss);
+  if (shows_accuracy(config)) row += fmt::format("\t{:.3f}\t{:.3f}", step.top1, step.top5);
+  return row + "\n";
 }
 
 std::string format_total(double img_per_s) {
@@ -60,9 +70,8 @@ std::string format_total(double img_per_s) {
 }
 
 StepTable::StepTable(const RunConfig& config, std::FILE* out)
-    : images_(static_cast<double>(config.batch_size) * config.num_gpus),
-      display_every_(static_cast<std::size_t>(config.display_every)),
-      ewma_(config.display_perf_ewma),
+    : config_(config),
+      images_(static_cast<double>(config.batch_size) * config.num_gpus),
       out_(out) {
   step_seconds_.reserve(static_cast<std::size_t>(config.num_batches));
 }
@@ -74,14 +83,15 @@ void StepTable::warm_up_begins() {
 
 void StepTable::window_begins() {
   step_seconds_.clear();
-  fmt::print(out_, "Done warm up\nStep\tImg/sec\ttotal_loss\n");
+  fmt::print(out_, "Done warm up\n{}", format_title(config_));
   std::fflush(out_);
 }
 
-void StepTable::step(std::size_t index, double seconds, double loss) {
-  step_seconds_.push_back(seconds);
-  if (index != 0 && (index + 1) % display_every_ != 0) return;
-  fmt::print(out_, "{}", format_row(index + 1, images_, step_seconds_, ewma_, loss));
+void StepTable::step(const StepReport& step) {
+  step_seconds_.push_back(step.seconds);
+  const auto every = static_cast<std::size_t>(config_.display_every);
+  if (step.index != 0 && (step.index + 1) % every != 0) return;
+  fmt::print(out_, "{}", format_row(step, images_, step_seconds_, config_));
   std::fflush(out_);
 }
 

@@ -19,9 +19,12 @@ struct StepTableHeader {
 };
 std::string format_header(const StepTableHeader& header);
 
-/// `step` counts from 1.
-std::string format_row(std::size_t step, double images, const std::vector<double>& step_seconds,
-                       double ewma, double loss);
+/// The line above the rows.
+std::string format_title(const RunConfig& config);
+
+/// One line of the table: `step_seconds` are all steps so far; `step.index` + 1 stands in front.
+std::string format_row(const StepReport& step, double images,
+                       const std::vector<double>& step_seconds, const RunConfig& config);
 std::string format_total(double img_per_s);
 
 /// Prints rows to `out` while a run goes on.
@@ -30,12 +33,11 @@ class StepTable final : public RunListener {
   StepTable(const RunConfig& config, std::FILE* out);
   void warm_up_begins() override;
   void window_begins() override;
-  void step(std::size_t index, double seconds, double loss) override;
+  void step(const StepReport& step) override;
 
  private:
+  const RunConfig config_;
   const double images_;
-  const std::size_t display_every_;
-  const double ewma_;
   std::FILE* const out_;
   std::vector<double> step_seconds_;
 };

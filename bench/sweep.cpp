@@ -15,18 +15,27 @@
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
 #include "trainer/model.h"
+#include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
 namespace {
 
 /// Keys whose values have the form name[:key=value,...].
-constexpr std::array<std::string_view, 5> kComponentKeys = {
-    "fake_location", "model", "variable_update", "device", "on_bad_sample"};
+constexpr std::array<std::string_view, 6> kComponentKeys = {
+    "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 9> kFeederKeys = {
-    "fake_location", "data_dir",      "on_bad_sample",    "order", "prefetch", "feeder_threads",
-    "timeout",       "display_every", "display_perf_ewma"};
+constexpr std::array<std::string_view, 11> kFeederKeys = {"fake_location",
+                                                          "data_dir",
+                                                          "on_bad_sample",
+                                                          "order",
+                                                          "prefetch",
+                                                          "feeder_threads",
+                                                          "timeout",
+                                                          "display_every",
+                                                          "display_perf_ewma",
+                                                          "loss_type_to_report",
+                                                          "print_training_accuracy"};
 
 /// More configurations than anyone waits for: most likely a slip.
 constexpr std::size_t kMaxConfigurations = 10000;
@@ -123,6 +132,7 @@ std::string unavailable_reason(const RunConfig& config) {
   const FeederEntry* const feeder = find_component(feeder_table(), config.fake_location, reason);
   find_component(model_table(), config.model, reason);
   find_component(update_table(), config.variable_update, reason);
+  find_component(optimizer_table(), config.optimizer, reason);
   if (const BackendEntry* backend = find_component(backend_table(), config.device, reason)) {
     try {  // values of its options, and whether the machine has such a device
       SteadyClock clock;

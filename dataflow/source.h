@@ -35,6 +35,8 @@ class Source {
   virtual bool next(Sample& sample) = 0;
   /// Samples in one epoch of this rank's share.
   virtual std::uint64_t size() const noexcept = 0;
+  /// Labels lie in [0, classes).
+  virtual std::int32_t classes() const noexcept = 0;
 };
 
 struct SourceEntry {

@@ -45,6 +45,7 @@ class DecodeQueue final : public Feeder {
   explicit DecodeQueue(const FeederContext& context)
       : source_(make_source(context)), pool_(make_pool(context)) {}
 
+  DataExtent extent() const noexcept override { return {source_->size(), source_->classes()}; }
   void run(BatchRing& out, std::stop_token stop) override { pool_.run(out, std::move(stop)); }
 
  private:

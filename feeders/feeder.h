@@ -43,9 +43,16 @@ struct FeederContext {
   std::uint64_t seed = 1;
 };
 
+/// What a feeder knows of its data; zeros where they have no end, or are none of its own.
+struct DataExtent {
+  std::uint64_t examples = 0;  ///< in one epoch
+  std::int32_t classes = 0;
+};
+
 class Feeder {
  public:
   virtual ~Feeder() = default;
+  virtual DataExtent extent() const noexcept { return {}; }
   /// Fills batches until the ring closes, a stop is requested, or the data end. Called once, on a
   /// thread of its own. Returning ends the data; throwing fails the run with that reason. Must
   /// return within a second of a stop request.

@@ -64,8 +64,9 @@ void Replica::launch(const Batch& batch, Launched& launched) {
       }
     });
   }
-  parts_.optimizer.set(parts_.hyper(step_++), *stream_);
+  if (phase_ == Phase::train) parts_.optimizer.set(parts_.hyper(step_), *stream_);
   programs_[slot]->launch(*stream_);
+  ++step_;  // not where an exchange was abandoned
   stream_->record(*launched.done);
   launched.slot = batch.slot;
 }

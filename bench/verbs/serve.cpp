@@ -13,6 +13,7 @@
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/runner.h"
+#include "bench/training_rules.h"
 #include "dataflow/host_device.h"
 #include "feeders/zmq_push.h"
 
@@ -39,9 +40,9 @@ struct ServeConfig {
 };
 
 /// The keys of `penstock run` that say which batches there are and how they are made.
-const std::set<std::string_view> kRunKeys = {"fake_location", "model",         "batch_size",
-                                             "data_dir",      "on_bad_sample", "order",
-                                             "seed",          "feeder_threads"};
+const std::set<std::string_view> kRunKeys = {
+    "fake_location", "model",         "batch_size", "image_size", "classes",
+    "data_dir",      "on_bad_sample", "order",      "seed",       "feeder_threads"};
 
 std::vector<Flag> serve_flags(ServeConfig& config) {
   std::vector<Flag> flags;
@@ -176,9 +177,7 @@ int run(const Invocation& invocation) {
   const Runner::Components components = find_components(config.run);
   ensure_data_of(config.run, *components.feeder, invocation.stop);
   config.run = resolve(config.run, components);
-  const BatchSpec spec{.images = config.run.batch_size,
-                       .image = components.model->image,
-                       .classes = components.model->classes};
+  const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);
 
   SteadyClock clock;

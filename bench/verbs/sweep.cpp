@@ -58,7 +58,7 @@ Flag flag(std::string name, std::string help, std::string fallback,
 std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
   std::vector<Flag> flags = run_flags(base);
   for (Flag& run_flag : flags) {
-    if (run_flag.name == "like") continue;
+    if (run_flag.name == "like" || run_flag.name == "use_fp16") continue;
     run_flag.group = "Run (each takes a list)";
     run_flag.set = [&wanted, name = run_flag.name](const std::string& text) {
       wanted.axes.set(name, text);

@@ -141,6 +141,7 @@ class ImageFolder final : public Source {
                ranks = static_cast<std::size_t>(plan_.ranks);
     return (order_.size() - rank + ranks - 1) / ranks;
   }
+  std::int32_t classes() const noexcept override { return classes_; }
 
  private:
   void list_files() {
@@ -157,9 +158,11 @@ class ImageFolder final : public Source {
     }
     if (classes.size() > static_cast<std::size_t>(plan_.classes)) {
       throw ConfigError("the image folder '" + plan_.directory + "' has " +
-                        std::to_string(classes.size()) + " classes; the model expects at most " +
-                        std::to_string(plan_.classes) + "; choose another folder or another model");
+                        std::to_string(classes.size()) + " classes; the model has " +
+                        std::to_string(plan_.classes) + " outputs; pass --classes " +
+                        std::to_string(classes.size()) + ", or choose another folder or model");
     }
+    classes_ = static_cast<std::int32_t>(classes.size());
     for (std::size_t label = 0; label < classes.size(); ++label) {
       list_class(root / classes[label], static_cast<std::int32_t>(label));
     }
@@ -207,6 +210,7 @@ class ImageFolder final : public Source {
   std::vector<std::int32_t> labels_;    // by index
   std::vector<std::uint32_t> order_;    // indices, in this epoch's order
   std::size_t position_ = 0;            // in order_
+  std::int32_t classes_ = 0;
   std::uint64_t epoch_ = 0;
 };
 

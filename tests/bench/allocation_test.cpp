@@ -11,9 +11,9 @@ namespace {
 
 class CountBetween final : public RunListener {
  public:
-  void step(std::size_t index, double, double) override {
-    if (index == 20) first_ = allocation_count();
-    if (index == 380) last_ = allocation_count();
+  void step(const StepReport& step) override {
+    if (step.index == 20) first_ = allocation_count();
+    if (step.index == 380) last_ = allocation_count();
   }
   std::int64_t count() const { return last_ - first_; }
 

@@ -82,6 +82,31 @@ TEST(CommandLine, ModelsKeepOneName) {
   EXPECT_EQ(parse({"--model=resnet50:depth=18"}).model, "resnet50:depth=18");  // refused later
 }
 
+TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
+  const RunConfig config =
+      parse({"--optimizer=momentum", "--momentum=0.8", "--init_learning_rate=0.1",
+             "--piecewise_learning_rate_schedule", "0.1;30;0.01", "--weight_decay=1e-4",
+             "--forward_only", "--loss_type_to_report=base_loss", "--print_training_accuracy",
+             "--local_parameter_device=cpu", "--gradient_reduction=mean_sum"});
+  EXPECT_EQ(config.momentum, 0.8);
+  EXPECT_EQ(config.init_learning_rate, 0.1);
+  EXPECT_EQ(config.piecewise_learning_rate_schedule, "0.1;30;0.01");
+  EXPECT_EQ(config.weight_decay, 1e-4);
+  EXPECT_TRUE(config.forward_only);
+  EXPECT_EQ(config.loss_type_to_report, "base_loss");
+  EXPECT_EQ(config.local_parameter_device, "cpu");
+  EXPECT_EQ(config.gradient_reduction, "mean-sum");
+  EXPECT_NE(error_of({"--piecewise_learning_rate_schedule=0.1;30"}).find("rate0;epoch1;rate1"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--weight-decay=-1"}).find("--weight-decay is -1"), std::string::npos);
+}
+
+TEST(CommandLine, HalfPrecisionHasTwoNames) {
+  EXPECT_EQ(parse({"--use_fp16"}).precision, "fp16");
+  EXPECT_EQ(parse({"--nouse_fp16"}).precision, "fp32");
+  EXPECT_EQ(parse({"--precision=bf16", "--use_fp16=false"}).precision, "bf16");
+}
+
 TEST(RunConfig, FlagsRoundTrip) {
   RunConfig config;
   config.fake_location = "zmq-consume:endpoint=ipc://x,hwm=2";
@@ -90,6 +115,10 @@ TEST(RunConfig, FlagsRoundTrip) {
   config.extend_window = true;
   config.on_bad_sample = "skip:limit=3";
   config.data_dir = "/a b/c";
+  config.momentum = 0;
+  config.adam_epsilon = 1e-8;
+  config.piecewise_learning_rate_schedule = "0.1;1;0.01";
+  config.loss_type_to_report = "base_loss";
   EXPECT_EQ(parse(to_flags(config)), config);
 }
 
@@ -98,6 +127,7 @@ TEST(RunConfig, JsonRoundTrips) {
   config.device = "emulated:img_per_s=359";
   config.seed = 99;
   config.order = "strict";
+  config.rmsprop_decay = 0.75;
   EXPECT_EQ(config_from_json(to_json(config)), config);
 }
 

@@ -217,8 +217,8 @@ TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
   class StopAfter final : public RunListener {
    public:
     explicit StopAfter(std::stop_source& stop) : stop_(stop) {}
-    void step(std::size_t index, double, double) override {
-      if (index == 5) stop_.request_stop();
+    void step(const StepReport& step) override {
+      if (step.index == 5) stop_.request_stop();
     }
 
    private:

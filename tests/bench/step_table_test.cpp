@@ -32,12 +32,29 @@ TEST(StepTable, HeaderLabelsArePaddedToThirteenColumns) {
 }
 
 TEST(StepTable, RowsHaveNineTokensAndRealTabs) {
-  const std::string row = format_row(10, 64, {0.5, 0.25}, 0, 7.1234);
+  const std::string row = format_row({.index = 9, .loss = 7.1234}, 64, {0.5, 0.25}, {});
   EXPECT_EQ(row, "10\timages/sec: 170.7 +/- 45.3 (jitter = 94.9)\t7.123\n");
   std::istringstream words(row);
   int tokens = 0;
   for (std::string word; words >> word;) ++tokens;
   EXPECT_EQ(tokens, 9);
+}
+
+TEST(StepTable, AccuracyAddsTwoColumnsOfThreeDecimals) {
+  RunConfig config;
+  EXPECT_EQ(format_title(config), "Step\tImg/sec\ttotal_loss\n");
+  config.loss_type_to_report = "base_loss";
+  config.print_training_accuracy = true;
+  EXPECT_EQ(format_title(config), "Step\tImg/sec\tbase_loss\ttop_1_accuracy\ttop_5_accuracy\n");
+  EXPECT_EQ(format_row({.index = 0, .loss = 7, .top1 = 0.25, .top5 = 0.875}, 64, {0.5}, config),
+            "1\timages/sec: 128.0 +/- 0.0 (jitter = 0.0)\t7.000\t0.250\t0.875\n");
+}
+
+TEST(StepTable, ForwardOnlyIsAModeWithAccuracies) {
+  RunConfig config;
+  config.forward_only = true;
+  EXPECT_NE(format_header({config}).find("Mode:        forward only\n"), std::string::npos);
+  EXPECT_NE(format_title(config).find("top_1_accuracy"), std::string::npos);
 }
 
 TEST(StepTable, TotalStandsBetweenTwoRulesOfSixtyFourDashes) {

@@ -49,6 +49,7 @@ class CountingSource final : public Source {
     return more;
   }
   std::uint64_t size() const noexcept override { return size_; }
+  std::int32_t classes() const noexcept override { return kSpec.classes; }
 
  private:
   const std::uint64_t size_;
@@ -300,6 +301,7 @@ TEST_F(PoolTest, LabelsOutOfRangeAreBadSamples) {
       return true;
     }
     std::uint64_t size() const noexcept override { return 1; }
+    std::int32_t classes() const noexcept override { return kSpec.classes; }
   } far;
   EXPECT_THROW(run(far, {.threads = 1}), DataError);
 }

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of RunConfig's keys.
+#include <chrono>
+
+#include "bench/config_values.h"
+#include "trainer/learning_rate.h"
+#include "trainer/model.h"
+
+namespace penstock {
+namespace {
+
+void set_on_bad_sample(RunConfig& config, std::string_view name, std::string_view text) {
+  const ComponentText parts = parse_component(text);
+  std::string ignored;
+  set_word(ignored, name, parts.name, {"default", "fail", "skip"});
+  for (const auto& [key, value] : parts.values) {
+    if (parts.name != "skip" || key != "limit" ||
+        parse_integer(value, "--on-bad-sample limit") < 0) {
+      throw ConfigError(
+          fmt::format("--on-bad-sample is '{}'; expected fail, skip or skip:limit=K", text));
+    }
+  }
+  config.on_bad_sample = text;
+}
+
+void set_model(RunConfig& config, std::string_view name, std::string_view text) {
+  set_component<&RunConfig::model>(config, name, text);
+  // One name for each model: rows are told apart by their text.
+  if (const ModelEntry* model = match_entry(model_table(), text)) config.model = model->name;
+}
+
+void set_precision(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.precision, name, text, {"fp32", "tf32", "fp16", "bf16"});
+}
+
+void set_order(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.order, name, text, {"relaxed", "strict"});
+}
+
+void set_gradient_reduction(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.gradient_reduction, name, text,
+           {"default", "sum", "mean", "mean-sum", "tf_cnn_benchmarks", "tensorpack"});
+}
+
+void set_local_parameter_device(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.local_parameter_device, name, text, {"cpu", "gpu"});
+}
+
+void set_loss_type(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.loss_type_to_report, name, text, {"total_loss", "base_loss"});
+}
+
+void set_on_nonfinite(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.on_nonfinite, name, text, {"stop", "continue"});
+}
+
+void set_schedule(RunConfig& config, std::string_view, std::string_view text) {
+  if (!text.empty()) static_cast<void>(parse_rate_schedule(text));  // throws on another form
+  config.piecewise_learning_rate_schedule = text;
+}
+
+void set_timeout(RunConfig& config, std::string_view name, std::string_view text) {
+  config.timeout = std::chrono::duration<double>(parse_duration(text, flag_of(name))).count();
+  if (!(config.timeout > 0))
+    throw ConfigError("--timeout is 0; expected a time above 0, such as 30s");
+}
+
+void set_ewma(RunConfig& config, std::string_view name, std::string_view text) {
+  config.display_perf_ewma = parse_real(text, flag_of(name));
+  if (config.display_perf_ewma < 0 || config.display_perf_ewma > 1) {
+    throw ConfigError(fmt::format("--display-perf-ewma is {}; expected 0 to 1", text));
+  }
+}
+
+constexpr ConfigKey kKeys[] = {
+    // ---- components ----
+    {"fake_location", "", false, "where batches come from: a feeder of `penstock list`",
+     get<&RunConfig::fake_location>, set_component<&RunConfig::fake_location>},
+    {"model", "", false, "what trains on them: a model of `penstock list`", get<&RunConfig::model>,
+     set_model},
+    {"variable_update", "", false, "who holds the weights and adds the gradients",
+     get<&RunConfig::variable_update>, set_component<&RunConfig::variable_update>},
+    {"device", "", false,
+     "what computes: emulated[:img_per_s=R|preset=NAME,copy=memcpy|none,exchange=none|ms=T]",
+     get<&RunConfig::device>, set_component<&RunConfig::device>},
+    {"optimizer", "", false, "how gradients become weights: an optimizer of `penstock list`",
+     get<&RunConfig::optimizer>, set_component<&RunConfig::optimizer>},
+
+    // ---- the trainer ----
+    {"precision", "", false, "of activations: fp32, tf32, fp16 or bf16, as the device has it",
+     get<&RunConfig::precision>, set_precision},
+    {"compute_threads", "num_intra_threads", false,
+     "threads of one device that is made of cores; 0: usable cores / --num-gpus",
+     get<&RunConfig::compute_threads>, set_count<&RunConfig::compute_threads, 0>},
+    {"num_gpus", "", false, "devices, of whatever kind", get<&RunConfig::num_gpus>,
+     set_count<&RunConfig::num_gpus, 1>},
+    {"batch_size", "batch", false, "images per device and step; 0: the model's own default",
+     get<&RunConfig::batch_size>, set_count<&RunConfig::batch_size, 0>},
+    {"image_size", "", false, "height and width of images; 0: the model's own",
+     get<&RunConfig::image_size>, set_count<&RunConfig::image_size, 0>},
+    {"classes", "", false, "outputs of the model; 0: the model's own default",
+     get<&RunConfig::classes>, set_count<&RunConfig::classes, 0>},
+    {"forward_only", "", true, "no backward pass and no update", get<&RunConfig::forward_only>,
+     set_flag<&RunConfig::forward_only>},
+    {"gradient_reduction", "", false,
+     "how ranks' gradients become one: sum, mean, mean-sum (mean in a process, sum over "
+     "processes), tf_cnn_benchmarks or tensorpack (by update, as those do); default: mean",
+     get<&RunConfig::gradient_reduction>, set_gradient_reduction},
+    {"local_parameter_device", "", false,
+     "cpu or gpu: where parameter_server keeps its weights; devices made of the host's cores have "
+     "one memory, where both are the same",
+     get<&RunConfig::local_parameter_device>, set_local_parameter_device},
+    {"on_nonfinite", "", false, "stop, or continue with a warning, when a loss is not finite",
+     get<&RunConfig::on_nonfinite>, set_on_nonfinite},
+
+    // ---- the optimizer ----
+    {"momentum", "", false, "of --optimizer momentum, instead of momentum:momentum",
+     get<&RunConfig::momentum>, set_amount<&RunConfig::momentum>},
+    {"rmsprop_decay", "", false, "of --optimizer rmsprop, instead of rmsprop:decay",
+     get<&RunConfig::rmsprop_decay>, set_amount<&RunConfig::rmsprop_decay>},
+    {"rmsprop_momentum", "", false, "of --optimizer rmsprop, instead of rmsprop:momentum",
+     get<&RunConfig::rmsprop_momentum>, set_amount<&RunConfig::rmsprop_momentum>},
+    {"rmsprop_epsilon", "", false, "of --optimizer rmsprop, instead of rmsprop:epsilon",
+     get<&RunConfig::rmsprop_epsilon>, set_amount<&RunConfig::rmsprop_epsilon>},
+    {"adam_beta1", "", false, "of --optimizer adam, instead of adam:beta1",
+     get<&RunConfig::adam_beta1>, set_amount<&RunConfig::adam_beta1>},
+    {"adam_beta2", "", false, "of --optimizer adam, instead of adam:beta2",
+     get<&RunConfig::adam_beta2>, set_amount<&RunConfig::adam_beta2>},
+    {"adam_epsilon", "", false, "of --optimizer adam, instead of adam:epsilon",
+     get<&RunConfig::adam_epsilon>, set_amount<&RunConfig::adam_epsilon>},
+    {"init_learning_rate", "", false, "learning rate at the beginning; 0: 0.005",
+     get<&RunConfig::init_learning_rate>, set_amount<&RunConfig::init_learning_rate>},
+    {"piecewise_learning_rate_schedule", "", false,
+     "rate0;epoch1;rate1;...: rates, and the epochs from which they hold",
+     get<&RunConfig::piecewise_learning_rate_schedule>, set_schedule},
+    {"num_epochs_per_decay", "", false,
+     "epochs after which the rate is multiplied by --learning-rate-decay-factor; 0: never",
+     get<&RunConfig::num_epochs_per_decay>, set_amount<&RunConfig::num_epochs_per_decay>},
+    {"learning_rate_decay_factor", "", false, "see --num-epochs-per-decay; 0: no decay",
+     get<&RunConfig::learning_rate_decay_factor>,
+     set_amount<&RunConfig::learning_rate_decay_factor>},
+    {"minimum_learning_rate", "", false, "below which the rate does not decay",
+     get<&RunConfig::minimum_learning_rate>, set_amount<&RunConfig::minimum_learning_rate>},
+    {"num_learning_rate_warmup_epochs", "", false,
+     "epochs in which the rate grows from 0 in proportion to the step",
+     get<&RunConfig::num_learning_rate_warmup_epochs>,
+     set_amount<&RunConfig::num_learning_rate_warmup_epochs>},
+    {"resnet_base_lr", "", false,
+     "per 256 images of the global batch: the ResNets' own schedule at ImageNet's size, where "
+     "--init-learning-rate is not given; 0: none",
+     get<&RunConfig::resnet_base_lr>, set_amount<&RunConfig::resnet_base_lr>},
+    {"weight_decay", "", false, "share of each weight that is added to its gradient",
+     get<&RunConfig::weight_decay>, set_amount<&RunConfig::weight_decay>},
+    {"gradient_clip", "", false, "largest absolute value of a gradient's element; 0: none",
+     get<&RunConfig::gradient_clip>, set_amount<&RunConfig::gradient_clip>},
+
+    // ---- how long ----
+    {"num_batches", "", false, "measured steps", get<&RunConfig::num_batches>,
+     set_count<&RunConfig::num_batches, 1>},
+    {"num_warmup_batches", "", false, "steps before the measured ones",
+     get<&RunConfig::num_warmup_batches>, set_count<&RunConfig::num_warmup_batches, 0>},
+    {"extend_window", "", true, "measure again while batches made before the window still help",
+     get<&RunConfig::extend_window>, set_flag<&RunConfig::extend_window>},
+
+    // ---- the feeder ----
+    {"data_dir", "data", false,
+     "folder of class folders of JPEGs; default data/train, made if absent",
+     get<&RunConfig::data_dir>, set_text<&RunConfig::data_dir>},
+    {"on_bad_sample", "", false,
+     "fail, skip or skip:limit=K; default: files fail, messages are skipped",
+     get<&RunConfig::on_bad_sample>, set_on_bad_sample},
+    {"order", "", false, "relaxed: batches go to whoever asks first; strict: reproducible order",
+     get<&RunConfig::order>, set_order},
+    {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
+     set_count<&RunConfig::prefetch, 1>},
+    {"device_slots", "", false, "slots of each device's ring, in batches",
+     get<&RunConfig::device_slots>, set_count<&RunConfig::device_slots, 1>},
+    {"feeder_threads", "datasets_num_private_threads", false, "decoding threads; 0: usable cores",
+     get<&RunConfig::feeder_threads>, set_count<&RunConfig::feeder_threads, 0>},
+    {"timeout", "", false, "how long an outside producer may stay silent, such as 30s",
+     get<&RunConfig::timeout>, set_timeout},
+    {"seed", "tf_random_seed", false, "of all random numbers", get<&RunConfig::seed>,
+     set_count<&RunConfig::seed, 0>},
+
+    // ---- what is shown ----
+    {"display_every", "", false, "steps between two lines of the table",
+     get<&RunConfig::display_every>, set_count<&RunConfig::display_every, 1>},
+    {"display_perf_ewma", "", false, "weight of the newest step in a moving mean; 0: plain mean",
+     get<&RunConfig::display_perf_ewma>, set_ewma},
+    {"loss_type_to_report", "", false, "total_loss (with weight decay's share) or base_loss",
+     get<&RunConfig::loss_type_to_report>, set_loss_type},
+    {"print_training_accuracy", "", true, "top-1 and top-5 accuracy of the batch in each line",
+     get<&RunConfig::print_training_accuracy>, set_flag<&RunConfig::print_training_accuracy>},
+};
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() { return kKeys; }
+
+}  // namespace penstock

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run_parts.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "bench/compile_progress.h"
+#include "bench/machine.h"
+#include "bench/training_rules.h"
+#include "dataflow/error.h"
+#include "trainer/initialise.h"
+
+namespace penstock {
+namespace {
+
+Order order_of(const RunConfig& config) {
+  return config.order == "strict" ? Order::strict : Order::relaxed;
+}
+
+}  // namespace
+
+RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Components& the_entries,
+                   std::stop_token abandon)
+    : components(the_entries),
+      config(resolve(wanted, components)),
+      clock(the_clock),
+      backend(
+          components.backend->make(options_of(config.device, components.backend->options), clock)),
+      spec(batch_spec(config, *components.model)),
+      ranks(static_cast<std::size_t>(config.num_gpus)),
+      feeder_options_(options_of(config.fake_location, components.feeder->options)),
+      update_options_(options_of(config.variable_update, components.update->options)),
+      optimizer_options_(options_of(optimizer_text(config), components.optimizer->options)) {
+  if (config.num_gpus > backend->device_count()) {
+    throw ConfigError(fmt::format("--num-gpus is {}; this machine has {}", config.num_gpus,
+                                  backend->device_count()));
+  }
+  if (components.feeder->outside_reserve != nullptr) {
+    const std::int64_t batches = components.feeder->outside_reserve(feeder_options_);
+    outside_reserve = static_cast<double>(batches);
+  }
+  std::vector<Device*> devices;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].device = backend->open(static_cast<std::int32_t>(rank));
+    devices.push_back(ranks[rank].device.get());
+  }
+  group = std::make_unique<ThreadsGroup>(devices, clock, std::move(abandon));
+  make_feeders();
+  examples_per_epoch = extent.examples > 0 ? static_cast<double>(extent.examples) : kImageNetImages;
+  learning_rates = learning_rate_plan(config, *components.model, examples_per_epoch);
+  const Graph graph = build_graph(*components.model, spec.image, spec.classes);
+  for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank, graph);
+  note_unused_classes();
+  note_shared_cores();
+}
+
+/// Rings and feeders: of the host for all ranks, or one for each device.
+void RunParts::make_feeders() {
+  const bool on_devices = components.feeder->slots == MemoryKind::device;
+  if (!on_devices) {
+    std::vector<Device*> devices;
+    for (const Rank& rank : ranks) devices.push_back(rank.device.get());
+    host_ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.prefetch),
+                                            *devices.front(), MemoryKind::pinned, devices,
+                                            order_of(config), clock);
+    host_feeder = make_feeder(*devices.front(), 0, host_ring->slots());
+    extent = host_feeder->extent();
+  }
+  for (std::size_t index = 0; index < ranks.size(); ++index) {
+    Rank& rank = ranks[index];
+    Device* const device = rank.device.get();
+    rank.ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.device_slots),
+                                            *device, MemoryKind::device, std::span(&device, 1),
+                                            Order::relaxed, clock);
+    if (on_devices) {
+      rank.feeder = make_feeder(*device, static_cast<std::int32_t>(index), rank.ring->slots());
+    } else {
+      rank.stager = std::make_unique<Stager>(*host_ring, index, *rank.ring, *device);
+    }
+  }
+}
+
+std::unique_ptr<Feeder> RunParts::make_feeder(Device& device, std::int32_t rank,
+                                              std::size_t slots) {
+  DataPlan data{.directory = config.data_dir,
+                .order = order_of(config),
+                .seed = config.seed,
+                .classes = spec.classes};
+  if (components.feeder->slots == MemoryKind::device) {
+    data.rank = rank;
+    data.ranks = config.num_gpus;
+  }
+  const auto timeout = std::chrono::duration<double>(config.timeout);
+  return components.feeder->make(FeederContext{
+      .spec = spec,
+      .device = device,
+      .clock = clock,
+      .options = feeder_options_,
+      .data = std::move(data),
+      .probe = probe,
+      .on_bad_sample = parse_bad_sample_policy(config.on_bad_sample),
+      .timeout = std::chrono::round<Nanoseconds>(timeout),
+      .threads = config.feeder_threads,
+      .slots = static_cast<std::int32_t>(slots),
+      .seed = config.seed,
+  });
+}
+
+void RunParts::make_rank(std::int32_t index, const Graph& graph) {
+  Rank& rank = ranks[static_cast<std::size_t>(index)];
+  CompileProgress progress(stderr, config.model);
+  const ExecutableSpec compilation{
+      .batch = spec,
+      .precision = parse_precision(config.precision),
+      .threads = config.compute_threads,
+      .local_ranks = config.num_gpus,
+      .seed = config.seed + static_cast<std::uint64_t>(index),
+      .progress = [&](std::size_t done, std::size_t total) { progress.update(done, total); }};
+  rank.executable = backend->compile(graph, compilation, *rank.device);
+  if (index == 0) initialise(*rank.executable, graph, config.seed);
+  rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_}, compilation,
+                                           *rank.device);
+  rank.collective = group->join(index);
+  rank.update =
+      components.update->make({.collective = *rank.collective,
+                               .optimizer = *rank.optimizer,
+                               .reduction = parse_gradient_reduction(config.gradient_reduction),
+                               .local_ranks = config.num_gpus,
+                               .options = update_options_});
+  const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
+                             [this](std::int64_t step) {
+                               Hyper hyper = hyper_of(config);
+                               hyper.learning_rate = learning_rate(learning_rates, step);
+                               hyper.step = step;
+                               return hyper;
+                             }};
+  const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
+  rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, clock);
+}
+
+void RunParts::note_unused_classes() {
+  if (extent.classes == 0 || extent.classes == spec.classes) return;
+  probe.note(fmt::format("'{}' has {} classes and the model {} outputs; the others never occur",
+                         config.data_dir, extent.classes, spec.classes));
+}
+
+/// An OpenMP trainer loses far more than the load when something else runs on one of its cores.
+void RunParts::note_shared_cores() {
+  if (!components.backend->computes_on_host || components.feeder->is_ceiling) return;
+  const std::int32_t computing = config.compute_threads * config.num_gpus;
+  if (computing + config.feeder_threads > usable_cores()) {
+    probe.note(fmt::format(
+        "{} computing and {} feeding threads share {} cores, so that feeding slows computing down; "
+        "feeding runs at nice 19; fewer --compute-threads or --feeder-threads keep them apart",
+        computing, config.feeder_threads, usable_cores()));
+  } else {
+    probe.note("feeding runs at nice 19, beside a trainer on the same machine's cores");
+  }
+}
+
+std::uint64_t RunParts::published() const {
+  if (host_ring) return host_ring->stats().published;
+  std::uint64_t sum = 0;
+  for (const Rank& rank : ranks) sum += rank.ring->stats().published;
+  return sum;
+}
+
+std::uint64_t RunParts::taken() const {
+  std::uint64_t sum = 0;
+  for (const Rank& rank : ranks) {
+    const RingStats ring = rank.ring->stats();
+    sum += ring.published - ring.filled_slots;
+  }
+  return sum;
+}
+
+}  // namespace penstock

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// All parts of one run, in the order in which they are made; whoever runs them owns the threads.
+//
+//   feeder -> host ring -> stager -> device ring -> replica    (one stager, ring, replica per rank)
+//   device feeder (one per rank)  -> device ring -> replica
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "bench/run_config.h"
+#include "bench/runner.h"
+#include "dataflow/batch_ring.h"
+#include "dataflow/clock.h"
+#include "dataflow/probe.h"
+#include "dataflow/stager.h"
+#include "feeders/feeder.h"
+#include "trainer/collectives/threads.h"
+#include "trainer/learning_rate.h"
+#include "trainer/replica.h"
+
+namespace penstock {
+
+class RunParts {
+ public:
+  /// One rank: what stands between its device ring and its weights.
+  struct Rank {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<BatchRing> ring;
+    std::unique_ptr<Feeder> feeder;  // if feeders fill device slots
+    std::unique_ptr<Stager> stager;  // if they fill host slots
+    std::unique_ptr<Executable> executable;
+    std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<Collective> collective;
+    std::unique_ptr<UpdateStrategy> update;
+    std::unique_ptr<Replica> replica;
+    Leg leg;
+  };
+
+  /// `clock` and the entries of `components` outlive the parts; `abandon` lets ranks leave an
+  /// exchange. Throws ConfigError, Unavailable, TimeoutError.
+  RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
+           std::stop_token abandon);
+
+  bool feeds_devices() const noexcept { return host_ring == nullptr; }
+  /// Published by the feeders so far, in batches.
+  std::uint64_t published() const;
+  /// Taken from the device rings so far, in batches.
+  std::uint64_t taken() const;
+
+  const Runner::Components components;
+  RunConfig config;  ///< resolved
+  Clock& clock;
+  double outside_reserve = 0;  ///< batches that may lie ready outside our rings
+  Probe probe;
+  DataExtent extent;              ///< of what the feeder reads
+  double examples_per_epoch = 0;  ///< its own, or ImageNet's
+  LearningRatePlan learning_rates;
+  std::unique_ptr<Backend> backend;
+  BatchSpec spec;
+  std::vector<Rank> ranks;
+  std::unique_ptr<ThreadsGroup> group;
+  std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
+  std::unique_ptr<Feeder> host_feeder;
+
+ private:
+  void make_feeders();
+  std::unique_ptr<Feeder> make_feeder(Device& device, std::int32_t rank, std::size_t slots);
+  void make_rank(std::int32_t index, const Graph& graph);
+  void note_shared_cores();
+  void note_unused_classes();
+
+  const Options feeder_options_, update_options_, optimizer_options_;
+};
+
+}  // namespace penstock

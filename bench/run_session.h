@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the parts of a run: owns its threads, and decides from leg to leg how many steps come next.
+//
+// All ranks wait between legs, with their devices idle; rank 0 then decides. A request to stop from
+// outside ends feeders, stagers and rank 0, which stops at the end of a step; the other ranks
+// follow because nothing more comes. So rank 0's weights are always those after whole steps.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "bench/run_parts.h"
+#include "bench/run_window.h"
+#include "bench/runner.h"
+#include "bench/step_reporter.h"
+
+namespace penstock {
+
+class RunSession {
+ public:
+  /// All outlive the session. `abandon` is the source whose token `parts` was made with.
+  RunSession(RunParts& parts, RunListener& listener, std::stop_source& abandon);
+
+  /// Runs once. A failure on the way is in the result, not thrown.
+  RunResult run(std::stop_token external);
+
+ private:
+  void start_threads();
+  void join_threads();
+  void run_replica(std::size_t rank);
+  std::size_t next_leg(std::size_t rank);
+  std::size_t decide_leg();
+  std::size_t begin_window();
+  std::size_t begin_leg(std::size_t steps);
+  void end_leg();
+  void warn_nonfinite(std::int64_t step);
+  Snapshot snapshot();
+  void record_failure(std::exception_ptr failure);
+  RunResult collect(bool stopped_from_outside);
+  void set_outcome(RunResult& result, bool stopped_from_outside) const;
+
+  RunParts& parts_;
+  const RunConfig& config_;
+  Clock& clock_;
+  RunListener& listener_;
+  std::stop_source& abandon_;  // ends ranks where they are
+  std::stop_source ending_;    // requested from outside, or with abandon_
+  const std::stop_callback<std::function<void()>> abandoned_;
+  StepReporter reporter_;
+
+  std::mutex mutex_;
+  Gate gate_;
+  // All below under mutex_, until the threads have ended.
+  std::size_t waiting_ranks_ = 0, leg_steps_ = 0;
+  std::uint64_t legs_begun_ = 0;
+  std::int64_t warm_up_left_ = 0;
+  int windows_ = 0;
+  std::int64_t discarded_steps_ = 0, nonfinite_steps_ = 0;
+  bool data_ended_ = false, window_complete_ = false;
+  std::exception_ptr failure_;
+  RunWindow window_;
+  bool leg_open_ = false;
+  StepLog* log_ = nullptr;  // of the leg under way; null while warming up
+
+  std::vector<std::jthread> stager_threads_, feeder_threads_, replica_threads_;
+};
+
+}  // namespace penstock

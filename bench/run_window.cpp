@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run_window.h"
+
+#include <algorithm>
+
+#include "bench/statistics.h"
+#include "bench/step_reporter.h"
+
+namespace penstock {
+namespace {
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
+
+/// From where the last rank began to where the first one ended.
+struct Interval {
+  Time begin = Time::min(), end = Time::max();
+};
+Interval common_interval(const WindowLeg& leg) {
+  Interval common;
+  for (const Leg& rank : leg.ranks) {
+    const Nanoseconds last = rank.steps.empty() ? Nanoseconds{} : rank.steps.back().completion;
+    common.begin = std::max(common.begin, rank.begin);
+    common.end = std::min(common.end, rank.begin + last);
+  }
+  return common;
+}
+
+double images_inside(const WindowLeg& leg, const Interval& interval) {
+  double images = 0;
+  for (const Leg& rank : leg.ranks) {
+    Time before = rank.begin;
+    for (const StepTimes& step : rank.steps) {
+      // A step that lies across an edge counts by the part inside.
+      const Time done = rank.begin + step.completion;
+      const double inside =
+          seconds(std::min(done, interval.end) - std::max(before, interval.begin));
+      if (done > before && inside > 0) {
+        images += step.result.images * inside / seconds(done - before);
+      }
+      before = done;
+    }
+  }
+  return images;
+}
+
+void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& result) {
+  Nanoseconds before{};
+  for (const StepLog::Step& step : leg.log->ready()) {
+    result.step_ms.push_back(milliseconds(step.completion - before));
+    result.input_wait_ms.push_back(milliseconds(step.input_wait));
+    result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
+    before = step.completion;
+  }
+}
+
+}  // namespace
+
+std::size_t RunWindow::steps() const {
+  std::size_t count = 0;
+  for (const WindowLeg& leg : legs) count += leg.log->ready().size();
+  return count;
+}
+
+double RunWindow::reserve_at_begin() const {
+  return legs.empty() ? 0 : legs.front().begin.reserve() + outside_reserve;
+}
+double RunWindow::reserve_at_end() const {
+  return legs.empty() ? 0 : legs.back().end.reserve() + outside_reserve;
+}
+
+bool RunWindow::is_draining() const {
+  double taken = 0;
+  for (const WindowLeg& leg : legs) taken += static_cast<double>(leg.end.taken - leg.begin.taken);
+  return penstock::is_draining(reserve_at_begin(), reserve_at_end(), taken);
+}
+
+void summarise(const RunWindow& window, const RunConfig& config, RunResult& result) {
+  double images = 0, published = 0, published_s = 0;
+  for (const WindowLeg& leg : window.legs) {
+    append_steps(leg, config, result);
+    const Interval common = common_interval(leg);
+    if (common.end > common.begin) {
+      result.window_s += seconds(common.end - common.begin);
+      images += images_inside(leg, common);
+    }
+    const Snapshot &first = leg.begin, &last = leg.end;
+    published += static_cast<double>(last.published - first.published);
+    published_s += seconds(last.time - first.time);
+    result.process_cpu_s += last.process_cpu_s - first.process_cpu_s;
+    result.staging_cpu_s += last.staging_cpu_s - first.staging_cpu_s;
+  }
+  if (result.window_s > 0) result.img_per_s = images / result.window_s;
+  if (published_s > 0) {
+    result.sustained_img_per_s = published * config.batch_size / published_s;
+  }
+  result.reserve_start = window.reserve_at_begin();
+  result.reserve_end = window.reserve_at_end();
+}
+
+}  // namespace penstock

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured: the legs of a window, each with the devices idle at both ends. What happens
+// between two legs counts for nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/runner.h"
+#include "bench/step_log.h"
+#include "trainer/metrics.h"
+
+namespace penstock {
+
+/// The run at one moment between two legs.
+struct Snapshot {
+  Time time{};
+  std::uint64_t published = 0, taken = 0;  ///< batches so far
+  double process_cpu_s = 0, staging_cpu_s = 0;
+  double reserve() const { return static_cast<double>(published) - static_cast<double>(taken); }
+};
+
+struct WindowLeg {
+  Snapshot begin, end;
+  StepLog* log = nullptr;
+  std::vector<Leg> ranks;
+};
+
+/// Plain values, filled by one thread at a time.
+struct RunWindow {
+  std::size_t wanted = 0;       ///< steps
+  double outside_reserve = 0;   ///< batches that may lie ready outside our rings
+  std::vector<WindowLeg> legs;  ///< those before the last one are complete
+
+  /// Steps that every rank finished.
+  std::size_t steps() const;
+  double reserve_at_begin() const;
+  double reserve_at_end() const;
+  /// Did what lay ready before it distort it? See statistics.h.
+  bool is_draining() const;
+};
+
+/// Steps, rates, reserves and CPU time of the window.
+void summarise(const RunWindow& window, const RunConfig& config, RunResult& result);
+
+}  // namespace penstock

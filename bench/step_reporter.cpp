@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/step_reporter.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace penstock {
+
+StepReporter::StepReporter(const RunConfig& config, RunListener& listener)
+    : config_(config), listener_(listener), thread_([this] { run(); }) {}
+
+StepLog& StepReporter::begin_leg(std::size_t first, std::size_t steps, std::size_t ranks) {
+  auto part = std::make_unique<Part>(Part{first, std::make_unique<StepLog>(steps, ranks)});
+  StepLog& log = *part->log;
+  const std::lock_guard lock(mutex_);
+  parts_.push_back(std::move(part));
+  changed_.notify_all();
+  return log;
+}
+
+void StepReporter::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    complete_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void StepReporter::run() {
+  for (std::size_t index = 0;; ++index) {
+    const Part* part = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return parts_.size() > index || complete_; });
+      if (parts_.size() <= index) return;
+      part = parts_[index].get();
+    }
+    tell(*part);
+  }
+}
+
+void StepReporter::tell(const Part& part) {
+  if (part.first == 0) listener_.window_begins();
+  StepLog::Step step;
+  Nanoseconds before{};
+  for (std::size_t count = 0; part.log->wait(count, step); ++count) {
+    StepReport report = report_of(step, part.log->ranks(), config_);
+    report.index = part.first + count;
+    report.seconds = std::chrono::duration<double>(step.completion - before).count();
+    listener_.step(report);
+    before = step.completion;
+  }
+}
+
+StepReport report_of(const StepLog::Step& step, std::size_t ranks, const RunConfig& config) {
+  const double images = std::max(1.0, static_cast<double>(step.images));
+  const double decay = config.loss_type_to_report == "total_loss" ? step.l2_loss : 0;
+  return {.loss = step.loss_sum / static_cast<double>(ranks) + decay,
+          .top1 = static_cast<double>(step.top1) / images,
+          .top5 = static_cast<double>(step.top5) / images};
+}
+
+}  // namespace penstock

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// A flag of another system, and the option that it stands for.
+struct OptimizerFlag {
+  std::string_view flag, optimizer, option;
+  std::optional<double> RunConfig::*value;
+};
+constexpr OptimizerFlag kOptimizerFlags[] = {
+    {"--momentum", "momentum", "momentum", &RunConfig::momentum},
+    {"--rmsprop-decay", "rmsprop", "decay", &RunConfig::rmsprop_decay},
+    {"--rmsprop-momentum", "rmsprop", "momentum", &RunConfig::rmsprop_momentum},
+    {"--rmsprop-epsilon", "rmsprop", "epsilon", &RunConfig::rmsprop_epsilon},
+    {"--adam-beta1", "adam", "beta1", &RunConfig::adam_beta1},
+    {"--adam-beta2", "adam", "beta2", &RunConfig::adam_beta2},
+    {"--adam-epsilon", "adam", "epsilon", &RunConfig::adam_epsilon},
+};
+
+/// A system's rule for the updates that do not take the mean.
+struct ReductionRule {
+  std::string_view system, update, word;
+};
+constexpr ReductionRule kReductionRules[] = {
+    {"tf_cnn_benchmarks", "replicated", "sum"},
+    {"tf_cnn_benchmarks", "horovod", "sum"},
+    {"tf_cnn_benchmarks", "distributed-all-reduce", "sum"},
+    {"tf_cnn_benchmarks", "collective-all-reduce", "sum"},
+    {"tf_cnn_benchmarks", "parameter-server", "mean-sum"},
+    {"tf_cnn_benchmarks", "distributed-replicated", "mean-sum"},
+    {"tensorpack", "replicated", "sum"},
+    {"tensorpack", "distributed-replicated", "mean-sum"},
+};
+
+/// The ResNets that tf_cnn_benchmarks has a schedule for: those of ImageNet's size.
+bool has_resnet_schedule(const RunConfig& config, const ModelEntry& model) {
+  return config.resnet_base_lr > 0 && model.image.height >= 224 &&
+         (model.name.starts_with("resnet") || model.name.starts_with("official_resnet"));
+}
+
+void refuse_contradictions(const RunConfig& config) {
+  const bool decays = config.num_epochs_per_decay > 0 || config.learning_rate_decay_factor > 0 ||
+                      config.minimum_learning_rate > 0;
+  if (!config.piecewise_learning_rate_schedule.empty() &&
+      (config.init_learning_rate > 0 || decays)) {
+    throw ConfigError(
+        "--piecewise-learning-rate-schedule states all rates; leave out --init-learning-rate, "
+        "--num-epochs-per-decay, --learning-rate-decay-factor and --minimum-learning-rate");
+  }
+  if (decays && !(config.num_epochs_per_decay > 0 && config.learning_rate_decay_factor > 0)) {
+    throw ConfigError(fmt::format(
+        "learning rates decay by --num-epochs-per-decay and --learning-rate-decay-factor together; "
+        "they are {} and {}; state both above 0, or leave both and --minimum-learning-rate out",
+        config.num_epochs_per_decay, config.learning_rate_decay_factor));
+  }
+}
+
+}  // namespace
+
+BatchSpec batch_spec(const RunConfig& config, const ModelEntry& model) {
+  BatchSpec spec{.images = config.batch_size, .image = model.image, .classes = config.classes};
+  if (config.image_size > 0) spec.image.height = spec.image.width = config.image_size;
+  return spec;
+}
+
+Precision parse_precision(const std::string& text) {
+  for (const Precision precision :
+       {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
+    if (to_string(precision) == text) return precision;
+  }
+  throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
+}
+
+BadSamplePolicy parse_bad_sample_policy(const std::string& text) {
+  const ComponentText parts = parse_component(text);
+  BadSamplePolicy policy;
+  if (parts.name == "fail") policy.action = BadSamplePolicy::Action::fail;
+  if (parts.name == "skip") policy.action = BadSamplePolicy::Action::skip;
+  for (const auto& [key, value] : parts.values) policy.limit = parse_integer(value, key);
+  return policy;
+}
+
+std::string optimizer_text(const RunConfig& config) {
+  std::string text = config.optimizer;
+  const std::string name = canonical_name(parse_component(text).name);
+  for (const OptimizerFlag& flag : kOptimizerFlags) {
+    const std::optional<double>& value = config.*flag.value;
+    if (!value) continue;
+    if (name != flag.optimizer) {
+      throw ConfigError(fmt::format(
+          "{} is {}, which --optimizer {} has no use for; add --optimizer {}, or leave it out",
+          flag.flag, *value, config.optimizer, flag.optimizer));
+    }
+    text += fmt::format("{}{}={}", text.find(':') == std::string::npos ? ':' : ',', flag.option,
+                        *value);
+  }
+  return text;
+}
+
+GradientReduction parse_gradient_reduction(const std::string& text) {
+  if (text == "sum") return GradientReduction::sum;
+  if (text == "mean") return GradientReduction::mean;
+  if (text == "mean-sum") return GradientReduction::mean_sum;
+  throw ConfigError("--gradient-reduction is '" + text + "'; expected sum, mean or mean-sum");
+}
+
+std::string resolve_gradient_reduction(const RunConfig& config) {
+  const std::string& word = config.gradient_reduction;
+  if (word == "sum" || word == "mean" || word == "mean-sum") return word;
+  const std::string update = canonical_name(parse_component(config.variable_update).name);
+  for (const ReductionRule& rule : kReductionRules) {
+    if (rule.system == word && rule.update == update) return std::string(rule.word);
+  }
+  return "mean";
+}
+
+LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,
+                                    double examples_per_epoch) {
+  refuse_contradictions(config);
+  const double global = static_cast<double>(config.batch_size) * config.num_gpus;
+  const double steps_per_epoch = examples_per_epoch / global;
+  LearningRatePlan plan;
+  if (!config.piecewise_learning_rate_schedule.empty()) {
+    const std::vector<EpochRate> schedule =
+        parse_rate_schedule(config.piecewise_learning_rate_schedule);
+    plan = plan_of_schedule(schedule, steps_per_epoch);
+  } else if (config.init_learning_rate > 0) {
+    plan.initial = config.init_learning_rate;
+  } else if (has_resnet_schedule(config, model)) {
+    double initial = config.resnet_base_lr * global / 256;
+    if (config.gradient_reduction == "sum") initial /= config.num_gpus;
+    plan = resnet_plan(initial, steps_per_epoch);
+  } else {
+    plan.initial = kDefaultLearningRate;
+  }
+  if (config.num_epochs_per_decay > 0) {
+    plan.decay_steps = std::max<std::int64_t>(
+        1, static_cast<std::int64_t>(config.num_epochs_per_decay * steps_per_epoch));
+    plan.decay_factor = config.learning_rate_decay_factor;
+    plan.minimum = config.minimum_learning_rate;
+  }
+  if (config.num_learning_rate_warmup_epochs > 0) {
+    plan.warmup_steps =
+        static_cast<std::int64_t>(config.num_learning_rate_warmup_epochs * steps_per_epoch);
+  }
+  return plan;
+}
+
+Hyper hyper_of(const RunConfig& config) {
+  return {.weight_decay = static_cast<float>(config.weight_decay),
+          .gradient_clip = static_cast<float>(config.gradient_clip)};
+}
+
+}  // namespace penstock

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training_rules.h"
+
+#include <gtest/gtest.h>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr ModelEntry kResNet{.name = "resnet50", .image = {224, 224, 3}};
+constexpr ModelEntry kOther{.name = "trivial", .image = {227, 227, 3}};
+constexpr double kExamples = 25600;  // 100 steps of 256 images
+
+RunConfig config_of_256() {
+  RunConfig config;
+  config.batch_size = 64;
+  config.num_gpus = 4;
+  config.gradient_reduction = "mean";
+  return config;
+}
+
+TEST(TrainingRules, TheDefaultLearningRateIsTheReferences) {
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config_of_256(), kOther, kExamples), 0), 0.005F);
+}
+
+TEST(TrainingRules, EpochsBecomeStepsOfTheGlobalBatch) {
+  RunConfig config = config_of_256();
+  config.init_learning_rate = 0.2;
+  config.num_epochs_per_decay = 2;
+  config.learning_rate_decay_factor = 0.1;
+  config.num_learning_rate_warmup_epochs = 0.5;
+  const LearningRatePlan plan = learning_rate_plan(config, kOther, kExamples);
+  EXPECT_EQ(plan.decay_steps, 200);
+  EXPECT_EQ(plan.warmup_steps, 50);
+  EXPECT_FLOAT_EQ(learning_rate(plan, 25), 0.1F);
+  EXPECT_FLOAT_EQ(learning_rate(plan, 200), 0.02F);
+}
+
+TEST(TrainingRules, ResNetsOfImageNetsSizeHaveTheirScheduleOnlyWithABaseRate) {
+  RunConfig config = config_of_256();
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kResNet, kExamples), 600), 0.005F);
+  apply_like(config, "tf_cnn_benchmarks");
+  config.variable_update = "replicated";
+  config.gradient_reduction = resolve_gradient_reduction(config);
+  EXPECT_EQ(config.gradient_reduction, "sum");
+  // 0.128 for 256 images, over four devices whose gradients are summed.
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kResNet, kExamples), 600), 0.032F);
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kOther, kExamples), 600), 0.005F);
+  config.init_learning_rate = 0.5;
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kResNet, kExamples), 600), 0.5F);
+}
+
+TEST(TrainingRules, RefusesRatesThatContradictEachOther) {
+  RunConfig config = config_of_256();
+  config.piecewise_learning_rate_schedule = "0.1;1;0.01";
+  config.init_learning_rate = 0.1;
+  EXPECT_THROW(learning_rate_plan(config, kOther, kExamples), ConfigError);
+  config = config_of_256();
+  config.num_epochs_per_decay = 2;
+  EXPECT_THROW(learning_rate_plan(config, kOther, kExamples), ConfigError);
+}
+
+TEST(TrainingRules, OptimizerFlagsBecomeOptions) {
+  RunConfig config;
+  config.optimizer = "momentum:nesterov=false";
+  config.momentum = 0.5;
+  EXPECT_EQ(optimizer_text(config), "momentum:nesterov=false,momentum=0.5");
+  config = {};
+  config.optimizer = "adam";
+  config.adam_beta1 = 0.25;
+  config.adam_epsilon = 0.125;
+  EXPECT_EQ(optimizer_text(config), "adam:beta1=0.25,epsilon=0.125");
+}
+
+TEST(TrainingRules, OptimizerFlagsOfAnotherOptimizerAreRefused) {
+  RunConfig config;
+  config.momentum = 0.5;
+  try {
+    optimizer_text(config);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("add --optimizer momentum"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(TrainingRules, ReductionsAreTheMeanUnlessASystemsRuleSaysOtherwise) {
+  struct Case {
+    const char *word, *update, *resolved;
+  };
+  for (const Case& c : {Case{"default", "replicated", "mean"},
+                        {"sum", "parameter_server", "sum"},
+                        {"tf_cnn_benchmarks", "replicated", "sum"},
+                        {"tf_cnn_benchmarks", "parameter_server", "mean-sum"},
+                        {"tf_cnn_benchmarks", "independent", "mean"},
+                        {"tensorpack", "replicated", "sum"},
+                        {"tensorpack", "parameter-server", "mean"}}) {
+    RunConfig config;
+    config.gradient_reduction = c.word;
+    config.variable_update = c.update;
+    EXPECT_EQ(resolve_gradient_reduction(config), c.resolved) << c.word << ", " << c.update;
+  }
+}
+
+TEST(TrainingRules, BatchesHaveTheSizeAndClassesThatWereAskedFor) {
+  RunConfig config;
+  config.batch_size = 8;
+  config.classes = 12;
+  EXPECT_EQ(batch_spec(config, kOther).image, (ImageShape{227, 227, 3}));
+  config.image_size = 64;
+  EXPECT_EQ(batch_spec(config, kOther).image, (ImageShape{64, 64, 3}));
+  EXPECT_EQ(batch_spec(config, kOther).classes, 12);
+}
+
+}  // namespace
+}  // namespace penstock

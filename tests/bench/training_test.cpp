@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that train for real, on a model and a device small enough for a test.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "bench/machine.h"
+#include "tests/support/training_fixture.h"
+
+namespace penstock {
+namespace {
+
+class Training : public TrainingFixture {};
+
+class KeepReports final : public RunListener {
+ public:
+  void step(const StepReport& step) override { steps.push_back(step); }
+  std::vector<StepReport> steps;
+};
+
+TEST_F(Training, LossesFallAndAccuracyRises) {
+  KeepReports listener;
+  config_.num_batches = 60;
+  const RunResult result = run(listener);
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  ASSERT_EQ(result.losses.size(), 60U);
+  EXPECT_LT(result.losses.back(), 0.5 * result.losses.front());
+  ASSERT_EQ(listener.steps.size(), 60U);
+  EXPECT_GT(listener.steps.back().top1, 0.75);
+  EXPECT_EQ(listener.steps.back().top5, 1) << "four classes are among the five highest";
+  EXPECT_EQ(listener.steps.back().loss, result.losses.back());
+}
+
+TEST_F(Training, ForwardOnlyLeavesTheWeightsAlone) {
+  config_.forward_only = true;
+  KeepReports slow, fast;
+  const RunResult result = run(slow);
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(result.losses, std::vector<double>(20, 0.0));
+  config_.init_learning_rate = 1000;  // would show, were there an update
+  run(fast);
+  ASSERT_EQ(fast.steps.size(), slow.steps.size());
+  for (std::size_t i = 0; i < slow.steps.size(); ++i) {
+    EXPECT_EQ(fast.steps[i].top1, slow.steps[i].top1);
+  }
+}
+
+TEST_F(Training, BaseLossLeavesTheDecaysShareOut) {
+  config_.weight_decay = 0.5;
+  config_.num_batches = 1;
+  const double total = run().losses.at(0);
+  config_.loss_type_to_report = "base_loss";
+  const double base = run().losses.at(0);
+  EXPECT_GT(total, base + 0.1);
+}
+
+TEST_F(Training, TwoRanksOnHalfTheBatchTrainLikeOne) {
+  // Without dropout's share of chance there is none: its masks differ by rank. So compare roughly.
+  config_.num_batches = 60;
+  const RunResult one = run();
+  config_.num_gpus = 2;
+  config_.batch_size = 4;
+  for (const char* update : {"replicated", "parameter_server"}) {
+    config_.variable_update = update;
+    const RunResult two = run();
+    ASSERT_EQ(two.exit_code, 0) << two.reason;
+    EXPECT_NEAR(two.losses.back(), one.losses.back(), 0.4) << update;
+  }
+}
+
+TEST_F(Training, SumsOfGradientsStepFurtherThanMeans) {
+  config_.num_gpus = 2;
+  config_.num_batches = 2;
+  config_.seed = 5;
+  const RunResult mean = run();
+  config_.gradient_reduction = "sum";
+  const RunResult sum = run();
+  EXPECT_EQ(mean.losses[0], sum.losses[0]);
+  EXPECT_NE(mean.losses[1], sum.losses[1]);
+}
+
+TEST_F(Training, ALossThatIsNotFiniteStopsTheRunByName) {
+  device_ = "tiny:nonfinite_at=7";
+  const RunResult result = run();
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_TRUE(says(result.reason, "the loss of step 8 of resnet50 in fp32 is not finite"))
+      << result.reason;
+  EXPECT_TRUE(says(result.reason, "--on-nonfinite continue")) << result.reason;
+  EXPECT_LT(result.step_ms.size(), 20U);
+}
+
+TEST_F(Training, OrGoesOnWithOneWarning) {
+  device_ = "tiny:nonfinite_at=7";
+  config_.on_nonfinite = "continue";
+  const RunResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(result.counters.at("nonfinite_steps"), 1);
+  EXPECT_TRUE(std::isnan(result.losses.at(7)));
+  EXPECT_TRUE(says(result.notes.back(), "step 8")) << result.notes.back();
+}
+
+TEST_F(Training, APrecisionThatTheDeviceLacksIsUnavailable) {
+  config_.precision = "fp16";
+  EXPECT_THROW(Runner(config_, clock_, components()), Unavailable);
+}
+
+TEST_F(Training, MoreClassesInTheDataThanInTheModelAreRefusedWithWhatToType) {
+  config_.classes = 3;
+  EXPECT_TRUE(says(refusal(), "has 4 classes; the model has 3 outputs; pass --classes 4"))
+      << refusal();
+}
+
+TEST_F(Training, FewerClassesAreOneNote) {
+  config_.classes = 10;
+  config_.num_batches = 1;
+  const RunResult result = run();
+  EXPECT_NE(result.exit_code, 2);
+  EXPECT_TRUE(says(result.notes.at(0), "has 4 classes and the model 10 outputs"));
+}
+
+TEST_F(Training, FeedersAndTrainersOnTheSameCoresShareThem) {
+  config_.feeder_threads = 0;
+  config_.compute_threads = 0;
+  const Runner runner(config_, clock_, components());
+  EXPECT_EQ(runner.config().compute_threads, usable_cores());
+  EXPECT_EQ(runner.config().feeder_threads, std::max(1, usable_cores() / 2));
+  config_.num_batches = 1;
+  const RunResult result = run();
+  EXPECT_TRUE(says(result.notes.at(0), "nice 19")) << result.notes.at(0);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rule against a loop of its definition in double precision, over several steps.
+#include "trainer/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kCount = 5;
+constexpr int kSteps = 6;
+constexpr Hyper kHyper{.learning_rate = 0.05F, .weight_decay = 0.1F, .gradient_clip = 0.75F};
+constexpr double kScale = 0.25;
+
+/// Two parameters of kCount elements: one that decays, one that does not.
+class TwoParameters {
+ public:
+  TwoParameters() : weights_(2 * kCount), gradients_(2 * kCount) {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      weights_[i] = 0.5F - 0.3F * static_cast<float>(i % kCount);
+    }
+    set_.weights = {weights_.data(), weights_.size()};
+    set_.gradients = {gradients_.data(), gradients_.size()};
+    for (const Role role : {Role::weight, Role::scale}) {
+      const std::size_t first = role == Role::weight ? 0 : kCount;
+      set_.parameters.push_back({{"w", 0, role, {kCount}},
+                                 {weights_.data() + first, kCount},
+                                 {gradients_.data() + first, kCount}});
+    }
+  }
+  /// Gradients that the clip cuts on both sides, and some that it leaves.
+  static double gradient(int step, std::size_t element) {
+    return 6 * std::sin(1.7 * step + 0.9 * static_cast<double>(element));
+  }
+  void fill(int step) {
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      gradients_[i] = static_cast<float>(gradient(step, i));
+    }
+  }
+  const ParameterSet& set() const { return set_; }
+  float weight(std::size_t i) const { return weights_[i]; }
+
+ private:
+  std::vector<float> weights_, gradients_;
+  ParameterSet set_;
+};
+
+/// The gradient that a rule sees, from the definition.
+double effective(double gradient, double weight, bool decays) {
+  const double decay = decays ? double{kHyper.weight_decay} : 0;
+  return std::clamp(kScale * gradient + decay * weight, -double{kHyper.gradient_clip},
+                    double{kHyper.gradient_clip});
+}
+
+/// Element's weight after kSteps, given w -= rule(step, gradient, state).
+template <typename Rule>
+double by_hand(std::size_t element, Rule rule) {
+  double weight = double{TwoParameters().weight(element)};
+  double state[2] = {};
+  for (int step = 0; step < kSteps; ++step) {
+    const double g = effective(TwoParameters::gradient(step, element), weight, element < kCount);
+    weight -= rule(step, g, state);
+  }
+  return weight;
+}
+
+template <typename Rule>
+void expect_equal(const std::string& text, Rule rule) {
+  const ComponentText parts = parse_component(text);
+  const OptimizerEntry& entry = find_entry(optimizer_table(), parts.name);
+  const Options options(entry.name, entry.options, parts);
+  SteadyClock clock;
+  HostDevice device(clock);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Optimizer> optimizer = make_host_optimizer({entry, options}, serial_for);
+  TwoParameters parameters;
+  StepResult result;
+  for (int step = 0; step < kSteps; ++step) {
+    Hyper hyper = kHyper;
+    hyper.step = step;
+    parameters.fill(step);
+    optimizer->set(hyper, *stream);
+    optimizer->apply(parameters.set(), static_cast<float>(kScale), *stream, result);
+  }
+  for (std::size_t i = 0; i < 2 * kCount; ++i) {
+    EXPECT_NEAR(parameters.weight(i), by_hand(i, rule), 2e-6) << text << ", element " << i;
+  }
+}
+
+constexpr double kRate = double{kHyper.learning_rate};
+
+TEST(Optimizers, SgdSubtractsTheScaledGradient) {
+  expect_equal("sgd", [](int, double g, double*) { return kRate * g; });
+}
+
+TEST(Optimizers, MomentumKeepsAVelocity) {
+  expect_equal("momentum:nesterov=false", [](int, double g, double* state) {
+    state[0] = 0.9 * state[0] + g;
+    return kRate * state[0];
+  });
+  expect_equal("momentum:momentum=0.8", [](int, double g, double* state) {
+    state[0] = 0.8 * state[0] + g;
+    return kRate * (g + 0.8 * state[0]);
+  });
+}
+
+TEST(Optimizers, RmspropStartsFromAMeanSquareOfOne) {
+  const auto rule = [](double decay, double momentum, double epsilon) {
+    return [=](int step, double g, double* state) {
+      if (step == 0) state[0] = 1;
+      state[0] = decay * state[0] + (1 - decay) * g * g;
+      state[1] = momentum * state[1] + kRate * g / std::sqrt(state[0] + epsilon);
+      return state[1];
+    };
+  };
+  expect_equal("rmsprop", rule(0.9, 0.9, 1.0));
+  expect_equal("rmsprop:decay=0.5,momentum=0,epsilon=1e-4", rule(0.5, 0, 1e-4));
+}
+
+TEST(Optimizers, AdamCorrectsItsMeansForTheirStart) {
+  const auto rule = [](double beta1, double beta2, double epsilon) {
+    return [=](int step, double g, double* state) {
+      const double t = step + 1;
+      state[0] = beta1 * state[0] + (1 - beta1) * g;
+      state[1] = beta2 * state[1] + (1 - beta2) * g * g;
+      const double rate = kRate * std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t));
+      return rate * state[0] / (std::sqrt(state[1]) + epsilon);
+    };
+  };
+  expect_equal("adam", rule(0.9, 0.999, 1e-8));
+  expect_equal("adam:beta1=0.5,beta2=0.9,epsilon=0.1", rule(0.5, 0.9, 0.1));
+}
+
+TEST(Optimizers, TheDecaysShareOfTheLossIsThatOfTheWeightsBeforeTheUpdate) {
+  const OptimizerEntry& entry = find_entry(optimizer_table(), "sgd");
+  const Options options(entry.name, entry.options, {});
+  SteadyClock clock;
+  HostDevice device(clock);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Optimizer> optimizer = make_host_optimizer({entry, options}, serial_for);
+  TwoParameters parameters;
+  double squares = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    squares += double{parameters.weight(i)} * double{parameters.weight(i)};
+  }
+  StepResult result;
+  optimizer->set(kHyper, *stream);
+  optimizer->apply(parameters.set(), 1, *stream, result);
+  EXPECT_NEAR(result.l2_loss, 0.05 * squares, 1e-6);
+}
+
+TEST(Optimizers, RefuseOptionsOutOfRange) {
+  for (const char* text :
+       {"momentum:momentum=1", "rmsprop:decay=1", "rmsprop:momentum=-0.1", "rmsprop:epsilon=-1",
+        "adam:beta1=1", "adam:beta2=2", "adam:epsilon=0"}) {
+    const ComponentText parts = parse_component(text);
+    const OptimizerEntry& entry = find_entry(optimizer_table(), parts.name);
+    EXPECT_THROW(entry.make(Options(entry.name, entry.options, parts)), ConfigError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace penstock
