@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct BackendSubject {
   std::string name;
   const BackendEntry* entry = nullptr;  ///< null: there is a reason
   std::string reason{};
+
+  friend std::ostream& operator<<(std::ostream& out, const BackendSubject& subject) {
+    return out << subject.name;
+  }
 };
 
 /// The plain backend, then those of the table that have weights.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct SmallGraph {
   Graph graph;
 
   std::int32_t classes() const { return graph.nodes().back().shape.channels; }
+
+  friend std::ostream& operator<<(std::ostream& out, const SmallGraph& small) {
+    return out << small.name;
+  }
 };
 
 std::vector<SmallGraph> small_graphs();
