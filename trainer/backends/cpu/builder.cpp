@@ -78,10 +78,12 @@ Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::eng
       type_(spec.precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32),
       dtype_(spec.precision == Precision::bf16 ? DType::bf16 : DType::f32),
       outputs_(graph.nodes().size() + 1, kNoValue),
+      readers_(graph.nodes().size() + 1),
       relu_of_(graph.nodes().size() + 1, Graph::kInput),
       is_fused_(graph.nodes().size() + 1),
       needs_gradient_(graph.nodes().size() + 1),
       contributions_(graph.nodes().size() + 1),
+      waiting_(graph.nodes().size() + 1),
       weights_(layouts.parameters.size(), kNoValue),
       gradients_(layouts.parameters.size(), kNoValue) {
   find_fusions();
@@ -95,9 +97,8 @@ Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::eng
 }
 
 void Builder::find_fusions() {
-  std::vector<int> readers(graph_.nodes().size() + 1);
   for (const Node& node : graph_.nodes()) {
-    for (const NodeId input : node.inputs) ++readers[slot(input)];
+    for (const NodeId input : node.inputs) ++readers_[slot(input)];
   }
   for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
     const Node& node = graph_.nodes()[index];
@@ -106,7 +107,7 @@ void Builder::find_fusions() {
     const Op& op = graph_.nodes()[static_cast<std::size_t>(before)].op;
     const bool can = std::holds_alternative<Conv2d>(op) || std::holds_alternative<BatchNorm>(op) ||
                      std::holds_alternative<Add>(op) || std::holds_alternative<Linear>(op);
-    if (!can || readers[slot(before)] != 1) continue;
+    if (!can || readers_[slot(before)] != 1) continue;
     relu_of_[slot(before)] = static_cast<NodeId>(index);
     is_fused_[index + 1] = true;
   }
@@ -166,6 +167,9 @@ Builder::Desc Builder::activation(NodeId node, Tag tag) const {
 }
 
 ValueId Builder::output(NodeId node) {
+  if (auto waiting = std::exchange(waiting_[slot(node)], nullptr)) {
+    set_output(node, waiting(kNoValue, false));
+  }
   if (outputs_[slot(node)] == kNoValue) {
     PENSTOCK_ASSERT(node == Graph::kInput);
     return image(activation(node, Tag::nhwc));

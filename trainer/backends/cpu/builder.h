@@ -66,6 +66,13 @@ class Builder {
   void normalise_backward(NodeId node, const BatchNorm& op,
                           const dnnl::batch_normalization_forward::primitive_desc& forward,
                           ValueId source, ValueId mean, ValueId variance, ValueId workspace);
+  void normalise_blocked(NodeId node, const BatchNorm& op);
+  /// Adds the forward operations of a batch norm in blocks of channels; returns its output.
+  ValueId add_normalised(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance,
+                         ValueId residual, bool relu);
+  void update_running_statistics(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance);
+  /// What an addition adds to: a batch norm that was left to it, then added already, or nothing.
+  ValueId add_into_batch_norm(NodeId node);
   void pool(NodeId node, dnnl::algorithm algorithm, const Window& window);
   void add_loss();
   void reverse(std::function<void()> backward) { backward_.push_back(std::move(backward)); }
@@ -119,10 +126,14 @@ class Builder {
   const DType dtype_;
 
   std::vector<ValueId> outputs_;                     // by slot; of the ReLU where one is fused
+  std::vector<int> readers_;                         // by slot
   std::vector<NodeId> relu_of_;                      // by slot; kInput: none
   std::vector<bool> is_fused_;                       // by slot: computed by the node before
   std::vector<bool> needs_gradient_;                 // by slot
   std::vector<std::vector<ValueId>> contributions_;  // by slot
+  /// By slot: batch norms whose only reader is an addition wait for it. Called with the residual,
+  /// or kNoValue, and with whether a ReLU follows; gives the output.
+  std::vector<std::function<ValueId(ValueId residual, bool relu)>> waiting_;
   std::vector<std::function<void()>> backward_;
   std::vector<ValueId> weights_, gradients_;  // by parameter
 };

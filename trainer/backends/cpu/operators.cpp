@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "trainer/backends/cpu/batch_norm.h"
 #include "trainer/backends/cpu/builder.h"
 #include "trainer/backends/cpu/kernels.h"
 
@@ -23,7 +24,7 @@ memory::dims kernel(const Window& window) { return {window.kernel_h, window.kern
 memory::dims begin(const Window& window) { return {window.top, window.left}; }
 memory::dims end(const Window& window) { return {window.bottom, window.right}; }
 
-constexpr auto kConvolution = dnnl::algorithm::convolution_direct;
+constexpr auto kConvolution = dnnl::algorithm::convolution_auto;
 
 /// oneDNN 2.6's brgemm kernel for the gradient of a linear layer's input reads through a null
 /// pointer where that input has fewer channels than a vector has elements. It is not offered for
@@ -118,6 +119,10 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
   using Flags = dnnl::normalization_flags;
   const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
   const ValueId source = output(input);
+  if (trains() && schedule_.value(source).desc == activation(node, Tag::nChw16c) &&
+      graph_.shape(node).channels % kChannelBlock == 0) {
+    return normalise_blocked(node, op);
+  }
   Flags flags = Flags::use_scale | Flags::use_shift;
   if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
   if (phase_ == Phase::evaluate) flags |= Flags::use_global_stats;
@@ -146,6 +151,12 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
   run(forward, std::move(arguments));
   set_output(last_of(node), result);
   if (!trains()) return;
+  update_running_statistics(node, op, mean, variance);
+  normalise_backward(node, op, forward, source, mean, variance, workspace);
+}
+
+void Builder::update_running_statistics(NodeId node, const BatchNorm& op, ValueId mean,
+                                        ValueId variance) {
   const ImageShape shape = graph_.shape(node);
   const std::int64_t count = std::int64_t{spec_.batch.images} * shape.height * shape.width;
   schedule_.add_kernel(
@@ -155,7 +166,70 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
         update_running(floats(0), floats(1), momentum, count, floats(2), floats(3), channels);
       },
       {mean, variance, running(node, Role::running_mean), running(node, Role::running_variance)});
-  normalise_backward(node, op, forward, source, mean, variance, workspace);
+}
+
+// ---- batch normalisation in blocks of channels ------------------------------
+
+void Builder::normalise_blocked(NodeId node, const BatchNorm& op) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const ValueId source = output(input);
+  const ImageShape image = graph_.shape(node);
+  const Desc data = schedule_.value(source).desc, channels({image.channels}, Type::f32, Tag::a);
+  const ValueId mean = schedule_.add_value(channels), variance = schedule_.add_value(channels);
+  const std::size_t scale = parameter(node, Role::scale), shift = parameter(node, Role::shift);
+  const bool relu = fuses_relu(node);
+  if (relu || readers_[slot(node)] != 1) {
+    set_output(last_of(node), add_normalised(node, op, mean, variance, kNoValue, relu));
+  } else {
+    waiting_[slot(node)] = [=, this](ValueId residual, bool relu_of_sum) {
+      return add_normalised(node, op, mean, variance, residual, relu_of_sum);
+    };
+  }
+  reverse([=, this] {
+    if (!has_gradient(last_of(node))) return;
+    const ValueId gradient_out = gradient_of(last_of(node), data);
+    const ValueId gradient_in = schedule_.add_value(data);
+    const BatchNormShape shape{spec_.batch.images, image.channels,
+                               static_cast<std::size_t>(image.height * image.width)};
+    schedule_.add_kernel(
+        [=, dtype = dtype_, epsilon = op.epsilon](const RunState&, std::span<std::byte* const> at) {
+          const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(at[i]); };
+          batch_norm_backward(dtype, shape, {floats(4), floats(5), epsilon}, relu, at[0], at[1],
+                              floats(2), floats(3), at[6], floats(7), floats(8));
+        },
+        {source, gradient_out, mean, variance, weight(scale), weight(shift), gradient_in,
+         gradient(scale), gradient(shift)});
+    schedule_.may_overwrite(gradient_in, gradient_out);
+    schedule_.completes(scale);
+    schedule_.completes(shift);
+    contribute(input, gradient_in);
+  });
+}
+
+ValueId Builder::add_normalised(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance,
+                                ValueId residual, bool relu) {
+  const ValueId source = output(graph_.nodes()[static_cast<std::size_t>(node)].inputs[0]);
+  const ImageShape image = graph_.shape(node);
+  const BatchNormShape shape{spec_.batch.images, image.channels,
+                             static_cast<std::size_t>(image.height * image.width)};
+  const ValueId result = schedule_.add_value(schedule_.value(source).desc);
+  std::vector<ValueId> operands{source,
+                                weight(parameter(node, Role::scale)),
+                                weight(parameter(node, Role::shift)),
+                                mean,
+                                variance,
+                                result};
+  if (residual != kNoValue) operands.push_back(residual);
+  schedule_.add_kernel(
+      [=, dtype = dtype_, epsilon = op.epsilon](const RunState&, std::span<std::byte* const> at) {
+        const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(at[i]); };
+        batch_norm_forward(dtype, shape, {floats(1), floats(2), epsilon}, relu, at[0],
+                           at.size() > 6 ? at[6] : nullptr, floats(3), floats(4), at[5]);
+      },
+      std::move(operands));
+  if (residual != kNoValue) schedule_.may_overwrite(result, residual);
+  update_running_statistics(node, op, mean, variance);
+  return result;
 }
 
 void Builder::normalise_backward(NodeId node, const BatchNorm& op,
@@ -281,6 +355,18 @@ void Builder::visit(NodeId node, const Add&) {
     contribute(inputs[0], sum);
     contribute(inputs[1], sum);
   });
+}
+
+ValueId Builder::add_into_batch_norm(NodeId node) {
+  const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
+  for (const std::size_t index : {0U, 1U}) {
+    const auto waiting = std::exchange(waiting_[slot(inputs[index])], nullptr);
+    if (!waiting) continue;
+    const NodeId source = graph_.nodes()[static_cast<std::size_t>(inputs[index])].inputs[0];
+    const Desc desc = schedule_.value(output(source)).desc;
+    return waiting(as(output(inputs[1 - index]), desc), fuses_relu(node));
+  }
+  return kNoValue;
 }
 
 void Builder::visit(NodeId node, const Dropout& op) {
