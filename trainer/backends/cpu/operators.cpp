@@ -337,17 +337,20 @@ void Builder::visit(NodeId node, const Relu&) {
 
 void Builder::visit(NodeId node, const Add&) {
   const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
-  const ValueId a = output(inputs[0]);
-  const Desc desc = schedule_.value(a).desc;
-  const ValueId b = as(output(inputs[1]), desc);
-  const ValueId result = schedule_.add_value(desc);
-  schedule_.add_kernel(
-      [dtype = dtype_, n = elements(result), relu = fuses_relu(node)](
-          const RunState&, std::span<std::byte* const> at) {
-        add(dtype, at[0], at[1], relu, at[2], n);
-      },
-      {a, b, result});
-  schedule_.may_overwrite(result, a);
+  ValueId result = add_into_batch_norm(node);
+  if (result == kNoValue) {
+    const ValueId a = output(inputs[0]);
+    const ValueId b = as(output(inputs[1]), schedule_.value(a).desc);
+    result = schedule_.add_value(schedule_.value(a).desc);
+    schedule_.add_kernel(
+        [dtype = dtype_, n = elements(result), relu = fuses_relu(node)](
+            const RunState&, std::span<std::byte* const> at) {
+          add(dtype, at[0], at[1], relu, at[2], n);
+        },
+        {a, b, result});
+    schedule_.may_overwrite(result, a);
+  }
+  const Desc desc = schedule_.value(result).desc;
   set_output(last_of(node), result);
   reverse([=, this] {
     if (!has_gradient(last_of(node))) return;
