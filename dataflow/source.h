@@ -22,6 +22,7 @@ struct DataPlan {
   std::int64_t epochs = -1;  ///< -1: for ever
   Order order = Order::relaxed;
   bool shuffle = true;
+  bool augment = true;  ///< false: pixels as in evaluation, which leave nothing to chance
   std::uint64_t seed = 1;
   std::int32_t classes = 1000;  ///< labels beyond are refused before anything starts
 };
