@@ -202,6 +202,19 @@ constexpr ConfigKey kKeys[] = {
      "end training once an evaluation reaches this share, such as 0.95; 0: never",
      get<&RunConfig::stop_at_top_1_accuracy>, set_amount<&RunConfig::stop_at_top_1_accuracy>},
 
+    // ---- checkpoints ----
+    {"train_dir", "", false,
+     "folder of checkpoints, made if absent: the newest is restored, one is saved at the end; "
+     "default: none",
+     get<&RunConfig::train_dir>, set_text<&RunConfig::train_dir>},
+    {"save_model_secs", "", false,
+     "seconds between two checkpoints; excludes --save-model-steps; 0: only at the end",
+     get<&RunConfig::save_model_secs>, set_amount<&RunConfig::save_model_secs>},
+    {"save_model_steps", "", false, "steps between two checkpoints; 0: only at the end",
+     get<&RunConfig::save_model_steps>, set_count<&RunConfig::save_model_steps, 0>},
+    {"max_ckpts_to_keep", "", false, "older checkpoints are removed; 0: none is",
+     get<&RunConfig::max_ckpts_to_keep>, set_count<&RunConfig::max_ckpts_to_keep, 0>},
+
     // ---- the feeder ----
     {"data_dir", "data", false,
      "folder of class folders of JPEGs; default data/train, made if absent",

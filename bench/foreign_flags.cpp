@@ -4,7 +4,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kNotYet = "it needs a device that computes, which is not built yet";
+constexpr std::string_view kNotYet = "it is not built yet; leave it out";
 constexpr std::string_view kTensorFlow = "it tunes TensorFlow's runtime; leave it out";
 constexpr std::string_view kPipeline =
     "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
@@ -21,11 +21,7 @@ constexpr ForeignFlag kForeign[] = {
     {"fp16_inc_loss_scale_every_n", kNotYet},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},
     {"freeze_when_forward_only", "weights are always held where they are computed with"},
-    {"train_dir", kNotYet},
-    {"save_model_secs", kNotYet},
-    {"save_model_steps", kNotYet},
-    {"max_ckpts_to_keep", kNotYet},
-    {"load", kNotYet},
+    {"load", "use --train-dir, whose newest checkpoint is restored"},
     {"eval_dir", "evaluations are printed, and kept by --json; the images lie in --eval-data-dir"},
     {"eval_interval_secs", "--eval evaluates the newest checkpoint once; call it again"},
     {"data_name", "data are a folder of class folders, whatever they show; leave it out"},

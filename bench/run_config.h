@@ -59,6 +59,12 @@ struct RunConfig {
   std::string eval_during_training_at_specified_steps, eval_during_training_at_specified_epochs;
   double stop_at_top_1_accuracy = 0;  ///< 0: train to the end
 
+  // Checkpoints.
+  std::string train_dir;  ///< empty: none
+  double save_model_secs = 0;
+  std::int64_t save_model_steps = 0;  ///< both 0: at the end only
+  std::int64_t max_ckpts_to_keep = 5;
+
   std::string data_dir;  ///< empty: data/train, made if absent
   std::string on_bad_sample = "default";
   std::string order = "relaxed";

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
+#include "bench/checkpoint_keeper.h"
 #include "bench/compile_progress.h"
 #include "bench/machine.h"
 #include "bench/training_rules.h"
@@ -48,6 +50,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
     devices.push_back(ranks[rank].device.get());
   }
   group = std::make_unique<ThreadsGroup>(devices, clock, std::move(abandon));
+  const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
   examples_per_epoch = extent.examples > 0 ? static_cast<double>(extent.examples) : kImageNetImages;
   learning_rates = learning_rate_plan(config, *components.model, examples_per_epoch);
@@ -55,8 +58,43 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   config.num_epochs = 0;
   components.model->build(graph, spec.classes);
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank);
+  if (checkpoint) restore(*checkpoint);
   note_unused_classes();
   note_shared_cores();
+}
+
+CheckpointInfo RunParts::checkpoint_info(std::int64_t step) const {
+  return {.model = std::string(components.model->name),
+          .optimizer = std::string(components.optimizer->name),
+          .image = spec.image,
+          .classes = spec.classes,
+          .step = step,
+          .seed = config.seed};
+}
+
+/// The newest one in --train-dir, checked, or none; `first_step` is then its step.
+std::optional<Checkpoint> RunParts::open_checkpoint() {
+  const std::vector<std::int64_t> steps = prepare_train_dir(config);
+  if (steps.empty()) return std::nullopt;
+  const std::filesystem::path path = checkpoint_path(config.train_dir, steps.back());
+  Checkpoint checkpoint = read_checkpoint(path);
+  refuse_foreign(checkpoint.info(), checkpoint_info(0), config.eval, path);
+  first_step = checkpoint.info().step;
+  if (checkpoint.info().seed != config.seed) {
+    probe.note(fmt::format("'{}' was trained with --seed {}: this run goes on in another order",
+                           path.string(), checkpoint.info().seed));
+  }
+  return checkpoint;
+}
+
+void RunParts::restore(const Checkpoint& checkpoint) {
+  for (Rank& rank : ranks) {
+    checkpoint.restore(*rank.executable, config.eval ? nullptr : rank.optimizer.get());
+    rank.executable->set_step(first_step);
+    rank.replica->set_step(first_step);
+  }
+  probe.note(
+      fmt::format("goes on from '{}'", checkpoint_path(config.train_dir, first_step).string()));
 }
 
 /// Rings and feeders: of the host for all ranks, or one for each device.
@@ -90,11 +128,14 @@ DataPlan RunParts::data_plan(std::int32_t rank) const {
   DataPlan data{.directory = config.data_dir,
                 .order = order_of(config),
                 .seed = config.seed,
+                .first_sample = 0,
                 .classes = spec.classes};
   if (components.feeder->slots == MemoryKind::device) {
     data.rank = rank;
     data.ranks = config.num_gpus;
   }
+  const std::int64_t taken_a_step = std::int64_t{spec.images} * (config.num_gpus / data.ranks);
+  data.first_sample = static_cast<std::uint64_t>(first_step * taken_a_step);
   return data;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/stager.h"
 #include "feeders/feeder.h"
+#include "trainer/checkpoint.h"
 #include "trainer/collectives/threads.h"
 #include "trainer/learning_rate.h"
 #include "trainer/replica.h"
@@ -57,6 +59,8 @@ class RunParts {
   /// the host's.
   std::unique_ptr<Feeder> make_feeder(const BatchSpec& batches, DataPlan data, Device& device,
                                       std::int32_t slots, Probe& counters);
+  /// What a checkpoint of this run says, after `step` updates.
+  CheckpointInfo checkpoint_info(std::int64_t step) const;
   /// The model for batches of `batches` on the rank's device, with weights that mean nothing.
   std::unique_ptr<Executable> compile(const BatchSpec& batches, std::int32_t rank);
 
@@ -68,6 +72,7 @@ class RunParts {
   DataExtent extent;              ///< of what the feeder reads
   double examples_per_epoch = 0;  ///< its own, or ImageNet's
   LearningRatePlan learning_rates;
+  std::int64_t first_step = 0;  ///< updates made by the runs that this one continues
   std::unique_ptr<Backend> backend;
   BatchSpec spec;
   Graph graph;
@@ -77,6 +82,8 @@ class RunParts {
   std::unique_ptr<Feeder> host_feeder;
 
  private:
+  std::optional<Checkpoint> open_checkpoint();
+  void restore(const Checkpoint& checkpoint);
   void make_feeders();
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;

@@ -30,8 +30,18 @@ RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& liste
       abandoned_(abandon.get_token(), [this] { ending_.request_stop(); }),
       reporter_(parts.config, listener),
       evaluation_points_(evaluation_points(parts.config, parts.steps_per_epoch())),
-      warm_up_left_(parts.config.num_warmup_batches) {
+      keeper_(parts) {
   window_.outside_reserve = parts.outside_reserve;
+  // A run that continues others takes the steps that are left, the last one measured.
+  const std::int64_t left = config_.num_warmup_batches + config_.num_batches - parts_.first_step;
+  warm_up_left_ = std::clamp<std::int64_t>(left - 1, 0, config_.num_warmup_batches);
+  window_left_ = std::max<std::int64_t>(left - warm_up_left_, 0);
+  if (left <= 0 && !config_.eval) {
+    parts_.probe.note(
+        fmt::format("nothing is left to train: '{}' has {} steps already; raise "
+                    "--num-batches or --num-epochs",
+                    config_.train_dir, parts_.first_step));
+  }
 }
 
 RunResult RunSession::run(std::stop_token external) {
@@ -44,6 +54,7 @@ RunResult RunSession::run(std::stop_token external) {
   end_leg();
   abandon_.request_stop();
   join_threads();
+  save_at_end();
   reporter_.close();
   RunResult result = collect(stopped_from_outside);
   result.started = started;
@@ -176,6 +187,17 @@ void RunSession::pause() {
   if (config_.eval || (legs_begun_ > 0 && evaluation_points_.is_due(position()))) {
     goal_reached_ = evaluate() || goal_reached_;
   }
+  keeper_.pause(position());
+}
+
+/// Also where the run was stopped: rank 0's weights are those after whole steps.
+void RunSession::save_at_end() {
+  if (failure_) return;
+  try {
+    keeper_.save();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
 }
 
 /// True: the accuracy that was asked for is reached.
@@ -200,13 +222,13 @@ std::int64_t RunSession::position() const {
 /// How many of `steps` may be taken before something is due.
 std::size_t RunSession::cut(std::int64_t steps) const {
   const std::int64_t next = evaluation_points_.next_after(position());
-  return static_cast<std::size_t>(next == DuePoints::kNever ? steps
-                                                            : std::min(steps, next - position()));
+  if (next != DuePoints::kNever) steps = std::min(steps, next - position());
+  return static_cast<std::size_t>(keeper_.cut(position(), steps));
 }
 
 /// Under the lock, with every device idle.
 std::size_t RunSession::decide_leg() {
-  if (config_.eval || goal_reached_) {
+  if (config_.eval || goal_reached_ || (windows_ == 0 && window_left_ == 0)) {
     window_complete_ = true;
     return 0;
   }
@@ -229,7 +251,8 @@ std::size_t RunSession::decide_leg() {
 std::size_t RunSession::begin_window() {
   ++windows_;
   window_.legs.clear();
-  window_.wanted = static_cast<std::size_t>(config_.num_batches);
+  if (windows_ == 1) wanted_steps_ = window_left_;
+  window_.wanted = static_cast<std::size_t>(wanted_steps_);
   if (config_.extend_window) {
     const double reserve = snapshot().reserve() + window_.outside_reserve;
     const double batches = kMinReserves * std::max(0.0, reserve);
@@ -308,9 +331,9 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
   } else if (data_ended_ && !window_complete_) {
     result.status = Status::partial;
     result.reason =
-        fmt::format("the feeder's data ended after {} of {} steps", steps, config_.num_batches);
+        fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
     result.exit_code = 6;
-  } else if (!config_.eval && window_.is_draining()) {
+  } else if (!window_.legs.empty() && window_.is_draining()) {
     result.status = Status::draining;
     result.reason = fmt::format(
         "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least "

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/checkpoint_keeper.h"
 #include "bench/due_points.h"
 #include "bench/evaluator.h"
 #include "bench/run_parts.h"
@@ -41,6 +42,7 @@ class RunSession {
   void run_replica(std::size_t rank);
   std::size_t next_leg(std::size_t rank);
   void pause();
+  void save_at_end();
   bool evaluate();
   std::int64_t position() const;
   std::size_t cut(std::int64_t steps) const;
@@ -65,6 +67,7 @@ class RunSession {
   StepReporter reporter_;
   const DuePoints evaluation_points_;
   // Of rank 0's thread alone, until it has ended.
+  CheckpointKeeper keeper_;
   std::vector<EvaluationReport> evaluations_;
   bool goal_reached_ = false;
 
@@ -73,7 +76,7 @@ class RunSession {
   // All below under mutex_, until the threads have ended.
   std::size_t waiting_ranks_ = 0, leg_steps_ = 0;
   std::uint64_t legs_begun_ = 0;
-  std::int64_t warm_up_left_ = 0, window_left_ = 0;  // steps
+  std::int64_t warm_up_left_ = 0, window_left_ = 0, wanted_steps_ = 0;
   int windows_ = 0;
   std::int64_t discarded_steps_ = 0, nonfinite_steps_ = 0;
   bool data_ended_ = false, window_complete_ = false;

@@ -24,7 +24,8 @@ struct DataPlan {
   bool shuffle = true;
   bool augment = true;  ///< false: pixels as in evaluation, which leave nothing to chance
   std::uint64_t seed = 1;
-  std::int32_t classes = 1000;  ///< labels beyond are refused before anything starts
+  std::uint64_t first_sample = 0;  ///< of this rank's share, counted over all epochs
+  std::int32_t classes = 1000;     ///< labels beyond are refused before anything starts
 };
 
 class Source {
