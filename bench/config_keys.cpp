@@ -5,6 +5,7 @@
 #include "bench/config_values.h"
 #include "bench/due_points.h"
 #include "trainer/learning_rate.h"
+#include "trainer/model.h"
 
 namespace penstock {
 namespace {
@@ -23,10 +24,10 @@ void set_on_bad_sample(RunConfig& config, std::string_view name, std::string_vie
   config.on_bad_sample = text;
 }
 
-void set_model(RunConfig& config, std::string_view, std::string_view text) {
-  // tensorpack's two builds of the same ResNet-50.
-  const bool alias = text == "tensorpack" || text == "tfbench";
-  set_component<&RunConfig::model>(config, {}, alias ? "resnet50" : text);
+void set_model(RunConfig& config, std::string_view name, std::string_view text) {
+  set_component<&RunConfig::model>(config, name, text);
+  // One name for each model: rows are told apart by their text.
+  if (const ModelEntry* model = match_entry(model_table(), text)) config.model = model->name;
 }
 
 void set_precision(RunConfig& config, std::string_view name, std::string_view text) {

@@ -31,7 +31,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       backend(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec(batch_spec(config, *components.model)),
-      graph(spec.image),
+      graph(build_graph(*components.model, spec.image, spec.classes)),
       ranks(static_cast<std::size_t>(config.num_gpus)),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
@@ -56,7 +56,6 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   learning_rates = learning_rate_plan(config, *components.model, examples_per_epoch);
   config.num_batches = resolve_steps(config, extent);
   config.num_epochs = 0;
-  components.model->build(graph, spec.classes);
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank);
   if (checkpoint) restore(*checkpoint);
   note_unused_classes();

@@ -14,13 +14,6 @@
 #include "bench/training_rules.h"
 
 namespace penstock {
-namespace {
-
-/// Outputs of models where --classes is not given.
-constexpr std::int32_t kImageNetClasses = 1000;
-
-}  // namespace
-
 std::string_view to_string(Status status) {
   constexpr std::string_view kNames[] = {"ok", "skipped", "failed", "partial", "draining"};
   return kNames[static_cast<std::size_t>(status)];
@@ -35,7 +28,7 @@ RunConfig resolve(RunConfig config, const Runner::Components& components) {
   if (config.batch_size == 0) config.batch_size = components.model->batch;
   const ImageShape& image = components.model->image;
   if (config.image_size == 0 && image.height == image.width) config.image_size = image.height;
-  if (config.classes == 0) config.classes = kImageNetClasses;
+  if (config.classes == 0) config.classes = components.model->classes;
   config.gradient_reduction = resolve_gradient_reduction(config);
   if (config.compute_threads == 0) {
     config.compute_threads = std::max(1, usable_cores() / config.num_gpus);

@@ -1,8 +1,10 @@
 # Components: one file and one line each, entered by name in a generated constant table.
 #
-#   penstock_component(<kind> <stem> [NAME name] [SOURCES files...] [NEEDS targets...] [PACKAGE deb] [SET set])
-#     compiles <stem>.cpp, which defines `extern constinit const <Kind>Entry <stem>_<kind>`. Where a
-#     target of NEEDS is missing, the component is left out and its name stays known, with the reason.
+#   penstock_component(<kind> <stem> [NAME name] [ENTRIES entries...] [SOURCES files...]
+#                      [NEEDS targets...] [PACKAGE deb] [SET set])
+#     compiles <stem>.cpp, which defines `extern constinit const <Kind>Entry <stem>_<kind>`, or with
+#     ENTRIES one such constant `<entry>_<kind>` for each of them. Where a target of NEEDS is missing,
+#     they are left out and their names stay known, with the reason.
 #   penstock_absent(<kind> <name> <reason>)
 #     a name that users may type and that this program does not have.
 #   penstock_program(<target> MAIN file [SETS sets...])
@@ -29,9 +31,12 @@ function(penstock_absent kind name reason)
 endfunction()
 
 function(penstock_component kind stem)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "NAME;SET;PACKAGE" "SOURCES;NEEDS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "NAME;SET;PACKAGE" "ENTRIES;SOURCES;NEEDS")
+  if(NOT arg_ENTRIES)
+    set(arg_ENTRIES ${stem})
+  endif()
   if(NOT arg_NAME)
-    string(REPLACE "_" "-" arg_NAME ${stem})
+    string(REPLACE "_" "-" arg_NAME "${arg_ENTRIES}")
   endif()
   if(NOT arg_SET)
     set(arg_SET builtin)
@@ -41,8 +46,10 @@ function(penstock_component kind stem)
   endif()
   foreach(target IN LISTS arg_NEEDS)
     if(NOT TARGET ${target})
-      penstock_absent(${kind} ${arg_NAME} "built without ${target}: install ${arg_PACKAGE} and configure again"
-                      SET ${arg_SET})
+      foreach(name IN LISTS arg_NAME)
+        penstock_absent(${kind} ${name} "built without ${target}: install ${arg_PACKAGE} and configure again"
+                        SET ${arg_SET})
+      endforeach()
       message(STATUS "Penstock: ${kind} ${arg_NAME} left out, no ${target} (package ${arg_PACKAGE})")
       return()
     endif()
@@ -56,7 +63,8 @@ function(penstock_component kind stem)
     set_property(GLOBAL APPEND PROPERTY PENSTOCK_SOURCES_${arg_SET} ${arg_SOURCES})
     set_property(GLOBAL APPEND PROPERTY PENSTOCK_NEEDS_${arg_SET} ${arg_NEEDS})
   endif()
-  set_property(GLOBAL APPEND PROPERTY PENSTOCK_ENTRIES_${kind}_${arg_SET} ${stem}_${kind})
+  list(TRANSFORM arg_ENTRIES APPEND _${kind})
+  set_property(GLOBAL APPEND PROPERTY PENSTOCK_ENTRIES_${kind}_${arg_SET} ${arg_ENTRIES})
 endfunction()
 
 # Writes the tables of the sets ARGN and adds them, and the sets' own sources, to `target`.

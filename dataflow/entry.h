@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lookup by name in the constant tables of components, with suggestions for names that are not
-// there. Names compare without case, and with '_' and '-' alike.
+// there. Names compare without case, and with '_' and '-' alike. Where an entry has `aliases`, a
+// string of names separated by spaces, it answers to those as well.
 #pragma once
 
 #include <algorithm>
@@ -77,16 +78,44 @@ inline std::string join(std::span<const std::string> words, std::string_view sep
   return result;
 }
 
+/// The entry's name, then its aliases.
+template <typename Entry>
+std::vector<std::string> names_of(const Entry& entry) {
+  std::vector<std::string> names{std::string(entry.name)};
+  if constexpr (requires { entry.aliases; }) {
+    const std::string_view aliases = entry.aliases;
+    for (std::size_t begin = 0; begin < aliases.size();) {
+      const std::size_t end = std::min(aliases.find(' ', begin), aliases.size());
+      if (end > begin) names.emplace_back(aliases.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return names;
+}
+
+/// The entry of that name or alias, or null.
+template <typename Entry>
+const Entry* match_entry(const Table<Entry>& table, std::string_view name) {
+  const std::string wanted = canonical_name(name);
+  for (const Entry* entry : table.entries) {
+    for (const std::string& known : names_of(*entry)) {
+      if (canonical_name(known) == wanted) return entry;
+    }
+  }
+  return nullptr;
+}
+
 /// Throws ConfigError for a name nobody knows, Unavailable for one that this program lacks.
 template <typename Entry>
 const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
+  if (const Entry* entry = match_entry(table, name)) return *entry;
   const std::string wanted = canonical_name(name);
   std::vector<std::string> built, known;
   for (const Entry* entry : table.entries) {
-    if (canonical_name(entry->name) == wanted) return *entry;
-    built.emplace_back(entry->name);
+    std::vector<std::string> names = names_of(*entry);
+    built.push_back(names.front());
+    known.insert(known.end(), names.begin(), names.end());
   }
-  known = built;
   for (const AbsentEntry& absent : table.absent) {
     if (canonical_name(absent.name) == wanted) {
       throw Unavailable(std::string(table.kind) + " '" + std::string(absent.name) +

@@ -41,7 +41,13 @@ constexpr double kTruncatedDeviation = 0.87962566103423978;
 
 }  // namespace
 
-void initial_values(const ParameterSpec& spec, bool feeds_relu, std::uint64_t seed,
+bool keeps_variance(const Graph& graph, NodeId node) {
+  if (node + 1 == static_cast<NodeId>(graph.nodes().size())) return false;
+  const auto* conv = std::get_if<Conv2d>(&graph.nodes()[static_cast<std::size_t>(node)].op);
+  return conv == nullptr || !conv->bias;
+}
+
+void initial_values(const ParameterSpec& spec, bool keeps_variance, std::uint64_t seed,
                     std::span<float> plain) {
   switch (spec.role) {
     case Role::scale:
@@ -57,19 +63,18 @@ void initial_values(const ParameterSpec& spec, bool feeds_relu, std::uint64_t se
       break;
   }
   TruncatedNormal normal(Random(seed, hash(spec.name)));
-  const double variance = (feeds_relu ? 2. : 1.) / static_cast<double>(spec.fan_in());
+  const double variance = (keeps_variance ? 2. : 1.) / static_cast<double>(spec.fan_in());
   const double scale = std::sqrt(variance) / kTruncatedDeviation;
   for (float& value : plain) value = static_cast<float>(scale * normal.next());
 }
 
 void initialise(Executable& executable, const Graph& graph, std::uint64_t seed) {
   const ParameterSet& set = executable.parameters();
-  const auto last = static_cast<NodeId>(graph.nodes().size()) - 1;
   std::vector<float> plain;
   for (std::size_t index = 0; index < set.parameters.size(); ++index) {
     const Parameter& parameter = set.parameters[index];
     plain.resize(static_cast<std::size_t>(parameter.spec.count()));
-    initial_values(parameter.spec, parameter.spec.node != last, seed, plain);
+    initial_values(parameter.spec, keeps_variance(graph, parameter.spec.node), seed, plain);
     executable.write(index, parameter.weight, plain);
   }
   for (const Parameter& buffer : set.buffers) {

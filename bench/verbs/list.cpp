@@ -2,6 +2,10 @@
 // penstock list: what there is, with its options, and what is known but not built, with the reason.
 #include <fmt/format.h>
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "bench/cli.h"
 #include "dataflow/decoder.h"
 #include "dataflow/source.h"
@@ -19,6 +23,8 @@ void print_table(const Table<Entry>& table) {
   fmt::print("{}\n", table.kind);
   for (const Entry* entry : table.entries) {
     fmt::print("  {:<22} {}\n", entry->name, entry->summary);
+    const std::vector<std::string> names = names_of(*entry);
+    if (names.size() > 1) fmt::print("  {:<22} also {}\n", "", join(std::span(names).subspan(1)));
     if constexpr (requires { entry->options; }) {
       for (const OptionSpec& option : entry->options) {
         fmt::print("      {:<18} {}{}\n", option.name, option.help,

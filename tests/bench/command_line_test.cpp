@@ -76,6 +76,12 @@ TEST(CommandLine, LikeSetsDefaultsThatFlagsOverride) {
   EXPECT_NE(error_of({"--like=caffe"}).find("tensorpack"), std::string::npos);
 }
 
+TEST(CommandLine, ModelsKeepOneName) {
+  EXPECT_EQ(parse({"--model=tensorpack"}).model, "resnet50");
+  EXPECT_EQ(parse({"--model", "ResNet152V2"}).model, "resnet152_v2");
+  EXPECT_EQ(parse({"--model=resnet50:depth=18"}).model, "resnet50:depth=18");  // refused later
+}
+
 TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
   const RunConfig config =
       parse({"--optimizer=momentum", "--momentum=0.8", "--init_learning_rate=0.1",

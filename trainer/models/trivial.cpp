@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two-layer toy of tf_cnn_benchmarks, on 227x227 images: nearly input alone.
+// The two-layer toy of tf_cnn_benchmarks, on ImageNet's 227x227 or CIFAR's 32x32 images: nearly
+// input alone.
 #include "trainer/model.h"
 
 namespace penstock {
@@ -20,6 +21,15 @@ extern constinit const ModelEntry trivial_model{
     .summary = "tf_cnn_benchmarks' toy: an affine layer of one unit, one of 4096, logits",
     .image = {227, 227, 3},
     .batch = 32,
+    .build = build,
+};
+
+extern constinit const ModelEntry trivial_cifar10_model{
+    .name = "trivial_cifar10",
+    .summary = "what tf_cnn_benchmarks calls trivial on CIFAR-10: the same on 32x32 images",
+    .image = {32, 32, 3},
+    .batch = 32,
+    .classes = 10,
     .build = build,
 };
 

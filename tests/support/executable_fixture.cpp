@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/executable_fixture.h"
+
+#include <span>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "tests/support/plain_backend.h"
+#include "trainer/initialise.h"
+
+namespace penstock {
+
+namespace {
+
+/// Empty where a graph can be compiled and then has weights.
+std::string why_without_weights(const BackendEntry& entry) {
+  Graph graph({1, 1, 1});
+  graph.add("logits", Linear{1}, {Graph::kInput});
+  try {
+    const CompiledGraph compiled(entry, graph, spec_for(graph, 1));
+    if (!compiled.executable().parameters().parameters.empty()) return {};
+    return std::string(entry.name) + " computes nothing";
+  } catch (const Unavailable& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+std::vector<BackendSubject> backends_with_weights() {
+  std::vector<BackendSubject> subjects{{"plain", &plain_backend}};
+  for (const BackendEntry* entry : backend_table().entries) {
+    if (why_without_weights(*entry).empty()) subjects.push_back({std::string(entry->name), entry});
+  }
+  return subjects;
+}
+
+std::vector<BackendSubject> backends_without_weights() {
+  std::vector<BackendSubject> subjects;
+  for (const BackendEntry* entry : backend_table().entries) {
+    const std::string reason = why_without_weights(*entry);
+    if (!reason.empty()) subjects.push_back({std::string(entry->name), nullptr, reason});
+  }
+  for (const AbsentEntry& absent : backend_table().absent) {
+    const std::string name(absent.name);
+    subjects.push_back({name, nullptr, name + " is absent: " + std::string(absent.reason)});
+  }
+  return subjects;
+}
+
+ExecutableSpec spec_for(const Graph& graph, std::int32_t images, Precision precision) {
+  return {.batch = {.images = images,
+                    .image = graph.input_shape(),
+                    .classes = graph.nodes().back().shape.channels},
+          .precision = precision};
+}
+
+CompiledGraph::CompiledGraph(const BackendEntry& entry, const Graph& graph,
+                             const ExecutableSpec& spec)
+    : graph_(graph), spec_(spec) {
+  const Options options(entry.name, entry.options, {});
+  backend_ = entry.make(options, clock_);
+  device_ = backend_->open(0);
+  stream_ = device_->make_stream();
+  executable_ = backend_->compile(graph_, spec_, *device_);
+  const std::vector<Parameter>& parameters = executable_->parameters().parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) index_of_[parameters[i].spec.name] = i;
+  initialise(*executable_, graph_, 1);
+}
+
+void CompiledGraph::set_weights(const PlainWeights& weights) {
+  const ParameterSet& set = executable_->parameters();
+  const std::vector<ParameterSpec> specs = graph_.parameters();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::vector<float> plain(weights.parameters[i].begin(), weights.parameters[i].end());
+    const std::size_t index = index_of_.at(specs[i].name);
+    executable_->write(index, set.parameters[index].weight, plain);
+  }
+  for (std::size_t i = 0; i < set.buffers.size(); ++i) {
+    const std::vector<float> plain(weights.buffers[i].begin(), weights.buffers[i].end());
+    const Tensor& to = set.buffers[i].weight;
+    PENSTOCK_ASSERT(to.count == plain.size());
+    stream_->copy({static_cast<std::byte*>(to.data), to.count * sizeof(float)},
+                  std::as_bytes(std::span(plain)));
+    wait();
+  }
+}
+
+StepResult CompiledGraph::run(Phase phase, const PlainBatch& batch, std::int32_t slot,
+                              const GradientReady& ready) {
+  Slot& memory = slots_[slot];
+  if (memory.pixels.bytes().empty()) {
+    memory = {device_->allocate(spec_.batch.pixel_bytes(), MemoryKind::device),
+              device_->allocate(spec_.batch.label_bytes(), MemoryKind::device)};
+  }
+  stream_->copy(memory.pixels.bytes(), std::as_bytes(std::span(batch.pixels)));
+  stream_->copy(memory.labels.bytes(), std::as_bytes(std::span(batch.labels)));
+  const Batch view{
+      memory.pixels.bytes(),
+      {reinterpret_cast<std::int32_t*>(memory.labels.bytes().data()), batch.labels.size()},
+      batch.valid,
+      slot};
+  StepResult result;
+  executable_->run(phase, view, *stream_, ready, result);
+  wait();
+  return result;
+}
+
+PlainTensors CompiledGraph::read(bool gradient) const {
+  PlainTensors tensors;
+  for (const ParameterSpec& spec : graph_.parameters()) {
+    const std::size_t index = index_of_.at(spec.name);
+    const Parameter& parameter = executable_->parameters().parameters[index];
+    std::vector<float> plain(static_cast<std::size_t>(spec.count()));
+    executable_->read(index, gradient ? parameter.gradient : parameter.weight, plain);
+    tensors.emplace_back(plain.begin(), plain.end());
+  }
+  return tensors;
+}
+
+PlainTensors CompiledGraph::buffers() const {
+  PlainTensors tensors;
+  for (const Parameter& buffer : executable_->parameters().buffers) {
+    const std::vector<float> values = copy_of(buffer.weight);
+    tensors.emplace_back(values.begin(), values.end());
+  }
+  return tensors;
+}
+
+std::vector<float> CompiledGraph::copy_of(const Tensor& tensor) const {
+  std::vector<float> values(tensor.count);
+  stream_->copy(std::as_writable_bytes(std::span(values)),
+                {static_cast<const std::byte*>(tensor.data), tensor.count * sizeof(float)});
+  wait();
+  return values;
+}
+
+void CompiledGraph::wait() const {
+  const std::unique_ptr<Event> done = device_->make_event();
+  stream_->record(*done);
+  done->wait_until(Time::max());
+}
+
+}  // namespace penstock

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph compiled on a backend, its weights, and batches in its device's memory. Everything that
+// goes in or comes out is in plain order and in the graph's own order of parameters. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "dataflow/clock.h"
+#include "tests/support/plain_net.h"
+#include "trainer/backend.h"
+
+namespace penstock {
+
+/// A backend that a suite about numbers may be run on, or the reason why it cannot.
+struct BackendSubject {
+  std::string name;
+  const BackendEntry* entry = nullptr;  ///< null: there is a reason
+  std::string reason{};
+
+  friend std::ostream& operator<<(std::ostream& out, const BackendSubject& subject) {
+    return out << subject.name;
+  }
+};
+
+/// The plain backend, then those of the table that have weights.
+std::vector<BackendSubject> backends_with_weights();
+/// Those that compute nothing, cannot be had on this machine, or are known and absent.
+std::vector<BackendSubject> backends_without_weights();
+
+class CompiledGraph {
+ public:
+  /// Weights are those of initialise() for seed 1. Throws what the backend throws.
+  CompiledGraph(const BackendEntry& entry, const Graph& graph, const ExecutableSpec& spec);
+
+  void set_weights(const PlainWeights& weights);
+  /// Puts the batch into memory of its own for each slot, runs, and waits for the device. The
+  /// batch's labels are as many as the executable's images.
+  StepResult run(Phase phase, const PlainBatch& batch, std::int32_t slot = 0,
+                 const GradientReady& ready = {});
+
+  PlainTensors weights() const { return read(false); }
+  PlainTensors gradients() const { return read(true); }
+  PlainTensors buffers() const;
+  /// An arena as it lies in memory.
+  std::vector<float> copy_of(const Tensor& tensor) const;
+
+  const Graph& graph() const noexcept { return graph_; }
+  Executable& executable() const noexcept { return *executable_; }
+  Device& device() const noexcept { return *device_; }
+  Backend& backend() const noexcept { return *backend_; }
+  Stream& stream() const noexcept { return *stream_; }
+
+ private:
+  struct Slot {
+    Buffer pixels, labels;
+  };
+  PlainTensors read(bool gradient) const;
+  void wait() const;
+
+  const Graph graph_;
+  const ExecutableSpec spec_;
+  SteadyClock clock_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Executable> executable_;
+  std::map<std::int32_t, Slot> slots_;
+  std::map<std::string, std::size_t> index_of_;  // of a parameter's name, in the executable's order
+};
+
+/// How to compile a graph for full batches of `images` bytes' images.
+ExecutableSpec spec_for(const Graph& graph, std::int32_t images,
+                        Precision precision = Precision::f32);
+
+}  // namespace penstock

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/small_graphs.h"
+
+#include <functional>
+#include <utility>
+
+#include "dataflow/random.h"
+
+namespace penstock {
+namespace {
+
+/// Puts nodes behind the first convolution and returns the last of them.
+using Body = std::function<NodeId(Graph&, NodeId)>;
+
+/// The first convolution has `channels` 3x3 filters with padding, which keep the image's size.
+Graph with_ends(const ImageShape& image, std::int32_t channels, std::int32_t classes,
+                const Body& body) {
+  Graph graph(image);
+  const NodeId first =
+      graph.add("first", Conv2d{channels, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {Graph::kInput});
+  graph.add("logits", Linear{classes}, {body(graph, first)});
+  return graph;
+}
+
+Body one(const Op& op) {
+  return [op](Graph& graph, NodeId first) { return graph.add("op", op, {first}); };
+}
+
+Body two(const Op& a, const Op& b) {
+  return [a, b](Graph& graph, NodeId first) {
+    return graph.add("op2", b, {graph.add("op1", a, {first})});
+  };
+}
+
+NodeId three_readers(Graph& graph, NodeId first) {
+  const NodeId a = graph.add("a", Conv2d{5, {}}, {first});
+  const NodeId b = graph.add("b", Conv2d{5, {3, 3, 1, 1, 1, 1, 1}}, {first});
+  const NodeId sum = graph.add("sum", Add{}, {a, b});
+  return graph.add("again", Add{}, {sum, first});
+}
+
+NodeId branches(Graph& graph, NodeId first) {
+  const NodeId a = graph.add("a", Conv2d{1, {}, 1, true}, {first});
+  const NodeId b = graph.add("b", Conv2d{17, {3, 1, 1, 1, 0, 1, 0}}, {first});
+  const NodeId c = graph.add("c", MaxPool{{3, 3, 1, 1, 1, 1, 1}}, {first});
+  return graph.add("joined", Concat{}, {a, b, c, first});
+}
+
+/// conv, batch norm, ReLU in the pattern of a residual network, with a projection.
+NodeId residual(Graph& graph, NodeId first, std::int32_t channels) {
+  NodeId node = graph.add("bn0", BatchNorm{}, {first});
+  node = graph.add("relu0", Relu{}, {node});
+  const NodeId pooled = graph.add("pool", MaxPool{{3, 3, 2, 1, 1, 1, 1}}, {node});
+  node = graph.add("conv1", Conv2d{channels, {1, 1, 2}}, {pooled});
+  node = graph.add("bn1", BatchNorm{}, {node});
+  node = graph.add("relu1", Relu{}, {node});
+  node = graph.add("conv2", Conv2d{channels, {3, 3, 1, 1, 1, 1, 1}}, {node});
+  node = graph.add("bn2", BatchNorm{}, {node});
+  const NodeId projected = graph.add("conv3", Conv2d{channels, {1, 1, 2}}, {pooled});
+  const NodeId shortcut = graph.add("bn3", BatchNorm{}, {projected});
+  node = graph.add("add", Add{}, {node, shortcut});
+  node = graph.add("relu", Relu{}, {node});
+  return graph.add("mean", GlobalAvgPool{}, {node});
+}
+
+void add_convolutions(std::vector<SmallGraph>& graphs) {
+  const auto add = [&](std::string name, std::int32_t images, const ImageShape& image,
+                       std::int32_t channels, const Op& op) {
+    graphs.push_back({std::move(name), images, with_ends(image, channels, 5, one(op))});
+  };
+  add("conv_uneven_padding", 2, {7, 5, 3}, 5, Conv2d{17, {3, 3, 1, 1, 0, 0, 2}, 1, true});
+  add("conv_stride_2", 3, {9, 7, 1}, 3, Conv2d{5, {3, 3, 2, 1, 1, 1, 1}});
+  add("conv_stride_2_padded_behind", 2, {8, 6, 3}, 3, Conv2d{5, {3, 3, 2, 0, 0, 1, 1}, 1, true});
+  add("conv_stride_3_5x2", 2, {11, 8, 3}, 1, Conv2d{3, {5, 2, 3, 2, 1, 1, 0}, 1, true});
+  add("conv_1x1_stride_2", 2, {6, 5, 3}, 17, Conv2d{5, {1, 1, 2}});
+  add("conv_1x7", 1, {5, 9, 3}, 3, Conv2d{5, {1, 7, 1, 0, 3, 0, 3}});
+  add("conv_groups", 2, {5, 5, 3}, 6, Conv2d{9, {3, 3, 1, 1, 1, 1, 1}, 3, true});
+  add("conv_depthwise", 2, {5, 7, 3}, 17, Conv2d{17, {3, 3, 2, 1, 1, 1, 1}, 17});
+  add("conv_depthwise_doubled", 2, {5, 4, 3}, 5, Conv2d{10, {3, 3, 1, 1, 1, 1, 1}, 5, true});
+  add("conv_one_pixel", 3, {1, 1, 17}, 5, Conv2d{3, {3, 3, 1, 1, 1, 1, 1}, 1, true});
+  add("conv_whole_image", 2, {4, 3, 3}, 3, Conv2d{16, {4, 3, 1}, 1, true});
+  graphs.push_back({"conv_wide_channels", 2,
+                    with_ends({4, 5, 3}, 16, 10, two(Conv2d{32, {3, 3, 1, 1, 1, 1, 1}}, Relu{}))});
+
+  Graph stem({17, 15, 3});
+  const NodeId conv = stem.add("stem", Conv2d{8, {7, 7, 2, 3, 3, 3, 3}}, {Graph::kInput});
+  stem.add("logits", Linear{3}, {conv});
+  graphs.push_back({"conv_on_the_image", 2, std::move(stem)});
+}
+
+void add_pools(std::vector<SmallGraph>& graphs) {
+  const auto add = [&](std::string name, const ImageShape& image, std::int32_t channels,
+                       const Op& op) {
+    graphs.push_back({std::move(name), 2, with_ends(image, channels, 5, one(op))});
+  };
+  add("max_pool", {7, 9, 3}, 3, MaxPool{{3, 3, 2, 1, 1, 1, 1}});
+  add("max_pool_overlapping", {5, 4, 3}, 17, MaxPool{{3, 2, 1, 0, 1, 2, 0}});
+  add("max_pool_stride_3", {8, 8, 1}, 5, MaxPool{{2, 3, 3, 0, 0, 0, 1}});
+  add("max_pool_one_pixel", {1, 1, 3}, 5, MaxPool{{3, 3, 2, 1, 1, 1, 1}});
+  add("avg_pool", {6, 7, 3}, 5, AvgPool{{3, 3, 2, 1, 1, 1, 1}, true});
+  add("avg_pool_inside", {6, 7, 3}, 5, AvgPool{{3, 3, 2, 1, 1, 1, 1}, false});
+  add("avg_pool_uneven", {5, 5, 3}, 17, AvgPool{{2, 3, 1, 0, 2, 1, 0}, false});
+  add("avg_pool_stride_3", {7, 7, 1}, 3, AvgPool{{2, 2, 3}, true});
+  add("global_avg_pool", {5, 3, 3}, 17, GlobalAvgPool{});
+}
+
+void add_norms(std::vector<SmallGraph>& graphs) {
+  const auto add = [&](std::string name, std::int32_t images, const ImageShape& image,
+                       std::int32_t channels, const Body& body) {
+    graphs.push_back({std::move(name), images, with_ends(image, channels, 5, body)});
+  };
+  add("batch_norm", 3, {5, 3, 3}, 5, one(BatchNorm{}));
+  add("batch_norm_17", 2, {3, 3, 1}, 17, one(BatchNorm{1e-3F, 0.25F}));
+  add("batch_norm_one_pixel", 5, {1, 1, 3}, 3, one(BatchNorm{}));
+  add("batch_norm_relu", 2, {4, 5, 3}, 16, two(BatchNorm{}, Relu{}));
+  add("batch_norm_twice", 3, {3, 5, 3}, 1, two(BatchNorm{1e-5F, 0.5F}, BatchNorm{1e-2F, 0.1F}));
+  add("lrn", 2, {3, 5, 3}, 17, one(Lrn{5, 0.5F, 0.75F, 1}));
+  add("lrn_3", 2, {3, 4, 3}, 5, one(Lrn{3, 0.3F, 0.75F, 2}));
+  add("lrn_wider_than_channels", 2, {3, 3, 3}, 3, one(Lrn{7, 1, 0.5F, 1}));
+  add("lrn_one_channel", 2, {3, 3, 3}, 1, one(Lrn{5, 1, 0.75F, 1}));
+}
+
+}  // namespace
+
+std::vector<SmallGraph> small_graphs() {
+  std::vector<SmallGraph> graphs;
+  add_convolutions(graphs);
+  add_pools(graphs);
+  add_norms(graphs);
+  const auto add = [&](std::string name, std::int32_t images, const ImageShape& image,
+                       std::int32_t channels, const Body& body) {
+    graphs.push_back({std::move(name), images, with_ends(image, channels, 5, body)});
+  };
+  add("relu", 2, {5, 3, 3}, 17, one(Relu{}));
+  add("dropout", 3, {3, 5, 3}, 17, two(Relu{}, Dropout{0.5F}));
+  add("dropout_twice", 2, {3, 3, 3}, 5, two(Dropout{0.25F}, Dropout{0.1F}));
+  add("dropout_nothing", 2, {3, 3, 3}, 5, one(Dropout{0}));
+  add("linear_hidden", 3, {3, 2, 3}, 5, two(Linear{17}, Relu{}));
+  add("pad_channels", 2, {3, 5, 3}, 3, one(PadChannels{1, 2}));
+  add("pad_channels_behind", 2, {3, 5, 3}, 17, one(PadChannels{0, 15}));
+  add("add", 2, {3, 5, 3}, 5, three_readers);
+  add("add_to_itself", 2, {3, 3, 3}, 3, [](Graph& graph, NodeId first) {
+    return graph.add("twice", Add{}, {first, first});
+  });
+  add("concat", 2, {5, 3, 3}, 5, branches);
+  for (const std::int32_t channels : {5, 16}) {
+    add("residual_" + std::to_string(channels), 4, {11, 9, 3}, channels,
+        [channels](Graph& graph, NodeId first) { return residual(graph, first, channels); });
+  }
+  Graph affine({3, 5, 3});
+  affine.add("logits", Linear{7}, {Graph::kInput});
+  graphs.push_back({"linear_on_the_image", 1, std::move(affine)});
+  graphs.push_back({"one_class", 2, with_ends({3, 3, 1}, 3, 1, one(Relu{}))});
+  return graphs;
+}
+
+PlainBatch random_batch(const ImageShape& shape, std::int32_t images, std::int32_t classes,
+                        std::uint64_t seed) {
+  Random random(seed);
+  PlainBatch batch;
+  batch.valid = images;
+  batch.pixels.resize(static_cast<std::size_t>(images) * shape.elements());
+  random.fill(std::as_writable_bytes(std::span(batch.pixels)));
+  for (std::int32_t n = 0; n < images; ++n) {
+    batch.labels.push_back(
+        static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(classes))));
+  }
+  return batch;
+}
+
+PlainWeights uneven_weights(const Graph& graph, std::uint64_t seed) {
+  PlainWeights weights = plain_initial_weights(graph, seed);
+  Random random(seed, 1);
+  // Values of f32, so that backends start from exactly the same.
+  const auto shake = [&](std::vector<double>& values, double low, double high) {
+    for (double& value : values) value += static_cast<float>(random.uniform(low, high));
+    for (double& value : values) value = static_cast<float>(value);
+  };
+  const std::vector<ParameterSpec> parameters = graph.parameters(), buffers = graph.buffers();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].role != Role::weight) shake(weights.parameters[i], -0.4, 0.4);
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) shake(weights.buffers[i], -0.4, 0.4);
+  return weights;
+}
+
+}  // namespace penstock

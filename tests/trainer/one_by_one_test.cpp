@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The smallest training run there is, as tf_cnn_benchmarks tests its update modes with it: images
+// of one pixel x, loss x A B, A = 1 and B = 2 at first, plain gradient descent. Every update with
+// every reduction has to take the losses that a recursion of two numbers predicts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "dataflow/host_device.h"
+#include "tests/support/entry_names.h"
+#include "tests/support/rank_threads.h"
+#include "trainer/collectives/threads.h"
+#include "trainer/replica.h"
+
+namespace penstock {
+namespace {
+
+constexpr float kA = 1, kB = 2;
+
+/// The derivatives are those of the mean over the batch.
+class ProductModel final : public Executable {
+ public:
+  ProductModel(float a, float b) : weights_{b, a} {
+    set_.weights = {weights_.data(), weights_.size()};
+    set_.gradients = {gradients_.data(), gradients_.size()};
+    const auto add = [&](const char* name, std::size_t index) {
+      set_.parameters.push_back(
+          {{name, 0, Role::weight, {1}}, {&weights_[index], 1}, {&gradients_[index], 1}});
+    };
+    add("b", 0);
+    add("a", 1);
+  }
+  const ParameterSet& parameters() const noexcept override { return set_; }
+  void run(Phase, const Batch& batch, Stream&, const GradientReady&, StepResult& result) override {
+    float x = 0;
+    for (const std::byte pixel : batch.pixels) x += static_cast<float>(pixel);
+    x /= static_cast<float>(batch.valid);
+    const auto [b, a] = weights_;
+    gradients_ = {x * a, x * b};
+    result = {.loss = x * a * b, .images = batch.valid};
+  }
+  void read(std::size_t, const Tensor&, std::span<float>) override {}
+  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+  void set_step(std::int64_t) override {}
+
+ private:
+  std::array<float, 2> weights_, gradients_{};
+  ParameterSet set_;
+};
+
+/// The pixels of each rank's image in one step.
+using Pixels = std::vector<std::vector<std::uint8_t>>;  // [step][rank]
+
+struct Case {
+  const UpdateEntry* update;
+  GradientReduction reduction;
+  double learning_rate;
+};
+
+/// Losses [step][rank] of a real run: rings, replicas, the collective, one thread each.
+class TrainingRun {
+ public:
+  TrainingRun(const Case& of, const Pixels& pixels) : case_(of), pixels_(pixels) {
+    const auto ranks = static_cast<std::int32_t>(pixels.front().size());
+    losses_.assign(pixels.size(), std::vector<double>(pixels.front().size()));
+    const std::vector<Device*> devices(pixels.front().size(), &device_);
+    ThreadsGroup group(devices, clock_, {});
+    run_ranks(ranks, [&](std::int32_t rank) { run_rank(group, rank); });
+  }
+  const std::vector<std::vector<double>>& losses() const { return losses_; }
+
+ private:
+  static constexpr std::size_t kSlots = 2;
+
+  void run_rank(ThreadsGroup& group, std::int32_t rank) {
+    const Options none("update", {}, {});
+    const Options update_options(case_.update->name, case_.update->options, {});
+    const std::unique_ptr<Collective> collective = group.join(rank);
+    const auto optimizer =
+        make_host_optimizer({find_entry(optimizer_table(), "sgd"), none}, serial_for);
+    const auto update = case_.update->make({.collective = *collective,
+                                            .optimizer = *optimizer,
+                                            .reduction = case_.reduction,
+                                            .local_ranks = collective->world().size,
+                                            .options = update_options});
+    // Whatever other ranks begin with, rank 0's weights are everybody's.
+    ProductModel model(kA + 10 * static_cast<float>(rank), kB);
+    Device* const reader = &device_;
+    BatchRing ring({.images = 1, .image = {1, 1, 1}, .classes = 1}, kSlots, device_,
+                   MemoryKind::device, std::span(&reader, 1), Order::strict, clock_);
+    const auto rate = static_cast<float>(case_.learning_rate);
+    Replica replica(ring, device_,
+                    {.executable = model,
+                     .optimizer = *optimizer,
+                     .update = *update,
+                     .hyper = [rate](std::int64_t) { return Hyper{.learning_rate = rate}; }},
+                    Phase::train, clock_);
+    replica.start();
+    for (std::size_t first = 0; first < pixels_.size(); first += kSlots) {
+      const std::size_t steps = std::min(kSlots, pixels_.size() - first);
+      for (std::size_t step = first; step < first + steps; ++step) publish(ring, step, rank);
+      Leg leg;
+      ASSERT_EQ(replica.run(steps, leg, {}, {}), Replica::Ending::completed);
+      for (std::size_t step = 0; step < steps; ++step) {
+        losses_[first + step][static_cast<std::size_t>(rank)] = leg.steps[step].result.loss;
+      }
+    }
+  }
+  void publish(BatchRing& ring, std::size_t step, std::int32_t rank) const {
+    WriteLease lease = ring.acquire({});
+    lease.batch().pixels[0] = std::byte{pixels_[step][static_cast<std::size_t>(rank)]};
+    lease.batch().labels[0] = 0;
+    lease.batch().valid = 1;
+    std::move(lease).publish();
+  }
+
+  const Case case_;
+  const Pixels& pixels_;
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+  std::vector<std::vector<double>> losses_;
+};
+
+/// The same losses from two numbers a rank, without any of our code.
+std::vector<std::vector<double>> recursion(const Case& of, const Pixels& pixels) {
+  const std::size_t ranks = pixels.front().size();
+  std::vector<double> a(ranks, kA), b(ranks, kB);
+  std::vector<std::vector<double>> losses;
+  for (const std::vector<std::uint8_t>& x : pixels) {
+    losses.emplace_back();
+    double sum = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      losses.back().push_back(x[rank] * a[rank] * b[rank]);
+      sum += x[rank];
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      double gradient = x[rank];
+      if (of.update->agreement == Agreement::identical) {
+        // All ranks are of one process, so that mean_sum is the mean.
+        const bool sums = of.reduction == GradientReduction::sum;
+        gradient = sums ? sum : sum / static_cast<double>(ranks);
+      }
+      const double da = gradient * b[rank], db = gradient * a[rank];
+      a[rank] -= of.learning_rate * da;
+      b[rank] -= of.learning_rate * db;
+    }
+  }
+  return losses;
+}
+
+class OneByOne : public ::testing::TestWithParam<const UpdateEntry*> {};
+
+TEST_P(OneByOne, LossesFollowTheRecursionOfTwoNumbers) {
+  for (const GradientReduction reduction :
+       {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
+    for (const std::size_t ranks : {1U, 2U, 3U}) {
+      Pixels pixels(9, std::vector<std::uint8_t>(ranks));
+      for (std::size_t step = 0; step < pixels.size(); ++step) {
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          pixels[step][rank] = static_cast<std::uint8_t>(1 + (3 * step + 5 * rank) % 7);
+        }
+      }
+      const Case of{GetParam(), reduction, 0x1p-10};
+      const auto losses = TrainingRun(of, pixels).losses();
+      const auto expected = recursion(of, pixels);
+      for (std::size_t step = 0; step < pixels.size(); ++step) {
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          // A handful of f32 roundings a step.
+          const double tolerance = 8 * 0x1p-24 * static_cast<double>(step + 1);
+          EXPECT_NEAR(losses[step][rank], expected[step][rank], tolerance * expected[step][rank])
+              << ranks << " ranks, rank " << rank << ", step " << step;
+        }
+      }
+    }
+  }
+}
+
+/// x = 1 everywhere and a rate of 1/8: every number is a short binary fraction, so exact. A step of
+/// the sum over two ranks goes twice as far.
+TEST_P(OneByOne, AGradientSummedOverTwoRanksCountsTwice) {
+  const Pixels pixels(3, std::vector<std::uint8_t>(2, 1));
+  const std::vector<double> once{2, 1.40625, 0.91845703125}, twice{2, 0.875, 0.1015625};
+  const bool sums = GetParam()->agreement == Agreement::identical;
+  for (const GradientReduction reduction :
+       {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
+    const auto losses = TrainingRun({GetParam(), reduction, 0.125}, pixels).losses();
+    const std::vector<double>& expected =
+        sums && reduction == GradientReduction::sum ? twice : once;
+    for (std::size_t step = 0; step < pixels.size(); ++step) {
+      EXPECT_EQ(losses[step], std::vector<double>(2, expected[step])) << "step " << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OneByOne,
+                         ::testing::ValuesIn(update_table().entries.begin(),
+                                             update_table().entries.end()),
+                         [](const auto& test) { return test_name(test.param->name); });
+
+}  // namespace
+}  // namespace penstock

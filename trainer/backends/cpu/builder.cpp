@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/cpu/builder.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "trainer/backends/cpu/kernels.h"
+#include "trainer/backends/cpu/memory_plan.h"
+
+namespace penstock::cpu {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+memory::dims dims_of(const std::vector<std::int64_t>& shape) {
+  return {shape.begin(), shape.end()};
+}
+
+/// In f32; convolutions with groups have them as the first dimension.
+memory::desc plain_layout(const ParameterSpec& spec, const Node& node) {
+  const auto* conv = std::get_if<Conv2d>(&node.op);
+  if (spec.role != Role::weight) return {dims_of(spec.shape), memory::data_type::f32, Tag::a};
+  if (conv == nullptr || conv->groups == 1) {
+    return {dims_of(spec.shape), memory::data_type::f32, Tag::oihw};
+  }
+  memory::dims dims{conv->groups, spec.shape[0] / conv->groups, spec.shape[1], spec.shape[2],
+                    spec.shape[3]};
+  return {dims, memory::data_type::f32, Tag::goihw};
+}
+
+std::size_t place(std::vector<ParameterLayout>& layouts) {
+  std::size_t offset = 0;
+  for (ParameterLayout& layout : layouts) {
+    layout.offset = offset;
+    offset += (layout.arena.get_size() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return offset;
+}
+
+}  // namespace
+
+std::size_t Layouts::index_of(NodeId node, Role role) const {
+  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& layout) {
+    return layout.spec.node == node && layout.spec.role == role;
+  });
+  PENSTOCK_ASSERT(found != parameters.end());
+  return static_cast<std::size_t>(found - parameters.begin());
+}
+
+Layouts make_layouts(const Graph& graph) {
+  const auto layout_of = [&](const ParameterSpec& spec) {
+    const memory::desc plain =
+        plain_layout(spec, graph.nodes()[static_cast<std::size_t>(spec.node)]);
+    return ParameterLayout{spec, plain, plain};
+  };
+  Layouts layouts;
+  for (const ParameterSpec& spec : graph.parameters())
+    layouts.parameters.push_back(layout_of(spec));
+  // Backward goes from the last node to the first; within a node the order stays.
+  std::stable_sort(layouts.parameters.begin(), layouts.parameters.end(),
+                   [](const auto& a, const auto& b) { return a.spec.node > b.spec.node; });
+  for (const ParameterSpec& spec : graph.buffers()) layouts.buffers.push_back(layout_of(spec));
+  layouts.buffer_bytes = place(layouts.buffers);
+  return layouts;
+}
+
+Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine,
+                 Phase phase, Layouts& layouts, Schedule& schedule)
+    : graph_(graph),
+      spec_(spec),
+      engine_(engine),
+      phase_(phase),
+      layouts_(layouts),
+      schedule_(schedule),
+      type_(spec.precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32),
+      dtype_(spec.precision == Precision::bf16 ? DType::bf16 : DType::f32),
+      outputs_(graph.nodes().size() + 1, kNoValue),
+      relu_of_(graph.nodes().size() + 1, Graph::kInput),
+      is_fused_(graph.nodes().size() + 1),
+      needs_gradient_(graph.nodes().size() + 1),
+      contributions_(graph.nodes().size() + 1),
+      weights_(layouts.parameters.size(), kNoValue),
+      gradients_(layouts.parameters.size(), kNoValue) {
+  find_fusions();
+  for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
+    const Node& node = graph.nodes()[index];
+    needs_gradient_[index + 1] =
+        node.parameters > 0 ||
+        std::any_of(node.inputs.begin(), node.inputs.end(),
+                    [&](NodeId input) { return needs_gradient_[slot(input)]; });
+  }
+}
+
+void Builder::find_fusions() {
+  std::vector<int> readers(graph_.nodes().size() + 1);
+  for (const Node& node : graph_.nodes()) {
+    for (const NodeId input : node.inputs) ++readers[slot(input)];
+  }
+  for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
+    const Node& node = graph_.nodes()[index];
+    if (!std::holds_alternative<Relu>(node.op) || node.inputs[0] == Graph::kInput) continue;
+    const NodeId before = node.inputs[0];
+    const Op& op = graph_.nodes()[static_cast<std::size_t>(before)].op;
+    const bool can = std::holds_alternative<Conv2d>(op) || std::holds_alternative<BatchNorm>(op) ||
+                     std::holds_alternative<Add>(op) || std::holds_alternative<Linear>(op);
+    if (!can || readers[slot(before)] != 1) continue;
+    relu_of_[slot(before)] = static_cast<NodeId>(index);
+    is_fused_[index + 1] = true;
+  }
+}
+
+void Builder::build() {
+  const std::size_t nodes = graph_.nodes().size();
+  const std::size_t total = trains() ? 2 * nodes : nodes;
+  std::size_t done = 0;
+  const auto progress = [&] {
+    if (spec_.progress) spec_.progress(++done, total);
+  };
+  for (std::size_t index = 0; index < nodes; ++index) {
+    if (!is_fused_[index + 1]) {
+      const auto node = static_cast<NodeId>(index);
+      std::visit([&](const auto& op) { visit(node, op); }, graph_.nodes()[index].op);
+    }
+    progress();
+  }
+  add_loss();
+  for (auto backward = backward_.rbegin(); backward != backward_.rend(); ++backward) {
+    (*backward)();
+    progress();
+  }
+  if (trains() || !layouts_.fixed) layouts_.parameter_bytes = place(layouts_.parameters);
+  layouts_.fixed = true;
+  place_parameters();
+  schedule_.plan();
+}
+
+void Builder::add_loss() {
+  const auto last = static_cast<NodeId>(graph_.nodes().size()) - 1;
+  const std::int32_t classes = graph_.shape(last).channels;
+  const Desc plain({spec_.batch.images, classes, 1, 1}, memory::data_type::f32, Tag::nchw);
+  const ValueId logits = as(output(last), plain);
+  std::vector<ValueId> operands{logits};
+  if (trains()) {
+    operands.push_back(schedule_.add_value(activation(last, Tag::nchw)));
+    contribute(last, operands.back());
+  }
+  const bool scores_loss = phase_ != Phase::forward_only;
+  schedule_.add_kernel(
+      [classes, dtype = dtype_, scores_loss](const RunState& state,
+                                             std::span<std::byte* const> at) {
+        softmax_loss(reinterpret_cast<const float*>(at[0]), state.batch, classes, dtype,
+                     at.size() > 1 ? at[1] : nullptr, state.result);
+        if (!scores_loss) state.result.loss = 0;
+      },
+      std::move(operands));
+}
+
+// ---- values -----------------------------------------------------------------
+
+Builder::Desc Builder::activation(NodeId node, Tag tag) const {
+  const ImageShape shape = graph_.shape(node);
+  return {{spec_.batch.images, shape.channels, shape.height, shape.width}, type_, tag};
+}
+
+ValueId Builder::output(NodeId node) {
+  if (outputs_[slot(node)] == kNoValue) {
+    PENSTOCK_ASSERT(node == Graph::kInput);
+    return image(activation(node, Tag::nhwc));
+  }
+  return outputs_[slot(node)];
+}
+
+/// The first reader decides in which of the two plain layouts pixels become numbers.
+ValueId Builder::image(const Desc& wanted) {
+  const Desc planar = activation(Graph::kInput, Tag::nchw);
+  const bool is_planar = wanted == planar;
+  const ValueId pixels =
+      schedule_.add_value(is_planar ? planar : activation(Graph::kInput, Tag::nhwc));
+  set_output(Graph::kInput, pixels);
+  schedule_.add_kernel(
+      [spec = spec_.batch, dtype = dtype_, is_planar](const RunState& state,
+                                                      std::span<std::byte* const> at) {
+        normalise(dtype, state.batch.pixels.data(), spec, state.batch.valid, is_planar, at[0]);
+      },
+      {pixels});
+  return pixels;
+}
+
+ValueId Builder::as(ValueId value, const Desc& wanted) {
+  const Desc have = schedule_.value(value).desc;
+  if (have == wanted) return value;
+  const ValueId result = schedule_.add_value(wanted);
+  const dnnl::reorder::primitive_desc desc(engine_, have, engine_, wanted, attributes(false));
+  run(desc, {{DNNL_ARG_FROM, value, {}}, {DNNL_ARG_TO, result, {}}});
+  return result;
+}
+
+ValueId Builder::input_as(NodeId node, const Desc& wanted) {
+  if (node == Graph::kInput && outputs_[slot(node)] == kNoValue) image(wanted);
+  return as(output(node), wanted);
+}
+
+std::size_t Builder::elements(ValueId value) const {
+  return schedule_.value(value).desc.get_size() / size_of(dtype_);
+}
+
+void Builder::run(const dnnl::primitive_desc_base& desc,
+                  std::vector<Schedule::Argument> arguments) {
+  schedule_.add_primitive(dnnl::primitive(desc.get()), std::move(arguments),
+                          desc.scratchpad_desc());
+}
+
+dnnl::primitive_attr Builder::attributes(bool relu) const {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (relu) {
+    dnnl::post_ops operations;
+    operations.append_eltwise(1.F, dnnl::algorithm::eltwise_relu, 0.F, 0.F);
+    attributes.set_post_ops(operations);
+  }
+  return attributes;
+}
+
+// ---- gradients --------------------------------------------------------------
+
+void Builder::contribute(NodeId node, ValueId gradient) {
+  if (needs_gradient(node)) contributions_[slot(node)].push_back(gradient);
+}
+
+ValueId Builder::gradient_of(NodeId node, const Desc& wanted, ValueId mask) {
+  constexpr std::size_t kTerms = 4;  // that masked_sum() takes at once
+  std::vector<ValueId> terms = contributions_[slot(node)];
+  if (terms.size() == 1 && mask == kNoValue) return as(terms[0], wanted);
+  const Desc common =
+      mask == kNoValue ? schedule_.value(terms[0]).desc : schedule_.value(mask).desc;
+  for (ValueId& term : terms) term = as(term, common);
+  for (;;) {
+    const std::size_t count = std::min(kTerms, terms.size());
+    const bool masks = count == terms.size() && mask != kNoValue;
+    std::vector<ValueId> operands(terms.begin(),
+                                  terms.begin() + static_cast<std::ptrdiff_t>(count));
+    const ValueId sum = schedule_.add_value(common);
+    if (masks) operands.push_back(mask);
+    operands.push_back(sum);
+    schedule_.add_kernel(
+        [dtype = dtype_, count, masks, n = elements(sum)](const RunState&,
+                                                          std::span<std::byte* const> at) {
+          std::array<const void*, kTerms> from{};
+          std::copy_n(at.begin(), count, from.begin());
+          masked_sum(dtype, std::span(from).first(count), masks ? at[count] : nullptr, at.back(),
+                     n);
+        },
+        std::move(operands));
+    schedule_.may_overwrite(sum, terms[0]);
+    terms.erase(terms.begin(), terms.begin() + static_cast<std::ptrdiff_t>(count));
+    if (terms.empty()) return as(sum, wanted);
+    terms.insert(terms.begin(), sum);
+  }
+}
+
+// ---- parameters -------------------------------------------------------------
+
+void Builder::set_layout(std::size_t parameter, const Desc& desc) {
+  if (!layouts_.fixed) layouts_.parameters[parameter].arena = desc;
+}
+
+ValueId Builder::weight(std::size_t parameter) {
+  if (weights_[parameter] == kNoValue) {
+    weights_[parameter] = schedule_.add_value(layouts_.parameters[parameter].arena, Home::weights);
+  }
+  return weights_[parameter];
+}
+
+ValueId Builder::gradient(std::size_t parameter) {
+  if (gradients_[parameter] == kNoValue) {
+    gradients_[parameter] =
+        schedule_.add_value(layouts_.parameters[parameter].arena, Home::gradients);
+  }
+  return gradients_[parameter];
+}
+
+ValueId Builder::running(NodeId node, Role role) {
+  for (const ParameterLayout& buffer : layouts_.buffers) {
+    if (buffer.spec.node == node && buffer.spec.role == role) {
+      return schedule_.add_value(buffer.plain, Home::running, buffer.offset);
+    }
+  }
+  PENSTOCK_ASSERT(false);
+  return kNoValue;
+}
+
+ValueId Builder::weight_as(std::size_t parameter, const Desc& wanted) {
+  return as(weight(parameter), wanted);
+}
+
+void Builder::place_parameters() {
+  for (std::size_t index = 0; index < layouts_.parameters.size(); ++index) {
+    for (const ValueId value : {weights_[index], gradients_[index]}) {
+      if (value != kNoValue) schedule_.set_offset(value, layouts_.parameters[index].offset);
+    }
+  }
+}
+
+}  // namespace penstock::cpu

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a graph into the schedule of one phase. Operators are visited once, in order: each adds its
+// forward operations and leaves behind what adds its backward ones, which are called in reverse
+// order once the loss is there.
+//
+// oneDNN chooses layouts: convolutions are asked for with `any`, other operators keep the layout of
+// their input, and a value that arrives in another layout than wanted is reordered. A ReLU is part
+// of the operator before it wherever that has no other reader.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "trainer/backend.h"
+#include "trainer/backends/cpu/schedule.h"
+
+namespace penstock::cpu {
+
+/// Layouts of one parameter: the arena's, which backward writes gradients in, and the plain one.
+struct ParameterLayout {
+  ParameterSpec spec;
+  dnnl::memory::desc arena, plain;
+  std::size_t offset = 0;  ///< bytes into the arenas
+};
+
+/// Parameters in the order in which backward finishes them.
+struct Layouts {
+  std::vector<ParameterLayout> parameters;
+  std::vector<ParameterLayout> buffers;
+  std::size_t parameter_bytes = 0, buffer_bytes = 0;
+  bool fixed = false;  ///< set by the first phase that is built
+
+  std::size_t index_of(NodeId node, Role role) const;
+};
+Layouts make_layouts(const Graph& graph);
+
+class Builder {
+ public:
+  /// All are borrowed. Throws Unavailable when oneDNN lacks an operator in the wanted precision.
+  Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine, Phase phase,
+          Layouts& layouts, Schedule& schedule);
+  void build();
+
+ private:
+  using Desc = dnnl::memory::desc;
+
+  // One overload an operator: adds its forward operations, sets output(node) and registers
+  // backward.
+  void visit(NodeId node, const Conv2d& op);
+  void visit(NodeId node, const BatchNorm& op);
+  void visit(NodeId node, const Relu& op);
+  void visit(NodeId node, const MaxPool& op);
+  void visit(NodeId node, const AvgPool& op);
+  void visit(NodeId node, const GlobalAvgPool& op);
+  void visit(NodeId node, const Add& op);
+  void visit(NodeId node, const Concat& op);
+  void visit(NodeId node, const PadChannels& op);
+  void visit(NodeId node, const Linear& op);
+  void visit(NodeId node, const Lrn& op);
+  void visit(NodeId node, const Dropout& op);
+
+  void convolve_backward(NodeId node, const Conv2d& op,
+                         const dnnl::convolution_forward::primitive_desc& forward, ValueId source);
+  void normalise_backward(NodeId node, const BatchNorm& op,
+                          const dnnl::batch_normalization_forward::primitive_desc& forward,
+                          ValueId source, ValueId mean, ValueId variance, ValueId workspace);
+  void pool(NodeId node, dnnl::algorithm algorithm, const Window& window);
+  void add_loss();
+  void reverse(std::function<void()> backward) { backward_.push_back(std::move(backward)); }
+
+  // Values.
+  Desc activation(NodeId node, dnnl::memory::format_tag tag) const;
+  ValueId output(NodeId node);
+  void set_output(NodeId node, ValueId value) { outputs_[slot(node)] = value; }
+  ValueId image(const Desc& wanted);
+  ValueId as(ValueId value, const Desc& wanted);
+  ValueId input_as(NodeId node, const Desc& wanted);
+  std::size_t elements(ValueId value) const;
+
+  // Gradients.
+  bool needs_gradient(NodeId node) const { return trains() && needs_gradient_[slot(node)]; }
+  bool has_gradient(NodeId node) const { return !contributions_[slot(node)].empty(); }
+  void contribute(NodeId node, ValueId gradient);
+  /// The sum of what all readers of `node` contributed, zero where `mask` is not positive.
+  ValueId gradient_of(NodeId node, const Desc& wanted, ValueId mask = kNoValue);
+
+  // Parameters.
+  std::size_t parameter(NodeId node, Role role) const { return layouts_.index_of(node, role); }
+  void set_layout(std::size_t parameter, const Desc& desc);
+  ValueId weight(std::size_t parameter);
+  ValueId gradient(std::size_t parameter);
+  ValueId running(NodeId node, Role role);
+  ValueId weight_as(std::size_t parameter, const Desc& wanted);
+  void place_parameters();
+
+  bool trains() const noexcept { return phase_ == Phase::train; }
+  dnnl::prop_kind forward_kind() const noexcept {
+    return trains() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+  }
+  static std::size_t slot(NodeId node) { return static_cast<std::size_t>(node + 1); }
+  /// The ReLU that `node` computes with, or `node` itself.
+  NodeId last_of(NodeId node) const {
+    return relu_of_[slot(node)] == Graph::kInput ? node : relu_of_[slot(node)];
+  }
+  bool fuses_relu(NodeId node) const { return last_of(node) != node; }
+  dnnl::primitive_attr attributes(bool relu) const;
+  void run(const dnnl::primitive_desc_base& desc, std::vector<Schedule::Argument> arguments);
+  void find_fusions();
+
+  const Graph& graph_;
+  const ExecutableSpec& spec_;
+  const dnnl::engine& engine_;
+  const Phase phase_;
+  Layouts& layouts_;
+  Schedule& schedule_;
+  const dnnl::memory::data_type type_;
+  const DType dtype_;
+
+  std::vector<ValueId> outputs_;                     // by slot; of the ReLU where one is fused
+  std::vector<NodeId> relu_of_;                      // by slot; kInput: none
+  std::vector<bool> is_fused_;                       // by slot: computed by the node before
+  std::vector<bool> needs_gradient_;                 // by slot
+  std::vector<std::vector<ValueId>> contributions_;  // by slot
+  std::vector<std::function<void()>> backward_;
+  std::vector<ValueId> weights_, gradients_;  // by parameter
+};
+
+}  // namespace penstock::cpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's cores as a device that trains: oneDNN's operators on a static plan of memory. Its
+// memory is the host's; a step is done when its enqueueing returns.
+#include <functional>
+#include <map>
+#include <string>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "trainer/backends/cpu/executable.h"
+#include "trainer/backends/cpu/kernels.h"
+#include "trainer/backends/cpu/memory_limit.h"
+#include "trainer/optimizer.h"
+
+namespace penstock {
+namespace {
+
+/// Left to the rest of the machine: rings, decoders, the page cache's working set.
+constexpr double kShareOfMemory = 0.9;
+
+void check_precision(Precision precision) {
+  if (precision == Precision::f32) return;
+  if (precision != Precision::bf16) {
+    throw Unavailable("the cpu device computes in fp32 and bf16, not in " +
+                      std::string(to_string(precision)) + "; use --precision fp32");
+  }
+  if (!__builtin_cpu_supports("avx512bf16")) {
+    throw Unavailable("this CPU has no bf16 instructions (avx512_bf16); use --precision fp32");
+  }
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(Clock& clock) : clock_(clock) {}
+
+  std::int32_t device_count() const override { return kDevices; }
+
+  std::unique_ptr<Device> open(std::int32_t) override {
+    return std::make_unique<HostDevice>(clock_);
+  }
+
+  std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
+                                      Device& device) override {
+    check_precision(spec.precision);
+    // Memory is counted before the first rank takes its share.
+    if (budget_ == 0) {
+      budget_ =
+          static_cast<std::size_t>(kShareOfMemory * static_cast<double>(cpu::available_memory()));
+    }
+    auto executable = std::make_unique<cpu::CpuExecutable>(graph, spec, device, budget_);
+    facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
+    facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
+    return executable;
+  }
+
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, const ExecutableSpec&,
+                                            Device&) override {
+    return make_host_optimizer(choice, cpu::parallel_for);
+  }
+
+  std::map<std::string, double> facts() const override { return facts_; }
+
+ private:
+  /// Threads stand in for devices; more of them than cores only take turns.
+  static constexpr std::int32_t kDevices = 256;
+
+  Clock& clock_;
+  std::size_t budget_ = 0;
+  std::map<std::string, double> facts_;
+};
+
+}  // namespace
+
+extern constinit const BackendEntry cpu_backend{
+    .name = "cpu",
+    .summary = "trains on the machine's cores through oneDNN, in fp32 or bf16",
+    .computes_on_host = true,
+    .make = [](const Options&, Clock& clock) -> std::unique_ptr<Backend> {
+      return std::make_unique<CpuBackend>(clock);
+    },
+};
+
+}  // namespace penstock

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph compiled for the machine's cores: arenas of weights, gradients and activations, and one
+// schedule a phase. Steps run on the calling thread and its team of OpenMP threads, and are done
+// when run() returns.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "dataflow/device.h"
+#include "trainer/backend.h"
+#include "trainer/backends/cpu/builder.h"
+#include "trainer/backends/cpu/schedule.h"
+
+namespace penstock::cpu {
+
+class CpuExecutable final : public Executable {
+ public:
+  /// `device` is borrowed. Builds the training phase; others are built by their first run.
+  /// Throws ConfigError when the activations do not fit `memory_budget` bytes.
+  CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device, std::size_t memory_budget);
+
+  const ParameterSet& parameters() const noexcept override { return set_; }
+  void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
+           StepResult& result) override;
+  void read(std::size_t parameter, const Tensor& from, std::span<float> plain) override;
+  void write(std::size_t parameter, const Tensor& to, std::span<const float> plain) override;
+  void set_step(std::int64_t step) override { step_ = step; }
+
+  std::size_t activation_bytes() const noexcept { return activations_.bytes().size(); }
+  /// Weights and gradients.
+  std::size_t parameter_bytes() const noexcept { return 2 * layouts_.parameter_bytes; }
+
+ private:
+  static constexpr std::size_t kPhases = 3;
+
+  std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec);
+  Schedule& prepare(Phase phase);
+  void refuse_if_too_large(std::size_t planned_bytes, std::int32_t planned_images,
+                           std::size_t budget) const;
+  void make_arenas();
+  void bind_all();
+
+  const Graph graph_;
+  const ExecutableSpec spec_;
+  Device& device_;
+  dnnl::engine engine_;
+  Layouts layouts_;
+  std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
+  Buffer weights_, gradients_, running_, activations_;
+  ParameterSet set_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace penstock::cpu

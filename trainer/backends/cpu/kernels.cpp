@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops are written once, over an element type, and compiled for AVX-512, for AVX2 and for the
+// baseline; which one runs is decided when the program starts.
+#include "trainer/backends/cpu/kernels.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "dataflow/error.h"
+#include "trainer/normalisation.h"
+
+namespace penstock::cpu {
+namespace {
+
+/// Upper half of an f32.
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+[[gnu::always_inline]] inline float load(const float& value) { return value; }
+[[gnu::always_inline]] inline float load(const Bf16& value) {
+  return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
+}
+[[gnu::always_inline]] inline void store(float& to, float value) { to = value; }
+/// Rounds to nearest, ties to even; what is not a number stays so.
+[[gnu::always_inline]] inline void store(Bf16& to, float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40U;
+  to.bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+template <typename T>
+struct AddArguments {
+  const T *a, *b;
+  T* to;
+  bool relu;
+};
+template <typename T>
+[[gnu::always_inline]] inline void loop(const AddArguments<T>& arguments, std::size_t first,
+                                        std::size_t count) {
+  const T* a = arguments.a + first;
+  const T* b = arguments.b + first;
+  T* to = arguments.to + first;
+  const float floor = arguments.relu ? 0.F : -std::numeric_limits<float>::infinity();
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) store(to[i], std::max(load(a[i]) + load(b[i]), floor));
+}
+
+constexpr std::size_t kMaxTerms = 4;
+
+template <typename T>
+struct MaskedSumArguments {
+  std::array<const T*, kMaxTerms> terms;
+  const T* mask;
+  T* to;
+};
+template <std::size_t Terms, bool Masked, typename T>
+[[gnu::always_inline]] inline void masked_sum_loop(const MaskedSumArguments<T>& arguments,
+                                                   std::size_t first, std::size_t count) {
+  T* to = arguments.to + first;
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = load(arguments.terms[0][first + i]);
+    if constexpr (Terms > 1) sum += load(arguments.terms[1][first + i]);
+    if constexpr (Terms > 2) sum += load(arguments.terms[2][first + i]);
+    if constexpr (Terms > 3) sum += load(arguments.terms[3][first + i]);
+    if constexpr (Masked) sum = load(arguments.mask[first + i]) > 0 ? sum : 0.F;
+    store(to[i], sum);
+  }
+}
+template <std::size_t Terms, bool Masked, typename T>
+struct MaskedSum : MaskedSumArguments<T> {};
+template <std::size_t Terms, bool Masked, typename T>
+[[gnu::always_inline]] inline void loop(const MaskedSum<Terms, Masked, T>& arguments,
+                                        std::size_t first, std::size_t count) {
+  masked_sum_loop<Terms, Masked, T>(arguments, first, count);
+}
+
+template <typename T>
+struct ReluArguments {
+  const T* from;
+  T* to;
+};
+template <typename T>
+[[gnu::always_inline]] inline void loop(const ReluArguments<T>& arguments, std::size_t first,
+                                        std::size_t count) {
+#pragma GCC ivdep
+  for (std::size_t i = first; i < first + count; ++i) {
+    store(arguments.to[i], std::max(load(arguments.from[i]), 0.F));
+  }
+}
+
+template <typename T>
+struct NormaliseArguments {
+  const std::uint8_t* pixels;
+  T* to;
+  std::array<float, 4> scale, shift;  // of the channel of elements first, first + 1, ...
+  std::int32_t channels;
+};
+/// `count` elements, interleaved, beginning with channel 0.
+template <typename T>
+[[gnu::always_inline]] inline void loop(const NormaliseArguments<T>& arguments, std::size_t first,
+                                        std::size_t count) {
+  // Twelve is a multiple of 1, 2, 3 and 4 channels: constants repeat in a vector's pattern.
+  std::array<float, 48> scale, shift;
+  for (std::size_t i = 0; i < scale.size(); ++i) {
+    scale[i] = arguments.scale[i % static_cast<std::size_t>(arguments.channels)];
+    shift[i] = arguments.shift[i % static_cast<std::size_t>(arguments.channels)];
+  }
+  const std::uint8_t* from = arguments.pixels + first;
+  T* to = arguments.to + first;
+  std::size_t i = 0;
+  for (; i + scale.size() <= count; i += scale.size()) {
+#pragma GCC ivdep
+    for (std::size_t j = 0; j < scale.size(); ++j) {
+      store(to[i + j], static_cast<float>(from[i + j]) * scale[j] + shift[j]);
+    }
+  }
+  for (; i < count; ++i) {
+    store(to[i], static_cast<float>(from[i]) * scale[i % scale.size()] + shift[i % scale.size()]);
+  }
+}
+
+using Loop = void (*)(const void* arguments, std::size_t first, std::size_t count);
+template <typename A>
+void run_baseline(const void* arguments, std::size_t first, std::size_t count) {
+  loop(*static_cast<const A*>(arguments), first, count);
+}
+template <typename A>
+[[gnu::target("avx2,fma")]] void run_avx2(const void* arguments, std::size_t first,
+                                          std::size_t count) {
+  loop(*static_cast<const A*>(arguments), first, count);
+}
+template <typename A>
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,fma,prefer-vector-width=512")]] void run_avx512(
+    const void* arguments, std::size_t first, std::size_t count) {
+  loop(*static_cast<const A*>(arguments), first, count);
+}
+
+template <typename A>
+Loop best_loop() {
+  static const Loop best = [] {
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq")) {
+      return &run_avx512<A>;
+    }
+    return __builtin_cpu_supports("avx2") ? &run_avx2<A> : &run_baseline<A>;
+  }();
+  return best;
+}
+
+template <typename A>
+void run_parallel(const A& arguments, std::size_t count) {
+  const Loop best = best_loop<A>();
+  parallel_ranges(count,
+                  [&](std::size_t first, std::size_t part) { best(&arguments, first, part); });
+}
+
+template <typename Body>
+void with_type(DType dtype, Body body) {
+  PENSTOCK_ASSERT(dtype == DType::f32 || dtype == DType::bf16);
+  if (dtype == DType::f32) {
+    body(float{});
+  } else {
+    body(Bf16{});
+  }
+}
+
+template <std::size_t Terms, typename T>
+void run_masked_sum(const MaskedSumArguments<T>& arguments, std::size_t count) {
+  if (arguments.mask != nullptr) {
+    run_parallel(MaskedSum<Terms, true, T>{arguments}, count);
+  } else {
+    run_parallel(MaskedSum<Terms, false, T>{arguments}, count);
+  }
+}
+
+/// Loss of one image; adds its gradient times `scale` to `gradient`'s row.
+template <typename T>
+double row_loss(std::span<const float> logits, std::int32_t label, float scale, T* gradient) {
+  const float highest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - highest);
+  if (gradient != nullptr) {
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const double probability = std::exp(double{logits[i]} - highest) / sum;
+      const double target = static_cast<std::int32_t>(i) == label ? 1 : 0;
+      store(gradient[i], static_cast<float>(scale * (probability - target)));
+    }
+  }
+  return std::log(sum) + highest - logits[static_cast<std::size_t>(label)];
+}
+
+}  // namespace
+
+Team::Team(std::int32_t threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+Team::~Team() { omp_set_num_threads(before_); }
+
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& body) {
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t i = 0; i < count; ++i) body(i);
+}
+
+void parallel_ranges(std::size_t elements,
+                     const std::function<void(std::size_t first, std::size_t count)>& body) {
+  constexpr std::size_t kGrain = 64;
+  // Below this, waking the team costs more than it saves.
+  constexpr std::size_t kSmall = 4096;
+  if (elements <= kSmall) return body(0, elements);
+  const std::size_t grains = (elements + kGrain - 1) / kGrain;
+#pragma omp parallel
+  {
+    const auto index = static_cast<std::size_t>(omp_get_thread_num());
+    const auto team = static_cast<std::size_t>(omp_get_num_threads());
+    const std::size_t first = grains * index / team * kGrain;
+    const std::size_t last = std::min(elements, grains * (index + 1) / team * kGrain);
+    if (first < last) body(first, last - first);
+  }
+}
+
+void add(DType dtype, const void* a, const void* b, bool relu, void* to, std::size_t count) {
+  with_type(dtype, [&]<typename T>(T) {
+    run_parallel(AddArguments<T>{static_cast<const T*>(a), static_cast<const T*>(b),
+                                 static_cast<T*>(to), relu},
+                 count);
+  });
+}
+
+void masked_sum(DType dtype, std::span<const void* const> terms, const void* mask, void* to,
+                std::size_t count) {
+  PENSTOCK_ASSERT(!terms.empty() && terms.size() <= kMaxTerms);
+  with_type(dtype, [&]<typename T>(T) {
+    MaskedSumArguments<T> arguments{{}, static_cast<const T*>(mask), static_cast<T*>(to)};
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      arguments.terms[i] = static_cast<const T*>(terms[i]);
+    }
+    switch (terms.size()) {
+      case 1:
+        return run_masked_sum<1>(arguments, count);
+      case 2:
+        return run_masked_sum<2>(arguments, count);
+      case 3:
+        return run_masked_sum<3>(arguments, count);
+      default:
+        return run_masked_sum<4>(arguments, count);
+    }
+  });
+}
+
+void relu(DType dtype, const void* from, void* to, std::size_t count) {
+  with_type(dtype, [&]<typename T>(T) {
+    run_parallel(ReluArguments<T>{static_cast<const T*>(from), static_cast<T*>(to)}, count);
+  });
+}
+
+void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from, void* to,
+             std::size_t count) {
+  const float scale = 1 / (1 - rate);
+  with_type(dtype, [&]<typename T>(T) {
+    parallel_ranges(count, [&](std::size_t first, std::size_t part) {
+      for (std::size_t i = first; i < first + part; ++i) {
+        const float value = load(static_cast<const T*>(from)[i]) * scale;
+        store(static_cast<T*>(to)[i], mask.keeps(i) ? value : 0.F);
+      }
+    });
+  });
+}
+
+void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,
+               bool planar, void* to) {
+  const std::int32_t channels = spec.image.channels;
+  const std::size_t row = spec.image.elements();
+  const std::size_t plane = row / static_cast<std::size_t>(channels);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(pixels);
+  const auto scale = [&](std::int32_t c) { return 1 / channel_statistics(c, channels).deviation; };
+  const auto shift = [&](std::int32_t c) {
+    return -channel_statistics(c, channels).mean * scale(c);
+  };
+  with_type(dtype, [&]<typename T>(T) {
+    const auto images = static_cast<std::size_t>(spec.images);
+    parallel_for(images, [&](std::size_t image) {
+      T* const out = static_cast<T*>(to) + image * row;
+      const std::uint8_t* const in = bytes + image * row;
+      if (image >= static_cast<std::size_t>(valid)) {
+        std::memset(out, 0, row * sizeof(T));
+      } else if (!planar && channels <= 4) {
+        NormaliseArguments<T> arguments{in, out, {}, {}, channels};
+        for (std::int32_t c = 0; c < channels; ++c) {
+          arguments.scale[static_cast<std::size_t>(c)] = scale(c);
+          arguments.shift[static_cast<std::size_t>(c)] = shift(c);
+        }
+        best_loop<NormaliseArguments<T>>()(&arguments, 0, row);
+      } else {
+        for (std::int32_t c = 0; c < channels; ++c) {
+          const auto channel = static_cast<std::size_t>(c);
+          const auto stride = static_cast<std::size_t>(channels);
+          const float factor = scale(c), offset = shift(c);
+          for (std::size_t i = 0; i < plane; ++i) {
+            const float value = static_cast<float>(in[i * stride + channel]) * factor + offset;
+            store(planar ? out[channel * plane + i] : out[i * stride + channel], value);
+          }
+        }
+      }
+    });
+  });
+}
+
+void pad_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
+                  void* to, std::int32_t to_channels, std::size_t pixels) {
+  const std::size_t bytes = size_of(dtype);
+  const std::size_t in = bytes * static_cast<std::size_t>(from_channels);
+  const std::size_t out = bytes * static_cast<std::size_t>(to_channels);
+  const std::size_t skip = bytes * static_cast<std::size_t>(first);
+  parallel_ranges(pixels, [&](std::size_t begin, std::size_t count) {
+    auto* target = static_cast<std::byte*>(to) + begin * out;
+    const auto* source = static_cast<const std::byte*>(from) + begin * in;
+    std::memset(target, 0, count * out);
+    for (std::size_t i = 0; i < count; ++i)
+      std::memcpy(target + i * out + skip, source + i * in, in);
+  });
+}
+
+void cut_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
+                  void* to, std::int32_t to_channels, std::size_t pixels) {
+  const std::size_t bytes = size_of(dtype);
+  const std::size_t in = bytes * static_cast<std::size_t>(from_channels);
+  const std::size_t out = bytes * static_cast<std::size_t>(to_channels);
+  const std::size_t skip = bytes * static_cast<std::size_t>(first);
+  parallel_ranges(pixels, [&](std::size_t begin, std::size_t count) {
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      std::memcpy(static_cast<std::byte*>(to) + i * out,
+                  static_cast<const std::byte*>(from) + i * in + skip, out);
+    }
+  });
+}
+
+void update_running(const float* mean, const float* variance, float momentum, std::int64_t n,
+                    float* running_mean, float* running_variance, std::int32_t channels) {
+  const float unbiased =
+      n > 1 ? static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1)) : 1.F;
+  for (std::int32_t c = 0; c < channels; ++c) {
+    running_mean[c] += momentum * (mean[c] - running_mean[c]);
+    running_variance[c] += momentum * (variance[c] * unbiased - running_variance[c]);
+  }
+}
+
+void softmax_loss(const float* logits, const Batch& batch, std::int32_t classes, DType dtype,
+                  void* gradient, StepResult& result) {
+  const auto width = static_cast<std::size_t>(classes);
+  const auto valid = static_cast<std::size_t>(batch.valid);
+  const float scale = 1 / static_cast<float>(std::max(1, batch.valid));
+  double loss = 0;
+  result.top1 = result.top5 = 0;
+  with_type(dtype, [&]<typename T>(T) {
+    auto* const rows = static_cast<T*>(gradient);
+    for (std::size_t image = 0; image < batch.labels.size(); ++image) {
+      if (image >= valid) {
+        if (rows != nullptr) std::memset(rows + image * width, 0, width * sizeof(T));
+        continue;
+      }
+      const std::int32_t label = batch.labels[image];
+      if (label < 0 || label >= classes) {
+        throw DataError("image " + std::to_string(image) + " of a batch has label " +
+                        std::to_string(label) + "; the model has classes 0 to " +
+                        std::to_string(classes - 1) + "; see --classes");
+      }
+      const std::span row(logits + image * width, width);
+      loss += row_loss(row, label, scale, rows == nullptr ? nullptr : rows + image * width);
+      const float own = row[static_cast<std::size_t>(label)];
+      const auto above = std::count_if(row.begin(), row.end(), [&](float x) { return x > own; });
+      if (std::isnan(own)) continue;
+      if (above < 1) ++result.top1;
+      if (above < 5) ++result.top5;
+    }
+  });
+  result.loss = static_cast<float>(loss * scale);
+  result.finite = std::isfinite(result.loss);
+}
+
+}  // namespace penstock::cpu

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What oneDNN has no primitive for, or takes two passes over memory for: element-wise work over
+// flat arrays, the loss, and the first conversion of pixels. Elements are f32 or bf16; sums are
+// f32. Each runs on the calling thread's team of OpenMP threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "dataflow/batch.h"
+#include "trainer/backend.h"
+#include "trainer/dropout.h"
+
+namespace penstock::cpu {
+
+/// While it lives, oneDNN and these kernels run on `threads` threads when the calling thread asks.
+class Team {
+ public:
+  explicit Team(std::int32_t threads);
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  ~Team();
+
+ private:
+  const int before_;
+};
+
+/// Runs body(first, count) over ranges that cover [0, elements), on the team. Ranges begin at
+/// multiples of 64 elements.
+void parallel_ranges(std::size_t elements,
+                     const std::function<void(std::size_t first, std::size_t count)>& body);
+/// Runs body(i) for i in [0, count), on the team.
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& body);
+
+/// to[i] = a[i] + b[i], at least 0 if `relu`. `to` may be `a` or `b`.
+void add(DType dtype, const void* a, const void* b, bool relu, void* to, std::size_t count);
+
+/// to[i] = sum over `terms` of term[i], where mask is null or mask[i] > 0; else 0. At most four
+/// terms; `to` may be one of them.
+void masked_sum(DType dtype, std::span<const void* const> terms, const void* mask, void* to,
+                std::size_t count);
+
+/// to[i] = max(from[i], 0).
+void relu(DType dtype, const void* from, void* to, std::size_t count);
+
+/// Zeroes what the mask drops of elements in the order N, C, H, W, and scales the rest.
+void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from, void* to,
+             std::size_t count);
+
+/// [N,H,W,C] bytes -> normalised elements (trainer/normalisation.h) in the order N,H,W,C, or
+/// N,C,H,W if `planar`. Rows from `valid` on become zeros.
+void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,
+               bool planar, void* to);
+
+/// Copies [pixels][from_channels] into channels [first, first + from_channels) of
+/// [pixels][to_channels], whose other channels become zero.
+void pad_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
+                  void* to, std::int32_t to_channels, std::size_t pixels);
+/// Copies those channels back.
+void cut_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
+                  void* to, std::int32_t to_channels, std::size_t pixels);
+
+/// running = (1 - momentum) * running + momentum * batch, the variance made unbiased by
+/// n / (n - 1) of its `n` elements.
+void update_running(const float* mean, const float* variance, float momentum, std::int64_t n,
+                    float* running_mean, float* running_variance, std::int32_t channels);
+
+/// Mean softmax cross-entropy of logits [N, classes] in f32 over the valid images, counts of
+/// images whose label has fewer than one or five logits strictly above it, and, if `gradient` is
+/// given, d loss / d logits in `dtype`. Throws DataError on a label outside [0, classes).
+void softmax_loss(const float* logits, const Batch& batch, std::int32_t classes, DType dtype,
+                  void* gradient, StepResult& result);
+
+}  // namespace penstock::cpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/cpu/memory_limit.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace penstock::cpu {
+namespace {
+
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
+std::size_t kernel_available() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  std::size_t kib = 0;
+  while (file >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    std::getline(file, unit);
+  }
+  return kNoLimit;
+}
+
+/// "max" and missing files read as no limit.
+std::size_t number_in(const char* path) {
+  std::ifstream file(path);
+  std::size_t value = 0;
+  return file >> value ? value : kNoLimit;
+}
+
+std::size_t group_available() {
+  const std::size_t limit = number_in("/sys/fs/cgroup/memory.max");
+  const std::size_t used = number_in("/sys/fs/cgroup/memory.current");
+  if (limit == kNoLimit || used == kNoLimit) return kNoLimit;
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+std::size_t available_memory() { return std::min(kernel_available(), group_available()); }
+
+}  // namespace penstock::cpu

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/cpu/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace penstock::cpu {
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool overlap(const Lifetime& a, const Lifetime& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+/// The start of the smallest gap for `tensor` between `placed`, which are sorted by offset.
+std::size_t best_offset(const Lifetime& tensor, std::span<const Lifetime* const> placed) {
+  std::size_t best = 0, best_gap = std::numeric_limits<std::size_t>::max(), end = 0;
+  bool found = false;
+  for (const Lifetime* other : placed) {
+    if (!overlap(*other, tensor)) continue;
+    if (other->offset >= end + aligned(tensor.bytes) && other->offset - end < best_gap) {
+      best_gap = other->offset - end;
+      best = end;
+      found = true;
+    }
+    end = std::max(end, other->offset + aligned(other->bytes));
+  }
+  return found ? best : end;
+}
+
+}  // namespace
+
+std::size_t plan_memory(std::span<Lifetime> tensors) {
+  std::vector<Lifetime*> order;
+  for (Lifetime& tensor : tensors) order.push_back(&tensor);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Lifetime* a, const Lifetime* b) { return a->bytes > b->bytes; });
+  std::vector<const Lifetime*> placed;  // by offset
+  std::size_t size = 0;
+  for (Lifetime* tensor : order) {
+    tensor->offset = best_offset(*tensor, placed);
+    size = std::max(size, tensor->offset + aligned(tensor->bytes));
+    const auto place = std::upper_bound(
+        placed.begin(), placed.end(), tensor,
+        [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; });
+    placed.insert(place, tensor);
+  }
+  return size;
+}
+
+std::size_t peak_of(std::span<const Lifetime> tensors) {
+  std::size_t peak = 0;
+  for (const Lifetime& moment : tensors) {  // the peak begins where some tensor begins
+    const std::size_t live = std::accumulate(tensors.begin(), tensors.end(), std::size_t{0},
+                                             [&](std::size_t sum, const Lifetime& tensor) {
+                                               const bool lives = tensor.first <= moment.first &&
+                                                                  moment.first <= tensor.last;
+                                               return sum + (lives ? aligned(tensor.bytes) : 0);
+                                             });
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+}  // namespace penstock::cpu

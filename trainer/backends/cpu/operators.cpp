@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each operator adds to a schedule; see builder.h.
+#include <numeric>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "trainer/backends/cpu/builder.h"
+#include "trainer/backends/cpu/kernels.h"
+
+namespace penstock::cpu {
+namespace {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+using Tag = memory::format_tag;
+using Type = memory::data_type;
+
+memory::desc any(const memory::desc& desc, Type type) { return {desc.dims(), type, Tag::any}; }
+memory::desc any(const memory::desc& desc) { return any(desc, desc.data_type()); }
+
+memory::dims strides(const Window& window) { return {window.stride, window.stride}; }
+memory::dims kernel(const Window& window) { return {window.kernel_h, window.kernel_w}; }
+memory::dims begin(const Window& window) { return {window.top, window.left}; }
+memory::dims end(const Window& window) { return {window.bottom, window.right}; }
+
+constexpr auto kConvolution = dnnl::algorithm::convolution_direct;
+
+/// oneDNN 2.6's brgemm kernel for the gradient of a linear layer's input reads through a null
+/// pointer where that input has fewer channels than a vector has elements. It is not offered for
+/// plain layouts.
+constexpr std::int32_t kLeastBlockedChannels = 16;
+memory::desc matrix_layout(const memory::desc& plain, std::int32_t channels, Type type) {
+  if (channels >= kLeastBlockedChannels) return any(plain, type);
+  return {plain.dims(), type, Tag::oihw};
+}
+
+}  // namespace
+
+// ---- convolution ------------------------------------------------------------
+
+void Builder::visit(NodeId node, const Conv2d& op) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const std::size_t filter = parameter(node, Role::weight);
+  const Desc in = any(activation(input, Tag::nchw)), out = any(activation(node, Tag::nchw));
+  const Desc filters = any(layouts_.parameters[filter].plain, type_);
+  const Desc bias({op.channels}, Type::f32, Tag::a);
+  const auto desc =
+      op.bias
+          ? dnnl::convolution_forward::desc(forward_kind(), kConvolution, in, filters, bias, out,
+                                            strides(op.window), begin(op.window), end(op.window))
+          : dnnl::convolution_forward::desc(forward_kind(), kConvolution, in, filters, out,
+                                            strides(op.window), begin(op.window), end(op.window));
+  const dnnl::convolution_forward::primitive_desc forward(desc, attributes(fuses_relu(node)),
+                                                          engine_);
+  const ValueId source = input_as(input, forward.src_desc());
+  const ValueId result = schedule_.add_value(forward.dst_desc());
+  if (trains()) convolve_backward(node, op, forward, source);  // decides the filter's layout
+  std::vector<Schedule::Argument> arguments{
+      {DNNL_ARG_SRC, source, {}},
+      {DNNL_ARG_WEIGHTS, weight_as(filter, forward.weights_desc()), {}},
+      {DNNL_ARG_DST, result, {}}};
+  if (op.bias) arguments.push_back({DNNL_ARG_BIAS, weight(parameter(node, Role::bias)), {}});
+  run(forward, std::move(arguments));
+  set_output(last_of(node), result);
+}
+
+void Builder::convolve_backward(NodeId node, const Conv2d& op,
+                                const dnnl::convolution_forward::primitive_desc& forward,
+                                ValueId source) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const std::size_t filter = parameter(node, Role::weight);
+  const Desc in = any(activation(input, Tag::nchw)), out = any(activation(node, Tag::nchw));
+  const Desc plain = layouts_.parameters[filter].plain;
+  const Desc bias({op.channels}, Type::f32, Tag::a);
+  using Weights = dnnl::convolution_backward_weights;
+  const Desc filters = layouts_.fixed ? layouts_.parameters[filter].arena : any(plain);
+  const auto desc = op.bias ? Weights::desc(kConvolution, in, filters, bias, out,
+                                            strides(op.window), begin(op.window), end(op.window))
+                            : Weights::desc(kConvolution, in, filters, out, strides(op.window),
+                                            begin(op.window), end(op.window));
+  const Weights::primitive_desc weights(desc, attributes(false), engine_, forward);
+  set_layout(filter, weights.diff_weights_desc());
+  using Data = dnnl::convolution_backward_data;
+  const bool back = needs_gradient(input);
+  Data::primitive_desc data;
+  if (back) {
+    data = {Data::desc(kConvolution, in, any(plain, type_), out, strides(op.window),
+                       begin(op.window), end(op.window)),
+            attributes(false), engine_, forward};
+  }
+  reverse([=, this] {
+    if (!has_gradient(last_of(node))) return;
+    const ValueId mask = fuses_relu(node) ? output(last_of(node)) : kNoValue;
+    const ValueId gradient_out =
+        gradient_of(last_of(node), back ? data.diff_dst_desc() : weights.diff_dst_desc(), mask);
+    std::vector<Schedule::Argument> arguments{
+        {DNNL_ARG_SRC, as(source, weights.src_desc()), {}},
+        {DNNL_ARG_DIFF_DST, as(gradient_out, weights.diff_dst_desc()), {}},
+        {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), {}}};
+    if (op.bias) {
+      arguments.push_back({DNNL_ARG_DIFF_BIAS, gradient(parameter(node, Role::bias)), {}});
+    }
+    run(weights, std::move(arguments));
+    schedule_.completes(filter);
+    if (op.bias) schedule_.completes(parameter(node, Role::bias));
+    if (!back) return;
+    const ValueId gradient_in = schedule_.add_value(data.diff_src_desc());
+    run(data, {{DNNL_ARG_DIFF_DST, gradient_out, {}},
+               {DNNL_ARG_WEIGHTS, weight_as(filter, data.weights_desc()), {}},
+               {DNNL_ARG_DIFF_SRC, gradient_in, {}}});
+    contribute(input, gradient_in);
+  });
+}
+
+// ---- batch normalisation ----------------------------------------------------
+
+void Builder::visit(NodeId node, const BatchNorm& op) {
+  using Flags = dnnl::normalization_flags;
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const ValueId source = output(input);
+  Flags flags = Flags::use_scale | Flags::use_shift;
+  if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
+  if (phase_ == Phase::evaluate) flags |= Flags::use_global_stats;
+  const Desc data = schedule_.value(source).desc;
+  const dnnl::batch_normalization_forward::primitive_desc forward(
+      {forward_kind(), data, op.epsilon, flags}, attributes(false), engine_);
+  const ValueId result = schedule_.add_value(data);
+  std::vector<Schedule::Argument> arguments{
+      {DNNL_ARG_SRC, source, {}},
+      {DNNL_ARG_DST, result, {}},
+      {DNNL_ARG_SCALE, weight(parameter(node, Role::scale)), {}},
+      {DNNL_ARG_SHIFT, weight(parameter(node, Role::shift)), {}}};
+  const Desc channels({graph_.shape(node).channels}, Type::f32, Tag::a);
+  ValueId mean = kNoValue, variance = kNoValue, workspace = kNoValue;
+  if (phase_ != Phase::forward_only) {
+    const bool batch = trains();
+    mean = batch ? schedule_.add_value(channels) : running(node, Role::running_mean);
+    variance = batch ? schedule_.add_value(channels) : running(node, Role::running_variance);
+    arguments.push_back({DNNL_ARG_MEAN, mean, {}});
+    arguments.push_back({DNNL_ARG_VARIANCE, variance, {}});
+  }
+  if (trains() && fuses_relu(node)) {
+    workspace = schedule_.add_value(forward.workspace_desc());
+    arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
+  }
+  run(forward, std::move(arguments));
+  set_output(last_of(node), result);
+  if (!trains()) return;
+  const ImageShape shape = graph_.shape(node);
+  const std::int64_t count = std::int64_t{spec_.batch.images} * shape.height * shape.width;
+  schedule_.add_kernel(
+      [count, momentum = op.momentum, channels = shape.channels](const RunState&,
+                                                                 std::span<std::byte* const> at) {
+        const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(at[i]); };
+        update_running(floats(0), floats(1), momentum, count, floats(2), floats(3), channels);
+      },
+      {mean, variance, running(node, Role::running_mean), running(node, Role::running_variance)});
+  normalise_backward(node, op, forward, source, mean, variance, workspace);
+}
+
+void Builder::normalise_backward(NodeId node, const BatchNorm& op,
+                                 const dnnl::batch_normalization_forward::primitive_desc& forward,
+                                 ValueId source, ValueId mean, ValueId variance,
+                                 ValueId workspace) {
+  using Flags = dnnl::normalization_flags;
+  using Backward = dnnl::batch_normalization_backward;
+  Flags flags = Flags::use_scale | Flags::use_shift;
+  if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
+  const Desc data = schedule_.value(source).desc;
+  const Backward::primitive_desc desc({prop_kind::backward, data, data, op.epsilon, flags},
+                                      attributes(false), engine_, forward);
+  reverse([=, this] {
+    if (!has_gradient(last_of(node))) return;
+    const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+    const std::size_t scale = parameter(node, Role::scale), shift = parameter(node, Role::shift);
+    const ValueId gradient_out = gradient_of(last_of(node), data);
+    const ValueId gradient_in = schedule_.add_value(data);
+    std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}},
+                                              {DNNL_ARG_MEAN, mean, {}},
+                                              {DNNL_ARG_VARIANCE, variance, {}},
+                                              {DNNL_ARG_SCALE, weight(scale), {}},
+                                              {DNNL_ARG_SHIFT, weight(shift), {}},
+                                              {DNNL_ARG_DIFF_DST, gradient_out, {}},
+                                              {DNNL_ARG_DIFF_SRC, gradient_in, {}},
+                                              {DNNL_ARG_DIFF_SCALE, gradient(scale), {}},
+                                              {DNNL_ARG_DIFF_SHIFT, gradient(shift), {}}};
+    if (workspace != kNoValue) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
+    run(desc, std::move(arguments));
+    schedule_.completes(scale);
+    schedule_.completes(shift);
+    contribute(input, gradient_in);
+  });
+}
+
+// ---- pooling ----------------------------------------------------------------
+
+void Builder::visit(NodeId node, const MaxPool& op) {
+  pool(node, dnnl::algorithm::pooling_max, op.window);
+}
+
+void Builder::visit(NodeId node, const AvgPool& op) {
+  pool(node,
+       op.count_padding ? dnnl::algorithm::pooling_avg_include_padding
+                        : dnnl::algorithm::pooling_avg_exclude_padding,
+       op.window);
+}
+
+void Builder::visit(NodeId node, const GlobalAvgPool&) {
+  const ImageShape in = graph_.shape(graph_.nodes()[static_cast<std::size_t>(node)].inputs[0]);
+  pool(node, dnnl::algorithm::pooling_avg_exclude_padding, {in.height, in.width, 1});
+}
+
+void Builder::pool(NodeId node, dnnl::algorithm algorithm, const Window& window) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const ValueId source = output(input);
+  const Desc in = schedule_.value(source).desc;
+  const dnnl::pooling_forward::primitive_desc forward(
+      {forward_kind(), algorithm, in, any(activation(node, Tag::nchw)), strides(window),
+       kernel(window), begin(window), end(window)},
+      attributes(false), engine_);
+  const ValueId result = schedule_.add_value(forward.dst_desc());
+  std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}}, {DNNL_ARG_DST, result, {}}};
+  const bool remembers = trains() && algorithm == dnnl::algorithm::pooling_max;
+  const ValueId workspace = remembers ? schedule_.add_value(forward.workspace_desc()) : kNoValue;
+  if (remembers) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
+  run(forward, std::move(arguments));
+  set_output(node, result);
+  if (!needs_gradient(input)) return;
+  const dnnl::pooling_backward::primitive_desc backward(
+      {algorithm, in, forward.dst_desc(), strides(window), kernel(window), begin(window),
+       end(window)},
+      attributes(false), engine_, forward);
+  reverse([=, this] {
+    if (!has_gradient(node)) return;
+    const ValueId gradient_in = schedule_.add_value(backward.diff_src_desc());
+    std::vector<Schedule::Argument> back{
+        {DNNL_ARG_DIFF_DST, gradient_of(node, backward.diff_dst_desc()), {}},
+        {DNNL_ARG_DIFF_SRC, gradient_in, {}}};
+    if (remembers) back.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
+    run(backward, std::move(back));
+    contribute(input, gradient_in);
+  });
+}
+
+// ---- element-wise -----------------------------------------------------------
+
+void Builder::visit(NodeId node, const Relu&) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const ValueId source = output(input);
+  const Desc desc = schedule_.value(source).desc;
+  const ValueId result = schedule_.add_value(desc);
+  schedule_.add_kernel(
+      [dtype = dtype_, n = elements(result)](const RunState&, std::span<std::byte* const> at) {
+        relu(dtype, at[0], at[1], n);
+      },
+      {source, result});
+  schedule_.may_overwrite(result, source);
+  set_output(node, result);
+  reverse([=, this] {
+    if (has_gradient(node)) contribute(input, gradient_of(node, desc, result));
+  });
+}
+
+void Builder::visit(NodeId node, const Add&) {
+  const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
+  const ValueId a = output(inputs[0]);
+  const Desc desc = schedule_.value(a).desc;
+  const ValueId b = as(output(inputs[1]), desc);
+  const ValueId result = schedule_.add_value(desc);
+  schedule_.add_kernel(
+      [dtype = dtype_, n = elements(result), relu = fuses_relu(node)](
+          const RunState&, std::span<std::byte* const> at) {
+        add(dtype, at[0], at[1], relu, at[2], n);
+      },
+      {a, b, result});
+  schedule_.may_overwrite(result, a);
+  set_output(last_of(node), result);
+  reverse([=, this] {
+    if (!has_gradient(last_of(node))) return;
+    const ValueId sum = gradient_of(last_of(node), desc, fuses_relu(node) ? result : kNoValue);
+    contribute(inputs[0], sum);
+    contribute(inputs[1], sum);
+  });
+}
+
+void Builder::visit(NodeId node, const Dropout& op) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  if (!trains() || op.rate == 0) {
+    set_output(node, output(input));
+    reverse([=, this] {
+      if (has_gradient(node)) contribute(input, gradient_of(node, activation(node, Tag::nchw)));
+    });
+    return;
+  }
+  const auto drop = [=, this](ValueId from, ValueId to) {
+    schedule_.add_kernel(
+        [dtype = dtype_, n = elements(to), seed = spec_.seed, node, rate = op.rate](
+            const RunState& state, std::span<std::byte* const> at) {
+          dropout(dtype, DropoutMask(seed, state.step, node, rate), rate, at[0], at[1], n);
+        },
+        {from, to});
+    schedule_.may_overwrite(to, from);
+  };
+  const Desc plain = activation(node, Tag::nchw);  // masks count elements in plain order
+  const ValueId result = schedule_.add_value(plain);
+  drop(as(output(input), plain), result);
+  set_output(node, result);
+  reverse([=, this] {
+    if (!has_gradient(node)) return;
+    const ValueId gradient_in = schedule_.add_value(plain);
+    drop(gradient_of(node, plain), gradient_in);
+    contribute(input, gradient_in);
+  });
+}
+
+void Builder::visit(NodeId node, const Lrn& op) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const ValueId source = output(input);
+  const Desc data = schedule_.value(source).desc;
+  constexpr auto kAcross = dnnl::algorithm::lrn_across_channels;
+  const dnnl::lrn_forward::primitive_desc forward(
+      {forward_kind(), kAcross, data, op.size, op.alpha, op.beta, op.k}, attributes(false),
+      engine_);
+  const ValueId result = schedule_.add_value(forward.dst_desc());
+  std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}}, {DNNL_ARG_DST, result, {}}};
+  const bool remembers = trains() && forward.workspace_desc().get_size() > 0;
+  const ValueId workspace = remembers ? schedule_.add_value(forward.workspace_desc()) : kNoValue;
+  if (remembers) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
+  run(forward, std::move(arguments));
+  set_output(node, result);
+  if (!needs_gradient(input)) return;
+  const dnnl::lrn_backward::primitive_desc backward(
+      {kAcross, data, data, op.size, op.alpha, op.beta, op.k}, attributes(false), engine_, forward);
+  reverse([=, this] {
+    if (!has_gradient(node)) return;
+    const ValueId gradient_in = schedule_.add_value(data);
+    std::vector<Schedule::Argument> back{{DNNL_ARG_SRC, source, {}},
+                                         {DNNL_ARG_DIFF_DST, gradient_of(node, data), {}},
+                                         {DNNL_ARG_DIFF_SRC, gradient_in, {}}};
+    if (remembers) back.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
+    run(backward, std::move(back));
+    contribute(input, gradient_in);
+  });
+}
+
+// ---- channels ---------------------------------------------------------------
+
+void Builder::visit(NodeId node, const Concat&) {
+  const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
+  std::vector<Desc> descs;
+  std::vector<Schedule::Argument> arguments;
+  for (const NodeId input : inputs) {
+    const ValueId source = output(input);
+    descs.push_back(schedule_.value(source).desc);
+    arguments.push_back({DNNL_ARG_MULTIPLE_SRC + static_cast<int>(arguments.size()), source, {}});
+  }
+  const dnnl::concat::primitive_desc forward(1, descs, engine_, attributes(false));
+  const ValueId result = schedule_.add_value(forward.dst_desc());
+  arguments.push_back({DNNL_ARG_DST, result, {}});
+  run(forward, std::move(arguments));
+  set_output(node, result);
+  reverse([=, this] {
+    if (!has_gradient(node)) return;
+    // Slices of blocked layouts have to begin with a block; plain layouts can be cut anywhere.
+    const ValueId whole = gradient_of(node, activation(node, Tag::nhwc));
+    const std::int32_t channels = graph_.shape(node).channels;
+    std::int32_t first = 0;
+    for (const NodeId input : inputs) {
+      const ImageShape shape = graph_.shape(input);
+      const ValueId part = schedule_.add_value(activation(input, Tag::nhwc));
+      const std::size_t pixels = elements(part) / static_cast<std::size_t>(shape.channels);
+      schedule_.add_kernel(
+          [dtype = dtype_, channels, first, shape, pixels](const RunState&,
+                                                           std::span<std::byte* const> at) {
+            cut_channels(dtype, at[0], channels, first, at[1], shape.channels, pixels);
+          },
+          {whole, part});
+      contribute(input, part);
+      first += shape.channels;
+    }
+  });
+}
+
+void Builder::visit(NodeId node, const PadChannels& op) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const std::int32_t narrow = graph_.shape(input).channels, wide = graph_.shape(node).channels;
+  const ValueId source = input_as(input, activation(input, Tag::nhwc));
+  const ValueId result = schedule_.add_value(activation(node, Tag::nhwc));
+  const std::size_t pixels = elements(source) / static_cast<std::size_t>(narrow);
+  schedule_.add_kernel(
+      [=, dtype = dtype_, first = op.before](const RunState&, std::span<std::byte* const> at) {
+        pad_channels(dtype, at[0], narrow, first, at[1], wide, pixels);
+      },
+      {source, result});
+  set_output(node, result);
+  reverse([=, this] {
+    if (!has_gradient(node)) return;
+    const ValueId gradient_in = schedule_.add_value(activation(input, Tag::nhwc));
+    schedule_.add_kernel(
+        [=, dtype = dtype_, first = op.before](const RunState&, std::span<std::byte* const> at) {
+          cut_channels(dtype, at[0], wide, first, at[1], narrow, pixels);
+        },
+        {gradient_of(node, activation(node, Tag::nhwc)), gradient_in});
+    contribute(input, gradient_in);
+  });
+}
+
+// ---- linear -----------------------------------------------------------------
+
+void Builder::visit(NodeId node, const Linear& op) {
+  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const std::size_t matrix = parameter(node, Role::weight), bias = parameter(node, Role::bias);
+  const Desc in = any(activation(input, Tag::nchw));
+  const auto layout = [&](Type type) {
+    return matrix_layout(layouts_.parameters[matrix].plain, graph_.shape(input).channels, type);
+  };
+  const Desc bias_desc({op.features}, Type::f32, Tag::a);
+  const memory::dims rows{spec_.batch.images, op.features};
+  // Logits leave in f32, whatever they were made of.
+  const bool logits = last_of(node) + 1 == static_cast<NodeId>(graph_.nodes().size());
+  const Desc out(rows, logits ? Type::f32 : type_, Tag::nc), gradient_rows(rows, type_, Tag::nc);
+  const dnnl::inner_product_forward::primitive_desc forward(
+      {forward_kind(), in, layout(type_), bias_desc, out}, attributes(fuses_relu(node)), engine_);
+  using Weights = dnnl::inner_product_backward_weights;
+  using Data = dnnl::inner_product_backward_data;
+  Weights::primitive_desc weights;
+  Data::primitive_desc data;
+  const bool back = needs_gradient(input);
+  if (trains()) {
+    const Desc arena = layouts_.fixed ? layouts_.parameters[matrix].arena : layout(Type::f32);
+    weights = {{in, arena, bias_desc, gradient_rows}, attributes(false), engine_, forward};
+    set_layout(matrix, weights.diff_weights_desc());
+    if (back) {
+      data = {{in, layout(type_), gradient_rows}, attributes(false), engine_, forward};
+    }
+  }
+  const ValueId source = input_as(input, forward.src_desc());
+  const ValueId result =
+      schedule_.add_value(Desc({rows[0], rows[1], 1, 1}, out.data_type(), Tag::nchw));
+  run(forward, {{DNNL_ARG_SRC, source, {}},
+                {DNNL_ARG_WEIGHTS, weight_as(matrix, forward.weights_desc()), {}},
+                {DNNL_ARG_BIAS, weight(bias), {}},
+                {DNNL_ARG_DST, result, out}});
+  set_output(last_of(node), result);
+  if (!trains()) return;
+  reverse([=, this] {
+    if (!has_gradient(last_of(node))) return;
+    const ValueId mask = fuses_relu(node) ? result : kNoValue;
+    const ValueId gradient_out = gradient_of(last_of(node), activation(node, Tag::nchw), mask);
+    run(weights, {{DNNL_ARG_SRC, as(source, weights.src_desc()), {}},
+                  {DNNL_ARG_DIFF_DST, gradient_out, gradient_rows},
+                  {DNNL_ARG_DIFF_WEIGHTS, gradient(matrix), {}},
+                  {DNNL_ARG_DIFF_BIAS, gradient(bias), {}}});
+    schedule_.completes(matrix);
+    schedule_.completes(bias);
+    if (!back) return;
+    const ValueId gradient_in = schedule_.add_value(data.diff_src_desc());
+    run(data, {{DNNL_ARG_DIFF_DST, gradient_out, gradient_rows},
+               {DNNL_ARG_WEIGHTS, weight_as(matrix, data.weights_desc()), {}},
+               {DNNL_ARG_DIFF_SRC, gradient_in, {}}});
+    contribute(input, gradient_in);
+  });
+}
+
+}  // namespace penstock::cpu

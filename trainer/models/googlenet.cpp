@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// GoogLeNet (Szegedy et al., "Going deeper with convolutions", 2014), also called Inception v1, as
+// tf_cnn_benchmarks runs it: biases, neither response normalisation nor dropout nor auxiliary
+// heads.
+#include "trainer/model.h"
+#include "trainer/models/chain.h"
+
+namespace penstock {
+namespace {
+
+/// The columns of table 1 of the paper.
+struct Module {
+  std::string_view name;
+  std::int32_t one, reduce_three, three, reduce_five, five, pool;
+};
+
+NodeId add_module(Graph& graph, const Module& wanted, NodeId input) {
+  const Branches mix(graph, std::string(wanted.name), input);
+  return mix.join({mix.branch("1x1").conv(wanted.one, 1),
+                   mix.branch("3x3").conv(wanted.reduce_three, 1).conv(wanted.three, 3),
+                   mix.branch("5x5").conv(wanted.reduce_five, 1).conv(wanted.five, 5),
+                   mix.branch("pool").max_pool(3, 1, Padding::same).conv(wanted.pool, 1)});
+}
+
+void build(Graph& graph, std::int32_t classes) {
+  constexpr Module kModules[] = {
+      {"3a", 64, 96, 128, 16, 32, 32},     {"3b", 128, 128, 192, 32, 96, 64},
+      {"4a", 192, 96, 208, 16, 48, 64},    {"4b", 160, 112, 224, 24, 64, 64},
+      {"4c", 128, 128, 256, 24, 64, 64},   {"4d", 112, 144, 288, 32, 64, 64},
+      {"4e", 256, 160, 320, 32, 128, 128}, {"5a", 256, 160, 320, 32, 128, 128},
+      {"5b", 384, 192, 384, 48, 128, 128}};
+  NodeId node = Chain(graph, "stem", Graph::kInput)
+                    .conv(64, 7, 2)
+                    .max_pool(3, 2, Padding::same)
+                    .conv(64, 1)
+                    .conv(192, 3)
+                    .max_pool(3, 2, Padding::same)
+                    .end();
+  for (const Module& wanted : kModules) {
+    if (wanted.name == "4a" || wanted.name == "5a") {  // a new size begins
+      node = Chain(graph, std::string(wanted.name) + ".before", node)
+                 .max_pool(3, 2, Padding::same)
+                 .end();
+    }
+    node = add_module(graph, wanted, node);
+  }
+  Chain(graph, "", node).global_avg_pool().logits(classes);
+}
+
+}  // namespace
+
+extern constinit const ModelEntry googlenet_model{
+    .name = "googlenet",
+    .summary = "GoogLeNet, Inception v1: 7.0 million parameters, 1.58 GMAC an image",
+    .aliases = "inception1 InceptionV1",
+    .image = {224, 224, 3},
+    .batch = 32,
+    .min_side = 32,
+    .build = build,
+};
+
+}  // namespace penstock
