@@ -98,6 +98,8 @@ std::unique_ptr<Feeder> Evaluator::make_feeder() {
   std::unique_ptr<Feeder> feeder = make();
   const Passes passes = passes_of(parts_.config, feeder->extent(), spec_.images);
   steps_ = passes.steps;
+  examples_ = feeder->extent().examples > 0 ? static_cast<double>(feeder->extent().examples)
+                                            : static_cast<double>(steps_) * spec_.images;
   if (passes.epochs == 1) return feeder;
   data.epochs = passes.epochs;
   return make();

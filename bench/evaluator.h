@@ -25,6 +25,9 @@ class Evaluator {
   /// calling thread drives the device. Rethrows the feeder's failure.
   EvaluationReport run(std::int64_t step, StepReporter& reporter, std::stop_token stop);
 
+  std::int64_t steps() const noexcept { return static_cast<std::int64_t>(steps_); }
+  /// Images in the set, or in the steps where it has no end.
+  double examples() const noexcept { return examples_; }
   /// What was wrong with images that were left out.
   std::vector<std::string> notes() const { return probe_.notes(); }
 
@@ -38,6 +41,7 @@ class Evaluator {
   std::unique_ptr<Executable> own_executable_;  // if its batches differ from those of training
   std::unique_ptr<Feeder> next_feeder_;         // of the pass to come
   std::size_t steps_ = 0;
+  double examples_ = 0;
 };
 
 /// The folder that a run of `config` evaluates on. Throws ConfigError where none can be told.

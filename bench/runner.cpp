@@ -57,6 +57,10 @@ class Runner::Wiring {
       : parts(config, clock, components, abandon.get_token()) {
     const bool evaluates = !evaluation_points(parts.config, parts.steps_per_epoch()).empty();
     if (parts.config.eval || evaluates) evaluator.emplace(parts);
+    if (parts.config.eval) {  // what the header counts is the evaluation's
+      parts.config.num_batches = evaluator->steps();
+      parts.examples_per_epoch = evaluator->examples();
+    }
   }
 
   std::stop_source abandon;
