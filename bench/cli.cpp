@@ -243,6 +243,12 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
   }
 }
 
+bool is_typed(std::string_view name, std::span<const std::string> arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+    return split_word(argument).name == canonical_name(name);
+  });
+}
+
 int run_command_line(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   SignalStop signals;

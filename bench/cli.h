@@ -46,6 +46,9 @@ std::vector<Flag> run_flags(RunConfig& config);
 /// Applies --like, if any argument is that, before the flags that override its defaults.
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments);
 
+/// Was the flag typed, in whatever case?
+bool is_typed(std::string_view name, std::span<const std::string> arguments);
+
 /// A word behind `penstock`.
 struct VerbEntry {
   std::string_view name{}, summary{};

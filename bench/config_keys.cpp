@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "bench/config_values.h"
+#include "bench/due_points.h"
 #include "trainer/learning_rate.h"
 #include "trainer/model.h"
 
@@ -57,6 +58,12 @@ void set_on_nonfinite(RunConfig& config, std::string_view name, std::string_view
 void set_schedule(RunConfig& config, std::string_view, std::string_view text) {
   if (!text.empty()) static_cast<void>(parse_rate_schedule(text));  // throws on another form
   config.piecewise_learning_rate_schedule = text;
+}
+
+template <auto Field>
+void set_numbers(RunConfig& config, std::string_view name, std::string_view text) {
+  if (!text.empty()) static_cast<void>(parse_numbers(text, flag_of(name)));  // throws
+  config.*Field = text;
 }
 
 void set_timeout(RunConfig& config, std::string_view name, std::string_view text) {
@@ -157,10 +164,57 @@ constexpr ConfigKey kKeys[] = {
     // ---- how long ----
     {"num_batches", "", false, "measured steps", get<&RunConfig::num_batches>,
      set_count<&RunConfig::num_batches, 1>},
+    {"num_epochs", "", false,
+     "measured steps as passes over the data, such as 2.5; excludes --num-batches; 0: none stated",
+     get<&RunConfig::num_epochs>, set_amount<&RunConfig::num_epochs>},
     {"num_warmup_batches", "", false, "steps before the measured ones",
      get<&RunConfig::num_warmup_batches>, set_count<&RunConfig::num_warmup_batches, 0>},
     {"extend_window", "", true, "measure again while batches made before the window still help",
      get<&RunConfig::extend_window>, set_flag<&RunConfig::extend_window>},
+
+    // ---- evaluation ----
+    {"eval", "", true, "do nothing but evaluate the newest checkpoint in --train-dir",
+     get<&RunConfig::eval>, set_flag<&RunConfig::eval>},
+    {"eval_data_dir", "", false,
+     "folder to evaluate on; default: 'val' beside a --data-dir 'train', with --eval else "
+     "--data-dir itself",
+     get<&RunConfig::eval_data_dir>, set_text<&RunConfig::eval_data_dir>},
+    {"eval_batch_size", "", false, "images per step of evaluation; 0: as in training",
+     get<&RunConfig::eval_batch_size>, set_count<&RunConfig::eval_batch_size, 0>},
+    {"num_eval_batches", "", false, "steps of an evaluation; 0: the whole set",
+     get<&RunConfig::num_eval_batches>, set_count<&RunConfig::num_eval_batches, 0>},
+    {"num_eval_epochs", "", false, "the same as passes over the set; 0: one",
+     get<&RunConfig::num_eval_epochs>, set_amount<&RunConfig::num_eval_epochs>},
+    {"eval_during_training_every_n_steps", "", false,
+     "evaluate behind every so many steps after warm-up; 0: never",
+     get<&RunConfig::eval_during_training_every_n_steps>,
+     set_count<&RunConfig::eval_during_training_every_n_steps, 0>},
+    {"eval_during_training_every_n_epochs", "", false, "the same in epochs, such as 0.5; 0: never",
+     get<&RunConfig::eval_during_training_every_n_epochs>,
+     set_amount<&RunConfig::eval_during_training_every_n_epochs>},
+    {"eval_during_training_at_specified_steps", "", false,
+     "evaluate behind these steps after warm-up, such as 100,500",
+     get<&RunConfig::eval_during_training_at_specified_steps>,
+     set_numbers<&RunConfig::eval_during_training_at_specified_steps>},
+    {"eval_during_training_at_specified_epochs", "", false, "the same in epochs, such as 0.5,1,2",
+     get<&RunConfig::eval_during_training_at_specified_epochs>,
+     set_numbers<&RunConfig::eval_during_training_at_specified_epochs>},
+    {"stop_at_top_1_accuracy", "", false,
+     "end training once an evaluation reaches this share, such as 0.95; 0: never",
+     get<&RunConfig::stop_at_top_1_accuracy>, set_amount<&RunConfig::stop_at_top_1_accuracy>},
+
+    // ---- checkpoints ----
+    {"train_dir", "", false,
+     "folder of checkpoints, made if absent: the newest is restored, one is saved at the end; "
+     "default: none",
+     get<&RunConfig::train_dir>, set_text<&RunConfig::train_dir>},
+    {"save_model_secs", "", false,
+     "seconds between two checkpoints; excludes --save-model-steps; 0: only at the end",
+     get<&RunConfig::save_model_secs>, set_amount<&RunConfig::save_model_secs>},
+    {"save_model_steps", "", false, "steps between two checkpoints; 0: only at the end",
+     get<&RunConfig::save_model_steps>, set_count<&RunConfig::save_model_steps, 0>},
+    {"max_ckpts_to_keep", "", false, "older checkpoints are removed; 0: none is",
+     get<&RunConfig::max_ckpts_to_keep>, set_count<&RunConfig::max_ckpts_to_keep, 0>},
 
     // ---- the feeder ----
     {"data_dir", "data", false,

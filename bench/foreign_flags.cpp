@@ -4,13 +4,12 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kNotYet = "it needs a device that computes, which is not built yet";
+constexpr std::string_view kNotYet = "it is not built yet; leave it out";
 constexpr std::string_view kTensorFlow = "it tunes TensorFlow's runtime; leave it out";
 constexpr std::string_view kPipeline =
     "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
 constexpr std::string_view kCluster =
     "runs over several processes are not built yet; use --num-gpus";
-constexpr std::string_view kEvaluation = "evaluation is not built yet; leave it out";
 constexpr std::string_view kTracing = "traces are not built yet; --json keeps every step time";
 constexpr std::string_view kLayout = "batches travel as NHWC and devices choose their own layout";
 
@@ -22,23 +21,9 @@ constexpr ForeignFlag kForeign[] = {
     {"fp16_inc_loss_scale_every_n", kNotYet},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},
     {"freeze_when_forward_only", "weights are always held where they are computed with"},
-    {"train_dir", kNotYet},
-    {"save_model_secs", kNotYet},
-    {"save_model_steps", kNotYet},
-    {"max_ckpts_to_keep", kNotYet},
-    {"load", kNotYet},
-    {"num_epochs", "state --num-batches instead"},
-    {"eval", kEvaluation},
-    {"eval_dir", kEvaluation},
-    {"eval_batch_size", kEvaluation},
-    {"num_eval_batches", kEvaluation},
-    {"num_eval_epochs", kEvaluation},
-    {"eval_interval_secs", kEvaluation},
-    {"eval_during_training_every_n_steps", kEvaluation},
-    {"eval_during_training_every_n_epochs", kEvaluation},
-    {"eval_during_training_at_specified_steps", kEvaluation},
-    {"eval_during_training_at_specified_epochs", kEvaluation},
-    {"stop_at_top_1_accuracy", kEvaluation},
+    {"load", "use --train-dir, whose newest checkpoint is restored"},
+    {"eval_dir", "evaluations are printed, and kept by --json; the images lie in --eval-data-dir"},
+    {"eval_interval_secs", "--eval evaluates the newest checkpoint once; call it again"},
     {"data_name", "data are a folder of class folders, whatever they show; leave it out"},
     {"distortions", "colour distortions are not built yet"},
     {"resize_method", "images are resized with an antialiased triangle filter"},

@@ -42,6 +42,18 @@ Json to_json(const std::optional<InputCostSpread>& cost) {
   return json;
 }
 
+Json to_json(const std::vector<EvaluationReport>& evaluations) {
+  Json list = Json::array();
+  for (const EvaluationReport& each : evaluations) {
+    list.push_back(Json{{"step", each.step},
+                        {"images", each.images},
+                        {"top_1_accuracy", each.top1},
+                        {"top_5_accuracy", each.top5},
+                        {"seconds", each.seconds}});
+  }
+  return list;
+}
+
 /// The same as a run's own result, but for the configuration, which stands in the row.
 Json to_json(const Repetition& repetition) {
   Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
@@ -84,7 +96,8 @@ Json to_json(const RunResult& result) {
               {"notes", result.notes},
               {"step_ms", result.step_ms},
               {"input_wait_ms", result.input_wait_ms},
-              {"losses", result.losses}};
+              {"losses", result.losses},
+              {"evaluations", to_json(result.evaluations)}};
 }
 
 Json to_json(const Environment& environment) {
@@ -172,6 +185,14 @@ RunResult result_from_json(const Json& json) {
     json.at("step_ms").get_to(result.step_ms);
     json.at("input_wait_ms").get_to(result.input_wait_ms);
     json.at("losses").get_to(result.losses);
+    for (const Json& each : json.at("evaluations")) {
+      result.evaluations.push_back({.step = each.at("step").get<std::int64_t>(),
+                                    .images = each.at("images").get<std::int64_t>(),
+                                    .top1 = each.at("top_1_accuracy").get<double>(),
+                                    .top5 = each.at("top_5_accuracy").get<double>(),
+                                    .seconds = each.at("seconds").get<double>(),
+                                    .complete = true});
+    }
     return result;
   } catch (const nlohmann::json::exception& error) {
     throw DataError(std::string("a run's result is not what `penstock run --json` prints: ") +

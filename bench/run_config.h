@@ -45,8 +45,27 @@ struct RunConfig {
   double gradient_clip = 0;  ///< 0: none
 
   std::int64_t num_batches = 100;        ///< steps in the window
+  double num_epochs = 0;                 ///< above 0: as many steps as they take
   std::int64_t num_warmup_batches = 10;  ///< steps before it
-  std::string data_dir;                  ///< empty: data/train, made if absent
+
+  // Evaluation.
+  bool eval = false;                 ///< nothing else: the checkpoint in train_dir
+  std::string eval_data_dir;         ///< empty: val beside train
+  std::int32_t eval_batch_size = 0;  ///< 0: batch_size
+  std::int64_t num_eval_batches = 0;
+  double num_eval_epochs = 0;  ///< both 0: the whole set
+  std::int64_t eval_during_training_every_n_steps = 0;
+  double eval_during_training_every_n_epochs = 0;
+  std::string eval_during_training_at_specified_steps, eval_during_training_at_specified_epochs;
+  double stop_at_top_1_accuracy = 0;  ///< 0: train to the end
+
+  // Checkpoints.
+  std::string train_dir;  ///< empty: none
+  double save_model_secs = 0;
+  std::int64_t save_model_steps = 0;  ///< both 0: at the end only
+  std::int64_t max_ckpts_to_keep = 5;
+
+  std::string data_dir;  ///< empty: data/train, made if absent
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
   std::int32_t prefetch = 3;        ///< slots of the host ring

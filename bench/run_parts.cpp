@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
+#include "bench/checkpoint_keeper.h"
 #include "bench/compile_progress.h"
 #include "bench/machine.h"
 #include "bench/training_rules.h"
@@ -29,6 +31,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       backend(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec(batch_spec(config, *components.model)),
+      graph(build_graph(*components.model, spec.image, spec.classes)),
       ranks(static_cast<std::size_t>(config.num_gpus)),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
@@ -47,13 +50,50 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
     devices.push_back(ranks[rank].device.get());
   }
   group = std::make_unique<ThreadsGroup>(devices, clock, std::move(abandon));
+  const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
   examples_per_epoch = extent.examples > 0 ? static_cast<double>(extent.examples) : kImageNetImages;
   learning_rates = learning_rate_plan(config, *components.model, examples_per_epoch);
-  const Graph graph = build_graph(*components.model, spec.image, spec.classes);
-  for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank, graph);
+  config.num_batches = resolve_steps(config, extent);
+  config.num_epochs = 0;
+  for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank);
+  if (checkpoint) restore(*checkpoint);
   note_unused_classes();
   note_shared_cores();
+}
+
+CheckpointInfo RunParts::checkpoint_info(std::int64_t step) const {
+  return {.model = std::string(components.model->name),
+          .optimizer = std::string(components.optimizer->name),
+          .image = spec.image,
+          .classes = spec.classes,
+          .step = step,
+          .seed = config.seed};
+}
+
+/// The newest one in --train-dir, checked, or none; `first_step` is then its step.
+std::optional<Checkpoint> RunParts::open_checkpoint() {
+  const std::vector<std::int64_t> steps = prepare_train_dir(config);
+  if (steps.empty()) return std::nullopt;
+  const std::filesystem::path path = checkpoint_path(config.train_dir, steps.back());
+  Checkpoint checkpoint = read_checkpoint(path);
+  refuse_foreign(checkpoint.info(), checkpoint_info(0), config.eval, path);
+  first_step = checkpoint.info().step;
+  if (checkpoint.info().seed != config.seed) {
+    probe.note(fmt::format("'{}' was trained with --seed {}: this run goes on in another order",
+                           path.string(), checkpoint.info().seed));
+  }
+  return checkpoint;
+}
+
+void RunParts::restore(const Checkpoint& checkpoint) {
+  for (Rank& rank : ranks) {
+    checkpoint.restore(*rank.executable, config.eval ? nullptr : rank.optimizer.get());
+    rank.executable->set_step(first_step);
+    rank.replica->set_step(first_step);
+  }
+  probe.note(
+      fmt::format("goes on from '{}'", checkpoint_path(config.train_dir, first_step).string()));
 }
 
 /// Rings and feeders: of the host for all ranks, or one for each device.
@@ -65,7 +105,7 @@ void RunParts::make_feeders() {
     host_ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.prefetch),
                                             *devices.front(), MemoryKind::pinned, devices,
                                             order_of(config), clock);
-    host_feeder = make_feeder(*devices.front(), 0, host_ring->slots());
+    host_feeder = make_feeder(spec, data_plan(0), *devices.front(), config.prefetch, probe);
     extent = host_feeder->extent();
   }
   for (std::size_t index = 0; index < ranks.size(); ++index) {
@@ -75,53 +115,68 @@ void RunParts::make_feeders() {
                                             *device, MemoryKind::device, std::span(&device, 1),
                                             Order::relaxed, clock);
     if (on_devices) {
-      rank.feeder = make_feeder(*device, static_cast<std::int32_t>(index), rank.ring->slots());
+      rank.feeder = make_feeder(spec, data_plan(static_cast<std::int32_t>(index)), *device,
+                                config.device_slots, probe);
     } else {
       rank.stager = std::make_unique<Stager>(*host_ring, index, *rank.ring, *device);
     }
   }
 }
 
-std::unique_ptr<Feeder> RunParts::make_feeder(Device& device, std::int32_t rank,
-                                              std::size_t slots) {
+DataPlan RunParts::data_plan(std::int32_t rank) const {
   DataPlan data{.directory = config.data_dir,
                 .order = order_of(config),
                 .seed = config.seed,
+                .first_sample = 0,
                 .classes = spec.classes};
   if (components.feeder->slots == MemoryKind::device) {
     data.rank = rank;
     data.ranks = config.num_gpus;
   }
+  const std::int64_t taken_a_step = std::int64_t{spec.images} * (config.num_gpus / data.ranks);
+  data.first_sample = static_cast<std::uint64_t>(first_step * taken_a_step);
+  return data;
+}
+
+std::unique_ptr<Feeder> RunParts::make_feeder(const BatchSpec& batches, DataPlan data,
+                                              Device& device, std::int32_t slots, Probe& counters) {
   const auto timeout = std::chrono::duration<double>(config.timeout);
   return components.feeder->make(FeederContext{
-      .spec = spec,
+      .spec = batches,
       .device = device,
       .clock = clock,
       .options = feeder_options_,
       .data = std::move(data),
-      .probe = probe,
+      .probe = counters,
       .on_bad_sample = parse_bad_sample_policy(config.on_bad_sample),
       .timeout = std::chrono::round<Nanoseconds>(timeout),
       .threads = config.feeder_threads,
-      .slots = static_cast<std::int32_t>(slots),
+      .slots = slots,
       .seed = config.seed,
   });
 }
 
-void RunParts::make_rank(std::int32_t index, const Graph& graph) {
-  Rank& rank = ranks[static_cast<std::size_t>(index)];
+ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t rank) const {
+  return {.batch = batches,
+          .precision = parse_precision(config.precision),
+          .threads = config.compute_threads,
+          .local_ranks = config.num_gpus,
+          .seed = config.seed + static_cast<std::uint64_t>(rank)};
+}
+
+std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int32_t rank) {
   CompileProgress progress(stderr, config.model);
-  const ExecutableSpec compilation{
-      .batch = spec,
-      .precision = parse_precision(config.precision),
-      .threads = config.compute_threads,
-      .local_ranks = config.num_gpus,
-      .seed = config.seed + static_cast<std::uint64_t>(index),
-      .progress = [&](std::size_t done, std::size_t total) { progress.update(done, total); }};
-  rank.executable = backend->compile(graph, compilation, *rank.device);
+  ExecutableSpec compilation = executable_spec(batches, rank);
+  compilation.progress = [&](std::size_t done, std::size_t total) { progress.update(done, total); };
+  return backend->compile(graph, compilation, *ranks[static_cast<std::size_t>(rank)].device);
+}
+
+void RunParts::make_rank(std::int32_t index) {
+  Rank& rank = ranks[static_cast<std::size_t>(index)];
+  rank.executable = compile(spec, index);
   if (index == 0) initialise(*rank.executable, graph, config.seed);
-  rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_}, compilation,
-                                           *rank.device);
+  rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_},
+                                           executable_spec(spec, index), *rank.device);
   rank.collective = group->join(index);
   rank.update =
       components.update->make({.collective = *rank.collective,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/stager.h"
 #include "feeders/feeder.h"
+#include "trainer/checkpoint.h"
 #include "trainer/collectives/threads.h"
 #include "trainer/learning_rate.h"
 #include "trainer/replica.h"
@@ -44,11 +46,23 @@ class RunParts {
   RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
            std::stop_token abandon);
 
+  double steps_per_epoch() const noexcept {
+    return examples_per_epoch / (static_cast<double>(config.batch_size) * config.num_gpus);
+  }
   bool feeds_devices() const noexcept { return host_ring == nullptr; }
   /// Published by the feeders so far, in batches.
   std::uint64_t published() const;
   /// Taken from the device rings so far, in batches.
   std::uint64_t taken() const;
+
+  /// A feeder of the run's kind and options, for a ring of `slots` slots in `device`'s memory or
+  /// the host's.
+  std::unique_ptr<Feeder> make_feeder(const BatchSpec& batches, DataPlan data, Device& device,
+                                      std::int32_t slots, Probe& counters);
+  /// What a checkpoint of this run says, after `step` updates.
+  CheckpointInfo checkpoint_info(std::int64_t step) const;
+  /// The model for batches of `batches` on the rank's device, with weights that mean nothing.
+  std::unique_ptr<Executable> compile(const BatchSpec& batches, std::int32_t rank);
 
   const Runner::Components components;
   RunConfig config;  ///< resolved
@@ -58,17 +72,22 @@ class RunParts {
   DataExtent extent;              ///< of what the feeder reads
   double examples_per_epoch = 0;  ///< its own, or ImageNet's
   LearningRatePlan learning_rates;
+  std::int64_t first_step = 0;  ///< updates made by the runs that this one continues
   std::unique_ptr<Backend> backend;
   BatchSpec spec;
+  Graph graph;
   std::vector<Rank> ranks;
   std::unique_ptr<ThreadsGroup> group;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
  private:
+  std::optional<Checkpoint> open_checkpoint();
+  void restore(const Checkpoint& checkpoint);
   void make_feeders();
-  std::unique_ptr<Feeder> make_feeder(Device& device, std::int32_t rank, std::size_t slots);
-  void make_rank(std::int32_t index, const Graph& graph);
+  DataPlan data_plan(std::int32_t rank) const;
+  ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
+  void make_rank(std::int32_t index);
   void note_shared_cores();
   void note_unused_classes();
 

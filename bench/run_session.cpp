@@ -19,16 +19,29 @@ constexpr int kMaxWindows = 4;
 
 }  // namespace
 
-RunSession::RunSession(RunParts& parts, RunListener& listener, std::stop_source& abandon)
+RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& listener,
+                       std::stop_source& abandon)
     : parts_(parts),
+      evaluator_(evaluator),
       config_(parts.config),
       clock_(parts.clock),
       listener_(listener),
       abandon_(abandon),
       abandoned_(abandon.get_token(), [this] { ending_.request_stop(); }),
       reporter_(parts.config, listener),
-      warm_up_left_(parts.config.num_warmup_batches) {
+      evaluation_points_(evaluation_points(parts.config, parts.steps_per_epoch())),
+      keeper_(parts) {
   window_.outside_reserve = parts.outside_reserve;
+  // A run that continues others takes the steps that are left, the last one measured.
+  const std::int64_t left = config_.num_warmup_batches + config_.num_batches - parts_.first_step;
+  warm_up_left_ = std::clamp<std::int64_t>(left - 1, 0, config_.num_warmup_batches);
+  window_left_ = std::max<std::int64_t>(left - warm_up_left_, 0);
+  if (left <= 0 && !config_.eval) {
+    parts_.probe.note(
+        fmt::format("nothing is left to train: '{}' has {} steps already; raise "
+                    "--num-batches or --num-epochs",
+                    config_.train_dir, parts_.first_step));
+  }
 }
 
 RunResult RunSession::run(std::stop_token external) {
@@ -41,6 +54,7 @@ RunResult RunSession::run(std::stop_token external) {
   end_leg();
   abandon_.request_stop();
   join_threads();
+  save_at_end();
   reporter_.close();
   RunResult result = collect(stopped_from_outside);
   result.started = started;
@@ -50,38 +64,45 @@ RunResult RunSession::run(std::stop_token external) {
 // ---- threads ----------------------------------------------------------------
 
 void RunSession::start_threads() {
-  std::vector<Clock::Participant> participants;  // all are there before any thread starts
-  const std::size_t ranks = parts_.ranks.size();
-  const std::size_t count = ranks + (parts_.feeds_devices() ? ranks : 1 + ranks);
-  for (std::size_t i = 0; i < count; ++i) participants.emplace_back(clock_);
-  const auto start = [&](std::vector<std::jthread>& threads, auto body) {
-    threads.emplace_back(
-        [body, participant = std::move(participants.back())]() mutable { body(); });
-    participants.pop_back();
+  struct Body {
+    std::vector<std::jthread>& threads;
+    std::function<void()> run;
   };
-  const auto feed = [this](Feeder& feeder, BatchRing& ring) {
-    if (parts_.components.backend->computes_on_host) yield_to_other_threads();
-    run_to_end(feeder, ring, ending_.get_token());
+  std::vector<Body> bodies;
+  const auto feed = [&](Feeder& feeder, BatchRing& ring) {
+    bodies.push_back({feeder_threads_, [this, &feeder, &ring] {
+                        if (shares_cores()) yield_to_other_threads();
+                        run_to_end(feeder, ring, ending_.get_token());
+                      }});
   };
-  // Stagers' CPU clocks are read between legs, which may not happen before all are here.
-  const std::lock_guard lock(mutex_);
-  for (RunParts::Rank& rank : parts_.ranks) {
-    if (parts_.feeds_devices()) {
-      start(feeder_threads_, [&rank, feed] { feed(*rank.feeder, *rank.ring); });
-    } else {
-      start(stager_threads_, [this, &rank] {
-        if (parts_.components.backend->computes_on_host) yield_to_other_threads();
-        rank.stager->run(ending_.get_token());
-      });
+  const auto stage = [&](Stager& stager) {
+    bodies.push_back({stager_threads_, [this, &stager] {
+                        if (shares_cores()) yield_to_other_threads();
+                        stager.run(ending_.get_token());
+                      }});
+  };
+  if (!config_.eval) {
+    if (parts_.host_feeder) feed(*parts_.host_feeder, *parts_.host_ring);
+    for (RunParts::Rank& rank : parts_.ranks) {
+      if (rank.feeder) feed(*rank.feeder, *rank.ring);
+      if (rank.stager) stage(*rank.stager);
     }
   }
-  if (!parts_.feeds_devices()) {
-    start(feeder_threads_, [this, feed] { feed(*parts_.host_feeder, *parts_.host_ring); });
+  for (std::size_t i = 0; i < parts_.ranks.size(); ++i) {
+    bodies.push_back({replica_threads_, [this, i] { run_replica(i); }});
   }
-  for (std::size_t i = 0; i < ranks; ++i) {
-    start(replica_threads_, [this, i] { run_replica(i); });
+  std::vector<Clock::Participant> participants;  // all are there before any thread starts
+  for (std::size_t i = 0; i < bodies.size(); ++i) participants.emplace_back(clock_);
+  // Stagers' CPU clocks are read between legs, which may not happen before all are here.
+  const std::lock_guard lock(mutex_);
+  for (Body& body : bodies) {
+    body.threads.emplace_back(
+        [run = std::move(body.run), participant = std::move(participants.back())] { run(); });
+    participants.pop_back();
   }
 }
+
+bool RunSession::shares_cores() const { return parts_.components.backend->computes_on_host; }
 
 void RunSession::join_threads() {
   for (auto* threads : {&stager_threads_, &feeder_threads_}) {
@@ -151,21 +172,74 @@ std::size_t RunSession::next_leg(std::size_t rank) {
   const auto all_here = [&] { return waiting_ranks_ == parts_.ranks.size(); };
   if (!clock_.wait(lock, gate_, stop, all_here)) return 0;
   waiting_ranks_ = 0;
+  end_leg();
+  lock.unlock();
+  pause();
+  lock.lock();
   leg_steps_ = decide_leg();
   ++legs_begun_;
   clock_.wake(gate_);
   return leg_steps_;
 }
 
+/// On rank 0's thread, with every device idle and the other ranks waiting.
+void RunSession::pause() {
+  if (config_.eval || (legs_begun_ > 0 && evaluation_points_.is_due(position()))) {
+    goal_reached_ = evaluate() || goal_reached_;
+  }
+  keeper_.pause(position());
+}
+
+/// Also where the run was stopped: rank 0's weights are those after whole steps.
+void RunSession::save_at_end() {
+  if (failure_) return;
+  try {
+    keeper_.save();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+/// True: the accuracy that was asked for is reached.
+bool RunSession::evaluate() {
+  const EvaluationReport report =
+      evaluator_->run(parts_.ranks.front().replica->step(), reporter_, ending_.get_token());
+  if (!report.complete) return false;
+  evaluations_.push_back(report);
+  const double goal = config_.stop_at_top_1_accuracy;
+  if (!(goal > 0) || report.top1 < goal) return false;
+  parts_.probe.note(
+      fmt::format("training ended after step {}: the top-1 accuracy {:.4f} has reached {}",
+                  report.step, report.top1, goal));
+  return true;
+}
+
+/// Training steps since warm-up: what tables count, and flags about steps mean.
+std::int64_t RunSession::position() const {
+  return parts_.ranks.front().replica->step() - config_.num_warmup_batches;
+}
+
+/// How many of `steps` may be taken before something is due.
+std::size_t RunSession::cut(std::int64_t steps) const {
+  const std::int64_t next = evaluation_points_.next_after(position());
+  if (next != DuePoints::kNever) steps = std::min(steps, next - position());
+  return static_cast<std::size_t>(keeper_.cut(position(), steps));
+}
+
 /// Under the lock, with every device idle.
 std::size_t RunSession::decide_leg() {
-  end_leg();
+  if (config_.eval || goal_reached_ || (windows_ == 0 && window_left_ == 0)) {
+    window_complete_ = true;
+    return 0;
+  }
   if (warm_up_left_ > 0) {
-    const std::int64_t steps = std::exchange(warm_up_left_, 0);
-    discarded_steps_ += steps;
-    return static_cast<std::size_t>(steps);
+    const std::size_t steps = cut(warm_up_left_);
+    warm_up_left_ -= static_cast<std::int64_t>(steps);
+    discarded_steps_ += static_cast<std::int64_t>(steps);
+    return steps;
   }
   if (windows_ == 0) return begin_window();
+  if (window_left_ > 0) return begin_leg();
   if (config_.extend_window && windows_ < kMaxWindows && window_.is_draining()) {
     discarded_steps_ += static_cast<std::int64_t>(window_.wanted);
     return begin_window();
@@ -177,17 +251,21 @@ std::size_t RunSession::decide_leg() {
 std::size_t RunSession::begin_window() {
   ++windows_;
   window_.legs.clear();
-  window_.wanted = static_cast<std::size_t>(config_.num_batches);
+  if (windows_ == 1) wanted_steps_ = window_left_;
+  window_.wanted = static_cast<std::size_t>(wanted_steps_);
   if (config_.extend_window) {
     const double reserve = snapshot().reserve() + window_.outside_reserve;
     const double batches = kMinReserves * std::max(0.0, reserve);
     const auto ranks = static_cast<double>(parts_.ranks.size());
     window_.wanted = std::max(window_.wanted, static_cast<std::size_t>(batches / ranks) + 1);
   }
-  return begin_leg(window_.wanted);
+  window_left_ = static_cast<std::int64_t>(window_.wanted);
+  return begin_leg();
 }
 
-std::size_t RunSession::begin_leg(std::size_t steps) {
+std::size_t RunSession::begin_leg() {
+  const std::size_t steps = cut(window_left_);
+  window_left_ -= static_cast<std::int64_t>(steps);
   log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size());
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
   leg_open_ = true;
@@ -221,8 +299,17 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.counters = parts_.probe.values();
   if (nonfinite_steps_ > 0) result.counters["nonfinite_steps"] = nonfinite_steps_;
   result.notes = parts_.probe.notes();
+  if (evaluator_ != nullptr) {
+    for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
+  }
+  result.evaluations = evaluations_;
   result.discarded_steps = discarded_steps_;
   summarise(window_, config_, result);
+  if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
+    const EvaluationReport& report = evaluations_.back();
+    result.window_s = report.seconds;
+    result.img_per_s = static_cast<double>(report.images) / report.seconds;
+  }
   set_outcome(result, stopped_from_outside);
   return result;
 }
@@ -244,9 +331,9 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
   } else if (data_ended_ && !window_complete_) {
     result.status = Status::partial;
     result.reason =
-        fmt::format("the feeder's data ended after {} of {} steps", steps, config_.num_batches);
+        fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
     result.exit_code = 6;
-  } else if (window_.is_draining()) {
+  } else if (!window_.legs.empty() && window_.is_draining()) {
     result.status = Status::draining;
     result.reason = fmt::format(
         "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least "

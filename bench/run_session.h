@@ -15,6 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "bench/checkpoint_keeper.h"
+#include "bench/due_points.h"
+#include "bench/evaluator.h"
 #include "bench/run_parts.h"
 #include "bench/run_window.h"
 #include "bench/runner.h"
@@ -25,7 +28,9 @@ namespace penstock {
 class RunSession {
  public:
   /// All outlive the session. `abandon` is the source whose token `parts` was made with.
-  RunSession(RunParts& parts, RunListener& listener, std::stop_source& abandon);
+  /// `evaluator` is null where nothing is evaluated.
+  RunSession(RunParts& parts, Evaluator* evaluator, RunListener& listener,
+             std::stop_source& abandon);
 
   /// Runs once. A failure on the way is in the result, not thrown.
   RunResult run(std::stop_token external);
@@ -33,11 +38,17 @@ class RunSession {
  private:
   void start_threads();
   void join_threads();
+  bool shares_cores() const;
   void run_replica(std::size_t rank);
   std::size_t next_leg(std::size_t rank);
+  void pause();
+  void save_at_end();
+  bool evaluate();
+  std::int64_t position() const;
+  std::size_t cut(std::int64_t steps) const;
   std::size_t decide_leg();
   std::size_t begin_window();
-  std::size_t begin_leg(std::size_t steps);
+  std::size_t begin_leg();
   void end_leg();
   void warn_nonfinite(std::int64_t step);
   Snapshot snapshot();
@@ -46,6 +57,7 @@ class RunSession {
   void set_outcome(RunResult& result, bool stopped_from_outside) const;
 
   RunParts& parts_;
+  Evaluator* const evaluator_;
   const RunConfig& config_;
   Clock& clock_;
   RunListener& listener_;
@@ -53,13 +65,18 @@ class RunSession {
   std::stop_source ending_;    // requested from outside, or with abandon_
   const std::stop_callback<std::function<void()>> abandoned_;
   StepReporter reporter_;
+  const DuePoints evaluation_points_;
+  // Of rank 0's thread alone, until it has ended.
+  CheckpointKeeper keeper_;
+  std::vector<EvaluationReport> evaluations_;
+  bool goal_reached_ = false;
 
   std::mutex mutex_;
   Gate gate_;
   // All below under mutex_, until the threads have ended.
   std::size_t waiting_ranks_ = 0, leg_steps_ = 0;
   std::uint64_t legs_begun_ = 0;
-  std::int64_t warm_up_left_ = 0;
+  std::int64_t warm_up_left_ = 0, window_left_ = 0, wanted_steps_ = 0;
   int windows_ = 0;
   std::int64_t discarded_steps_ = 0, nonfinite_steps_ = 0;
   bool data_ended_ = false, window_complete_ = false;

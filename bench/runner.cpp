@@ -2,9 +2,12 @@
 #include "bench/runner.h"
 
 #include <algorithm>
+#include <optional>
 #include <stop_token>
 #include <utility>
 
+#include "bench/due_points.h"
+#include "bench/evaluator.h"
 #include "bench/machine.h"
 #include "bench/run_parts.h"
 #include "bench/run_session.h"
@@ -51,10 +54,18 @@ Runner::Components find_components(const RunConfig& config) {
 class Runner::Wiring {
  public:
   Wiring(const RunConfig& config, Clock& clock, const Components& components)
-      : parts(config, clock, components, abandon.get_token()) {}
+      : parts(config, clock, components, abandon.get_token()) {
+    const bool evaluates = !evaluation_points(parts.config, parts.steps_per_epoch()).empty();
+    if (parts.config.eval || evaluates) evaluator.emplace(parts);
+    if (parts.config.eval) {  // what the header counts is the evaluation's
+      parts.config.num_batches = evaluator->steps();
+      parts.examples_per_epoch = evaluator->examples();
+    }
+  }
 
   std::stop_source abandon;
   RunParts parts;
+  std::optional<Evaluator> evaluator;
 };
 
 Runner::Runner(const RunConfig& config, Clock& clock)
@@ -65,8 +76,11 @@ Runner::~Runner() = default;
 
 const RunConfig& Runner::config() const noexcept { return wiring_->parts.config; }
 
+double Runner::examples_per_epoch() const noexcept { return wiring_->parts.examples_per_epoch; }
+
 RunResult Runner::run(RunListener& listener, std::stop_token stop) {
-  return RunSession(wiring_->parts, listener, wiring_->abandon).run(std::move(stop));
+  Evaluator* const evaluator = wiring_->evaluator ? &*wiring_->evaluator : nullptr;
+  return RunSession(wiring_->parts, evaluator, listener, wiring_->abandon).run(std::move(stop));
 }
 
 }  // namespace penstock

@@ -25,6 +25,16 @@ namespace penstock {
 enum class Status : std::uint8_t { ok, skipped, failed, partial, draining };
 std::string_view to_string(Status status);
 
+/// One pass over the evaluation set.
+struct EvaluationReport {
+  std::int64_t step = 0;      ///< training steps before it
+  std::int64_t images = 0;    ///< evaluated
+  double top1 = 0, top5 = 0;  ///< shares of them whose label has the highest, or one of the five
+                              ///< highest logits
+  double seconds = 0;
+  bool complete = false;  ///< false: stopped, or failed; then its figures say nothing
+};
+
 struct RunResult {
   RunConfig config;  ///< resolved: no automatic values are left in it
   Status status = Status::ok;
@@ -41,6 +51,7 @@ struct RunResult {
   std::int64_t images_per_step = 0;  ///< of all ranks
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
   std::vector<double> losses;                  ///< the same, as --loss-type-to-report wants them
+  std::vector<EvaluationReport> evaluations;   ///< complete ones
   std::map<std::string, double> facts;         ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
@@ -62,6 +73,10 @@ class RunListener {
   virtual void warm_up_begins() {}
   virtual void window_begins() {}
   virtual void step(const StepReport&) {}
+  virtual void evaluation_begins(std::int64_t /*training_step*/) {}
+  /// `images` more were evaluated in `seconds`; `index` counts from 0.
+  virtual void evaluation_step(std::size_t /*index*/, double /*images*/, double /*seconds*/) {}
+  virtual void evaluated(const EvaluationReport&) {}
 };
 
 class Runner {
@@ -81,6 +96,8 @@ class Runner {
   ~Runner();
 
   const RunConfig& config() const noexcept;
+  /// Training examples in an epoch: the data's, or ImageNet's where the feeder knows none.
+  double examples_per_epoch() const noexcept;
 
   /// Runs once. A failure on the way is in the result, not thrown; what was measured before it is
   /// kept.

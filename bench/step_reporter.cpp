@@ -10,7 +10,31 @@ StepReporter::StepReporter(const RunConfig& config, RunListener& listener)
     : config_(config), listener_(listener), thread_([this] { run(); }) {}
 
 StepLog& StepReporter::begin_leg(std::size_t first, std::size_t steps, std::size_t ranks) {
-  auto part = std::make_unique<Part>(Part{first, std::make_unique<StepLog>(steps, ranks)});
+  auto part = std::make_unique<Part>();
+  part->first = first;
+  part->log = std::make_unique<StepLog>(steps, ranks);
+  return begin(std::move(part));
+}
+
+StepLog& StepReporter::begin_evaluation(std::int64_t training_step, std::size_t steps) {
+  auto part = std::make_unique<Part>();
+  part->log = std::make_unique<StepLog>(steps, 1);
+  part->evaluates = true;
+  part->training_step = training_step;
+  return begin(std::move(part));
+}
+
+void StepReporter::end_evaluation(const EvaluationReport& report) {
+  Part* part = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    part = parts_.back().get();
+  }
+  part->evaluation = report;
+  part->log->close();
+}
+
+StepLog& StepReporter::begin(std::unique_ptr<Part> part) {
   StepLog& log = *part->log;
   const std::lock_guard lock(mutex_);
   parts_.push_back(std::move(part));
@@ -36,11 +60,11 @@ void StepReporter::run() {
       if (parts_.size() <= index) return;
       part = parts_[index].get();
     }
-    tell(*part);
+    part->evaluates ? tell_evaluation(*part) : tell_training(*part);
   }
 }
 
-void StepReporter::tell(const Part& part) {
+void StepReporter::tell_training(const Part& part) {
   if (part.first == 0) listener_.window_begins();
   StepLog::Step step;
   Nanoseconds before{};
@@ -51,6 +75,18 @@ void StepReporter::tell(const Part& part) {
     listener_.step(report);
     before = step.completion;
   }
+}
+
+void StepReporter::tell_evaluation(const Part& part) {
+  listener_.evaluation_begins(part.training_step);
+  StepLog::Step step;
+  Nanoseconds before{};
+  for (std::size_t count = 0; part.log->wait(count, step); ++count) {
+    listener_.evaluation_step(count, static_cast<double>(step.images),
+                              std::chrono::duration<double>(step.completion - before).count());
+    before = step.completion;
+  }
+  if (part.evaluation.complete) listener_.evaluated(part.evaluation);
 }
 
 StepReport report_of(const StepLog::Step& step, std::size_t ranks, const RunConfig& config) {

@@ -30,16 +30,25 @@ class StepReporter {
   /// window; 0 begins a window. The log before it must have been closed. Lives as long as the
   /// reporter.
   StepLog& begin_leg(std::size_t first, std::size_t steps, std::size_t ranks);
+  /// A log for the steps of an evaluation, of one rank; the same holds.
+  StepLog& begin_evaluation(std::int64_t training_step, std::size_t steps);
+  /// Closes that log; a complete report is told once its steps are.
+  void end_evaluation(const EvaluationReport& report);
   /// No more legs will come; returns when all are told. Logs must have been closed.
   void close();
 
  private:
   struct Part {
-    std::size_t first = 0;
+    std::size_t first = 0;  // number of its first step in the window
     std::unique_ptr<StepLog> log;
+    bool evaluates = false;
+    std::int64_t training_step = 0;
+    EvaluationReport evaluation;  // written before its log closes
   };
+  StepLog& begin(std::unique_ptr<Part> part);
   void run();
-  void tell(const Part& part);
+  void tell_training(const Part& part);
+  void tell_evaluation(const Part& part);
 
   const RunConfig& config_;
   RunListener& listener_;

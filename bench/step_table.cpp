@@ -26,15 +26,29 @@ bool shows_accuracy(const RunConfig& config) {
   return config.print_training_accuracy || config.forward_only;
 }
 
+std::string_view mode_of(const RunConfig& config) {
+  if (config.eval) return "evaluation";
+  if (config.forward_only) return "forward only";
+  return evaluates_while_training(config) ? "training + evaluation" : "training";
+}
+
 }  // namespace
+
+bool evaluates_while_training(const RunConfig& config) {
+  return config.eval_during_training_every_n_steps > 0 ||
+         config.eval_during_training_every_n_epochs > 0 ||
+         !config.eval_during_training_at_specified_steps.empty() ||
+         !config.eval_during_training_at_specified_epochs.empty();
+}
 
 std::string format_header(const StepTableHeader& header) {
   const RunConfig& config = header.config;
   const std::int64_t global = std::int64_t{config.batch_size} * config.num_gpus;
-  const double epochs = static_cast<double>(config.num_batches * global) / kImageNetImages;
+  const double epochs =
+      static_cast<double>(config.num_batches * global) / header.examples_per_epoch;
   std::string text = line("Model:", config.model);
   text += line("Dataset:", header.synthetic ? "imagenet (synthetic)" : "imagenet");
-  text += line("Mode:", config.forward_only ? "forward only" : "training");
+  text += line("Mode:", mode_of(config));
   text += line("SingleSess:", "False");
   text += line("Batch size:", fmt::format("{} global", global));
   text += line("", fmt::format("{} per device", config.batch_size));
@@ -77,7 +91,8 @@ StepTable::StepTable(const RunConfig& config, std::FILE* out)
 }
 
 void StepTable::warm_up_begins() {
-  fmt::print(out_, "Generating training model\nInitializing graph\nRunning warm up\n");
+  fmt::print(out_, "Generating {} model\nInitializing graph\n{}",
+             config_.eval ? "evaluation" : "training", config_.eval ? "" : "Running warm up\n");
   std::fflush(out_);
 }
 
@@ -92,6 +107,26 @@ void StepTable::step(const StepReport& step) {
   const auto every = static_cast<std::size_t>(config_.display_every);
   if (step.index != 0 && (step.index + 1) % every != 0) return;
   fmt::print(out_, "{}", format_row(step, images_, step_seconds_, config_));
+  std::fflush(out_);
+}
+
+void StepTable::evaluation_begins(std::int64_t training_step) {
+  evaluated_images_ = evaluation_seconds_ = 0;
+  fmt::print(out_, "Running evaluation at global_step {}\n", training_step);
+}
+
+void StepTable::evaluation_step(std::size_t index, double images, double seconds) {
+  evaluated_images_ += images;
+  evaluation_seconds_ += seconds;
+  if ((index + 1) % static_cast<std::size_t>(config_.display_every) != 0) return;
+  fmt::print(out_, "{}\t{:.1f} examples/sec\n", index + 1, evaluated_images_ / evaluation_seconds_);
+  std::fflush(out_);
+  evaluated_images_ = evaluation_seconds_ = 0;
+}
+
+void StepTable::evaluated(const EvaluationReport& report) {
+  fmt::print(out_, "Accuracy @ 1 = {:.4f} Accuracy @ 5 = {:.4f} [{} examples]\n", report.top1,
+             report.top5, report.images);
   std::fflush(out_);
 }
 

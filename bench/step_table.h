@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/runner.h"
+#include "bench/training_rules.h"
 
 namespace penstock {
 
@@ -16,6 +17,7 @@ struct StepTableHeader {
   RunConfig config;  ///< resolved
   bool synthetic = true;
   bool exchanges = true;  ///< the update reduces gradients: print the AllReduce line
+  double examples_per_epoch = kImageNetImages;
 };
 std::string format_header(const StepTableHeader& header);
 
@@ -27,6 +29,9 @@ std::string format_row(const StepReport& step, double images,
                        const std::vector<double>& step_seconds, const RunConfig& config);
 std::string format_total(double img_per_s);
 
+/// Does a run of `config` evaluate while it trains? Then no total is printed.
+bool evaluates_while_training(const RunConfig& config);
+
 /// Prints rows to `out` while a run goes on.
 class StepTable final : public RunListener {
  public:
@@ -34,12 +39,16 @@ class StepTable final : public RunListener {
   void warm_up_begins() override;
   void window_begins() override;
   void step(const StepReport& step) override;
+  void evaluation_begins(std::int64_t training_step) override;
+  void evaluation_step(std::size_t index, double images, double seconds) override;
+  void evaluated(const EvaluationReport& report) override;
 
  private:
   const RunConfig config_;
   const double images_;
   std::FILE* const out_;
   std::vector<double> step_seconds_;
+  double evaluated_images_ = 0, evaluation_seconds_ = 0;  // since the line before
 };
 
 }  // namespace penstock

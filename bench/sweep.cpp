@@ -128,6 +128,12 @@ bool same_trainer(const RunConfig& a, const RunConfig& b) {
 }
 
 std::string unavailable_reason(const RunConfig& config) {
+  if (!config.train_dir.empty()) {
+    throw ConfigError(
+        fmt::format("--train-dir is '{}': the runs of a sweep would go on from each other's "
+                    "checkpoints; leave it out, or use `penstock run`",
+                    config.train_dir));
+  }
   std::string reason;
   const FeederEntry* const feeder = find_component(feeder_table(), config.fake_location, reason);
   find_component(model_table(), config.model, reason);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "dataflow/error.h"
@@ -153,6 +154,20 @@ LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& m
         static_cast<std::int64_t>(config.num_learning_rate_warmup_epochs * steps_per_epoch);
   }
   return plan;
+}
+
+std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent) {
+  if (!(config.num_epochs > 0)) return config.num_batches;
+  if (extent.examples == 0) {
+    throw ConfigError(
+        fmt::format("--num-epochs is {}, but the feeder '{}' has no number of examples; use "
+                    "--fake-location queue, or state --num-batches",
+                    config.num_epochs, config.fake_location));
+  }
+  const double global = static_cast<double>(config.batch_size) * config.num_gpus;
+  const double steps = config.num_epochs * static_cast<double>(extent.examples) / global;
+  constexpr double kSlack = 1e-6;  // of products that should be whole numbers
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(steps - kSlack)));
 }
 
 Hyper hyper_of(const RunConfig& config) {

@@ -49,6 +49,10 @@ std::string resolve_gradient_reduction(const RunConfig& config);
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,
                                     double examples_per_epoch);
 
+/// Steps of the window: --num-batches, or as many as --num-epochs take, rounded up. Throws
+/// ConfigError where epochs are asked of a feeder that knows no end.
+std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent);
+
 /// What does not depend on the step.
 Hyper hyper_of(const RunConfig& config);
 

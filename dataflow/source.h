@@ -22,8 +22,10 @@ struct DataPlan {
   std::int64_t epochs = -1;  ///< -1: for ever
   Order order = Order::relaxed;
   bool shuffle = true;
+  bool augment = true;  ///< false: pixels as in evaluation, which leave nothing to chance
   std::uint64_t seed = 1;
-  std::int32_t classes = 1000;  ///< labels beyond are refused before anything starts
+  std::uint64_t first_sample = 0;  ///< of this rank's share, counted over all epochs
+  std::int32_t classes = 1000;     ///< labels beyond are refused before anything starts
 };
 
 class Source {

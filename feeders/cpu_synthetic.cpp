@@ -12,10 +12,12 @@ namespace {
 
 class CpuSynthetic final : public Feeder {
  public:
-  explicit CpuSynthetic(const FeederContext& context) : seed_(context.seed) {}
+  explicit CpuSynthetic(const FeederContext& context)
+      : seed_(context.seed),
+        first_(context.data.first_sample / static_cast<std::uint64_t>(context.spec.images)) {}
 
   void run(BatchRing& out, std::stop_token stop) override {
-    for (std::uint64_t count = 0; WriteLease lease = out.acquire(stop); ++count) {
+    for (std::uint64_t count = first_; WriteLease lease = out.acquire(stop); ++count) {
       lease.await();
       fill_random(lease.batch(), out.spec().classes, seed_, 0, count);
       std::move(lease).publish();
@@ -24,6 +26,7 @@ class CpuSynthetic final : public Feeder {
 
  private:
   const std::uint64_t seed_;
+  const std::uint64_t first_;  // batch
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {

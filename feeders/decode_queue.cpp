@@ -23,15 +23,17 @@ constexpr OptionSpec kOptions[] = {
     {"source", "image-folder", "where encoded images come from"},
 };
 
-/// The options among ours that were typed and that `specs` knows.
+/// The options among ours that were typed and that `specs` knows. Evaluation takes the centre, or
+/// the whole image where that was asked for, and flips nothing.
 Options forward(const Options& options, std::string_view component,
-                std::span<const OptionSpec> specs) {
+                std::span<const OptionSpec> specs, bool augment) {
   ComponentText typed;
   typed.name = component;
   for (const OptionSpec& spec : specs) {
-    if (options.given(spec.name)) {
-      typed.values.emplace_back(std::string(spec.name), options.text(spec.name));
-    }
+    std::string value = options.given(spec.name) ? options.text(spec.name) : std::string();
+    if (!augment && spec.name == "crop" && value != "full") value = "center";
+    if (!augment && spec.name == "flip") value = "false";
+    if (!value.empty()) typed.values.emplace_back(std::string(spec.name), std::move(value));
   }
   return Options(component, specs, typed);
 }
@@ -63,7 +65,8 @@ class DecodeQueue final : public Feeder {
                         std::to_string(spec.image.channels) + " channels; choose another model");
     }
     const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
-    const Options options = forward(context.options, entry.name, entry.options);
+    const Options options =
+        forward(context.options, entry.name, entry.options, context.data.augment);
     const DecodePlan plan{.threads = context.threads,
                           .order = context.data.order,
                           .seed = context.seed,

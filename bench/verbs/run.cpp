@@ -11,6 +11,7 @@
 #include "bench/result_json.h"
 #include "bench/runner.h"
 #include "bench/step_table.h"
+#include "dataflow/error.h"
 
 namespace penstock {
 namespace {
@@ -37,10 +38,15 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({runner.config(), synthetic,
-                                  components.update->agreement == Agreement::identical}));
+                                  components.update->agreement == Agreement::identical,
+                                  runner.examples_per_epoch()}));
   StepTable table(runner.config(), stdout);
   const RunResult result = runner.run(table, std::move(stop));
-  if (!result.step_ms.empty()) fmt::print("{}", format_total(result.img_per_s));
+  if (evaluates_while_training(wanted)) {
+    fmt::print("Done with training\n");
+  } else if (result.img_per_s > 0) {
+    fmt::print("{}", format_total(result.img_per_s));
+  }
   std::fflush(stdout);
   print_outcome(result);
   return result.exit_code;
@@ -82,6 +88,9 @@ int run(const Invocation& invocation) {
   if (!parse_flags("run", "Runs one configuration once and prints its rate.", flags,
                    invocation.arguments)) {
     return 0;
+  }
+  if (config.num_epochs > 0 && is_typed("num_batches", invocation.arguments)) {
+    throw ConfigError("--num-batches and --num-epochs exclude each other; keep one");
   }
   if (json) return run_to_json(config, invocation.stop);
   return run_with_table(config, find_components(config), invocation.stop);

@@ -115,7 +115,10 @@ class ImageFolder final : public Source {
                         " ranks; expected at least one for each");
     }
     order_.resize(files);
+    epoch_ = plan.first_sample / size();
     begin_epoch();
+    position_ +=
+        static_cast<std::size_t>(plan.first_sample % size()) * static_cast<std::size_t>(plan.ranks);
   }
 
   bool next(Sample& sample) override {

@@ -101,6 +101,30 @@ TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
   EXPECT_NE(error_of({"--weight-decay=-1"}).find("--weight-decay is -1"), std::string::npos);
 }
 
+TEST(CommandLine, KnowsWhatWasTyped) {
+  const std::vector<std::string> arguments = {"--num_batches=5", "-num-epochs", "2", "json"};
+  EXPECT_TRUE(is_typed("num_batches", arguments));
+  EXPECT_TRUE(is_typed("num_epochs", arguments));
+  EXPECT_FALSE(is_typed("json", arguments));
+  EXPECT_FALSE(is_typed("batches", arguments));
+}
+
+TEST(CommandLine, EvaluationsAndCheckpointsHaveTheReferencesFlags) {
+  const RunConfig config =
+      parse({"--eval_during_training_at_specified_epochs=0.5,1", "--stop_at_top_1_accuracy=0.75",
+             "--train_dir=ckpt", "--save_model_steps=100", "--max_ckpts_to_keep", "2",
+             "--eval_batch_size=16", "--num_eval_batches=7", "--num_epochs=1.5"});
+  EXPECT_EQ(config.eval_during_training_at_specified_epochs, "0.5,1");
+  EXPECT_EQ(config.stop_at_top_1_accuracy, 0.75);
+  EXPECT_EQ(config.train_dir, "ckpt");
+  EXPECT_EQ(config.save_model_steps, 100);
+  EXPECT_EQ(config.max_ckpts_to_keep, 2);
+  EXPECT_EQ(config.num_eval_batches, 7);
+  EXPECT_EQ(config.num_epochs, 1.5);
+  EXPECT_EQ(parse(to_flags(config)), config);
+  EXPECT_NE(error_of({"--eval_dir=x"}).find("--eval-data-dir"), std::string::npos);
+}
+
 TEST(CommandLine, HalfPrecisionHasTwoNames) {
   EXPECT_EQ(parse({"--use_fp16"}).precision, "fp16");
   EXPECT_EQ(parse({"--nouse_fp16"}).precision, "fp32");
@@ -138,6 +162,8 @@ TEST(RunConfig, ResultsRoundTripThroughJson) {
   result.step_ms = {1.5, 2.25};
   result.counters["bad_samples"] = 3;
   result.facts["oversleep_us_p50"] = 12;
+  result.losses = {7.5, 6.25};
+  result.evaluations = {{.step = 3, .images = 8, .top1 = 0.5, .top5 = 0.75, .complete = true}};
   const RunResult back = result_from_json(to_json(result));
   EXPECT_EQ(to_json(back), to_json(result));
   EXPECT_THROW(result_from_json(nlohmann::ordered_json{{"status", "ok"}}), DataError);

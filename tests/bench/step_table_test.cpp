@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 namespace penstock {
@@ -55,6 +57,24 @@ TEST(StepTable, ForwardOnlyIsAModeWithAccuracies) {
   config.forward_only = true;
   EXPECT_NE(format_header({config}).find("Mode:        forward only\n"), std::string::npos);
   EXPECT_NE(format_title(config).find("top_1_accuracy"), std::string::npos);
+}
+
+TEST(StepTable, EvaluationsPrintRatesAndThenAccuracies) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const file = open_memstream(&text, &size);
+  RunConfig config;
+  config.display_every = 2;
+  StepTable table(config, file);
+  table.evaluation_begins(40);
+  for (std::size_t i = 0; i < 3; ++i) table.evaluation_step(i, 8, 0.5);
+  table.evaluated({.step = 40, .images = 24, .top1 = 0.5, .top5 = 0.87654, .complete = true});
+  std::fclose(file);
+  EXPECT_EQ(std::string(text, size),
+            "Running evaluation at global_step 40\n"
+            "2\t16.0 examples/sec\n"
+            "Accuracy @ 1 = 0.5000 Accuracy @ 5 = 0.8765 [24 examples]\n");
+  std::free(text);
 }
 
 TEST(StepTable, TotalStandsBetweenTwoRulesOfSixtyFourDashes) {

@@ -197,5 +197,29 @@ TEST_F(ImageFolderTest, MoreClassesOrRanksThanFitAreRefused) {
   EXPECT_NE(error_of(plan_).find("22 ranks"), std::string::npos);
 }
 
+TEST_F(ImageFolderTest, GoesOnInTheMiddleOfAnEpoch) {
+  for (const std::int32_t rank : {0, 1}) {
+    plan_.rank = rank;
+    plan_.ranks = 2;
+    plan_.epochs = -1;
+    plan_.first_sample = 0;
+    const std::unique_ptr<Source> whole = open(plan_);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> all;
+    Sample sample;
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_TRUE(whole->next(sample));
+      all.emplace_back(sample.epoch, sample.index);
+    }
+    for (const std::uint64_t first : {1U, 9U, 10U, 11U, 25U, 40U}) {
+      plan_.first_sample = first;
+      const std::unique_ptr<Source> rest = open(plan_);
+      for (std::size_t i = first; i < all.size(); ++i) {
+        ASSERT_TRUE(rest->next(sample));
+        EXPECT_EQ(std::pair(sample.epoch, sample.index), all[i]) << "from " << first;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace penstock

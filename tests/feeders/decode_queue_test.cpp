@@ -181,5 +181,30 @@ TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts
   EXPECT_THROW(make("queue", 1), ConfigError);
 }
 
+TEST_F(DecodeQueueTest, KnowsHowMuchDataItHas) {
+  const DataExtent extent = make("queue", 1)->extent();
+  EXPECT_EQ(extent.examples, static_cast<std::uint64_t>(kFiles));
+  EXPECT_EQ(extent.classes, kClasses);
+}
+
+TEST_F(DecodeQueueTest, WithoutAugmentationNothingIsLeftToTheSeed) {
+  data_.augment = false;
+  data_.shuffle = false;
+  data_.epochs = 1;
+  std::vector<std::vector<std::byte>> passes;
+  for (const char* text :
+       {"queue", "queue:crop=random,flip=true", "queue:crop=center,flip=false"}) {
+    data_.seed += 1;
+    std::vector<std::byte>& pixels = passes.emplace_back();
+    const std::unique_ptr<Feeder> feeder = make(text, 1);
+    run(*feeder, [&](const Batch& batch) {
+      pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
+      return true;
+    });
+  }
+  EXPECT_EQ(passes[0], passes[1]);
+  EXPECT_EQ(passes[0], passes[2]);
+}
+
 }  // namespace
 }  // namespace penstock

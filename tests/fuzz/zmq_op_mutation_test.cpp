@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "dataflow/random.h"
+#include "tests/fuzz/mutation.h"
 #include "tests/fuzz/zmq_op_target.h"
 
 namespace penstock {
@@ -35,37 +36,6 @@ std::vector<Bytes> corpus() {
   const std::int32_t deep_shape[] = {1, 2, 1, 2, 1, 1, 1, 1};
   write_tensor_header(std::span(deep).subspan(4), WireType::f32, deep_shape);
   return {batch, wide, scalar, deep};
-}
-
-/// One small change of the kind that finds faults in length checks.
-void mutate(Bytes& bytes, Random& random) {
-  constexpr std::int64_t kEdges[] = {0,         1,         -1,          2,         3,
-                                     4,         8,         9,           INT32_MAX, INT32_MIN,
-                                     INT64_MAX, INT64_MIN, UINT32_MAX,  256,       0x10000,
-                                     1LL << 32, 1LL << 62, -(1LL << 32)};
-  const std::size_t at = bytes.empty() ? 0 : random.below(bytes.size());
-  switch (random.below(5)) {
-    case 0:  // one bit
-      if (!bytes.empty()) bytes[at] ^= static_cast<std::byte>(1U << random.below(8));
-      break;
-    case 1: {  // an edge value of four or eight bytes
-      const std::int64_t value = kEdges[random.below(std::size(kEdges))];
-      const std::size_t width = random.below(2) == 0 ? 4 : 8;
-      if (at + width <= bytes.size()) std::memcpy(bytes.data() + at, &value, width);
-      break;
-    }
-    case 2:
-      bytes.resize(at);
-      break;
-    case 3:
-      bytes.resize(bytes.size() + random.below(16), std::byte{0});
-      break;
-    default: {  // bytes from elsewhere in the message
-      const std::size_t from = bytes.empty() ? 0 : random.below(bytes.size());
-      const std::size_t count = std::min(bytes.size() - at, bytes.size() - from);
-      if (count > 0) std::memmove(bytes.data() + at, bytes.data() + from, 1 + random.below(count));
-    }
-  }
 }
 
 TEST(ZmqOpMutation, NothingIsReadOutsideTheMessage) {

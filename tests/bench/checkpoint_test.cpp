@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that save themselves and go on later, on a model and a device small enough for a test.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "tests/support/text_files.h"
+#include "tests/support/training_fixture.h"
+#include "tests/support/virtual_clock.h"
+#include "trainer/checkpoint.h"
+
+namespace penstock {
+namespace {
+
+using Steps = std::vector<std::int64_t>;
+
+class Checkpoints : public TrainingFixture {
+ protected:
+  Checkpoints() {
+    config_.fake_location = "queue";  // random crops and flips
+    config_.optimizer = "momentum";
+    config_.num_batches = 23;  // within an epoch
+    config_.train_dir = folder("a");
+  }
+  std::string folder(const std::string& name) const { return (folder_ / name).string(); }
+  std::string file(const std::string& name, int step) const {
+    return read_text(checkpoint_path(folder(name), step));
+  }
+  /// Runs on to so many steps in that folder.
+  RunResult train(const std::string& name, std::int64_t steps) {
+    config_.train_dir = folder(name);
+    config_.num_batches = steps;
+    RunResult result = run();
+    EXPECT_EQ(result.exit_code, 0) << result.reason;
+    return result;
+  }
+  /// A checkpoint of 4 steps in "a", changed by `change`; why a run then refuses to go on.
+  template <typename Change>
+  std::string refusal_after(Change change) {
+    train("a", 4);
+    std::string text = file("a", 4);
+    change(text);
+    write_text(checkpoint_path(folder("a"), 4), text);
+    const auto before = files_below(folder("a"));
+    const std::string reason = refusal();
+    EXPECT_EQ(files_below(folder("a")), before) << "something was changed";
+    return reason;
+  }
+};
+
+/// Stops its run behind a step.
+class StopAfter final : public RunListener {
+ public:
+  explicit StopAfter(std::size_t step) : step_(step) {}
+  void step(const StepReport& step) override {
+    if (step.index + 1 == step_) source.request_stop();
+  }
+  std::stop_source source;
+
+ private:
+  const std::size_t step_;
+};
+
+TEST_F(Checkpoints, GoingOnEqualsNeverHavingStopped) {
+  for (const char* optimizer : {"sgd", "momentum", "rmsprop", "adam"}) {
+    config_.optimizer = optimizer;
+    const std::string whole = std::string("whole-") + optimizer;
+    const std::string parts = std::string("parts-") + optimizer;
+    const RunResult never_stopped = train(whole, 23);
+    std::vector<double> losses = train(parts, 7).losses;
+    for (const std::int64_t steps : {8, 23}) {
+      const RunResult more = train(parts, steps);
+      losses.insert(losses.end(), more.losses.begin(), more.losses.end());
+    }
+    EXPECT_EQ(losses, never_stopped.losses) << optimizer;
+    EXPECT_EQ(file(parts, 23), file(whole, 23)) << optimizer;
+  }
+}
+
+TEST_F(Checkpoints, TheSameOverTwoRanks) {
+  config_.num_gpus = 2;
+  config_.batch_size = 4;
+  for (const char* update : {"replicated", "parameter_server"}) {
+    config_.variable_update = update;
+    train(std::string("whole-") + update, 13);
+    train(std::string("parts-") + update, 6);
+    train(std::string("parts-") + update, 13);
+    // Running statistics are rank 0's after a restart, and weights do not depend on them.
+    EXPECT_EQ(file(std::string("parts-") + update, 13).size(),
+              file(std::string("whole-") + update, 13).size());
+    const auto losses = [&](const std::string& name) {
+      config_.train_dir = folder(name + update);
+      config_.num_batches = 14;
+      return run().losses;
+    };
+    EXPECT_EQ(losses("parts-"), losses("whole-")) << update;
+  }
+}
+
+TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {
+  const RunResult never_stopped = train("whole", 300);
+  for (const std::int32_t ranks : {1, 2}) {
+    config_.num_gpus = ranks;
+    config_.train_dir = folder("stopped" + std::to_string(ranks));
+    config_.num_batches = 300;
+    StopAfter listener(5);
+    const RunResult stopped = run(listener, listener.source.get_token());
+    EXPECT_EQ(stopped.exit_code, 130);
+    const Steps steps = list_checkpoints(config_.train_dir);
+    ASSERT_EQ(steps.size(), 1U);
+    EXPECT_GE(steps[0], 5);
+    if (ranks == 2) continue;
+    EXPECT_EQ(steps[0], static_cast<std::int64_t>(stopped.step_ms.size()));
+    const RunResult rest = run();
+    std::vector<double> losses = stopped.losses;
+    losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+    EXPECT_EQ(losses, never_stopped.losses);
+    EXPECT_EQ(file("stopped1", 300), file("whole", 300));
+  }
+}
+
+TEST_F(Checkpoints, AreSavedEverySoManyStepsAndTheNewestAreKept) {
+  config_.save_model_steps = 4;
+  config_.max_ckpts_to_keep = 3;
+  train("a", 23);
+  EXPECT_EQ(list_checkpoints(folder("a")), (Steps{16, 20, 23}));
+  EXPECT_EQ(files_below(folder("a")).size(), 3U) << "nothing else is left behind";
+  config_.max_ckpts_to_keep = 0;
+  train("b", 23);
+  EXPECT_EQ(list_checkpoints(folder("b")), (Steps{4, 8, 12, 16, 20, 23}));
+}
+
+TEST_F(Checkpoints, SavingDoesNotDisturbTraining) {
+  const RunResult without = train("a", 23);
+  config_.save_model_steps = 2;
+  EXPECT_EQ(train("b", 23).losses, without.losses);
+}
+
+TEST_F(Checkpoints, AreSavedEverySoManySeconds) {
+  VirtualClock clock;
+  RunListener silent;
+  config_.fake_location = "gpu";
+  config_.save_model_secs = 0.03;
+  config_.max_ckpts_to_keep = 0;
+  config_.num_batches = 100;  // of a millisecond
+  config_.device = "tiny";
+  const RunResult result = Runner(config_, clock, components()).run(silent, {});
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(list_checkpoints(folder("a")), (Steps{30, 60, 90, 100}));
+  EXPECT_NEAR(result.window_s, 0.1, 1e-9) << "pauses count for nothing";
+}
+
+TEST_F(Checkpoints, WarmUpIsTrainedOnceAndTheTableGoesOnWhereItWas) {
+  config_.num_warmup_batches = 3;
+  EXPECT_EQ(train("a", 10).step_ms.size(), 10U);
+  EXPECT_EQ(list_checkpoints(folder("a")), Steps{13});
+  const RunResult more = train("a", 20);
+  EXPECT_EQ(more.discarded_steps, 3);
+  EXPECT_EQ(more.step_ms.size(), 7U);
+  EXPECT_EQ(list_checkpoints(folder("a")), (Steps{13, 23}));
+}
+
+TEST_F(Checkpoints, ARunThatIsCompleteSaysSo) {
+  train("a", 5);
+  const std::string before = file("a", 5);
+  const RunResult again = train("a", 5);
+  EXPECT_TRUE(again.step_ms.empty());
+  EXPECT_TRUE(says(again.notes.at(again.notes.size() - 1), "nothing is left to train"))
+      << again.notes.back();
+  EXPECT_EQ(file("a", 5), before);
+}
+
+TEST_F(Checkpoints, TheNewestIsEvaluatedWithoutTraining) {
+  write_coloured_images(folder_, "data/val", kClasses, 3);
+  config_.fake_location = "queue:crop=full";
+  config_.eval_during_training_at_specified_steps = "60";
+  const RunResult trained = train("a", 60);
+  config_.eval_during_training_at_specified_steps.clear();
+  config_.eval = true;
+  config_.optimizer = "sgd";  // of no account
+  const RunResult evaluated = run();
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.reason;
+  ASSERT_EQ(evaluated.evaluations.size(), 1U);
+  EXPECT_EQ(evaluated.evaluations[0].step, 60);
+  EXPECT_EQ(evaluated.evaluations[0].images, 12);
+  EXPECT_EQ(evaluated.evaluations[0].top1, trained.evaluations.at(0).top1);
+  EXPECT_GT(evaluated.img_per_s, 0);
+  EXPECT_TRUE(evaluated.step_ms.empty());
+  config_.train_dir = folder("none");
+  EXPECT_TRUE(says(refusal(), "there is no checkpoint in --train-dir")) << refusal();
+}
+
+TEST_F(Checkpoints, DamagedOnesAreRefusedByName) {
+  const std::string path = checkpoint_path(folder("a"), 4).string();
+  const std::string flipped =
+      refusal_after([](std::string& text) { text.back() = static_cast<char>(text.back() ^ 1); });
+  EXPECT_TRUE(says(flipped, "the checkpoint '" + path + "' is damaged")) << flipped;
+  EXPECT_TRUE(says(flipped, "checksum")) << flipped;
+  EXPECT_TRUE(says(flipped, "state another --train-dir")) << flipped;
+  std::filesystem::remove_all(folder("a"));
+  const std::string cut = refusal_after([](std::string& text) { text.resize(text.size() / 2); });
+  EXPECT_TRUE(says(cut, "is damaged")) << cut;
+}
+
+TEST_F(Checkpoints, NewerVersionsAndOtherFilesAreRefused) {
+  const auto replace = [](std::string from, std::string to) {
+    return [=](std::string& text) {
+      ASSERT_EQ(from.size(), to.size());
+      text.replace(text.find(from), from.size(), to);
+    };
+  };
+  const std::string newer = refusal_after(replace(R"("version":"1")", R"("version":"2")"));
+  EXPECT_TRUE(says(newer, "it is of version 2, and this program knows 1")) << newer;
+  std::filesystem::remove_all(folder("a"));
+  const std::string other = refusal_after(replace(R"("penstock")", R"("pensieve")"));
+  EXPECT_TRUE(says(other, "no checkpoint of penstock")) << other;
+}
+
+TEST_F(Checkpoints, ThoseOfOtherTrainersAreRefusedWithWhatToType) {
+  train("a", 4);
+  const auto before = files_below(folder("a"));
+  const RunConfig fitting = config_;
+  config_.optimizer = "adam";
+  EXPECT_TRUE(says(refusal(), "of the optimizer momentum, and this run of adam")) << refusal();
+  EXPECT_TRUE(says(refusal(), "pass --optimizer momentum")) << refusal();
+  config_ = fitting;
+  config_.classes = 9;
+  EXPECT_TRUE(says(refusal(), "pass --classes 4")) << refusal();
+  config_ = fitting;
+  config_.image_size = 16;
+  EXPECT_TRUE(says(refusal(), "of images of 8x8x3, and this run of 16x16x3")) << refusal();
+  EXPECT_EQ(files_below(folder("a")), before);
+}
+
+TEST_F(Checkpoints, FlagsWithoutAFolderAreRefused) {
+  config_.train_dir.clear();
+  config_.save_model_steps = 5;
+  EXPECT_TRUE(says(refusal(), "state --train-dir")) << refusal();
+  config_.save_model_secs = 5;
+  EXPECT_TRUE(says(refusal(), "exclude each other")) << refusal();
+  config_.save_model_secs = 0;
+  folder_.write("file", {std::byte{1}});
+  config_.train_dir = folder("file") + "/below";
+  EXPECT_TRUE(says(refusal(), "where nothing can be written")) << refusal();
+}
+
+TEST_F(Checkpoints, AFailedSaveFailsTheRunAndKeepsWhatWasThere) {
+  train("a", 4);
+  const auto before = files_below(folder("a"));
+  // A folder by the name that the next checkpoint would have.
+  std::filesystem::create_directories(checkpoint_path(folder("a"), 6) / "x");
+  config_.num_batches = 6;
+  std::filesystem::rename(checkpoint_path(folder("a"), 6), folder_ / "aside");
+  config_.device = device_;
+  Runner runner(config_, clock_, components());
+  std::filesystem::rename(folder_ / "aside", checkpoint_path(folder("a"), 6));
+  RunListener silent;
+  const RunResult result = runner.run(silent, {});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_TRUE(says(result.reason, "cannot rename the checkpoint")) << result.reason;
+  EXPECT_EQ(files_below(folder("a")), before);
+}
+
+}  // namespace
+}  // namespace penstock

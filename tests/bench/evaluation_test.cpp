@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation while training goes on, on a model and a device small enough for a test.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/training_fixture.h"
+
+namespace penstock {
+namespace {
+
+class Evaluation : public TrainingFixture {
+ protected:
+  static constexpr int kEvaluated = 13;  // no multiple of any batch
+
+  Evaluation() {
+    write_coloured_images(folder_, "data/val", 1, kEvaluated);
+    for (int c = 1; c < kClasses; ++c) {
+      std::filesystem::create_directories(folder_ / ("data/val/class" + std::to_string(c)));
+    }
+  }
+};
+
+/// What a listener hears, in a line for each call.
+class Script final : public RunListener {
+ public:
+  void window_begins() override { lines += "window\n"; }
+  void step(const StepReport& step) override { lines += std::to_string(step.index) + " "; }
+  void evaluation_begins(std::int64_t step) override {
+    lines += "evaluate " + std::to_string(step) + ": ";
+  }
+  void evaluation_step(std::size_t, double images, double) override {
+    lines += std::to_string(static_cast<int>(images)) + " ";
+  }
+  void evaluated(const EvaluationReport& report) override {
+    lines += "of " + std::to_string(report.images) + "\n";
+  }
+  std::string lines;
+};
+
+TEST_F(Evaluation, TakesEveryImageOnceBetweenTwoSteps) {
+  config_.eval_during_training_every_n_steps = 2;
+  config_.num_batches = 5;
+  Script script;
+  const RunResult result = run(script);
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(script.lines, "window\n0 1 evaluate 2: 8 5 of 13\n2 3 evaluate 4: 8 5 of 13\n4 ");
+  EXPECT_EQ(result.step_ms.size(), 5U);
+  ASSERT_EQ(result.evaluations.size(), 2U);
+  EXPECT_EQ(result.evaluations[1].step, 4);
+  EXPECT_EQ(result.evaluations[1].images, kEvaluated);
+  EXPECT_EQ(result.evaluations[1].top5, 1);
+}
+
+TEST_F(Evaluation, StepsCountFromTheEndOfWarmUp) {
+  config_.num_warmup_batches = 3;
+  config_.eval_during_training_at_specified_steps = "5,2";
+  config_.num_batches = 5;
+  Script script;
+  const RunResult result = run(script);
+  EXPECT_EQ(script.lines, "window\n0 1 evaluate 5: 8 5 of 13\n2 3 4 evaluate 8: 8 5 of 13\n");
+  EXPECT_EQ(result.discarded_steps, 3);
+}
+
+TEST_F(Evaluation, ItsBatchesMayBeOfAnotherSize) {
+  config_.eval_during_training_every_n_steps = 5;
+  config_.num_batches = 5;
+  const RunResult as_training = run();
+  config_.eval_batch_size = 4;
+  Script script;
+  const RunResult other = run(script);
+  ASSERT_EQ(other.exit_code, 0) << other.reason;
+  EXPECT_NE(script.lines.find("4 4 4 1 of 13"), std::string::npos) << script.lines;
+  EXPECT_EQ(other.evaluations.at(0).top1, as_training.evaluations.at(0).top1);
+}
+
+TEST_F(Evaluation, ALearnedSetIsRecognised) {
+  config_.num_epochs = 12;
+  config_.eval_during_training_every_n_epochs = 4;
+  const RunResult result = run();
+  ASSERT_EQ(result.evaluations.size(), 3U);
+  EXPECT_EQ(result.step_ms.size(), 60U) << "12 epochs of 40 images in batches of 8";
+  EXPECT_EQ(result.config.num_batches, 60);
+  EXPECT_GT(result.evaluations.back().top1, 0.9);
+}
+
+TEST_F(Evaluation, TrainingStopsAtTheAccuracyThatWasAskedFor) {
+  config_.num_epochs = 100;
+  config_.eval_during_training_every_n_epochs = 2;
+  config_.stop_at_top_1_accuracy = 0.9;
+  const RunResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_GE(result.evaluations.back().top1, 0.9);
+  EXPECT_EQ(static_cast<std::int64_t>(result.step_ms.size()), result.evaluations.back().step);
+  EXPECT_LT(result.step_ms.size(), 500U);
+  EXPECT_TRUE(says(result.notes.back(), "has reached 0.9")) << result.notes.back();
+}
+
+TEST_F(Evaluation, DoesNotDisturbTraining) {
+  const RunResult without = run();
+  config_.eval_during_training_every_n_steps = 3;
+  EXPECT_EQ(run().losses, without.losses);
+}
+
+TEST_F(Evaluation, TwoRanksWaitForIt) {
+  config_.num_gpus = 2;
+  config_.eval_during_training_every_n_steps = 2;
+  config_.num_batches = 4;
+  for (const char* update : {"replicated", "independent", "parameter_server"}) {
+    config_.variable_update = update;
+    const RunResult result = run();
+    EXPECT_EQ(result.exit_code, 0) << result.reason;
+    EXPECT_EQ(result.evaluations.size(), 2U) << update;
+  }
+}
+
+TEST_F(Evaluation, AnEndlessFeederIsEvaluatedForTheBatchesThatWereAskedFor) {
+  config_.fake_location = "gpu";
+  config_.eval_during_training_every_n_steps = 10;
+  config_.num_eval_batches = 3;
+  Script script;
+  const RunResult result = run(script);
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(result.evaluations.at(1).images, 24);
+  config_.num_epochs = 2;
+  EXPECT_TRUE(says(refusal(), "the feeder 'gpu' has no number of examples")) << refusal();
+}
+
+TEST_F(Evaluation, PassesMayBePartsOrMultiples) {
+  config_.eval_during_training_every_n_steps = 20;
+  config_.num_eval_epochs = 2;
+  EXPECT_EQ(run().evaluations.at(0).images, 2 * kEvaluated);
+  config_.num_eval_epochs = 0.5;
+  EXPECT_EQ(run().evaluations.at(0).images, 8);
+}
+
+TEST_F(Evaluation, ADamagedImageFailsTheRunByName) {
+  folder_.write("data/val/class3/bad.JPEG", std::vector<std::byte>(10));
+  config_.eval_during_training_every_n_steps = 2;
+  const RunResult result = run();
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_TRUE(says(result.reason, "bad.JPEG")) << result.reason;
+  EXPECT_EQ(result.step_ms.size(), 2U);
+}
+
+TEST_F(Evaluation, AMissingSetIsRefusedBeforeTheRun) {
+  config_.eval_during_training_every_n_steps = 2;
+  config_.data_dir = (folder_ / "data/val").string();
+  EXPECT_TRUE(says(refusal(), "state --eval-data-dir")) << refusal();
+  config_.eval_data_dir = (folder_ / "data/val").string();
+  EXPECT_EQ(refusal(), "accepted");
+}
+
+TEST_F(Evaluation, AStopWhileItRunsEndsTheRun) {
+  std::stop_source stop;
+  class StopInside final : public RunListener {
+   public:
+    explicit StopInside(std::stop_source& source) : source_(source) {}
+    void evaluation_begins(std::int64_t) override { source_.request_stop(); }
+
+   private:
+    std::stop_source& source_;
+  } listener(stop);
+  config_.fake_location = "gpu";
+  config_.eval_during_training_every_n_steps = 2;
+  config_.num_eval_batches = 200'000;
+  const RunResult result = run(listener, stop.get_token());
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_TRUE(result.evaluations.empty());
+  EXPECT_EQ(result.step_ms.size(), 2U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small changes of the kind that find faults in length checks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "dataflow/random.h"
+
+namespace penstock {
+
+inline void mutate(std::vector<std::byte>& bytes, Random& random) {
+  constexpr std::int64_t kEdges[] = {0,         1,         -1,          2,         3,
+                                     4,         8,         9,           INT32_MAX, INT32_MIN,
+                                     INT64_MAX, INT64_MIN, UINT32_MAX,  256,       0x10000,
+                                     1LL << 32, 1LL << 62, -(1LL << 32)};
+  const std::size_t at = bytes.empty() ? 0 : random.below(bytes.size());
+  switch (random.below(5)) {
+    case 0:  // one bit
+      if (!bytes.empty()) bytes[at] ^= static_cast<std::byte>(1U << random.below(8));
+      break;
+    case 1: {  // an edge value of four or eight bytes
+      const std::int64_t value = kEdges[random.below(std::size(kEdges))];
+      const std::size_t width = random.below(2) == 0 ? 4 : 8;
+      if (at + width <= bytes.size()) std::memcpy(bytes.data() + at, &value, width);
+      break;
+    }
+    case 2:
+      bytes.resize(at);
+      break;
+    case 3:
+      bytes.resize(bytes.size() + random.below(16), std::byte{0});
+      break;
+    default: {  // bytes from elsewhere
+      const std::size_t from = bytes.empty() ? 0 : random.below(bytes.size());
+      const std::size_t count = std::min(bytes.size() - at, bytes.size() - from);
+      if (count > 0) std::memmove(bytes.data() + at, bytes.data() + from, 1 + random.below(count));
+    }
+  }
+}
+
+}  // namespace penstock

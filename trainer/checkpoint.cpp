@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little, "elements are written as they lie");
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kPrefix = "model-", kSuffix = ".safetensors";
+/// Ten times the largest model with three floats kept for each weight.
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 30;
+
+std::string crc_of(std::span<const std::span<const std::byte>> parts) {
+  uLong crc = crc32_z(0, nullptr, 0);
+  for (const std::span<const std::byte> part : parts) {
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
+  }
+  char text[9];
+  std::snprintf(text, sizeof text, "%08lx", static_cast<unsigned long>(crc));
+  return text;
+}
+
+/// A decimal number that is all of `text`.
+template <typename Number>
+bool parse_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::string metadata_of(const SafeTensors& tensors, const std::string& key) {
+  const auto found = tensors.metadata.find(key);
+  return found == tensors.metadata.end() ? std::string() : found->second;
+}
+
+template <typename Number>
+Number number_of(const SafeTensors& tensors, const std::string& key) {
+  Number number{};
+  const std::string text = metadata_of(tensors, key);
+  if (!parse_number(text, number) || number < Number{}) {
+    throw DataError("its metadata '" + key + "' are '" + text +
+                    "'; expected a whole number of at least 0");
+  }
+  return number;
+}
+
+CheckpointInfo parse_info(const SafeTensors& tensors) {
+  if (metadata_of(tensors, "format") != "penstock") {
+    throw ConfigError("it is a safetensors file, but no checkpoint of penstock");
+  }
+  const auto version = number_of<std::int64_t>(tensors, "version");
+  if (version > kVersion) {
+    throw ConfigError("it is of version " + std::to_string(version) + ", and this program knows " +
+                      std::to_string(kVersion) + "; use the program that wrote it, or a newer one");
+  }
+  const std::span<const std::byte> data[] = {tensors.data};
+  if (const std::string crc = crc_of(data); crc != metadata_of(tensors, "crc32")) {
+    throw DataError("its data have the checksum " + crc + " instead of " +
+                    metadata_of(tensors, "crc32"));
+  }
+  return {.model = metadata_of(tensors, "model"),
+          .optimizer = metadata_of(tensors, "optimizer"),
+          .image = {.height = number_of<std::int32_t>(tensors, "height"),
+                    .width = number_of<std::int32_t>(tensors, "width"),
+                    .channels = number_of<std::int32_t>(tensors, "channels")},
+          .classes = number_of<std::int32_t>(tensors, "classes"),
+          .step = number_of<std::int64_t>(tensors, "step"),
+          .seed = number_of<std::uint64_t>(tensors, "seed")};
+}
+
+std::map<std::string, std::string> metadata(const CheckpointInfo& info) {
+  return {{"format", "penstock"},
+          {"version", std::to_string(kVersion)},
+          {"model", info.model},
+          {"optimizer", info.optimizer},
+          {"height", std::to_string(info.image.height)},
+          {"width", std::to_string(info.image.width)},
+          {"channels", std::to_string(info.image.channels)},
+          {"classes", std::to_string(info.classes)},
+          {"step", std::to_string(info.step)},
+          {"seed", std::to_string(info.seed)}};
+}
+
+std::string state_name(std::size_t slot, const ParameterSpec& spec) {
+  return "optimizer." + std::to_string(slot) + "." + spec.name;
+}
+
+std::span<float> elements(const Tensor& tensor) {
+  return {static_cast<float*>(tensor.data), tensor.count};
+}
+
+/// The tensors of a checkpoint to be written, and their elements.
+struct Captured {
+  std::vector<SafeTensor> tensors;
+  std::vector<std::vector<float>> values;
+
+  void add(std::string name, std::vector<std::int64_t> shape, std::vector<float> plain) {
+    values.push_back(std::move(plain));
+    tensors.push_back({std::move(name), std::move(shape), std::as_bytes(std::span(values.back()))});
+  }
+};
+
+Captured capture(Executable& executable, Optimizer& optimizer) {
+  const ParameterSet& set = executable.parameters();
+  Captured captured;
+  const auto add = [&](std::string name, std::size_t index, const Tensor& tensor) {
+    const ParameterSpec& spec = set.parameters[index].spec;
+    std::vector<float> plain(static_cast<std::size_t>(spec.count()));
+    executable.read(index, tensor, plain);
+    captured.add(std::move(name), spec.shape, std::move(plain));
+  };
+  for (std::size_t index = 0; index < set.parameters.size(); ++index) {
+    add(set.parameters[index].spec.name, index, set.parameters[index].weight);
+  }
+  for (const Parameter& buffer : set.buffers) {
+    const std::span<const float> running = elements(buffer.weight);
+    captured.add(buffer.spec.name, buffer.spec.shape, {running.begin(), running.end()});
+  }
+  for (std::size_t slot = 0; slot < optimizer.slots(); ++slot) {
+    for (std::size_t index = 0; index < set.parameters.size(); ++index) {
+      add(state_name(slot, set.parameters[index].spec), index, optimizer.state(set, index, slot));
+    }
+  }
+  return captured;
+}
+
+/// A file under a name that nobody looks for; removed unless it is renamed.
+class NewFile {
+ public:
+  explicit NewFile(const fs::path& target)
+      : target_(target),
+        path_(target.parent_path() /
+              ("." + target.filename().native() + "." + std::to_string(::getpid()) + ".tmp")),
+        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) fail("create");
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail("write");
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+  }
+
+  /// Flushes it, gives it its name, and flushes the folder.
+  void commit() {
+    if (::fsync(descriptor_) != 0) fail("flush");
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail("close");
+    if (::rename(path_.c_str(), target_.c_str()) != 0) fail("rename");
+    renamed_ = true;
+    const int folder = ::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool flushed = folder >= 0 && ::fsync(folder) == 0;
+    if (folder >= 0) ::close(folder);
+    if (!flushed) fail("flush the folder of");
+  }
+
+ private:
+  [[noreturn]] void fail(const char* action) const {
+    throw DataError(std::string("cannot ") + action + " the checkpoint '" + target_.native() +
+                    "': " + std::strerror(errno) +
+                    "; expected a folder with room that can be written; state another --train-dir");
+  }
+
+  const fs::path target_, path_;
+  int descriptor_;
+  bool renamed_ = false;
+};
+
+std::vector<std::byte> read_file(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) throw DataError("it cannot be read: " + error.message());
+  if (size > kMaxFileBytes) throw DataError("it has " + std::to_string(size) + " bytes");
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) throw DataError(std::string("it cannot be read: ") + std::strerror(errno));
+  std::vector<std::byte> bytes(size);
+  bytes.resize(std::fread(bytes.data(), 1, bytes.size(), file));
+  std::fclose(file);
+  return bytes;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::vector<std::byte> bytes)
+    : bytes_(std::move(bytes)), tensors_(parse_safetensors(bytes_)), info_(parse_info(tensors_)) {}
+
+std::vector<float> Checkpoint::values(const std::string& name,
+                                      const std::vector<std::int64_t>& shape) const {
+  const auto found = std::find_if(tensors_.tensors.begin(), tensors_.tensors.end(),
+                                  [&](const SafeTensor& tensor) { return tensor.name == name; });
+  if (found == tensors_.tensors.end()) {
+    throw ConfigError("it has no tensor '" + name + "', which the model needs");
+  }
+  if (found->shape != shape) {
+    throw ConfigError("its tensor '" + name + "' has another shape than the model's");
+  }
+  std::vector<float> plain(found->data.size() / sizeof(float));
+  if (!plain.empty()) std::memcpy(plain.data(), found->data.data(), found->data.size());
+  return plain;
+}
+
+void Checkpoint::restore(Executable& executable, Optimizer* optimizer) const {
+  const ParameterSet& set = executable.parameters();
+  const std::size_t slots = optimizer != nullptr ? optimizer->slots() : 0;
+  std::vector<std::vector<float>> weights, running, states;
+  for (const Parameter& parameter : set.parameters) {
+    weights.push_back(values(parameter.spec.name, parameter.spec.shape));
+  }
+  for (const Parameter& buffer : set.buffers) {
+    running.push_back(values(buffer.spec.name, buffer.spec.shape));
+  }
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    for (const Parameter& parameter : set.parameters) {
+      states.push_back(values(state_name(slot, parameter.spec), parameter.spec.shape));
+    }
+  }
+  for (std::size_t index = 0; index < weights.size(); ++index) {
+    executable.write(index, set.parameters[index].weight, weights[index]);
+  }
+  for (std::size_t index = 0; index < running.size(); ++index) {
+    std::copy(running[index].begin(), running[index].end(),
+              elements(set.buffers[index].weight).begin());
+  }
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const std::size_t index = i % weights.size(), slot = i / weights.size();
+    executable.write(index, optimizer->state(set, index, slot), states[i]);
+  }
+}
+
+fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
+  return folder / (std::string(kPrefix) + std::to_string(step) + std::string(kSuffix));
+}
+
+std::vector<std::int64_t> list_checkpoints(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().native();
+    std::int64_t step = 0;
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    if (name.size() <= kPrefix.size() + kSuffix.size()) continue;
+    const std::string_view number = std::string_view(name).substr(
+        kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+    if (parse_number(number, step) && step >= 0 && checkpoint_path({}, step) == name) {
+      steps.push_back(step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Checkpoint read_checkpoint(const fs::path& path) {
+  const std::string advice = "; nothing was changed; move it away, or state another --train-dir";
+  try {
+    return Checkpoint(read_file(path));
+  } catch (const DataError& error) {
+    throw DataError("the checkpoint '" + path.native() + "' is damaged: " + error.what() + advice);
+  } catch (const ConfigError& error) {
+    throw ConfigError("'" + path.native() + "' is refused: " + error.what() + advice);
+  }
+}
+
+fs::path write_checkpoint(const fs::path& folder, const CheckpointInfo& info,
+                          Executable& executable, Optimizer& optimizer) {
+  const Captured captured = capture(executable, optimizer);
+  std::vector<std::span<const std::byte>> parts;
+  for (const SafeTensor& tensor : captured.tensors) parts.push_back(tensor.data);
+  std::map<std::string, std::string> about = metadata(info);
+  about["crc32"] = crc_of(parts);
+  const std::string header = safetensors_header(about, captured.tensors);
+  const fs::path path = checkpoint_path(folder, info.step);
+  NewFile file(path);
+  file.write(std::as_bytes(std::span(header)));
+  for (const std::span<const std::byte> part : parts) file.write(part);
+  file.commit();
+  return path;
+}
+
+void remove_old_checkpoints(const fs::path& folder, std::size_t keep) {
+  const std::vector<std::int64_t> steps = list_checkpoints(folder);
+  if (keep == 0 || steps.size() <= keep) return;
+  for (std::size_t i = 0; i < steps.size() - keep; ++i) {
+    std::error_code ignored;
+    fs::remove(checkpoint_path(folder, steps[i]), ignored);
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run on disk: weights, running statistics and what the optimizer remembers, as a
+// safetensors file in plain order that says what it belongs to.
+//
+// Files appear whole or not at all: each is written under another name, flushed, and then renamed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataflow/batch.h"
+#include "trainer/backend.h"
+#include "trainer/optimizer.h"
+#include "trainer/safetensors.h"
+
+namespace penstock {
+
+/// What a checkpoint belongs to.
+struct CheckpointInfo {
+  std::string model, optimizer;
+  ImageShape image{};
+  std::int32_t classes = 0;
+  std::int64_t step = 0;  ///< updates made
+  std::uint64_t seed = 0;
+  bool operator==(const CheckpointInfo&) const = default;
+};
+
+/// A checkpoint that was read: its own bytes, and views into them.
+class Checkpoint {
+ public:
+  /// Checks everything that can be checked without a model: form, version, checksum. Throws
+  /// DataError for damaged bytes and ConfigError for a file of something else; neither names it.
+  explicit Checkpoint(std::vector<std::byte> bytes);
+  Checkpoint(Checkpoint&&) = default;
+
+  const CheckpointInfo& info() const noexcept { return info_; }
+  /// Into an executable, and an optimizer unless it is null, whose devices are idle. Throws
+  /// ConfigError for tensors that are not there or have another shape, before anything is written.
+  void restore(Executable& executable, Optimizer* optimizer) const;
+
+ private:
+  std::vector<float> values(const std::string& name, const std::vector<std::int64_t>& shape) const;
+
+  std::vector<std::byte> bytes_;
+  SafeTensors tensors_;
+  CheckpointInfo info_;
+};
+
+/// folder/model-STEP.safetensors
+std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
+
+/// Steps of the checkpoints in `folder`, in order. Empty where it does not exist.
+std::vector<std::int64_t> list_checkpoints(const std::filesystem::path& folder);
+
+/// Throws DataError or ConfigError with the path and what to do.
+Checkpoint read_checkpoint(const std::filesystem::path& path);
+
+/// Writes a checkpoint of the executable and its optimizer, whose device is idle, and returns its
+/// path. Throws DataError when that fails; what was there before is then still there.
+std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
+                                       const CheckpointInfo& info, Executable& executable,
+                                       Optimizer& optimizer);
+
+/// Removes all but the `keep` newest; 0 keeps all. What cannot be removed stays.
+void remove_old_checkpoints(const std::filesystem::path& folder, std::size_t keep);
+
+}  // namespace penstock

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/safetensors.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kLengthBytes = 8;
+/// A tensor takes about 150 bytes of header; the largest models have thousands.
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{16} << 20;
+constexpr std::size_t kMaxDimensions = 8;
+constexpr const char* kMetadata = "__metadata__";
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw DataError("it is no safetensors file of f32 tensors: " + problem);
+}
+
+std::uint64_t read_length(std::span<const std::byte> bytes) {
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) {
+    length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  }
+  return length;
+}
+
+/// A whole number of at least 0 that `json` holds; others are refused.
+std::uint64_t count_in(const Json& json, const std::string& what) {
+  if (!json.is_number_unsigned()) refuse(what + " is not a whole number of at least 0");
+  return json.get<std::uint64_t>();
+}
+
+/// Bytes of a tensor of this shape, which is checked; at most `limit`.
+std::uint64_t bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t limit,
+                       const std::string& name) {
+  std::uint64_t elements = 1;
+  for (const std::int64_t dimension : shape) {
+    const auto size = static_cast<std::uint64_t>(dimension);
+    if (size != 0 && elements > limit / size) refuse("'" + name + "' is larger than the file");
+    elements *= size;
+  }
+  if (elements > limit / sizeof(float)) refuse("'" + name + "' is larger than the file");
+  return elements * sizeof(float);
+}
+
+struct Range {
+  std::uint64_t begin, end;
+};
+
+Range range_of(const Json& entry, const std::string& name, std::uint64_t limit) {
+  const auto found = entry.find("data_offsets");
+  if (found == entry.end() || !found->is_array() || found->size() != 2) {
+    refuse("'" + name + "' has no data_offsets");
+  }
+  const Range range{count_in((*found)[0], "an offset"), count_in((*found)[1], "an offset")};
+  if (range.begin > range.end || range.end > limit) refuse("'" + name + "' ends outside the file");
+  return range;
+}
+
+SafeTensor parse_tensor(const std::string& name, const Json& entry,
+                        std::span<const std::byte> data) {
+  if (!entry.is_object()) refuse("'" + name + "' is described by no object");
+  const auto dtype = entry.find("dtype"), shape = entry.find("shape");
+  if (dtype == entry.end() || *dtype != "F32") refuse("'" + name + "' is not of dtype F32");
+  if (shape == entry.end() || !shape->is_array() || shape->size() > kMaxDimensions) {
+    refuse("'" + name + "' has no shape of at most " + std::to_string(kMaxDimensions) +
+           " dimensions");
+  }
+  SafeTensor tensor{name, {}, {}};
+  for (const Json& dimension : *shape) {
+    const std::uint64_t size = count_in(dimension, "a dimension");
+    if (size > data.size()) refuse("'" + name + "' is larger than the file");
+    tensor.shape.push_back(static_cast<std::int64_t>(size));
+  }
+  const Range range = range_of(entry, name, data.size());
+  if (range.end - range.begin != bytes_of(tensor.shape, data.size(), name)) {
+    refuse("the data of '" + name + "' are not as long as its shape says");
+  }
+  tensor.data = data.subspan(range.begin, range.end - range.begin);
+  return tensor;
+}
+
+void parse_metadata(const Json& entry, std::map<std::string, std::string>& metadata) {
+  if (!entry.is_object()) refuse("its metadata are no object");
+  for (const auto& [key, value] : entry.items()) {
+    if (!value.is_string()) refuse("its metadata '" + key + "' are no text");
+    metadata[key] = value.get<std::string>();
+  }
+}
+
+}  // namespace
+
+SafeTensors parse_safetensors(std::span<const std::byte> file) {
+  if (file.size() < kLengthBytes) refuse("it has " + std::to_string(file.size()) + " bytes");
+  const std::uint64_t length = read_length(file);
+  const std::span<const std::byte> rest = file.subspan(kLengthBytes);
+  if (length > rest.size() || length > kMaxHeaderBytes) {
+    refuse("its header would have " + std::to_string(length) + " of " +
+           std::to_string(file.size()) + " bytes");
+  }
+  const std::string_view text(reinterpret_cast<const char*>(rest.data()), length);
+  const Json header = Json::parse(text, nullptr, false);
+  if (!header.is_object()) refuse("its header is no JSON object");
+  SafeTensors result{{}, {}, rest.subspan(length)};
+  for (const auto& [name, entry] : header.items()) {
+    if (name == kMetadata) {
+      parse_metadata(entry, result.metadata);
+    } else {
+      result.tensors.push_back(parse_tensor(name, entry, result.data));
+    }
+  }
+  std::stable_sort(
+      result.tensors.begin(), result.tensors.end(),
+      [](const SafeTensor& a, const SafeTensor& b) { return a.data.data() < b.data.data(); });
+  const std::byte* end = result.data.data();
+  for (const SafeTensor& tensor : result.tensors) {
+    if (tensor.data.data() != end) refuse("'" + tensor.name + "' does not follow the one before");
+    end += tensor.data.size();
+  }
+  if (end != result.data.data() + result.data.size()) refuse("it has bytes behind its tensors");
+  return result;
+}
+
+std::string safetensors_header(const std::map<std::string, std::string>& metadata,
+                               std::span<const SafeTensor> tensors) {
+  Json header;
+  header[kMetadata] = metadata;
+  std::uint64_t offset = 0;
+  for (const SafeTensor& tensor : tensors) {
+    const std::uint64_t end = offset + tensor.data.size();
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  std::string result;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    result += static_cast<char>(text.size() >> (8 * i) & 0xff);
+  }
+  return result + text;
+}
+
+}  // namespace penstock
