@@ -108,8 +108,8 @@ class Backend {
   virtual std::int32_t device_count() const = 0;
   /// Ordinal in [0, device_count). Throws DeviceError.
   virtual std::unique_ptr<Device> open(std::int32_t ordinal) = 0;
-  /// Throws ConfigError when batch and model do not fit the device's memory, with the largest batch
-  /// that does; Unavailable for a precision that the device lacks.
+  /// Throws ConfigError when batch and model do not fit the device's memory, with a batch that
+  /// does; Unavailable for a precision that the device lacks.
   virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
   virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
                                                     Device&) = 0;

@@ -68,11 +68,13 @@ Layouts make_layouts(const Graph& graph) {
 }
 
 Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine,
-                 Phase phase, Layouts& layouts, Schedule& schedule)
+                 Phase phase, const CpuOptions& options, Layouts& layouts, Schedule& schedule)
     : graph_(graph),
       spec_(spec),
       engine_(engine),
       phase_(phase),
+      convolution_(options.winograd ? dnnl::algorithm::convolution_auto
+                                    : dnnl::algorithm::convolution_direct),
       layouts_(layouts),
       schedule_(schedule),
       type_(spec.precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32),

@@ -36,11 +36,17 @@ struct Layouts {
 };
 Layouts make_layouts(const Graph& graph);
 
+/// What the user typed behind `cpu:`, and what the machine has.
+struct CpuOptions {
+  bool winograd = true;           ///< for convolutions in f32 where oneDNN finds it faster
+  std::size_t memory_budget = 0;  ///< bytes, for all executables of the process
+};
+
 class Builder {
  public:
   /// All are borrowed. Throws Unavailable when oneDNN lacks an operator in the wanted precision.
   Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine, Phase phase,
-          Layouts& layouts, Schedule& schedule);
+          const CpuOptions& options, Layouts& layouts, Schedule& schedule);
   void build();
 
  private:
@@ -120,6 +126,8 @@ class Builder {
   const ExecutableSpec& spec_;
   const dnnl::engine& engine_;
   const Phase phase_;
+  /// oneDNN's `auto` chooses between direct and Winograd's.
+  const dnnl::algorithm convolution_;
   Layouts& layouts_;
   Schedule& schedule_;
   const dnnl::memory::data_type type_;

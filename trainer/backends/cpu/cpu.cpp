@@ -18,6 +18,11 @@ namespace {
 /// Left to the rest of the machine: rings, decoders, the page cache's working set.
 constexpr double kShareOfMemory = 0.9;
 
+constexpr OptionSpec kOptions[] = {
+    {"winograd", "true",
+     "Winograd's convolutions where oneDNN finds them faster, in fp32: less exact by a digit"},
+};
+
 void check_precision(Precision precision) {
   if (precision == Precision::f32) return;
   if (precision != Precision::bf16) {
@@ -31,7 +36,8 @@ void check_precision(Precision precision) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(Clock& clock) : clock_(clock) {}
+  CpuBackend(const Options& options, Clock& clock)
+      : clock_(clock), options_{.winograd = options.flag("winograd")} {}
 
   std::int32_t device_count() const override { return kDevices; }
 
@@ -43,11 +49,11 @@ class CpuBackend final : public Backend {
                                       Device& device) override {
     check_precision(spec.precision);
     // Memory is counted before the first rank takes its share.
-    if (budget_ == 0) {
-      budget_ =
+    if (options_.memory_budget == 0) {
+      options_.memory_budget =
           static_cast<std::size_t>(kShareOfMemory * static_cast<double>(cpu::available_memory()));
     }
-    auto executable = std::make_unique<cpu::CpuExecutable>(graph, spec, device, budget_);
+    auto executable = std::make_unique<cpu::CpuExecutable>(graph, spec, device, options_);
     facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
     facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
     return executable;
@@ -65,7 +71,7 @@ class CpuBackend final : public Backend {
   static constexpr std::int32_t kDevices = 256;
 
   Clock& clock_;
-  std::size_t budget_ = 0;
+  cpu::CpuOptions options_;
   std::map<std::string, double> facts_;
 };
 
@@ -74,9 +80,10 @@ class CpuBackend final : public Backend {
 extern constinit const BackendEntry cpu_backend{
     .name = "cpu",
     .summary = "trains on the machine's cores through oneDNN, in fp32 or bf16",
+    .options = kOptions,
     .computes_on_host = true,
-    .make = [](const Options&, Clock& clock) -> std::unique_ptr<Backend> {
-      return std::make_unique<CpuBackend>(clock);
+    .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
+      return std::make_unique<CpuBackend>(options, clock);
     },
 };
 

@@ -37,23 +37,25 @@ std::string gib(std::size_t bytes) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device,
-                             std::size_t memory_budget)
+                             const CpuOptions& options)
     : graph_(std::move(graph)),
       spec_(spec),
       device_(device),
+      options_(options),
       engine_(dnnl::engine::kind::cpu, 0),
       layouts_(make_layouts(graph_)) {
   if (graph_.nodes().empty()) return;
+  ExecutableSpec first = spec_;
   constexpr std::int32_t kTrialImages = 8;
-  if (least_bytes(graph_, spec) > memory_budget && spec.batch.images > kTrialImages) {
-    ExecutableSpec trial = spec;  // building the real one could take forever
-    trial.batch.images = kTrialImages;
-    trial.progress = {};
-    const auto schedule = build(Phase::train, trial);
-    refuse_if_too_large(schedule->planned_bytes(), kTrialImages, memory_budget);
+  if (least_bytes(graph_, spec) > share_of_memory()) {  // building the real one could take forever
+    first.batch.images = std::min(kTrialImages, spec.batch.images);
+    first.progress = {};
   }
-  auto schedule = build(Phase::train, spec_);
-  refuse_if_too_large(schedule->planned_bytes(), spec_.batch.images, memory_budget);
+  auto schedule = build(Phase::train, first);
+  const bool is_trial = first.batch.images != spec_.batch.images;
+  if (is_trial || rank_bytes(*schedule) > share_of_memory()) {
+    refuse(first.batch.images, schedule->planned_bytes());
+  }
   make_arenas();
   schedules_[static_cast<std::size_t>(Phase::train)] = std::move(schedule);
   activations_ = device_.allocate(
@@ -65,7 +67,7 @@ std::unique_ptr<Schedule> CpuExecutable::build(Phase phase, const ExecutableSpec
   const Team team(spec.threads);
   auto schedule = std::make_unique<Schedule>(engine_);
   try {
-    Builder(graph_, spec, engine_, phase, layouts_, *schedule).build();
+    Builder(graph_, spec, engine_, phase, options_, layouts_, *schedule).build();
   } catch (const dnnl::error& error) {
     const std::string what = "oneDNN cannot compile the model in " +
                              std::string(to_string(spec.precision)) + " for batches of " +
@@ -78,23 +80,51 @@ std::unique_ptr<Schedule> CpuExecutable::build(Phase phase, const ExecutableSpec
   return schedule;
 }
 
-void CpuExecutable::refuse_if_too_large(std::size_t planned_bytes, std::int32_t planned_images,
-                                        std::size_t budget) const {
-  // Weights, gradients, and what an optimiser may keep.
+std::size_t CpuExecutable::share_of_memory() const {
+  return options_.memory_budget / static_cast<std::size_t>(spec_.local_ranks);
+}
+
+/// Weights and gradients, and twice as much again for what an optimiser may keep.
+std::size_t CpuExecutable::rank_bytes(const Schedule& schedule) const {
+  return schedule.planned_bytes() + 4 * layouts_.parameter_bytes;
+}
+
+/// Plans grow unevenly with the batch, since oneDNN's workspaces do, so a guess from one plan is
+/// tried, and corrected by its own plan where that is too large.
+std::int32_t CpuExecutable::find_batch_that_fits(std::int32_t images, std::size_t planned_bytes) {
+  constexpr int kGuesses = 6;
   const std::size_t fixed = 4 * layouts_.parameter_bytes;
-  const auto ranks = static_cast<std::size_t>(spec_.local_ranks);
+  if (share_of_memory() <= fixed) return 0;
+  const double left = static_cast<double>(share_of_memory() - fixed);
+  std::int32_t most = spec_.batch.images - 1;
+  for (int guess = 0; guess < kGuesses; ++guess) {
+    const double fitting = std::floor(left * images / static_cast<double>(planned_bytes));
+    images = static_cast<std::int32_t>(std::min(fitting, static_cast<double>(most)));
+    if (images < 1) return 0;
+    ExecutableSpec smaller = spec_;
+    smaller.batch.images = images;
+    smaller.progress = {};
+    const auto schedule = build(Phase::train, smaller);
+    if (rank_bytes(*schedule) <= share_of_memory()) return images;
+    planned_bytes = schedule->planned_bytes();
+    most = images - 1;
+  }
+  return 0;
+}
+
+void CpuExecutable::refuse(std::int32_t planned_images, std::size_t planned_bytes) {
   const double per_image = static_cast<double>(planned_bytes) / planned_images;
-  const double wanted = per_image * spec_.batch.images + static_cast<double>(fixed);
-  const double share = static_cast<double>(budget) / static_cast<double>(ranks);
-  if (wanted <= share) return;
-  const double left = share - static_cast<double>(fixed);
-  const auto largest = static_cast<std::int64_t>(std::floor(std::max(0., left) / per_image));
-  throw ConfigError("--batch-size is " + std::to_string(spec_.batch.images) + ": training needs " +
-                    gib(static_cast<std::size_t>(wanted) * ranks) + " of memory, and " +
-                    gib(budget) + " are free; " +
-                    (largest > 0 ? "the largest batch that fits is " + std::to_string(largest)
-                                 : "not even one image fits: use a smaller model") +
-                    (ranks > 1 ? " on each of " + std::to_string(ranks) + " devices" : ""));
+  const double wanted =
+      (per_image * spec_.batch.images + 4 * static_cast<double>(layouts_.parameter_bytes)) *
+      spec_.local_ranks;
+  const std::int32_t fitting = find_batch_that_fits(planned_images, planned_bytes);
+  throw ConfigError("--batch-size is " + std::to_string(spec_.batch.images) + ": training on " +
+                    std::to_string(spec_.local_ranks) +
+                    (spec_.local_ranks == 1 ? " device" : " devices") + " needs " +
+                    gib(static_cast<std::size_t>(wanted)) + " of memory, and " +
+                    gib(options_.memory_budget) + " may be used; " +
+                    (fitting > 0 ? "a batch of " + std::to_string(fitting) + " fits"
+                                 : "not even one image fits: use a smaller model"));
 }
 
 void CpuExecutable::make_arenas() {

@@ -18,8 +18,8 @@ namespace penstock::cpu {
 class CpuExecutable final : public Executable {
  public:
   /// `device` is borrowed. Builds the training phase; others are built by their first run.
-  /// Throws ConfigError when the activations do not fit `memory_budget` bytes.
-  CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device, std::size_t memory_budget);
+  /// Throws ConfigError when they do not fit the memory budget, with a batch that does.
+  CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device, const CpuOptions& options);
 
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
@@ -37,14 +37,17 @@ class CpuExecutable final : public Executable {
 
   std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec);
   Schedule& prepare(Phase phase);
-  void refuse_if_too_large(std::size_t planned_bytes, std::int32_t planned_images,
-                           std::size_t budget) const;
+  std::size_t share_of_memory() const;
+  std::size_t rank_bytes(const Schedule& schedule) const;
+  std::int32_t find_batch_that_fits(std::int32_t images, std::size_t planned_bytes);
+  [[noreturn]] void refuse(std::int32_t planned_images, std::size_t planned_bytes);
   void make_arenas();
   void bind_all();
 
   const Graph graph_;
   const ExecutableSpec spec_;
   Device& device_;
+  const CpuOptions options_;
   dnnl::engine engine_;
   Layouts layouts_;
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;

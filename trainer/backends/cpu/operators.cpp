@@ -24,8 +24,6 @@ memory::dims kernel(const Window& window) { return {window.kernel_h, window.kern
 memory::dims begin(const Window& window) { return {window.top, window.left}; }
 memory::dims end(const Window& window) { return {window.bottom, window.right}; }
 
-constexpr auto kConvolution = dnnl::algorithm::convolution_auto;
-
 /// oneDNN 2.6's brgemm kernel for the gradient of a linear layer's input reads through a null
 /// pointer where that input has fewer channels than a vector has elements. It is not offered for
 /// plain layouts.
@@ -47,9 +45,9 @@ void Builder::visit(NodeId node, const Conv2d& op) {
   const Desc bias({op.channels}, Type::f32, Tag::a);
   const auto desc =
       op.bias
-          ? dnnl::convolution_forward::desc(forward_kind(), kConvolution, in, filters, bias, out,
+          ? dnnl::convolution_forward::desc(forward_kind(), convolution_, in, filters, bias, out,
                                             strides(op.window), begin(op.window), end(op.window))
-          : dnnl::convolution_forward::desc(forward_kind(), kConvolution, in, filters, out,
+          : dnnl::convolution_forward::desc(forward_kind(), convolution_, in, filters, out,
                                             strides(op.window), begin(op.window), end(op.window));
   const dnnl::convolution_forward::primitive_desc forward(desc, attributes(fuses_relu(node)),
                                                           engine_);
@@ -75,9 +73,9 @@ void Builder::convolve_backward(NodeId node, const Conv2d& op,
   const Desc bias({op.channels}, Type::f32, Tag::a);
   using Weights = dnnl::convolution_backward_weights;
   const Desc filters = layouts_.fixed ? layouts_.parameters[filter].arena : any(plain);
-  const auto desc = op.bias ? Weights::desc(kConvolution, in, filters, bias, out,
+  const auto desc = op.bias ? Weights::desc(convolution_, in, filters, bias, out,
                                             strides(op.window), begin(op.window), end(op.window))
-                            : Weights::desc(kConvolution, in, filters, out, strides(op.window),
+                            : Weights::desc(convolution_, in, filters, out, strides(op.window),
                                             begin(op.window), end(op.window));
   const Weights::primitive_desc weights(desc, attributes(false), engine_, forward);
   set_layout(filter, weights.diff_weights_desc());
@@ -85,7 +83,7 @@ void Builder::convolve_backward(NodeId node, const Conv2d& op,
   const bool back = needs_gradient(input);
   Data::primitive_desc data;
   if (back) {
-    data = {Data::desc(kConvolution, in, any(plain, type_), out, strides(op.window),
+    data = {Data::desc(convolution_, in, any(plain, type_), out, strides(op.window),
                        begin(op.window), end(op.window)),
             attributes(false), engine_, forward};
   }

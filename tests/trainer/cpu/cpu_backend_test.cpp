@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only the cpu backend has: Winograd's convolutions, the team of threads, and a memory that
+// can be too small.
+#include <gtest/gtest.h>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "tests/support/executable_fixture.h"
+#include "tests/support/small_graphs.h"
+#include "tests/support/tolerance.h"
+#include "trainer/backends/cpu/executable.h"
+
+namespace penstock {
+namespace {
+
+/// Two 3x3 convolutions, the second of a shape for which oneDNN chooses Winograd's algorithm.
+Graph winograd_graph() {
+  Graph graph({32, 32, 3});
+  const Window same{3, 3, 1, 1, 1, 1, 1};
+  const NodeId first = graph.add("first", Conv2d{64, same}, {Graph::kInput});
+  const NodeId second = graph.add("second", Conv2d{64, same}, {first});
+  const NodeId pool = graph.add("pool", GlobalAvgPool{}, {second});
+  graph.add("logits", Linear{10}, {pool});
+  return graph;
+}
+
+TEST(CpuBackend, WinogradsConvolutionsAreAsExactAsDirectOnes) {
+  const Graph graph = winograd_graph();
+  const std::int32_t images = 32;
+  const PlainBatch batch = random_batch(graph.input_shape(), images, 10, 3);
+  const PlainStep expected = run_plain(graph, plain_initial_weights(graph, 1), batch, {});
+  const std::vector<double> scales = scales_of(expected.gradients);
+  const Tolerance tolerance = tolerance_for(graph, images, Precision::f32);
+  SteadyClock clock;
+  HostDevice device(clock);
+  CompiledGraph compiled(
+      find_entry(backend_table(), "cpu"), graph,
+      {.batch = {.images = images, .image = graph.input_shape(), .classes = 10}});
+  const StepResult result = compiled.run(Phase::train, batch);
+  EXPECT_NEAR(result.loss, expected.loss, tolerance.forward);
+  const PlainTensors gradients = compiled.gradients();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const double error = distance(gradients[i], expected.gradients[i]) / scales[i];
+    EXPECT_LE(error, tolerance.gradient) << graph.parameters()[i].name;
+  }
+}
+
+class TightMemory : public ::testing::Test {
+ protected:
+  std::string refusal(std::int32_t images, std::int32_t ranks, std::size_t budget) {
+    try {
+      const Graph graph = winograd_graph();
+      cpu::CpuExecutable(graph,
+                         {.batch = {.images = images, .image = graph.input_shape(), .classes = 10},
+                          .local_ranks = ranks},
+                         device_, {.memory_budget = budget});
+      return "accepted";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  }
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+};
+
+TEST_F(TightMemory, ABatchThatDoesNotFitIsRefusedWithOneThatDoes) {
+  constexpr std::size_t kBudget = std::size_t{64} << 20;
+  for (const std::int32_t ranks : {1, 2}) {
+    for (const std::int32_t images : {150, 5000}) {  // near the limit, and far beyond
+      const std::string text = refusal(images, ranks, kBudget);
+      const std::string key = "a batch of ";
+      ASSERT_NE(text.find(key), std::string::npos) << text;
+      const std::int32_t fitting = std::stoi(text.substr(text.find(key) + key.size()));
+      EXPECT_GT(fitting, 4);
+      EXPECT_EQ(refusal(fitting, ranks, kBudget), "accepted");
+      EXPECT_NE(refusal(2 * fitting + 8, ranks, kBudget), "accepted");
+    }
+  }
+}
+
+TEST_F(TightMemory, WhereNothingFitsASmallerModelIsAdvised) {
+  EXPECT_NE(refusal(4, 1, 1 << 16).find("use a smaller model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

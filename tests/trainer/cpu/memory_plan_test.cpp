@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/cpu/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "dataflow/random.h"
+
+namespace penstock::cpu {
+namespace {
+
+/// Tensors whose lifetimes overlap share no byte, and all lie inside the block.
+void expect_sound(const std::vector<Lifetime>& tensors, std::size_t size) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Lifetime& a = tensors[i];
+    EXPECT_EQ(a.offset % kAlignment, 0U);
+    EXPECT_LE(a.offset + a.bytes, size);
+    for (std::size_t j = 0; j < i; ++j) {
+      const Lifetime& b = tensors[j];
+      const bool together = a.first <= b.last && b.first <= a.last;
+      const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+      EXPECT_TRUE(!together || apart) << i << " and " << j;
+    }
+  }
+}
+
+TEST(MemoryPlan, TensorsThatTakeTurnsShareMemory) {
+  std::vector<Lifetime> tensors{{1000, 0, 1}, {500, 2, 3}, {700, 2, 2}, {64, 3, 3}};
+  const std::size_t size = plan_memory(tensors);
+  expect_sound(tensors, size);
+  EXPECT_EQ(size, 704U + 512U);  // the second and third together, each rounded up to 64
+  EXPECT_EQ(peak_of(tensors), size);
+}
+
+TEST(MemoryPlan, RandomLifetimesNeverCollideAndStayNearThePeak) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    std::vector<Lifetime> tensors;
+    for (int i = 0; i < 120; ++i) {
+      const auto first = static_cast<std::int32_t>(random.below(100));
+      const auto length = static_cast<std::int32_t>(random.below(i % 3 == 0 ? 100 : 5));
+      tensors.push_back({random.below(1 << 20), first, first + length});
+    }
+    const std::size_t size = plan_memory(tensors);
+    expect_sound(tensors, size);
+    EXPECT_GE(size, peak_of(tensors));
+    EXPECT_LE(static_cast<double>(size), 1.25 * static_cast<double>(peak_of(tensors)));
+  }
+}
+
+TEST(MemoryPlan, NothingTakesNoMemory) {
+  std::vector<Lifetime> tensors{{0, 0, 5}, {0, 1, 2}};
+  EXPECT_EQ(plan_memory(tensors), 0U);
+  EXPECT_EQ(plan_memory({}), 0U);
+}
+
+}  // namespace
+}  // namespace penstock::cpu
