@@ -25,8 +25,8 @@ run: configure
 	cmake --build $(BUILD) --target penstock
 	$(BUILD)/penstock sweep --out out
 	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
-	$(BUILD)/penstock sweep --out out/cpu --device cpu --num-gpus 1 --batch-size 16 --num-batches 8 \
-	  --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 --repetitions 1 --time-budget 3min
+	$(BUILD)/penstock sweep --out out/cpu --device cpu --num-gpus 1 --batch-size 16 --num-batches 21 \
+	  --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 --repetitions 1 --time-budget 4min
 
 test: configure
 	$(call install,$(TEST_PACKAGES))
