@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -113,8 +114,8 @@ void compare(const BackendEntry& entry, const Graph& graph, const nlohmann::json
     const std::size_t last = gradients.size() - 2;
     EXPECT_EQ(graph.parameters()[last].name, "logits.weight");
     EXPECT_GT(cosine(shorter.gradients()[last], gradients[last]), 0.8);
-  } catch (const Unavailable&) {
-    SUCCEED() << entry.name << " has no bf16 here";
+  } catch (const Unavailable& error) {
+    std::cout << "not compared in bf16: " << error.what() << "\n";
   }
 }
 
