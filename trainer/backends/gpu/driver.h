@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that the gpu backend asks of a vendor, in one narrow interface: memory, streams,
+// events, recorded graphs, our own kernels and the DNN library's graphs. libpenstock_cuda.so
+// implements it with CUDA and cuDNN and is opened at run time; tests implement it with the host's
+// memory and plain loops. No vendor's header is needed to use it.
+//
+// Errors: every call that fails throws DeviceError with the vendor's call, its text and the device.
+// Thread-safety: a Driver may be used from any thread, a stream by one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataflow/clock.h"
+#include "dataflow/device.h"
+#include "trainer/backends/gpu/dnn_graph.h"
+#include "trainer/backends/gpu/kernel_calls.h"
+
+namespace penstock::gpu {
+
+using StreamHandle = struct StreamTag*;
+using EventHandle = struct EventTag*;
+using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to be launched
+
+/// What one GPU is.
+struct DeviceFacts {
+  std::string name;
+  std::int32_t capability = 0;  ///< 10 * major + minor: 90 for an H200
+  std::int32_t multiprocessors = 0;
+  std::size_t memory_bytes = 0;
+  std::string driver_version, runtime_version, dnn_version;
+  /// The DNN library's description of the device, from which it also plans where there is none.
+  std::string dnn_properties;
+};
+
+/// One way to compute a DnnGraph: an engine of the library and the settings of its knobs.
+struct EngineChoice {
+  std::int64_t engine = -1;
+  struct Knob {
+    std::int64_t type = 0, value = 0;
+    bool operator==(const Knob&) const = default;
+  };
+  std::vector<Knob> knobs;
+  bool operator==(const EngineChoice&) const = default;
+};
+
+/// A choice that the library has finalised, and what it says about it.
+struct Candidate {
+  EngineChoice choice;
+  std::size_t workspace_bytes = 0;
+  bool deterministic = true;       ///< the same bits in each run
+  bool tensor_cores = false;       ///< in f32 that means tf32's precision
+  bool reduced_precision = false;  ///< sums in less than f32
+  bool compiled_at_run_time = false;
+};
+
+/// An executable form of a DnnGraph.
+class DnnPlan {
+ public:
+  virtual ~DnnPlan() = default;
+  virtual std::size_t workspace_bytes() const noexcept = 0;
+};
+
+/// Knows which engines the DNN library has for a device. Needs no device, only its description.
+class Planner {
+ public:
+  virtual ~Planner() = default;
+  /// At most `most` of them, as the library's heuristics order them; empty: it has none.
+  /// `allow_tf32`: f32 products may be rounded to tf32.
+  virtual std::vector<Candidate> candidates(const DnnGraph& graph, bool allow_tf32,
+                                            std::size_t most) = 0;
+  virtual std::string dnn_version() const = 0;
+};
+
+/// One GPU.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  virtual const DeviceFacts& facts() const noexcept = 0;
+  virtual std::size_t free_bytes() const = 0;
+
+  /// `kind` is pinned or device; aligned to 256 bytes at least.
+  virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
+  virtual void free(std::byte* data, MemoryKind kind) noexcept = 0;
+
+  virtual StreamHandle make_stream() = 0;
+  virtual void destroy(StreamHandle stream) noexcept = 0;
+  /// Either may be pinned, device or host memory; pageable host memory is allowed outside of
+  /// recordings only, and may block.
+  virtual void copy(StreamHandle stream, std::byte* to, const std::byte* from,
+                    std::size_t bytes) = 0;
+  virtual void launch(StreamHandle stream, const KernelCall& call) = 0;
+  /// `tensors` by index in the plan's graph; null for virtual ones.
+  virtual void execute(StreamHandle stream, const DnnPlan& plan,
+                       std::span<std::byte* const> tensors, std::byte* workspace) = 0;
+
+  virtual EventHandle make_event() = 0;
+  virtual void destroy(EventHandle event) noexcept = 0;
+  virtual void record(StreamHandle stream, EventHandle event) = 0;
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  /// Blocks the thread; false: not reached in time. Never recorded counts as reached.
+  virtual bool wait_until(EventHandle event, Time deadline) = 0;
+  /// Of two reached events.
+  virtual Nanoseconds elapsed(EventHandle from, EventHandle to) = 0;
+
+  /// What is enqueued on the stream until end_capture is recorded, not run. In between: no
+  /// allocation, no wait of the host, no other stream.
+  virtual void begin_capture(StreamHandle stream) = 0;
+  virtual GraphHandle end_capture(StreamHandle stream) = 0;
+  virtual void launch(StreamHandle stream, GraphHandle graph) = 0;
+  virtual void destroy(GraphHandle graph) noexcept = 0;
+
+  virtual Planner& planner() = 0;
+  virtual std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) = 0;
+};
+
+/// Every GPU of the machine.
+class DriverLibrary {
+ public:
+  virtual ~DriverLibrary() = default;
+  virtual std::int32_t device_count() = 0;
+  virtual std::unique_ptr<Driver> open(std::int32_t ordinal) = 0;
+  /// For a device that need not be there; `properties` as in DeviceFacts::dnn_properties.
+  virtual std::unique_ptr<Planner> make_planner(const std::string& properties) = 0;
+};
+
+}  // namespace penstock::gpu

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of our own, each as the plain struct of its arguments. A call is copied into the
+// stream when it is launched. Activations are [rows, channels], where rows = N * H * W; the type of
+// those is `type`, one of f32, f16, bf16; sums and what lies per channel are f32.
+//
+// All are deterministic: sums have a fixed order, nothing is added atomically. Pointers are to
+// device memory, or to pinned memory where it says so, and aligned to 16 bytes, but for the slices
+// of weights' arenas (4 bytes). "null:" says what a null pointer means.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
+#include "dataflow/batch.h"
+#include "trainer/backend.h"
+#include "trainer/optimizer.h"
+
+namespace penstock::gpu {
+
+/// What changes from step to step, in device memory, so that recorded steps see new values.
+struct StepScalars {
+  std::int64_t step = 0;   ///< number of the training step
+  std::int32_t valid = 0;  ///< images of the batch that count
+  float loss_scale = 1;    ///< what gradients are multiplied by until they are widened
+  Hyper hyper{};
+};
+
+/// Scalars are set by a kernel whose arguments they are: nothing has to outlive the call.
+struct SetStep {
+  StepScalars* scalars = nullptr;
+  std::int64_t step = 0;
+  std::int32_t valid = 0;
+  float loss_scale = 1;
+};
+struct SetHyper {
+  StepScalars* scalars = nullptr;
+  Hyper hyper{};
+};
+
+/// Pixels [N, H, W, channels] of u8, f16 or f32 to [N, H, W, padded_channels] of `type`:
+/// pixel * factor[c] + offset[c], 0 in the padding and in images beyond scalars->valid. Channels
+/// beyond the fourth take the fourth's factor and offset.
+struct Normalise {
+  const void* pixels = nullptr;
+  DType from = DType::u8;
+  void* to = nullptr;
+  DType type = DType::f32;
+  std::int32_t images = 0;
+  std::int64_t pixels_per_image = 0;
+  std::int32_t channels = 0, padded_channels = 0;
+  float factor[4] = {1, 1, 1, 1}, offset[4] = {};
+  const StepScalars* scalars = nullptr;
+};
+
+/// y = x * multiplier[c] + addend[c] + residual * residual_multiplier[c] + residual_addend[c],
+/// then ReLU. y may be x or residual. The mask has one bit per element, bit (i % 8) of byte i / 8
+/// in the order of memory: y > 0.
+struct ScaleShift {
+  const void* x = nullptr;
+  const float* multiplier = nullptr;           ///< null: 1
+  const float* addend = nullptr;               ///< null: 0
+  const void* residual = nullptr;              ///< null: none
+  const float* residual_multiplier = nullptr;  ///< null: 1
+  const float* residual_addend = nullptr;      ///< null: 0
+  void* y = nullptr;
+  std::uint8_t* mask = nullptr;  ///< null: not wanted
+  bool relu = false;
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+
+/// dx = (mask ? dy : 0), or where `mask` is null (y > 0 ? dy : 0); added to dx if `accumulate`.
+/// dx may be dy.
+struct ReluBackward {
+  const void* dy = nullptr;
+  const std::uint8_t* mask = nullptr;
+  const void* y = nullptr;
+  void* dx = nullptr;
+  bool accumulate = false;
+  DType type = DType::f32;
+  std::int64_t count = 0;
+};
+
+/// Blocks of rows whose sums are kept apart until a finishing kernel adds them up in order: what
+/// the size of `partial` and the grids of the kernels below depend on.
+std::int32_t sum_blocks(std::int64_t rows, std::int32_t channels);
+
+/// partial[block][0][c] = the sum of x - x[0][c] over the block's rows, partial[block][1][c] of its
+/// square. The first row stands in for the mean, so that the squares do not cancel.
+struct BatchNormSums {
+  const void* x = nullptr;
+  float* partial = nullptr;  ///< [sum_blocks][2][channels]
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+/// From sums to mean, 1 / sqrt(variance + epsilon), the running statistics, and
+/// multiplier = scale * inverse_deviation, addend = shift - mean * multiplier. The variance is the
+/// biased one, clamped at 0; the running one takes the unbiased.
+struct BatchNormFinish {
+  const float* partial = nullptr;  ///< [blocks][2][channels]
+  std::int32_t blocks = 0;
+  const void* pivot = nullptr;  ///< the x whose first row was subtracted; null: nothing was
+  DType type = DType::f32;      ///< of the pivot, and of the short copies
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+  const float *scale = nullptr, *shift = nullptr;
+  float epsilon = 1e-5F, momentum = 0.1F;
+  float *running_mean = nullptr, *running_variance = nullptr;  ///< null: not updated
+  float *mean = nullptr, *inverse_deviation = nullptr;
+  float *multiplier = nullptr, *addend = nullptr;
+  void *short_multiplier = nullptr, *short_addend = nullptr;  ///< the same in `type`; null: none
+};
+/// multiplier and addend from the running statistics.
+struct BatchNormFromRunning {
+  const float *running_mean = nullptr, *running_variance = nullptr;
+  const float *scale = nullptr, *shift = nullptr;
+  float epsilon = 1e-5F;
+  float *multiplier = nullptr, *addend = nullptr;
+  std::int32_t channels = 0;
+};
+
+/// With g = mask ? dy : 0: partial[block][0][c] = the sum of g over the block's rows,
+/// partial[block][1][c] of g * (x - mean[c]) * inverse_deviation[c].
+struct BatchNormBackwardSums {
+  const void* dy = nullptr;
+  const std::uint8_t* mask = nullptr;  ///< null: all pass
+  const void* x = nullptr;
+  const float *mean = nullptr, *inverse_deviation = nullptr;
+  void* masked = nullptr;    ///< takes g; may be dy; null: not wanted
+  float* partial = nullptr;  ///< [sum_blocks][2][channels]
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+/// dshift and dscale are those sums, and dx = dy_factor * g + x_factor * x + constant.
+struct BatchNormBackwardFinish {
+  const float* partial = nullptr;
+  std::int32_t blocks = 0;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+  const float *scale = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
+  float *dscale = nullptr, *dshift = nullptr;
+  float *dy_factor = nullptr, *x_factor = nullptr, *constant = nullptr;
+};
+/// dx = dy_factor[c] * (mask ? dy : 0) + x_factor[c] * x + constant[c], added to dx if
+/// `accumulate`. dx may be dy. With x2, a second batch norm of the same dy: dx2 likewise.
+struct BatchNormBackwardApply {
+  const void* dy = nullptr;
+  const std::uint8_t* mask = nullptr;  ///< null: all pass
+  const void* x = nullptr;
+  const float *dy_factor = nullptr, *x_factor = nullptr, *constant = nullptr;
+  void* dx = nullptr;
+  bool accumulate = false;
+  const void* x2 = nullptr;  ///< null: none
+  const float *dy_factor2 = nullptr, *x_factor2 = nullptr, *constant2 = nullptr;
+  void* dx2 = nullptr;
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+
+/// partial[block][c] = the sum of dy over the block's rows.
+struct ColumnSums {
+  const void* dy = nullptr;
+  float* partial = nullptr;  ///< [sum_blocks][channels]
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+/// sums[c] = the sum of partial[block][c] over blocks.
+struct ColumnFinish {
+  const float* partial = nullptr;
+  std::int32_t blocks = 0, channels = 0;
+  float* sums = nullptr;
+};
+
+/// From [N, H, W, C] to [N, OH, OW, C] or, backward, the other way round.
+struct PoolShape {
+  std::int32_t images = 0, height = 0, width = 0, channels = 0, out_height = 0, out_width = 0;
+  Window window{};
+};
+/// Padding never wins; of equal elements the first in the order H, W does. `index` is its place in
+/// the window, row * kernel_w + column: windows have at most 256 places.
+struct MaxPoolForward {
+  const void* x = nullptr;
+  void* y = nullptr;
+  std::uint8_t* index = nullptr;  ///< null: not wanted
+  PoolShape shape{};
+  DType type = DType::f32;
+};
+struct MaxPoolBackward {
+  const void* dy = nullptr;
+  const std::uint8_t* index = nullptr;
+  void* dx = nullptr;
+  bool accumulate = false;
+  PoolShape shape{};
+  DType type = DType::f32;
+};
+struct AvgPoolForward {
+  const void* x = nullptr;
+  void* y = nullptr;
+  bool count_padding = true;
+  PoolShape shape{};
+  DType type = DType::f32;
+};
+struct AvgPoolBackward {
+  const void* dy = nullptr;
+  void* dx = nullptr;
+  bool count_padding = true, accumulate = false;
+  PoolShape shape{};
+  DType type = DType::f32;
+};
+
+/// to[r][to_first + c] = from[r][from_first + c] for c in [0, channels). `zero_rest`: the other
+/// channels of `to` become 0. `accumulate`: added instead.
+struct CopyChannels {
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0, from_channels = 0, from_first = 0, to_channels = 0, to_first = 0;
+  bool zero_rest = false, accumulate = false;
+  DType type = DType::f32;
+};
+
+/// y = x / (k + alpha / size * sum of x^2 over `size` neighbouring channels)^beta.
+struct LrnForward {
+  const void* x = nullptr;
+  void* y = nullptr;
+  Lrn lrn{};
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+struct LrnBackward {
+  const void *x = nullptr, *dy = nullptr;
+  void* dx = nullptr;
+  bool accumulate = false;
+  Lrn lrn{};
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int32_t channels = 0;
+};
+
+/// y = kept ? x / (1 - rate) : 0, as trainer/dropout.h says for scalars->step; forward and backward
+/// alike. The mask counts elements in the order N, C, H, W; x lies as N, H, W, C.
+struct DropoutApply {
+  const void* x = nullptr;
+  void* y = nullptr;
+  bool accumulate = false;
+  std::uint64_t seed = 0;
+  std::int32_t node = 0;
+  float rate = 0;
+  const StepScalars* scalars = nullptr;
+  DType type = DType::f32;
+  std::int32_t images = 0, channels = 0;
+  std::int64_t pixels_per_image = 0;
+};
+
+/// One row of logits an image. dlogits = (softmax - one hot) * loss_scale / valid, 0 in rows beyond
+/// valid. above[n] counts logits greater than the label's own; rows beyond valid have loss 0 and
+/// above = classes.
+struct SoftmaxCrossEntropy {
+  const void* logits = nullptr;
+  const std::int32_t* labels = nullptr;
+  void* dlogits = nullptr;  ///< null: not wanted
+  float* loss = nullptr;    ///< [images]
+  std::int32_t* above = nullptr;
+  const StepScalars* scalars = nullptr;
+  DType type = DType::f32;
+  std::int32_t images = 0, classes = 0;
+};
+/// The mean loss over valid rows, the counts of above < 1 and above < 5, valid, and whether the
+/// loss is finite; l2_loss becomes 0.
+struct SummariseStep {
+  const float* loss = nullptr;  ///< null: forward only; loss, top1 and top5 become 0
+  const std::int32_t* above = nullptr;
+  std::int32_t images = 0;
+  const StepScalars* scalars = nullptr;
+  StepResult* result = nullptr;  ///< pinned
+};
+
+/// to[i] = from[i], rounded to `type` (f16 or bf16).
+struct NarrowWeights {
+  const float* from = nullptr;
+  void* to = nullptr;
+  DType type = DType::f16;
+  std::size_t count = 0;
+};
+
+/// A part of the arenas, at most kChunkElements long.
+struct ArenaChunk {
+  std::size_t first = 0;
+  std::uint32_t count = 0;
+  bool flag = false;
+};
+constexpr std::uint32_t kChunkElements = 16384;
+
+/// wide[i] = (flag ? narrow[i] : wide[i]) / loss_scale, by chunks: `flag` marks gradients that were
+/// computed in the short type.
+struct WidenGradients {
+  const void* narrow = nullptr;
+  DType type = DType::f16;  ///< of narrow
+  float* wide = nullptr;
+  const ArenaChunk* chunks = nullptr;
+  std::int32_t chunk_count = 0;
+  const StepScalars* scalars = nullptr;
+};
+
+/// partial[block] = whether all its elements are finite; kFiniteBlocks blocks of equal length.
+constexpr std::int32_t kFiniteBlocks = 264;
+struct CheckFinite {
+  const float* values = nullptr;
+  std::size_t count = 0;
+  std::int32_t* partial = nullptr;  ///< [kFiniteBlocks]
+};
+
+/// One update of all weights by the rule, as trainer/optimizers has it; `flag` of a chunk: its
+/// weights decay. Where an element of `finite` is 0, nothing changes. squares[chunk] = the sum of
+/// squares of the weights before the update where they decay, else 0.
+enum class UpdateRule : std::uint8_t { sgd, momentum, nesterov, rmsprop, adam };
+struct UpdateWeights {
+  UpdateRule rule = UpdateRule::sgd;
+  float constants[4] = {};  ///< momentum: {momentum}; rmsprop: {decay, momentum, epsilon}; adam:
+                            ///< {beta1, beta2, epsilon}
+  float* weights = nullptr;
+  const float* gradients = nullptr;
+  float* state[2] = {};
+  float gradient_scale = 1;
+  const ArenaChunk* chunks = nullptr;
+  std::int32_t chunk_count = 0;
+  const StepScalars* scalars = nullptr;
+  const std::int32_t* finite = nullptr;  ///< [kFiniteBlocks]; null: not checked
+  float* squares = nullptr;              ///< [chunk_count]
+};
+/// result->l2_loss = weight_decay / 2 * the sum of squares; result->finite becomes false where an
+/// element of `finite` is 0.
+struct SummariseUpdate {
+  const float* squares = nullptr;
+  std::int32_t chunk_count = 0;
+  const std::int32_t* finite = nullptr;  ///< null: not checked
+  const StepScalars* scalars = nullptr;
+  StepResult* result = nullptr;  ///< pinned
+};
+
+/// Elements [first, first + count) of all ranks' tensors are added in rank order; the sum goes to
+/// all of them, or to the root alone.
+constexpr std::int32_t kMaxRanks = 16;
+struct SumSlices {
+  float* tensors[kMaxRanks] = {};
+  std::int32_t ranks = 0, root = -1;  ///< -1: to all
+  std::size_t first = 0, count = 0;
+};
+
+using KernelCall = std::variant<
+    SetStep, SetHyper, Normalise, ScaleShift, ReluBackward, BatchNormSums, BatchNormFinish,
+    BatchNormFromRunning, BatchNormBackwardSums, BatchNormBackwardFinish, BatchNormBackwardApply,
+    ColumnSums, ColumnFinish, MaxPoolForward, MaxPoolBackward, AvgPoolForward, AvgPoolBackward,
+    CopyChannels, LrnForward, LrnBackward, DropoutApply, SoftmaxCrossEntropy, SummariseStep,
+    NarrowWeights, WidenGradients, CheckFinite, UpdateWeights, SummariseUpdate, SumSlices>;
+
+}  // namespace penstock::gpu
