@@ -49,7 +49,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
     ranks[rank].device = backend->open(static_cast<std::int32_t>(rank));
     devices.push_back(ranks[rank].device.get());
   }
-  group = std::make_unique<ThreadsGroup>(devices, clock, std::move(abandon));
+  group = backend->make_group(devices, clock, std::move(abandon));
   const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
   examples_per_epoch = extent.examples > 0 ? static_cast<double>(extent.examples) : kImageNetImages;
@@ -190,7 +190,8 @@ void RunParts::make_rank(std::int32_t index) {
                                hyper.learning_rate = learning_rate(learning_rates, step);
                                hyper.step = step;
                                return hyper;
-                             }};
+                             },
+                             rank.collective->recordable()};
   const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
   rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, clock);
 }

@@ -19,7 +19,7 @@
 #include "dataflow/stager.h"
 #include "feeders/feeder.h"
 #include "trainer/checkpoint.h"
-#include "trainer/collectives/threads.h"
+#include "trainer/collective.h"
 #include "trainer/learning_rate.h"
 #include "trainer/replica.h"
 
@@ -77,7 +77,7 @@ class RunParts {
   BatchSpec spec;
   Graph graph;
   std::vector<Rank> ranks;
-  std::unique_ptr<ThreadsGroup> group;
+  std::unique_ptr<CollectiveGroup> group;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backend.h"
 
+#include "trainer/collectives/threads.h"
+
 namespace penstock {
 
 std::string_view to_string(Precision precision) {
   constexpr std::string_view kNames[] = {"fp32", "tf32", "fp16", "bf16"};
   return kNames[static_cast<std::size_t>(precision)];
+}
+
+std::unique_ptr<CollectiveGroup> Backend::make_group(std::span<Device* const> devices, Clock& clock,
+                                                     std::stop_token stop) {
+  return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop));
 }
 
 }  // namespace penstock

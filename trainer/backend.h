@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@
 
 namespace penstock {
 
+class CollectiveGroup;
 class Optimizer;
 struct OptimizerChoice;
 
@@ -57,7 +59,7 @@ struct ParameterSet {
   Tensor weights, gradients, running;
 };
 
-/// What a step leaves behind; written by the stream into pinned memory.
+/// What a step leaves behind; written by the stream, so that it lies in pinned memory.
 struct StepResult {
   float loss = 0;     ///< mean cross-entropy of the batch
   float l2_loss = 0;  ///< weight decay / 2 * sum of squares of the weights before the update
@@ -83,10 +85,11 @@ class Executable {
   /// do not count towards loss, gradients and accuracies.
   virtual void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
                    StepResult& result) = 0;
-  /// Copies a tensor that has the layout of parameters().parameters[parameter] to or from plain
-  /// order (ParameterSpec::shape, row major). The device is idle.
-  virtual void read(std::size_t parameter, const Tensor& from, std::span<float> plain) = 0;
-  virtual void write(std::size_t parameter, const Tensor& to, std::span<const float> plain) = 0;
+  /// Copies a tensor that has the layout of the parameter or buffer that `spec` describes, out of
+  /// or into device memory, to or from plain order (ParameterSpec::shape, row major). The device is
+  /// idle; the copy is done on return.
+  virtual void read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) = 0;
+  virtual void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) = 0;
   /// The number of the next training step, which dropout depends on; it counts on from there.
   virtual void set_step(std::int64_t step) = 0;
 };
@@ -113,6 +116,11 @@ class Backend {
   virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
   virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
                                                     Device&) = 0;
+  /// The exchange among ranks that are threads of this process, one device each; a stop request
+  /// lets every waiting rank leave with an Error. Goes through the host's memory unless a backend
+  /// knows better.
+  virtual std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
+                                                      Clock& clock, std::stop_token stop);
   /// What a result should say about the device: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
 };

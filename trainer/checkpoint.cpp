@@ -102,10 +102,6 @@ std::string state_name(std::size_t slot, const ParameterSpec& spec) {
   return "optimizer." + std::to_string(slot) + "." + spec.name;
 }
 
-std::span<float> elements(const Tensor& tensor) {
-  return {static_cast<float*>(tensor.data), tensor.count};
-}
-
 /// The tensors of a checkpoint to be written, and their elements.
 struct Captured {
   std::vector<SafeTensor> tensors;
@@ -120,22 +116,21 @@ struct Captured {
 Captured capture(Executable& executable, Optimizer& optimizer) {
   const ParameterSet& set = executable.parameters();
   Captured captured;
-  const auto add = [&](std::string name, std::size_t index, const Tensor& tensor) {
-    const ParameterSpec& spec = set.parameters[index].spec;
+  const auto add = [&](std::string name, const ParameterSpec& spec, const Tensor& tensor) {
     std::vector<float> plain(static_cast<std::size_t>(spec.count()));
-    executable.read(index, tensor, plain);
+    executable.read(spec, tensor, plain);
     captured.add(std::move(name), spec.shape, std::move(plain));
   };
-  for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-    add(set.parameters[index].spec.name, index, set.parameters[index].weight);
+  for (const Parameter& parameter : set.parameters) {
+    add(parameter.spec.name, parameter.spec, parameter.weight);
   }
   for (const Parameter& buffer : set.buffers) {
-    const std::span<const float> running = elements(buffer.weight);
-    captured.add(buffer.spec.name, buffer.spec.shape, {running.begin(), running.end()});
+    add(buffer.spec.name, buffer.spec, buffer.weight);
   }
   for (std::size_t slot = 0; slot < optimizer.slots(); ++slot) {
     for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-      add(state_name(slot, set.parameters[index].spec), index, optimizer.state(set, index, slot));
+      const ParameterSpec& spec = set.parameters[index].spec;
+      add(state_name(slot, spec), spec, optimizer.state(set, index, slot));
     }
   }
   return captured;
@@ -240,15 +235,14 @@ void Checkpoint::restore(Executable& executable, Optimizer* optimizer) const {
     }
   }
   for (std::size_t index = 0; index < weights.size(); ++index) {
-    executable.write(index, set.parameters[index].weight, weights[index]);
+    executable.write(set.parameters[index].spec, set.parameters[index].weight, weights[index]);
   }
   for (std::size_t index = 0; index < running.size(); ++index) {
-    std::copy(running[index].begin(), running[index].end(),
-              elements(set.buffers[index].weight).begin());
+    executable.write(set.buffers[index].spec, set.buffers[index].weight, running[index]);
   }
   for (std::size_t i = 0; i < states.size(); ++i) {
     const std::size_t index = i % weights.size(), slot = i / weights.size();
-    executable.write(index, optimizer->state(set, index, slot), states[i]);
+    executable.write(set.parameters[index].spec, optimizer->state(set, index, slot), states[i]);
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "dataflow/device.h"
 #include "trainer/backend.h"
@@ -21,12 +22,22 @@ class Collective {
  public:
   virtual ~Collective() = default;
   virtual World world() const noexcept = 0;
+  /// Its calls only enqueue, or host streams keep them: they may be part of a Program. Otherwise
+  /// they are made again for each step.
+  virtual bool recordable() const noexcept = 0;
   /// Every rank's tensor becomes the sum over all ranks, added in rank order.
   virtual void all_reduce_sum(Tensor tensor, Stream& stream) = 0;
   /// The root's tensor becomes that sum; the others keep theirs.
   virtual void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) = 0;
   /// Every rank's tensor becomes the root's.
   virtual void broadcast(Tensor tensor, std::int32_t root, Stream& stream) = 0;
+};
+
+/// Ranks of one process that exchange with each other. Outlives the collectives that it makes.
+class CollectiveGroup {
+ public:
+  virtual ~CollectiveGroup() = default;
+  virtual std::unique_ptr<Collective> join(std::int32_t rank) = 0;
 };
 
 }  // namespace penstock

@@ -71,15 +71,15 @@ void initial_values(const ParameterSpec& spec, bool keeps_variance, std::uint64_
 void initialise(Executable& executable, const Graph& graph, std::uint64_t seed) {
   const ParameterSet& set = executable.parameters();
   std::vector<float> plain;
-  for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-    const Parameter& parameter = set.parameters[index];
+  for (const Parameter& parameter : set.parameters) {
     plain.resize(static_cast<std::size_t>(parameter.spec.count()));
     initial_values(parameter.spec, keeps_variance(graph, parameter.spec.node), seed, plain);
-    executable.write(index, parameter.weight, plain);
+    executable.write(parameter.spec, parameter.weight, plain);
   }
   for (const Parameter& buffer : set.buffers) {
-    initial_values(buffer.spec, false, seed,
-                   std::span(static_cast<float*>(buffer.weight.data), buffer.weight.count));
+    plain.resize(buffer.weight.count);
+    initial_values(buffer.spec, false, seed, plain);
+    executable.write(buffer.spec, buffer.weight, plain);
   }
 }
 

@@ -14,7 +14,9 @@ Replica::Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clo
       origin_(device.make_event()),
       in_flight_(input.slots()),
       programs_(input.slots()),
-      results_(input.slots()) {
+      pinned_results_(device.allocate(input.slots() * sizeof(StepResult), MemoryKind::pinned)),
+      results_(reinterpret_cast<StepResult*>(pinned_results_.bytes().data()), input.slots()) {
+  std::uninitialized_value_construct(results_.begin(), results_.end());
   for (Launched& launched : in_flight_) launched.done = device.make_event();
 }
 
@@ -59,16 +61,20 @@ void Replica::launch(const Batch& batch, Launched& launched) {
     // The ring's batch views live as long as the ring, so a program may keep a reference.
     programs_[slot] = stream_->capture([this, &batch, slot] {
       parts_.executable.run(phase_, batch, *stream_, {}, results_[slot]);
-      if (phase_ == Phase::train) {
-        parts_.update.finish_step(parts_.executable, *stream_, results_[slot]);
-      }
+      if (parts_.record_update) update(slot);
     });
   }
   if (phase_ == Phase::train) parts_.optimizer.set(parts_.hyper(step_), *stream_);
   programs_[slot]->launch(*stream_);
+  if (!parts_.record_update) update(slot);
   ++step_;  // not where an exchange was abandoned
   stream_->record(*launched.done);
   launched.slot = batch.slot;
+}
+
+void Replica::update(std::size_t slot) {
+  if (phase_ != Phase::train) return;
+  parts_.update.finish_step(parts_.executable, *stream_, results_[slot]);
 }
 
 void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <vector>
 
@@ -35,6 +36,8 @@ class Replica {
     Optimizer& optimizer;
     UpdateStrategy& update;
     std::function<Hyper(std::int64_t step)> hyper;  ///< of the step with that number, from 0
+    /// The update is part of the recorded step. Otherwise it is enqueued behind each one.
+    bool record_update = true;
   };
 
   /// `input` is a ring in `device`'s memory with one reader, and borrowed like the others. Without
@@ -58,6 +61,7 @@ class Replica {
     std::int32_t slot = 0;
   };
   void launch(const Batch& batch, Launched& launched);
+  void update(std::size_t slot);
   void finish(std::size_t step, Leg& leg, const OnStep& on_step);
 
   BatchRing& input_;
@@ -69,7 +73,8 @@ class Replica {
   std::unique_ptr<Event> origin_;
   std::vector<Launched> in_flight_;                 // a ring over steps
   std::vector<std::unique_ptr<Program>> programs_;  // by slot
-  std::vector<StepResult> results_;                 // by slot
+  Buffer pinned_results_;
+  std::span<StepResult> results_;  // by slot
 };
 
 }  // namespace penstock

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/weights.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -15,13 +14,13 @@ void copy_weights(Executable& from, Executable& to) {
   std::vector<float> plain;
   for (std::size_t index = 0; index < source.parameters.size(); ++index) {
     plain.resize(static_cast<std::size_t>(source.parameters[index].spec.count()));
-    from.read(index, source.parameters[index].weight, plain);
-    to.write(index, target.parameters[index].weight, plain);
+    from.read(source.parameters[index].spec, source.parameters[index].weight, plain);
+    to.write(target.parameters[index].spec, target.parameters[index].weight, plain);
   }
   for (std::size_t index = 0; index < source.buffers.size(); ++index) {
-    const Tensor &values = source.buffers[index].weight, &into = target.buffers[index].weight;
-    std::copy_n(static_cast<const float*>(values.data), values.count,
-                static_cast<float*>(into.data));
+    plain.resize(source.buffers[index].weight.count);
+    from.read(source.buffers[index].spec, source.buffers[index].weight, plain);
+    to.write(target.buffers[index].spec, target.buffers[index].weight, plain);
   }
 }
 

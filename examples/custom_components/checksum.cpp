@@ -21,8 +21,8 @@ class Checksum final : public Executable {
     result.loss = static_cast<float>(sum) / static_cast<float>(batch.pixels.size());
     result.images = batch.valid;
   }
-  void read(std::size_t, const Tensor&, std::span<float>) override {}
-  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+  void read(const ParameterSpec&, const Tensor&, std::span<float>) override {}
+  void write(const ParameterSpec&, const Tensor&, std::span<const float>) override {}
   void set_step(std::int64_t) override {}
 
  private:

@@ -213,15 +213,14 @@ TEST_P(BackendContract, EveryLayoutReadsBackWhatWasWrittenAndPadsWithZeros) {
   for_each_graph([](const SmallGraph& small, CompiledGraph& compiled, Precision) {
     const ParameterSet& set = compiled.executable().parameters();
     float next = 1;
-    for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-      const Parameter& parameter = set.parameters[index];
+    for (const Parameter& parameter : set.parameters) {
       std::vector<float> plain(static_cast<std::size_t>(parameter.spec.count()));
       std::iota(plain.begin(), plain.end(), next);
       next += static_cast<float>(plain.size());
       for (const Tensor& tensor : {parameter.weight, parameter.gradient}) {
-        compiled.executable().write(index, tensor, plain);
+        compiled.executable().write(parameter.spec, tensor, plain);
         std::vector<float> back(plain.size());
-        compiled.executable().read(index, tensor, back);
+        compiled.executable().read(parameter.spec, tensor, back);
         EXPECT_EQ(back, plain) << parameter.spec.name;
       }
     }

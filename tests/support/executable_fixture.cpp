@@ -73,16 +73,11 @@ void CompiledGraph::set_weights(const PlainWeights& weights) {
   const std::vector<ParameterSpec> specs = graph_.parameters();
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::vector<float> plain(weights.parameters[i].begin(), weights.parameters[i].end());
-    const std::size_t index = index_of_.at(specs[i].name);
-    executable_->write(index, set.parameters[index].weight, plain);
+    executable_->write(specs[i], set.parameters[index_of_.at(specs[i].name)].weight, plain);
   }
   for (std::size_t i = 0; i < set.buffers.size(); ++i) {
     const std::vector<float> plain(weights.buffers[i].begin(), weights.buffers[i].end());
-    const Tensor& to = set.buffers[i].weight;
-    PENSTOCK_ASSERT(to.count == plain.size());
-    stream_->copy({static_cast<std::byte*>(to.data), to.count * sizeof(float)},
-                  std::as_bytes(std::span(plain)));
-    wait();
+    executable_->write(set.buffers[i].spec, set.buffers[i].weight, plain);
   }
 }
 
@@ -100,10 +95,13 @@ StepResult CompiledGraph::run(Phase phase, const PlainBatch& batch, std::int32_t
       {reinterpret_cast<std::int32_t*>(memory.labels.bytes().data()), batch.labels.size()},
       batch.valid,
       slot};
-  StepResult result;
-  executable_->run(phase, view, *stream_, ready, result);
+  if (result_.bytes().empty()) {
+    result_ = device_->allocate(sizeof(StepResult), MemoryKind::pinned);
+  }
+  auto* const result = ::new (result_.bytes().data()) StepResult;
+  executable_->run(phase, view, *stream_, ready, *result);
   wait();
-  return result;
+  return *result;
 }
 
 PlainTensors CompiledGraph::read(bool gradient) const {
@@ -112,7 +110,7 @@ PlainTensors CompiledGraph::read(bool gradient) const {
     const std::size_t index = index_of_.at(spec.name);
     const Parameter& parameter = executable_->parameters().parameters[index];
     std::vector<float> plain(static_cast<std::size_t>(spec.count()));
-    executable_->read(index, gradient ? parameter.gradient : parameter.weight, plain);
+    executable_->read(spec, gradient ? parameter.gradient : parameter.weight, plain);
     tensors.emplace_back(plain.begin(), plain.end());
   }
   return tensors;
@@ -121,8 +119,9 @@ PlainTensors CompiledGraph::read(bool gradient) const {
 PlainTensors CompiledGraph::buffers() const {
   PlainTensors tensors;
   for (const Parameter& buffer : executable_->parameters().buffers) {
-    const std::vector<float> values = copy_of(buffer.weight);
-    tensors.emplace_back(values.begin(), values.end());
+    std::vector<float> plain(buffer.weight.count);
+    executable_->read(buffer.spec, buffer.weight, plain);
+    tensors.emplace_back(plain.begin(), plain.end());
   }
   return tensors;
 }

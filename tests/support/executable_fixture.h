@@ -70,6 +70,7 @@ class CompiledGraph {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Executable> executable_;
   std::map<std::int32_t, Slot> slots_;
+  Buffer result_;                                // pinned
   std::map<std::string, std::size_t> index_of_;  // of a parameter's name, in the executable's order
 };
 

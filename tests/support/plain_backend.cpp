@@ -83,21 +83,30 @@ class PlainExecutable final : public Executable {
     }
     for (std::size_t i = 0; i < set_.parameters.size(); ++i) {
       const std::vector<double>& from = step.gradients[set_.parameters.size() - 1 - i];
-      write(i, set_.parameters[i].gradient, std::vector<float>(from.begin(), from.end()));
+      write(set_.parameters[i].spec, set_.parameters[i].gradient,
+            std::vector<float>(from.begin(), from.end()));
       if (ready) ready(i);
     }
   }
 
-  void read(std::size_t, const Tensor& from, std::span<float> to) override {
+  /// Parameters lie in reverse, so that nobody takes an arena for plain order; buffers as they are.
+  void read(const ParameterSpec& spec, const Tensor& from, std::span<float> to) override {
     const auto* const first = static_cast<const float*>(from.data);
-    std::reverse_copy(first, first + to.size(), to.begin());
+    std::copy_n(first, to.size(), to.begin());
+    if (is_parameter(spec)) std::reverse(to.begin(), to.end());
   }
-  void write(std::size_t, const Tensor& to, std::span<const float> from) override {
-    std::reverse_copy(from.begin(), from.end(), static_cast<float*>(to.data));
+  void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> from) override {
+    auto* const first = static_cast<float*>(to.data);
+    std::copy(from.begin(), from.end(), first);
+    if (is_parameter(spec)) std::reverse(first, first + from.size());
   }
   void set_step(std::int64_t step) override { step_ = step; }
 
  private:
+  static bool is_parameter(const ParameterSpec& spec) {
+    return spec.role != Role::running_mean && spec.role != Role::running_variance;
+  }
+
   PlainBatch plain(const Batch& batch) const {
     const auto* const pixels = reinterpret_cast<const std::uint8_t*>(batch.pixels.data());
     const PlainBatch copy{{pixels, pixels + batch.pixels.size()},
@@ -116,7 +125,7 @@ class PlainExecutable final : public Executable {
     PlainWeights all;
     for (std::size_t i = set_.parameters.size(); i-- > 0;) {
       std::vector<float> values(static_cast<std::size_t>(set_.parameters[i].spec.count()));
-      read(i, set_.parameters[i].weight, values);
+      read(set_.parameters[i].spec, set_.parameters[i].weight, values);
       all.parameters.emplace_back(values.begin(), values.end());
     }
     for (const Parameter& buffer : set_.buffers) {

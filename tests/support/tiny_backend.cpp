@@ -75,19 +75,19 @@ class TinyExecutable final : public Executable {
     for (std::size_t i = 0; ready && i < set_.parameters.size(); ++i) ready(i);
   }
 
-  void read(std::size_t parameter, const Tensor& from, std::span<float> plain) override {
+  void read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) override {
     const auto* const own = static_cast<const float*>(from.data);
-    for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = own[own_index(parameter, i)];
+    for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = own[own_index(spec.role, i)];
   }
-  void write(std::size_t parameter, const Tensor& to, std::span<const float> plain) override {
+  void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) override {
     auto* const own = static_cast<float*>(to.data);
-    for (std::size_t i = 0; i < plain.size(); ++i) own[own_index(parameter, i)] = plain[i];
+    for (std::size_t i = 0; i < plain.size(); ++i) own[own_index(spec.role, i)] = plain[i];
   }
 
  private:
-  /// Ours is [H, W, C, O]; plain is [O, C, H, W].
-  std::size_t own_index(std::size_t parameter, std::size_t plain) const {
-    if (parameter == 0) return plain;
+  /// Our weights are [H, W, C, O]; plain is [O, C, H, W].
+  std::size_t own_index(Role role, std::size_t plain) const {
+    if (role != Role::weight) return plain;
     const auto channels = static_cast<std::size_t>(image_.channels);
     const std::size_t pixels = features_ / channels;
     const std::size_t pixel = plain % pixels, channel = plain / pixels % channels;

@@ -41,8 +41,8 @@ class ProductModel final : public Executable {
     gradients_ = {x * a, x * b};
     result = {.loss = x * a * b, .images = batch.valid};
   }
-  void read(std::size_t, const Tensor&, std::span<float>) override {}
-  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+  void read(const ParameterSpec&, const Tensor&, std::span<float>) override {}
+  void write(const ParameterSpec&, const Tensor&, std::span<const float>) override {}
   void set_step(std::int64_t) override {}
 
  private:

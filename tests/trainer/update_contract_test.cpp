@@ -31,8 +31,8 @@ class FixedGradients final : public Executable {
   }
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase, const Batch&, Stream&, const GradientReady&, StepResult&) override {}
-  void read(std::size_t, const Tensor&, std::span<float>) override {}
-  void write(std::size_t, const Tensor&, std::span<const float>) override {}
+  void read(const ParameterSpec&, const Tensor&, std::span<float>) override {}
+  void write(const ParameterSpec&, const Tensor&, std::span<const float>) override {}
   void set_step(std::int64_t) override {}
   const std::vector<float>& weights() const { return weights_; }
 

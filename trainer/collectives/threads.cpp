@@ -40,6 +40,8 @@ class ThreadsCollective final : public Collective {
     return {rank_, static_cast<std::int32_t>(group_.ranks_.size())};
   }
 
+  bool recordable() const noexcept override { return true; }
+
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
     if (!arrive(tensor, stream)) return;
     reduce(rank_, share(rank_, tensor.count));

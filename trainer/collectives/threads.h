@@ -13,12 +13,12 @@
 
 namespace penstock {
 
-/// What the ranks share. Outlives the collectives that it makes.
-class ThreadsGroup {
+/// What the ranks share.
+class ThreadsGroup final : public CollectiveGroup {
  public:
   /// One device per rank. A stop request lets every waiting rank leave with an Error.
   ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop);
-  std::unique_ptr<Collective> join(std::int32_t rank);
+  std::unique_ptr<Collective> join(std::int32_t rank) override;
 
  private:
   friend class ThreadsCollective;

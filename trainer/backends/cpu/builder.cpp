@@ -7,10 +7,12 @@
 
 #include "dataflow/error.h"
 #include "trainer/backends/cpu/kernels.h"
-#include "trainer/backends/cpu/memory_plan.h"
 
 namespace penstock::cpu {
 namespace {
+
+/// Of parameters in their arenas, in bytes: a cache line, also the widest vector.
+constexpr std::size_t kAlignment = 64;
 
 using dnnl::memory;
 using Tag = memory::format_tag;
@@ -48,6 +50,17 @@ std::size_t Layouts::index_of(NodeId node, Role role) const {
   });
   PENSTOCK_ASSERT(found != parameters.end());
   return static_cast<std::size_t>(found - parameters.begin());
+}
+
+const ParameterLayout& Layouts::of(const ParameterSpec& spec) const {
+  if (spec.role != Role::running_mean && spec.role != Role::running_variance) {
+    return parameters[index_of(spec.node, spec.role)];
+  }
+  const auto found = std::find_if(buffers.begin(), buffers.end(), [&](const auto& layout) {
+    return layout.spec.node == spec.node && layout.spec.role == spec.role;
+  });
+  PENSTOCK_ASSERT(found != buffers.end());
+  return *found;
 }
 
 Layouts make_layouts(const Graph& graph) {

@@ -33,6 +33,8 @@ struct Layouts {
   bool fixed = false;  ///< set by the first phase that is built
 
   std::size_t index_of(NodeId node, Role role) const;
+  /// Of a parameter or a buffer.
+  const ParameterLayout& of(const ParameterSpec& spec) const;
 };
 Layouts make_layouts(const Graph& graph);
 

@@ -198,14 +198,15 @@ void copy(const dnnl::engine& engine, const dnnl::memory::desc& from_desc, const
 
 }  // namespace
 
-void CpuExecutable::read(std::size_t parameter, const Tensor& from, std::span<float> plain) {
-  const ParameterLayout& layout = layouts_.parameters[parameter];
+void CpuExecutable::read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) {
+  const ParameterLayout& layout = layouts_.of(spec);
   PENSTOCK_ASSERT(plain.size_bytes() == layout.plain.get_size());
   copy(engine_, layout.arena, from.data, layout.plain, plain.data());
 }
 
-void CpuExecutable::write(std::size_t parameter, const Tensor& to, std::span<const float> plain) {
-  const ParameterLayout& layout = layouts_.parameters[parameter];
+void CpuExecutable::write(const ParameterSpec& spec, const Tensor& to,
+                          std::span<const float> plain) {
+  const ParameterLayout& layout = layouts_.of(spec);
   PENSTOCK_ASSERT(plain.size_bytes() == layout.plain.get_size());
   copy(engine_, layout.plain, plain.data(), layout.arena, to.data);
 }

@@ -24,8 +24,8 @@ class CpuExecutable final : public Executable {
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
            StepResult& result) override;
-  void read(std::size_t parameter, const Tensor& from, std::span<float> plain) override;
-  void write(std::size_t parameter, const Tensor& to, std::span<const float> plain) override;
+  void read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) override;
+  void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) override;
   void set_step(std::int64_t step) override { step_ = step; }
 
   std::size_t activation_bytes() const noexcept { return activations_.bytes().size(); }

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "trainer/backends/cpu/memory_plan.h"
+#include "trainer/backends/memory_plan.h"
 
 namespace penstock::cpu {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/cpu/memory_plan.h"
+#include "trainer/backends/memory_plan.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <vector>
 
-namespace penstock::cpu {
+namespace penstock {
 namespace {
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
 }
 
 bool overlap(const Lifetime& a, const Lifetime& b) {
@@ -67,4 +67,4 @@ std::size_t peak_of(std::span<const Lifetime> tensors) {
   return peak;
 }
 
-}  // namespace penstock::cpu
+}  // namespace penstock
