@@ -6,6 +6,9 @@
 #include <stdexcept>
 #include <string>
 
+// Whoever catches one may have opened the library that throws it.
+#pragma GCC visibility push(default)
+
 namespace penstock {
 
 /// Root of everything that Penstock throws on purpose.
@@ -45,6 +48,8 @@ class TimeoutError : public Error {
 };
 
 }  // namespace penstock
+
+#pragma GCC visibility pop
 
 /// Broken invariants, in every build, outside hot loops. Not for user mistakes.
 #define PENSTOCK_ASSERT(condition)                                                  \
