@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -101,6 +102,8 @@ struct ExecutableSpec {
   std::int32_t threads = 1;      ///< of the host that compute, on devices made of its cores
   std::int32_t local_ranks = 1;  ///< executables that share the machine's memory
   std::uint64_t seed = 1;        ///< of dropout; weights are set by initialise()
+  float loss_scale = 1;  ///< of gradients on their way through 16 bits; parameters' have it no more
+  std::filesystem::path cache_directory{};  ///< for what compiling found out; empty: nowhere
   /// Called now and then from the compiling thread, with done <= total. May be empty.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };

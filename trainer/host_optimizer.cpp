@@ -23,6 +23,17 @@ class HostOptimizer final : public Optimizer {
   void set(const Hyper& hyper, Stream&) override { hyper_ = hyper; }
   std::size_t slots() const noexcept override { return slots_; }
 
+  void prepare(const ParameterSet& set) override {
+    if (!pieces_.empty()) return;
+    state_.assign(slots_ * set.weights.count, 0);
+    for (std::size_t index = 0; index < set.parameters.size(); ++index) {
+      const std::size_t count = set.parameters[index].weight.count;
+      for (std::size_t first = 0; first < count; first += kPiece) {
+        pieces_.push_back({index, first, std::min(kPiece, count - first), 0});
+      }
+    }
+  }
+
   void apply(const ParameterSet& set, float gradient_scale, Stream&, StepResult& result) override {
     if (set.parameters.empty()) return;
     prepare(set);
@@ -84,17 +95,6 @@ class HostOptimizer final : public Optimizer {
     for (; i < values.size(); ++i) sum += double{values[i]} * values[i];
     for (const double lane : lanes) sum += lane;
     return sum;
-  }
-
-  void prepare(const ParameterSet& set) {
-    if (!pieces_.empty()) return;
-    state_.assign(slots_ * set.weights.count, 0);
-    for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-      const std::size_t count = set.parameters[index].weight.count;
-      for (std::size_t first = 0; first < count; first += kPiece) {
-        pieces_.push_back({index, first, std::min(kPiece, count - first), 0});
-      }
-    }
   }
 
   const OptimizerEntry::Rule rule_;

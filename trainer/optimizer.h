@@ -40,6 +40,8 @@ struct UpdateRange {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  /// Called before the first step: makes room for what the rule remembers, which begins at 0.
+  virtual void prepare(const ParameterSet& set) = 0;
   /// Into device memory; never captured, so that replays see new values.
   virtual void set(const Hyper& hyper, Stream& stream) = 0;
   /// Enqueues one update of all weights by their gradients times `gradient_scale`, and the decay's

@@ -45,7 +45,10 @@ class Replica {
   Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clock& clock);
 
   /// Every rank leaves with rank 0's weights. Called once, on the replica's thread.
-  void start() { parts_.update.start(parts_.executable, *stream_); }
+  void start() {
+    parts_.optimizer.prepare(parts_.executable.parameters());
+    parts_.update.start(parts_.executable, *stream_);
+  }
 
   /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before
   /// the clock starts and cut to what was taken. Rethrows the feeder's failure.

@@ -12,23 +12,9 @@
 namespace penstock {
 
 ThreadsGroup::ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop)
-    : clock_(clock), stop_(std::move(stop)), ranks_(devices.size()) {
+    : ranks_(devices.size()), meeting_(devices.size(), clock, std::move(stop)) {
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     for (auto& event : ranks_[rank].arrived) event = devices[rank]->make_event();
-  }
-}
-
-void ThreadsGroup::meet() {
-  std::unique_lock lock(mutex_);
-  const std::uint64_t generation = generation_;
-  if (++waiting_ == ranks_.size()) {
-    waiting_ = 0;
-    ++generation_;
-    clock_.wake(gate_);
-    return;
-  }
-  if (!clock_.wait(lock, gate_, stop_, [&] { return generation_ != generation; })) {
-    throw Error("the exchange between ranks was abandoned: the run is stopping");
   }
 }
 
@@ -45,23 +31,23 @@ class ThreadsCollective final : public Collective {
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
     if (!arrive(tensor, stream)) return;
     reduce(rank_, share(rank_, tensor.count));
-    group_.meet();
+    group_.meeting_.meet();
     for (std::int32_t rank = 0; rank < world().size; ++rank) {
       copy_from(rank, share(rank, tensor.count));
     }
-    group_.meet();
+    group_.meeting_.meet();
   }
 
   void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
     if (!arrive(tensor, stream)) return;
     reduce(root, share(rank_, tensor.count));
-    group_.meet();
+    group_.meeting_.meet();
   }
 
   void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
     if (!arrive(tensor, stream)) return;
     copy_from(root, {0, tensor.count});
-    group_.meet();
+    group_.meeting_.meet();
   }
 
  private:
@@ -73,7 +59,7 @@ class ThreadsCollective final : public Collective {
     ThreadsGroup::Rank& mine = group_.ranks_[static_cast<std::size_t>(rank_)];
     mine.tensor = tensor;
     stream.record(*mine.arrived[parity]);
-    group_.meet();
+    group_.meeting_.meet();
     for (const ThreadsGroup::Rank& rank : group_.ranks_) stream.wait_for(*rank.arrived[parity]);
     if (tensor.count == 0) return false;
     for (const ThreadsGroup::Rank& rank : group_.ranks_) {

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stop_token>
 #include <vector>
 
 #include "dataflow/clock.h"
 #include "trainer/collective.h"
+#include "trainer/collectives/meeting.h"
 
 namespace penstock {
 
@@ -27,16 +27,9 @@ class ThreadsGroup final : public CollectiveGroup {
         arrived[2];  // alternating, so that a fast rank never overwrites one in use
     Tensor tensor;
   };
-  /// Blocks until every rank called it. Throws Error on a stop request.
-  void meet();
 
-  Clock& clock_;
-  std::stop_token stop_;
   std::vector<Rank> ranks_;
-  std::mutex mutex_;
-  Gate gate_;  // all below under mutex_
-  std::size_t waiting_ = 0;
-  std::uint64_t generation_ = 0;
+  Meeting meeting_;
 };
 
 }  // namespace penstock

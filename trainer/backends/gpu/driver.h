@@ -111,6 +111,8 @@ class Driver {
   /// allocation, no wait of the host, no other stream.
   virtual void begin_capture(StreamHandle stream) = 0;
   virtual GraphHandle end_capture(StreamHandle stream) = 0;
+  /// Ends it without a result, after an error.
+  virtual void abandon_capture(StreamHandle stream) noexcept = 0;
   virtual void launch(StreamHandle stream, GraphHandle graph) = 0;
   virtual void destroy(GraphHandle graph) noexcept = 0;
 

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dataflow/error.h"
+#include "trainer/backends/gpu/builder.h"
+#include "trainer/backends/gpu/device.h"
+#include "trainer/backends/gpu/executable.h"
+#include "trainer/backends/gpu/group.h"
+#include "trainer/backends/gpu/optimizer.h"
+
+namespace penstock::gpu {
+namespace {
+
+/// Left to rings of batches, streams and what libraries allocate for themselves.
+constexpr double kShareOfMemory = 0.92;
+
+std::int32_t count_of(const Options& options, std::string_view name, std::int64_t most) {
+  const std::int64_t value = options.integer(name);
+  if (value < 1 || value > most) {
+    throw ConfigError(
+        fmt::format("gpu:{} is {}; expected a number from 1 to {}", name, value, most));
+  }
+  return static_cast<std::int32_t>(value);
+}
+
+}  // namespace
+
+GpuBackend::GpuBackend(DriverLibrary& library, const Options& options)
+    : library_(library),
+      gpus_(library.device_count()),
+      replicas_(count_of(options, "replicas", kMaxRanks)),
+      rules_{.deterministic = options.flag("deterministic"),
+             .workspace_limit =
+                 static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
+             .autotune = options.flag("autotune")} {}
+
+/// Ranks go around the GPUs, so that few of them have one each.
+std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
+  const std::int32_t gpu = ordinal % gpus_;
+  auto device = std::make_unique<GpuDevice>(library_.open(gpu));
+  gpu_of_[device.get()] = gpu;
+  const DeviceFacts& of = device->driver().facts();
+  facts_["multiprocessors"] = of.multiprocessors;
+  facts_["memory_gib"] = static_cast<double>(of.memory_bytes) / (std::size_t{1} << 30);
+  return device;
+}
+
+PlanBook& GpuBackend::book_for(const DeviceFacts& device, const ExecutableSpec& spec) {
+  auto& book = books_[device.name];
+  if (book == nullptr) book = std::make_unique<PlanBook>(device, spec.cache_directory);
+  return *book;
+}
+
+std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const ExecutableSpec& spec,
+                                                Device& device) {
+  auto& on = static_cast<GpuDevice&>(device);
+  // Memory is counted before the first replica takes its share.
+  const auto [budget, is_first] = budgets_.try_emplace(gpu_of_.at(&device));
+  if (is_first) {
+    const double free = kShareOfMemory * static_cast<double>(on.driver().free_bytes());
+    const std::int32_t ranks = std::max(spec.local_ranks, 1);
+    budget->second = static_cast<std::size_t>(free / ((ranks + gpus_ - 1) / gpus_));
+  }
+  PlanRules rules = rules_;
+  rules.allow_tf32 = spec.precision == Precision::tf32;
+  auto executable = std::make_unique<GpuExecutable>(
+      graph, spec, on, rules, book_for(on.driver().facts(), spec), budget->second);
+  facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
+  facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
+  facts_["operations_per_step"] = static_cast<double>(executable->operation_count());
+  return executable;
+}
+
+std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& choice,
+                                                      const ExecutableSpec& spec, Device& device) {
+  return make_gpu_optimizer(choice, is_short(spec.precision), static_cast<GpuDevice&>(device));
+}
+
+std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
+                                                        Clock& clock, std::stop_token stop) {
+  const bool shares_gpu = std::all_of(devices.begin(), devices.end(), [&](Device* device) {
+    return gpu_of_.at(device) == gpu_of_.at(devices.front());
+  });
+  if (!shares_gpu) {
+    throw Unavailable(
+        "replicas on several GPUs of one process are not built yet; use gpu:replicas=N with one "
+        "GPU visible");
+  }
+  return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+}
+
+}  // namespace penstock::gpu

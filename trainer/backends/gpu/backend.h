@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gpu backend over any DriverLibrary: that of CUDA, or one of the tests.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "trainer/backend.h"
+#include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/plan_book.h"
+
+namespace penstock::gpu {
+
+/// What the user may type behind `gpu:`.
+inline constexpr OptionSpec kOptions[] = {
+    {"replicas", "1", "replicas that share each GPU, counted by --num-gpus"},
+    {"autotune", "true", "time the DNN library's engines once a machine; false: take its first"},
+    {"workspace_mib", "256", "most scratch memory of one engine"},
+    {"deterministic", "true", "only engines that give the same bits in each run"},
+};
+
+class GpuBackend final : public Backend {
+ public:
+  /// `library` is borrowed. Throws Unavailable where it has no device.
+  GpuBackend(DriverLibrary& library, const Options& options);
+
+  /// GPUs times replicas on each.
+  std::int32_t device_count() const override { return gpus_ * replicas_; }
+  std::unique_ptr<Device> open(std::int32_t ordinal) override;
+  std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
+                                      Device& device) override;
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice,
+                                            const ExecutableSpec& spec, Device& device) override;
+  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
+                                              std::stop_token stop) override;
+  std::map<std::string, double> facts() const override { return facts_; }
+
+ private:
+  PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
+
+  DriverLibrary& library_;
+  const std::int32_t gpus_, replicas_;
+  PlanRules rules_;
+  std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name
+  std::map<Device*, std::int32_t> gpu_of_;
+  std::map<std::int32_t, std::size_t> budgets_;  // by GPU: bytes for each replica
+  std::map<std::string, double> facts_;
+};
+
+}  // namespace penstock::gpu

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "trainer/normalisation.h"
+
+namespace penstock::gpu {
+
+DType dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::f16:
+      return DType::f16;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::f32:
+    case Precision::tf32:
+      return DType::f32;
+  }
+  return DType::f32;
+}
+
+bool is_short(Precision precision) { return dtype_of(precision) != DType::f32; }
+
+std::vector<ArenaChunk> short_chunks(const Layouts& layouts) {
+  std::vector<ArenaChunk> chunks;
+  for (const ParameterLayout& layout : layouts.parameters) {
+    for (std::size_t first = 0; first < layout.count; first += kChunkElements) {
+      const std::size_t count = std::min<std::size_t>(kChunkElements, layout.count - first);
+      chunks.push_back({layout.offset + first, static_cast<std::uint32_t>(count),
+                        layout.spec.role == Role::weight});
+    }
+  }
+  return chunks;
+}
+
+Builder::Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase,
+                 const Layouts& layouts, Schedule& schedule)
+    : graph_(graph),
+      spec_(spec),
+      phase_(phase),
+      layouts_(layouts),
+      schedule_(schedule),
+      type_(dtype_of(spec.precision)),
+      short_(is_short(spec.precision)),
+      outputs_(graph.nodes().size() + 1, kNoValue),
+      readers_(graph.nodes().size() + 1),
+      relu_of_(graph.nodes().size() + 1, Graph::kInput),
+      is_fused_(graph.nodes().size() + 1),
+      needs_gradient_(graph.nodes().size() + 1),
+      gradient_values_(graph.nodes().size() + 1, kNoValue),
+      waiting_(graph.nodes().size() + 1) {
+  find_fusions();
+  for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
+    const Node& node = graph.nodes()[index];
+    needs_gradient_[index + 1] =
+        node.parameters > 0 ||
+        std::any_of(node.inputs.begin(), node.inputs.end(),
+                    [&](NodeId input) { return needs_gradient_[slot(input)]; });
+  }
+}
+
+void Builder::find_fusions() {
+  for (const Node& node : graph_.nodes()) {
+    for (const NodeId input : node.inputs) ++readers_[slot(input)];
+  }
+  for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
+    const Node& node = graph_.nodes()[index];
+    if (!std::holds_alternative<Relu>(node.op) || node.inputs[0] == Graph::kInput) continue;
+    const NodeId before = node.inputs[0];
+    const Op& op = node_of(before).op;
+    const bool can = std::holds_alternative<Conv2d>(op) || std::holds_alternative<BatchNorm>(op) ||
+                     std::holds_alternative<Add>(op) || std::holds_alternative<Linear>(op);
+    if (!can || readers_[slot(before)] != 1) continue;
+    relu_of_[slot(before)] = static_cast<NodeId>(index);
+    is_fused_[index + 1] = true;
+  }
+}
+
+void Builder::build() {
+  scalars_ = schedule_.add_value(sizeof(StepScalars), Home::scalars);
+  if (short_ && layouts_.parameter_elements > 0) {
+    const std::size_t count = layouts_.parameter_elements;
+    const ValueId from = schedule_.add_value(count * sizeof(float), Home::weights);
+    const ValueId to = schedule_.add_value(count * size_of(type_), Home::short_weights);
+    schedule_.add([=, type = type_](const Addresses& at) {
+      return NarrowWeights{at.as<float>(from), at(to), type, count};
+    });
+  }
+  for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
+    if (is_fused_[index + 1]) continue;
+    const auto node = static_cast<NodeId>(index);
+    std::visit([&](const auto& op) { visit(node, op); }, graph_.nodes()[index].op);
+  }
+  add_loss();
+  for (auto backward = backward_.rbegin(); backward != backward_.rend(); ++backward) (*backward)();
+  if (trains() && short_) widen_gradients();
+}
+
+void Builder::add_loss() {
+  const ValueId result = schedule_.add_value(sizeof(StepResult), Home::result);
+  SummariseStep summary{.images = spec_.batch.images};
+  if (phase_ == Phase::forward_only || graph_.nodes().empty()) {
+    schedule_.add([=, scalars = scalars_](const Addresses& at) {
+      SummariseStep call = summary;
+      call.scalars = at.as<StepScalars>(scalars);
+      call.result = at.as<StepResult>(result);
+      return call;
+    });
+    return;
+  }
+  const auto last = static_cast<NodeId>(graph_.nodes().size()) - 1;
+  const auto images = static_cast<std::size_t>(spec_.batch.images);
+  const ValueId logits = output(last), loss = new_floats(images);
+  const ValueId labels = schedule_.add_value(images * sizeof(std::int32_t), Home::labels);
+  const ValueId above = schedule_.add_value(images * sizeof(std::int32_t));
+  const ValueId dlogits = needs_gradient(last) ? target(last).value : kNoValue;
+  const SoftmaxCrossEntropy entropy{
+      .type = type_, .images = spec_.batch.images, .classes = graph_.shape(last).channels};
+  schedule_.add([=, scalars = scalars_](const Addresses& at) {
+    SoftmaxCrossEntropy call = entropy;
+    call.logits = at(logits);
+    call.labels = at.as<std::int32_t>(labels);
+    call.dlogits = at(dlogits);
+    call.loss = at.as<float>(loss);
+    call.above = at.as<std::int32_t>(above);
+    call.scalars = at.as<StepScalars>(scalars);
+    return call;
+  });
+  schedule_.add([=, scalars = scalars_](const Addresses& at) {
+    SummariseStep call = summary;
+    call.loss = at.as<float>(loss);
+    call.above = at.as<std::int32_t>(above);
+    call.scalars = at.as<StepScalars>(scalars);
+    call.result = at.as<StepResult>(result);
+    return call;
+  });
+}
+
+/// Gradients of weights are there in 16 bits, all others in f32; all of them times the loss scale.
+void Builder::widen_gradients() {
+  const std::size_t count = layouts_.parameter_elements;
+  if (count == 0) return;
+  const std::size_t chunks = short_chunks(layouts_).size();
+  const ValueId narrow = schedule_.add_value(count * size_of(type_), Home::short_gradients);
+  const ValueId wide = schedule_.add_value(count * sizeof(float), Home::gradients);
+  const ValueId table = schedule_.add_value(chunks * sizeof(ArenaChunk), Home::tables);
+  schedule_.add([=, chunk_count = static_cast<std::int32_t>(chunks), scalars = scalars_,
+                 type = type_](const Addresses& at) {
+    return WidenGradients{at(narrow),         type,
+                          at.as<float>(wide), at.as<ArenaChunk>(table),
+                          chunk_count,        at.as<StepScalars>(scalars)};
+  });
+  for (std::size_t index = 0; index < layouts_.parameters.size(); ++index) {
+    schedule_.completes(index);
+  }
+}
+
+// ---- values -----------------------------------------------------------------
+
+std::int64_t Builder::rows_of(NodeId node) const {
+  const ImageShape shape = graph_.shape(node);
+  return std::int64_t{spec_.batch.images} * shape.height * shape.width;
+}
+
+std::size_t Builder::elements_of(NodeId node) const {
+  return graph_.shape(node).elements() * static_cast<std::size_t>(spec_.batch.images);
+}
+
+ValueId Builder::new_activation(NodeId node) {
+  return schedule_.add_value(elements_of(node) * size_of(type_));
+}
+
+ValueId Builder::new_mask(NodeId node) { return schedule_.add_value((elements_of(node) + 7) / 8); }
+
+ValueId Builder::output(NodeId node) {
+  if (waiting_[slot(node)]) {
+    const Normalised norm = *std::exchange(waiting_[slot(node)], std::nullopt);
+    finish_normalised(node, norm);
+  }
+  if (outputs_[slot(node)] == kNoValue) {
+    PENSTOCK_ASSERT(node == Graph::kInput);
+    set_output(node, image(graph_.input_shape().channels));
+  }
+  return outputs_[slot(node)];
+}
+
+ValueId Builder::image(std::int32_t channels) {
+  const BatchSpec& batch = spec_.batch;
+  Normalise normalise{.from = batch.pixel,
+                      .type = type_,
+                      .images = batch.images,
+                      .pixels_per_image = std::int64_t{batch.image.height} * batch.image.width,
+                      .channels = batch.image.channels,
+                      .padded_channels = channels};
+  for (std::int32_t c = 0; c < 4 && !batch.normalised; ++c) {
+    const auto [mean, deviation] =
+        channel_statistics(std::min(c, batch.image.channels - 1), batch.image.channels);
+    normalise.factor[c] = 1 / deviation;
+    normalise.offset[c] = -mean / deviation;
+  }
+  const ValueId pixels = schedule_.add_value(batch.pixel_bytes(), Home::pixels);
+  const ValueId result = schedule_.add_value(static_cast<std::size_t>(rows_of(Graph::kInput)) *
+                                             static_cast<std::size_t>(channels) * size_of(type_));
+  schedule_.add([=, scalars = scalars_](const Addresses& at) {
+    Normalise call = normalise;
+    call.pixels = at(pixels);
+    call.to = at(result);
+    call.scalars = at.as<StepScalars>(scalars);
+    return call;
+  });
+  return result;
+}
+
+// ---- gradients --------------------------------------------------------------
+
+Builder::Target Builder::target(NodeId node) {
+  ValueId& value = gradient_values_[slot(node)];
+  if (value != kNoValue) return {value, true};
+  value = new_activation(node);
+  return {value, false};
+}
+
+void Builder::give(NodeId node, ValueId value, bool keep) {
+  if (!needs_gradient(node)) return;
+  ValueId& gradient = gradient_values_[slot(node)];
+  if (gradient != kNoValue) {
+    copy_or_add(node, gradient, value, true);
+  } else if (!keep) {
+    gradient = value;
+  } else {
+    gradient = new_activation(node);
+    copy_or_add(node, gradient, value, false);
+  }
+}
+
+void Builder::copy_or_add(NodeId node, ValueId to, ValueId value, bool add) {
+  const ScaleShift sum{
+      .type = type_, .rows = rows_of(node), .channels = graph_.shape(node).channels};
+  schedule_.add([=](const Addresses& at) {
+    ScaleShift call = sum;
+    call.x = at(value);
+    call.residual = add ? at(to) : nullptr;
+    call.y = at(to);
+    return call;
+  });
+}
+
+// ---- parameters -------------------------------------------------------------
+
+ValueId Builder::parameter(NodeId node, Role role, Home home) {
+  const ParameterLayout& layout = layouts_.parameters[layouts_.index_of(node, role)];
+  const bool is_wide = home == Home::weights || home == Home::gradients;
+  const std::size_t size = is_wide ? sizeof(float) : size_of(type_);
+  return schedule_.add_value(layout.count * size, home, layout.offset * size);
+}
+
+/// Short gradients are complete when they have been widened.
+void Builder::completes(NodeId node, Role role) {
+  if (!short_) schedule_.completes(layouts_.index_of(node, role));
+}
+
+ValueId Builder::running(NodeId node, Role role) {
+  const auto buffer = std::find_if(layouts_.buffers.begin(), layouts_.buffers.end(),
+                                   [&](const ParameterLayout& layout) {
+                                     return layout.spec.node == node && layout.spec.role == role;
+                                   });
+  PENSTOCK_ASSERT(buffer != layouts_.buffers.end());
+  return schedule_.add_value(buffer->count * sizeof(float), Home::running,
+                             buffer->offset * sizeof(float));
+}
+
+}  // namespace penstock::gpu

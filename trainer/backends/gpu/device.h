@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Device, streams, events and recorded programs of one GPU, over a Driver.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dataflow/device.h"
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+
+class GpuStream;
+
+class GpuDevice final : public Device {
+ public:
+  explicit GpuDevice(std::unique_ptr<Driver> driver);
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
+  ~GpuDevice() override;
+
+  Buffer allocate(std::size_t bytes, MemoryKind kind) override;
+  std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Event> make_event() override;
+
+  Driver& driver() noexcept { return *driver_; }
+  /// Of the rank that trains on this device.
+  StepScalars* scalars() noexcept { return scalars_; }
+  /// Bytes from any memory to any, on a stream of its own; done on return. Not while recording.
+  void copy_now(std::byte* to, const std::byte* from, std::size_t bytes);
+
+ private:
+  std::unique_ptr<Driver> driver_;
+  StepScalars* scalars_ = nullptr;
+  StreamHandle copies_ = nullptr;
+  EventHandle copied_ = nullptr;
+};
+
+class GpuEvent final : public Event {
+ public:
+  explicit GpuEvent(Driver& driver) : driver_(driver), handle_(driver.make_event()) {}
+  GpuEvent(const GpuEvent&) = delete;
+  GpuEvent& operator=(const GpuEvent&) = delete;
+  ~GpuEvent() override { driver_.destroy(handle_); }
+
+  bool wait_until(Time deadline) const override { return driver_.wait_until(handle_, deadline); }
+  Nanoseconds since(const Event& earlier) const override {
+    return driver_.elapsed(static_cast<const GpuEvent&>(earlier).handle_, handle_);
+  }
+  EventHandle handle() const noexcept { return handle_; }
+
+ private:
+  Driver& driver_;
+  const EventHandle handle_;
+};
+
+class GpuStream final : public Stream {
+ public:
+  explicit GpuStream(Driver& driver) : driver_(driver), handle_(driver.make_stream()) {}
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+  ~GpuStream() override { driver_.destroy(handle_); }
+  /// The GpuStream behind a Stream of a GpuDevice.
+  static GpuStream& of(Stream& stream) { return *static_cast<GpuStream*>(stream.native()); }
+
+  void record(Event& event) override {
+    driver_.record(handle_, static_cast<GpuEvent&>(event).handle());
+  }
+  void wait_for(const Event& event) override {
+    driver_.wait(handle_, static_cast<const GpuEvent&>(event).handle());
+  }
+  void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
+    driver_.copy(handle_, to.data(), from.data(), to.size());
+  }
+  std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override;
+  void* native() noexcept override { return this; }
+
+  StreamHandle handle() const noexcept { return handle_; }
+  /// Runs `action` now, or, while recording, before each launch of the program instead: for what
+  /// changes from launch to launch.
+  void at_launch(std::function<void()> action);
+
+ private:
+  Driver& driver_;
+  const StreamHandle handle_;
+  std::vector<std::function<void()>>* recording_ = nullptr;
+};
+
+}  // namespace penstock::gpu

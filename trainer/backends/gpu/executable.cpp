@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "trainer/backends/gpu/builder.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr std::array kPhaseList = {Phase::train, Phase::evaluate, Phase::forward_only};
+/// Of what an optimiser may keep for each weight.
+constexpr std::size_t kOptimizerSlots = 2;
+constexpr int kBatchGuesses = 6;
+
+Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t count) {
+  if (count == 0) return {};
+  return {arena.bytes().data() + offset * sizeof(float), count, DType::f32};
+}
+
+double gib(std::size_t bytes) { return static_cast<double>(bytes) / (std::size_t{1} << 30); }
+
+}  // namespace
+
+GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device,
+                             const PlanRules& rules, PlanBook& book, std::size_t memory_budget)
+    : graph_(std::move(graph)),
+      spec_(spec),
+      device_(device),
+      rules_(rules),
+      book_(book),
+      memory_budget_(memory_budget),
+      layouts_(make_layouts(graph_)) {
+  Plans plans;
+  std::size_t planned = 0, done = 0;
+  for (const Phase phase : kPhaseList) {
+    auto& schedule = schedules_[static_cast<std::size_t>(phase)];
+    schedule = build(phase, spec_, plans, done);
+    planned = std::max(planned, schedule->planned_bytes());
+  }
+  book_.save();
+  if (planned + fixed_bytes() > memory_budget_) refuse(planned);
+  make_arenas();
+  block_ = device_.allocate(std::max<std::size_t>(planned, 1), MemoryKind::device);
+  warm_up();
+}
+
+/// Chooses and builds the plans of the phase's graphs; `plans` has those that are there already.
+std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec& spec,
+                                               Plans& plans, std::size_t& done) const {
+  auto schedule = std::make_unique<Schedule>();
+  Builder(graph_, spec, phase, layouts_, *schedule).build();
+  std::size_t total = done;
+  schedule->for_each_dnn_call([&](Schedule::DnnCall&) { ++total; });
+  schedule->for_each_dnn_call([&](Schedule::DnnCall& call) {
+    auto& plan = plans[to_text(call.graph)];
+    if (plan == nullptr) {
+      const PlanChoice choice = choose_plan(call.graph, rules_, device_.driver(), book_);
+      plan = device_.driver().build(call.graph, choice.engine);
+    }
+    call.plan = plan;
+    if (spec.progress) spec.progress(++done, total);
+  });
+  schedule->plan();
+  return schedule;
+}
+
+/// Weights, gradients, their short copies, and what an optimiser keeps.
+std::size_t GpuExecutable::fixed_bytes() const {
+  const std::size_t shorts = is_short(spec_.precision) ? 2 * size_of(DType::f16) : 0;
+  return layouts_.parameter_elements * ((2 + kOptimizerSlots) * sizeof(float) + shorts) +
+         layouts_.buffer_elements * sizeof(float);
+}
+
+/// A guess from one plan is tried, and corrected by its own plan where that is too large.
+std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) const {
+  if (memory_budget_ <= fixed_bytes()) return 0;
+  const auto left = static_cast<double>(memory_budget_ - fixed_bytes());
+  std::int32_t images = spec_.batch.images, most = images - 1;
+  for (int guess = 0; guess < kBatchGuesses; ++guess) {
+    const double fitting = std::floor(left * images / static_cast<double>(planned_bytes));
+    images = static_cast<std::int32_t>(std::min(fitting, static_cast<double>(most)));
+    if (images < 1) return 0;
+    ExecutableSpec smaller = spec_;
+    smaller.batch.images = images;
+    smaller.progress = {};
+    Plans plans;
+    std::size_t done = 0;
+    planned_bytes = build(Phase::train, smaller, plans, done)->planned_bytes();
+    if (planned_bytes + fixed_bytes() <= memory_budget_) return images;
+    most = images - 1;
+  }
+  return 0;
+}
+
+void GpuExecutable::refuse(std::size_t planned_bytes) const {
+  const std::int32_t fitting = find_batch_that_fits(planned_bytes);
+  throw ConfigError(fmt::format(
+      "--batch-size is {}: training needs {:.1f} GiB on {}, and {:.1f} GiB may be used; {}",
+      spec_.batch.images, gib(planned_bytes + fixed_bytes()), device_.driver().facts().name,
+      gib(memory_budget_),
+      fitting > 0 ? fmt::format("a batch of {} fits", fitting)
+                  : std::string("not even one image fits: use a smaller model")));
+}
+
+Buffer GpuExecutable::zeroed(std::size_t bytes) {
+  if (bytes == 0) return {};
+  Buffer buffer = device_.allocate(bytes, MemoryKind::device);
+  const std::vector<std::byte> zeros(std::min(bytes, std::size_t{16} << 20));
+  for (std::size_t done = 0; done < bytes; done += zeros.size()) {
+    device_.copy_now(buffer.bytes().data() + done, zeros.data(),
+                     std::min(zeros.size(), bytes - done));
+  }
+  return buffer;
+}
+
+void GpuExecutable::make_arenas() {
+  const std::size_t count = layouts_.parameter_elements;
+  weights_ = zeroed(count * sizeof(float));
+  gradients_ = zeroed(count * sizeof(float));
+  running_ = zeroed(layouts_.buffer_elements * sizeof(float));
+  if (is_short(spec_.precision)) {
+    const std::size_t size = size_of(dtype_of(spec_.precision));
+    short_weights_ = zeroed(count * size);
+    short_gradients_ = zeroed(count * size);
+    const std::vector<ArenaChunk> chunks = short_chunks(layouts_);
+    tables_ = zeroed(chunks.size() * sizeof(ArenaChunk));
+    device_.copy_now(tables_.bytes().data(), reinterpret_cast<const std::byte*>(chunks.data()),
+                     tables_.bytes().size());
+  }
+  for (const ParameterLayout& layout : layouts_.parameters) {
+    set_.parameters.push_back({layout.spec, tensor(weights_, layout.offset, layout.count),
+                               tensor(gradients_, layout.offset, layout.count)});
+  }
+  for (const ParameterLayout& layout : layouts_.buffers) {
+    set_.buffers.push_back({layout.spec, tensor(running_, layout.offset, layout.count), {}});
+  }
+  set_.weights = tensor(weights_, 0, count);
+  set_.gradients = tensor(gradients_, 0, count);
+  set_.running = tensor(running_, 0, layouts_.buffer_elements);
+}
+
+/// Runs each phase once: libraries load their kernels at the first launch, which must not happen in
+/// a recording. What it leaves in
+/// gradients and running statistics is overwritten by whoever sets the weights.
+void GpuExecutable::warm_up() {
+  const BatchSpec& spec = spec_.batch;
+  Buffer pixels = zeroed(spec.pixel_bytes()), labels = zeroed(spec.label_bytes());
+  Buffer pinned = device_.allocate(sizeof(StepResult), MemoryKind::pinned);
+  auto* const result = ::new (pinned.bytes().data()) StepResult;
+  const Batch batch{pixels.bytes(),
+                    {reinterpret_cast<std::int32_t*>(labels.bytes().data()),
+                     static_cast<std::size_t>(spec.images)},
+                    spec.images};
+  GpuStream stream(device_.driver());
+  for (const Phase phase : kPhaseList) run(phase, batch, stream, {}, *result);
+  GpuEvent done(device_.driver());
+  stream.record(done);
+  done.wait_until(Time::max());
+  step_ = 0;
+}
+
+Homes GpuExecutable::homes_for(const Batch& batch, StepResult& result) {
+  Homes homes{};
+  const auto set = [&](Home home, std::byte* base) {
+    homes[static_cast<std::size_t>(home)] = base;
+  };
+  set(Home::planned, block_.bytes().data());
+  set(Home::weights, weights_.bytes().data());
+  set(Home::gradients, gradients_.bytes().data());
+  set(Home::running, running_.bytes().data());
+  set(Home::short_weights, short_weights_.bytes().data());
+  set(Home::short_gradients, short_gradients_.bytes().data());
+  set(Home::tables, tables_.bytes().data());
+  set(Home::scalars, reinterpret_cast<std::byte*>(device_.scalars()));
+  set(Home::pixels, batch.pixels.data());
+  set(Home::labels, reinterpret_cast<std::byte*>(batch.labels.data()));
+  set(Home::result, reinterpret_cast<std::byte*>(&result));
+  return homes;
+}
+
+void GpuExecutable::run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
+                        StepResult& result) {
+  GpuStream& on = GpuStream::of(stream);
+  on.at_launch([this, phase, &batch, handle = on.handle()] {
+    device_.driver().launch(handle,
+                            SetStep{device_.scalars(), step_, batch.valid, spec_.loss_scale});
+    if (phase == Phase::train) ++step_;
+  });
+  schedule(phase).run(device_.driver(), on.handle(), homes_for(batch, result), ready);
+}
+
+void GpuExecutable::read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) {
+  const ParameterLayout& layout = layouts_.of(spec);
+  std::vector<float> own(layout.count);
+  device_.copy_now(reinterpret_cast<std::byte*>(own.data()),
+                   static_cast<const std::byte*>(from.data), own.size() * sizeof(float));
+  layout.to_plain(own, plain);
+}
+
+void GpuExecutable::write(const ParameterSpec& spec, const Tensor& to,
+                          std::span<const float> plain) {
+  const ParameterLayout& layout = layouts_.of(spec);
+  std::vector<float> own(layout.count);
+  layout.to_own(plain, own);
+  device_.copy_now(static_cast<std::byte*>(to.data), reinterpret_cast<const std::byte*>(own.data()),
+                   own.size() * sizeof(float));
+}
+
+}  // namespace penstock::gpu

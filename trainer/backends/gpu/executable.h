@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph compiled for a GPU: one schedule a phase, arenas of weights and gradients, and one block
+// for activations and workspaces that the phases share. Everything is allocated and every kernel
+// has run once before the constructor returns, so that steps can be recorded.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/backend.h"
+#include "trainer/backends/gpu/device.h"
+#include "trainer/backends/gpu/layouts.h"
+#include "trainer/backends/gpu/plan_book.h"
+#include "trainer/backends/gpu/schedule.h"
+
+namespace penstock::gpu {
+
+class GpuExecutable final : public Executable {
+ public:
+  /// `device` and `book` are borrowed. `memory_budget`: bytes that this executable and its
+  /// optimiser may take. Throws ConfigError when they do not fit, with a batch that does;
+  /// Unavailable when an operator has no engine.
+  GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device, const PlanRules& rules,
+                PlanBook& book, std::size_t memory_budget);
+
+  const ParameterSet& parameters() const noexcept override { return set_; }
+  void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
+           StepResult& result) override;
+  void read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) override;
+  void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) override;
+  void set_step(std::int64_t step) override { step_ = step; }
+
+  std::size_t activation_bytes() const noexcept { return block_.bytes().size(); }
+  std::size_t parameter_bytes() const noexcept { return set_.weights.count * sizeof(float); }
+  std::size_t operation_count() const noexcept { return schedule(Phase::train).operation_count(); }
+
+ private:
+  static constexpr std::size_t kPhases = 3;
+  using Plans = std::map<std::string, std::shared_ptr<const DnnPlan>>;
+
+  const Schedule& schedule(Phase phase) const noexcept {
+    return *schedules_[static_cast<std::size_t>(phase)];
+  }
+  std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, Plans& plans,
+                                  std::size_t& done) const;
+  std::size_t fixed_bytes() const;
+  std::int32_t find_batch_that_fits(std::size_t planned_bytes) const;
+  [[noreturn]] void refuse(std::size_t planned_bytes) const;
+  Buffer zeroed(std::size_t bytes);
+  void make_arenas();
+  void warm_up();
+  Homes homes_for(const Batch& batch, StepResult& result);
+
+  const Graph graph_;
+  const ExecutableSpec spec_;
+  GpuDevice& device_;
+  const PlanRules rules_;
+  PlanBook& book_;
+  const std::size_t memory_budget_;
+  const Layouts layouts_;
+  std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
+  Buffer weights_, gradients_, running_, short_weights_, short_gradients_, tables_, block_;
+  ParameterSet set_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace penstock::gpu

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange among replicas that are threads of one process and share one GPU: each rank's stream
+// adds its share of the elements over all ranks, in rank order, and writes the sum to all of them.
+// The hosts meet to learn of each other's events; they do not wait for the device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "trainer/backends/gpu/device.h"
+#include "trainer/collective.h"
+#include "trainer/collectives/meeting.h"
+
+namespace penstock::gpu {
+
+class DeviceGroup final : public CollectiveGroup {
+ public:
+  /// One GpuDevice a rank, all of them of the same GPU; at most kMaxRanks.
+  DeviceGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop);
+  std::unique_ptr<Collective> join(std::int32_t rank) override;
+
+ private:
+  friend class DeviceCollective;
+  struct Rank {
+    GpuDevice* device = nullptr;
+    Tensor tensor{};
+    std::unique_ptr<Event> arrived, done;
+  };
+
+  std::vector<Rank> ranks_;
+  Meeting meeting_;
+};
+
+}  // namespace penstock::gpu

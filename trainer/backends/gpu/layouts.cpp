@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/layouts.h"
+
+#include <algorithm>
+
+#include "dataflow/error.h"
+
+namespace penstock::gpu {
+namespace {
+
+/// Of parameters in their arenas, in elements: 256 bytes of f32, 128 of 16 bits, so that every
+/// weight is aligned as vector loads and the DNN library want it.
+constexpr std::size_t kAlignment = 64;
+
+bool is_buffer(Role role) { return role == Role::running_mean || role == Role::running_variance; }
+
+template <typename List>
+auto find(List& list, NodeId node, Role role) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const auto& layout) {
+    return layout.spec.node == node && layout.spec.role == role;
+  });
+  PENSTOCK_ASSERT(found != list.end());
+  return found;
+}
+
+ParameterLayout layout_of(const Graph& graph, const ParameterSpec& spec, std::size_t& elements) {
+  ParameterLayout layout{.spec = spec, .offset = elements};
+  if (spec.role == Role::weight) {
+    layout.channels = layout.padded_channels = spec.shape[1];
+    if (reads_padded_image(graph, spec.node)) {
+      layout.padded_channels = padded_image_channels(static_cast<std::int32_t>(layout.channels));
+    }
+    layout.count = static_cast<std::size_t>(spec.shape[0] * spec.shape[2] * spec.shape[3] *
+                                            layout.padded_channels);
+  } else {
+    layout.count = static_cast<std::size_t>(spec.count());
+  }
+  elements += (layout.count + kAlignment - 1) / kAlignment * kAlignment;
+  return layout;
+}
+
+/// Calls body(plain index, own index) for each element of a weight that is not padding.
+template <typename Body>
+void for_each_weight(const ParameterLayout& layout, const Body& body) {
+  const std::vector<std::int64_t>& shape = layout.spec.shape;
+  const std::int64_t pixels = shape[2] * shape[3];
+  std::size_t plain = 0;
+  for (std::int64_t o = 0; o < shape[0]; ++o) {
+    for (std::int64_t c = 0; c < shape[1]; ++c) {
+      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+        body(plain++, static_cast<std::size_t>((o * pixels + pixel) * layout.padded_channels + c));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::int32_t padded_image_channels(std::int32_t channels) {
+  return (channels + kImageChannelMultiple - 1) / kImageChannelMultiple * kImageChannelMultiple;
+}
+
+bool reads_padded_image(const Graph& graph, NodeId node) {
+  const Node& reader = graph.nodes()[static_cast<std::size_t>(node)];
+  if (reader.inputs.front() != Graph::kInput) return false;
+  const auto* const convolution = std::get_if<Conv2d>(&reader.op);
+  return std::holds_alternative<Linear>(reader.op) ||
+         (convolution != nullptr && convolution->groups == 1);
+}
+
+void ParameterLayout::to_own(std::span<const float> plain, std::span<float> own) const {
+  PENSTOCK_ASSERT(own.size() == count);
+  if (channels == 0) {
+    std::copy(plain.begin(), plain.end(), own.begin());
+    return;
+  }
+  std::fill(own.begin(), own.end(), 0.F);
+  for_each_weight(*this, [&](std::size_t from, std::size_t to) { own[to] = plain[from]; });
+}
+
+void ParameterLayout::to_plain(std::span<const float> own, std::span<float> plain) const {
+  PENSTOCK_ASSERT(own.size() == count);
+  if (channels == 0) {
+    std::copy(own.begin(), own.end(), plain.begin());
+    return;
+  }
+  for_each_weight(*this, [&](std::size_t to, std::size_t from) { plain[to] = own[from]; });
+}
+
+std::vector<std::int64_t> ParameterLayout::own_shape() const {
+  std::vector<std::int64_t> shape = spec.shape;
+  if (channels != 0) shape[1] = padded_channels;
+  return shape;
+}
+
+std::size_t Layouts::index_of(NodeId node, Role role) const {
+  return static_cast<std::size_t>(find(parameters, node, role) - parameters.begin());
+}
+
+const ParameterLayout& Layouts::of(const ParameterSpec& spec) const {
+  return *find(is_buffer(spec.role) ? buffers : parameters, spec.node, spec.role);
+}
+
+Layouts make_layouts(const Graph& graph) {
+  Layouts layouts;
+  std::vector<ParameterSpec> specs = graph.parameters();
+  std::stable_sort(specs.begin(), specs.end(),
+                   [](const ParameterSpec& a, const ParameterSpec& b) { return a.node > b.node; });
+  for (const ParameterSpec& spec : specs) {
+    layouts.parameters.push_back(layout_of(graph, spec, layouts.parameter_elements));
+  }
+  for (const ParameterSpec& spec : graph.buffers()) {
+    layouts.buffers.push_back(layout_of(graph, spec, layouts.buffer_elements));
+  }
+  return layouts;
+}
+
+}  // namespace penstock::gpu

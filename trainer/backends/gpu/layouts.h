@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where each parameter lies in the arenas, and in which order its elements do: weights as
+// [O, H, W, I], what convolutions over N, H, W, C read; everything else in plain order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trainer/graph.h"
+
+namespace penstock::gpu {
+
+/// Images come as RGB and are computed with a fourth channel of zeros: the DNN library has its
+/// kernels for first layers in that form.
+constexpr std::int32_t kImageChannelMultiple = 4;
+std::int32_t padded_image_channels(std::int32_t channels);
+
+struct ParameterLayout {
+  ParameterSpec spec;
+  std::size_t offset = 0;                          ///< elements into the arenas
+  std::size_t count = 0;                           ///< elements, padding included
+  std::int64_t channels = 0, padded_channels = 0;  ///< of a weight's inputs; else 0
+
+  /// `own` has `count` elements; those of the padding become 0.
+  void to_own(std::span<const float> plain, std::span<float> own) const;
+  void to_plain(std::span<const float> own, std::span<float> plain) const;
+  /// [O, I, H, W] of a weight as the DNN library counts them, padding included.
+  std::vector<std::int64_t> own_shape() const;
+};
+
+/// Parameters in the order in which backward finishes them: that of nodes, reversed.
+struct Layouts {
+  std::vector<ParameterLayout> parameters, buffers;
+  std::size_t parameter_elements = 0, buffer_elements = 0;
+
+  std::size_t index_of(NodeId node, Role role) const;
+  const ParameterLayout& of(const ParameterSpec& spec) const;
+};
+Layouts make_layouts(const Graph& graph);
+
+/// Whether the node reads the image and is computed with padded channels.
+bool reads_padded_image(const Graph& graph, NodeId node);
+
+}  // namespace penstock::gpu

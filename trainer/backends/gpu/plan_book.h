@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which engine computes each graph on one kind of device, and how long it takes there: chosen by
+// the library's heuristics or by timing them, and kept on disk by device and version, so that only
+// the first run of a model on a machine pays for it. One thread.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+
+/// What was found out about a graph.
+struct PlanChoice {
+  EngineChoice engine;
+  std::size_t workspace_bytes = 0;
+  double microseconds = 0;  ///< 0: not timed
+};
+
+struct PlanRules {
+  bool allow_tf32 = false;
+  bool deterministic = true;  ///< only engines that give the same bits in each run
+  std::size_t workspace_limit = std::size_t{256} << 20;
+  bool autotune = true;  ///< time candidates instead of taking the first
+};
+
+class PlanBook {
+ public:
+  /// `directory` is where choices are kept; empty: nowhere. A file of another device or version, or
+  /// one that is damaged, counts as not there and is written anew.
+  PlanBook(const DeviceFacts& facts, std::filesystem::path directory);
+
+  std::optional<PlanChoice> find(const DnnGraph& graph, const PlanRules& rules) const;
+  void add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice);
+  /// Writes what was added since; a failure to write is no error: the next run chooses again.
+  void save() noexcept;
+  std::size_t size() const noexcept { return choices_.size(); }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  void load();
+
+  const std::string device_, version_;
+  std::filesystem::path path_;
+  std::map<std::string, PlanChoice> choices_;
+  bool changed_ = false;
+};
+
+/// The best engine for a graph, from the book or by asking and timing; enters it in the book.
+/// Throws Unavailable when no engine keeps the rules.
+PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                       PlanBook& book);
+
+}  // namespace penstock::gpu

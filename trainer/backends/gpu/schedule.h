@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of one phase as a list of operations over values, and where the values lie. Built once,
+// without a device; then every run enqueues the list on a stream.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+
+using ValueId = std::int32_t;
+constexpr ValueId kNoValue = -1;
+
+/// Where a value's memory is: in the block that the schedule plans, in the executable's arenas, or
+/// with the batch and the result of one run.
+enum class Home : std::uint8_t {
+  planned,
+  weights,
+  gradients,
+  running,
+  short_weights,    ///< of 16 bits: what convolutions read
+  short_gradients,  ///< of 16 bits: what their backward writes
+  tables,           ///< constants
+  scalars,
+  pixels,
+  labels,
+  result
+};
+/// Base addresses, indexed by Home.
+using Homes = std::array<std::byte*, 11>;
+
+struct Value {
+  std::size_t bytes = 0;
+  Home home = Home::planned;
+  std::size_t offset = 0;  ///< bytes into its home
+};
+
+class Schedule;
+
+/// The addresses of values in one run. kNoValue is null.
+class Addresses {
+ public:
+  std::byte* operator()(ValueId id) const;
+  template <typename T>
+  T* as(ValueId id) const {
+    return reinterpret_cast<T*>((*this)(id));
+  }
+
+ private:
+  friend class Schedule;
+  Addresses(const Schedule& schedule, const Homes& homes, std::vector<ValueId>* asked)
+      : schedule_(schedule), homes_(homes), asked_(asked) {}
+  const Schedule& schedule_;
+  const Homes& homes_;
+  std::vector<ValueId>* asked_;
+};
+
+class Schedule {
+ public:
+  /// Fills in a call's pointers. Called once when the operation is added, to learn which values it
+  /// touches, and once in each run.
+  using MakeCall = std::function<KernelCall(const Addresses&)>;
+
+  struct DnnCall {
+    DnnGraph graph;
+    std::vector<ValueId> tensors;  ///< by tensor; kNoValue for virtual ones
+    std::shared_ptr<const DnnPlan> plan{};
+    ValueId workspace = kNoValue;
+  };
+
+  ValueId add_value(std::size_t bytes, Home home = Home::planned, std::size_t offset = 0);
+  const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
+
+  void add(MakeCall make);
+  void add(DnnGraph graph, std::vector<ValueId> tensors);
+  /// The operation added last completes this parameter's gradient.
+  void completes(std::size_t parameter);
+
+  std::size_t operation_count() const noexcept { return operations_.size(); }
+  /// Calls body(DnnCall&) for each, in order; body may set the plan.
+  void for_each_dnn_call(const std::function<void(DnnCall&)>& body);
+
+  /// Gives every plan its workspace and lays out the planned values. Afterwards nothing can be
+  /// added.
+  void plan();
+  std::size_t planned_bytes() const noexcept { return planned_bytes_; }
+
+  /// Enqueues everything.
+  void run(Driver& driver, StreamHandle stream, const Homes& homes,
+           const std::function<void(std::size_t parameter)>& ready) const;
+
+ private:
+  struct Operation {
+    std::variant<MakeCall, DnnCall> what;
+    std::vector<ValueId> touches{};
+    std::vector<std::size_t> completes{};
+  };
+
+  std::vector<Value> values_;
+  std::vector<Operation> operations_;
+  std::size_t planned_bytes_ = 0;
+};
+
+}  // namespace penstock::gpu
