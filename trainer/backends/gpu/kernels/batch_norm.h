@@ -24,7 +24,7 @@ struct BatchNormSumsBody {
       Lanes<Width> sums[2] = {};
       if (column.first < column.last) {
         const Lanes<Width> pivot = load_lanes<Width>(x);
-        walk<Width == 1 ? 4 : 8>(
+        walk<at_once<T>(8)>(
             column, [&](std::int64_t row) { return load<Width>(x + row * call.channels); },
             [&](std::int64_t, const Packed<T, Width>& packed) {
               const Lanes<Width> lanes = unpack<T, Width>(packed);

@@ -47,7 +47,7 @@ struct BatchNormBackwardSumsBody {
     const auto* const dy = static_cast<const T*>(call.dy);
     const auto* const x = static_cast<const T*>(call.x);
     const Lanes<Width> mean = load_lanes<Width>(call.mean + column.channel);
-    walk<4>(
+    walk<at_once<T>(4)>(
         column,
         [&](std::int64_t row) {
           const std::int64_t at = row * call.channels + column.channel;
@@ -169,7 +169,7 @@ struct BatchNormBackwardApplyBody {
     if constexpr (Two) {
       second = factors_of(call.dy_factor2, call.x_factor2, call.constant2, column.channel);
     }
-    walk<Two && Accumulate ? 2 : 4>(
+    walk<at_once<T>(Accumulate ? 2 : 4)>(
         column,
         [&](std::int64_t row) {
           const std::int64_t at = row * call.channels + column.channel;

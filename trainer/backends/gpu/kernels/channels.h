@@ -21,7 +21,7 @@ struct ColumnSumsBody {
       const Column column = column_of<Width>(block, tiling, thread, call.rows, call.channels);
       const T* const dy = static_cast<const T*>(call.dy) + column.channel;
       Lanes<Width> sums[1] = {};
-      walk<Width == 1 ? 4 : 8>(
+      walk<at_once<T>(8)>(
           column, [&](std::int64_t row) { return load<Width>(dy + row * call.channels); },
           [&](std::int64_t, const Packed<T, Width>& packed) {
             const Lanes<Width> lanes = unpack<T, Width>(packed);
@@ -101,7 +101,7 @@ struct CopyChannelsBody {
                                    std::int32_t place, std::int32_t to_channel) {
     const T* const from = static_cast<const T*>(call.from) + call.from_first + place;
     T* const to = static_cast<T*>(call.to) + to_channel;
-    walk<4>(
+    walk<at_once<T>(4)>(
         column,
         [&](std::int64_t row) {
           Item item;

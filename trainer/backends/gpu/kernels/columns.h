@@ -29,6 +29,12 @@ PENSTOCK_DEVICE Column column_of(const Block& block, const Tiling& tiling, std::
   return {channel, tiling.lanes, first + lane, last};
 }
 
+/// Rows that a thread gets at once: `most`, of f32 half as many, which fill as many registers.
+template <class T>
+PENSTOCK_HOST_DEVICE constexpr int at_once(int most) {
+  return sizeof(T) == 4 ? most / 2 : most;
+}
+
 /// Item item = get(row), then use(row, item), for all rows of a column; `Unroll` of them are got
 /// before the first is used. get() may be called again for a row that was used.
 template <int Unroll, class Get, class Use>

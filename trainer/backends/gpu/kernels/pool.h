@@ -87,11 +87,11 @@ PENSTOCK_DEVICE void put(T* dx, Lanes<Width> sums, bool accumulate) {
 }
 
 /// A forward body writes rows of outputs, a backward one rows of inputs.
-PENSTOCK_HOST_DEVICE inline Geometry forward_geometry(const PoolShape& shape, std::int32_t width) {
+inline Geometry forward_geometry(const PoolShape& shape, std::int32_t width) {
   return image_row_geometry(shape.images * shape.out_height,
                             shape.out_width * (shape.channels / width));
 }
-PENSTOCK_HOST_DEVICE inline Geometry backward_geometry(const PoolShape& shape, std::int32_t width) {
+inline Geometry backward_geometry(const PoolShape& shape, std::int32_t width) {
   return image_row_geometry(shape.images * shape.height, shape.width * (shape.channels / width));
 }
 

@@ -52,7 +52,7 @@ struct ScaleShiftBody {
       for (int k = 0; k < kWide; ++k) addend.of[k] += other.of[k];
     }
     const float floor = floor_of(call.relu);
-    walk<4>(
+    walk<at_once<T>(4)>(
         column,
         [&](std::int64_t row) {
           const std::int64_t at = row * call.channels + column.channel;
@@ -175,7 +175,7 @@ struct ReluBackwardBody {
   };
   template <bool HasMask>
   static PENSTOCK_DEVICE void apply(const ReluBackward& call, const Column& column) {
-    walk<4>(
+    walk<at_once<T>(4)>(
         column,
         [&](std::int64_t eight) {
           Item item;
