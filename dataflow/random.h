@@ -9,10 +9,12 @@
 #include <cstring>
 #include <span>
 
+#include "dataflow/device_code.h"
+
 namespace penstock {
 
 /// SplitMix64's output function: a bijection of 64-bit words.
-constexpr std::uint64_t mix64(std::uint64_t z) noexcept {
+PENSTOCK_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t z) noexcept {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
   return z ^ (z >> 31);
@@ -20,11 +22,11 @@ constexpr std::uint64_t mix64(std::uint64_t z) noexcept {
 
 class Random {
  public:
-  explicit constexpr Random(std::uint64_t seed, std::uint64_t epoch = 0,
-                            std::uint64_t index = 0) noexcept
+  PENSTOCK_HOST_DEVICE explicit constexpr Random(std::uint64_t seed, std::uint64_t epoch = 0,
+                                                 std::uint64_t index = 0) noexcept
       : state_(mix64(mix64(mix64(seed + kStep) + epoch + kStep) + index + kStep)) {}
 
-  constexpr std::uint64_t bits() noexcept { return mix64(state_ += kStep); }
+  PENSTOCK_HOST_DEVICE constexpr std::uint64_t bits() noexcept { return mix64(state_ += kStep); }
 
   /// Uniform in [0, 1), with 53 random bits.
   constexpr double uniform() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }

@@ -5,19 +5,21 @@
 
 #include <cstdint>
 
+#include "dataflow/device_code.h"
 #include "dataflow/random.h"
 
 namespace penstock {
 
 class DropoutMask {
  public:
-  DropoutMask(std::uint64_t seed, std::int64_t step, std::int32_t node, float rate) noexcept
+  PENSTOCK_HOST_DEVICE DropoutMask(std::uint64_t seed, std::int64_t step, std::int32_t node,
+                                   float rate) noexcept
       : key_(Random(seed, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(node))
                  .bits()),
         threshold_(static_cast<std::uint64_t>(static_cast<double>(rate) * 0x1p32)) {}
 
   /// `element` counts in the order N, C, H, W.
-  bool keeps(std::uint64_t element) const noexcept {
+  PENSTOCK_HOST_DEVICE bool keeps(std::uint64_t element) const noexcept {
     return (mix64(key_ + element * 0x9e3779b97f4a7c15U) >> 32) >= threshold_;
   }
 

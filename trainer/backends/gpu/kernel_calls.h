@@ -323,8 +323,8 @@ struct CheckFinite {
 enum class UpdateRule : std::uint8_t { sgd, momentum, nesterov, rmsprop, adam };
 struct UpdateWeights {
   UpdateRule rule = UpdateRule::sgd;
-  float constants[4] = {};  ///< momentum: {momentum}; rmsprop: {decay, momentum, epsilon}; adam:
-                            ///< {beta1, beta2, epsilon}
+  double constants[4] = {};  ///< momentum: {momentum}; rmsprop: {decay, momentum, epsilon}; adam:
+                             ///< {beta1, beta2, epsilon}
   float* weights = nullptr;
   const float* gradients = nullptr;
   float* state[2] = {};

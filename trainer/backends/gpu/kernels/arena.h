@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels over the flat arenas of weights and gradients. Threads take four elements at once where
+// all pointers are aligned to 16 bytes (8 for short types), else one.
+#pragma once
+
+#include "trainer/backends/gpu/kernel_calls.h"
+#include "trainer/backends/gpu/kernels/columns.h"
+#include "trainer/backends/gpu/kernels/select.h"
+#include "trainer/backends/gpu/kernels/step.h"
+
+namespace penstock::gpu {
+
+constexpr std::int32_t kArenaWidth = 4;
+
+/// Whether elements from `first` on may be loaded four at once.
+template <class T>
+PENSTOCK_HOST_DEVICE bool in_fours(const T* from) {
+  return reinterpret_cast<std::uintptr_t>(from) % (sizeof(T) * kArenaWidth) == 0;
+}
+
+/// The share of one thread of elements [0, count): fours(Column over fours), then one(element) for
+/// those that are left, all of them where `aligned` is false.
+template <class Fours, class One>
+PENSTOCK_DEVICE void for_each_four(bool aligned, std::int64_t count, std::int64_t place,
+                                   std::int32_t step, const Fours& fours, const One& one) {
+  const std::int64_t whole = aligned ? count / kArenaWidth : 0;
+  if (place < whole) fours(Column{0, step, place, whole});
+  for (std::int64_t i = whole * kArenaWidth + place; i < count; i += step) one(i);
+}
+
+template <class T>
+struct NarrowWeightsBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const NarrowWeights& call) {
+    T* const to = static_cast<T*>(call.to);
+    block.for_each_thread([&](std::int32_t thread) {
+      for_each_four(
+          in_fours(call.from) && in_fours(to), static_cast<std::int64_t>(call.count),
+          std::int64_t{block.row_block()} * block.threads() + thread,
+          block.row_blocks() * block.threads(),
+          [&](const Column& column) {
+            walk<4>(
+                column,
+                [&](std::int64_t i) { return load<kArenaWidth>(call.from + i * kArenaWidth); },
+                [&](std::int64_t i, const Packed<float, kArenaWidth>& packed) {
+                  store_lanes(to + i * kArenaWidth, unpack<float, kArenaWidth>(packed));
+                });
+          },
+          [&](std::int64_t i) { to[i] = from_float<T>(call.from[i]); });
+    });
+  }
+};
+template <class Launch>
+void select(const NarrowWeights& call, const Launch& launch) {
+  const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
+  with_type(call.type, [&]<class T>(T) {
+    launch(Selected<NarrowWeightsBody<T>>{}, linear_geometry(items / 4), call);
+  });
+}
+
+template <class T>
+struct WidenGradientsBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const WidenGradients& call) {
+    if (block.row_block() >= call.chunk_count) return;
+    const ArenaChunk chunk = call.chunks[block.row_block()];
+    const float loss_scale = call.scalars->loss_scale;
+    float* const wide = call.wide + chunk.first;
+    if (chunk.flag) {
+      const T* const narrow = static_cast<const T*>(call.narrow) + chunk.first;
+      widen(block, narrow, wide, chunk.count, loss_scale);
+    } else if (loss_scale != 1) {
+      widen(block, static_cast<const float*>(wide), wide, chunk.count, loss_scale);
+    }
+  }
+
+ private:
+  template <class Block, class From>
+  static PENSTOCK_DEVICE void widen(Block& block, const From* from, float* to, std::uint32_t count,
+                                    float loss_scale) {
+    block.for_each_thread([&](std::int32_t thread) {
+      for_each_four(
+          in_fours(from) && in_fours(to), count, thread, block.threads(),
+          [&](const Column& column) {
+            walk<4>(
+                column, [&](std::int64_t i) { return load<kArenaWidth>(from + i * kArenaWidth); },
+                [&](std::int64_t i, const Packed<From, kArenaWidth>& packed) {
+                  Lanes<kArenaWidth> lanes = unpack<From, kArenaWidth>(packed);
+                  PENSTOCK_UNROLL
+                  for (int k = 0; k < kArenaWidth; ++k) lanes.of[k] /= loss_scale;
+                  store_lanes(to + i * kArenaWidth, lanes);
+                });
+          },
+          [&](std::int64_t i) { to[i] = to_float(from[i]) / loss_scale; });
+    });
+  }
+};
+/// A block for each chunk; one that has nothing to do where there are none.
+constexpr Geometry chunk_geometry(std::int32_t chunk_count) {
+  return {larger(1, chunk_count), 1, kBlockThreads};
+}
+template <class Launch>
+void select(const WidenGradients& call, const Launch& launch) {
+  with_type(call.type, [&]<class T>(T) {
+    launch(Selected<WidenGradientsBody<T>>{}, chunk_geometry(call.chunk_count), call);
+  });
+}
+
+struct CheckFiniteBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const CheckFinite& call) {
+    const auto count = static_cast<std::int64_t>(call.count);
+    const std::int64_t share =
+        divide_up<std::int64_t>(count, kFiniteBlocks * kArenaWidth) * kArenaWidth;
+    const std::int64_t first = smaller(block.row_block() * share, count);
+    const std::int64_t last = smaller(first + share, count);
+    const float* const values = call.values + first;
+    typename Block::template PerThread<std::int32_t> bad(block);
+    block.for_each_thread([&](std::int32_t thread) {
+      std::int32_t found = 0;
+      for_each_four(
+          in_fours(values), last - first, thread, block.threads(),
+          [&](const Column& column) {
+            walk<4>(
+                column, [&](std::int64_t i) { return load<kArenaWidth>(values + i * kArenaWidth); },
+                [&](std::int64_t, const Packed<float, kArenaWidth>& packed) {
+                  const Lanes<kArenaWidth> lanes = unpack<float, kArenaWidth>(packed);
+                  PENSTOCK_UNROLL
+                  for (int k = 0; k < kArenaWidth; ++k) found += is_finite(lanes.of[k]) ? 0 : 1;
+                });
+          },
+          [&](std::int64_t i) { found += is_finite(values[i]) ? 0 : 1; });
+      bad[thread] = found;
+    });
+    const std::int32_t sum = block.sum(bad);
+    block.for_each_thread([&](std::int32_t thread) {
+      if (thread == 0) call.partial[block.row_block()] = sum == 0 ? 1 : 0;
+    });
+  }
+};
+template <class Launch>
+void select(const CheckFinite& call, const Launch& launch) {
+  launch(Selected<CheckFiniteBody>{}, Geometry{kFiniteBlocks, 1, kBlockThreads}, call);
+}
+
+struct SumSlicesBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const SumSlices& call) {
+    block.for_each_thread([&](std::int32_t thread) {
+      bool aligned = true;
+      for (std::int32_t r = 0; r < call.ranks; ++r) {
+        aligned = aligned && in_fours(call.tensors[r] + call.first);
+      }
+      for_each_four(
+          aligned, static_cast<std::int64_t>(call.count),
+          std::int64_t{block.row_block()} * block.threads() + thread,
+          block.row_blocks() * block.threads(),
+          [&](const Column& column) {
+            for (std::int64_t i = column.first; i < column.last; i += column.step) {
+              add<kArenaWidth>(call, i * kArenaWidth);
+            }
+          },
+          [&](std::int64_t i) { add<1>(call, i); });
+    });
+  }
+
+ private:
+  template <int Width>
+  static PENSTOCK_DEVICE void add(const SumSlices& call, std::int64_t i) {
+    const std::size_t at = call.first + static_cast<std::size_t>(i);
+    Lanes<Width> sums = load_lanes<Width>(static_cast<const float*>(call.tensors[0] + at));
+#ifdef __CUDA_ARCH__
+#pragma unroll 4
+#endif
+    for (std::int32_t r = 1; r < call.ranks; ++r) {
+      const Lanes<Width> more = load_lanes<Width>(static_cast<const float*>(call.tensors[r] + at));
+      PENSTOCK_UNROLL
+      for (int k = 0; k < Width; ++k) sums.of[k] += more.of[k];
+    }
+    if (call.root >= 0) return store_lanes(call.tensors[call.root] + at, sums);
+    for (std::int32_t r = 0; r < call.ranks; ++r) store_lanes(call.tensors[r] + at, sums);
+  }
+};
+template <class Launch>
+void select(const SumSlices& call, const Launch& launch) {
+  const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
+  launch(Selected<SumSlicesBody>{}, linear_geometry(items / 2), call);
+}
+
+}  // namespace penstock::gpu

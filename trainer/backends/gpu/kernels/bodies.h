@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// All kernels: select(call, launch) for each kind of call, which calls launch(Selected<Body>,
+// Geometry, call) once.
+#pragma once
+
+#include "trainer/backends/gpu/kernels/arena.h"
+#include "trainer/backends/gpu/kernels/avg_pool.h"
+#include "trainer/backends/gpu/kernels/batch_norm.h"
+#include "trainer/backends/gpu/kernels/batch_norm_backward.h"
+#include "trainer/backends/gpu/kernels/channels.h"
+#include "trainer/backends/gpu/kernels/dropout.h"
+#include "trainer/backends/gpu/kernels/loss.h"
+#include "trainer/backends/gpu/kernels/lrn.h"
+#include "trainer/backends/gpu/kernels/max_pool.h"
+#include "trainer/backends/gpu/kernels/normalise.h"
+#include "trainer/backends/gpu/kernels/scale_shift.h"
+#include "trainer/backends/gpu/kernels/step.h"
+#include "trainer/backends/gpu/kernels/update.h"

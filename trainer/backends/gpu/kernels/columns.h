@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// How threads walk over [rows, channels]: each stays on its `Width` channels, whose constants it
+// keeps, and goes down a share of the rows, so that neighbouring threads touch neighbouring memory.
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/backends/gpu/kernels/element.h"
+#include "trainer/backends/gpu/kernels/geometry.h"
+
+namespace penstock::gpu {
+
+/// The part of a thread: rows `first`, `first + step`, ... below `last` of `Width` channels.
+struct Column {
+  std::int32_t channel;
+  std::int32_t step;
+  std::int64_t first, last;
+};
+
+template <int Width, class Block>
+PENSTOCK_DEVICE Column column_of(const Block& block, const Tiling& tiling, std::int32_t thread,
+                                 std::int64_t rows, std::int32_t channels) {
+  const std::int32_t lane = thread / tiling.tile;
+  const std::int32_t channel =
+      (block.column_block() * tiling.tile + thread - lane * tiling.tile) * Width;
+  const std::int64_t share = divide_up<std::int64_t>(rows, block.row_blocks());
+  const std::int64_t first = block.row_block() * share;
+  const std::int64_t last = channel < channels ? smaller(first + share, rows) : 0;
+  return {channel, tiling.lanes, first + lane, last};
+}
+
+/// Rows that a thread gets at once: `most`, of f32 half as many, which fill as many registers.
+template <class T>
+PENSTOCK_HOST_DEVICE constexpr int at_once(int most) {
+  return sizeof(T) == 4 ? most / 2 : most;
+}
+
+/// Item item = get(row), then use(row, item), for all rows of a column; `Unroll` of them are got
+/// before the first is used. get() may be called again for a row that was used.
+template <int Unroll, class Get, class Use>
+PENSTOCK_DEVICE void walk(const Column& column, const Get& get, const Use& use) {
+  for (std::int64_t row = column.first; row < column.last; row += Unroll * column.step) {
+    decltype(get(row)) items[Unroll];
+    PENSTOCK_UNROLL
+    for (int u = 0; u < Unroll; ++u) {
+      items[u] = get(smaller(row + u * column.step, column.last - 1));
+    }
+    PENSTOCK_UNROLL
+    for (int u = 0; u < Unroll; ++u) {
+      if (row + u * column.step < column.last) use(row + u * column.step, items[u]);
+    }
+  }
+}
+
+/// Sums of a block's threads: `Sums` of them for each of a thread's channels.
+template <int Sums, int Width>
+struct ColumnSumsShared {
+  float of[Sums][Width][kBlockThreads];
+};
+
+template <int Sums, int Width>
+PENSTOCK_DEVICE void keep_sums(ColumnSumsShared<Sums, Width>& shared, std::int32_t thread,
+                               const Lanes<Width> (&sums)[Sums]) {
+  PENSTOCK_UNROLL
+  for (int s = 0; s < Sums; ++s) {
+    PENSTOCK_UNROLL
+    for (int k = 0; k < Width; ++k) shared.of[s][k][thread] = sums[s].of[k];
+  }
+}
+
+/// Adds up the rows of a block in order: partial[row block][sum][channel].
+template <int Sums, int Width, class Block>
+PENSTOCK_DEVICE void write_sums(const Block& block, const Tiling& tiling, std::int32_t thread,
+                                const ColumnSumsShared<Sums, Width>& shared, std::int32_t channels,
+                                float* partial) {
+  for (std::int32_t i = thread; i < Sums * Width * tiling.tile; i += block.threads()) {
+    const std::int32_t plane = i / tiling.tile, group = i - plane * tiling.tile;
+    const std::int32_t s = plane / Width, k = plane - s * Width;
+    const std::int32_t channel = (block.column_block() * tiling.tile + group) * Width + k;
+    if (channel >= channels) continue;
+    float sum = 0;
+    for (std::int32_t lane = 0; lane < tiling.lanes; ++lane) {
+      sum += shared.of[s][k][lane * tiling.tile + group];
+    }
+    const std::int64_t row = std::int64_t{block.row_block()} * Sums + s;
+    partial[row * channels + channel] = sum;
+  }
+}
+
+}  // namespace penstock::gpu

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a call to its kernel. Calls are instantiated in groups, a .cu file each, which compile side
+// by side.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "trainer/backends/gpu/kernels/device_block.cuh"
+#include "trainer/backends/gpu/kernels/geometry.h"
+#include "trainer/backends/gpu/kernels/select.h"
+
+namespace penstock::gpu {
+
+template <class Call>
+void launch_on_device(const Call& call, cudaStream_t stream);
+
+/// The call stays where arguments lie: it may be indexed without a copy on the stack.
+template <class Body, class Call>
+__global__ void __launch_bounds__(Body::kThreads, Body::kPerMultiprocessor)
+    kernel(const __grid_constant__ Call call) {
+  DeviceBlock block;
+  Body::run(block, call);
+}
+
+template <class Call>
+void launch_selected(const Call& call, cudaStream_t stream) {
+  select(call, [&]<class Body>(Selected<Body>, const Geometry& geometry, const Call& chosen) {
+    const dim3 grid(static_cast<unsigned>(geometry.row_blocks),
+                    static_cast<unsigned>(geometry.column_blocks));
+    kernel<Body><<<grid, static_cast<unsigned>(geometry.threads), 0, stream>>>(chosen);
+  });
+}
+
+}  // namespace penstock::gpu
+
+/// In namespace penstock::gpu, behind the header that has the call's select().
+#define PENSTOCK_LAUNCHES(Call)                                  \
+  template <>                                                    \
+  void launch_on_device(const Call& call, cudaStream_t stream) { \
+    launch_selected(call, stream);                               \
+  }

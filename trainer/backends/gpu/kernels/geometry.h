@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grids and blocks of every kernel: functions of the call alone, for both launchers, and of the
+// shape of an H200 (132 multiprocessors), so that sums have the same order on every device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "trainer/backends/gpu/kernel_calls.h"
+#include "trainer/backends/gpu/kernels/block.h"
+
+namespace penstock::gpu {
+
+struct Geometry {
+  std::int32_t row_blocks = 1, column_blocks = 1, threads = 1;
+};
+
+constexpr std::int32_t kMultiprocessors = 132;
+/// Of most kernels.
+constexpr std::int32_t kBlockThreads = 256;
+/// Channels that a thread has at once where their number allows it: 16 bytes of a short type.
+constexpr std::int32_t kWide = 8;
+/// Most groups of channels side by side in a block that sums, so that it sums many rows; and in
+/// one that does not, so that it reads long stretches.
+constexpr std::int32_t kSumTile = 32, kApplyTile = 256;
+/// All blocks that sum fit the device at once, three to a multiprocessor.
+constexpr std::int32_t kMostSumBlocks = 3 * kMultiprocessors;
+/// Whole numbers of blocks a multiprocessor: 12 are so many waves of 2, 3 and 4.
+constexpr std::int32_t kMostApplyBlocks = 12 * kMultiprocessors;
+
+PENSTOCK_HOST_DEVICE constexpr std::int32_t width_of(std::int32_t channels) {
+  return channels % kWide == 0 ? kWide : 1;
+}
+
+/// How a block lies over [rows, groups of channels]: `tile` groups side by side, `lanes` rows.
+struct Tiling {
+  std::int32_t tile, tiles, lanes;
+};
+PENSTOCK_HOST_DEVICE constexpr Tiling tiling_of(std::int32_t groups, std::int32_t widest) {
+  const std::int32_t tiles = divide_up(groups, widest);
+  const std::int32_t tile = divide_up(groups, tiles);
+  return {tile, tiles, kBlockThreads / tile};
+}
+
+/// As many blocks as leave each thread `least` rows, between 1 and `most` over all tiles.
+constexpr std::int32_t row_blocks_of(const Tiling& tiling, std::int64_t rows, std::int32_t least,
+                                     std::int32_t most) {
+  const std::int64_t wanted = rows / (std::int64_t{tiling.lanes} * least);
+  return static_cast<std::int32_t>(
+      larger<std::int64_t>(1, smaller<std::int64_t>(wanted, larger(1, most / tiling.tiles))));
+}
+
+constexpr Geometry sum_geometry(std::int64_t rows, std::int32_t channels) {
+  const Tiling tiling = tiling_of(channels / width_of(channels), kSumTile);
+  return {row_blocks_of(tiling, rows, 16, kMostSumBlocks), tiling.tiles,
+          tiling.tile * tiling.lanes};
+}
+/// `groups` of channels, each of which a thread has at once.
+constexpr Geometry apply_geometry(std::int64_t rows, std::int32_t groups) {
+  const Tiling tiling = tiling_of(groups, kApplyTile);
+  return {row_blocks_of(tiling, rows, 8, kMostApplyBlocks), tiling.tiles,
+          tiling.tile * tiling.lanes};
+}
+/// One thread for each of `items`, at most `most` blocks.
+constexpr Geometry linear_geometry(std::int64_t items, std::int32_t most = kMostApplyBlocks) {
+  const std::int64_t blocks =
+      smaller<std::int64_t>(divide_up<std::int64_t>(items, kBlockThreads), most);
+  return {static_cast<std::int32_t>(larger<std::int64_t>(1, blocks)), 1, kBlockThreads};
+}
+/// A block for each row of images' pixels, a thread for each of `items` in it, in equal shares.
+constexpr Geometry image_row_geometry(std::int32_t rows, std::int32_t items) {
+  const std::int32_t turns = divide_up(items, kBlockThreads);
+  return {rows, 1, divide_up(divide_up(items, turns), kWarp) * kWarp};
+}
+
+/// Threads over channels and over partial sums in the kernels that add those up.
+constexpr std::int32_t kFinishChannels = 32, kFinishLanes = 32;
+constexpr Geometry finish_geometry(std::int32_t channels) {
+  return {divide_up(channels, kFinishChannels), 1, kFinishChannels * kFinishLanes};
+}
+
+}  // namespace penstock::gpu

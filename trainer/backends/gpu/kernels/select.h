@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// From values that a call has at run time to parameters of a body.
+#pragma once
+
+#include "dataflow/batch.h"
+#include "trainer/backends/gpu/kernels/element.h"
+
+namespace penstock::gpu {
+
+/// use(T{}) for f32, f16 or bf16; others are not for activations.
+template <class Use>
+void with_type(DType type, const Use& use) {
+  if (type == DType::f32) use(float{});
+  if (type == DType::f16) use(F16{});
+  if (type == DType::bf16) use(BF16{});
+}
+
+template <bool Value>
+struct Flag {
+  static constexpr bool value = Value;
+};
+template <class Use>
+void with_flag(bool value, const Use& use) {
+  value ? use(Flag<true>{}) : use(Flag<false>{});
+}
+
+template <int Value>
+struct Number {
+  static constexpr int value = Value;
+};
+/// use(Number<8>{}) where channels come in eights, else use(Number<1>{}).
+template <class Use>
+void with_width(bool wide, const Use& use) {
+  wide ? use(Number<8>{}) : use(Number<1>{});
+}
+
+/// What both launchers are given: the body as a type, its geometry and its call.
+template <class Body>
+struct Selected {
+  using Type = Body;
+};
+
+}  // namespace penstock::gpu
