@@ -50,4 +50,70 @@ struct ConvBackwardFilter {
 };
 ConvBackwardFilter conv_backward_filter(const ConvolutionShape& shape);
 
+/// y = x * w, and the sums of y and of y^2 per filter, from which its batch norm follows.
+struct ConvStatistics {
+  DnnGraph graph;
+  DnnTensorId x = kNoTensor, w = kNoTensor, y = kNoTensor;
+  DnnTensorId sum = kNoTensor, square_sum = kNoTensor;
+};
+ConvStatistics conv_statistics(const ConvolutionShape& shape);
+
+/// y = relu(x * scale + shift) * w and the sums of y: x is what the batch norm before the
+/// convolution takes. `scale` and `shift` are that norm's multiplier and addend, in the shape's
+/// dtype.
+struct NormalisedConvStatistics {
+  DnnGraph graph;
+  DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor, w = kNoTensor, y = kNoTensor;
+  DnnTensorId sum = kNoTensor, square_sum = kNoTensor;
+};
+NormalisedConvStatistics normalised_conv_statistics(const ConvolutionShape& shape);
+
+/// The same behind the end of a residual block: u = relu(x * scale + shift + residual),
+/// y = u * w and the sums of y. `dual`: the shortcut has a batch norm of its own,
+/// residual * residual_scale + residual_shift. u is written, since the next block end adds it.
+struct ResidualNormalisedConvStatistics {
+  DnnGraph graph;
+  DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor;
+  DnnTensorId residual = kNoTensor, residual_scale = kNoTensor, residual_shift = kNoTensor;
+  DnnTensorId u = kNoTensor, w = kNoTensor, y = kNoTensor;
+  DnnTensorId sum = kNoTensor, square_sum = kNoTensor;
+};
+ResidualNormalisedConvStatistics residual_normalised_conv_statistics(const ConvolutionShape& shape,
+                                                                     bool dual);
+
+/// dw of the convolution in normalised_conv_statistics: the activation is computed again.
+struct NormalisedConvBackwardFilter {
+  DnnGraph graph;
+  DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor, dy = kNoTensor, dw = kNoTensor;
+};
+NormalisedConvBackwardFilter normalised_conv_backward_filter(const ConvolutionShape& shape);
+
+/// What backward takes from a batch norm, and what it gives to it; per channel but for x. The
+/// gradient of x is dy_factor * masked + x_factor * x + constant.
+struct BatchNormTensors {
+  DnnTensorId x = kNoTensor, mean = kNoTensor, inverse_deviation = kNoTensor;
+  DnnTensorId scale = kNoTensor, shift = kNoTensor;
+  DnnTensorId dscale = kNoTensor, dshift = kNoTensor;
+  DnnTensorId dy_factor = kNoTensor, x_factor = kNoTensor, constant = kNoTensor;
+};
+
+/// What was added to the batch norm before the ReLU: nothing, a tensor, or a second batch norm.
+enum class Shortcut : std::uint8_t { none, tensor, batch_norm };
+
+/// The gradient of a convolution's input, which came from a batch norm and a ReLU, and all that the
+/// norm's backward sums:
+///   z = norm(x) [+ shortcut, or norm(shortcut's x)]
+///   masked = z > 0 ? the gradient of the convolution's input [+ addend] : 0
+/// `add`: there is an addend, the gradient that reached the block's end by another way. The
+/// convolution's input is [images, channels, height, width] of the shape, as are x, addend,
+/// shortcut and masked.
+struct ConvBackwardDataBatchNorm {
+  DnnGraph graph;
+  DnnTensorId dy = kNoTensor, w = kNoTensor, addend = kNoTensor, shortcut = kNoTensor;
+  DnnTensorId masked = kNoTensor;
+  BatchNormTensors norm, shortcut_norm;
+};
+ConvBackwardDataBatchNorm conv_backward_data_batch_norm(const ConvolutionShape& shape, bool add,
+                                                        Shortcut shortcut);
+
 }  // namespace penstock::gpu

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// libpenstock_cuda.so itself, as far as it goes without a GPU.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "dataflow/error.h"
+#include "tests/support/text_files.h"
+#include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/library.h"
+
+namespace penstock::gpu {
+namespace {
+
+testing::AssertionResult says(std::string_view text, std::string_view part) {
+  if (text.find(part) != text.npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
+}
+
+TEST(CudaLibrary, OpensOnceAndStays) { EXPECT_EQ(&driver_library(), &driver_library()); }
+
+TEST(CudaLibrary, ItsDeviceErrorsAreCaughtByTheProgram) {
+  try {
+    driver_library().make_planner("no description");
+    FAIL() << "accepted";
+  } catch (const DeviceError& error) {
+    EXPECT_TRUE(says(error.what(), "device from its description"));
+    EXPECT_TRUE(says(error.what(), "CUDNN_STATUS_"));
+  }
+}
+
+TEST(CudaLibrary, WithoutAGpuSaysWhatTheMachineHasAndNeeds) {
+  try {
+    GTEST_SKIP() << "this machine has GPUs: " << driver_library().device_count();
+  } catch (const Unavailable& error) {
+    EXPECT_TRUE(says(error.what(), "no GPU that CUDA 13"));
+    EXPECT_TRUE(says(error.what(), "install NVIDIA's driver"));
+    EXPECT_THROW(driver_library().open(0), Unavailable);
+  }
+}
+
+TEST(CudaLibrary, RefusesAGraphThatBreaksTheRulesOfCudnn) {
+  const auto planner = driver_library().make_planner(read_text(PENSTOCK_H200));
+  ConvForward forward = conv_forward({.images = 8, .channels = 64, .height = 14, .width = 14});
+  forward.graph.tensors[static_cast<std::size_t>(forward.y)].shape[2] = 5;
+  EXPECT_THROW(planner->candidates(forward.graph, true, 1), DeviceError);
+}
+
+}  // namespace
+}  // namespace penstock::gpu

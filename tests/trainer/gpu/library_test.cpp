@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user is told when libpenstock_cuda.so is not what it should be.
+#include "trainer/backends/gpu/library.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock::gpu {
+namespace {
+
+testing::AssertionResult says(std::string_view text, std::string_view part) {
+  if (text.find(part) != text.npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
+}
+
+std::string reason_against(const std::vector<std::filesystem::path>& files) {
+  try {
+    open_driver_library(files);
+  } catch (const Unavailable& error) {
+    return error.what();
+  }
+  return "opened";
+}
+
+TEST(DriverLibrary, MissingNamesTheFilesThatWereTriedAndTheTarget) {
+  const TempFolder folder;
+  const std::string reason =
+      reason_against({folder / "libpenstock_cuda.so", folder / "lib/libpenstock_cuda.so",
+                      "libpenstock_absent.so"});
+  EXPECT_TRUE(says(reason, (folder / "libpenstock_cuda.so").string()));
+  EXPECT_TRUE(says(reason, (folder / "lib/libpenstock_cuda.so").string()));
+  EXPECT_TRUE(says(reason, "the system says: libpenstock_absent.so: cannot open"));
+  EXPECT_TRUE(says(reason, "build the target penstock_cuda"));
+}
+
+TEST(DriverLibrary, OneThatCannotBeLoadedSaysWhatItNeeds) {
+  const TempFolder folder;
+  const std::filesystem::path file = folder / "libpenstock_cuda.so";
+  write_text(file, "not a library");
+  const std::string reason = reason_against({file});
+  EXPECT_TRUE(says(reason, file.string() + " cannot be loaded: "));
+  EXPECT_TRUE(says(reason, "LD_LIBRARY_PATH"));
+}
+
+TEST(DriverLibrary, OneOfAnotherRevisionIsRefused) {
+  EXPECT_TRUE(says(reason_against({PENSTOCK_STALE_LIBRARY}),
+                   "is of revision of-last-week, this program of "));
+}
+
+TEST(DriverLibrary, OneWithoutItsFunctionsIsRefused) {
+  EXPECT_TRUE(
+      says(reason_against({PENSTOCK_OTHER_LIBRARY}), "has no function penstock_cuda_revision"));
+}
+
+}  // namespace
+}  // namespace penstock::gpu

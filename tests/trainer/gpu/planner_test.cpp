@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether cuDNN has engines for an H200, asked of cuDNN itself: it plans from the description of
+// the device in h200.json and needs no GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/support/text_files.h"
+#include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/library.h"
+#include "trainer/graph.h"
+#include "trainer/model.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr std::size_t kWorkspace = 256 << 20;
+constexpr std::array<std::int64_t, 8> kBatches{1, 32, 64, 128, 256, 400, 512, 1024};
+
+auto key_of(const ConvolutionShape& shape) {
+  const Window& window = shape.window;
+  return std::tuple(shape.channels, shape.height, shape.width, shape.filters, shape.groups,
+                    window.kernel_h, window.kernel_w, window.stride, window.top, window.left,
+                    window.bottom, window.right);
+}
+
+std::optional<ConvolutionShape> convolution_of(const Graph& graph, const Node& node) {
+  const auto* const conv = std::get_if<Conv2d>(&node.op);
+  const auto* const linear = std::get_if<Linear>(&node.op);
+  if (conv == nullptr && linear == nullptr) return std::nullopt;
+  const ImageShape in = graph.shape(node.inputs.front());
+  return ConvolutionShape{.channels = in.channels,
+                          .height = in.height,
+                          .width = in.width,
+                          .filters = conv != nullptr ? conv->channels : linear->features,
+                          .groups = conv != nullptr ? conv->groups : 1,
+                          .window = conv != nullptr
+                                        ? conv->window
+                                        : Window{.kernel_h = in.height, .kernel_w = in.width}};
+}
+
+/// Distinct convolutions and linear layers of the models; `fused`: those between batch norms.
+std::vector<ConvolutionShape> convolutions_of(std::span<const std::string_view> models,
+                                              bool fused) {
+  std::vector<ConvolutionShape> shapes;
+  for (const std::string_view name : models) {
+    const ModelEntry& model = find_entry(model_table(), name);
+    const Graph graph = build_graph(model, model.image, model.classes);
+    for (const Node& node : graph.nodes()) {
+      const std::optional<ConvolutionShape> shape = convolution_of(graph, node);
+      if (!shape || (fused && (shape->channels == 3 || shape->height == 1))) continue;
+      const auto same = [&](const ConvolutionShape& other) {
+        return key_of(other) == key_of(*shape);
+      };
+      if (std::ranges::none_of(shapes, same)) shapes.push_back(*shape);
+    }
+  }
+  return shapes;
+}
+
+constexpr std::array<std::string_view, 2> kResNets{"resnet50", "resnet50_v1.5"};
+
+/// The channels that an image is padded to, so that no engine pads it again in its workspace.
+std::int64_t padded_channels(std::int64_t channels, DType dtype) {
+  if (channels != 3) return channels;
+  return dtype == DType::f16 ? 4 : 8;
+}
+
+class PlannerForH200 : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      planner_ = driver_library().make_planner(read_text(PENSTOCK_H200));
+    } catch (const Unavailable& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  /// The first engine whose workspace is small enough; nothing where there is none.
+  std::optional<Candidate> engine_for(const DnnGraph& graph, bool allow_tf32 = false) {
+    for (const std::size_t most : {1, 100}) {
+      for (const Candidate& candidate : planner_->candidates(graph, allow_tf32, most)) {
+        if (candidate.workspace_bytes <= kWorkspace) return candidate;
+      }
+    }
+    return std::nullopt;
+  }
+  void expect_engine(const DnnGraph& graph, bool allow_tf32 = false) {
+    const std::optional<Candidate> engine = engine_for(graph, allow_tf32);
+    EXPECT_TRUE(engine) << "none for " << to_text(graph);
+    EXPECT_FALSE(engine && engine->compiled_at_run_time) << to_text(graph);
+  }
+
+  void expect_all_convolutions(DType dtype, bool allow_tf32 = false) {
+    for (ConvolutionShape shape : convolutions_of(kResNets, false)) {
+      const bool is_first = shape.channels == 3;
+      shape.dtype = dtype;
+      shape.channels = padded_channels(shape.channels, dtype);
+      for (const std::int64_t batch : kBatches) {
+        shape.images = batch;
+        expect_engine(conv_forward(shape).graph, allow_tf32);
+        expect_engine(conv_backward_filter(shape).graph, allow_tf32);
+        if (is_first) continue;
+        expect_engine(conv_backward_data(shape, 0).graph, allow_tf32);
+        expect_engine(conv_backward_data(shape, 1).graph, allow_tf32);
+      }
+    }
+  }
+
+  std::unique_ptr<Planner> planner_;
+};
+
+TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInF16) { expect_all_convolutions(DType::f16); }
+
+TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInBf16) {
+  expect_all_convolutions(DType::bf16);
+}
+
+TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInF32) { expect_all_convolutions(DType::f32); }
+
+TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInTf32) {
+  expect_all_convolutions(DType::f32, true);
+}
+
+TEST_F(PlannerForH200, HasFusedForwardEnginesInF16) {
+  for (ConvolutionShape shape : convolutions_of(kResNets, true)) {
+    for (const std::int64_t batch : kBatches) {
+      shape.images = batch;
+      expect_engine(conv_statistics(shape).graph);
+      expect_engine(normalised_conv_statistics(shape).graph);
+      // Behind a block's end: 1x1 without stride only.
+      if (shape.window.kernel_h > 1 || shape.window.stride > 1) continue;
+      for (const bool dual : {false, true}) {
+        expect_engine(residual_normalised_conv_statistics(shape, dual).graph);
+      }
+    }
+  }
+}
+
+TEST_F(PlannerForH200, HasFusedBackwardEnginesInF16) {
+  for (ConvolutionShape shape : convolutions_of(kResNets, true)) {
+    for (const std::int64_t batch : kBatches) {
+      shape.images = batch;
+      expect_engine(normalised_conv_backward_filter(shape).graph);
+      expect_engine(conv_backward_data_batch_norm(shape, false, Shortcut::none).graph);
+      if (shape.window.stride > 1) continue;
+      for (const bool add : {false, true}) {
+        for (const Shortcut shortcut : {Shortcut::none, Shortcut::tensor, Shortcut::batch_norm}) {
+          expect_engine(conv_backward_data_batch_norm(shape, add, shortcut).graph);
+        }
+      }
+    }
+  }
+}
+
+constexpr ConvolutionShape kMiddle{.images = 32,
+                                   .channels = 128,
+                                   .height = 28,
+                                   .width = 28,
+                                   .filters = 128,
+                                   .window = {3, 3, 1, 1, 1, 1, 1}};
+
+TEST_F(PlannerForH200, HasNoFusedEnginesWithStrideBehindABlocksEnd) {
+  ConvolutionShape shape = kMiddle;
+  shape.window = {1, 1, 2, 0, 0, 0, 0};
+  EXPECT_FALSE(engine_for(residual_normalised_conv_statistics(shape, false).graph));
+  EXPECT_FALSE(engine_for(conv_backward_data_batch_norm(shape, true, Shortcut::tensor).graph));
+}
+
+TEST_F(PlannerForH200, KeepsF32AwayFromTensorCoresUnlessTf32IsAllowed) {
+  ConvolutionShape shape = kMiddle;
+  shape.dtype = DType::f32;
+  const auto on_tensor_cores = [](const Candidate& candidate) { return candidate.tensor_cores; };
+  for (const DnnGraph& graph : {conv_forward(shape).graph, conv_backward_data(shape, 0).graph,
+                                conv_backward_filter(shape).graph}) {
+    EXPECT_TRUE(std::ranges::none_of(planner_->candidates(graph, false, 100), on_tensor_cores));
+    EXPECT_TRUE(std::ranges::any_of(planner_->candidates(graph, true, 100), on_tensor_cores));
+  }
+}
+
+TEST_F(PlannerForH200, GivesNoMoreCandidatesThanAskedForAndEachOnce) {
+  const DnnGraph graph = conv_forward(kMiddle).graph;
+  const std::vector<Candidate> all = planner_->candidates(graph, false, 100);
+  const std::vector<Candidate> some = planner_->candidates(graph, false, 8);
+  ASSERT_GT(all.size(), 8U);
+  ASSERT_EQ(some.size(), 8U);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(i >= some.size() || some[i].choice == all[i].choice) << i;
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(all[i].choice, all[j].choice);
+  }
+}
+
+TEST_F(PlannerForH200, HasEnginesForDepthwiseConvolutions) {
+  ConvolutionShape shape = kMiddle;
+  shape.groups = shape.channels;
+  EXPECT_TRUE(engine_for(conv_forward(shape).graph));
+}
+
+}  // namespace
+}  // namespace penstock::gpu

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/cuda/cuda_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "trainer/backends/gpu/cuda/cuda_check.h"
+#include "trainer/backends/gpu/kernels/launch.h"
+
+namespace penstock::gpu {
+
+struct StreamTag {
+  cudaStream_t stream = nullptr;
+  std::unique_ptr<DnnHandle> dnn;  ///< null until the stream executes plans or is recorded
+  bool capturing = false;
+};
+
+namespace {
+
+constexpr std::chrono::microseconds kPoll{50};
+
+// Events and recorded graphs are CUDA's own, under another name.
+cudaEvent_t cuda(EventHandle event) noexcept { return reinterpret_cast<cudaEvent_t>(event); }
+cudaGraphExec_t cuda(GraphHandle graph) noexcept {
+  return reinterpret_cast<cudaGraphExec_t>(graph);
+}
+
+DeviceFacts facts_of(std::int32_t ordinal) {
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties", ordinal);
+  DeviceFacts facts;
+  facts.name = properties.name;
+  facts.capability = 10 * properties.major + properties.minor;
+  facts.multiprocessors = properties.multiProcessorCount;
+  facts.memory_bytes = properties.totalGlobalMem;
+  facts.driver_version = cuda_driver_text();
+  facts.runtime_version = cuda_runtime_text();
+  facts.dnn_version = dnn_version_text();
+  return facts;
+}
+
+void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
+  if (facts.capability >= PENSTOCK_CUDA_CAPABILITY) return;
+  throw Unavailable(fmt::format(
+      "CUDA device {} is a {} of compute capability {}.{}; libpenstock_cuda.so has code for {}.{} "
+      "and newer: use another device",
+      ordinal, facts.name, facts.capability / 10, facts.capability % 10,
+      PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10));
+}
+
+Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
+                             std::span<std::byte* const> tensors, std::byte* workspace) {
+  std::vector<std::int64_t> ids;
+  std::vector<void*> pointers;
+  for (const DnnTensorId id : in_memory) {
+    ids.push_back(unique_id(id));
+    pointers.push_back(tensors[static_cast<std::size_t>(id)]);
+  }
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set_integers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+           static_cast<std::int64_t>(pointers.size()), pointers.data());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, static_cast<void*>(workspace));
+  pack.finalize("variant pack");
+  return pack;
+}
+
+}  // namespace
+
+DnnHandle::DnnHandle() { check_dnn(cudnnCreate(&handle_), "cudnnCreate"); }
+
+CudaDriver::CudaDriver(std::int32_t ordinal) : ordinal_(ordinal), facts_(facts_of(ordinal)) {
+  expect_code_for(facts_, ordinal);
+  use_device();
+  planning_ = std::make_unique<DnnHandle>();
+  facts_.dnn_properties = describe_device(planning_->get());
+  planner_ = std::make_unique<DnnPlanner>(planning_->get());
+}
+
+void CudaDriver::check(cudaError_t status, std::string_view call) const {
+  check_cuda(status, call, ordinal_);
+}
+
+void CudaDriver::use_device() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
+
+std::size_t CudaDriver::free_bytes() const {
+  use_device();
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free;
+}
+
+std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {
+  PENSTOCK_ASSERT(kind != MemoryKind::host);
+  use_device();
+  void* data = nullptr;
+  if (kind == MemoryKind::device) {
+    check(cudaMalloc(&data, bytes), fmt::format("cudaMalloc of {} bytes", bytes));
+  } else {
+    check(cudaHostAlloc(&data, bytes, cudaHostAllocPortable),
+          fmt::format("cudaHostAlloc of {} bytes", bytes));
+  }
+  return static_cast<std::byte*>(data);
+}
+
+void CudaDriver::free(std::byte* data, MemoryKind kind) noexcept {
+  if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  if (kind == MemoryKind::device) {
+    cudaFree(data);
+  } else {
+    cudaFreeHost(data);
+  }
+}
+
+StreamHandle CudaDriver::make_stream() {
+  use_device();
+  auto stream = std::make_unique<StreamTag>();
+  check(cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking),
+        "cudaStreamCreateWithFlags");
+  return stream.release();
+}
+
+void CudaDriver::destroy(StreamHandle stream) noexcept {
+  const std::unique_ptr<StreamTag> owned(stream);
+  if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  owned->dnn.reset();
+  cudaStreamDestroy(owned->stream);
+}
+
+void CudaDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
+                      std::size_t bytes) {
+  use_device();
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream->stream),
+        fmt::format("cudaMemcpyAsync of {} bytes", bytes));
+}
+
+void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
+  use_device();
+  check(static_cast<cudaError_t>(launch_kernel(call, stream->stream)),
+        fmt::format("the launch of kernel {}", call.index()));
+}
+
+/// Made once for each stream that needs one, and outside of recordings, which forbid it.
+cudnnHandle_t CudaDriver::dnn_handle(StreamHandle stream) const {
+  if (!stream->dnn) {
+    auto handle = std::make_unique<DnnHandle>();
+    check_dnn(cudnnSetStream(handle->get(), stream->stream), "cudnnSetStream");
+    stream->dnn = std::move(handle);
+  }
+  return stream->dnn->get();
+}
+
+void CudaDriver::execute(StreamHandle stream, const DnnPlan& plan,
+                         std::span<std::byte* const> tensors, std::byte* workspace) {
+  use_device();
+  const auto& ours = static_cast<const CudnnPlan&>(plan);
+  const Descriptor pack = make_variant_pack(ours.graph().in_memory(), tensors, workspace);
+  check_dnn(cudnnBackendExecute(dnn_handle(stream), ours.get().get(), pack.get()),
+            fmt::format("cudnnBackendExecute on device {}", ordinal_));
+}
+
+EventHandle CudaDriver::make_event() {
+  use_device();
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventBlockingSync), "cudaEventCreateWithFlags");
+  return reinterpret_cast<EventHandle>(event);
+}
+
+void CudaDriver::destroy(EventHandle event) noexcept {
+  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaEventDestroy(cuda(event));
+}
+
+// In a recording, events are meant for others than the recorded stream itself.
+void CudaDriver::record(StreamHandle stream, EventHandle event) {
+  use_device();
+  const unsigned flags = stream->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
+  check(cudaEventRecordWithFlags(cuda(event), stream->stream, flags), "cudaEventRecordWithFlags");
+}
+
+void CudaDriver::wait(StreamHandle stream, EventHandle event) {
+  use_device();
+  const unsigned flags = stream->capturing ? cudaEventWaitExternal : cudaEventWaitDefault;
+  check(cudaStreamWaitEvent(stream->stream, cuda(event), flags), "cudaStreamWaitEvent");
+}
+
+bool CudaDriver::wait_until(EventHandle event, Time deadline) {
+  use_device();
+  if (deadline == Time::max()) {
+    check(cudaEventSynchronize(cuda(event)), "cudaEventSynchronize");
+    return true;
+  }
+  while (true) {
+    const cudaError_t status = cudaEventQuery(cuda(event));
+    if (status != cudaErrorNotReady) {
+      check(status, "cudaEventQuery");
+      return true;
+    }
+    const Time now = std::chrono::steady_clock::now();
+    if (now >= deadline) return false;
+    std::this_thread::sleep_until(std::min(deadline, now + kPoll));
+  }
+}
+
+Nanoseconds CudaDriver::elapsed(EventHandle from, EventHandle to) {
+  use_device();
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, cuda(from), cuda(to)), "cudaEventElapsedTime");
+  return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(milliseconds));
+}
+
+void CudaDriver::begin_capture(StreamHandle stream) {
+  use_device();
+  dnn_handle(stream);
+  check(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
+  stream->capturing = true;
+}
+
+GraphHandle CudaDriver::end_capture(StreamHandle stream) {
+  use_device();
+  stream->capturing = false;
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(stream->stream, &graph), "cudaStreamEndCapture");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check(status, "cudaGraphInstantiate");
+  return reinterpret_cast<GraphHandle>(executable);
+}
+
+void CudaDriver::launch(StreamHandle stream, GraphHandle graph) {
+  use_device();
+  check(cudaGraphLaunch(cuda(graph), stream->stream), "cudaGraphLaunch");
+}
+
+void CudaDriver::destroy(GraphHandle graph) noexcept {
+  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaGraphExecDestroy(cuda(graph));
+}
+
+std::unique_ptr<DnnPlan> CudaDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
+  use_device();
+  return planner_->plan(graph, choice);
+}
+
+}  // namespace penstock::gpu

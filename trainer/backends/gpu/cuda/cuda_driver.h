@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU through CUDA's runtime, and cuDNN for the graphs. Each entry makes its device the
+// thread's current one, since threads come and go between devices.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "trainer/backends/gpu/cuda/dnn_planner.h"
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+
+/// A cuDNN handle; not for two threads at once.
+class DnnHandle {
+ public:
+  DnnHandle();
+  DnnHandle(const DnnHandle&) = delete;
+  DnnHandle& operator=(const DnnHandle&) = delete;
+  ~DnnHandle() { cudnnDestroy(handle_); }
+  cudnnHandle_t get() const noexcept { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
+class CudaDriver final : public Driver {
+ public:
+  /// Throws Unavailable for a device that the kernels of this build do not run on.
+  explicit CudaDriver(std::int32_t ordinal);
+
+  const DeviceFacts& facts() const noexcept override { return facts_; }
+  std::size_t free_bytes() const override;
+
+  std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
+  void free(std::byte* data, MemoryKind kind) noexcept override;
+
+  StreamHandle make_stream() override;
+  void destroy(StreamHandle stream) noexcept override;
+  void copy(StreamHandle stream, std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void launch(StreamHandle stream, const KernelCall& call) override;
+  void execute(StreamHandle stream, const DnnPlan& plan, std::span<std::byte* const> tensors,
+               std::byte* workspace) override;
+
+  EventHandle make_event() override;
+  void destroy(EventHandle event) noexcept override;
+  void record(StreamHandle stream, EventHandle event) override;
+  void wait(StreamHandle stream, EventHandle event) override;
+  bool wait_until(EventHandle event, Time deadline) override;
+  Nanoseconds elapsed(EventHandle from, EventHandle to) override;
+
+  void begin_capture(StreamHandle stream) override;
+  GraphHandle end_capture(StreamHandle stream) override;
+  void launch(StreamHandle stream, GraphHandle graph) override;
+  void destroy(GraphHandle graph) noexcept override;
+
+  Planner& planner() override { return *planner_; }
+  std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) override;
+
+ private:
+  void check(cudaError_t status, std::string_view call) const;
+  void use_device() const;
+  cudnnHandle_t dnn_handle(StreamHandle stream) const;
+
+  std::int32_t ordinal_;
+  DeviceFacts facts_;
+  std::unique_ptr<DnnHandle> planning_;
+  std::unique_ptr<DnnPlanner> planner_;
+};
+
+}  // namespace penstock::gpu

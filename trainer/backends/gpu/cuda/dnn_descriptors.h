@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuDNN's backend API, in which everything is a descriptor with attributes: made, filled,
+// finalised. Descriptors keep what they were given alive only while they are being filled, so
+// whoever makes one keeps its parts.
+//
+// Errors: DeviceError with the call and cuDNN's own text.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::gpu {
+
+/// Throws DeviceError when `status` is not success.
+void check_dnn(cudnnStatus_t status, std::string_view call);
+
+/// The version of the library that is loaded, such as "9.19.0".
+std::string dnn_version_text();
+
+/// Owns one descriptor. Move-only.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type);
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  cudnnBackendDescriptor_t get() const noexcept { return descriptor_; }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+           const void* values);
+  /// One value of an enum, a float or a bool, whose type says what it is.
+  template <typename Value>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, Value value) {
+    set(name, type, 1, &value);
+  }
+  void set_integers(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values);
+  void set_integer(cudnnBackendAttributeName_t name, std::int64_t value);
+  void set_descriptor(cudnnBackendAttributeName_t name, const Descriptor& value);
+  void set_descriptors(cudnnBackendAttributeName_t name, std::span<const Descriptor> values);
+  void set_text(cudnnBackendAttributeName_t name, std::string_view text);
+
+  std::int64_t integer(cudnnBackendAttributeName_t name) const;
+  std::string text(cudnnBackendAttributeName_t name) const;
+  /// One value of an enum, whose type says which.
+  template <typename Value>
+  Value value(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const {
+    Value value{};
+    read(name, type, 1, &value);
+    return value;
+  }
+  /// At most `most` of an enum's values.
+  template <typename Note>
+  std::vector<Note> notes(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          std::int64_t most) const {
+    std::vector<Note> values(static_cast<std::size_t>(most));
+    values.resize(static_cast<std::size_t>(read(name, type, most, values.data())));
+    return values;
+  }
+  /// How many values there are. Of some attributes the library says 0 although there are more.
+  std::int64_t count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
+  Descriptor descriptor(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) const;
+  std::vector<Descriptor> descriptors(cudnnBackendAttributeName_t name,
+                                      cudnnBackendDescriptorType_t type, std::int64_t most) const;
+
+  /// `what` names the descriptor in the error.
+  void finalize(std::string_view what);
+  /// For descriptors that the library may turn down: not an error.
+  cudnnStatus_t try_finalize() noexcept;
+
+ private:
+  std::int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                    std::int64_t most, void* values) const;
+
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+}  // namespace penstock::gpu

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libpenstock_cuda.so gives to the program that opens it: two functions, see ../library.h.
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "dataflow/error.h"
+#include "penstock_revision.h"
+#include "trainer/backends/gpu/cuda/cuda_check.h"
+#include "trainer/backends/gpu/cuda/cuda_driver.h"
+#include "trainer/backends/gpu/cuda/dnn_planner.h"
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+namespace {
+
+class CudaLibrary final : public DriverLibrary {
+ public:
+  /// Throws Unavailable where there is no GPU, or no driver that is new enough.
+  std::int32_t device_count() override {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count > 0) return count;
+    cudaGetLastError();
+    throw Unavailable(fmt::format(
+        "this machine has no GPU that CUDA {} can use: cudaGetDeviceCount says {} ({}); its driver "
+        "supports CUDA {}: install NVIDIA's driver for CUDA {} or newer, or use --device cpu",
+        cuda_runtime_text(), cudaGetErrorName(status), cudaGetErrorString(status),
+        cuda_driver_text(), cuda_runtime_text()));
+  }
+
+  std::unique_ptr<Driver> open(std::int32_t ordinal) override {
+    const std::int32_t count = device_count();
+    if (ordinal < 0 || ordinal >= count) {
+      throw Unavailable(
+          fmt::format("CUDA device {} was asked for, the machine has {}", ordinal,
+                      count == 1 ? "device 0 only" : fmt::format("0 to {}", count - 1)));
+    }
+    return std::make_unique<CudaDriver>(ordinal);
+  }
+
+  std::unique_ptr<Planner> make_planner(const std::string& properties) override {
+    return std::make_unique<DnnPlanner>(properties);
+  }
+};
+
+void expect_library_versions() {
+  const std::size_t version = cudnnGetVersion();
+  if (version / 10000 == CUDNN_MAJOR && version >= CUDNN_VERSION) return;
+  throw Unavailable(fmt::format("cuDNN {} is loaded, {}.{}.{} or a newer {} is needed",
+                                dnn_version_text(), CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL,
+                                CUDNN_MAJOR));
+}
+
+}  // namespace
+}  // namespace penstock::gpu
+
+#define PENSTOCK_EXPORT extern "C" __attribute__((visibility("default")))
+
+PENSTOCK_EXPORT const char* penstock_cuda_revision() { return PENSTOCK_REVISION; }
+
+PENSTOCK_EXPORT penstock::gpu::DriverLibrary* penstock_cuda_library(char* error, std::size_t size) {
+  try {
+    penstock::gpu::expect_library_versions();
+    static penstock::gpu::CudaLibrary library;
+    return &library;
+  } catch (const std::exception& failure) {
+    if (size > 0) *fmt::format_to_n(error, size - 1, "{}", failure.what()).out = '\0';
+    return nullptr;
+  }
+}
