@@ -12,6 +12,7 @@
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/kernels/launch.h"
+#include "trainer/backends/gpu/kernels/launch.h"
 
 namespace penstock::gpu {
 
@@ -142,7 +143,7 @@ void CudaDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
 
 void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
   use_device();
-  check(static_cast<cudaError_t>(launch_kernel(call, stream->stream)),
+  check(static_cast<cudaError_t>(gpu::launch(call, stream->stream)),
         fmt::format("the launch of kernel {}", call.index()));
 }
 
@@ -232,6 +233,16 @@ GraphHandle CudaDriver::end_capture(StreamHandle stream) {
   cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
   return reinterpret_cast<GraphHandle>(executable);
+}
+
+void CudaDriver::abandon_capture(StreamHandle stream) noexcept {
+  stream->capturing = false;
+  cudaGraph_t graph = nullptr;
+  if (cudaSetDevice(ordinal_) == cudaSuccess &&
+      cudaStreamEndCapture(stream->stream, &graph) == cudaSuccess) {
+    cudaGraphDestroy(graph);
+  }
+  cudaGetLastError();  // what went wrong is known
 }
 
 void CudaDriver::launch(StreamHandle stream, GraphHandle graph) {
