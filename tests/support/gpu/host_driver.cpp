@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/gpu/host_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+
+#include "dataflow/error.h"
+#include "tests/support/gpu/host_launch.h"
+#include "tests/support/gpu/host_planner.h"
+
+namespace penstock::gpu {
+
+class HostMachine {
+ public:
+  explicit HostMachine(const HostMachineOptions& given)
+      : options(given), streams(given.timing, given.seed, given.cost, memory, order) {}
+
+  const HostMachineOptions options;
+  std::mutex mutex;  ///< guards what follows, and the drivers' own members
+  HostMemory memory;
+  HappensBefore order;
+  HostStreams streams;
+};
+
+namespace {
+
+constexpr std::array kCalls = {
+    "allocate", "make_stream", "copy",    "launch", "execute",      "make_event",    "record",
+    "wait",     "wait_until",  "elapsed", "build",  "launch_graph", "begin_capture", "end_capture"};
+
+/// What an allocation takes of the device.
+std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+void check_operands(const DnnGraph& graph, std::span<std::byte* const> tensors) {
+  PENSTOCK_ASSERT(tensors.size() == graph.tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto address = reinterpret_cast<std::uintptr_t>(tensors[i]);
+    if (graph.tensors[i].is_virtual ? address == 0 : address != 0 && address % 16 == 0) continue;
+    throw std::logic_error(
+        fmt::format("cannot execute \"{}\": tensor {} is at {}; virtual ones are null, the others "
+                    "aligned to 16 bytes",
+                    to_text(graph), i, static_cast<const void*>(tensors[i])));
+  }
+}
+
+}  // namespace
+
+HostDriver::HostDriver(const HostMachineOptions& options)
+    : HostDriver(std::make_shared<HostMachine>(options), 0) {}
+
+HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordinal)
+    : machine_(std::move(machine)), planner_(std::make_unique<HostPlanner>()) {
+  facts_ = {.name = fmt::format("host {}", ordinal),
+            .capability = 90,
+            .multiprocessors = 132,
+            .memory_bytes = machine_->options.memory_bytes,
+            .driver_version = "host",
+            .runtime_version = "host",
+            .dnn_version = planner_->dnn_version(),
+            .dnn_properties = "host"};
+}
+
+HostDriver::~HostDriver() {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.run_all();
+}
+
+/// Under the mutex, first thing in a call that may fail.
+void HostDriver::enter(std::string_view call) {
+  machine_->streams.rethrow_failure();
+  const auto planned = failures_.find(call);
+  if (planned == failures_.end() || --planned->second > 0) return;
+  failures_.erase(planned);
+  throw DeviceError(fmt::format("{} failed on {}, as the test wants it to", call, facts_.name));
+}
+
+std::size_t HostDriver::free_bytes() const {
+  const std::lock_guard lock(machine_->mutex);
+  return facts_.memory_bytes - used_;
+}
+
+std::byte* HostDriver::allocate(std::size_t bytes, MemoryKind kind) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("allocate");
+  machine_->streams.forbid_in_capture("an allocation");
+  if (kind == MemoryKind::device) {
+    if (rounded_up(bytes) > facts_.memory_bytes - used_) {
+      throw DeviceError(fmt::format("cannot allocate {} bytes on {}: {} of {} are free; use less",
+                                    bytes, facts_.name, facts_.memory_bytes - used_,
+                                    facts_.memory_bytes));
+    }
+    used_ += rounded_up(bytes);
+  }
+  std::byte* const data = machine_->memory.allocate(bytes, kind);
+  machine_->order.add_block(data, bytes, machine_->memory.find(data)->name);
+  return data;
+}
+
+void HostDriver::free(std::byte* data, MemoryKind kind) noexcept {
+  if (data == nullptr) return;
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.run_all();
+  try {
+    machine_->streams.forbid_in_capture("freeing memory");
+  } catch (...) {
+    machine_->streams.fail(std::current_exception());
+  }
+  const HostMemory::Block* const block = machine_->memory.find(data);
+  if (block == nullptr || block->kind != kind) {
+    machine_->streams.fail(std::make_exception_ptr(
+        std::logic_error("cannot free what is no block of the given kind; free each block once")));
+    return;
+  }
+  if (kind == MemoryKind::device) used_ -= rounded_up(block->bytes);
+  note_host("free", {.writes = {{data, block->bytes}}});
+  machine_->memory.free(data);
+}
+
+StreamHandle HostDriver::make_stream() {
+  const std::lock_guard lock(machine_->mutex);
+  enter("make_stream");
+  return machine_->streams.make_stream();
+}
+void HostDriver::destroy(StreamHandle stream) noexcept {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.destroy(stream);
+}
+
+void HostDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
+                      std::size_t bytes) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("copy");
+  const HostMemory& memory = machine_->memory;
+  machine_->streams.enqueue(stream,
+                            {.name = "copy",
+                             .pageable = memory.find(to) == nullptr || memory.find(from) == nullptr,
+                             .accesses =
+                                 [=] {
+                                   return Accesses{{{from, bytes}}, {{to, bytes}}};
+                                 },
+                             .run = [=] { std::memcpy(to, from, bytes); }});
+}
+
+void HostDriver::launch(StreamHandle stream, const KernelCall& call) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("launch");
+  machine_->streams.enqueue(stream, {.name = name_of(call),
+                                     .accesses = [call] { return accesses_of(call); },
+                                     .run = [call] { launch_on_host(call); }});
+}
+
+void HostDriver::execute(StreamHandle stream, const DnnPlan& plan,
+                         std::span<std::byte* const> tensors, std::byte* workspace) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("execute");
+  const auto& host_plan = static_cast<const HostPlan&>(plan);
+  check_operands(*host_plan.graph, tensors);
+  const MemoryRange scratch{workspace, host_plan.workspace};
+  machine_->streams.enqueue(
+      stream, {.name = to_text(*host_plan.graph),
+               .accesses =
+                   [=, graph = host_plan.graph, at = std::vector(tensors.begin(), tensors.end())] {
+                     Accesses accesses = accesses_of(*graph, at);
+                     accesses.writes.push_back(scratch);
+                     return accesses;
+                   },
+               .run =
+                   [=, graph = host_plan.graph, products = host_plan.products,
+                    at = std::vector(tensors.begin(), tensors.end())] {
+                     std::memset(workspace, 0xFF, scratch.bytes);
+                     interpret(*graph, at, products);
+                   }});
+}
+
+EventHandle HostDriver::make_event() {
+  const std::lock_guard lock(machine_->mutex);
+  enter("make_event");
+  return machine_->streams.make_event();
+}
+void HostDriver::destroy(EventHandle event) noexcept {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.destroy(event);
+}
+void HostDriver::record(StreamHandle stream, EventHandle event) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("record");
+  machine_->streams.record(stream, event);
+}
+void HostDriver::wait(StreamHandle stream, EventHandle event) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("wait");
+  machine_->streams.wait(stream, event);
+}
+bool HostDriver::wait_until(EventHandle event, Time deadline) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("wait_until");
+  return machine_->streams.wait_until(event, deadline);
+}
+Nanoseconds HostDriver::elapsed(EventHandle from, EventHandle to) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("elapsed");
+  return machine_->streams.elapsed(from, to);
+}
+
+void HostDriver::begin_capture(StreamHandle stream) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("begin_capture");
+  machine_->streams.begin_capture(stream);
+}
+GraphHandle HostDriver::end_capture(StreamHandle stream) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("end_capture");
+  return machine_->streams.end_capture(stream);
+}
+void HostDriver::launch(StreamHandle stream, GraphHandle graph) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("launch_graph");
+  machine_->streams.launch(stream, graph);
+}
+void HostDriver::destroy(GraphHandle graph) noexcept {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.destroy(graph);
+}
+
+std::unique_ptr<DnnPlan> HostDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("build");
+  return std::make_unique<HostPlan>(graph, choice);
+}
+
+void HostDriver::fail_at(std::string_view call, std::int32_t nth) {
+  PENSTOCK_ASSERT(std::find(kCalls.begin(), kCalls.end(), call) != kCalls.end() && nth > 0);
+  const std::lock_guard lock(machine_->mutex);
+  failures_[std::string(call)] = nth;
+}
+
+void HostDriver::note_host(const char* what, const Accesses& accesses) {
+  machine_->order.access(machine_->order.host_moment(), what, accesses);
+}
+void HostDriver::host_reads(std::span<const std::byte> range) {
+  const std::lock_guard lock(machine_->mutex);
+  note_host("read", {.reads = {{range.data(), range.size()}}});
+}
+void HostDriver::host_writes(std::span<const std::byte> range) {
+  const std::lock_guard lock(machine_->mutex);
+  note_host("write", {.writes = {{range.data(), range.size()}}});
+}
+
+std::vector<std::string> HostDriver::races() {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.run_all();
+  machine_->streams.rethrow_failure();
+  return machine_->order.races();
+}
+
+HostDriverLibrary::HostDriverLibrary(const HostMachineOptions& options)
+    : devices_(options.devices), machine_(std::make_shared<HostMachine>(options)) {}
+
+std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
+  if (ordinal < 0 || ordinal >= devices_) {
+    throw DeviceError(fmt::format("cannot open device {}: this host plays {}; open one in [0, {})",
+                                  ordinal, devices_, devices_));
+  }
+  return std::make_unique<HostDriver>(machine_, ordinal);
+}
+
+std::unique_ptr<Planner> HostDriverLibrary::make_planner(const std::string&) {
+  return std::make_unique<HostPlanner>();
+}
+
+}  // namespace penstock::gpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of host drivers: blocks of the heap that know whose they are, so that accesses outside
+// of them are found. Thread-safety: none, guard it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "dataflow/device.h"
+#include "tests/support/gpu/accesses.h"
+
+namespace penstock::gpu {
+
+class HostMemory {
+ public:
+  struct Block {
+    std::size_t bytes = 0;
+    MemoryKind kind = MemoryKind::device;
+    std::string name;  ///< such as "device block 3"
+  };
+
+  HostMemory() = default;
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  ~HostMemory();
+
+  /// Aligned to 256 bytes and filled with 0xFF: not a number in every floating-point type.
+  std::byte* allocate(std::size_t bytes, MemoryKind kind);
+  void free(std::byte* data);
+  /// The block that holds the first byte; null: none.
+  const Block* find(const std::byte* data) const;
+  /// Throws std::logic_error unless each range lies within one block, or, where `pageable` allows
+  /// it, in none.
+  void check(const std::string& operation, const Accesses& accesses, bool pageable) const;
+
+ private:
+  std::map<const std::byte*, Block>::const_iterator place(const std::byte* data) const;
+
+  std::map<const std::byte*, Block> blocks_;
+  std::size_t made_ = 0;
+};
+
+}  // namespace penstock::gpu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of the host driver: one candidate for each well-formed graph, which the interpreter runs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/gpu/dnn_interpreter.h"
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+
+class HostPlanner final : public Planner {
+ public:
+  /// check() says what is thrown.
+  std::vector<Candidate> candidates(const DnnGraph& graph, bool allow_tf32,
+                                    std::size_t most) override;
+  std::string dnn_version() const override { return "host"; }
+};
+
+struct HostPlan final : DnnPlan {
+  HostPlan(const DnnGraph& of, const EngineChoice& choice);
+  std::size_t workspace_bytes() const noexcept override { return workspace; }
+
+  std::shared_ptr<const DnnGraph> graph;  ///< outlives the plan in what was enqueued
+  F32Products products = F32Products::exact;
+  std::size_t workspace = 0;
+};
+
+}  // namespace penstock::gpu

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/gpu/host_streams.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "tests/support/gpu/host_stream_state.h"
+
+namespace penstock::gpu {
+
+HostStreams::HostStreams(Timing timing, std::uint64_t seed, Cost cost, HostMemory& memory,
+                         HappensBefore& order)
+    : timing_(timing), random_(seed), cost_(std::move(cost)), memory_(memory), order_(order) {}
+
+HostStreams::~HostStreams() = default;
+
+HostStreams::Stream& HostStreams::of(StreamHandle stream) {
+  PENSTOCK_ASSERT(stream != nullptr);
+  return *reinterpret_cast<Stream*>(stream);
+}
+HostStreams::Event& HostStreams::of(EventHandle event) {
+  PENSTOCK_ASSERT(event != nullptr);
+  return *reinterpret_cast<Event*>(event);
+}
+
+HostStreams::Stream& HostStreams::add_stream() {
+  streams_.push_back(std::make_unique<Stream>());
+  streams_.back()->component = order_.add_stream();
+  return *streams_.back();
+}
+
+void HostStreams::remove(Stream& stream) noexcept {
+  while (!stream.queue.empty()) advance(stream);
+  std::erase_if(streams_, [&](const auto& other) { return other.get() == &stream; });
+}
+
+StreamHandle HostStreams::make_stream() {
+  rethrow_failure();
+  return reinterpret_cast<StreamHandle>(&add_stream());
+}
+
+void HostStreams::destroy(StreamHandle handle) noexcept {
+  Stream& stream = of(handle);
+  if (stream.recording != nullptr) close(*stream.recording);
+  remove(stream);
+}
+
+void HostStreams::enqueue(StreamHandle handle, HostOperation operation) {
+  Stream& stream = of(handle);
+  Recording* const recording = recording_of(stream);
+  if (recording == nullptr) {
+    push(stream, std::make_shared<const HostOperation>(std::move(operation)));
+    return;
+  }
+  if (operation.pageable) forbid_in_capture("a copy from or to pageable memory");
+  recording->add(stream.lane,
+                 {.operation = std::make_shared<const HostOperation>(std::move(operation))});
+}
+
+void HostStreams::push(Stream& stream, Operation operation) {
+  stream.queue.push_back({.operation = std::move(operation),
+                          .moment = order_.enqueue(stream.component),
+                          .earliest = host_now_});
+  after_enqueue();
+}
+
+EventHandle HostStreams::make_event() {
+  rethrow_failure();
+  return reinterpret_cast<EventHandle>(new Event());
+}
+
+void HostStreams::destroy(EventHandle event) noexcept { delete &of(event); }
+
+void HostStreams::record(StreamHandle handle, EventHandle event) {
+  Stream& stream = of(handle);
+  Recording* const recording = recording_of(stream);
+  auto record = std::make_shared<Record>();
+  if (recording == nullptr) {
+    push_record(stream, record);
+  } else {
+    record->recording = stream.recording;
+    record->number = recording->records++;
+    recording->add(stream.lane, {.record = record->number});
+    record->seen = recording->seen[stream.lane];
+  }
+  of(event).last = std::move(record);
+}
+
+void HostStreams::push_record(Stream& stream, const std::shared_ptr<Record>& record) {
+  record->stream = &stream;
+  record->seen = order_.record(stream.component);
+  stream.queue.push_back({.record = record, .earliest = host_now_});
+  after_enqueue();
+}
+
+void HostStreams::wait(StreamHandle handle, EventHandle event_handle) {
+  Stream& stream = of(handle);
+  const Event& event = of(event_handle);
+  rethrow_failure();
+  join_recording(stream, event);
+  Recording* const recording = recording_of(stream);
+  if (event.last == nullptr) return;
+  if (recording != event.last->recording.get()) {
+    throw std::logic_error(
+        "cannot wait for this event: it was last recorded in a recording that the wait is no part "
+        "of, or the other way round; record it on the same side");
+  }
+  if (recording == nullptr) {
+    push_wait(stream, event.last);
+  } else {
+    recording->join(stream.lane, event.last->seen);
+    recording->add(stream.lane, {.record = event.last->number, .waits = true});
+  }
+}
+
+void HostStreams::push_wait(Stream& stream, const std::shared_ptr<Record>& record) {
+  order_.wait(stream.component, record->seen);
+  stream.queue.push_back({.record = record, .waits = true});
+  after_enqueue();
+}
+
+bool HostStreams::wait_until(EventHandle handle, Time deadline) {
+  rethrow_failure();
+  forbid_in_capture("a wait of the host");
+  const std::shared_ptr<Record> record = of(handle).last;
+  if (record == nullptr) return true;
+  if (record->recording != nullptr) {
+    throw std::logic_error(
+        "cannot wait for this event: it was recorded in a recording, which only says where it "
+        "belongs when that is launched; record it again after the launch");
+  }
+  if (deadline > Time{}) {
+    while (!record->reached) advance_towards(*record);
+  } else if (!record->reached) {
+    advance_towards(*record);
+  }
+  rethrow_failure();
+  if (!record->reached) return false;
+  order_.host_waited(record->seen);
+  host_now_ = std::max(host_now_, record->at);
+  return true;
+}
+
+Nanoseconds HostStreams::elapsed(EventHandle from, EventHandle to) {
+  rethrow_failure();
+  for (const EventHandle event : {from, to}) {
+    if (of(event).last == nullptr || !of(event).last->reached) {
+      throw std::logic_error(
+          "cannot tell the time between two events of which one was not recorded, or nobody waited "
+          "for it or for a later one of its stream; wait first");
+    }
+  }
+  return of(to).last->at - of(from).last->at;
+}
+
+void HostStreams::after_enqueue() {
+  if (timing_ == Timing::at_once) run_all();
+  if (timing_ == Timing::shuffled) {
+    for (std::uint64_t count = random_.below(3); count > 0; --count) advance_any();
+  }
+}
+
+void HostStreams::run_all() noexcept {
+  // Waits are for records that were enqueued before them: no circle of streams blocks itself.
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    while (!stream->queue.empty()) advance(*stream);
+  }
+}
+
+void HostStreams::advance(Stream& stream) {
+  Stream* next = &stream;
+  while (const Record* const record = next->blocked_by()) next = record->stream;
+  run_head(*next);
+}
+
+void HostStreams::advance_towards(const Record& record) {
+  if (timing_ == Timing::shuffled) {
+    advance_any();
+  } else {
+    advance(*record.stream);
+  }
+}
+
+void HostStreams::advance_any() {
+  std::vector<Stream*> ready;
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    if (!stream->queue.empty() && stream->blocked_by() == nullptr) ready.push_back(stream.get());
+  }
+  if (!ready.empty()) run_head(*ready[random_.below(ready.size())]);
+}
+
+void HostStreams::run_head(Stream& stream) {
+  const Item item = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  stream.now = std::max(stream.now, item.earliest);
+  if (item.operation != nullptr) {
+    run(stream, item);
+  } else if (item.waits) {
+    stream.now = std::max(stream.now, item.record->at);
+  } else {
+    item.record->reached = true;
+    item.record->at = stream.now;
+  }
+}
+
+void HostStreams::run(Stream& stream, const Item& item) {
+  if (failure_ != nullptr) return;
+  try {
+    const Accesses accesses = item.operation->accesses();
+    order_.access(item.moment, item.operation->name, accesses);
+    memory_.check(item.operation->name, accesses, item.operation->pageable);
+    item.operation->run();
+    stream.now += cost_(accesses.bytes());
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void HostStreams::fail(std::exception_ptr failure) noexcept {
+  if (failure_ == nullptr) failure_ = std::move(failure);
+}
+
+void HostStreams::rethrow_failure() const {
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+}
+
+}  // namespace penstock::gpu
