@@ -159,7 +159,7 @@ void CudaDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
 
 void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
   use_device();
-  check(static_cast<cudaError_t>(launch_kernel(call, stream->stream)),
+  check(static_cast<cudaError_t>(gpu::launch(call, stream->stream)),
         fmt::format("the launch of kernel {}", call.index()));
 }
 
