@@ -72,6 +72,16 @@ Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
   return pack;
 }
 
+/// Runs what calls cuDNN, whose errors do not know the device.
+template <typename Call>
+auto naming_device(std::int32_t ordinal, Call call) {
+  try {
+    return call();
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("CUDA device {}: {}", ordinal, error.what()));
+  }
+}
+
 }  // namespace
 
 DnnHandle::DnnHandle() { check_dnn(cudnnCreate(&handle_), "cudnnCreate"); }
@@ -79,8 +89,10 @@ DnnHandle::DnnHandle() { check_dnn(cudnnCreate(&handle_), "cudnnCreate"); }
 CudaDriver::CudaDriver(std::int32_t ordinal) : ordinal_(ordinal), facts_(facts_of(ordinal)) {
   expect_code_for(facts_, ordinal);
   use_device();
-  planning_ = std::make_unique<DnnHandle>();
-  facts_.dnn_properties = describe_device(planning_->get());
+  naming_device(ordinal_, [&] {
+    planning_ = std::make_unique<DnnHandle>();
+    facts_.dnn_properties = describe_device(planning_->get());
+  });
   planner_ = std::make_unique<DnnPlanner>(planning_->get());
 }
 
@@ -101,12 +113,17 @@ std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {
   PENSTOCK_ASSERT(kind != MemoryKind::host);
   use_device();
   void* data = nullptr;
-  if (kind == MemoryKind::device) {
-    check(cudaMalloc(&data, bytes), fmt::format("cudaMalloc of {} bytes", bytes));
-  } else {
+  if (kind == MemoryKind::pinned) {
     check(cudaHostAlloc(&data, bytes, cudaHostAllocPortable),
           fmt::format("cudaHostAlloc of {} bytes", bytes));
+    return static_cast<std::byte*>(data);
   }
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  check(status, status != cudaErrorMemoryAllocation
+                    ? fmt::format("cudaMalloc of {} bytes", bytes)
+                    : fmt::format("cudaMalloc of {} bytes, where {} are free (a smaller batch "
+                                  "needs less),",
+                                  bytes, free_bytes()));
   return static_cast<std::byte*>(data);
 }
 
@@ -149,21 +166,24 @@ void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
 
 /// Made once for each stream that needs one, and outside of recordings, which forbid it.
 cudnnHandle_t CudaDriver::dnn_handle(StreamHandle stream) const {
-  if (!stream->dnn) {
+  if (stream->dnn) return stream->dnn->get();
+  naming_device(ordinal_, [&] {
     auto handle = std::make_unique<DnnHandle>();
     check_dnn(cudnnSetStream(handle->get(), stream->stream), "cudnnSetStream");
     stream->dnn = std::move(handle);
-  }
+  });
   return stream->dnn->get();
 }
 
 void CudaDriver::execute(StreamHandle stream, const DnnPlan& plan,
                          std::span<std::byte* const> tensors, std::byte* workspace) {
   use_device();
+  const cudnnHandle_t handle = dnn_handle(stream);
   const auto& ours = static_cast<const CudnnPlan&>(plan);
-  const Descriptor pack = make_variant_pack(ours.graph().in_memory(), tensors, workspace);
-  check_dnn(cudnnBackendExecute(dnn_handle(stream), ours.get().get(), pack.get()),
-            fmt::format("cudnnBackendExecute on device {}", ordinal_));
+  naming_device(ordinal_, [&] {
+    const Descriptor pack = make_variant_pack(ours.graph().in_memory(), tensors, workspace);
+    check_dnn(cudnnBackendExecute(handle, ours.get().get(), pack.get()), "cudnnBackendExecute");
+  });
 }
 
 EventHandle CudaDriver::make_event() {
@@ -256,7 +276,7 @@ void CudaDriver::destroy(GraphHandle graph) noexcept {
 
 std::unique_ptr<DnnPlan> CudaDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
   use_device();
-  return planner_->plan(graph, choice);
+  return naming_device(ordinal_, [&] { return planner_->plan(graph, choice); });
 }
 
 }  // namespace penstock::gpu
