@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "tests/support/gpu/gpu_on_host.h"
 #include "tests/support/plain_backend.h"
 #include "trainer/initialise.h"
 
@@ -28,7 +29,8 @@ std::string why_without_weights(const BackendEntry& entry) {
 }  // namespace
 
 std::vector<BackendSubject> backends_with_weights() {
-  std::vector<BackendSubject> subjects{{"plain", &plain_backend}};
+  std::vector<BackendSubject> subjects{{"plain", &plain_backend},
+                                       {"gpu_on_host", &gpu_on_host_backend}};
   for (const BackendEntry* entry : backend_table().entries) {
     if (why_without_weights(*entry).empty()) subjects.push_back({std::string(entry->name), entry});
   }

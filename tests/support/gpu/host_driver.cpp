@@ -217,6 +217,10 @@ GraphHandle HostDriver::end_capture(StreamHandle stream) {
   enter("end_capture");
   return machine_->streams.end_capture(stream);
 }
+void HostDriver::abandon_capture(StreamHandle stream) noexcept {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.abandon_capture(stream);
+}
 void HostDriver::launch(StreamHandle stream, GraphHandle graph) {
   const std::lock_guard lock(machine_->mutex);
   enter("launch_graph");

@@ -66,6 +66,7 @@ class HostDriver final : public Driver {
 
   void begin_capture(StreamHandle stream) override;
   GraphHandle end_capture(StreamHandle stream) override;
+  void abandon_capture(StreamHandle stream) noexcept override;
   void launch(StreamHandle stream, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 

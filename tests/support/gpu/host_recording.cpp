@@ -63,6 +63,10 @@ void HostStreams::close(Recording& recording) noexcept {
   for (Stream* const lane : lanes) lane->recording = nullptr;
 }
 
+void HostStreams::abandon_capture(StreamHandle handle) noexcept {
+  if (const std::shared_ptr<Recording> recording = of(handle).recording) close(*recording);
+}
+
 GraphHandle HostStreams::end_capture(StreamHandle handle) {
   Stream& stream = of(handle);
   const std::shared_ptr<Recording> recording = stream.recording;

@@ -64,6 +64,8 @@ class HostStreams {
 
   void begin_capture(StreamHandle stream);
   GraphHandle end_capture(StreamHandle stream);
+  /// Forgets what this thread recorded.
+  void abandon_capture(StreamHandle stream) noexcept;
   void launch(StreamHandle stream, GraphHandle graph);
   void destroy(GraphHandle graph) noexcept;
 

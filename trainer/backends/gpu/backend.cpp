@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/builder.h"
@@ -29,9 +30,9 @@ std::int32_t count_of(const Options& options, std::string_view name, std::int64_
 
 }  // namespace
 
-GpuBackend::GpuBackend(DriverLibrary& library, const Options& options)
-    : library_(library),
-      gpus_(library.device_count()),
+GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options)
+    : library_(std::move(library)),
+      gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
       rules_{.deterministic = options.flag("deterministic"),
              .workspace_limit =
@@ -41,7 +42,7 @@ GpuBackend::GpuBackend(DriverLibrary& library, const Options& options)
 /// Ranks go around the GPUs, so that few of them have one each.
 std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   const std::int32_t gpu = ordinal % gpus_;
-  auto device = std::make_unique<GpuDevice>(library_.open(gpu));
+  auto device = std::make_unique<GpuDevice>(library_->open(gpu));
   gpu_of_[device.get()] = gpu;
   const DeviceFacts& of = device->driver().facts();
   facts_["multiprocessors"] = of.multiprocessors;

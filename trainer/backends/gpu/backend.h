@@ -23,8 +23,8 @@ inline constexpr OptionSpec kOptions[] = {
 
 class GpuBackend final : public Backend {
  public:
-  /// `library` is borrowed. Throws Unavailable where it has no device.
-  GpuBackend(DriverLibrary& library, const Options& options);
+  /// Shared with whoever opened it. Throws Unavailable where it has no device.
+  GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options);
 
   /// GPUs times replicas on each.
   std::int32_t device_count() const override { return gpus_ * replicas_; }
@@ -40,7 +40,7 @@ class GpuBackend final : public Backend {
  private:
   PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
 
-  DriverLibrary& library_;
+  const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
   PlanRules rules_;
   std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name

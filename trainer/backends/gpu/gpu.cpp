@@ -11,7 +11,9 @@ extern constinit const BackendEntry gpu_backend{
     .summary = "trains on GPUs through cuDNN, in fp16, bf16, tf32 or fp32",
     .options = gpu::kOptions,
     .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
-      return std::make_unique<gpu::GpuBackend>(gpu::driver_library(), options);
+      // The library stays open until the program ends: nobody has to own it.
+      const std::shared_ptr<gpu::DriverLibrary> library(&gpu::driver_library(), [](auto*) {});
+      return std::make_unique<gpu::GpuBackend>(library, options);
     },
 };
 
