@@ -83,7 +83,8 @@ class Executable {
   virtual const ParameterSet& parameters() const noexcept = 0;
   /// Enqueues a step of one batch and returns at once. `batch` and `result` outlive the work:
   /// programs recorded from this call run again with what they then hold. Rows beyond batch.valid
-  /// do not count towards loss, gradients and accuracies.
+  /// do not count towards loss, gradients and accuracies. Labels that are no classes: DataError, or,
+  /// from devices that run behind the host, a loss that is not finite.
   virtual void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
                    StepResult& result) = 0;
   /// Copies a tensor that has the layout of the parameter or buffer that `spec` describes, out of

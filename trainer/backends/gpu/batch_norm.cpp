@@ -11,11 +11,17 @@ namespace penstock::gpu {
 
 void Builder::visit(NodeId node, const BatchNorm& op) {
   const Normalised norm = normalise(node, op);
-  if (waits_for_sum(node)) {
-    waiting_[slot(node)] = norm;
-  } else {
-    finish_normalised(last_of(node), norm);
+  if (!waits_for_sum(node)) {
+    const NodeId last = last_of(node);
+    const ValueId mask = add_scale_shift(last, last != node, norm, kNoValue, nullptr);
+    if (trains()) reverse([=, this] { batch_norm_backward(last, norm, mask); });
+    return;
   }
+  waiting_[slot(node)] = norm;
+  if (!trains()) return;
+  reverse([=, this] {  // unless the addition has done it
+    if (has_gradient(node)) batch_norm_backward(node, norm, kNoValue);
+  });
 }
 
 /// Its only reader is an addition of two different nodes.
@@ -110,19 +116,14 @@ ValueId Builder::add_scale_shift(NodeId last, bool relu, const Normalised& norm,
   return mask;
 }
 
-void Builder::finish_normalised(NodeId last, const Normalised& norm) {
-  const ValueId mask = add_scale_shift(last, last != norm.node, norm, kNoValue, nullptr);
-  if (trains()) reverse([this, last, norm, mask] { batch_norm_backward(last, norm, mask); });
-}
-
+/// `norm` is the later one of the two, if both are batch norms.
 void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
   const NodeId last = last_of(node);
   const std::optional<Normalised> other_norm = std::exchange(waiting_[slot(other)], std::nullopt);
   const ValueId residual = other_norm ? kNoValue : output(other);
   const ValueId mask =
       add_scale_shift(last, last != node, norm, residual, other_norm ? &*other_norm : nullptr);
-  if (!trains()) return;
-  reverse([=, this] { sum_backward(last, norm, other, other_norm, mask); });
+  if (trains()) reverse([=, this] { sum_backward(last, norm, other, mask); });
 }
 
 Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask,
@@ -195,17 +196,12 @@ void Builder::batch_norm_backward(NodeId last, const Normalised& norm, ValueId m
 }
 
 /// The masked gradient goes to both summands: it is written where the gradient was, and handed on
-/// once every batch norm has read it.
-void Builder::sum_backward(NodeId last, const Normalised& norm, NodeId other,
-                           const std::optional<Normalised>& other_norm, ValueId mask) {
+/// once this batch norm has read it. Another batch norm reads it in its turn.
+void Builder::sum_backward(NodeId last, const Normalised& norm, NodeId other, ValueId mask) {
   const ValueId dy = gradient_of(last);
   const Factors factors = batch_norm_factors(norm, dy, mask, mask == kNoValue ? kNoValue : dy);
-  if (other_norm) {
-    const Factors other_factors = batch_norm_factors(*other_norm, dy, kNoValue, kNoValue);
-    apply_factors(*other_norm, other_factors, dy, kNoValue);
-  }
   apply_factors(norm, factors, dy, kNoValue);
-  if (!other_norm) give(other, dy, false);
+  give(other, dy, false);
 }
 
 }  // namespace penstock::gpu

@@ -178,7 +178,7 @@ ValueId Builder::new_mask(NodeId node) { return schedule_.add_value((elements_of
 ValueId Builder::output(NodeId node) {
   if (waiting_[slot(node)]) {
     const Normalised norm = *std::exchange(waiting_[slot(node)], std::nullopt);
-    finish_normalised(node, norm);
+    add_scale_shift(node, false, norm, kNoValue, nullptr);
   }
   if (outputs_[slot(node)] == kNoValue) {
     PENSTOCK_ASSERT(node == Graph::kInput);

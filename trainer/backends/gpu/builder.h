@@ -80,11 +80,9 @@ class Builder {
                           const Normalised* other);
   void apply_factors(const Normalised& norm, const Factors& factors, ValueId dy, ValueId mask);
   Factors batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask, ValueId masked);
-  void finish_normalised(NodeId last, const Normalised& norm);
   void finish_sum(NodeId node, const Normalised& norm, NodeId other);
   void batch_norm_backward(NodeId last, const Normalised& norm, ValueId mask);
-  void sum_backward(NodeId last, const Normalised& norm, NodeId other,
-                    const std::optional<Normalised>& other_norm, ValueId mask);
+  void sum_backward(NodeId last, const Normalised& norm, NodeId other, ValueId mask);
 
   // operators.cpp
   void relu_backward(NodeId node, ValueId dy, Target dx);
@@ -125,6 +123,8 @@ class Builder {
   ValueId float_gradient(NodeId node, Role role) { return parameter(node, role, Home::gradients); }
   void completes(NodeId node, Role role);
   ValueId running(NodeId node, Role role);
+
+  bool has_gradient(NodeId node) const { return gradient_values_[slot(node)] != kNoValue; }
 
   static std::size_t slot(NodeId node) { return static_cast<std::size_t>(node + 1); }
   /// The ReLU that `node` computes with, or `node` itself.

@@ -70,7 +70,6 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
   const NodeId last = last_of(node);
   const ValueId dy = gradient_of(last);
   if (fuses_relu(node)) relu_backward(last, dy, {dy, false});
-  if (bias) add_bias_gradient(node, dy);
   ConvBackwardFilter filter = conv_backward_filter(shape);
   std::vector<ValueId> tensors(filter.graph.tensors.size(), kNoValue);
   tensors[static_cast<std::size_t>(filter.x)] = x;
@@ -79,6 +78,7 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
       parameter(node, Role::weight, short_ ? Home::short_gradients : Home::gradients);
   schedule_.add(std::move(filter.graph), std::move(tensors));
   completes(node, Role::weight);
+  if (bias) add_bias_gradient(node, dy);
   const NodeId input = input_of(node);
   if (!needs_gradient(input)) return;
   const Target dx = target(input);

@@ -261,7 +261,7 @@ struct DropoutApply {
 
 /// One row of logits an image. dlogits = (softmax - one hot) * loss_scale / valid, 0 in rows beyond
 /// valid. above[n] counts logits greater than the label's own; rows beyond valid have loss 0 and
-/// above = classes.
+/// above = classes, as have those whose label is no class, but for a loss that is not a number.
 struct SoftmaxCrossEntropy {
   const void* logits = nullptr;
   const std::int32_t* labels = nullptr;

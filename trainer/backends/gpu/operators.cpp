@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators without weights.
+#include <algorithm>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -34,10 +35,11 @@ void Builder::relu_backward(NodeId node, ValueId dy, Target dx) {
 void Builder::visit(NodeId node, const Add&) {
   const std::vector<NodeId>& inputs = node_of(node).inputs;
   if (inputs.size() == 2) {
-    for (std::size_t i = 0; i < 2; ++i) {
-      if (!waiting_[slot(inputs[i])]) continue;
-      const Normalised norm = *std::exchange(waiting_[slot(inputs[i])], std::nullopt);
-      finish_sum(node, norm, inputs[1 - i]);
+    const NodeId later = std::max(inputs[0], inputs[1]), earlier = std::min(inputs[0], inputs[1]);
+    for (const auto& [norm_node, other] : {std::pair(later, earlier), std::pair(earlier, later)}) {
+      if (!waiting_[slot(norm_node)]) continue;
+      const Normalised norm = *std::exchange(waiting_[slot(norm_node)], std::nullopt);
+      finish_sum(node, norm, other);
       return;
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "trainer/backends/gpu/kernel_calls.h"
 #include "trainer/backends/gpu/kernels/columns.h"
@@ -17,20 +18,22 @@ struct SoftmaxCrossEntropyBody {
   template <class Block>
   static PENSTOCK_DEVICE void run(Block& block, const SoftmaxCrossEntropy& call) {
     const std::int32_t image = block.row_block();
-    if (image < call.scalars->valid) {
+    const bool counts = image < call.scalars->valid;
+    const std::int32_t label = call.labels[image];
+    if (counts && label >= 0 && label < call.classes) {
       count_and_differentiate(block, call, image);
     } else {
-      leave_out(block, call, image);
+      leave_out(block, call, image, counts ? std::numeric_limits<float>::quiet_NaN() : 0);
     }
   }
 
  private:
   template <class Block>
   static PENSTOCK_DEVICE void leave_out(Block& block, const SoftmaxCrossEntropy& call,
-                                        std::int32_t image) {
+                                        std::int32_t image, float loss) {
     block.for_each_thread([&](std::int32_t thread) {
       if (thread == 0) {
-        call.loss[image] = 0;
+        call.loss[image] = loss;
         call.above[image] = call.classes;
       }
       if (call.dlogits == nullptr) return;
