@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include "trainer/backends/gpu/kernel_calls.h"
 #include "trainer/backends/gpu/kernels/columns.h"
@@ -23,7 +22,7 @@ struct SoftmaxCrossEntropyBody {
     if (counts && label >= 0 && label < call.classes) {
       count_and_differentiate(block, call, image);
     } else {
-      leave_out(block, call, image, counts ? std::numeric_limits<float>::quiet_NaN() : 0);
+      leave_out(block, call, image, counts ? NAN : 0.F);
     }
   }
 
