@@ -156,6 +156,22 @@ TEST(GpuColumnSums, AddUpAllRows) {
   }
 }
 
+/// Whole numbers are exact in any order: none is left out, none counted twice.
+TEST(GpuColumnSums, FinishAddsUpAnyNumberOfBlocks) {
+  for (const std::int32_t blocks : {1, 31, 32, 33, 64, 396, 1000}) {
+    for (const std::int32_t channels : {1, 32, 77}) {
+      Floats partial(index_of(blocks) * index_of(channels)), sums(index_of(channels));
+      for (std::size_t i = 0; i < partial.size(); ++i) partial.set(i, static_cast<double>(i % 97));
+      launch_on_host(ColumnFinish{partial.floats(), blocks, channels, sums.floats()});
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        double sum = 0;
+        for (std::size_t i = c; i < partial.size(); i += sums.size()) sum += partial[i];
+        ASSERT_EQ(sums[c], sum) << blocks;
+      }
+    }
+  }
+}
+
 /// Ranges of channels that come in eights, that do not, and at both ends.
 struct Range {
   std::int32_t channels, from_channels, from_first, to_channels, to_first;
