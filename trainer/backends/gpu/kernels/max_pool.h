@@ -40,9 +40,7 @@ struct MaxPoolForwardBody {
       const T* const x = pixel_row(static_cast<const T*>(call.x), {row.image, top + i},
                                    shape.height, shape.width, shape.channels) +
                          channel;
-#ifdef __CUDA_ARCH__
-#pragma unroll 3
-#endif
+      PENSTOCK_UNROLL_BY(3)
       for (std::int32_t j = columns.first; j < columns.last; ++j) {
         const Lanes<Width> value = load_lanes<Width>(x + (left + j) * shape.channels);
         PENSTOCK_UNROLL
@@ -104,9 +102,7 @@ struct MaxPoolBackwardBody {
       const std::int64_t first =
           ((std::int64_t{row.image} * shape.out_height + i) * shape.out_width) * shape.channels +
           channel;
-#ifdef __CUDA_ARCH__
-#pragma unroll 2
-#endif
+      PENSTOCK_UNROLL_BY(2)
       for (std::int32_t j = columns.first; j < columns.last; ++j) {
         const std::int64_t at = first + j * shape.channels;
         const std::int32_t mine =
