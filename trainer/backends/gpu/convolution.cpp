@@ -11,7 +11,7 @@ void Builder::visit(NodeId node, const Conv2d& op) {
   convolve(node,
            {.images = spec_.batch.images,
             .channels =
-                reads_padded_image(graph_, node) ? padded_image_channels(in.channels) : in.channels,
+                reads_padded_image(graph_, node) ? padded_image_channels(in.channels, type_) : in.channels,
             .height = in.height,
             .width = in.width,
             .filters = op.channels,
@@ -26,7 +26,7 @@ void Builder::visit(NodeId node, const Linear& op) {
   convolve(node,
            {.images = spec_.batch.images,
             .channels =
-                reads_padded_image(graph_, node) ? padded_image_channels(in.channels) : in.channels,
+                reads_padded_image(graph_, node) ? padded_image_channels(in.channels, type_) : in.channels,
             .height = in.height,
             .width = in.width,
             .filters = op.features,

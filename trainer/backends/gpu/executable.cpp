@@ -35,7 +35,7 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
       rules_(rules),
       book_(book),
       memory_budget_(memory_budget),
-      layouts_(make_layouts(graph_)) {
+      layouts_(make_layouts(graph_, dtype_of(spec.precision))) {
   Plans plans;
   std::size_t planned = 0, done = 0;
   for (const Phase phase : kPhaseList) {

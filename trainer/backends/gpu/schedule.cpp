@@ -78,6 +78,7 @@ void Schedule::plan() {
     planned.push_back(id);
   }
   planned_bytes_ = plan_memory(lifetimes);
+  least_bytes_ = peak_of(lifetimes);
   for (std::size_t i = 0; i < planned.size(); ++i) values_[planned[i]].offset = lifetimes[i].offset;
 }
 

@@ -92,6 +92,8 @@ class Schedule {
   /// added.
   void plan();
   std::size_t planned_bytes() const noexcept { return planned_bytes_; }
+  /// The most that is alive at one time: no plan needs less.
+  std::size_t least_bytes() const noexcept { return least_bytes_; }
 
   /// Enqueues everything.
   void run(Driver& driver, StreamHandle stream, const Homes& homes,
@@ -106,7 +108,7 @@ class Schedule {
 
   std::vector<Value> values_;
   std::vector<Operation> operations_;
-  std::size_t planned_bytes_ = 0;
+  std::size_t planned_bytes_ = 0, least_bytes_ = 0;
 };
 
 }  // namespace penstock::gpu
