@@ -35,6 +35,7 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
       gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
       rules_{.deterministic = options.flag("deterministic"),
+             .reduced_precision = options.flag("reduced_precision"),
              .workspace_limit =
                  static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
              .autotune = options.flag("autotune")} {}

@@ -19,6 +19,7 @@ inline constexpr OptionSpec kOptions[] = {
     {"autotune", "true", "time the DNN library's engines once a machine; false: take its first"},
     {"workspace_mib", "256", "most scratch memory of one engine"},
     {"deterministic", "true", "only engines that give the same bits in each run"},
+    {"reduced_precision", "false", "engines, too, that sum in less than fp32"},
 };
 
 class GpuBackend final : public Backend {

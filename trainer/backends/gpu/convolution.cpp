@@ -10,8 +10,8 @@ void Builder::visit(NodeId node, const Conv2d& op) {
   const ImageShape in = graph_.shape(input_of(node));
   convolve(node,
            {.images = spec_.batch.images,
-            .channels =
-                reads_padded_image(graph_, node) ? padded_image_channels(in.channels, type_) : in.channels,
+            .channels = reads_padded_image(graph_, node) ? padded_image_channels(in.channels, type_)
+                                                         : in.channels,
             .height = in.height,
             .width = in.width,
             .filters = op.channels,
@@ -25,8 +25,8 @@ void Builder::visit(NodeId node, const Linear& op) {
   const ImageShape in = graph_.shape(input_of(node));
   convolve(node,
            {.images = spec_.batch.images,
-            .channels =
-                reads_padded_image(graph_, node) ? padded_image_channels(in.channels, type_) : in.channels,
+            .channels = reads_padded_image(graph_, node) ? padded_image_channels(in.channels, type_)
+                                                         : in.channels,
             .height = in.height,
             .width = in.width,
             .filters = op.features,

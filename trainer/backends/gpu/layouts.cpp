@@ -29,7 +29,8 @@ ParameterLayout layout_of(const Graph& graph, const ParameterSpec& spec, DType t
   if (spec.role == Role::weight) {
     layout.channels = layout.padded_channels = spec.shape[1];
     if (reads_padded_image(graph, spec.node)) {
-      layout.padded_channels = padded_image_channels(static_cast<std::int32_t>(layout.channels), type);
+      layout.padded_channels =
+          padded_image_channels(static_cast<std::int32_t>(layout.channels), type);
     }
     layout.count = static_cast<std::size_t>(spec.shape[0] * spec.shape[2] * spec.shape[3] *
                                             layout.padded_channels);

@@ -19,13 +19,14 @@ using Json = nlohmann::json;
 
 /// Of the file's form: changes when a choice has other fields, or a graph's text other meaning.
 constexpr int kFormat = 1;
-/// Candidates that are timed for one graph, as the heuristics order them.
-constexpr std::size_t kTimed = 10;
+/// Candidates of one graph: more than cuDNN 9 has for any.
+constexpr std::size_t kCandidates = 100;
 
 std::string key_of(const DnnGraph& graph, const PlanRules& rules) {
-  return fmt::format("{}{}{} {}", rules.allow_tf32 ? "tf32 " : "",
-                     rules.deterministic ? "" : "any-order ", rules.autotune ? "timed" : "first",
-                     to_text(graph));
+  return fmt::format("{}{}{}{} {}", rules.allow_tf32 ? "tf32 " : "",
+                     rules.deterministic ? "" : "any-order ",
+                     rules.reduced_precision ? "short-sums " : "",
+                     rules.autotune ? "timed" : "first", to_text(graph));
 }
 
 std::string file_name(std::string device) {
@@ -122,11 +123,12 @@ PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& dr
                        PlanBook& book) {
   if (const auto known = book.find(graph, rules)) return *known;
   std::vector<Candidate> candidates =
-      driver.planner().candidates(graph, rules.allow_tf32, rules.autotune ? kTimed : 3 * kTimed);
+      driver.planner().candidates(graph, rules.allow_tf32, kCandidates);
   const std::size_t found = candidates.size();
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return candidate.workspace_bytes > rules.workspace_limit ||
-           (rules.deterministic && !candidate.deterministic);
+           (rules.deterministic && !candidate.deterministic) ||
+           (!rules.reduced_precision && candidate.reduced_precision);
   });
   if (candidates.empty()) {
     throw Unavailable(

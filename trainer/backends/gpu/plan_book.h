@@ -24,7 +24,8 @@ struct PlanChoice {
 
 struct PlanRules {
   bool allow_tf32 = false;
-  bool deterministic = true;  ///< only engines that give the same bits in each run
+  bool deterministic = true;       ///< only engines that give the same bits in each run
+  bool reduced_precision = false;  ///< engines, too, that sum in less than f32
   std::size_t workspace_limit = std::size_t{256} << 20;
   bool autotune = true;  ///< time candidates instead of taking the first
 };
