@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,11 +13,16 @@
 
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/device.h"
+#include "trainer/backends/gpu/fusion.h"
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/plan_book.h"
 #include "trainer/backends/gpu/schedule.h"
 
 namespace penstock::gpu {
+
+/// Which convolutions of a training step in f16 take over the batch norms around them: those that
+/// gain by it (where there are timings; else all that can), all that can, or none.
+enum class FusionMode : std::uint8_t { automatic, on, off };
 
 class GpuExecutable final : public Executable {
  public:
@@ -24,7 +30,7 @@ class GpuExecutable final : public Executable {
   /// optimiser may take. Throws ConfigError when they do not fit, with a batch that does;
   /// Unavailable when an operator has no engine.
   GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device, const PlanRules& rules,
-                PlanBook& book, std::size_t memory_budget);
+                FusionMode fusion, PlanBook& book, std::size_t memory_budget);
 
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
@@ -46,6 +52,8 @@ class GpuExecutable final : public Executable {
   }
   std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, Plans& plans,
                                   std::size_t& done) const;
+  FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
+  FusionCosts fusion_costs() const;
   std::size_t fixed_bytes() const;
   std::int32_t find_batch_that_fits(std::size_t planned_bytes) const;
   [[noreturn]] void refuse(std::size_t planned_bytes) const;
@@ -58,6 +66,7 @@ class GpuExecutable final : public Executable {
   const ExecutableSpec spec_;
   GpuDevice& device_;
   const PlanRules rules_;
+  const FusionMode fusion_;
   PlanBook& book_;
   const std::size_t memory_budget_;
   const Layouts layouts_;
