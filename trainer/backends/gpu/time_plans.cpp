@@ -15,8 +15,8 @@ constexpr int kWarmUps = 2, kRuns = 5;
 constexpr std::size_t kAlignment = 256;
 /// Host memory that the operands are copied from, again and again.
 constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
-/// More than caches hold.
-constexpr std::size_t kCopyBytes = std::size_t{128} << 20;
+/// More than caches hold, but a small part of the device's memory.
+constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
 
 /// Device memory that frees itself.
 class Block {
@@ -142,12 +142,13 @@ PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidat
 }
 
 double time_copies(Driver& driver) {
-  const Block from(driver, kCopyBytes), to(driver, kCopyBytes);
+  const std::size_t bytes = std::min(kCopyBytes, driver.facts().memory_bytes / kCopyShare);
+  const Block from(driver, bytes), to(driver, bytes);
   Timer timer(driver);
-  fill(driver, timer.stream, from.data(), kCopyBytes);
+  fill(driver, timer.stream, from.data(), bytes);
   const double us =
-      median_time(timer, [&] { driver.copy(timer.stream, to.data(), from.data(), kCopyBytes); });
-  return 2 * static_cast<double>(kCopyBytes) / us;
+      median_time(timer, [&] { driver.copy(timer.stream, to.data(), from.data(), bytes); });
+  return 2 * static_cast<double>(bytes) / us;
 }
 
 }  // namespace penstock::gpu
