@@ -85,9 +85,14 @@ FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec
   return plan_fusion(graph_, Structure(graph_), spec.batch.images, fusion_costs());
 }
 
+/// Engines that fail are none: another form of the same place may do.
 FusionCosts GpuExecutable::fusion_costs() const {
-  const auto find = [this](const DnnGraph& graph) {
-    return find_plan(graph, rules_, device_.driver(), book_);
+  const auto find = [this](const DnnGraph& graph) -> std::optional<PlanChoice> {
+    try {
+      return find_plan(graph, rules_, device_.driver(), book_);
+    } catch (const DeviceError&) {
+      return std::nullopt;
+    }
   };
   if (fusion_ == FusionMode::on || !rules_.autotune) {
     return fuse_all([find](const DnnGraph& graph) { return find(graph).has_value(); });
