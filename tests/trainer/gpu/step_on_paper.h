@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/support/gpu/accesses.h"
@@ -45,18 +46,12 @@ inline double bytes_of(const DnnGraph& graph) {
   return bytes;
 }
 
-/// Costs under which nothing is fused.
-inline FusionCosts fuse_nothing() {
-  return {.graph = [](const DnnGraph& graph) { return double(graph.operations.size() > 1); },
-          .kernel = [](double) { return 0.; }};
-}
-
 class StepOnPaper {
  public:
   StepOnPaper(const Graph& graph, std::int32_t images, const FusionCosts& costs)
-      : graph_(graph),
-        layouts_(make_layouts(graph_)),
-        fusion(plan_fusion(graph_, Structure(graph_), images, costs)) {
+      : StepOnPaper(graph, images, plan_fusion(graph, Structure(graph), images, costs)) {}
+  StepOnPaper(const Graph& graph, std::int32_t images, FusionPlan plan)
+      : graph_(graph), layouts_(make_layouts(graph_)), fusion(std::move(plan)) {
     const ExecutableSpec spec{.batch = {.images = images,
                                         .image = graph.input_shape(),
                                         .classes = graph.nodes().back().shape.channels},

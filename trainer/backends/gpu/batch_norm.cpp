@@ -52,7 +52,7 @@ Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
   norm.inverse_deviation = new_floats(count);
   const NodeId last =
       last_of(structure_.waits_for_sum(node) ? structure_.first_reader(node) : node);
-  if (const ConvolutionFusion reader = behind(last); reader.normalises || reader.ends_block) {
+  if (const NodeFusion reader = behind(last); reader.normalises || reader.ends_block) {
     norm.short_multiplier = schedule_.add_value(count * size_of(type_));
     norm.short_addend = schedule_.add_value(count * size_of(type_));
   }
@@ -100,7 +100,7 @@ ValueId Builder::batch_norm_sums(NodeId node, ValueId x) {
 /// nobody reads it.
 ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
   activated_[slot(last)] = from;
-  const ConvolutionFusion reader = behind(last);
+  const NodeFusion reader = behind(last);
   if (reader.normalises || reader.ends_block) return kNoValue;
   return add_scale_shift(last, relu, from, relu && trains() && !reader.masks_gradient);
 }
@@ -240,7 +240,7 @@ void Builder::batch_norm_backward(NodeId last, const Normalised& norm, ValueId m
 /// it in its turn, or, where nobody asks for gradients in their order, along with this one.
 void Builder::sum_backward(NodeId last, const Activated& from, NodeId other, ValueId mask) {
   const ValueId dy = gradient_of(last);
-  const ConvolutionFusion reader = behind(last);
+  const NodeFusion reader = behind(last);
   if (reader.ends_block && !reader.masks_gradient) relu_backward(last, dy, {dy, false});
   const Factors factors = batch_norm_factors(from.norm, dy, mask, mask == kNoValue ? kNoValue : dy);
   const auto sets_gradient_of = [&](NodeId input) {

@@ -50,7 +50,7 @@ class Builder {
     NodeId node = Graph::kInput;
     ValueId x = kNoValue, mean = kNoValue, inverse_deviation = kNoValue;
     ValueId multiplier = kNoValue, addend = kNoValue;
-    ValueId short_multiplier = kNoValue, short_addend = kNoValue;  ///< where a convolution norms
+    ValueId short_multiplier = kNoValue, short_addend = kNoValue;  ///< where its reader normalises
   };
   /// What a ReLU is computed from: a batch norm, and what is added to it, if anything.
   struct Activated {
@@ -89,7 +89,7 @@ class Builder {
 
   // fused_builder.cpp
   /// The convolution whose input `last` is may compute it, or take over its backward.
-  ConvolutionFusion behind(NodeId last) const { return fusion_.of(structure_.first_reader(last)); }
+  NodeFusion behind(NodeId last) const { return fusion_.of(structure_.first_reader(last)); }
   /// Takes the sums of the convolution's output.
   struct Sums {
     ValueId sum = kNoValue, square_sum = kNoValue;

@@ -23,7 +23,7 @@ void Builder::compute(DnnGraph graph, const std::vector<Operand>& operands) {
 }
 
 void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
-  const ConvolutionFusion fusion = fusion_.of(node);
+  const NodeFusion fusion = fusion_.of(node);
   const ValueId w = parameter(node, Role::weight, short_ ? Home::short_weights : Home::weights);
   const ValueId y = new_activation(node);
   ValueId x = kNoValue;

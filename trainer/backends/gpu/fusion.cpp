@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/kernel_calls.h"
 
 namespace penstock::gpu {
 namespace {
@@ -18,7 +19,7 @@ constexpr double kElementBytes = 2, kMaskBytes = 1.0 / 8;
 /// One form of a place.
 struct Form {
   double cost = 0;
-  ConvolutionFusion fusion{};
+  NodeFusion fusion{};
 };
 
 Form cheapest(const std::vector<Form>& forms) {
@@ -41,7 +42,7 @@ class Place {
             static_cast<double>(shape_.images * shape_.channels * shape_.height * shape_.width)),
         feeds_norm_(feeds_norm()) {}
 
-  ConvolutionFusion choose() const {
+  NodeFusion choose() const {
     const Form alone = forward_alone();
     const NodeId input = node_of(node_).inputs.front();
     const std::optional<Shortcut> shortcut = shortcut_of(input);
@@ -147,15 +148,32 @@ class Place {
   const bool feeds_norm_;
 };
 
+/// A kernel of our own reads the batch norm's input where it would read the ReLU's output: never
+/// more, and nobody writes that.
+bool pools_norm(const Graph& graph, const Structure& structure, NodeId node) {
+  const Node& of = graph.nodes()[static_cast<std::size_t>(node)];
+  const auto* const pool = std::get_if<MaxPool>(&of.op);
+  if (pool == nullptr || pool->window.kernel_h * pool->window.kernel_w > kNoPlace) return false;
+  const NodeId input = of.inputs.front();
+  if (input == Graph::kInput || !structure.is_fused(input) || !structure.has_one_reader(input)) {
+    return false;
+  }
+  const NodeId before = graph.nodes()[static_cast<std::size_t>(input)].inputs.front();
+  return std::holds_alternative<BatchNorm>(graph.nodes()[static_cast<std::size_t>(before)].op);
+}
+
 }  // namespace
 
 FusionPlan plan_fusion(const Graph& graph, const Structure& structure, std::int32_t images,
                        const FusionCosts& costs) {
-  std::vector<ConvolutionFusion> nodes(graph.nodes().size());
+  std::vector<NodeFusion> nodes(graph.nodes().size());
   for (std::size_t index = 0; index < nodes.size(); ++index) {
     const auto node = static_cast<NodeId>(index);
-    if (!Place::exists(graph, node)) continue;
-    nodes[index] = Place(graph, structure, node, images, costs).choose();
+    if (Place::exists(graph, node)) {
+      nodes[index] = Place(graph, structure, node, images, costs).choose();
+    } else {
+      nodes[index].normalises = pools_norm(graph, structure, node);
+    }
   }
   return FusionPlan(std::move(nodes));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which convolutions of a training step are computed together with the batch norms around them.
-// Every place has forms that give the same numbers, up to rounding; the cheapest one is taken.
-// Needs no device: the caller knows what a graph costs.
+// Which convolutions of a training step, and max pools, are computed together with the batch norms
+// around them. Every place has forms that give the same numbers, up to rounding; the cheapest one
+// is taken. Needs no device: the caller knows what a graph costs.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace penstock::gpu {
 
 /// What a convolution takes over. Its input may be `u`, a ReLU of a batch norm, or of the sum of a
 /// batch norm and a shortcut (a block's end), where it is the first to read it: in backward it is
-/// then the last to add to its gradient.
-struct ConvolutionFusion {
+/// then the last to add to its gradient. A max pool may compute u as well.
+struct NodeFusion {
   bool statistics = false;  ///< forward sums its output for the batch norm that reads it
   bool normalises = false;  ///< forward and the weights' gradient compute u; no one writes it
   bool ends_block = false;  ///< forward computes u, a block's end, and writes it
   bool masks_gradient =
       false;  ///< the gradient of u goes through the ReLU to the batch norms' sums
 
-  bool operator==(const ConvolutionFusion&) const = default;
+  bool operator==(const NodeFusion&) const = default;
 };
 
 class FusionPlan {
@@ -32,15 +32,15 @@ class FusionPlan {
   /// Nothing is fused.
   FusionPlan() = default;
   /// By node.
-  explicit FusionPlan(std::vector<ConvolutionFusion> nodes) : nodes_(std::move(nodes)) {}
+  explicit FusionPlan(std::vector<NodeFusion> nodes) : nodes_(std::move(nodes)) {}
   /// Graph::kInput has none.
-  ConvolutionFusion of(NodeId node) const {
+  NodeFusion of(NodeId node) const {
     const auto index = static_cast<std::size_t>(node);
-    return node >= 0 && index < nodes_.size() ? nodes_[index] : ConvolutionFusion{};
+    return node >= 0 && index < nodes_.size() ? nodes_[index] : NodeFusion{};
   }
 
  private:
-  std::vector<ConvolutionFusion> nodes_;
+  std::vector<NodeFusion> nodes_;
 };
 
 /// In one unit of time, at most infinite.
