@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "dataflow/error.h"
 #include "tests/support/executable_fixture.h"
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/small_graphs.h"
@@ -138,6 +140,33 @@ TEST_P(FusedTraining, MatchesPlainLoopsForScalesOfZero) {
     expect_plain_numbers(small, weights, &Tolerance::gradient);
   });
 }
+
+std::unique_ptr<Backend> open_gpu(const std::string& fused) {
+  return std::make_unique<gpu::GpuBackend>(
+      std::make_shared<gpu::HostDriverLibrary>(),
+      Options("gpu", gpu::kOptions, {"gpu", {{"fused", fused}}}));
+}
+
+/// What the backend says of a step of residual_16, which has three convolutions and a max pool that
+/// can be fused.
+double fused_operators(const std::string& fused, Precision precision) {
+  const std::vector<SmallGraph> graphs = small_graphs();
+  const auto small = std::ranges::find(graphs, "residual_16", &SmallGraph::name);
+  const std::unique_ptr<Backend> backend = open_gpu(fused);
+  const std::unique_ptr<Device> device = backend->open(0);
+  const ExecutableSpec spec = spec_for(small->graph, small->images, precision);
+  const std::unique_ptr<Executable> executable = backend->compile(small->graph, spec, *device);
+  return backend->facts().at("fused_operators");
+}
+
+TEST(FusedOption, OnFusesStepsOfF16Alone) {
+  EXPECT_EQ(fused_operators("on", Precision::f16), 4);
+  EXPECT_EQ(fused_operators("on", Precision::bf16), 0);
+  EXPECT_EQ(fused_operators("on", Precision::f32), 0);
+  EXPECT_EQ(fused_operators("off", Precision::f16), 0);
+}
+
+TEST(FusedOption, RefusesOtherWords) { EXPECT_THROW(open_gpu("maybe"), ConfigError); }
 
 INSTANTIATE_TEST_SUITE_P(Engines, FusedTraining, testing::ValuesIn(kCases),
                          [](const auto& test) { return test.param.name; });

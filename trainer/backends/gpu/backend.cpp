@@ -79,6 +79,7 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
       graph, spec, on, rules, fusion_, book_for(on.driver().facts(), spec), budget->second);
   facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
   facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
+  facts_["fused_operators"] = static_cast<double>(executable->fused_count());
   facts_["operations_per_step"] = static_cast<double>(executable->operation_count());
   return executable;
 }

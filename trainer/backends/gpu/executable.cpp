@@ -47,7 +47,9 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
   std::size_t planned = 0, done = 0;
   for (const Phase phase : kPhaseList) {
     auto& schedule = schedules_[static_cast<std::size_t>(phase)];
-    schedule = build(phase, spec_, plans, done);
+    const FusionPlan fused = plan_fusion_of(phase, spec_);
+    fused_ += fused.size();
+    schedule = build(phase, spec_, fused, plans, done);
     planned = std::max(planned, schedule->planned_bytes());
   }
   book_.save();
@@ -59,9 +61,9 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
 
 /// Chooses and builds the plans of the phase's graphs; `plans` has those that are there already.
 std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec& spec,
-                                               Plans& plans, std::size_t& done) const {
+                                               const FusionPlan& fusion, Plans& plans,
+                                               std::size_t& done) const {
   auto schedule = std::make_unique<Schedule>();
-  const FusionPlan fusion = plan_fusion_of(phase, spec);
   Builder(graph_, spec, phase, layouts_, fusion, *schedule).build();
   std::size_t total = done;
   schedule->for_each_dnn_call([&](Schedule::DnnCall&) { ++total; });
@@ -130,7 +132,8 @@ std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) cons
     smaller.progress = {};
     Plans plans;
     std::size_t done = 0;
-    planned_bytes = build(Phase::train, smaller, plans, done)->planned_bytes();
+    const FusionPlan fusion = plan_fusion_of(Phase::train, smaller);
+    planned_bytes = build(Phase::train, smaller, fusion, plans, done)->planned_bytes();
     if (planned_bytes + fixed_bytes() <= memory_budget_) return images;
     most = images - 1;
   }

@@ -41,6 +41,7 @@ class GpuExecutable final : public Executable {
 
   std::size_t activation_bytes() const noexcept { return block_.bytes().size(); }
   std::size_t parameter_bytes() const noexcept { return set_.weights.count * sizeof(float); }
+  std::size_t fused_count() const noexcept { return fused_; }
   std::size_t operation_count() const noexcept { return schedule(Phase::train).operation_count(); }
 
  private:
@@ -50,8 +51,8 @@ class GpuExecutable final : public Executable {
   const Schedule& schedule(Phase phase) const noexcept {
     return *schedules_[static_cast<std::size_t>(phase)];
   }
-  std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, Plans& plans,
-                                  std::size_t& done) const;
+  std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, const FusionPlan& fusion,
+                                  Plans& plans, std::size_t& done) const;
   FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
   FusionCosts fusion_costs() const;
   std::size_t fixed_bytes() const;
@@ -70,6 +71,7 @@ class GpuExecutable final : public Executable {
   PlanBook& book_;
   const std::size_t memory_budget_;
   const Layouts layouts_;
+  std::size_t fused_ = 0;  // operators that take over batch norms
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
   Buffer weights_, gradients_, running_, short_weights_, short_gradients_, tables_, block_;
   ParameterSet set_;

@@ -88,6 +88,11 @@ class Place {
     return costs_.kernel(inputs_ * (count * kElementBytes + (mask ? kMaskBytes : 0)));
   }
 
+  /// Of a batch norm's backward: one kernel sums, another one finishes.
+  double sums(double count, bool mask = false) const {
+    return passes(count, mask) + costs_.kernel(0);
+  }
+
   Form forward_alone() const {
     const Form plain{costs_.graph(conv_forward(shape_).graph)};
     if (!feeds_norm_) return plain;
@@ -110,7 +115,7 @@ class Place {
     const double masked = masked_backward_data(Shortcut::none);
     std::vector<Form> forms{
         // Read x, write u and the mask; read the gradient, x and the mask for the sums.
-        {alone.cost + passes(2, true) + filter + backward_data() + passes(2, true), alone.fusion},
+        {alone.cost + passes(2, true) + filter + backward_data() + sums(2, true), alone.fusion},
         {alone.cost + passes(2) + filter + masked, alone.fusion}};
     forms.back().fusion.masks_gradient = true;
     if (structure_.has_one_reader(node_of(node_).inputs.front())) {
@@ -126,13 +131,13 @@ class Place {
     const bool dual = shortcut == Shortcut::batch_norm;
     const double fused = costs_.graph(residual_normalised_conv_statistics(shape_, dual).graph);
     const double data = backward_data(), masked = masked_backward_data(shortcut);
-    const double second_sums = dual ? passes(2) : 0;
+    const double second_sums = dual ? sums(2) : 0;
     std::vector<Form> forms{
         // The masked gradient is written, since the shortcut's own backward reads it.
-        {alone.cost + passes(3, true) + data + passes(3, true) + second_sums, alone.fusion},
+        {alone.cost + passes(3, true) + data + sums(3, true) + second_sums, alone.fusion},
         {alone.cost + passes(3) + masked, alone.fusion},
         // Without a mask the gradient goes through the ReLU by u.
-        {fused + data + passes(3) + passes(2) + second_sums,
+        {fused + data + passes(3) + sums(2) + second_sums,
          {.statistics = feeds_norm_, .ends_block = true}},
         {fused + masked, {.statistics = feeds_norm_, .ends_block = true, .masks_gradient = true}}};
     forms[1].fusion.masks_gradient = true;

@@ -4,8 +4,11 @@
 // is taken. Needs no device: the caller knows what a graph costs.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "trainer/backends/gpu/dnn_graph.h"
@@ -37,6 +40,10 @@ class FusionPlan {
   NodeFusion of(NodeId node) const {
     const auto index = static_cast<std::size_t>(node);
     return node >= 0 && index < nodes_.size() ? nodes_[index] : NodeFusion{};
+  }
+  /// Nodes that take over anything.
+  std::size_t size() const {
+    return nodes_.size() - static_cast<std::size_t>(std::ranges::count(nodes_, NodeFusion{}));
   }
 
  private:
