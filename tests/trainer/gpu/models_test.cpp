@@ -39,7 +39,7 @@ std::unique_ptr<Built> build(const ModelEntry& model, std::int32_t images, Preci
   const ExecutableSpec spec{
       .batch = {.images = images, .image = model.image, .classes = model.classes},
       .precision = precision};
-  Builder(built->graph, spec, phase, built->layouts, built->schedule).build();
+  Builder(built->graph, spec, phase, built->layouts, {}, built->schedule).build();
   return built;
 }
 
