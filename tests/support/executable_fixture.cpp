@@ -30,13 +30,16 @@ std::string why_without_weights(const BackendEntry& entry) {
 
 std::vector<BackendSubject> backends_with_weights() {
   std::vector<BackendSubject> subjects{{"plain", &plain_backend},
-                                       {"gpu_on_host", &gpu_on_host_backend},
-                                       {"gpu_on_host_fused", &gpu_on_host_fused_backend},
-                                       {"gpu_on_host_hopper", &gpu_on_host_hopper_backend}};
+                                       {"gpu_on_host", &gpu_on_host_backend}};
   for (const BackendEntry* entry : backend_table().entries) {
     if (why_without_weights(*entry).empty()) subjects.push_back({std::string(entry->name), entry});
   }
   return subjects;
+}
+
+std::vector<BackendSubject> backends_that_fuse() {
+  return {{"gpu_on_host_fused", &gpu_on_host_fused_backend},
+          {"gpu_on_host_hopper", &gpu_on_host_hopper_backend}};
 }
 
 std::vector<BackendSubject> backends_without_weights() {

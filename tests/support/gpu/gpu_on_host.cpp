@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/gpu/gpu_on_host.h"
 
+#include <array>
+
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/gpu/host_planner.h"
 #include "trainer/backends/gpu/backend.h"
@@ -13,9 +15,13 @@ std::unique_ptr<Backend> make(const gpu::HostMachineOptions& machine, const Opti
                                            options);
 }
 
-std::unique_ptr<Backend> make_fused(const gpu::HostMachineOptions& machine) {
-  return make(machine, Options("gpu", gpu::kOptions, {"gpu", {{"fused", "on"}}}));
-}
+constexpr auto kFusedOptions = [] {
+  std::array options = std::to_array(gpu::kOptions);
+  for (OptionSpec& option : options) {
+    if (option.name == "fused") option.fallback = "on";
+  }
+  return options;
+}();
 
 }  // namespace
 
@@ -29,14 +35,16 @@ extern constinit const BackendEntry gpu_on_host_backend{
 extern constinit const BackendEntry gpu_on_host_fused_backend{
     .name = "gpu",
     .summary = "the gpu backend without a GPU, all fused",
-    .make = [](const Options&, Clock&) { return make_fused({}); },
+    .options = kFusedOptions,
+    .make = [](const Options& options, Clock&) { return make({}, options); },
 };
 
 extern constinit const BackendEntry gpu_on_host_hopper_backend{
     .name = "gpu",
     .summary = "the gpu backend without a GPU, fused as cuDNN can",
-    .make = [](const Options&,
-               Clock&) { return make_fused({.has_engine = gpu::hopper_has_engine}); },
+    .options = kFusedOptions,
+    .make = [](const Options& options,
+               Clock&) { return make({.has_engine = gpu::hopper_has_engine}, options); },
 };
 
 }  // namespace penstock
