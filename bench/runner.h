@@ -50,9 +50,11 @@ struct RunResult {
   std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
   std::int64_t images_per_step = 0;  ///< of all ranks
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
-  std::vector<double> losses;                  ///< the same, as --loss-type-to-report wants them
-  std::vector<EvaluationReport> evaluations;   ///< complete ones
-  std::map<std::string, double> facts;         ///< of the device, with units in the names
+  std::vector<double> device_idle_ms;  ///< before each: from the last rank's end to its start
+  double device_idle_percent = 0;      ///< of the time from the first step's end to the last's
+  std::vector<double> losses;          ///< the same, as --loss-type-to-report wants them
+  std::vector<EvaluationReport> evaluations;  ///< complete ones
+  std::map<std::string, double> facts;        ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window

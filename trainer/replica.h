@@ -60,12 +60,13 @@ class Replica {
 
  private:
   struct Launched {
-    std::unique_ptr<Event> done;
+    std::unique_ptr<Event> begun, done;
     std::int32_t slot = 0;
   };
   void launch(const Batch& batch, Launched& launched);
   void update(std::size_t slot);
   void finish(std::size_t step, Leg& leg, const OnStep& on_step);
+  Launched& launched_at(std::size_t step) { return launched_[step % launched_.size()]; }
 
   BatchRing& input_;
   Parts parts_;
@@ -74,7 +75,7 @@ class Replica {
   std::int64_t step_ = 0;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> origin_;
-  std::vector<Launched> in_flight_;                 // a ring over steps
+  std::vector<Launched> launched_;                  // a ring over steps: those in flight, and one
   std::vector<std::unique_ptr<Program>> programs_;  // by slot
   Buffer pinned_results_;
   std::span<StepResult> results_;  // by slot
