@@ -12,6 +12,8 @@ namespace penstock {
 
 /// One step of one rank.
 struct StepTimes {
+  Time asked{};              ///< when the host wanted the batch
+  Nanoseconds enqueue{};     ///< host enqueued the step, after it had the batch
   Nanoseconds input_wait{};  ///< host blocked waiting for a batch: a symptom, not a cost
   Nanoseconds start{};       ///< on the device, since the leg began: its batch has been copied
   Nanoseconds completion{};  ///< the same: the step is done
@@ -22,7 +24,9 @@ struct StepTimes {
   StepResult result{};
 };
 
-/// Steps taken without a pause, with the device idle at both ends.
+/// Steps taken without a pause, with the device idle at both ends. Device times count from an event
+/// that is recorded just before `begin` is read, on an idle stream: that is how they are mapped to
+/// the host's clock, late by what a device needs to reach an event, some microseconds.
 struct Leg {
   Time begin{}, end{};
   std::vector<StepTimes> steps;

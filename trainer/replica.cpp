@@ -38,16 +38,13 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   leg.begin = clock_.now();
   try {
     for (; launched < steps; ++launched) {
-      const Time asked = clock_.now();
-      ReadLease lease = input_.next(0, stop);
+      StepTimes& times = leg.steps[launched];
+      ReadLease lease = next(times, stop);
       if (!lease) {
         ending = stop.stop_requested() ? Ending::stopped : Ending::end_of_data;
         break;
       }
-      leg.steps[launched].input_wait = clock_.now() - asked;
-      lease.await(*stream_);
-      launch(lease.batch(), launched_at(launched));
-      std::move(lease).release(*stream_);
+      take_step(std::move(lease), launched_at(launched), times);
       if (launched + 1 - finished == ahead) finish(finished++, leg, on_step);
     }
   } catch (...) {
@@ -56,6 +53,22 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   }
   finish_all();
   return ending;
+}
+
+ReadLease Replica::next(StepTimes& times, std::stop_token stop) {
+  const Mark mark(parts_.marks, "wait for a batch");
+  times.asked = clock_.now();
+  ReadLease lease = input_.next(0, std::move(stop));
+  times.input_wait = clock_.now() - times.asked;
+  return lease;
+}
+
+void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
+  const Mark mark(parts_.marks, "step");
+  lease.await(*stream_);
+  launch(lease.batch(), launched);
+  std::move(lease).release(*stream_);
+  times.enqueue = clock_.now() - (times.asked + times.input_wait);
 }
 
 void Replica::launch(const Batch& batch, Launched& launched) {
