@@ -264,7 +264,12 @@ std::size_t RunSession::begin_window() {
 }
 
 std::size_t RunSession::begin_leg() {
-  const std::size_t steps = cut(window_left_);
+  std::size_t steps = cut(window_left_);
+  if (Trace* const trace = parts_.trace; trace != nullptr && trace->steps_left() > 0) {
+    steps = std::min(steps, trace->steps_left());
+    trace->begin_leg(*parts_.backend, parts_.probe);
+    tracing_ = true;
+  }
   window_left_ -= static_cast<std::int64_t>(steps);
   log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size());
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
@@ -277,6 +282,7 @@ void RunSession::end_leg() {
   WindowLeg& leg = window_.legs.back();
   leg.end = snapshot();
   for (RunParts::Rank& rank : parts_.ranks) leg.ranks.push_back(std::move(rank.leg));
+  if (std::exchange(tracing_, false)) parts_.trace->end_leg(*parts_.backend, leg.ranks);
   std::exchange(log_, nullptr)->close();
 }
 

@@ -82,7 +82,7 @@ class RunSession {
   bool data_ended_ = false, window_complete_ = false;
   std::exception_ptr failure_;
   RunWindow window_;
-  bool leg_open_ = false;
+  bool leg_open_ = false, tracing_ = false;
   StepLog* log_ = nullptr;  // of the leg under way; null while warming up
 
   std::vector<std::jthread> stager_threads_, feeder_threads_, replica_threads_;

@@ -21,6 +21,8 @@
 
 namespace penstock {
 
+class Trace;
+
 /// How a run ended, as rows and files spell it.
 enum class Status : std::uint8_t { ok, skipped, failed, partial, draining };
 std::string_view to_string(Status status);
@@ -94,7 +96,9 @@ class Runner {
     const UpdateEntry* update = nullptr;
     const OptimizerEntry* optimizer = nullptr;
   };
-  Runner(const RunConfig& config, Clock& clock, const Components& components);
+  /// `trace` is null, or outlives the runner and gets the first steps of the window.
+  Runner(const RunConfig& config, Clock& clock, const Components& components,
+         Trace* trace = nullptr);
   ~Runner();
 
   const RunConfig& config() const noexcept;
