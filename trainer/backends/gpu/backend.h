@@ -36,6 +36,11 @@ class GpuBackend final : public Backend {
   std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
                                               std::stop_token stop) override;
   std::map<std::string, double> facts() const override { return facts_; }
+  const MarkFunctions* marks() const noexcept override { return library_->marks(); }
+  std::string start_activity(ActivityDetail detail) override {
+    return library_->start_activity(detail);
+  }
+  std::vector<ActivityRecord> finish_activity() override { return library_->finish_activity(); }
 
  private:
   PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);

@@ -17,6 +17,8 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
+#include "dataflow/mark.h"
+#include "trainer/activity.h"
 #include "trainer/backends/gpu/dnn_graph.h"
 #include "trainer/backends/gpu/kernel_calls.h"
 
@@ -128,6 +130,14 @@ class DriverLibrary {
   virtual std::unique_ptr<Driver> open(std::int32_t ordinal) = 0;
   /// For a device that need not be there; `properties` as in DeviceFacts::dnn_properties.
   virtual std::unique_ptr<Planner> make_planner(const std::string& properties) = 0;
+
+  /// Of the vendor's profiler; null where none watches the process.
+  virtual const MarkFunctions* marks() noexcept { return nullptr; }
+  /// Records what the devices do until finish_activity; not for two threads at once. Returns why it
+  /// does not, or nothing.
+  virtual std::string start_activity(ActivityDetail) { return "this library records none"; }
+  /// With the devices idle; empty where nothing was started.
+  virtual std::vector<ActivityRecord> finish_activity() { return {}; }
 };
 
 }  // namespace penstock::gpu
