@@ -34,6 +34,7 @@ struct DeviceFacts {
   std::int32_t capability = 0;  ///< 10 * major + minor: 90 for an H200
   std::int32_t multiprocessors = 0;
   std::size_t memory_bytes = 0;
+  std::string pci_bus{};  ///< "0000:3b:00.0", by which other tools of the vendor know it
   std::string driver_version, runtime_version, dnn_version;
   /// The DNN library's description of the device, from which it also plans where there is none.
   std::string dnn_properties;
