@@ -305,6 +305,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.counters = parts_.probe.values();
   if (nonfinite_steps_ > 0) result.counters["nonfinite_steps"] = nonfinite_steps_;
   result.notes = parts_.probe.notes();
+  add_condition(result);
   if (evaluator_ != nullptr) {
     for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
   }
@@ -318,6 +319,15 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   }
   set_outcome(result, stopped_from_outside);
   return result;
+}
+
+/// How the devices were from the window's begin to its end.
+void RunSession::add_condition(RunResult& result) const {
+  if (window_.legs.empty()) return;
+  const Condition condition =
+      parts_.backend->condition(window_.legs.front().begin.time, window_.legs.back().end.time);
+  result.facts.insert(condition.facts.begin(), condition.facts.end());
+  result.notes.insert(result.notes.end(), condition.notes.begin(), condition.notes.end());
 }
 
 void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const {

@@ -54,6 +54,7 @@ class RunSession {
   Snapshot snapshot();
   void record_failure(std::exception_ptr failure);
   RunResult collect(bool stopped_from_outside);
+  void add_condition(RunResult& result) const;
   void set_outcome(RunResult& result, bool stopped_from_outside) const;
 
   RunParts& parts_;

@@ -111,6 +111,12 @@ struct ExecutableSpec {
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
+/// How the devices were while something was measured.
+struct Condition {
+  std::map<std::string, double> facts{};  ///< figures with their unit in the name
+  std::vector<std::string> notes{};       ///< what readers of the numbers should know, in sentences
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -129,6 +135,8 @@ class Backend {
                                                       Clock& clock, std::stop_token stop);
   /// What a result should say about the device: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
+  /// What was seen of its devices between two moments of the steady clock.
+  virtual Condition condition(Time /*from*/, Time /*to*/) const { return {}; }
   /// Of the profiler that its kind of device has; null: none.
   virtual const MarkFunctions* marks() const noexcept { return nullptr; }
   /// Records what its devices do, from here to finish_activity; they are idle at both ends. Returns
