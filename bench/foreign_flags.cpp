@@ -10,7 +10,9 @@ constexpr std::string_view kPipeline =
     "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
 constexpr std::string_view kCluster =
     "runs over several processes are not built yet; use --num-gpus";
-constexpr std::string_view kTracing = "traces are not built yet; --json keeps every step time";
+constexpr std::string_view kTracing =
+    "--trace-file of `penstock run` writes a timeline, and --json every step time";
+constexpr std::string_view kOneTrace = "one run writes a trace: use `penstock run`";
 constexpr std::string_view kLayout = "batches travel as NHWC and devices choose their own layout";
 
 constexpr ForeignFlag kForeign[] = {
@@ -87,8 +89,9 @@ constexpr ForeignFlag kForeign[] = {
     {"use_tf_layers", kTensorFlow},
     {"trt_mode", kTensorFlow},
     {"trt_max_workspace_size_bytes", kTensorFlow},
-    {"trace_file", kTracing},
-    {"use_chrome_trace_format", kTracing},
+    {"trace_file", kOneTrace},
+    {"trace_steps", kOneTrace},
+    {"use_chrome_trace_format", "traces are always in Chrome's format; leave it out"},
     {"tfprof_file", kTracing},
     {"graph_file", kTracing},
     {"partitioned_graph_file_prefix", kTracing},

@@ -57,6 +57,16 @@ std::string device_rate(const SweepResult& sweep) {
   return rate == 0 ? "" : fmt::format(" of {:.1f} img/s each", rate);
 }
 
+/// The median of the repetitions that took steps, or "-".
+std::string device_idle_of(const Row& row) {
+  std::vector<double> percents;
+  for (const Repetition& repetition : row.repetitions) {
+    const RunResult& result = repetition.result;
+    if (!result.step_ms.empty()) percents.push_back(result.device_idle_percent);
+  }
+  return percents.empty() ? "-" : format_fixed(median(percents), 1);
+}
+
 std::string count(std::size_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
@@ -94,7 +104,8 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
       "input cost: the share of the speed of the `gpu` row (batches that already lie on the "
       "device) that "
       "is lost with this feeder, at the rate that the feeder can keep up.",
-      "ms/step lost: how much longer each step takes because of it."};
+      "ms/step lost: how much longer each step takes because of it.",
+      "idle: the share of its time in which a device had no step to compute."};
   for (const StatusText& text : kStatusTexts) {
     const bool occurs = std::any_of(sweep.rows.begin(), sweep.rows.end(),
                                     [&](const Row& row) { return row.status == text.status; });
@@ -132,7 +143,7 @@ std::vector<std::string> text_columns(const SweepResult& sweep) {
   for (const ConfigKey* key : sweep.varied) {
     columns.push_back(key->name == "fake_location" ? "feeder" : kebab(key->name));
   }
-  for (const char* name : {"img/s", "input cost %", "ms/step lost", "status", "note"}) {
+  for (const char* name : {"img/s", "input cost %", "ms/step lost", "idle %", "status", "note"}) {
     columns.emplace_back(name);
   }
   return columns;
@@ -148,6 +159,7 @@ std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row) {
     cells.push_back(row.input_cost ? format_spread(row.input_cost->percent, 1) : "-");
     cells.push_back(row.input_cost ? format_fixed(row.input_cost->ms_per_step, 2) : "-");
   }
+  cells.push_back(device_idle_of(row));
   cells.emplace_back(to_string(row.status));
   cells.push_back(note_of(sweep, row));
   return cells;

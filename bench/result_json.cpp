@@ -84,6 +84,7 @@ Json to_json(const RunResult& result) {
               {"started", result.started},
               {"img_per_s", result.img_per_s},
               {"sustained_img_per_s", result.sustained_img_per_s},
+              {"device_idle_percent", result.device_idle_percent},
               {"window_s", result.window_s},
               {"images_per_step", result.images_per_step},
               {"reserve_start", result.reserve_start},
@@ -96,6 +97,7 @@ Json to_json(const RunResult& result) {
               {"notes", result.notes},
               {"step_ms", result.step_ms},
               {"input_wait_ms", result.input_wait_ms},
+              {"device_idle_ms", result.device_idle_ms},
               {"losses", result.losses},
               {"evaluations", to_json(result.evaluations)}};
 }
@@ -172,6 +174,7 @@ RunResult result_from_json(const Json& json) {
     json.at("started").get_to(result.started);
     json.at("img_per_s").get_to(result.img_per_s);
     json.at("sustained_img_per_s").get_to(result.sustained_img_per_s);
+    json.at("device_idle_percent").get_to(result.device_idle_percent);
     json.at("window_s").get_to(result.window_s);
     json.at("images_per_step").get_to(result.images_per_step);
     json.at("reserve_start").get_to(result.reserve_start);
@@ -184,6 +187,7 @@ RunResult result_from_json(const Json& json) {
     json.at("notes").get_to(result.notes);
     json.at("step_ms").get_to(result.step_ms);
     json.at("input_wait_ms").get_to(result.input_wait_ms);
+    json.at("device_idle_ms").get_to(result.device_idle_ms);
     json.at("losses").get_to(result.losses);
     for (const Json& each : json.at("evaluations")) {
       result.evaluations.push_back({.step = each.at("step").get<std::int64_t>(),

@@ -24,10 +24,11 @@ Order order_of(const RunConfig& config) {
 }  // namespace
 
 RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Components& the_entries,
-                   std::stop_token abandon)
+                   std::stop_token abandon, Trace* the_trace)
     : components(the_entries),
       config(resolve(wanted, components)),
       clock(the_clock),
+      trace(the_trace),
       backend(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec(batch_spec(config, *components.model)),
@@ -118,7 +119,9 @@ void RunParts::make_feeders() {
       rank.feeder = make_feeder(spec, data_plan(static_cast<std::int32_t>(index)), *device,
                                 config.device_slots, probe);
     } else {
-      rank.stager = std::make_unique<Stager>(*host_ring, index, *rank.ring, *device);
+      rank.stager =
+          std::make_unique<Stager>(*host_ring, index, *rank.ring, *device,
+                                   marks(Work::staging, static_cast<std::int32_t>(index)));
     }
   }
 }
@@ -148,6 +151,7 @@ std::unique_ptr<Feeder> RunParts::make_feeder(const BatchSpec& batches, DataPlan
       .options = feeder_options_,
       .data = std::move(data),
       .probe = counters,
+      .marks = marks(Work::feeding),
       .on_bad_sample = parse_bad_sample_policy(config.on_bad_sample),
       .timeout = std::chrono::round<Nanoseconds>(timeout),
       .threads = config.feeder_threads,
@@ -191,9 +195,15 @@ void RunParts::make_rank(std::int32_t index) {
                                hyper.step = step;
                                return hyper;
                              },
-                             rank.collective->recordable()};
+                             rank.collective->recordable(),
+                             // A trace has its times already.
+                             Marks(backend->marks(), nullptr, Work::staging, index)};
   const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
   rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, clock);
+}
+
+Marks RunParts::marks(Work work, std::int32_t rank) const {
+  return {backend->marks(), trace != nullptr ? &trace->spans() : nullptr, work, rank};
 }
 
 void RunParts::note_unused_classes() {

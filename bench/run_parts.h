@@ -13,6 +13,7 @@
 
 #include "bench/run_config.h"
 #include "bench/runner.h"
+#include "bench/trace.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/probe.h"
@@ -41,10 +42,10 @@ class RunParts {
     Leg leg;
   };
 
-  /// `clock` and the entries of `components` outlive the parts; `abandon` lets ranks leave an
-  /// exchange. Throws ConfigError, Unavailable, TimeoutError.
+  /// `clock`, the entries of `components` and the trace, if there is one, outlive the parts;
+  /// `abandon` lets ranks leave an exchange. Throws ConfigError, Unavailable, TimeoutError.
   RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
-           std::stop_token abandon);
+           std::stop_token abandon, Trace* trace = nullptr);
 
   double steps_per_epoch() const noexcept {
     return examples_per_epoch / (static_cast<double>(config.batch_size) * config.num_gpus);
@@ -67,6 +68,7 @@ class RunParts {
   const Runner::Components components;
   RunConfig config;  ///< resolved
   Clock& clock;
+  Trace* const trace;          ///< of the window's first steps; null: none is wanted
   double outside_reserve = 0;  ///< batches that may lie ready outside our rings
   Probe probe;
   DataExtent extent;              ///< of what the feeder reads
@@ -88,6 +90,7 @@ class RunParts {
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
+  Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
   void note_unused_classes();
 

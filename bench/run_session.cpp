@@ -264,7 +264,12 @@ std::size_t RunSession::begin_window() {
 }
 
 std::size_t RunSession::begin_leg() {
-  const std::size_t steps = cut(window_left_);
+  std::size_t steps = cut(window_left_);
+  if (Trace* const trace = parts_.trace; trace != nullptr && trace->steps_left() > 0) {
+    steps = std::min(steps, trace->steps_left());
+    trace->begin_leg(*parts_.backend, parts_.probe);
+    tracing_ = true;
+  }
   window_left_ -= static_cast<std::int64_t>(steps);
   log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size());
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
@@ -277,6 +282,7 @@ void RunSession::end_leg() {
   WindowLeg& leg = window_.legs.back();
   leg.end = snapshot();
   for (RunParts::Rank& rank : parts_.ranks) leg.ranks.push_back(std::move(rank.leg));
+  if (std::exchange(tracing_, false)) parts_.trace->end_leg(*parts_.backend, leg.ranks);
   std::exchange(log_, nullptr)->close();
 }
 
@@ -299,6 +305,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.counters = parts_.probe.values();
   if (nonfinite_steps_ > 0) result.counters["nonfinite_steps"] = nonfinite_steps_;
   result.notes = parts_.probe.notes();
+  add_condition(result);
   if (evaluator_ != nullptr) {
     for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
   }
@@ -312,6 +319,15 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   }
   set_outcome(result, stopped_from_outside);
   return result;
+}
+
+/// How the devices were from the window's begin to its end.
+void RunSession::add_condition(RunResult& result) const {
+  if (window_.legs.empty()) return;
+  const Condition condition =
+      parts_.backend->condition(window_.legs.front().begin.time, window_.legs.back().end.time);
+  result.facts.insert(condition.facts.begin(), condition.facts.end());
+  result.notes.insert(result.notes.end(), condition.notes.begin(), condition.notes.end());
 }
 
 void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const {

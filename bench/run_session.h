@@ -54,6 +54,7 @@ class RunSession {
   Snapshot snapshot();
   void record_failure(std::exception_ptr failure);
   RunResult collect(bool stopped_from_outside);
+  void add_condition(RunResult& result) const;
   void set_outcome(RunResult& result, bool stopped_from_outside) const;
 
   RunParts& parts_;
@@ -82,7 +83,7 @@ class RunSession {
   bool data_ended_ = false, window_complete_ = false;
   std::exception_ptr failure_;
   RunWindow window_;
-  bool leg_open_ = false;
+  bool leg_open_ = false, tracing_ = false;
   StepLog* log_ = nullptr;  // of the leg under way; null while warming up
 
   std::vector<std::jthread> stager_threads_, feeder_threads_, replica_threads_;

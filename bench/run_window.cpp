@@ -2,6 +2,7 @@
 #include "bench/run_window.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "bench/statistics.h"
 #include "bench/step_reporter.h"
@@ -44,14 +45,33 @@ double images_inside(const WindowLeg& leg, const Interval& interval) {
   return images;
 }
 
+/// Devices are idle from the last rank's end of a step to the last rank's start of the next one:
+/// where gradients are exchanged, those that start earlier wait for it inside their step. So the
+/// idle time never exceeds the step's.
 void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& result) {
   Nanoseconds before{};
+  bool first = true;
   for (const StepLog::Step& step : leg.log->ready()) {
     result.step_ms.push_back(milliseconds(step.completion - before));
     result.input_wait_ms.push_back(milliseconds(step.input_wait));
+    const Nanoseconds idle = std::exchange(first, false) ? Nanoseconds{} : step.start - before;
+    result.device_idle_ms.push_back(milliseconds(idle));
     result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
     before = step.completion;
   }
+}
+
+/// Of the time from each leg's first completed step to its last.
+double idle_percent(const RunWindow& window) {
+  Nanoseconds idle{}, all{};
+  for (const WindowLeg& leg : window.legs) {
+    const std::vector<StepLog::Step> steps = leg.log->ready();
+    for (std::size_t i = 1; i < steps.size(); ++i) {
+      idle += steps[i].start - steps[i - 1].completion;
+      all += steps[i].completion - steps[i - 1].completion;
+    }
+  }
+  return all.count() > 0 ? 100 * seconds(idle) / seconds(all) : 0;
 }
 
 }  // namespace
@@ -94,6 +114,7 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
   if (published_s > 0) {
     result.sustained_img_per_s = published * config.batch_size / published_s;
   }
+  result.device_idle_percent = idle_percent(window);
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();
 }

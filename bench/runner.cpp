@@ -53,8 +53,8 @@ Runner::Components find_components(const RunConfig& config) {
 /// The parts, and what lets their ranks leave an exchange.
 class Runner::Wiring {
  public:
-  Wiring(const RunConfig& config, Clock& clock, const Components& components)
-      : parts(config, clock, components, abandon.get_token()) {
+  Wiring(const RunConfig& config, Clock& clock, const Components& components, Trace* trace)
+      : parts(config, clock, components, abandon.get_token(), trace) {
     const bool evaluates = !evaluation_points(parts.config, parts.steps_per_epoch()).empty();
     if (parts.config.eval || evaluates) evaluator.emplace(parts);
     if (parts.config.eval) {  // what the header counts is the evaluation's
@@ -70,8 +70,8 @@ class Runner::Wiring {
 
 Runner::Runner(const RunConfig& config, Clock& clock)
     : Runner(config, clock, find_components(config)) {}
-Runner::Runner(const RunConfig& config, Clock& clock, const Components& components)
-    : wiring_(std::make_unique<Wiring>(config, clock, components)) {}
+Runner::Runner(const RunConfig& config, Clock& clock, const Components& components, Trace* trace)
+    : wiring_(std::make_unique<Wiring>(config, clock, components, trace)) {}
 Runner::~Runner() = default;
 
 const RunConfig& Runner::config() const noexcept { return wiring_->parts.config; }

@@ -21,6 +21,8 @@
 
 namespace penstock {
 
+class Trace;
+
 /// How a run ended, as rows and files spell it.
 enum class Status : std::uint8_t { ok, skipped, failed, partial, draining };
 std::string_view to_string(Status status);
@@ -50,9 +52,11 @@ struct RunResult {
   std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
   std::int64_t images_per_step = 0;  ///< of all ranks
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
-  std::vector<double> losses;                  ///< the same, as --loss-type-to-report wants them
-  std::vector<EvaluationReport> evaluations;   ///< complete ones
-  std::map<std::string, double> facts;         ///< of the device, with units in the names
+  std::vector<double> device_idle_ms;  ///< before each: from the last rank's end to its start
+  double device_idle_percent = 0;      ///< of the time from the first step's end to the last's
+  std::vector<double> losses;          ///< the same, as --loss-type-to-report wants them
+  std::vector<EvaluationReport> evaluations;  ///< complete ones
+  std::map<std::string, double> facts;        ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
@@ -92,7 +96,9 @@ class Runner {
     const UpdateEntry* update = nullptr;
     const OptimizerEntry* optimizer = nullptr;
   };
-  Runner(const RunConfig& config, Clock& clock, const Components& components);
+  /// `trace` is null, or outlives the runner and gets the first steps of the window.
+  Runner(const RunConfig& config, Clock& clock, const Components& components,
+         Trace* trace = nullptr);
   ~Runner();
 
   const RunConfig& config() const noexcept;

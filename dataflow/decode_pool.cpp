@@ -174,6 +174,7 @@ bool DecodePool::Crew::take(Turn& turn) {
 
 /// False: the ring is closed, or there is nothing more to do.
 bool DecodePool::Crew::begin_flight() {
+  const Mark mark(plan_.marks, "wait for a slot");
   WriteLease lease = out_.acquire(halt_.get_token());
   if (!lease) {
     halt_.request_stop();
@@ -194,6 +195,7 @@ bool DecodePool::Crew::begin_flight() {
 
 /// The next sample that can be read. False: there is nothing more to do.
 bool DecodePool::Crew::read(Sample& sample) {
+  const Mark mark(plan_.marks, "read");
   while (!halt_.stop_requested()) {
     try {
       if (source_.next(sample)) return true;
@@ -208,6 +210,7 @@ bool DecodePool::Crew::read(Sample& sample) {
 
 /// False: the sample is bad, and was left out.
 bool DecodePool::Crew::decode(Decoder& decoder, const Sample& sample, const Row& row) {
+  const Mark mark(plan_.marks, "decode");
   const std::int64_t begin = thread_cpu_ns();
   try {
     if (sample.label < 0 || sample.label >= out_.spec().classes) {

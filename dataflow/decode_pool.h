@@ -22,6 +22,7 @@
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/decoder.h"
+#include "dataflow/mark.h"
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
 
@@ -31,6 +32,7 @@ struct DecodePlan {
   std::int32_t threads = 1;  ///< including the one that calls run()
   Order order = Order::relaxed;
   std::uint64_t seed = 1;
+  Marks marks{};  ///< "wait for a slot", "read" and "decode", the last two for each sample
   std::int64_t bad_samples_allowed = 0;  ///< 0: the first one fails the run; -1: any number
 };
 

@@ -8,8 +8,13 @@
 
 namespace penstock {
 
-Stager::Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device)
-    : host_(host), reader_(reader), device_ring_(device_ring), stream_(device.make_stream()) {
+Stager::Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device,
+               const Marks& marks)
+    : host_(host),
+      reader_(reader),
+      device_ring_(device_ring),
+      stream_(device.make_stream()),
+      marks_(marks) {
   PENSTOCK_ASSERT(host.spec() == device_ring.spec());
 }
 
@@ -23,17 +28,30 @@ void Stager::run(std::stop_token stop) noexcept {
 }
 
 void Stager::copy_all(std::stop_token stop) {
-  while (WriteLease to = device_ring_.acquire(stop)) {
-    ReadLease from = host_.next(reader_, stop);
+  const auto slot = [&] {
+    const Mark mark(marks_, "wait for a slot");
+    return device_ring_.acquire(stop);
+  };
+  const auto next = [&] {
+    const Mark mark(marks_, "wait for a batch");
+    return host_.next(reader_, stop);
+  };
+  while (WriteLease to = slot()) {
+    ReadLease from = next();
     if (!from) return;
-    from.await(*stream_);
-    to.await(*stream_);
-    stream_->copy(to.batch().pixels, from.batch().pixels);
-    stream_->copy(std::as_writable_bytes(to.batch().labels), std::as_bytes(from.batch().labels));
-    to.batch().valid = from.batch().valid;
-    std::move(from).release(*stream_);
-    std::move(to).publish(*stream_);
+    copy(std::move(from), std::move(to));
   }
+}
+
+void Stager::copy(ReadLease from, WriteLease to) {
+  const Mark mark(marks_, "copy");
+  from.await(*stream_);
+  to.await(*stream_);
+  stream_->copy(to.batch().pixels, from.batch().pixels);
+  stream_->copy(std::as_writable_bytes(to.batch().labels), std::as_bytes(from.batch().labels));
+  to.batch().valid = from.batch().valid;
+  std::move(from).release(*stream_);
+  std::move(to).publish(*stream_);
 }
 
 }  // namespace penstock

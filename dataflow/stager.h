@@ -13,14 +13,17 @@
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/device.h"
+#include "dataflow/mark.h"
 
 namespace penstock {
 
 class Stager {
  public:
   /// Copies what `host` holds for `reader` into `device_ring`, whose memory belongs to `device`.
-  /// All are borrowed for the stager's life.
-  Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device);
+  /// All are borrowed for the stager's life. Marks: "wait for a slot", "wait for a batch" and
+  /// "copy": the copy itself where the host copies, else the time to enqueue it.
+  Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device,
+         const Marks& marks = {});
 
   /// Runs until the host ring ends, the device ring closes, or a stop is requested. Passes the end
   /// of the data, or its failure, on to the device ring. Throws nothing.
@@ -28,11 +31,13 @@ class Stager {
 
  private:
   void copy_all(std::stop_token stop);
+  void copy(ReadLease from, WriteLease to);
 
   BatchRing& host_;
   const std::size_t reader_;
   BatchRing& device_ring_;
   std::unique_ptr<Stream> stream_;
+  const Marks marks_;
 };
 
 }  // namespace penstock

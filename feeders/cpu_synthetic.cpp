@@ -13,18 +13,21 @@ namespace {
 class CpuSynthetic final : public Feeder {
  public:
   explicit CpuSynthetic(const FeederContext& context)
-      : seed_(context.seed),
+      : marks_(context.marks),
+        seed_(context.seed),
         first_(context.data.first_sample / static_cast<std::uint64_t>(context.spec.images)) {}
 
   void run(BatchRing& out, std::stop_token stop) override {
     for (std::uint64_t count = first_; WriteLease lease = out.acquire(stop); ++count) {
       lease.await();
+      const Mark mark(marks_, "draw");
       fill_random(lease.batch(), out.spec().classes, seed_, 0, count);
       std::move(lease).publish();
     }
   }
 
  private:
+  const Marks marks_;
   const std::uint64_t seed_;
   const std::uint64_t first_;  // batch
 };

@@ -70,6 +70,7 @@ class DecodeQueue final : public Feeder {
     const DecodePlan plan{.threads = context.threads,
                           .order = context.data.order,
                           .seed = context.seed,
+                          .marks = context.marks,
                           .bad_samples_allowed = bad_samples_allowed(context.on_bad_sample)};
     return DecodePool(
         plan, *source_, [&] { return entry.make(options); }, context.clock, context.probe);

@@ -15,6 +15,7 @@
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
 #include "dataflow/entry.h"
+#include "dataflow/mark.h"
 #include "dataflow/options.h"
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
@@ -36,6 +37,7 @@ struct FeederContext {
   const Options& options;
   DataPlan data{};
   Probe& probe;
+  Marks marks{};  ///< for the stages of its work
   BadSamplePolicy on_bad_sample{};
   Nanoseconds timeout{};     ///< how long an outside producer may stay silent
   std::int32_t threads = 1;  ///< workers that it may run, its own thread included

@@ -80,6 +80,7 @@ class ZmqConsume final : public Feeder {
       : spec_(context.spec),
         clock_(context.clock),
         probe_(context.probe),
+        marks_(context.marks),
         policy_(context.on_bad_sample),
         timeout_(context.timeout),
         options_(socket_options(context)),
@@ -104,7 +105,7 @@ class ZmqConsume final : public Feeder {
       const std::optional<WireBatch> batch = receive_batch(message, stop);
       if (!batch) return;
       lease.await();
-      copy_batch(*batch, lease.batch());
+      copy(*batch, lease.batch());
       message.rebuild();
       std::move(lease).publish();
       images_.add(spec_.images);
@@ -114,6 +115,7 @@ class ZmqConsume final : public Feeder {
  private:
   /// The next good batch, in `message`; empty: stopped, or the producer has ended.
   std::optional<WireBatch> receive_batch(zmq::message_t& message, const std::stop_token& stop) {
+    const Mark mark(marks_, "receive");
     const Time deadline = clock_.now() + timeout_;
     while (true) {
       if (!receive(message, deadline, stop)) return std::nullopt;
@@ -128,6 +130,11 @@ class ZmqConsume final : public Feeder {
         if (clock_.now() >= deadline) throw TimeoutError(silence());
       }
     }
+  }
+
+  void copy(const WireBatch& batch, Batch& slot) {
+    const Mark mark(marks_, "copy out of the message");
+    copy_batch(batch, slot);
   }
 
   /// The first frame of the next message, good or bad; false: stopped, or the producer has ended.
@@ -224,6 +231,7 @@ class ZmqConsume final : public Feeder {
   const BatchSpec spec_;
   Clock& clock_;
   Probe& probe_;
+  const Marks marks_;
   const BadSamplePolicy policy_;
   const Nanoseconds timeout_;
   const ZmqSocketOptions options_;

@@ -20,7 +20,9 @@
 #include "dataflow/batch.h"
 #include "dataflow/device.h"
 #include "dataflow/entry.h"
+#include "dataflow/mark.h"
 #include "dataflow/options.h"
+#include "trainer/activity.h"
 #include "trainer/graph.h"
 
 namespace penstock {
@@ -83,8 +85,8 @@ class Executable {
   virtual const ParameterSet& parameters() const noexcept = 0;
   /// Enqueues a step of one batch and returns at once. `batch` and `result` outlive the work:
   /// programs recorded from this call run again with what they then hold. Rows beyond batch.valid
-  /// do not count towards loss, gradients and accuracies. Labels that are no classes: DataError, or,
-  /// from devices that run behind the host, a loss that is not finite.
+  /// do not count towards loss, gradients and accuracies. Labels that are no classes: DataError,
+  /// or, from devices that run behind the host, a loss that is not finite.
   virtual void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
                    StepResult& result) = 0;
   /// Copies a tensor that has the layout of the parameter or buffer that `spec` describes, out of
@@ -109,6 +111,12 @@ struct ExecutableSpec {
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
+/// How the devices were while something was measured.
+struct Condition {
+  std::map<std::string, double> facts{};  ///< figures with their unit in the name
+  std::vector<std::string> notes{};       ///< what readers of the numbers should know, in sentences
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -127,6 +135,14 @@ class Backend {
                                                       Clock& clock, std::stop_token stop);
   /// What a result should say about the device: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
+  /// What was seen of its devices between two moments of the steady clock.
+  virtual Condition condition(Time /*from*/, Time /*to*/) const { return {}; }
+  /// Of the profiler that its kind of device has; null: none.
+  virtual const MarkFunctions* marks() const noexcept { return nullptr; }
+  /// Records what its devices do, from here to finish_activity; they are idle at both ends. Returns
+  /// why that cannot be, or nothing; devices that have nothing to tell say nothing.
+  virtual std::string start_activity(ActivityDetail) { return {}; }
+  virtual std::vector<ActivityRecord> finish_activity() { return {}; }
 };
 
 struct BackendEntry {

@@ -12,12 +12,21 @@ namespace penstock {
 
 /// One step of one rank.
 struct StepTimes {
+  Time asked{};              ///< when the host wanted the batch
+  Nanoseconds enqueue{};     ///< host enqueued the step, after it had the batch
   Nanoseconds input_wait{};  ///< host blocked waiting for a batch: a symptom, not a cost
-  Nanoseconds completion{};  ///< on the device, since the leg began
+  Nanoseconds start{};       ///< on the device, since the leg began: its batch has been copied
+  Nanoseconds completion{};  ///< the same: the step is done
+  /// What the device did no step in, between the end of the step before and the start of this one;
+  /// 0 for the first of a leg. It waited for a batch, for the copy of it, or for the host to
+  /// enqueue the step: a device cannot tell these apart, the host's input_wait helps to.
+  Nanoseconds device_idle{};
   StepResult result{};
 };
 
-/// Steps taken without a pause, with the device idle at both ends.
+/// Steps taken without a pause, with the device idle at both ends. Device times count from an event
+/// that is recorded just before `begin` is read, on an idle stream: that is how they are mapped to
+/// the host's clock, late by what a device needs to reach an event, some microseconds.
 struct Leg {
   Time begin{}, end{};
   std::vector<StepTimes> steps;

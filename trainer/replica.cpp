@@ -12,19 +12,22 @@ Replica::Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clo
       clock_(clock),
       stream_(device.make_stream()),
       origin_(device.make_event()),
-      in_flight_(input.slots()),
+      launched_(input.slots() + 1),
       programs_(input.slots()),
       pinned_results_(device.allocate(input.slots() * sizeof(StepResult), MemoryKind::pinned)),
       results_(reinterpret_cast<StepResult*>(pinned_results_.bytes().data()), input.slots()) {
   std::uninitialized_value_construct(results_.begin(), results_.end());
-  for (Launched& launched : in_flight_) launched.done = device.make_event();
+  for (Launched& launched : launched_) {
+    launched.begun = device.make_event();
+    launched.done = device.make_event();
+  }
 }
 
 Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
                              std::stop_token stop) {
   leg.steps.assign(steps, {});
   Ending ending = Ending::completed;
-  const std::size_t ahead = in_flight_.size();
+  const std::size_t ahead = input_.slots();
   std::size_t launched = 0, finished = 0;
   const auto finish_all = [&] {
     while (finished < launched) finish(finished++, leg, on_step);
@@ -35,16 +38,13 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   leg.begin = clock_.now();
   try {
     for (; launched < steps; ++launched) {
-      const Time asked = clock_.now();
-      ReadLease lease = input_.next(0, stop);
+      StepTimes& times = leg.steps[launched];
+      ReadLease lease = next(times, stop);
       if (!lease) {
         ending = stop.stop_requested() ? Ending::stopped : Ending::end_of_data;
         break;
       }
-      leg.steps[launched].input_wait = clock_.now() - asked;
-      lease.await(*stream_);
-      launch(lease.batch(), in_flight_[launched % ahead]);
-      std::move(lease).release(*stream_);
+      take_step(std::move(lease), launched_at(launched), times);
       if (launched + 1 - finished == ahead) finish(finished++, leg, on_step);
     }
   } catch (...) {
@@ -53,6 +53,22 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   }
   finish_all();
   return ending;
+}
+
+ReadLease Replica::next(StepTimes& times, std::stop_token stop) {
+  const Mark mark(parts_.marks, "wait for a batch");
+  times.asked = clock_.now();
+  ReadLease lease = input_.next(0, std::move(stop));
+  times.input_wait = clock_.now() - times.asked;
+  return lease;
+}
+
+void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
+  const Mark mark(parts_.marks, "step");
+  lease.await(*stream_);
+  launch(lease.batch(), launched);
+  std::move(lease).release(*stream_);
+  times.enqueue = clock_.now() - (times.asked + times.input_wait);
 }
 
 void Replica::launch(const Batch& batch, Launched& launched) {
@@ -64,6 +80,7 @@ void Replica::launch(const Batch& batch, Launched& launched) {
       if (parts_.record_update) update(slot);
     });
   }
+  stream_->record(*launched.begun);
   if (phase_ == Phase::train) parts_.optimizer.set(parts_.hyper(step_), *stream_);
   programs_[slot]->launch(*stream_);
   if (!parts_.record_update) update(slot);
@@ -78,11 +95,18 @@ void Replica::update(std::size_t slot) {
 }
 
 void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
-  const Launched& launched = in_flight_[step % in_flight_.size()];
+  const Launched& launched = launched_at(step);
   launched.done->wait_until(Time::max());
   const StepResult& result = results_[static_cast<std::size_t>(launched.slot)];
   StepTimes& times = leg.steps[step];
-  times.completion = launched.done->since(*origin_);
+  if (step == 0) {
+    times.start = launched.begun->since(*origin_);
+  } else {
+    // From step to step, as devices measure short times more finely than long ones.
+    times.device_idle = launched.begun->since(*launched_at(step - 1).done);
+    times.start = leg.steps[step - 1].completion + times.device_idle;
+  }
+  times.completion = times.start + launched.done->since(*launched.begun);
   times.result = result;
   if (on_step) on_step(step, times);
 }

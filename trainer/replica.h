@@ -17,6 +17,7 @@
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
+#include "dataflow/mark.h"
 #include "trainer/backend.h"
 #include "trainer/metrics.h"
 #include "trainer/update_strategy.h"
@@ -38,6 +39,7 @@ class Replica {
     std::function<Hyper(std::int64_t step)> hyper;  ///< of the step with that number, from 0
     /// The update is part of the recorded step. Otherwise it is enqueued behind each one.
     bool record_update = true;
+    Marks marks{};  ///< "wait for a batch" and "step", which is to enqueue it
   };
 
   /// `input` is a ring in `device`'s memory with one reader, and borrowed like the others. Without
@@ -60,12 +62,15 @@ class Replica {
 
  private:
   struct Launched {
-    std::unique_ptr<Event> done;
+    std::unique_ptr<Event> begun, done;
     std::int32_t slot = 0;
   };
+  ReadLease next(StepTimes& times, std::stop_token stop);
+  void take_step(ReadLease lease, Launched& launched, StepTimes& times);
   void launch(const Batch& batch, Launched& launched);
   void update(std::size_t slot);
   void finish(std::size_t step, Leg& leg, const OnStep& on_step);
+  Launched& launched_at(std::size_t step) { return launched_[step % launched_.size()]; }
 
   BatchRing& input_;
   Parts parts_;
@@ -74,7 +79,7 @@ class Replica {
   std::int64_t step_ = 0;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> origin_;
-  std::vector<Launched> in_flight_;                 // a ring over steps
+  std::vector<Launched> launched_;                  // a ring over steps: those in flight, and one
   std::vector<std::unique_ptr<Program>> programs_;  // by slot
   Buffer pinned_results_;
   std::span<StepResult> results_;  // by slot

@@ -62,7 +62,11 @@ Cells cells_of(const SweepResult& sweep, const Row& row) {
       {"process_cpu_s", median_over(row, [](const RunResult& r) { return r.process_cpu_s; })},
       {"step_ms_p50", median_over(row, [](const RunResult& r) { return median(r.step_ms); })},
       {"input_wait_ms_p50",
-       median_over(row, [](const RunResult& r) { return median(r.input_wait_ms); })}};
+       median_over(row, [](const RunResult& r) { return median(r.input_wait_ms); })},
+      {"device_idle_ms_p50",
+       median_over(row, [](const RunResult& r) { return median(r.device_idle_ms); })},
+      {"device_idle_percent",
+       median_over(row, [](const RunResult& r) { return r.device_idle_percent; })}};
   flatten("", medians, cells);
   flatten("environment", to_json(sweep.environment), cells);
   return cells;

@@ -121,9 +121,9 @@ void write_rows(const SweepResult& sweep, std::ostream& out) {
       } else if (i == keys + 1) {
         kind = "figure cost";
         if (row.input_cost && !row.is_ceiling) text = figure(row.input_cost->percent, 100);
-      } else if (i == keys + 3) {
-        text = fmt::format(R"(<span class="status {0}">{0}</span>)", to_string(row.status));
       } else if (i == keys + 4) {
+        text = fmt::format(R"(<span class="status {0}">{0}</span>)", to_string(row.status));
+      } else if (i == keys + 5) {
         kind = "note";
       }
       out << fmt::format(R"(<td class="{}" data-name="{}">{}</td>)", kind, escaped(columns[i]),
@@ -140,9 +140,9 @@ void write_repetitions(const SweepResult& sweep, std::ostream& out) {
     if (row.repetitions.empty()) continue;
     out << "<details><summary>" << escaped(label_of(sweep, row))
         << "</summary>\n<div class=\"scroll\"><table>\n<tr>";
-    for (const char* head :
-         {"round", "seed", "started", "status", "img/s", "sustained img/s", "batches ready, start",
-          "and end", "steps", "step ms, median", "input wait ms, median"}) {
+    for (const char* head : {"round", "seed", "started", "status", "img/s", "sustained img/s",
+                             "batches ready, start", "and end", "steps", "step ms, median",
+                             "input wait ms, median", "device idle ms, median", "device idle %"}) {
       out << "<th>" << head << "</th>";
     }
     out << "</tr>\n";
@@ -151,10 +151,12 @@ void write_repetitions(const SweepResult& sweep, std::ostream& out) {
       out << fmt::format(
           "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</"
           "td><td>{:.0f}</td>"
-          "<td>{:.0f}</td><td>{}</td><td>{:.2f}</td><td>{:.2f}</td></tr>\n",
+          "<td>{:.0f}</td><td>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.1f}</td></"
+          "tr>\n",
           repetition.round + 1, run.config.seed, escaped(run.started), to_string(run.status),
           run.img_per_s, run.sustained_img_per_s, run.reserve_start, run.reserve_end,
-          run.step_ms.size(), median(run.step_ms), median(run.input_wait_ms));
+          run.step_ms.size(), median(run.step_ms), median(run.input_wait_ms),
+          median(run.device_idle_ms), run.device_idle_percent);
     }
     out << "</table></div></details>\n";
   }

@@ -2,8 +2,12 @@
 // penstock run: one configuration, once.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <fstream>
+#include <optional>
 
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
@@ -11,6 +15,7 @@
 #include "bench/result_json.h"
 #include "bench/runner.h"
 #include "bench/step_table.h"
+#include "bench/trace.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -30,11 +35,42 @@ void print_outcome(const RunResult& result) {
   }
 }
 
+/// --trace-file and --trace-steps.
+struct TraceWish {
+  std::string file;  ///< empty: no trace
+  std::int64_t steps = 50;
+};
+
+/// The trace of a run and the file that it goes to, which is opened before anything is measured.
+class TraceFile {
+ public:
+  TraceFile(const TraceWish& wish, const Clock& clock) {
+    if (wish.file.empty()) return;
+    out_.open(wish.file, std::ios::trunc);
+    if (!out_) {
+      throw ConfigError(
+          fmt::format("--trace-file '{}' cannot be written: {}; name a file in a folder that is "
+                      "there and may be written to",
+                      wish.file, std::strerror(errno)));
+    }
+    trace_.emplace(static_cast<std::size_t>(wish.steps), clock);
+  }
+  Trace* trace() noexcept { return trace_ ? &*trace_ : nullptr; }
+  void write() {
+    if (trace_) trace_->write(out_);
+  }
+
+ private:
+  std::ofstream out_;
+  std::optional<Trace> trace_;
+};
+
 int run_with_table(const RunConfig& wanted, const Runner::Components& components,
-                   std::stop_token stop) {
+                   const TraceWish& wish, std::stop_token stop) {
   ensure_data_of(wanted, *components.feeder, stop);
   SteadyClock clock;
-  Runner runner(wanted, clock, components);
+  TraceFile trace(wish, clock);
+  Runner runner(wanted, clock, components, trace.trace());
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({runner.config(), synthetic,
@@ -49,19 +85,22 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
   }
   std::fflush(stdout);
   print_outcome(result);
+  trace.write();
   return result.exit_code;
 }
 
 /// Configuration errors become a result too: whoever reads the JSON wants the reason there.
-int run_to_json(const RunConfig& wanted, std::stop_token stop) {
+int run_to_json(const RunConfig& wanted, const TraceWish& wish, std::stop_token stop) {
   RunResult result;
   try {
     const Runner::Components components = find_components(wanted);
     ensure_data_of(wanted, *components.feeder, stop);
     SteadyClock clock;
-    Runner runner(wanted, clock, components);
+    TraceFile trace(wish, clock);
+    Runner runner(wanted, clock, components, trace.trace());
     RunListener silent;
     result = runner.run(silent, std::move(stop));
+    trace.write();
   } catch (const std::exception& error) {
     result.config = wanted;
     result.exit_code = exit_code_of(std::current_exception());
@@ -74,8 +113,29 @@ int run_to_json(const RunConfig& wanted, std::stop_token stop) {
   return result.exit_code;
 }
 
+std::vector<Flag> trace_flags(TraceWish& wish) {
+  const auto set_steps = [&wish](const std::string& text) {
+    wish.steps = parse_integer(text, "--trace-steps");
+    if (wish.steps < 1) {
+      throw ConfigError(
+          fmt::format("--trace-steps is {}; expected a whole number of at least 1", text));
+    }
+  };
+  return {{.name = "trace_file",
+           .help = "a timeline of the window's first steps, for Perfetto or chrome://tracing; "
+                   "default: none",
+           .set = [&wish](const std::string& text) { wish.file = text; },
+           .group = "Output"},
+          {.name = "trace_steps",
+           .help = "steps in it; beyond 200, recorded programs are shown as one",
+           .fallback = "50",
+           .set = set_steps,
+           .group = "Output"}};
+}
+
 int run(const Invocation& invocation) {
   RunConfig config;
+  TraceWish wish;
   bool json = false;
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
@@ -85,6 +145,7 @@ int run(const Invocation& invocation) {
                    .boolean = true,
                    .set = [&](const std::string& text) { json = parse_flag(text, "--json"); },
                    .group = "Output"});
+  for (Flag& flag : trace_flags(wish)) flags.push_back(std::move(flag));
   if (!parse_flags("run", "Runs one configuration once and prints its rate.", flags,
                    invocation.arguments)) {
     return 0;
@@ -92,8 +153,8 @@ int run(const Invocation& invocation) {
   if (config.num_epochs > 0 && is_typed("num_batches", invocation.arguments)) {
     throw ConfigError("--num-batches and --num-epochs exclude each other; keep one");
   }
-  if (json) return run_to_json(config, invocation.stop);
-  return run_with_table(config, find_components(config), invocation.stop);
+  if (json) return run_to_json(config, wish, invocation.stop);
+  return run_with_table(config, find_components(config), wish, invocation.stop);
 }
 
 }  // namespace

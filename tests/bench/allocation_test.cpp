@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/runner.h"
+#include "bench/trace.h"
 #include "tests/support/allocation_count.h"
 
 namespace penstock {
@@ -25,18 +26,23 @@ TEST(SteadyState, AStepAllocatesNothing) {
   ASSERT_GT(allocation_count(), 0) << "this program's operator new is not the one in use";
   for (const char* feeder : {"gpu", "host", "cpu"}) {
     for (const char* update : {"replicated", "independent"}) {
-      SteadyClock clock;
-      RunConfig config;
-      config.fake_location = feeder;
-      config.variable_update = update;
-      config.device = "emulated:img_per_s=20000";
-      config.num_gpus = 2;
-      config.batch_size = 8;
-      config.num_batches = 400;
-      CountBetween listener;
-      const RunResult result = Runner(config, clock).run(listener, {});
-      ASSERT_EQ(result.status, Status::ok) << result.reason;
-      EXPECT_EQ(listener.count(), 0) << feeder << " " << update;
+      for (const bool traced : {false, true}) {
+        SteadyClock clock;
+        RunConfig config;
+        config.fake_location = feeder;
+        config.variable_update = update;
+        config.device = "emulated:img_per_s=20000";
+        config.num_gpus = 2;
+        config.batch_size = 8;
+        config.num_batches = 400;
+        CountBetween listener;
+        Trace trace(400, clock);
+        const RunResult result =
+            Runner(config, clock, find_components(config), traced ? &trace : nullptr)
+                .run(listener, {});
+        ASSERT_EQ(result.status, Status::ok) << result.reason;
+        EXPECT_EQ(listener.count(), 0) << feeder << " " << update << (traced ? ", traced" : "");
+      }
     }
   }
 }

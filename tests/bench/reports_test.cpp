@@ -99,6 +99,8 @@ TEST(JsonReport, HasTheSchema) {
   EXPECT_EQ(repetition["sustained_img_per_s"], 757.5);
   EXPECT_EQ(repetition["step_ms"], nlohmann::json({1.5, 2.5}));
   EXPECT_EQ(repetition["input_wait_ms"], nlohmann::json({0.5, 0.25}));
+  EXPECT_EQ(repetition["device_idle_ms"], nlohmann::json({0, 0.75}));
+  EXPECT_EQ(repetition["device_idle_percent"], 30);
   EXPECT_TRUE(repetition.contains("reserve_start"));
   EXPECT_TRUE(repetition.contains("reserve_end"));
 }
@@ -143,6 +145,8 @@ TEST(CsvReport, QuotesAndRoundsNothing) {
             make_sweep().rows[1].input_cost->ms_per_step);
   EXPECT_EQ(rows[2]["repetitions"], "3");
   EXPECT_EQ(rows[2]["step_ms_p50"], "2.0");
+  EXPECT_EQ(rows[2]["device_idle_ms_p50"], "0.375");
+  EXPECT_EQ(rows[2]["device_idle_percent"], "30.0");
   EXPECT_EQ(rows[2]["environment_cpu_model"], "Some <CPU> & more");
   EXPECT_EQ(rows[3]["reason"], kNasty);
   EXPECT_EQ(rows[3]["img_per_s_median"], "");
@@ -178,8 +182,10 @@ TEST(TableReport, KeepsToTheWidthOfTheTerminal) {
 
 TEST(TableReport, HasARowForEachConfigurationAndSaysWhatStatusesMean) {
   const std::string table = written("table");
-  EXPECT_NE(table.find("cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         ok"),
-            std::string::npos)
+  EXPECT_NE(
+      table.find(
+          "cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         30.0    ok"),
+      std::string::npos)
       << table;
   EXPECT_NE(table.find("failed: "), std::string::npos);
   EXPECT_NE(table.find("skipped: "), std::string::npos);

@@ -104,6 +104,7 @@ TEST_F(RunnerTest, EmulatedStepsOfFiveMillisecondsAreTwelveThousandEightHundredI
     EXPECT_NEAR(result.window_s, 0.5, 1e-9) << feeder;
     ASSERT_EQ(result.step_ms.size(), 100U) << feeder;
     for (const double step : result.step_ms) EXPECT_NEAR(step, 5, 1e-9) << feeder;
+    EXPECT_EQ(result.device_idle_percent, 0) << feeder;
     EXPECT_EQ(result.discarded_steps, 10);
   }
 }
@@ -127,6 +128,32 @@ TEST_F(RunnerTest, AFeederTenPercentTooSlowShowsTenPercent) {
   EXPECT_NEAR(cost.percent, 10, 1e-4);
   EXPECT_NEAR(cost.ms_per_step, 5.555555 - 5, 1e-4);
   EXPECT_NEAR(result.img_per_s, 0.9 * 12800, 1e-2);
+}
+
+TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
+  config_.fake_location = "throttled:period=8ms";
+  config_.num_warmup_batches = 20;  // the reserve is used up by then
+  const RunResult result = run(&kThrottled);
+  ASSERT_EQ(result.device_idle_ms.size(), 100U);
+  EXPECT_EQ(result.device_idle_ms.front(), 0);
+  for (std::size_t step = 1; step < 100; ++step) {
+    EXPECT_NEAR(result.step_ms[step], 5 + result.device_idle_ms[step], 1e-9) << step;
+    if (step < 3) continue;  // what lay in the rings at the beginning is gone by now
+    EXPECT_NEAR(result.device_idle_ms[step], 3, 1e-9) << step;
+  }
+  const double supply = 64 / 8e-3, ceiling = 12800;
+  EXPECT_NEAR(result.device_idle_percent, 100 * (1 - supply / ceiling), 0.5);
+}
+
+/// Where devices exchange gradients, the first one waits for the last one inside its step.
+TEST_F(RunnerTest, TheDeviceThatWaitsLongestSaysHowIdleDevicesAre) {
+  config_.fake_location = "throttled:period=5ms";  // one batch for three devices of 5 ms
+  config_.num_gpus = 3;
+  config_.num_warmup_batches = 50;
+  for (const char* update : {"replicated", "independent"}) {
+    config_.variable_update = update;
+    EXPECT_NEAR(run(&kThrottled).device_idle_percent, 100 * 2 / 3.0, 1) << update;
+  }
 }
 
 TEST_F(RunnerTest, AFeederOfHalfTheRateHalvesTwoDevices) {

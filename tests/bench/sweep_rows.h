@@ -18,6 +18,8 @@ inline RunResult make_result(Status status, double img_per_s, double sustained_i
   result.images_per_step = 100;
   result.step_ms = {1.5, 2.5};
   result.input_wait_ms = {0.5, 0.25};
+  result.device_idle_ms = {0, 0.75};
+  result.device_idle_percent = 30;
   result.started = "2026-01-02T03:04:05Z";
   return result;
 }

@@ -41,6 +41,19 @@ TEST(CudaLibrary, WithoutAGpuSaysWhatTheMachineHasAndNeeds) {
   }
 }
 
+TEST(CudaLibrary, TellsNoProfilerThatIsNotThere) { EXPECT_EQ(driver_library().marks(), nullptr); }
+
+TEST(CudaLibrary, WithoutAGpuSaysWhyItRecordsNoActivity) {
+  try {
+    GTEST_SKIP() << "this machine has GPUs: " << driver_library().device_count();
+  } catch (const Unavailable&) {
+    for (const ActivityDetail detail : {ActivityDetail::operations, ActivityDetail::programs}) {
+      EXPECT_TRUE(says(driver_library().start_activity(detail), "cupti"));
+      EXPECT_TRUE(driver_library().finish_activity().empty());
+    }
+  }
+}
+
 TEST(CudaLibrary, RefusesAGraphThatBreaksTheRulesOfCudnn) {
   const auto planner = driver_library().make_planner(read_text(PENSTOCK_H200));
   ConvForward forward = conv_forward({.images = 8, .channels = 64, .height = 14, .width = 14});

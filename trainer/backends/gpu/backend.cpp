@@ -17,6 +17,7 @@ namespace {
 
 /// Left to rings of batches, streams and what libraries allocate for themselves.
 constexpr double kShareOfMemory = 0.92;
+constexpr Nanoseconds kWatchPeriod = std::chrono::seconds(1);
 
 std::int32_t count_of(const Options& options, std::string_view name, std::int64_t most) {
   const std::int64_t value = options.integer(name);
@@ -36,7 +37,8 @@ FusionMode fusion_of(const std::string& text) {
 
 }  // namespace
 
-GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options)
+GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options,
+                       const NvmlFunctions* nvml)
     : library_(std::move(library)),
       gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
@@ -45,7 +47,8 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
              .workspace_limit =
                  static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
              .autotune = options.flag("autotune")},
-      fusion_(fusion_of(options.text("fused"))) {}
+      fusion_(fusion_of(options.text("fused"))),
+      watch_(nvml != nullptr ? std::make_unique<GpuWatch>(*nvml) : nullptr) {}
 
 /// Ranks go around the GPUs, so that few of them have one each.
 std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
@@ -53,6 +56,10 @@ std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   auto device = std::make_unique<GpuDevice>(library_->open(gpu));
   gpu_of_[device.get()] = gpu;
   const DeviceFacts& of = device->driver().facts();
+  if (watch_ && ordinal < gpus_) {  // each GPU once
+    watch_->add(gpu, of.pci_bus);
+    if (!sampler_) sampler_.emplace(*watch_, kWatchPeriod);
+  }
   facts_["multiprocessors"] = of.multiprocessors;
   facts_["memory_gib"] = static_cast<double>(of.memory_bytes) / (std::size_t{1} << 30);
   return device;

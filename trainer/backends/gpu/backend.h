@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "trainer/backends/gpu/driver.h"
 #include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/plan_book.h"
+#include "trainer/backends/gpu/watch.h"
 
 namespace penstock::gpu {
 
@@ -28,8 +30,10 @@ inline constexpr OptionSpec kOptions[] = {
 
 class GpuBackend final : public Backend {
  public:
-  /// Shared with whoever opened it. Throws Unavailable where it has no device.
-  GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options);
+  /// Shared with whoever opened it. `nvml` is null where nothing can be said of the GPUs'
+  /// condition, or outlives the backend. Throws Unavailable where the library has no device.
+  GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options,
+             const NvmlFunctions* nvml = nullptr);
 
   /// GPUs times replicas on each.
   std::int32_t device_count() const override { return gpus_ * replicas_; }
@@ -41,6 +45,14 @@ class GpuBackend final : public Backend {
   std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
                                               std::stop_token stop) override;
   std::map<std::string, double> facts() const override { return facts_; }
+  Condition condition(Time from, Time to) const override {
+    return watch_ ? watch_->condition(from, to) : Condition{};
+  }
+  const MarkFunctions* marks() const noexcept override { return library_->marks(); }
+  std::string start_activity(ActivityDetail detail) override {
+    return library_->start_activity(detail);
+  }
+  std::vector<ActivityRecord> finish_activity() override { return library_->finish_activity(); }
 
  private:
   PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
@@ -53,6 +65,8 @@ class GpuBackend final : public Backend {
   std::map<Device*, std::int32_t> gpu_of_;
   std::map<std::int32_t, std::size_t> budgets_;  // by GPU: bytes for each replica
   std::map<std::string, double> facts_;
+  std::unique_ptr<GpuWatch> watch_;
+  std::optional<Sampler> sampler_;  // once there is something to watch
 };
 
 }  // namespace penstock::gpu

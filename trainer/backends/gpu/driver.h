@@ -17,6 +17,8 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
+#include "dataflow/mark.h"
+#include "trainer/activity.h"
 #include "trainer/backends/gpu/dnn_graph.h"
 #include "trainer/backends/gpu/kernel_calls.h"
 
@@ -32,6 +34,7 @@ struct DeviceFacts {
   std::int32_t capability = 0;  ///< 10 * major + minor: 90 for an H200
   std::int32_t multiprocessors = 0;
   std::size_t memory_bytes = 0;
+  std::string pci_bus{};  ///< "0000:3b:00.0", by which other tools of the vendor know it
   std::string driver_version, runtime_version, dnn_version;
   /// The DNN library's description of the device, from which it also plans where there is none.
   std::string dnn_properties;
@@ -128,6 +131,14 @@ class DriverLibrary {
   virtual std::unique_ptr<Driver> open(std::int32_t ordinal) = 0;
   /// For a device that need not be there; `properties` as in DeviceFacts::dnn_properties.
   virtual std::unique_ptr<Planner> make_planner(const std::string& properties) = 0;
+
+  /// Of the vendor's profiler; null where none watches the process.
+  virtual const MarkFunctions* marks() noexcept { return nullptr; }
+  /// Records what the devices do until finish_activity; not for two threads at once. Returns why it
+  /// does not, or nothing.
+  virtual std::string start_activity(ActivityDetail) { return "this library records none"; }
+  /// With the devices idle; empty where nothing was started.
+  virtual std::vector<ActivityRecord> finish_activity() { return {}; }
 };
 
 }  // namespace penstock::gpu

@@ -3,6 +3,7 @@
 // static plan of memory, recorded once and launched as one graph a step.
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/backends/gpu/library.h"
+#include "trainer/backends/gpu/nvml.h"
 
 namespace penstock {
 
@@ -13,7 +14,7 @@ extern constinit const BackendEntry gpu_backend{
     .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
       // The library stays open until the program ends: nobody has to own it.
       const std::shared_ptr<gpu::DriverLibrary> library(&gpu::driver_library(), [](auto*) {});
-      return std::make_unique<gpu::GpuBackend>(library, options);
+      return std::make_unique<gpu::GpuBackend>(library, options, gpu::nvml_functions());
     },
 };
 

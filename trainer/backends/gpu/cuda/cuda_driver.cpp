@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -39,6 +40,10 @@ DeviceFacts facts_of(std::int32_t ordinal) {
   facts.capability = 10 * properties.major + properties.minor;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.memory_bytes = properties.totalGlobalMem;
+  std::array<char, 32> bus{};
+  check_cuda(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal),
+             "cudaDeviceGetPCIBusId", ordinal);
+  facts.pci_bus = bus.data();
   facts.driver_version = cuda_driver_text();
   facts.runtime_version = cuda_runtime_text();
   facts.dnn_version = dnn_version_text();

@@ -10,9 +10,11 @@
 
 #include "dataflow/error.h"
 #include "penstock_revision.h"
+#include "trainer/backends/gpu/cuda/activity.h"
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/cuda/cuda_driver.h"
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
+#include "trainer/backends/gpu/cuda/marks.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
@@ -46,6 +48,10 @@ class CudaLibrary final : public DriverLibrary {
   std::unique_ptr<Planner> make_planner(const std::string& properties) override {
     return std::make_unique<DnnPlanner>(properties);
   }
+
+  const MarkFunctions* marks() noexcept override { return nvtx_marks(); }
+  std::string start_activity(ActivityDetail detail) override { return gpu::start_activity(detail); }
+  std::vector<ActivityRecord> finish_activity() override { return gpu::finish_activity(); }
 };
 
 void expect_library_versions() {

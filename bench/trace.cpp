@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Of feeding and staging, a few for each image.
+constexpr std::size_t kSpansPerStep = 4096, kMostSpans = std::size_t{1} << 18;
+/// So many steps are traced kernel by kernel; more only as whole programs.
+constexpr std::size_t kMostStepsOfOperations = 200;
+
+// Chrome's processes: one for feeding, one for each rank, one for each device's own records.
+constexpr std::int32_t kFeeding = 1, kFirstRank = 2, kFirstDevice = 10'000;
+enum RankTrack : std::int32_t { kHost = 1, kDevice = 2, kStager = 3 };
+
+double microseconds(Nanoseconds time) { return static_cast<double>(time.count()) / 1e3; }
+
+std::string process_name(std::int32_t process) {
+  if (process == kFeeding) return "feeding";
+  if (process >= kFirstDevice) return fmt::format("device {}", process - kFirstDevice);
+  return fmt::format("rank {}", process - kFirstRank);
+}
+
+std::string thread_name(std::int32_t process, std::int32_t thread) {
+  if (process == kFeeding) return fmt::format("thread {}", thread);
+  if (process >= kFirstDevice) return fmt::format("stream {}", thread);
+  constexpr const char* kNames[] = {"", "host", "device", "stager"};
+  return kNames[thread];
+}
+
+Json name_event(const char* kind, std::int32_t process, std::int32_t thread,
+                const std::string& name) {
+  return {
+      {"ph", "M"}, {"name", kind}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+Trace::Trace(std::size_t steps, const Clock& clock)
+    : steps_(steps),
+      steps_left_(steps),
+      spans_(std::min(kMostSpans, steps * kSpansPerStep), clock) {}
+
+void Trace::begin_leg(Backend& backend, Probe& probe) {
+  const auto detail =
+      steps_ > kMostStepsOfOperations ? ActivityDetail::programs : ActivityDetail::operations;
+  const std::string reason = backend.start_activity(detail);
+  if (!reason.empty()) probe.note("the trace has no kernels: " + reason);
+  spans_.open();
+}
+
+void Trace::end_leg(Backend& backend, std::span<const Leg> ranks) {
+  spans_.close();
+  std::size_t steps = 0;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    add_steps(static_cast<std::int32_t>(rank), ranks[rank]);
+    steps = std::max(steps, ranks[rank].steps.size());
+  }
+  steps_left_ -= std::min(steps_left_, steps);
+  for (ActivityRecord& record : backend.finish_activity()) {
+    Event event{std::move(record.name), record.begin, record.end};
+    if (record.bytes > 0) event.arguments["bytes"] = static_cast<std::int64_t>(record.bytes);
+    tracks_[{kFirstDevice + record.device, static_cast<std::int32_t>(record.stream)}].push_back(
+        std::move(event));
+  }
+}
+
+void Trace::add_steps(std::int32_t rank, const Leg& leg) {
+  std::vector<Event>& host = tracks_[{kFirstRank + rank, kHost}];
+  std::vector<Event>& device = tracks_[{kFirstRank + rank, kDevice}];
+  for (const StepTimes& step : leg.steps) {
+    const std::map<std::string, std::int64_t> number{
+        {"step", static_cast<std::int64_t>(device.size())}};
+    const Time got = step.asked + step.input_wait;
+    host.push_back({"wait for a batch", step.asked, got, number});
+    host.push_back({"enqueue the step", got, got + step.enqueue, number});
+    Event& event = device.emplace_back(
+        Event{"step", leg.begin + step.start, leg.begin + step.completion, number});
+    event.arguments["idle_ns"] = step.device_idle.count();
+  }
+}
+
+void Trace::add_spans(Tracks& tracks) const {
+  for (const Span& span : spans_.spans()) {
+    const Place place = span.work == Work::feeding ? Place{kFeeding, span.thread}
+                                                   : Place{kFirstRank + span.rank, kStager};
+    tracks[place].push_back({span.name, span.begin, span.end});
+  }
+}
+
+void Trace::write(std::ostream& out) const {
+  Tracks tracks = tracks_;
+  add_spans(tracks);
+  out << "{\"displayTimeUnit\":\"ms\",\"otherData\":"
+      << Json{{"clock", "steady"}, {"dropped_spans", spans_.dropped()}}.dump()
+      << ",\"traceEvents\":[\n";
+  std::int32_t named = 0;
+  const char* separator = "";
+  const auto write_event = [&](const Json& json) {
+    out << std::exchange(separator, ",\n")
+        << json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  for (auto& [place, events] : tracks) {
+    const auto [process, thread] = place;
+    if (std::exchange(named, process) != process) {
+      write_event(name_event("process_name", process, 0, process_name(process)));
+    }
+    write_event(name_event("thread_name", process, thread, thread_name(process, thread)));
+    // Ranges that enclose others come before them.
+    std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+    });
+    for (const Event& event : events) {
+      write_event({{"ph", "X"},
+                   {"name", event.name},
+                   {"pid", process},
+                   {"tid", thread},
+                   {"ts", microseconds(event.begin.time_since_epoch())},
+                   {"dur", microseconds(event.end - event.begin)},
+                   {"args", event.arguments}});
+    }
+  }
+  out << "\n]}\n";
+  out.flush();
+  if (!out) {
+    throw DataError(
+        "the trace could not be written to its end; make room where it goes, or name "
+        "another --trace-file");
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/cuda/activity.h"
+
+#include <cupti.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "trainer/backends/gpu/cuda/activity_records.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr const char* kLibrary = "libcupti.so.13";
+constexpr std::size_t kBufferBytes = std::size_t{8} << 20, kBufferAlignment = 8;
+
+constexpr std::array kOperations = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                    CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
+// While graphs are recorded as a whole, their nodes are not.
+constexpr std::array kPrograms = {CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
+                                  CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                  CUPTI_ACTIVITY_KIND_MEMSET};
+
+/// CUPTI's functions, as far as they are needed. Stays open until the program ends.
+struct Cupti {
+  decltype(&cuptiActivityRegisterTimestampCallback) register_clock = nullptr;
+  decltype(&cuptiActivityRegisterCallbacks) register_buffers = nullptr;
+  decltype(&cuptiActivityEnable) enable = nullptr;
+  decltype(&cuptiActivityDisable) disable = nullptr;
+  decltype(&cuptiActivityFlushAll) flush = nullptr;
+  decltype(&cuptiActivityGetNextRecord) next = nullptr;
+  decltype(&cuptiGetTimestamp) timestamp = nullptr;
+  decltype(&cuptiGetResultString) text = nullptr;
+  std::string missing;  ///< why they are not there
+
+  Cupti() {
+    void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      missing =
+          fmt::format("{} cannot be loaded: {}; install CUPTI of CUDA 13", kLibrary, dlerror());
+      return;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) missing = fmt::format("{} has no {}", kLibrary, name);
+    };
+    find(register_clock, "cuptiActivityRegisterTimestampCallback");
+    find(register_buffers, "cuptiActivityRegisterCallbacks");
+    find(enable, "cuptiActivityEnable");
+    find(disable, "cuptiActivityDisable");
+    find(flush, "cuptiActivityFlushAll");
+    find(next, "cuptiActivityGetNextRecord");
+    find(timestamp, "cuptiGetTimestamp");
+    find(text, "cuptiGetResultString");
+  }
+};
+
+const Cupti& cupti() {
+  static const Cupti functions;
+  return functions;
+}
+
+std::string failure(const char* call, CUptiResult result) {
+  const char* text = nullptr;
+  if (cupti().text(result, &text) != CUPTI_SUCCESS || text == nullptr) text = "no text";
+  const char* const advice = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+                                 ? "; another tool profiles this process, and CUPTI has one user"
+                                 : "";
+  return fmt::format("{} failed with {} ({}){}", call, text, static_cast<int>(result), advice);
+}
+
+std::uint64_t steady_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
+}
+
+/// Steady clock minus CUPTI's, from the closest of some pairs of readings.
+Nanoseconds clock_offset() {
+  Nanoseconds offset{}, closest = Nanoseconds::max();
+  for (int pair = 0; pair < 5; ++pair) {
+    std::uint64_t theirs = 0;
+    const auto before = static_cast<std::int64_t>(steady_now());
+    if (cupti().timestamp(&theirs) != CUPTI_SUCCESS) return {};
+    const auto after = static_cast<std::int64_t>(steady_now());
+    if (Nanoseconds(after - before) >= closest) continue;
+    closest = Nanoseconds(after - before);
+    offset = Nanoseconds(before + (after - before) / 2 - static_cast<std::int64_t>(theirs));
+  }
+  return offset;
+}
+
+/// Buffers that CUPTI has filled, on whatever thread. Its callbacks know nothing of their user.
+class Filled {
+ public:
+  struct Block {
+    std::unique_ptr<std::uint8_t, decltype(&std::free)> bytes;
+    std::size_t size = 0;
+  };
+  static Filled& all() {
+    static Filled filled;
+    return filled;
+  }
+  void add(Block block) {
+    const std::lock_guard lock(mutex_);
+    blocks_.push_back(std::move(block));
+  }
+  std::vector<Block> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(blocks_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Block> blocks_;  // under mutex_
+};
+
+void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
+  *size = *buffer != nullptr ? kBufferBytes : 0;
+  *most_records = 0;  // as many as there is room for
+}
+
+void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                          std::size_t filled) {
+  Filled::all().add({{buffer, std::free}, filled});
+}
+
+/// What is enabled now, and how its times become ours.
+struct Session {
+  std::vector<CUpti_ActivityKind> kinds;
+  Nanoseconds to_steady{};
+
+  void disable() {
+    for (const CUpti_ActivityKind kind : std::exchange(kinds, {})) cupti().disable(kind);
+  }
+};
+
+Session& session() {
+  static Session only;
+  return only;
+}
+
+std::string enable(std::span<const CUpti_ActivityKind> kinds) {
+  CUptiResult result = cupti().register_clock(steady_now);
+  if (result != CUPTI_SUCCESS) return failure("cuptiActivityRegisterTimestampCallback", result);
+  result = cupti().register_buffers(give_buffer, take_buffer);
+  if (result != CUPTI_SUCCESS) return failure("cuptiActivityRegisterCallbacks", result);
+  for (const CUpti_ActivityKind kind : kinds) {
+    result = cupti().enable(kind);
+    if (result != CUPTI_SUCCESS) {
+      session().disable();
+      return failure("cuptiActivityEnable", result);
+    }
+    session().kinds.push_back(kind);
+  }
+  session().to_steady = clock_offset();
+  return {};
+}
+
+}  // namespace
+
+std::string start_activity(ActivityDetail detail) {
+  if (!cupti().missing.empty()) return cupti().missing;
+  if (detail == ActivityDetail::operations) return enable(kOperations);
+  return enable(kPrograms);
+}
+
+std::vector<ActivityRecord> finish_activity() {
+  std::vector<ActivityRecord> records;
+  if (session().kinds.empty()) return records;
+  session().disable();
+  cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  for (const Filled::Block& block : Filled::all().take()) {
+    CUpti_Activity* record = nullptr;
+    while (cupti().next(block.bytes.get(), block.size, &record) == CUPTI_SUCCESS) {
+      ActivityRecord ours;
+      if (to_activity(*record, session().to_steady, ours)) records.push_back(std::move(ours));
+    }
+  }
+  return records;
+}
+
+}  // namespace penstock::gpu
