@@ -33,10 +33,10 @@ struct Kind {
   bool tf32;
   double tolerance;
 };
-constexpr std::array<Kind, 4> kKinds{{{"f16", DType::f16, false, 2e-3},
+constexpr std::array<Kind, 4> kKinds{{{"fp16", DType::f16, false, 2e-3},
                                       {"bf16", DType::bf16, false, 1e-2},
                                       {"tf32", DType::f32, true, 1e-3},
-                                      {"f32", DType::f32, false, 1e-5}}};
+                                      {"fp32", DType::f32, false, 1e-5}}};
 
 auto key_of(const ConvolutionShape& shape) {
   const Window& window = shape.window;
@@ -131,7 +131,7 @@ constexpr double kForwardTolerance = 3e-3, kBackwardTolerance = 6e-2;
 
 void add_patterns(std::vector<DnnCheck>& checks, const ConvolutionShape& shape) {
   const auto add = [&](std::string_view pattern, DnnGraph graph, double tolerance) {
-    checks.push_back({fmt::format("f16 {} {}", text_of(shape), pattern), std::move(graph), false,
+    checks.push_back({fmt::format("fp16 {} {}", text_of(shape), pattern), std::move(graph), false,
                       tolerance, true});
   };
   add("conv_statistics", conv_statistics(shape).graph, kForwardTolerance);

@@ -27,8 +27,18 @@ double CheckReport::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
+bool CheckReport::is_asked_for(std::string_view name) const {
+  std::string_view left = settings_.only;
+  while (true) {
+    const std::size_t comma = left.find(',');
+    if (name.find(left.substr(0, comma)) != std::string_view::npos) return true;
+    if (comma == std::string_view::npos) return false;
+    left.remove_prefix(comma + 1);
+  }
+}
+
 bool CheckReport::wants(std::string_view name) {
-  if (name.find(settings_.only) == std::string_view::npos) return false;
+  if (!is_asked_for(name)) return false;
   const std::scoped_lock lock(mutex_);
   if (settings_.seconds <= 0 || seconds() < settings_.seconds) return true;
   ++left_out_;

@@ -17,7 +17,7 @@ namespace penstock::gpu {
 
 struct CheckSettings {
   std::string driver = "gpu";        ///< gpu or host
-  std::string only{};                ///< checks whose names contain this
+  std::string only{};                ///< checks whose names contain one of these, between commas
   double seconds = 0;                ///< after which no check begins; 0: no limit
   std::size_t engines = 10;          ///< of the DNN library, tried for each of its graphs
   std::uint64_t seed = 1;            ///< of all that is random
@@ -48,6 +48,7 @@ class CheckReport {
     std::map<std::string, double> figures;
     std::string text;
   };
+  bool is_asked_for(std::string_view name) const;
   void write_json(std::string_view verb) const;
   std::size_t count(Verdict verdict) const;
   double seconds() const;

@@ -33,7 +33,8 @@ void add_flags(CLI::App& verb, CheckSettings& settings) {
   verb.add_option("--driver", settings.driver, "gpu, or host: a GPU played on the host")
       ->check(CLI::IsMember({"gpu", "host"}))
       ->capture_default_str();
-  verb.add_option("--only", settings.only, "checks whose names contain this");
+  verb.add_option("--only", settings.only,
+                  "checks whose names contain one of these, between commas");
   verb.add_option("--seconds", settings.seconds, "after which no check begins; 0: no limit")
       ->check(CLI::NonNegativeNumber);
   verb.add_option("--engines", settings.engines, "of the DNN library, tried for each graph")
