@@ -34,23 +34,30 @@ class Peer:
                    "--batch", str(arguments.batch), "--image-size", str(arguments.image_size), "--model", arguments.model,
                    "--steps", str(arguments.steps), "--warmup", str(arguments.warmup),
                    "--device", "cpu" if arguments.device == "cpu" else "cuda"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.said = b""
         self.answer()
 
-    def answer(self):
-        while True:
+    def line(self):
+        while b"\n" not in self.said:
             left = self.deadline - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
                 raise TimeoutError("PyTorch gave no answer in time")
-            line = self.process.stdout.readline()
-            if not line:
+            more = os.read(self.process.stdout.fileno(), 65536)
+            if not more:
                 raise RuntimeError(f"PyTorch ended with {self.process.wait()}")
-            if line.startswith("{"):  # libraries may print, too
+            self.said += more
+        line, self.said = self.said.split(b"\n", 1)
+        return line
+
+    def answer(self):
+        while True:
+            line = self.line()
+            if line.startswith(b"{"):  # libraries may print, too
                 return json.loads(line)
 
     def turn(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        self.process.stdin.write(b"\n")
         return self.answer()["img_per_s"]
 
     def end(self):

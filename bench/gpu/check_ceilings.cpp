@@ -58,19 +58,18 @@ struct Copies {
     const auto size = static_cast<double>(bytes);
     add("copy_h2d", size, up);
     add("copy_d2h", size, down);
+    Driver& driver = bench.driver();
+    const EventHandle begun = driver.make_event(), ended = driver.make_event();
     add("copy_both_ways", 2 * size, [&] {
-      Driver& driver = bench.driver();
-      const EventHandle begun = driver.make_event(), ended = driver.make_event();
       driver.record(bench.stream(), begun);
       driver.wait(other.stream(), begun);
       driver.copy(other.stream(), back.data(), from.data(), bytes);
       up();
       driver.record(other.stream(), ended);
       driver.wait(bench.stream(), ended);
-      bench.wait();
-      driver.destroy(begun);
-      driver.destroy(ended);
     });
+    driver.destroy(begun);
+    driver.destroy(ended);
   }
 
   /// Bytes read and bytes written count.

@@ -40,6 +40,8 @@ for path in sys.path + site.getsitepackages():
 FIND
   )
 fi
+# Where containers put the driver's.
+add /usr/local/nvidia/lib64
 [ -z "${LD_LIBRARY_PATH:-}" ] || folders+=("$LD_LIBRARY_PATH")
 IFS=:
 printf '%s\n' "${folders[*]}"

@@ -90,7 +90,7 @@ step_profile() {
   metrics=$(ncu --query-metrics 2> /dev/null | "$PYTHON" "$here/kernel_profile.py" metrics)
   echo "metrics: $metrics"
   ncu --clock-control none --target-processes all --graph-profiling node --launch-skip $((operations * 4)) \
-    --launch-count $((operations * 5 / 4)) --metrics "$metrics" --csv --page raw --log-file "$PROFILE/kernels.csv" \
+    --launch-count $((operations * 11 / 10)) --metrics "$metrics" --csv --page raw --log-file "$PROFILE/kernels.csv" \
     "$here/with_libraries.sh" penstock run --json --device "$device" --model resnet50_v1.5 --precision fp16 \
     --fake-location gpu --batch-size 256 --num-batches 6 --num-warmup-batches 2 > /dev/null
   "$PYTHON" "$here/kernel_profile.py" longest "$PROFILE/kernels.csv" --json "$RESULT" | headline

@@ -92,7 +92,7 @@ compare() {
 case $stage in
   correct) steps="inventory:20 device:20 kernels:75 ceilings:40 graphs:45 gradients:80 convolutions:100 losses:60
                   patterns:45 memcheck:45 racecheck:45 initcheck:45" ;;
-  speed) steps="autotune:200 rates:60 peer:170 alternate_256:120 tuned:90 profile:100 alternate_512:100 alternate_128:100
+  speed) steps="autotune:200 rates:60 peer:170 alternate_256:120 tuned:90 profile:120 alternate_512:100 alternate_128:100
                 alternate_64:100 precisions:60" ;;
   sweep) steps="dataset:40 feeders:240 updates:150" ;;
 esac
@@ -108,10 +108,14 @@ record() {  # NAME VERDICT RC SECONDS NOTE
   echo "$1: $2 (rc $3, $4 s) $5"
 }
 
-child=
+child= running=
 stop() {
   trap - TERM INT
-  [ -z "$child" ] || kill -TERM "$child" 2> /dev/null
+  if [ -n "$child" ]; then
+    kill -TERM "$child" 2> /dev/null
+    wait "$child"
+    record "$running" stopped - $((SECONDS - begun)) "by a signal"
+  fi
   echo "stopped by a signal" >&2
   exit 143
 }
@@ -122,7 +126,7 @@ trap stop TERM INT
 trap finish EXIT
 
 run_step() {
-  local name=$1 limit=$2 begin=$SECONDS left=$((budget - SECONDS)) rc note= verdict
+  local name=$1 limit=$2 left=$((budget - SECONDS)) rc note= verdict
   [ -z "$only" ] || [ "$only" = "$name" ] || return 0
   if [ -e "$work/steps/$name.done" ] && [ -z "$again" ]; then return 0; fi
   if [ "$left" -lt 5 ]; then
@@ -131,9 +135,10 @@ run_step() {
   fi
   [ "$limit" -le "$left" ] || limit=$left
   rm -f "$work/steps/$name."* "$work/results/$name."{json,part}*
+  local before=$SECONDS
   PENSTOCK_STEP_SECONDS=$limit timeout -k 5 "$limit" "$BASH" "${BASH_SOURCE[0]}" "$stage" ${dry:+--dry} \
     --out "$out" --state "$given_state" --step "$name" > "$work/logs/$name.log" 2>&1 < /dev/null &
-  child=$!
+  child=$! running=$name begun=$before
   wait "$child"
   rc=$?
   child=
@@ -144,7 +149,7 @@ run_step() {
     *) verdict=FAILED note=$(grep -v '^[[:space:]]*$' "$work/logs/$name.log" | tail -n 1 | cut -c 1-160) ;;
   esac
   [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] || touch "$work/steps/$name.done"
-  record "$name" "$verdict" "$rc" "$((SECONDS - begin))" "$note"
+  record "$name" "$verdict" "$rc" "$((SECONDS - before))" "$note"
 }
 
 for one in $steps; do run_step "${one%:*}" "${one#*:}"; done
