@@ -6,7 +6,7 @@ CMAKE_FLAGS ?=
 packages = $(shell sed '/^\#/d' $(1))
 RUN_PACKAGES := $(call packages,cmake/debian-packages.txt)
 TEST_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
-SOURCES = $(shell git ls-files '*.h' '*.cpp')
+SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 
 # $(call install,packages): those of them that are missing.
 define install
@@ -27,6 +27,11 @@ run: configure
 	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
 	$(BUILD)/penstock sweep --out out/cpu --device cpu --num-gpus 1 --batch-size 16 --num-batches 21 \
 	  --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 --repetitions 1 --time-budget 4min
+	@if [ -n "$$(ls /proc/driver/nvidia/gpus 2>/dev/null)" ]; then \
+	  printf '\n%s\n\n' "The same feeders before a GPU of this machine: ResNet-50 v1.5 in fp16." && \
+	  $(BUILD)/penstock sweep --out out/gpu --device gpu --num-gpus 1 --model resnet50_v1.5 --precision fp16 \
+	    --batch-size 256 --time-budget 5min; \
+	fi
 
 test: configure
 	$(call install,$(TEST_PACKAGES))

@@ -228,6 +228,21 @@ std::vector<Flag> run_flags(RunConfig& config) {
                          if (!wanted && config.precision == "fp16") config.precision = "fp32";
                        },
                    .group = "Run"});
+  flags.push_back({.name = "use_xla_compile",
+                   .aliases = "xla_compile xla",
+                   .help = "accepted: steps are compiled with and without it",
+                   .fallback = "true",
+                   .boolean = true,
+                   .set =
+                       [](const std::string& text) {
+                         parse_flag(text, "--use-xla-compile");
+                         fmt::print(
+                             stderr,
+                             "penstock: --use-xla-compile changes nothing: a model is always "
+                             "compiled for its device, on GPUs to one recorded graph of "
+                             "fused kernels a step\n");
+                       },
+                   .group = "Run"});
   return flags;
 }
 

@@ -363,6 +363,8 @@ std::string name_of(const ::testing::TestParamInfo<BackendSubject>& test) {
 }
 INSTANTIATE_TEST_SUITE_P(All, BackendContract, ::testing::ValuesIn(backends_with_weights()),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Fused, BackendContract, ::testing::ValuesIn(backends_that_fuse()),
+                         name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendWithoutWeights);
 INSTANTIATE_TEST_SUITE_P(All, BackendWithoutWeights,
                          ::testing::ValuesIn(backends_without_weights()), name_of);

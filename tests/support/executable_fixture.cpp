@@ -37,6 +37,11 @@ std::vector<BackendSubject> backends_with_weights() {
   return subjects;
 }
 
+std::vector<BackendSubject> backends_that_fuse() {
+  return {{"gpu_on_host_fused", &gpu_on_host_fused_backend},
+          {"gpu_on_host_hopper", &gpu_on_host_hopper_backend}};
+}
+
 std::vector<BackendSubject> backends_without_weights() {
   std::vector<BackendSubject> subjects;
   for (const BackendEntry* entry : backend_table().entries) {

@@ -29,6 +29,8 @@ struct BackendSubject {
 
 /// The plain backend, then those of the table that have weights.
 std::vector<BackendSubject> backends_with_weights();
+/// The gpu backend on the host where it fuses convolutions of f16 with all that it can.
+std::vector<BackendSubject> backends_that_fuse();
 /// Those that compute nothing, cannot be had on this machine, or are known and absent.
 std::vector<BackendSubject> backends_without_weights();
 

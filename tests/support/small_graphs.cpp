@@ -63,6 +63,55 @@ NodeId residual(Graph& graph, NodeId first, std::int32_t channels) {
   return graph.add("mean", GlobalAvgPool{}, {node});
 }
 
+NodeId norm_relu(Graph& graph, const std::string& name, NodeId node) {
+  return graph.add(name + "_relu", Relu{}, {graph.add(name + "_bn", BatchNorm{}, {node})});
+}
+
+/// One block of a residual network: `before` and `middle` are the strides of its first 1x1 and of
+/// its 3x3 convolution. With a stride the shortcut has a projection.
+NodeId bottleneck(Graph& graph, const std::string& name, NodeId input, std::int32_t before,
+                  std::int32_t middle) {
+  const std::int32_t channels = graph.shape(input).channels, stride = before * middle;
+  const std::int32_t outputs = stride == 1 ? channels : 2 * channels;
+  NodeId node = graph.add(name + "_a", Conv2d{8, {1, 1, before}}, {input});
+  node = norm_relu(graph, name + "_a", node);
+  node = graph.add(name + "_b", Conv2d{8, {3, 3, middle, 1, 1, 1, 1}}, {node});
+  node = norm_relu(graph, name + "_b", node);
+  node = graph.add(name + "_c", Conv2d{outputs, {}}, {node});
+  node = graph.add(name + "_c_bn", BatchNorm{}, {node});
+  NodeId shortcut = input;
+  if (stride != 1) {
+    shortcut = graph.add(name + "_p", Conv2d{outputs, {1, 1, stride}}, {input});
+    shortcut = graph.add(name + "_p_bn", BatchNorm{}, {shortcut});
+  }
+  node = graph.add(name + "_sum", Add{}, {node, shortcut});
+  return graph.add(name + "_out", Relu{}, {node});
+}
+
+/// Identities and projections in turn: each kind behind each other kind.
+NodeId bottlenecks(Graph& graph, NodeId first, std::int32_t before, std::int32_t middle) {
+  NodeId node = norm_relu(graph, "stem", first);
+  node = bottleneck(graph, "one", node, before, middle);
+  node = bottleneck(graph, "two", node, 1, 1);
+  node = bottleneck(graph, "three", node, 1, 1);
+  node = bottleneck(graph, "four", node, before, middle);
+  return graph.add("mean", GlobalAvgPool{}, {node});
+}
+
+/// Batch norm and ReLU come first, and feed the projection, too.
+NodeId preactivated(Graph& graph, NodeId first) {
+  NodeId ready = norm_relu(graph, "one", first);
+  NodeId node = graph.add("one_a", Conv2d{8, {}}, {ready});
+  node = norm_relu(graph, "one_a", node);
+  node = graph.add("one_b", Conv2d{16, {3, 3, 2, 1, 1, 1, 1}}, {node});
+  const NodeId projected = graph.add("one_p", Conv2d{16, {1, 1, 2}}, {ready});
+  const NodeId sum = graph.add("one_sum", Add{}, {node, projected});
+  ready = norm_relu(graph, "two", sum);
+  node = graph.add("two_a", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {ready});
+  node = graph.add("two_sum", Add{}, {node, sum});
+  return norm_relu(graph, "final", node);
+}
+
 void add_convolutions(std::vector<SmallGraph>& graphs) {
   const auto add = [&](std::string name, std::int32_t images, const ImageShape& image,
                        std::int32_t channels, const Op& op) {
@@ -147,6 +196,13 @@ std::vector<SmallGraph> small_graphs() {
     add("residual_" + std::to_string(channels), 4, {11, 9, 3}, channels,
         [channels](Graph& graph, NodeId first) { return residual(graph, first, channels); });
   }
+  for (const auto& [before, middle] : {std::pair(1, 2), std::pair(2, 1)}) {
+    add(before == 1 ? "bottlenecks" : "bottlenecks_early_stride", 4, {13, 11, 3}, 8,
+        [before, middle](Graph& graph, NodeId first) {
+          return bottlenecks(graph, first, before, middle);
+        });
+  }
+  add("preactivated", 3, {7, 5, 3}, 8, preactivated);
   Graph affine({3, 5, 3});
   affine.add("logits", Linear{7}, {Graph::kInput});
   graphs.push_back({"linear_on_the_image", 1, std::move(affine)});

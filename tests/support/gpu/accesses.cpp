@@ -165,6 +165,9 @@ std::size_t outputs(const PoolShape& shape) {
 }
 void collect(const MaxPoolForward& call, Collector& to) {
   to.read(call.x, inputs(call.shape), call.type);
+  for (const float* factor : {call.multiplier, call.addend}) {
+    to.read(factor, size(call.shape.channels));
+  }
   to.write(call.y, outputs(call.shape), call.type);
   to.write(call.index, outputs(call.shape));
 }

@@ -54,7 +54,8 @@ HostDriver::HostDriver(const HostMachineOptions& options)
     : HostDriver(std::make_shared<HostMachine>(options), 0) {}
 
 HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordinal)
-    : machine_(std::move(machine)), planner_(std::make_unique<HostPlanner>()) {
+    : machine_(std::move(machine)),
+      planner_(std::make_unique<HostPlanner>(machine_->options.has_engine)) {
   facts_ = {.name = fmt::format("host {}", ordinal),
             .capability = 90,
             .multiprocessors = 132,
@@ -263,7 +264,9 @@ std::vector<std::string> HostDriver::races() {
 }
 
 HostDriverLibrary::HostDriverLibrary(const HostMachineOptions& options)
-    : devices_(options.devices), machine_(std::make_shared<HostMachine>(options)) {}
+    : devices_(options.devices),
+      has_engine_(options.has_engine),
+      machine_(std::make_shared<HostMachine>(options)) {}
 
 std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
   if (ordinal < 0 || ordinal >= devices_) {
@@ -274,7 +277,7 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
 }
 
 std::unique_ptr<Planner> HostDriverLibrary::make_planner(const std::string&) {
-  return std::make_unique<HostPlanner>();
+  return std::make_unique<HostPlanner>(has_engine_);
 }
 
 }  // namespace penstock::gpu

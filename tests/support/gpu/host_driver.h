@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/gpu/host_planner.h"
 #include "tests/support/gpu/host_streams.h"
 #include "trainer/backends/gpu/driver.h"
 
@@ -29,6 +30,7 @@ struct HostMachineOptions {
   std::uint64_t seed = 1;  ///< of Timing::shuffled
   std::int32_t devices = 1;
   std::size_t memory_bytes = std::size_t{1} << 30U;  ///< of each device
+  HasEngine has_engine{};
   /// 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
 };
@@ -104,6 +106,7 @@ class HostDriverLibrary final : public DriverLibrary {
 
  private:
   std::int32_t devices_;
+  HasEngine has_engine_;
   std::shared_ptr<HostMachine> machine_;
 };
 

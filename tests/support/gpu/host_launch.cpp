@@ -19,9 +19,11 @@ struct alignas(16) SharedMemory {
 
 void launch_on_host(const KernelCall& call) {
   const auto memory = std::make_unique<SharedMemory>();
+  bool launched = false;  // there is a kernel for the call's types
   std::visit(
       [&](const auto& one) {
         select(one, [&]<class Body>(Selected<Body>, const Geometry& geometry, const auto& chosen) {
+          launched = true;
           PENSTOCK_ASSERT(geometry.threads >= 1 && geometry.threads <= Body::kThreads);
           for (std::int32_t column = 0; column < geometry.column_blocks; ++column) {
             for (std::int32_t row = 0; row < geometry.row_blocks; ++row) {
@@ -32,6 +34,7 @@ void launch_on_host(const KernelCall& call) {
         });
       },
       call);
+  PENSTOCK_ASSERT(launched);
 }
 
 }  // namespace penstock::gpu

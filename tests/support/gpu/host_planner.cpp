@@ -2,6 +2,8 @@
 #include "tests/support/gpu/host_planner.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "dataflow/error.h"
 
@@ -30,12 +32,37 @@ bool has_f32_products(const DnnGraph& graph) {
   });
 }
 
+/// A pointwise addition whose operands are both whole tensors.
+bool adds_tensor(const DnnGraph& graph, const DnnOperation& operation) {
+  const auto* const add = std::get_if<DnnPointwise>(&operation);
+  return add != nullptr && add->mode == PointwiseMode::add &&
+         graph.tensor(add->x).shape == graph.tensor(add->b).shape;
+}
+
+bool convolves_plainly(const DnnGraph& graph, const DnnOperation& operation) {
+  constexpr std::array<std::int64_t, 2> kNoStride{1, 1};
+  if (const auto* const data = std::get_if<DnnConvolutionBackwardData>(&operation)) {
+    return data->window.stride == kNoStride;
+  }
+  const auto* const forward = std::get_if<DnnConvolution>(&operation);
+  if (forward == nullptr) return true;
+  const std::array<std::int64_t, 4>& w = graph.tensor(forward->w).shape;
+  return forward->window.stride == kNoStride && w[2] == 1 && w[3] == 1;
+}
+
 }  // namespace
+
+bool hopper_has_engine(const DnnGraph& graph) {
+  const auto adds = [&](const DnnOperation& op) { return adds_tensor(graph, op); };
+  const auto is_plain = [&](const DnnOperation& op) { return convolves_plainly(graph, op); };
+  return std::ranges::none_of(graph.operations, adds) ||
+         std::ranges::all_of(graph.operations, is_plain);
+}
 
 std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, bool allow_tf32,
                                                std::size_t most) {
   check(graph);
-  if (most == 0) return {};
+  if (most == 0 || (has_engine_ && !has_engine_(graph))) return {};
   const bool wide = has_f32_products(graph);
   return {{.choice = {.engine = wide && allow_tf32 ? kTf32 : kExact, .knobs = {}},
            .workspace_bytes = workspace_of(graph),

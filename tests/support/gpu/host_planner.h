@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/gpu/dnn_interpreter.h"
@@ -12,12 +14,22 @@
 
 namespace penstock::gpu {
 
+/// Whether there is an engine for a graph; empty: for all.
+using HasEngine = std::function<bool(const DnnGraph& graph)>;
+/// What cuDNN 9 lacks on Hopper: convolutions with a stride, or a forward one with a kernel larger
+/// than 1x1, that add a tensor on the way.
+bool hopper_has_engine(const DnnGraph& graph);
+
 class HostPlanner final : public Planner {
  public:
+  explicit HostPlanner(HasEngine has_engine = {}) : has_engine_(std::move(has_engine)) {}
   /// check() says what is thrown.
   std::vector<Candidate> candidates(const DnnGraph& graph, bool allow_tf32,
                                     std::size_t most) override;
   std::string dnn_version() const override { return "host"; }
+
+ private:
+  const HasEngine has_engine_;
 };
 
 struct HostPlan final : DnnPlan {

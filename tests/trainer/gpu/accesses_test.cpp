@@ -282,6 +282,8 @@ TEST_P(KernelAccesses, Pools) {
   const std::int32_t outputs = kImages * 3 * 3 * kChannels;
   blocks.expect_as_said(
       MaxPoolForward{tensor(), tensor(outputs), blocks.bytes(outputs, 9), shape, type});
+  blocks.expect_as_said(MaxPoolForward{tensor(), tensor(outputs), blocks.bytes(outputs, 9), shape,
+                                       type, channels(), channels()});
   blocks.expect_as_said(AvgPoolForward{tensor(), tensor(outputs), true, shape, type});
   for (const bool accumulate : {false, true}) {
     blocks.expect_as_said(MaxPoolBackward{tensor(outputs), blocks.bytes(outputs, 9), tensor(),

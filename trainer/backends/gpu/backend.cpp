@@ -9,7 +9,6 @@
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/builder.h"
 #include "trainer/backends/gpu/device.h"
-#include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/group.h"
 #include "trainer/backends/gpu/optimizer.h"
 
@@ -28,6 +27,13 @@ std::int32_t count_of(const Options& options, std::string_view name, std::int64_
   return static_cast<std::int32_t>(value);
 }
 
+FusionMode fusion_of(const std::string& text) {
+  if (text == "auto") return FusionMode::automatic;
+  if (text == "on") return FusionMode::on;
+  if (text == "off") return FusionMode::off;
+  throw ConfigError(fmt::format("gpu:fused is '{}'; expected auto, on or off", text));
+}
+
 }  // namespace
 
 GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options)
@@ -35,9 +41,11 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
       gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
       rules_{.deterministic = options.flag("deterministic"),
+             .reduced_precision = options.flag("reduced_precision"),
              .workspace_limit =
                  static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
-             .autotune = options.flag("autotune")} {}
+             .autotune = options.flag("autotune")},
+      fusion_(fusion_of(options.text("fused"))) {}
 
 /// Ranks go around the GPUs, so that few of them have one each.
 std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
@@ -69,9 +77,10 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
   PlanRules rules = rules_;
   rules.allow_tf32 = spec.precision == Precision::tf32;
   auto executable = std::make_unique<GpuExecutable>(
-      graph, spec, on, rules, book_for(on.driver().facts(), spec), budget->second);
+      graph, spec, on, rules, fusion_, book_for(on.driver().facts(), spec), budget->second);
   facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
   facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
+  facts_["fused_operators"] = static_cast<double>(executable->fused_count());
   facts_["operations_per_step"] = static_cast<double>(executable->operation_count());
   return executable;
 }

@@ -9,6 +9,7 @@
 
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/plan_book.h"
 
 namespace penstock::gpu {
@@ -18,7 +19,11 @@ inline constexpr OptionSpec kOptions[] = {
     {"replicas", "1", "replicas that share each GPU, counted by --num-gpus"},
     {"autotune", "true", "time the DNN library's engines once a machine; false: take its first"},
     {"workspace_mib", "256", "most scratch memory of one engine"},
+    {"fused", "auto",
+     "convolutions of f16 take over the batch norms around them: auto (where timing favours it), "
+     "on (where an engine exists), off"},
     {"deterministic", "true", "only engines that give the same bits in each run"},
+    {"reduced_precision", "false", "engines, too, that sum in less than fp32"},
 };
 
 class GpuBackend final : public Backend {
@@ -43,6 +48,7 @@ class GpuBackend final : public Backend {
   const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
   PlanRules rules_;
+  const FusionMode fusion_;
   std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name
   std::map<Device*, std::int32_t> gpu_of_;
   std::map<std::int32_t, std::size_t> budgets_;  // by GPU: bytes for each replica

@@ -11,9 +11,9 @@ namespace penstock::gpu {
 
 void Builder::visit(NodeId node, const BatchNorm& op) {
   const Normalised norm = normalise(node, op);
-  if (!waits_for_sum(node)) {
+  if (!structure_.waits_for_sum(node)) {
     const NodeId last = last_of(node);
-    const ValueId mask = add_scale_shift(last, last != node, norm, kNoValue, nullptr);
+    const ValueId mask = activate(last, last != node, {norm});
     if (trains()) reverse([=, this] { batch_norm_backward(last, norm, mask); });
     return;
   }
@@ -22,18 +22,6 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
   reverse([=, this] {  // unless the addition has done it
     if (has_gradient(node)) batch_norm_backward(node, norm, kNoValue);
   });
-}
-
-/// Its only reader is an addition of two different nodes.
-bool Builder::waits_for_sum(NodeId node) const {
-  if (fuses_relu(node) || readers_[slot(node)] != 1) return false;
-  for (std::size_t index = static_cast<std::size_t>(node) + 1; index < graph_.nodes().size();
-       ++index) {
-    const std::vector<NodeId>& inputs = graph_.nodes()[index].inputs;
-    if (std::find(inputs.begin(), inputs.end(), node) == inputs.end()) continue;
-    return std::holds_alternative<Add>(graph_.nodes()[index].op) && inputs.size() == 2;
-  }
-  return false;
 }
 
 Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
@@ -62,22 +50,25 @@ Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
   }
   norm.mean = new_floats(count);
   norm.inverse_deviation = new_floats(count);
-  const std::int64_t rows = rows_of(node);
-  const std::int32_t blocks = sum_blocks(rows, channels);
-  const ValueId partial = new_floats(2 * static_cast<std::size_t>(blocks) * count);
-  schedule_.add([=, type = type_](const Addresses& at) {
-    return BatchNormSums{at(norm.x), at.as<float>(partial), type, rows, channels};
-  });
-  const BatchNormFinish finish{.blocks = blocks,
+  const NodeId last =
+      last_of(structure_.waits_for_sum(node) ? structure_.first_reader(node) : node);
+  if (const NodeFusion reader = behind(last); reader.normalises || reader.ends_block) {
+    norm.short_multiplier = schedule_.add_value(count * size_of(type_));
+    norm.short_addend = schedule_.add_value(count * size_of(type_));
+  }
+  const bool has_sums = sums_[slot(input)] != kNoValue;
+  const ValueId partial = has_sums ? sums_[slot(input)] : batch_norm_sums(node, norm.x);
+  const ValueId pivot = has_sums ? kNoValue : norm.x;
+  const BatchNormFinish finish{.blocks = has_sums ? 1 : sum_blocks(rows_of(node), channels),
                                .type = type_,
-                               .rows = rows,
+                               .rows = rows_of(node),
                                .channels = channels,
                                .epsilon = op.epsilon,
                                .momentum = op.momentum};
   schedule_.add([=, trains = trains()](const Addresses& at) {
     BatchNormFinish call = finish;
     call.partial = at.as<float>(partial);
-    call.pivot = at(norm.x);
+    call.pivot = at(pivot);
     call.scale = at.as<float>(scale);
     call.shift = at.as<float>(shift);
     call.running_mean = trains ? at.as<float>(running_mean) : nullptr;
@@ -86,18 +77,40 @@ Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
     call.inverse_deviation = at.as<float>(norm.inverse_deviation);
     call.multiplier = at.as<float>(norm.multiplier);
     call.addend = at.as<float>(norm.addend);
+    call.short_multiplier = at(norm.short_multiplier);
+    call.short_addend = at(norm.short_addend);
     return call;
   });
   return norm;
 }
 
-/// `other`: what is added, already computed or waiting too; null: nothing.
-ValueId Builder::add_scale_shift(NodeId last, bool relu, const Normalised& norm, ValueId residual,
-                                 const Normalised* other) {
-  const ValueId y = new_activation(last), mask = relu && trains() ? new_mask(last) : kNoValue;
-  const ValueId added = other != nullptr ? other->x : residual;
-  const ValueId multiplier = other != nullptr ? other->multiplier : kNoValue;
-  const ValueId addend = other != nullptr ? other->addend : kNoValue;
+/// What BatchNormFinish takes as partial.
+ValueId Builder::batch_norm_sums(NodeId node, ValueId x) {
+  const std::int64_t rows = rows_of(node);
+  const std::int32_t channels = graph_.shape(node).channels;
+  const auto blocks = static_cast<std::size_t>(sum_blocks(rows, channels));
+  const ValueId partial = new_floats(2 * blocks * static_cast<std::size_t>(channels));
+  schedule_.add([=, type = type_](const Addresses& at) {
+    return BatchNormSums{at(x), at.as<float>(partial), type, rows, channels};
+  });
+  return partial;
+}
+
+/// The output of `last`, unless the convolution behind computes it. Returns the ReLU's mask, unless
+/// nobody reads it.
+ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
+  activated_[slot(last)] = from;
+  const NodeFusion reader = behind(last);
+  if (reader.normalises || reader.ends_block) return kNoValue;
+  return add_scale_shift(last, relu, from, relu && trains() && !reader.masks_gradient);
+}
+
+ValueId Builder::add_scale_shift(NodeId last, bool relu, const Activated& from, bool wants_mask) {
+  const ValueId y = new_activation(last), mask = wants_mask ? new_mask(last) : kNoValue;
+  const Normalised& norm = from.norm;
+  const ValueId added = from.other ? from.other->x : from.residual;
+  const ValueId multiplier = from.other ? from.other->multiplier : kNoValue;
+  const ValueId addend = from.other ? from.other->addend : kNoValue;
   const ScaleShift shape{
       .relu = relu, .type = type_, .rows = rows_of(last), .channels = graph_.shape(last).channels};
   schedule_.add([=](const Addresses& at) {
@@ -119,15 +132,16 @@ ValueId Builder::add_scale_shift(NodeId last, bool relu, const Normalised& norm,
 /// `norm` is the later one of the two, if both are batch norms.
 void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
   const NodeId last = last_of(node);
-  const std::optional<Normalised> other_norm = std::exchange(waiting_[slot(other)], std::nullopt);
-  const ValueId residual = other_norm ? kNoValue : output(other);
-  const ValueId mask =
-      add_scale_shift(last, last != node, norm, residual, other_norm ? &*other_norm : nullptr);
-  if (trains()) reverse([=, this] { sum_backward(last, norm, other, mask); });
+  Activated from{norm, std::exchange(waiting_[slot(other)], std::nullopt)};
+  if (!from.other) from.residual = output(other);
+  const ValueId mask = activate(last, last != node, from);
+  if (trains()) reverse([=, this] { sum_backward(last, from, other, mask); });
 }
 
+/// Computed once; a convolution's gradient may have done it.
 Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask,
                                              ValueId masked) {
+  if (factors_[slot(norm.node)]) return *factors_[slot(norm.node)];
   const std::int64_t rows = rows_of(norm.node);
   const std::int32_t channels = graph_.shape(norm.node).channels;
   const std::int32_t blocks = sum_blocks(rows, channels);
@@ -165,6 +179,7 @@ Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy,
   });
   completes(norm.node, Role::scale);
   completes(norm.node, Role::shift);
+  factors_[slot(norm.node)] = factors;
   return factors;
 }
 
@@ -190,17 +205,55 @@ void Builder::apply_factors(const Normalised& norm, const Factors& factors, Valu
   });
 }
 
+/// Both read the gradient once.
+void Builder::apply_factors(const Normalised& norm, const Normalised& other, ValueId dy) {
+  const Factors factors = batch_norm_factors(norm, dy, kNoValue, kNoValue);
+  const Factors other_factors = batch_norm_factors(other, dy, kNoValue, kNoValue);
+  const ValueId dx = target(input_of(norm.node)).value;
+  const ValueId other_dx = target(input_of(other.node)).value;
+  const BatchNormBackwardApply shape{
+      .type = type_, .rows = rows_of(norm.node), .channels = graph_.shape(norm.node).channels};
+  schedule_.add([=](const Addresses& at) {
+    BatchNormBackwardApply call = shape;
+    call.dy = at(dy);
+    call.x = at(norm.x);
+    call.dy_factor = at.as<float>(factors.dy);
+    call.x_factor = at.as<float>(factors.x);
+    call.constant = at.as<float>(factors.constant);
+    call.dx = at(dx);
+    call.x2 = at(other.x);
+    call.dy_factor2 = at.as<float>(other_factors.dy);
+    call.x_factor2 = at.as<float>(other_factors.x);
+    call.constant2 = at.as<float>(other_factors.constant);
+    call.dx2 = at(other_dx);
+    return call;
+  });
+}
+
 void Builder::batch_norm_backward(NodeId last, const Normalised& norm, ValueId mask) {
   const ValueId dy = gradient_of(last);
   apply_factors(norm, batch_norm_factors(norm, dy, mask, kNoValue), dy, mask);
 }
 
-/// The masked gradient goes to both summands: it is written where the gradient was, and handed on
-/// once this batch norm has read it. Another batch norm reads it in its turn.
-void Builder::sum_backward(NodeId last, const Normalised& norm, NodeId other, ValueId mask) {
+/// The masked gradient goes to both summands: it is written where the gradient was, unless it is
+/// there masked already, and handed on once this batch norm has read it. Another batch norm reads
+/// it in its turn, or, where nobody asks for gradients in their order, along with this one.
+void Builder::sum_backward(NodeId last, const Activated& from, NodeId other, ValueId mask) {
   const ValueId dy = gradient_of(last);
-  const Factors factors = batch_norm_factors(norm, dy, mask, mask == kNoValue ? kNoValue : dy);
-  apply_factors(norm, factors, dy, kNoValue);
+  const NodeFusion reader = behind(last);
+  if (reader.ends_block && !reader.masks_gradient) relu_backward(last, dy, {dy, false});
+  const Factors factors = batch_norm_factors(from.norm, dy, mask, mask == kNoValue ? kNoValue : dy);
+  const auto sets_gradient_of = [&](NodeId input) {
+    return needs_gradient(input) && !has_gradient(input);
+  };
+  if (from.other && short_) {
+    const NodeId x = input_of(from.norm.node), other_x = input_of(from.other->node);
+    if (x != other_x && sets_gradient_of(x) && sets_gradient_of(other_x)) {
+      apply_factors(from.norm, *from.other, dy);
+      return;
+    }
+  }
+  apply_factors(from.norm, factors, dy, kNoValue);
   give(other, dy, false);
 }
 

@@ -37,45 +37,29 @@ std::vector<ArenaChunk> short_chunks(const Layouts& layouts) {
 }
 
 Builder::Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase,
-                 const Layouts& layouts, Schedule& schedule)
+                 const Layouts& layouts, const FusionPlan& fusion, Schedule& schedule)
     : graph_(graph),
       spec_(spec),
       phase_(phase),
       layouts_(layouts),
+      fusion_(fusion),
+      structure_(graph),
       schedule_(schedule),
       type_(dtype_of(spec.precision)),
       short_(is_short(spec.precision)),
       outputs_(graph.nodes().size() + 1, kNoValue),
-      readers_(graph.nodes().size() + 1),
-      relu_of_(graph.nodes().size() + 1, Graph::kInput),
-      is_fused_(graph.nodes().size() + 1),
       needs_gradient_(graph.nodes().size() + 1),
       gradient_values_(graph.nodes().size() + 1, kNoValue),
-      waiting_(graph.nodes().size() + 1) {
-  find_fusions();
+      waiting_(graph.nodes().size() + 1),
+      activated_(graph.nodes().size() + 1),
+      sums_(graph.nodes().size() + 1, kNoValue),
+      factors_(graph.nodes().size() + 1) {
   for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
     const Node& node = graph.nodes()[index];
     needs_gradient_[index + 1] =
         node.parameters > 0 ||
         std::any_of(node.inputs.begin(), node.inputs.end(),
                     [&](NodeId input) { return needs_gradient_[slot(input)]; });
-  }
-}
-
-void Builder::find_fusions() {
-  for (const Node& node : graph_.nodes()) {
-    for (const NodeId input : node.inputs) ++readers_[slot(input)];
-  }
-  for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
-    const Node& node = graph_.nodes()[index];
-    if (!std::holds_alternative<Relu>(node.op) || node.inputs[0] == Graph::kInput) continue;
-    const NodeId before = node.inputs[0];
-    const Op& op = node_of(before).op;
-    const bool can = std::holds_alternative<Conv2d>(op) || std::holds_alternative<BatchNorm>(op) ||
-                     std::holds_alternative<Add>(op) || std::holds_alternative<Linear>(op);
-    if (!can || readers_[slot(before)] != 1) continue;
-    relu_of_[slot(before)] = static_cast<NodeId>(index);
-    is_fused_[index + 1] = true;
   }
 }
 
@@ -90,8 +74,8 @@ void Builder::build() {
     });
   }
   for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
-    if (is_fused_[index + 1]) continue;
     const auto node = static_cast<NodeId>(index);
+    if (structure_.is_fused(node)) continue;
     std::visit([&](const auto& op) { visit(node, op); }, graph_.nodes()[index].op);
   }
   add_loss();
@@ -178,7 +162,7 @@ ValueId Builder::new_mask(NodeId node) { return schedule_.add_value((elements_of
 ValueId Builder::output(NodeId node) {
   if (waiting_[slot(node)]) {
     const Normalised norm = *std::exchange(waiting_[slot(node)], std::nullopt);
-    add_scale_shift(node, false, norm, kNoValue, nullptr);
+    add_scale_shift(node, false, {norm}, false);
   }
   if (outputs_[slot(node)] == kNoValue) {
     PENSTOCK_ASSERT(node == Graph::kInput);

@@ -5,18 +5,22 @@
 //
 // Activations lie as N, H, W, C in the type of the precision. A ReLU is part of the operator before
 // it wherever that has no other reader; a batch norm whose only reader is an addition is computed
-// by the addition, so that normalising, adding and the ReLU are one pass over memory.
+// by the addition, so that normalising, adding and the ReLU are one pass over memory. Where the
+// fusion plan says so, a convolution takes over the batch norms around it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/fusion.h"
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/schedule.h"
+#include "trainer/backends/gpu/structure.h"
 
 namespace penstock::gpu {
 
@@ -30,9 +34,9 @@ std::vector<ArenaChunk> short_chunks(const Layouts& layouts);
 
 class Builder {
  public:
-  /// All are borrowed.
+  /// All are borrowed. `fusion` is empty but for training in f16.
   Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase, const Layouts& layouts,
-          Schedule& schedule);
+          const FusionPlan& fusion, Schedule& schedule);
   void build();
 
  private:
@@ -46,6 +50,13 @@ class Builder {
     NodeId node = Graph::kInput;
     ValueId x = kNoValue, mean = kNoValue, inverse_deviation = kNoValue;
     ValueId multiplier = kNoValue, addend = kNoValue;
+    ValueId short_multiplier = kNoValue, short_addend = kNoValue;  ///< where its reader normalises
+  };
+  /// What a ReLU is computed from: a batch norm, and what is added to it, if anything.
+  struct Activated {
+    Normalised norm;
+    std::optional<Normalised> other{};
+    ValueId residual = kNoValue;
   };
   /// The factors of its backward: dx = dy_factor * dy + x_factor * x + constant.
   struct Factors {
@@ -68,21 +79,43 @@ class Builder {
   void visit(NodeId node, const Dropout& op);
 
   // convolution.cpp
+  using Operand = std::pair<DnnTensorId, ValueId>;
+  /// Operands of kNoTensor are left out.
+  void compute(DnnGraph graph, const std::vector<Operand>& operands);
   void convolve(NodeId node, const ConvolutionShape& shape, bool bias);
   void convolve_backward(NodeId node, const ConvolutionShape& shape, bool bias, ValueId x,
                          ValueId w);
   void add_bias_gradient(NodeId node, ValueId dy);
 
+  // fused_builder.cpp
+  /// The convolution whose input `last` is may compute it, or take over its backward.
+  NodeFusion behind(NodeId last) const { return fusion_.of(structure_.first_reader(last)); }
+  /// Takes the sums of the convolution's output.
+  struct Sums {
+    ValueId sum = kNoValue, square_sum = kNoValue;
+  };
+  Sums new_sums(NodeId node);
+  void convolve_with_statistics(NodeId node, const ConvolutionShape& shape, ValueId x, ValueId w,
+                                ValueId y);
+  void convolve_normalised(NodeId node, const ConvolutionShape& shape, ValueId w, ValueId y);
+  ValueId convolve_block_end(NodeId node, const ConvolutionShape& shape, ValueId w, ValueId y);
+  void normalised_backward_filter(NodeId node, const ConvolutionShape& shape, ValueId dy,
+                                  ValueId dw);
+  void masked_backward_data(NodeId node, const ConvolutionShape& shape, ValueId dy, ValueId w);
+  void add_norm_operands(const BatchNormTensors& tensors, const Normalised& norm,
+                         std::vector<Operand>& operands);
+
   // batch_norm.cpp
   Normalised normalise(NodeId node, const BatchNorm& op);
-  bool waits_for_sum(NodeId node) const;
-  ValueId add_scale_shift(NodeId last, bool relu, const Normalised& norm, ValueId residual,
-                          const Normalised* other);
+  ValueId batch_norm_sums(NodeId node, ValueId x);
+  ValueId activate(NodeId last, bool relu, const Activated& from);
+  ValueId add_scale_shift(NodeId last, bool relu, const Activated& from, bool wants_mask);
   void apply_factors(const Normalised& norm, const Factors& factors, ValueId dy, ValueId mask);
+  void apply_factors(const Normalised& norm, const Normalised& other, ValueId dy);
   Factors batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask, ValueId masked);
   void finish_sum(NodeId node, const Normalised& norm, NodeId other);
   void batch_norm_backward(NodeId last, const Normalised& norm, ValueId mask);
-  void sum_backward(NodeId last, const Normalised& norm, NodeId other, ValueId mask);
+  void sum_backward(NodeId last, const Activated& from, NodeId other, ValueId mask);
 
   // operators.cpp
   void relu_backward(NodeId node, ValueId dy, Target dx);
@@ -127,29 +160,27 @@ class Builder {
   bool has_gradient(NodeId node) const { return gradient_values_[slot(node)] != kNoValue; }
 
   static std::size_t slot(NodeId node) { return static_cast<std::size_t>(node + 1); }
-  /// The ReLU that `node` computes with, or `node` itself.
-  NodeId last_of(NodeId node) const {
-    return relu_of_[slot(node)] == Graph::kInput ? node : relu_of_[slot(node)];
-  }
-  bool fuses_relu(NodeId node) const { return last_of(node) != node; }
-  void find_fusions();
+  NodeId last_of(NodeId node) const { return structure_.last_of(node); }
+  bool fuses_relu(NodeId node) const { return structure_.fuses_relu(node); }
 
   const Graph& graph_;
   const ExecutableSpec& spec_;
   const Phase phase_;
   const Layouts& layouts_;
+  const FusionPlan& fusion_;
+  const Structure structure_;
   Schedule& schedule_;
   const DType type_;
   const bool short_;
 
   ValueId scalars_ = kNoValue;
-  std::vector<ValueId> outputs_;                    // by slot; of the ReLU where one is fused
-  std::vector<int> readers_;                        // by slot
-  std::vector<NodeId> relu_of_;                     // by slot; kInput: none
-  std::vector<bool> is_fused_;                      // by slot: computed by the node before
-  std::vector<bool> needs_gradient_;                // by slot
-  std::vector<ValueId> gradient_values_;            // by slot
-  std::vector<std::optional<Normalised>> waiting_;  // by slot: left to the addition that reads it
+  std::vector<ValueId> outputs_;                     // by slot; of the ReLU where one is fused
+  std::vector<bool> needs_gradient_;                 // by slot
+  std::vector<ValueId> gradient_values_;             // by slot
+  std::vector<std::optional<Normalised>> waiting_;   // by slot: left to the addition that reads it
+  std::vector<std::optional<Activated>> activated_;  // by slot of the ReLU
+  std::vector<ValueId> sums_;                        // by slot of the convolution that took them
+  std::vector<std::optional<Factors>> factors_;      // by slot: those that are there already
   std::vector<std::function<void()>> backward_;
 };
 

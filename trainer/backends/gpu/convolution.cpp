@@ -7,46 +7,40 @@
 namespace penstock::gpu {
 
 void Builder::visit(NodeId node, const Conv2d& op) {
-  const ImageShape in = graph_.shape(input_of(node));
-  convolve(node,
-           {.images = spec_.batch.images,
-            .channels =
-                reads_padded_image(graph_, node) ? padded_image_channels(in.channels) : in.channels,
-            .height = in.height,
-            .width = in.width,
-            .filters = op.channels,
-            .groups = op.groups,
-            .window = op.window,
-            .dtype = type_},
-           op.bias);
+  convolve(node, convolution_shape(graph_, node, spec_.batch.images, type_), op.bias);
 }
 
-void Builder::visit(NodeId node, const Linear& op) {
-  const ImageShape in = graph_.shape(input_of(node));
-  convolve(node,
-           {.images = spec_.batch.images,
-            .channels =
-                reads_padded_image(graph_, node) ? padded_image_channels(in.channels) : in.channels,
-            .height = in.height,
-            .width = in.width,
-            .filters = op.features,
-            .window = {.kernel_h = in.height, .kernel_w = in.width},
-            .dtype = type_},
-           true);
+void Builder::visit(NodeId node, const Linear&) {
+  convolve(node, convolution_shape(graph_, node, spec_.batch.images, type_), true);
+}
+
+void Builder::compute(DnnGraph graph, const std::vector<Operand>& operands) {
+  std::vector<ValueId> tensors(graph.tensors.size(), kNoValue);
+  for (const auto& [tensor, value] : operands) {
+    if (tensor != kNoTensor) tensors[static_cast<std::size_t>(tensor)] = value;
+  }
+  schedule_.add(std::move(graph), std::move(tensors));
 }
 
 void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
-  const bool padded = reads_padded_image(graph_, node);
-  const ValueId x =
-      padded ? image(static_cast<std::int32_t>(shape.channels)) : output(input_of(node));
+  const NodeFusion fusion = fusion_.of(node);
   const ValueId w = parameter(node, Role::weight, short_ ? Home::short_weights : Home::weights);
   const ValueId y = new_activation(node);
-  ConvForward forward = conv_forward(shape);
-  std::vector<ValueId> tensors(forward.graph.tensors.size(), kNoValue);
-  tensors[static_cast<std::size_t>(forward.x)] = x;
-  tensors[static_cast<std::size_t>(forward.w)] = w;
-  tensors[static_cast<std::size_t>(forward.y)] = y;
-  schedule_.add(std::move(forward.graph), std::move(tensors));
+  ValueId x = kNoValue;
+  if (fusion.normalises) {
+    convolve_normalised(node, shape, w, y);
+  } else if (fusion.ends_block) {
+    x = convolve_block_end(node, shape, w, y);
+  } else {
+    x = reads_padded_image(graph_, node) ? image(static_cast<std::int32_t>(shape.channels))
+                                         : output(input_of(node));
+    if (fusion.statistics) {
+      convolve_with_statistics(node, shape, x, w, y);
+    } else {
+      ConvForward forward = conv_forward(shape);
+      compute(std::move(forward.graph), {{forward.x, x}, {forward.w, w}, {forward.y, y}});
+    }
+  }
   if (bias || fuses_relu(node)) {
     const ValueId addend = bias ? float_parameter(node, Role::bias) : kNoValue;
     const ScaleShift shift{.relu = fuses_relu(node),
@@ -70,24 +64,25 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
   const NodeId last = last_of(node);
   const ValueId dy = gradient_of(last);
   if (fuses_relu(node)) relu_backward(last, dy, {dy, false});
-  ConvBackwardFilter filter = conv_backward_filter(shape);
-  std::vector<ValueId> tensors(filter.graph.tensors.size(), kNoValue);
-  tensors[static_cast<std::size_t>(filter.x)] = x;
-  tensors[static_cast<std::size_t>(filter.dy)] = dy;
-  tensors[static_cast<std::size_t>(filter.dw)] =
+  const ValueId dw =
       parameter(node, Role::weight, short_ ? Home::short_gradients : Home::gradients);
-  schedule_.add(std::move(filter.graph), std::move(tensors));
+  if (fusion_.of(node).normalises) {
+    normalised_backward_filter(node, shape, dy, dw);
+  } else {
+    ConvBackwardFilter filter = conv_backward_filter(shape);
+    compute(std::move(filter.graph), {{filter.x, x}, {filter.dy, dy}, {filter.dw, dw}});
+  }
   completes(node, Role::weight);
   if (bias) add_bias_gradient(node, dy);
   const NodeId input = input_of(node);
   if (!needs_gradient(input)) return;
+  if (fusion_.of(node).masks_gradient) {
+    masked_backward_data(node, shape, dy, w);
+    return;
+  }
   const Target dx = target(input);
   ConvBackwardData data = conv_backward_data(shape, dx.accumulate ? 1.F : 0.F);
-  tensors.assign(data.graph.tensors.size(), kNoValue);
-  tensors[static_cast<std::size_t>(data.dy)] = dy;
-  tensors[static_cast<std::size_t>(data.w)] = w;
-  tensors[static_cast<std::size_t>(data.dx)] = dx.value;
-  schedule_.add(std::move(data.graph), std::move(tensors));
+  compute(std::move(data.graph), {{data.dy, dy}, {data.w, w}, {data.dx, dx.value}});
 }
 
 void Builder::add_bias_gradient(NodeId node, ValueId dy) {

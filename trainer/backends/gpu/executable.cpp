@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/builder.h"
+#include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
 namespace {
@@ -17,6 +20,8 @@ constexpr std::array kPhaseList = {Phase::train, Phase::evaluate, Phase::forward
 /// Of what an optimiser may keep for each weight.
 constexpr std::size_t kOptimizerSlots = 2;
 constexpr int kBatchGuesses = 6;
+/// What a kernel of our own takes besides moving its bytes.
+constexpr double kLaunchMicroseconds = 2;
 
 Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t count) {
   if (count == 0) return {};
@@ -28,19 +33,23 @@ double gib(std::size_t bytes) { return static_cast<double>(bytes) / (std::size_t
 }  // namespace
 
 GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device,
-                             const PlanRules& rules, PlanBook& book, std::size_t memory_budget)
+                             const PlanRules& rules, FusionMode fusion, PlanBook& book,
+                             std::size_t memory_budget)
     : graph_(std::move(graph)),
       spec_(spec),
       device_(device),
       rules_(rules),
+      fusion_(fusion),
       book_(book),
       memory_budget_(memory_budget),
-      layouts_(make_layouts(graph_)) {
+      layouts_(make_layouts(graph_, dtype_of(spec.precision))) {
   Plans plans;
   std::size_t planned = 0, done = 0;
   for (const Phase phase : kPhaseList) {
     auto& schedule = schedules_[static_cast<std::size_t>(phase)];
-    schedule = build(phase, spec_, plans, done);
+    const FusionPlan fused = plan_fusion_of(phase, spec_);
+    fused_ += fused.size();
+    schedule = build(phase, spec_, fused, plans, done);
     planned = std::max(planned, schedule->planned_bytes());
   }
   book_.save();
@@ -52,9 +61,10 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
 
 /// Chooses and builds the plans of the phase's graphs; `plans` has those that are there already.
 std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec& spec,
-                                               Plans& plans, std::size_t& done) const {
+                                               const FusionPlan& fusion, Plans& plans,
+                                               std::size_t& done) const {
   auto schedule = std::make_unique<Schedule>();
-  Builder(graph_, spec, phase, layouts_, *schedule).build();
+  Builder(graph_, spec, phase, layouts_, fusion, *schedule).build();
   std::size_t total = done;
   schedule->for_each_dnn_call([&](Schedule::DnnCall&) { ++total; });
   schedule->for_each_dnn_call([&](Schedule::DnnCall& call) {
@@ -68,6 +78,37 @@ std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec
   });
   schedule->plan();
   return schedule;
+}
+
+FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec) const {
+  if (phase != Phase::train || spec.precision != Precision::f16 || fusion_ == FusionMode::off) {
+    return {};
+  }
+  return plan_fusion(graph_, Structure(graph_), spec.batch.images, fusion_costs());
+}
+
+/// Engines that fail are none: another form of the same place may do.
+FusionCosts GpuExecutable::fusion_costs() const {
+  const auto find = [this](const DnnGraph& graph) -> std::optional<PlanChoice> {
+    try {
+      return find_plan(graph, rules_, device_.driver(), book_);
+    } catch (const DeviceError&) {
+      return std::nullopt;
+    }
+  };
+  if (fusion_ == FusionMode::on || !rules_.autotune) {
+    return fuse_all([find](const DnnGraph& graph) { return find(graph).has_value(); });
+  }
+  return {.graph =
+              [find](const DnnGraph& graph) {
+                const std::optional<PlanChoice> plan = find(graph);
+                return plan ? plan->microseconds : std::numeric_limits<double>::infinity();
+              },
+          .kernel =
+              [this](double bytes) {
+                if (!book_.copy_rate()) book_.set_copy_rate(time_copies(device_.driver()));
+                return kLaunchMicroseconds + bytes / *book_.copy_rate();
+              }};
 }
 
 /// Weights, gradients, their short copies, and what an optimiser keeps.
@@ -91,7 +132,8 @@ std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) cons
     smaller.progress = {};
     Plans plans;
     std::size_t done = 0;
-    planned_bytes = build(Phase::train, smaller, plans, done)->planned_bytes();
+    const FusionPlan fusion = plan_fusion_of(Phase::train, smaller);
+    planned_bytes = build(Phase::train, smaller, fusion, plans, done)->planned_bytes();
     if (planned_bytes + fixed_bytes() <= memory_budget_) return images;
     most = images - 1;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,11 +13,16 @@
 
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/device.h"
+#include "trainer/backends/gpu/fusion.h"
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/plan_book.h"
 #include "trainer/backends/gpu/schedule.h"
 
 namespace penstock::gpu {
+
+/// Which convolutions of a training step in f16 take over the batch norms around them: those that
+/// gain by it (where there are timings; else all that can), all that can, or none.
+enum class FusionMode : std::uint8_t { automatic, on, off };
 
 class GpuExecutable final : public Executable {
  public:
@@ -24,7 +30,7 @@ class GpuExecutable final : public Executable {
   /// optimiser may take. Throws ConfigError when they do not fit, with a batch that does;
   /// Unavailable when an operator has no engine.
   GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device, const PlanRules& rules,
-                PlanBook& book, std::size_t memory_budget);
+                FusionMode fusion, PlanBook& book, std::size_t memory_budget);
 
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
@@ -35,6 +41,7 @@ class GpuExecutable final : public Executable {
 
   std::size_t activation_bytes() const noexcept { return block_.bytes().size(); }
   std::size_t parameter_bytes() const noexcept { return set_.weights.count * sizeof(float); }
+  std::size_t fused_count() const noexcept { return fused_; }
   std::size_t operation_count() const noexcept { return schedule(Phase::train).operation_count(); }
 
  private:
@@ -44,8 +51,10 @@ class GpuExecutable final : public Executable {
   const Schedule& schedule(Phase phase) const noexcept {
     return *schedules_[static_cast<std::size_t>(phase)];
   }
-  std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, Plans& plans,
-                                  std::size_t& done) const;
+  std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, const FusionPlan& fusion,
+                                  Plans& plans, std::size_t& done) const;
+  FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
+  FusionCosts fusion_costs() const;
   std::size_t fixed_bytes() const;
   std::int32_t find_batch_that_fits(std::size_t planned_bytes) const;
   [[noreturn]] void refuse(std::size_t planned_bytes) const;
@@ -58,9 +67,11 @@ class GpuExecutable final : public Executable {
   const ExecutableSpec spec_;
   GpuDevice& device_;
   const PlanRules rules_;
+  const FusionMode fusion_;
   PlanBook& book_;
   const std::size_t memory_budget_;
   const Layouts layouts_;
+  std::size_t fused_ = 0;  // operators that take over batch norms
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
   Buffer weights_, gradients_, running_, short_weights_, short_gradients_, tables_, block_;
   ParameterSet set_;

@@ -184,12 +184,18 @@ struct PoolShape {
 };
 /// Padding never wins; of equal elements the first in the order H, W does. `index` is its place in
 /// the window, row * kernel_w + column: windows have at most 256 places.
+///
+/// With `multiplier` and `addend` it pools relu(x * multiplier[c] + addend[c]); the place in
+/// windows that give 0 is kNoPlace, which no place of at most 255 is, so that backward passes them
+/// nothing.
+constexpr std::uint8_t kNoPlace = 255;
 struct MaxPoolForward {
   const void* x = nullptr;
   void* y = nullptr;
   std::uint8_t* index = nullptr;  ///< null: not wanted
   PoolShape shape{};
   DType type = DType::f32;
+  const float *multiplier = nullptr, *addend = nullptr;  ///< null, both: x as it is
 };
 struct MaxPoolBackward {
   const void* dy = nullptr;

@@ -23,12 +23,14 @@ auto find(List& list, NodeId node, Role role) {
   return found;
 }
 
-ParameterLayout layout_of(const Graph& graph, const ParameterSpec& spec, std::size_t& elements) {
+ParameterLayout layout_of(const Graph& graph, const ParameterSpec& spec, DType type,
+                          std::size_t& elements) {
   ParameterLayout layout{.spec = spec, .offset = elements};
   if (spec.role == Role::weight) {
     layout.channels = layout.padded_channels = spec.shape[1];
     if (reads_padded_image(graph, spec.node)) {
-      layout.padded_channels = padded_image_channels(static_cast<std::int32_t>(layout.channels));
+      layout.padded_channels =
+          padded_image_channels(static_cast<std::int32_t>(layout.channels), type);
     }
     layout.count = static_cast<std::size_t>(spec.shape[0] * spec.shape[2] * spec.shape[3] *
                                             layout.padded_channels);
@@ -56,8 +58,9 @@ void for_each_weight(const ParameterLayout& layout, const Body& body) {
 
 }  // namespace
 
-std::int32_t padded_image_channels(std::int32_t channels) {
-  return (channels + kImageChannelMultiple - 1) / kImageChannelMultiple * kImageChannelMultiple;
+std::int32_t padded_image_channels(std::int32_t channels, DType type) {
+  const std::int32_t multiple = type == DType::f16 ? 4 : 8;
+  return (channels + multiple - 1) / multiple * multiple;
 }
 
 bool reads_padded_image(const Graph& graph, NodeId node) {
@@ -101,16 +104,16 @@ const ParameterLayout& Layouts::of(const ParameterSpec& spec) const {
   return *find(is_buffer(spec.role) ? buffers : parameters, spec.node, spec.role);
 }
 
-Layouts make_layouts(const Graph& graph) {
+Layouts make_layouts(const Graph& graph, DType type) {
   Layouts layouts;
   std::vector<ParameterSpec> specs = graph.parameters();
   std::stable_sort(specs.begin(), specs.end(),
                    [](const ParameterSpec& a, const ParameterSpec& b) { return a.node > b.node; });
   for (const ParameterSpec& spec : specs) {
-    layouts.parameters.push_back(layout_of(graph, spec, layouts.parameter_elements));
+    layouts.parameters.push_back(layout_of(graph, spec, type, layouts.parameter_elements));
   }
   for (const ParameterSpec& spec : graph.buffers()) {
-    layouts.buffers.push_back(layout_of(graph, spec, layouts.buffer_elements));
+    layouts.buffers.push_back(layout_of(graph, spec, type, layouts.buffer_elements));
   }
   return layouts;
 }

@@ -8,14 +8,15 @@
 #include <span>
 #include <vector>
 
+#include "dataflow/batch.h"
 #include "trainer/graph.h"
 
 namespace penstock::gpu {
 
-/// Images come as RGB and are computed with a fourth channel of zeros: the DNN library has its
-/// kernels for first layers in that form.
-constexpr std::int32_t kImageChannelMultiple = 4;
-std::int32_t padded_image_channels(std::int32_t channels);
+/// Images come as RGB and are computed with channels of zeros behind, up to 4 in f16, for which
+/// cuDNN 9 has kernels for first layers, and up to 8 in other types, which it would pad in its
+/// workspace otherwise.
+std::int32_t padded_image_channels(std::int32_t channels, DType type);
 
 struct ParameterLayout {
   ParameterSpec spec;
@@ -38,7 +39,7 @@ struct Layouts {
   std::size_t index_of(NodeId node, Role role) const;
   const ParameterLayout& of(const ParameterSpec& spec) const;
 };
-Layouts make_layouts(const Graph& graph);
+Layouts make_layouts(const Graph& graph, DType type);
 
 /// Whether the node reads the image and is computed with padded channels.
 bool reads_padded_image(const Graph& graph, NodeId node);

@@ -79,11 +79,20 @@ PoolShape Builder::pool_shape(NodeId node, const Window& window) const {
 void Builder::visit(NodeId node, const MaxPool& op) {
   PENSTOCK_ASSERT(op.window.kernel_h * op.window.kernel_w <= 256);
   const NodeId input = input_of(node);
-  const ValueId x = output(input), y = new_activation(node);
+  // Where it normalises, the input is the ReLU of a batch norm that nobody has computed.
+  const bool normalises = fusion_.of(node).normalises;
+  const Normalised norm = normalises ? activated_[slot(input)]->norm : Normalised{};
+  const ValueId x = normalises ? norm.x : output(input), y = new_activation(node);
   const ValueId index = needs_gradient(input) ? schedule_.add_value(elements_of(node)) : kNoValue;
   const PoolShape shape = pool_shape(node, op.window);
   schedule_.add([=, type = type_](const Addresses& at) {
-    return MaxPoolForward{at(x), at(y), at.as<std::uint8_t>(index), shape, type};
+    return MaxPoolForward{at(x),
+                          at(y),
+                          at.as<std::uint8_t>(index),
+                          shape,
+                          type,
+                          at.as<float>(norm.multiplier),
+                          at.as<float>(norm.addend)};
   });
   set_output(node, y);
   if (index == kNoValue) return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 
 #include "dataflow/error.h"
@@ -61,6 +62,7 @@ class GpuOptimizer final : public Optimizer {
     kernel_.weights = static_cast<float*>(set.weights.data);
     kernel_.gradients = static_cast<const float*>(set.gradients.data);
     kernel_.scalars = device_.scalars();
+    warm_up();
   }
 
   void set(const Hyper& hyper, Stream& stream) override {
@@ -70,17 +72,9 @@ class GpuOptimizer final : public Optimizer {
   void apply(const ParameterSet& set, float gradient_scale, Stream& stream,
              StepResult& result) override {
     if (set.parameters.empty()) return;
-    Driver& driver = device_.driver();
-    const StreamHandle on = GpuStream::of(stream).handle();
-    if (checks_finite_) {
-      driver.launch(on, CheckFinite{kernel_.gradients, set.gradients.count,
-                                    reinterpret_cast<std::int32_t*>(finite_.bytes().data())});
-    }
     UpdateWeights update = kernel_;
     update.gradient_scale = gradient_scale;
-    driver.launch(on, update);
-    driver.launch(on, SummariseUpdate{kernel_.squares, kernel_.chunk_count, kernel_.finite,
-                                      kernel_.scalars, &result});
+    launch(update, set.gradients.count, stream, result);
   }
 
   Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
@@ -91,6 +85,45 @@ class GpuOptimizer final : public Optimizer {
   }
 
  private:
+  /// Updates 64 weights of its own: kernels are loaded at their first launch, which must not happen
+  /// in a recording.
+  void warm_up() {
+    constexpr std::size_t kWeights = 64;
+    const std::array<float, 4 * kWeights> zeros{};
+    const ArenaChunk chunk{0, kWeights, true};
+    const Buffer arenas = upload(zeros.data(), sizeof(zeros)),
+                 table = upload(&chunk, sizeof(chunk));
+    const Buffer squares = upload(zeros.data(), sizeof(float));
+    const Buffer pinned = device_.allocate(sizeof(StepResult), MemoryKind::pinned);
+    auto* const floats = reinterpret_cast<float*>(arenas.bytes().data());
+    UpdateWeights update = kernel_;
+    update.weights = floats;
+    update.gradients = floats + kWeights;
+    update.state[0] = floats + 2 * kWeights;
+    update.state[1] = floats + 3 * kWeights;
+    update.chunks = reinterpret_cast<const ArenaChunk*>(table.bytes().data());
+    update.chunk_count = 1;
+    update.squares = reinterpret_cast<float*>(squares.bytes().data());
+    GpuStream stream(device_.driver());
+    set({}, stream);
+    launch(update, kWeights, stream, *::new (pinned.bytes().data()) StepResult);
+    GpuEvent done(device_.driver());
+    stream.record(done);
+    done.wait_until(Time::max());
+  }
+
+  void launch(const UpdateWeights& update, std::size_t count, Stream& stream, StepResult& result) {
+    Driver& driver = device_.driver();
+    const StreamHandle on = GpuStream::of(stream).handle();
+    if (checks_finite_) {
+      driver.launch(on, CheckFinite{update.gradients, count,
+                                    reinterpret_cast<std::int32_t*>(finite_.bytes().data())});
+    }
+    driver.launch(on, update);
+    driver.launch(on, SummariseUpdate{update.squares, update.chunk_count, update.finite,
+                                      update.scalars, &result});
+  }
+
   static std::size_t offset_of(const ParameterSet& set, const Tensor& weight) {
     return static_cast<std::size_t>(static_cast<float*>(weight.data) -
                                     static_cast<float*>(set.weights.data));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -18,14 +19,15 @@ namespace {
 using Json = nlohmann::json;
 
 /// Of the file's form: changes when a choice has other fields, or a graph's text other meaning.
-constexpr int kFormat = 1;
-/// Candidates that are timed for one graph, as the heuristics order them.
-constexpr std::size_t kTimed = 10;
+constexpr int kFormat = 2;
+/// Candidates of one graph: more than cuDNN 9 has for any.
+constexpr std::size_t kCandidates = 100;
 
 std::string key_of(const DnnGraph& graph, const PlanRules& rules) {
-  return fmt::format("{}{}{} {}", rules.allow_tf32 ? "tf32 " : "",
-                     rules.deterministic ? "" : "any-order ", rules.autotune ? "timed" : "first",
-                     to_text(graph));
+  return fmt::format("{}{}{}{} {}", rules.allow_tf32 ? "tf32 " : "",
+                     rules.deterministic ? "" : "any-order ",
+                     rules.reduced_precision ? "short-sums " : "",
+                     rules.autotune ? "timed" : "first", to_text(graph));
 }
 
 std::string file_name(std::string device) {
@@ -76,6 +78,8 @@ void PlanBook::load() {
       return;
     }
     for (const auto& [key, value] : json.at("plans").items()) choices_[key] = choice_from(value);
+    const Json& rate = json.at("copy_bytes_per_us");
+    if (!rate.is_null()) copy_rate_ = rate.get<double>();
   } catch (const Json::exception&) {
     choices_.clear();
   }
@@ -92,6 +96,11 @@ void PlanBook::add(const DnnGraph& graph, const PlanRules& rules, const PlanChoi
   changed_ = true;
 }
 
+void PlanBook::set_copy_rate(double bytes_per_microsecond) {
+  copy_rate_ = bytes_per_microsecond;
+  changed_ = true;
+}
+
 void PlanBook::save() noexcept {
   if (path_.empty() || !changed_) return;
   try {
@@ -103,6 +112,7 @@ void PlanBook::save() noexcept {
     file << Json{{"format", kFormat},
                  {"device", device_},
                  {"dnn_version", version_},
+                 {"copy_bytes_per_us", copy_rate_ ? Json(*copy_rate_) : Json()},
                  {"plans", std::move(plans)}}
                 .dump(1)
          << '\n';
@@ -118,28 +128,46 @@ void PlanBook::save() noexcept {
   }
 }
 
-PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
-                       PlanBook& book) {
-  if (const auto known = book.find(graph, rules)) return *known;
+namespace {
+
+/// Those that keep the rules, and how many there were.
+std::pair<std::vector<Candidate>, std::size_t> candidates_for(const DnnGraph& graph,
+                                                              const PlanRules& rules,
+                                                              Driver& driver) {
   std::vector<Candidate> candidates =
-      driver.planner().candidates(graph, rules.allow_tf32, rules.autotune ? kTimed : 3 * kTimed);
+      driver.planner().candidates(graph, rules.allow_tf32, kCandidates);
   const std::size_t found = candidates.size();
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return candidate.workspace_bytes > rules.workspace_limit ||
-           (rules.deterministic && !candidate.deterministic);
+           (rules.deterministic && !candidate.deterministic) ||
+           (!rules.reduced_precision && candidate.reduced_precision);
   });
-  if (candidates.empty()) {
-    throw Unavailable(
-        fmt::format("cuDNN {} has no engine for '{}' on {}{}", driver.facts().dnn_version,
-                    to_text(graph), driver.facts().name,
-                    found > 0 ? fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
-                                            rules.workspace_limit >> 20)
-                              : std::string("; try another --precision")));
-  }
+  return {std::move(candidates), found};
+}
+
+}  // namespace
+
+std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                    PlanBook& book) {
+  if (const auto known = book.find(graph, rules)) return known;
+  const std::vector<Candidate> candidates = candidates_for(graph, rules, driver).first;
+  if (candidates.empty()) return std::nullopt;
   PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes, 0};
   if (rules.autotune) choice = fastest_of(graph, candidates, driver);
   book.add(graph, rules, choice);
   return choice;
+}
+
+PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                       PlanBook& book) {
+  if (const auto choice = find_plan(graph, rules, driver, book)) return *choice;
+  const bool exceeds = candidates_for(graph, rules, driver).second > 0;
+  throw Unavailable(
+      fmt::format("cuDNN {} has no engine for '{}' on {}{}", driver.facts().dnn_version,
+                  to_text(graph), driver.facts().name,
+                  exceeds ? fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
+                                        rules.workspace_limit >> 20)
+                          : std::string("; try another --precision")));
 }
 
 }  // namespace penstock::gpu

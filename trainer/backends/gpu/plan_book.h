@@ -24,7 +24,8 @@ struct PlanChoice {
 
 struct PlanRules {
   bool allow_tf32 = false;
-  bool deterministic = true;  ///< only engines that give the same bits in each run
+  bool deterministic = true;       ///< only engines that give the same bits in each run
+  bool reduced_precision = false;  ///< engines, too, that sum in less than f32
   std::size_t workspace_limit = std::size_t{256} << 20;
   bool autotune = true;  ///< time candidates instead of taking the first
 };
@@ -37,6 +38,9 @@ class PlanBook {
 
   std::optional<PlanChoice> find(const DnnGraph& graph, const PlanRules& rules) const;
   void add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice);
+  /// Bytes that a copy within the device's memory reads and writes in a microsecond.
+  std::optional<double> copy_rate() const { return copy_rate_; }
+  void set_copy_rate(double bytes_per_microsecond);
   /// Writes what was added since; a failure to write is no error: the next run chooses again.
   void save() noexcept;
   std::size_t size() const noexcept { return choices_.size(); }
@@ -48,11 +52,15 @@ class PlanBook {
   const std::string device_, version_;
   std::filesystem::path path_;
   std::map<std::string, PlanChoice> choices_;
+  std::optional<double> copy_rate_;
   bool changed_ = false;
 };
 
 /// The best engine for a graph, from the book or by asking and timing; enters it in the book.
-/// Throws Unavailable when no engine keeps the rules.
+/// Nothing where no engine keeps the rules.
+std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                    PlanBook& book);
+/// The same, but throws Unavailable where there is none.
 PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                        PlanBook& book);
 

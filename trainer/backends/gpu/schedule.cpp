@@ -11,14 +11,24 @@ namespace penstock::gpu {
 
 std::byte* Addresses::operator()(ValueId id) const {
   if (id == kNoValue) return nullptr;
-  if (asked_ != nullptr) asked_->push_back(id);
   const Value& value = schedule_.value(id);
+  if (value.whole != kNoValue) {
+    std::byte* const whole = (*this)(value.whole);
+    return whole == nullptr ? nullptr : whole + value.offset;
+  }
+  if (asked_ != nullptr) asked_->push_back(id);
   std::byte* const base = homes_[static_cast<std::size_t>(value.home)];
   return base == nullptr ? nullptr : base + value.offset;
 }
 
 ValueId Schedule::add_value(std::size_t bytes, Home home, std::size_t offset) {
-  values_.push_back({bytes, home, offset});
+  values_.push_back({.bytes = bytes, .home = home, .offset = offset});
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+ValueId Schedule::add_part(ValueId whole, std::size_t offset, std::size_t bytes) {
+  PENSTOCK_ASSERT(value(whole).whole == kNoValue && offset + bytes <= value(whole).bytes);
+  values_.push_back({.bytes = bytes, .offset = offset, .whole = whole});
   return static_cast<ValueId>(values_.size()) - 1;
 }
 
@@ -36,7 +46,8 @@ void Schedule::add(DnnGraph graph, std::vector<ValueId> tensors) {
     PENSTOCK_ASSERT(graph.tensors[i].is_virtual == (tensors[i] == kNoValue));
     if (tensors[i] == kNoValue) continue;
     PENSTOCK_ASSERT(value(tensors[i]).bytes >= graph.tensors[i].bytes());
-    operation.touches.push_back(tensors[i]);
+    const ValueId whole = value(tensors[i]).whole;
+    operation.touches.push_back(whole == kNoValue ? tensors[i] : whole);
   }
   operation.what = DnnCall{std::move(graph), std::move(tensors)};
   operations_.push_back(std::move(operation));
@@ -78,25 +89,35 @@ void Schedule::plan() {
     planned.push_back(id);
   }
   planned_bytes_ = plan_memory(lifetimes);
+  least_bytes_ = peak_of(lifetimes);
   for (std::size_t i = 0; i < planned.size(); ++i) values_[planned[i]].offset = lifetimes[i].offset;
 }
 
-void Schedule::run(Driver& driver, StreamHandle stream, const Homes& homes,
-                   const std::function<void(std::size_t)>& ready) const {
+void Schedule::visit(const Homes& homes, const Visitor& visitor) const {
   const Addresses at(*this, homes, nullptr);
   std::vector<std::byte*> tensors;
   for (const Operation& operation : operations_) {
     if (const auto* const make = std::get_if<MakeCall>(&operation.what)) {
-      driver.launch(stream, (*make)(at));
+      visitor.kernel((*make)(at));
     } else {
       const DnnCall& call = std::get<DnnCall>(operation.what);
       tensors.clear();
       for (const ValueId id : call.tensors) tensors.push_back(at(id));
-      driver.execute(stream, *call.plan, tensors, at(call.workspace));
+      visitor.dnn(call, tensors, at(call.workspace));
     }
-    if (!ready) continue;
-    for (const std::size_t parameter : operation.completes) ready(parameter);
+    if (!visitor.completed) continue;
+    for (const std::size_t parameter : operation.completes) visitor.completed(parameter);
   }
+}
+
+void Schedule::run(Driver& driver, StreamHandle stream, const Homes& homes,
+                   const std::function<void(std::size_t)>& ready) const {
+  visit(
+      homes,
+      {.kernel = [&](const KernelCall& call) { driver.launch(stream, call); },
+       .dnn = [&](const DnnCall& call, std::span<std::byte* const> tensors,
+                  std::byte* workspace) { driver.execute(stream, *call.plan, tensors, workspace); },
+       .completed = ready});
 }
 
 }  // namespace penstock::gpu

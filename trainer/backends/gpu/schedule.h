@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,7 +41,8 @@ using Homes = std::array<std::byte*, 11>;
 struct Value {
   std::size_t bytes = 0;
   Home home = Home::planned;
-  std::size_t offset = 0;  ///< bytes into its home
+  std::size_t offset = 0;    ///< bytes into its home, or into `whole`
+  ValueId whole = kNoValue;  ///< of what value this is a part
 };
 
 class Schedule;
@@ -77,6 +79,8 @@ class Schedule {
   };
 
   ValueId add_value(std::size_t bytes, Home home = Home::planned, std::size_t offset = 0);
+  /// Bytes of another value, which is no part itself.
+  ValueId add_part(ValueId whole, std::size_t offset, std::size_t bytes);
   const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
 
   void add(MakeCall make);
@@ -92,7 +96,19 @@ class Schedule {
   /// added.
   void plan();
   std::size_t planned_bytes() const noexcept { return planned_bytes_; }
+  /// The most that is alive at one time: no plan needs less.
+  std::size_t least_bytes() const noexcept { return least_bytes_; }
 
+  /// What becomes of the operations of one run.
+  struct Visitor {
+    std::function<void(const KernelCall& call)> kernel;
+    std::function<void(const DnnCall& call, std::span<std::byte* const> tensors,
+                       std::byte* workspace)>
+        dnn;
+    std::function<void(std::size_t parameter)> completed{};  ///< may be empty
+  };
+  /// Visits all operations in order.
+  void visit(const Homes& homes, const Visitor& visitor) const;
   /// Enqueues everything.
   void run(Driver& driver, StreamHandle stream, const Homes& homes,
            const std::function<void(std::size_t parameter)>& ready) const;
@@ -106,7 +122,7 @@ class Schedule {
 
   std::vector<Value> values_;
   std::vector<Operation> operations_;
-  std::size_t planned_bytes_ = 0;
+  std::size_t planned_bytes_ = 0, least_bytes_ = 0;
 };
 
 }  // namespace penstock::gpu

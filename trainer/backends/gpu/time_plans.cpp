@@ -11,10 +11,18 @@
 namespace penstock::gpu {
 namespace {
 
-constexpr int kWarmUps = 2, kRuns = 5;
+constexpr int kRuns = 5;
+/// After one warm-up, a candidate whose second run takes so many times the best median is dropped.
+constexpr double kHopeless = 2;
 constexpr std::size_t kAlignment = 256;
 /// Host memory that the operands are copied from, again and again.
 constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
+/// More than caches hold, but a small part of the device's memory.
+constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
+
+double microseconds(Nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
 
 /// Device memory that frees itself.
 class Block {
@@ -65,6 +73,16 @@ class Timer {
   const EventHandle begin_, end_;
 };
 
+/// The median, in microseconds.
+template <typename Work>
+double median_time(Timer& timer, const Work& work) {
+  timer.time(work);
+  std::array<Nanoseconds, kRuns> times{};
+  for (Nanoseconds& time : times) time = timer.time(work);
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  return microseconds(times[kRuns / 2]);
+}
+
 /// Numbers between -1 and 1 in f16, which read as bf16 or f32 are finite and small, too: speeds are
 /// never taken on zeros, since those draw less power.
 std::vector<std::byte> random_pattern() {
@@ -84,6 +102,13 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+void fill(Driver& driver, StreamHandle stream, std::byte* data, std::size_t bytes) {
+  static const std::vector<std::byte> pattern = random_pattern();
+  for (std::size_t done = 0; done < bytes; done += pattern.size()) {
+    driver.copy(stream, data + done, pattern.data(), std::min(pattern.size(), bytes - done));
+  }
+}
+
 }  // namespace
 
 PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidates,
@@ -97,11 +122,7 @@ PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidat
   }
   const Block operands(driver, bytes), scratch(driver, workspace);
   Timer timer(driver);
-  static const std::vector<std::byte> pattern = random_pattern();
-  for (std::size_t done = 0; done < bytes; done += pattern.size()) {
-    driver.copy(timer.stream, operands.data() + done, pattern.data(),
-                std::min(pattern.size(), bytes - done));
-  }
+  fill(driver, timer.stream, operands.data(), bytes);
   std::vector<std::byte*> tensors;
   std::size_t offset = 0;
   for (const DnnTensor& tensor : graph.tensors) {
@@ -114,11 +135,10 @@ PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidat
     try {
       const std::unique_ptr<DnnPlan> plan = driver.build(graph, candidate.choice);
       const auto run = [&] { driver.execute(timer.stream, *plan, tensors, scratch.data()); };
-      for (int i = 0; i < kWarmUps; ++i) timer.time(run);
-      std::array<Nanoseconds, kRuns> times{};
-      for (Nanoseconds& time : times) time = timer.time(run);
-      std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-      const double us = std::chrono::duration<double, std::micro>(times[kRuns / 2]).count();
+      timer.time(run);
+      const double first = microseconds(timer.time(run));
+      if (best.engine.engine >= 0 && first > kHopeless * best.microseconds) continue;
+      const double us = median_time(timer, run);
       if (best.engine.engine < 0 || us < best.microseconds) {
         best = {candidate.choice, candidate.workspace_bytes, us};
       }
@@ -128,6 +148,16 @@ PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidat
   }
   if (best.engine.engine < 0) throw DeviceError("no engine could run: " + failure);
   return best;
+}
+
+double time_copies(Driver& driver) {
+  const std::size_t bytes = std::min(kCopyBytes, driver.facts().memory_bytes / kCopyShare);
+  const Block from(driver, bytes), to(driver, bytes);
+  Timer timer(driver);
+  fill(driver, timer.stream, from.data(), bytes);
+  const double us =
+      median_time(timer, [&] { driver.copy(timer.stream, to.data(), from.data(), bytes); });
+  return 2 * static_cast<double>(bytes) / us;
 }
 
 }  // namespace penstock::gpu

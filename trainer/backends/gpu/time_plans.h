@@ -14,4 +14,8 @@ namespace penstock::gpu {
 /// DeviceError when all do. Takes memory for the operands while it runs.
 PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidates, Driver& driver);
 
+/// Bytes that a copy within the device's memory reads and writes in a microsecond. Takes memory for
+/// it while it runs.
+double time_copies(Driver& driver);
+
 }  // namespace penstock::gpu

@@ -12,7 +12,6 @@
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/kernels/launch.h"
-#include "trainer/backends/gpu/kernels/launch.h"
 
 namespace penstock::gpu {
 

@@ -127,7 +127,7 @@ struct CheckFiniteBody {
       for_each_four(
           in_fours(values), last - first, thread, block.threads(),
           [&](const Column& column) {
-            walk<4>(
+            walk<8>(
                 column, [&](std::int64_t i) { return load<kArenaWidth>(values + i * kArenaWidth); },
                 [&](std::int64_t, const Packed<float, kArenaWidth>& packed) {
                   const Lanes<kArenaWidth> lanes = unpack<float, kArenaWidth>(packed);
@@ -177,9 +177,7 @@ struct SumSlicesBody {
   static PENSTOCK_DEVICE void add(const SumSlices& call, std::int64_t i) {
     const std::size_t at = call.first + static_cast<std::size_t>(i);
     Lanes<Width> sums = load_lanes<Width>(static_cast<const float*>(call.tensors[0] + at));
-#ifdef __CUDA_ARCH__
-#pragma unroll 4
-#endif
+    PENSTOCK_UNROLL_BY(4)
     for (std::int32_t r = 1; r < call.ranks; ++r) {
       const Lanes<Width> more = load_lanes<Width>(static_cast<const float*>(call.tensors[r] + at));
       PENSTOCK_UNROLL

@@ -46,9 +46,7 @@ struct AvgPoolForwardBody {
       const T* const x = pixel_row(static_cast<const T*>(call.x), {row.image, top + i},
                                    shape.height, shape.width, shape.channels) +
                          channel;
-#ifdef __CUDA_ARCH__
-#pragma unroll 4
-#endif
+      PENSTOCK_UNROLL_BY(4)
       for (std::int32_t j = columns.first; j < columns.last; ++j) {
         const Lanes<Width> value = load_lanes<Width>(x + (left + j) * shape.channels);
         PENSTOCK_UNROLL
@@ -106,9 +104,7 @@ struct AvgPoolBackwardBody {
                                     shape.out_height, shape.out_width, shape.channels) +
                           channel;
       const Places in_rows = inside(i * stride - window.top, window.kernel_h, shape.height);
-#ifdef __CUDA_ARCH__
-#pragma unroll 2
-#endif
+      PENSTOCK_UNROLL_BY(2)
       for (std::int32_t j = columns.first; j < columns.last; ++j) {
         const Places in_columns = inside(j * stride - window.left, window.kernel_w, shape.width);
         const float share = share_of(window, in_rows, in_columns, call.count_padding);

@@ -3,6 +3,8 @@
 // thread and over a block, and f64 over blocks.
 #pragma once
 
+#include <cmath>
+
 #include "trainer/backends/gpu/kernel_calls.h"
 #include "trainer/backends/gpu/kernels/columns.h"
 #include "trainer/backends/gpu/kernels/finish.h"

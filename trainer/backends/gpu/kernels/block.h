@@ -32,9 +32,12 @@
 #endif
 
 #ifdef __CUDA_ARCH__
-#define PENSTOCK_UNROLL _Pragma("unroll")
+#define PENSTOCK_PRAGMA(text) _Pragma(#text)
+#define PENSTOCK_UNROLL PENSTOCK_PRAGMA(unroll)
+#define PENSTOCK_UNROLL_BY(times) PENSTOCK_PRAGMA(unroll times)
 #else
 #define PENSTOCK_UNROLL
+#define PENSTOCK_UNROLL_BY(times)
 #endif
 
 namespace penstock::gpu {

@@ -11,8 +11,10 @@
 
 namespace penstock::gpu {
 
+/// What cudaGetLastError() says then; cudaErrorInvalidValue where there is no kernel for the call's
+/// types.
 template <class Call>
-void launch_on_device(const Call& call, cudaStream_t stream);
+cudaError_t launch_on_device(const Call& call, cudaStream_t stream);
 
 /// The call stays where arguments lie: it may be indexed without a copy on the stack.
 template <class Body, class Call>
@@ -23,19 +25,22 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kPerMultiprocessor)
 }
 
 template <class Call>
-void launch_selected(const Call& call, cudaStream_t stream) {
+cudaError_t launch_selected(const Call& call, cudaStream_t stream) {
+  cudaError_t status = cudaErrorInvalidValue;
   select(call, [&]<class Body>(Selected<Body>, const Geometry& geometry, const Call& chosen) {
     const dim3 grid(static_cast<unsigned>(geometry.row_blocks),
                     static_cast<unsigned>(geometry.column_blocks));
     kernel<Body><<<grid, static_cast<unsigned>(geometry.threads), 0, stream>>>(chosen);
+    status = cudaGetLastError();
   });
+  return status;
 }
 
 }  // namespace penstock::gpu
 
 /// In namespace penstock::gpu, behind the header that has the call's select().
-#define PENSTOCK_LAUNCHES(Call)                                  \
-  template <>                                                    \
-  void launch_on_device(const Call& call, cudaStream_t stream) { \
-    launch_selected(call, stream);                               \
+#define PENSTOCK_LAUNCHES(Call)                                         \
+  template <>                                                           \
+  cudaError_t launch_on_device(const Call& call, cudaStream_t stream) { \
+    return launch_selected(call, stream);                               \
   }

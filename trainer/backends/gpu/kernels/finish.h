@@ -25,9 +25,7 @@ PENSTOCK_DEVICE void finish_columns(Block& block, const float* partial, std::int
     const std::int32_t channel = first_channel + place;
     double sums[Sums] = {};
     if (channel < channels) {
-#ifdef __CUDA_ARCH__
-#pragma unroll 4
-#endif
+      PENSTOCK_UNROLL_BY(4)
       for (std::int32_t b = lane * share; b < last; ++b) {
         PENSTOCK_UNROLL
         for (int s = 0; s < Sums; ++s) {

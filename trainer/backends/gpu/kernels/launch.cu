@@ -8,9 +8,11 @@
 namespace penstock::gpu {
 
 int launch(const KernelCall& call, void* stream) noexcept {
-  std::visit([&](const auto& one) { launch_on_device(one, static_cast<cudaStream_t>(stream)); },
-             call);
-  return static_cast<int>(cudaGetLastError());
+  return std::visit(
+      [&](const auto& one) {
+        return static_cast<int>(launch_on_device(one, static_cast<cudaStream_t>(stream)));
+      },
+      call);
 }
 
 }  // namespace penstock::gpu

@@ -5,9 +5,10 @@
 
 namespace penstock::gpu {
 
-template <class T, int Width>
+/// `Norm`: of the ReLU of a batch norm, computed on the way.
+template <class T, int Width, bool Norm>
 struct MaxPoolForwardBody {
-  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = Norm ? 3 : 4;
 
   template <class Block>
   static PENSTOCK_DEVICE void run(Block& block, const MaxPoolForward& call) {
@@ -29,24 +30,27 @@ struct MaxPoolForwardBody {
     const std::int32_t left = column * window.stride - window.left;
     const Places rows = inside(top, window.kernel_h, shape.height);
     const Places columns = inside(left, window.kernel_w, shape.width);
-    Lanes<Width> best;
+    Lanes<Width> best, multiplier, addend;
+    if constexpr (Norm) {
+      multiplier = load_lanes<Width>(call.multiplier + channel);
+      addend = load_lanes<Width>(call.addend + channel);
+    }
     std::int32_t place[Width];
     PENSTOCK_UNROLL
     for (int k = 0; k < Width; ++k) {
-      best.of[k] = float_of_bits(0xff800000U);
-      place[k] = rows.first * window.kernel_w + columns.first;
+      best.of[k] = Norm ? 0 : float_of_bits(0xff800000U);
+      place[k] = Norm ? kNoPlace : rows.first * window.kernel_w + columns.first;
     }
     for (std::int32_t i = rows.first; i < rows.last; ++i) {
       const T* const x = pixel_row(static_cast<const T*>(call.x), {row.image, top + i},
                                    shape.height, shape.width, shape.channels) +
                          channel;
-#ifdef __CUDA_ARCH__
-#pragma unroll 3
-#endif
+      PENSTOCK_UNROLL_BY(3)
       for (std::int32_t j = columns.first; j < columns.last; ++j) {
-        const Lanes<Width> value = load_lanes<Width>(x + (left + j) * shape.channels);
+        Lanes<Width> value = load_lanes<Width>(x + (left + j) * shape.channels);
         PENSTOCK_UNROLL
         for (int k = 0; k < Width; ++k) {
+          if constexpr (Norm) value.of[k] = value.of[k] * multiplier.of[k] + addend.of[k];
           // Not a number wins, so that it is seen.
           const bool wins = value.of[k] > best.of[k] || value.of[k] != value.of[k];
           best.of[k] = wins ? value.of[k] : best.of[k];
@@ -66,8 +70,10 @@ template <class Launch>
 void select(const MaxPoolForward& call, const Launch& launch) {
   with_type(call.type, [&]<class T>(T) {
     with_width(width_of(call.shape.channels) == kWide, [&]<class Width>(Width) {
-      launch(Selected<MaxPoolForwardBody<T, Width::value>>{},
-             forward_geometry(call.shape, Width::value), call);
+      with_flag(call.multiplier != nullptr, [&]<class Norm>(Norm) {
+        launch(Selected<MaxPoolForwardBody<T, Width::value, Norm::value>>{},
+               forward_geometry(call.shape, Width::value), call);
+      });
     });
   });
 }
@@ -104,9 +110,7 @@ struct MaxPoolBackwardBody {
       const std::int64_t first =
           ((std::int64_t{row.image} * shape.out_height + i) * shape.out_width) * shape.channels +
           channel;
-#ifdef __CUDA_ARCH__
-#pragma unroll 2
-#endif
+      PENSTOCK_UNROLL_BY(2)
       for (std::int32_t j = columns.first; j < columns.last; ++j) {
         const std::int64_t at = first + j * shape.channels;
         const std::int32_t mine =

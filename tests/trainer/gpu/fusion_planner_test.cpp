@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether cuDNN has engines on an H200 for all that fused steps of ResNet-50 are made of, asked of
+// cuDNN itself, without a GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "dataflow/error.h"
+#include "tests/support/text_files.h"
+#include "tests/trainer/gpu/step_on_paper.h"
+#include "trainer/backends/gpu/library.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr std::size_t kWorkspace = std::size_t{256} << 20;
+
+class FusionForH200 : public testing::TestWithParam<std::int32_t> {
+ protected:
+  void SetUp() override {
+    try {
+      planner_ = driver_library().make_planner(read_text(PENSTOCK_H200));
+    } catch (const Unavailable& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  /// The workspace of the first deterministic engine within the limit; asked once for each graph.
+  std::optional<std::size_t> workspace_for(const DnnGraph& graph) {
+    const auto [known, is_new] = workspaces_.try_emplace(to_text(graph));
+    for (const std::size_t most : {1, 30}) {
+      if (!is_new || known->second) break;
+      for (const Candidate& candidate : planner_->candidates(graph, false, most)) {
+        if (candidate.workspace_bytes > kWorkspace || !candidate.deterministic) continue;
+        known->second = candidate.workspace_bytes;
+        break;
+      }
+    }
+    return known->second;
+  }
+  FusionCosts costs() {
+    return fuse_all([this](const DnnGraph& graph) { return workspace_for(graph).has_value(); });
+  }
+
+  std::unique_ptr<Planner> planner_;
+  std::map<std::string, std::optional<std::size_t>> workspaces_;
+};
+
+TEST_P(FusionForH200, EveryGraphOfAStepHasAnEngineAndOnlyVersion1HasUnfusedEnds) {
+  for (const std::string_view name : {"resnet50", "resnet50_v1.5"}) {
+    const StepOnPaper step(graph_of_model(name), GetParam(), costs());
+    std::size_t largest = 0;
+    for (const auto& [text, graph] : step.graphs()) {
+      const std::optional<std::size_t> workspace = workspace_for(graph);
+      EXPECT_TRUE(workspace) << name << " needs " << text;
+      largest = std::max(largest, workspace.value_or(0));
+    }
+    const int unfused_ends = name == "resnet50" ? 4 : 1;
+    EXPECT_EQ(step.kernels().at("BatchNormSums"), 1) << name;
+    EXPECT_EQ(step.kernels().at("BatchNormBackwardSums"), 1 + unfused_ends) << name;
+    RecordProperty(std::string(name) + "_largest_workspace_mib", static_cast<int>(largest >> 20));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Batches, FusionForH200,
+                         testing::Values(1, 32, 64, 128, 256, 400, 512, 1024),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace penstock::gpu

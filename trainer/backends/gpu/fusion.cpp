@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/fusion.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/kernel_calls.h"
+
+namespace penstock::gpu {
+namespace {
+
+/// The library's fused engines want channels in whole vectors.
+constexpr std::int64_t kChannelMultiple = 8;
+constexpr double kElementBytes = 2, kMaskBytes = 1.0 / 8;
+
+/// One form of a place.
+struct Form {
+  double cost = 0;
+  NodeFusion fusion{};
+};
+
+Form cheapest(const std::vector<Form>& forms) {
+  return *std::min_element(forms.begin(), forms.end(),
+                           [](const Form& a, const Form& b) { return a.cost < b.cost; });
+}
+
+/// The cheapest form of one convolution, with all that depends on it: what computes its input and
+/// the sums of its output, and their backward.
+class Place {
+ public:
+  Place(const Graph& graph, const Structure& structure, NodeId node, std::int32_t images,
+        const FusionCosts& costs)
+      : graph_(graph),
+        structure_(structure),
+        node_(node),
+        costs_(costs),
+        shape_(convolution_shape(graph, node, images, DType::f16)),
+        inputs_(
+            static_cast<double>(shape_.images * shape_.channels * shape_.height * shape_.width)),
+        feeds_norm_(feeds_norm()) {}
+
+  NodeFusion choose() const {
+    const Form alone = forward_alone();
+    const NodeId input = node_of(node_).inputs.front();
+    const std::optional<Shortcut> shortcut = shortcut_of(input);
+    if (!shortcut || structure_.first_reader(input) != node_) return alone.fusion;
+    return cheapest(*shortcut == Shortcut::none ? behind_norm(alone)
+                                                : behind_block(alone, *shortcut))
+        .fusion;
+  }
+
+  static bool exists(const Graph& graph, NodeId node) {
+    const Node& of = graph.nodes()[static_cast<std::size_t>(node)];
+    const auto* const op = std::get_if<Conv2d>(&of.op);
+    if (op == nullptr || op->groups != 1) return false;
+    const ConvolutionShape shape = convolution_shape(graph, node, 1, DType::f16);
+    return shape.channels % kChannelMultiple == 0 && shape.filters % kChannelMultiple == 0;
+  }
+
+ private:
+  const Node& node_of(NodeId node) const { return graph_.nodes()[static_cast<std::size_t>(node)]; }
+
+  /// Only a batch norm reads what the convolution itself gives.
+  bool feeds_norm() const {
+    if (std::get<Conv2d>(node_of(node_).op).bias || !structure_.has_one_reader(node_)) return false;
+    return std::holds_alternative<BatchNorm>(node_of(structure_.first_reader(node_)).op);
+  }
+
+  /// How `input` comes from batch norms, if it is a ReLU of such.
+  std::optional<Shortcut> shortcut_of(NodeId input) const {
+    if (input == Graph::kInput || !structure_.is_fused(input)) return std::nullopt;
+    const Node& before = node_of(node_of(input).inputs.front());
+    if (std::holds_alternative<BatchNorm>(before.op)) return Shortcut::none;
+    if (!std::holds_alternative<Add>(before.op)) return std::nullopt;
+    const auto norms =
+        std::count_if(before.inputs.begin(), before.inputs.end(), [&](NodeId summand) {
+          return summand != Graph::kInput && structure_.waits_for_sum(summand);
+        });
+    if (norms == 0) return std::nullopt;
+    return norms == 2 ? Shortcut::batch_norm : Shortcut::tensor;
+  }
+
+  /// Of a kernel that passes so often over as many elements as the input has.
+  double passes(double count, bool mask = false) const {
+    return costs_.kernel(inputs_ * (count * kElementBytes + (mask ? kMaskBytes : 0)));
+  }
+
+  /// Of a batch norm's backward: one kernel sums, another one finishes.
+  double sums(double count, bool mask = false) const {
+    return passes(count, mask) + costs_.kernel(0);
+  }
+
+  Form forward_alone() const {
+    const Form plain{costs_.graph(conv_forward(shape_).graph)};
+    if (!feeds_norm_) return plain;
+    const double outputs = static_cast<double>(shape_.images * shape_.filters *
+                                               shape_.out_height() * shape_.out_width());
+    return cheapest({{plain.cost + costs_.kernel(outputs * kElementBytes)},
+                     {costs_.graph(conv_statistics(shape_).graph), {.statistics = true}}});
+  }
+
+  bool adds() const { return structure_.readers(node_of(node_).inputs.front()) > 1; }
+  double backward_data() const {
+    return costs_.graph(conv_backward_data(shape_, adds() ? 1.F : 0.F).graph);
+  }
+  double masked_backward_data(Shortcut shortcut) const {
+    return costs_.graph(conv_backward_data_batch_norm(shape_, adds(), shortcut).graph);
+  }
+
+  std::vector<Form> behind_norm(const Form& alone) const {
+    const double filter = costs_.graph(conv_backward_filter(shape_).graph);
+    const double masked = masked_backward_data(Shortcut::none);
+    std::vector<Form> forms{
+        // Read x, write u and the mask; read the gradient, x and the mask for the sums.
+        {alone.cost + passes(2, true) + filter + backward_data() + sums(2, true), alone.fusion},
+        {alone.cost + passes(2) + filter + masked, alone.fusion}};
+    forms.back().fusion.masks_gradient = true;
+    if (structure_.has_one_reader(node_of(node_).inputs.front())) {
+      forms.push_back({costs_.graph(normalised_conv_statistics(shape_).graph) +
+                           costs_.graph(normalised_conv_backward_filter(shape_).graph) + masked,
+                       {.statistics = feeds_norm_, .normalises = true, .masks_gradient = true}});
+    }
+    return forms;
+  }
+
+  /// The gradient of the weights is the same in all forms: u is in memory.
+  std::vector<Form> behind_block(const Form& alone, Shortcut shortcut) const {
+    const bool dual = shortcut == Shortcut::batch_norm;
+    const double fused = costs_.graph(residual_normalised_conv_statistics(shape_, dual).graph);
+    const double data = backward_data(), masked = masked_backward_data(shortcut);
+    const double second_sums = dual ? sums(2) : 0;
+    std::vector<Form> forms{
+        // The masked gradient is written, since the shortcut's own backward reads it.
+        {alone.cost + passes(3, true) + data + sums(3, true) + second_sums, alone.fusion},
+        {alone.cost + passes(3) + masked, alone.fusion},
+        // Without a mask the gradient goes through the ReLU by u.
+        {fused + data + passes(3) + sums(2) + second_sums,
+         {.statistics = feeds_norm_, .ends_block = true}},
+        {fused + masked, {.statistics = feeds_norm_, .ends_block = true, .masks_gradient = true}}};
+    forms[1].fusion.masks_gradient = true;
+    return forms;
+  }
+
+  const Graph& graph_;
+  const Structure& structure_;
+  const NodeId node_;
+  const FusionCosts& costs_;
+  const ConvolutionShape shape_;
+  const double inputs_;  // elements
+  const bool feeds_norm_;
+};
+
+/// A kernel of our own reads the batch norm's input where it would read the ReLU's output: never
+/// more, and nobody writes that.
+bool pools_norm(const Graph& graph, const Structure& structure, NodeId node) {
+  const Node& of = graph.nodes()[static_cast<std::size_t>(node)];
+  const auto* const pool = std::get_if<MaxPool>(&of.op);
+  if (pool == nullptr || pool->window.kernel_h * pool->window.kernel_w > kNoPlace) return false;
+  const NodeId input = of.inputs.front();
+  if (input == Graph::kInput || !structure.is_fused(input) || !structure.has_one_reader(input)) {
+    return false;
+  }
+  const NodeId before = graph.nodes()[static_cast<std::size_t>(input)].inputs.front();
+  return std::holds_alternative<BatchNorm>(graph.nodes()[static_cast<std::size_t>(before)].op);
+}
+
+}  // namespace
+
+FusionPlan plan_fusion(const Graph& graph, const Structure& structure, std::int32_t images,
+                       const FusionCosts& costs) {
+  std::vector<NodeFusion> nodes(graph.nodes().size());
+  for (std::size_t index = 0; index < nodes.size(); ++index) {
+    const auto node = static_cast<NodeId>(index);
+    if (Place::exists(graph, node)) {
+      nodes[index] = Place(graph, structure, node, images, costs).choose();
+    } else {
+      nodes[index].normalises = pools_norm(graph, structure, node);
+    }
+  }
+  return FusionPlan(std::move(nodes));
+}
+
+FusionCosts fuse_all(std::function<bool(const DnnGraph& graph)> has_engine) {
+  return {.graph =
+              [has_engine = std::move(has_engine)](const DnnGraph& graph) {
+                return has_engine(graph) ? 0 : std::numeric_limits<double>::infinity();
+              },
+          .kernel = [](double bytes) { return bytes; }};
+}
+
+}  // namespace penstock::gpu
