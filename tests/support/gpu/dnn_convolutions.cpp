@@ -19,7 +19,7 @@ void add_scaled(double factor, const From* from, double* to, std::size_t count) 
 }
 
 /// Index of x's pixel under place (r, s) of the window of output pixel `out`, or kOutside.
-std::ptrdiff_t pixel_under(const ConvolutionShape& shape, std::int64_t out, std::int64_t r,
+std::ptrdiff_t pixel_under(const ConvolutionSizes& shape, std::int64_t out, std::int64_t r,
                            std::int64_t s) {
   const std::int64_t q = out % shape.out_width, p = out / shape.out_width % shape.out_height;
   const std::int64_t n = out / shape.out_width / shape.out_height;
@@ -29,10 +29,10 @@ std::ptrdiff_t pixel_under(const ConvolutionShape& shape, std::int64_t out, std:
   return (n * shape.height + h) * shape.width + w;
 }
 
-std::int64_t out_pixels(const ConvolutionShape& shape) {
+std::int64_t out_pixels(const ConvolutionSizes& shape) {
   return shape.images * shape.out_height * shape.out_width;
 }
-std::int64_t groups(const ConvolutionShape& shape) { return shape.channels / shape.group_channels; }
+std::int64_t groups(const ConvolutionSizes& shape) { return shape.channels / shape.group_channels; }
 
 /// Output pixels [first, first + count), and x's pixels under one place of their windows.
 struct Tile {
@@ -43,7 +43,7 @@ struct Tile {
 
 /// Calls visit(tile, r, s) for all places of the windows of all tiles of outputs.
 template <typename Visit>
-void for_each_tile(const ConvolutionShape& shape, const Visit& visit) {
+void for_each_tile(const ConvolutionSizes& shape, const Visit& visit) {
   const std::int64_t pixels = out_pixels(shape);
   for (std::int64_t first = 0; first < pixels; first += static_cast<std::int64_t>(kTile)) {
     Tile tile{.first = first, .count = std::min(kTile, size(pixels - first))};
@@ -59,7 +59,7 @@ void for_each_tile(const ConvolutionShape& shape, const Visit& visit) {
 }
 
 /// From [K, R, S, C / groups] to [R, S, groups, C / groups, K / groups].
-std::vector<double> outputs_innermost(const ConvolutionShape& shape, std::span<const float> w) {
+std::vector<double> outputs_innermost(const ConvolutionSizes& shape, std::span<const float> w) {
   const std::size_t inner = size(shape.group_channels);
   const std::size_t outer = size(shape.out_channels / groups(shape));
   const std::size_t places = size(shape.kernel_height * shape.kernel_width);
@@ -77,7 +77,7 @@ std::vector<double> outputs_innermost(const ConvolutionShape& shape, std::span<c
 
 }  // namespace
 
-ConvolutionShape::ConvolutionShape(const DnnTensor& x, const DnnTensor& w, const DnnTensor& y,
+ConvolutionSizes::ConvolutionSizes(const DnnTensor& x, const DnnTensor& w, const DnnTensor& y,
                                    const DnnWindow& around)
     : images(x.shape[0]),
       height(x.shape[2]),
@@ -91,7 +91,7 @@ ConvolutionShape::ConvolutionShape(const DnnTensor& x, const DnnTensor& w, const
       group_channels(w.shape[1]),
       window(around) {}
 
-std::vector<double> convolve(const ConvolutionShape& shape, std::span<const float> x,
+std::vector<double> convolve(const ConvolutionSizes& shape, std::span<const float> x,
                              std::span<const float> w) {
   const std::vector<double> turned = outputs_innermost(shape, w);
   const std::size_t inner = size(shape.group_channels), channels = size(shape.channels);
@@ -110,7 +110,7 @@ std::vector<double> convolve(const ConvolutionShape& shape, std::span<const floa
   return y;
 }
 
-std::vector<double> convolve_back_to_data(const ConvolutionShape& shape, std::span<const float> dy,
+std::vector<double> convolve_back_to_data(const ConvolutionSizes& shape, std::span<const float> dy,
                                           std::span<const float> w) {
   const std::size_t inner = size(shape.group_channels), channels = size(shape.channels);
   const std::size_t outputs = size(shape.out_channels), outer = outputs / (channels / inner);
@@ -130,7 +130,7 @@ std::vector<double> convolve_back_to_data(const ConvolutionShape& shape, std::sp
   return dx;
 }
 
-std::vector<double> convolve_back_to_filter(const ConvolutionShape& shape, std::span<const float> x,
+std::vector<double> convolve_back_to_filter(const ConvolutionSizes& shape, std::span<const float> x,
                                             std::span<const float> dy) {
   const std::size_t inner = size(shape.group_channels), channels = size(shape.channels);
   const std::size_t outputs = size(shape.out_channels), outer = outputs / (channels / inner);

@@ -13,24 +13,24 @@
 
 namespace penstock::gpu {
 
-struct ConvolutionShape {
+struct ConvolutionSizes {
   std::int64_t images = 0, height = 0, width = 0, channels = 0;  ///< of x
   std::int64_t out_height = 0, out_width = 0, out_channels = 0;  ///< of y
   std::int64_t kernel_height = 0, kernel_width = 0, group_channels = 0;
   DnnWindow window{};
 
-  ConvolutionShape(const DnnTensor& x, const DnnTensor& w, const DnnTensor& y,
+  ConvolutionSizes(const DnnTensor& x, const DnnTensor& w, const DnnTensor& y,
                    const DnnWindow& around);
 };
 
 /// x * w.
-std::vector<double> convolve(const ConvolutionShape& shape, std::span<const float> x,
+std::vector<double> convolve(const ConvolutionSizes& shape, std::span<const float> x,
                              std::span<const float> w);
 /// The gradient of x.
-std::vector<double> convolve_back_to_data(const ConvolutionShape& shape, std::span<const float> dy,
+std::vector<double> convolve_back_to_data(const ConvolutionSizes& shape, std::span<const float> dy,
                                           std::span<const float> w);
 /// The gradient of w.
-std::vector<double> convolve_back_to_filter(const ConvolutionShape& shape, std::span<const float> x,
+std::vector<double> convolve_back_to_filter(const ConvolutionSizes& shape, std::span<const float> x,
                                             std::span<const float> dy);
 
 }  // namespace penstock::gpu

@@ -125,7 +125,7 @@ class Interpreter {
     return b > 0 ? x : 0;
   }
 
-  ConvolutionShape shape_of(DnnTensorId x, DnnTensorId w, DnnTensorId y,
+  ConvolutionSizes shape_of(DnnTensorId x, DnnTensorId w, DnnTensorId y,
                             const DnnWindow& window) const {
     return {graph_.tensor(x), graph_.tensor(w), graph_.tensor(y), window};
   }

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Packs what a machine with a GPU needs for a visit: the built programs, their scripts, and the shared
+# libraries that such a machine has not got from its own system or from CUDA.
+#
+# Usage: bundle.sh OUT.tar.gz [--build DIR] [--without-cuda]
+#   --build         the build folder (default: build, beside bench)
+#   --without-cuda  where libpenstock_cuda.so was not built
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+most=$((40 << 20))  # bytes of the archive
+out= build=$root/build cuda=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build) build=$2; shift ;;
+    --without-cuda) cuda= ;;
+    -*) sed -n 's/^# \{0,1\}//; 6,8p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    *) out=$1 ;;
+  esac
+  shift
+done
+[ -n "$out" ] || { echo "bundle.sh: name the archive to write, such as visit.tar.gz" >&2; exit 2; }
+fail() { echo "bundle.sh: $*" >&2; exit 1; }
+
+programs=(penstock penstock_gpu_check)
+[ -z "$cuda" ] || programs+=(libpenstock_cuda.so libpenstock_gpu_gemm.so)
+# What every Linux has in a version of its own that must be used, and what comes with the GPU.
+system='^(linux-vdso|ld-linux-x86-64|libc|libm|libpthread|libdl|librt|libresolv|libutil|libstdc\+\+|libgcc_s)\.so'
+vendor='^lib(cuda|cudart|cudnn[a-z_]*|nccl|cublas|cublasLt|nvrtc|cupti|nvToolsExt)\.so'
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+top=$scratch/penstock-gpu
+mkdir -p "$top"/{bin,lib,bench/gpu,bench/peers,tests/trainer/gpu}
+
+for program in "${programs[@]}"; do
+  [ -e "$build/$program" ] || fail "$build/$program is not there: build the targets penstock and penstock_gpu_check first${cuda:+, or pack --without-cuda}"
+  cp "$build/$program" "$top/bin/"
+  strip --strip-unneeded "$top/bin/$program"
+done
+
+# Names and places of all that the programs load, each once.
+closure() {
+  local program
+  for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>" { print $1, $3 ($4 ~ /found/ ? " missing" : "") }' | sort -u
+}
+while read -r name place missing; do
+  [[ $name =~ $system || $name =~ $vendor || $name == libpenstock_* ]] && continue
+  [ -z "$missing" ] && [ "$place" != not ] || fail "$name is not found on this machine either: install what has it"
+  cp -L "$place" "$top/lib/$name"
+  strip --strip-unneeded "$top/lib/$name" 2> /dev/null || true
+done < <(closure)
+
+cp "$here"/*.sh "$here"/*.py "$here/README.md" "$top/bench/gpu/"
+cp "$root"/bench/peers/*.py "$top/bench/peers/"
+cp "$root/tests/trainer/gpu/h200.json" "$top/tests/trainer/gpu/"
+cp "$root/LICENSE" "$top/"
+cat > "$top/run" <<'RUN'
+#!/bin/bash
+# Usage: run PROGRAM [ARGUMENTS...], such as `run penstock list`; `run visit STAGE` is a visit's stage.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+case ${1:-} in
+  "") echo "usage: run PROGRAM [ARGUMENTS...]; programs: $(cd "$here/bin" && echo *), visit" >&2; exit 2 ;;
+  visit) exec "$here/bench/gpu/visit.sh" "${@:2}" ;;
+  *) exec "$here/bench/gpu/with_libraries.sh" "$@" ;;
+esac
+RUN
+chmod +x "$top/run"
+
+tar -C "$scratch" --owner=0 --group=0 --sort=name -caf "$out" penstock-gpu
+size=$(stat -c %s "$out")
+[ "$size" -le "$most" ] || fail "$out has $size bytes, more than $most: compress it (.tar.gz, .tar.xz), or find what grew in $(du -ah "$top" | sort -rh | head -n 6 | awk '{ print $2 " " $1 }' | tr '\n' ',')"
+echo "$out: $size bytes, $(ls "$top/lib" | wc -l) libraries"

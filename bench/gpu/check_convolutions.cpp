@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs convolutions and patterns: which graphs there are, and how exact they have to be.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/dnn_check.h"
+#include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/layouts.h"
+#include "trainer/model.h"
+
+namespace penstock::gpu {
+namespace {
+
+/// Small, since each is computed in double on the host.
+constexpr std::int64_t kImages = 2;
+constexpr std::array<std::string_view, 2> kResNets{"resnet50_v1.5", "resnet50"};
+constexpr std::array<std::string_view, 2> kOthers{"alexnet", "googlenet"};
+
+/// Relative errors in the L2 norm: rounding once to the type, and of f32 the sum. Two of the
+/// operands' roundings to tf32 add to its own.
+struct Kind {
+  std::string_view name;
+  DType dtype;
+  bool tf32;
+  double tolerance;
+};
+constexpr std::array<Kind, 4> kKinds{{{"fp16", DType::f16, false, 2e-3},
+                                      {"bf16", DType::bf16, false, 1e-2},
+                                      {"tf32", DType::f32, true, 1e-3},
+                                      {"fp32", DType::f32, false, 1e-5}}};
+
+auto key_of(const ConvolutionShape& shape) {
+  const Window& window = shape.window;
+  return std::tuple(shape.channels, shape.height, shape.width, shape.filters, shape.groups,
+                    window.kernel_h, window.kernel_w, window.stride, window.top, window.left,
+                    window.bottom, window.right);
+}
+
+std::optional<ConvolutionShape> convolution_of(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes()[static_cast<std::size_t>(id)];
+  const auto* const conv = std::get_if<Conv2d>(&node.op);
+  const auto* const linear = std::get_if<Linear>(&node.op);
+  if (conv == nullptr && linear == nullptr) return std::nullopt;
+  const ImageShape in = graph.shape(node.inputs.front());
+  const bool padded = reads_padded_image(graph, id);
+  return ConvolutionShape{.images = kImages,
+                          .channels = padded ? padded_image_channels(in.channels) : in.channels,
+                          .height = in.height,
+                          .width = in.width,
+                          .filters = conv != nullptr ? conv->channels : linear->features,
+                          .groups = conv != nullptr ? conv->groups : 1,
+                          .window = conv != nullptr
+                                        ? conv->window
+                                        : Window{.kernel_h = in.height, .kernel_w = in.width}};
+}
+
+struct Layer {
+  ConvolutionShape shape;
+  bool reads_image = false;
+};
+
+/// Each once, in the order of the models.
+std::vector<Layer> layers_of(std::span<const std::string_view> models) {
+  std::vector<Layer> all;
+  for (const std::string_view name : models) {
+    const ModelEntry& model = find_entry(model_table(), name);
+    const Graph graph = build_graph(model, model.image, model.classes);
+    for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+      const auto node = static_cast<NodeId>(id);
+      const std::optional<ConvolutionShape> shape = convolution_of(graph, node);
+      if (!shape) continue;
+      const auto same = [&](const Layer& other) { return key_of(other.shape) == key_of(*shape); };
+      if (std::ranges::none_of(all, same)) {
+        all.push_back({*shape, reads_padded_image(graph, node)});
+      }
+    }
+  }
+  return all;
+}
+
+std::string text_of(const ConvolutionShape& shape) {
+  const Window& window = shape.window;
+  return fmt::format("{}x{}x{}_{}x{}s{}_{}", shape.height, shape.width, shape.channels,
+                     window.kernel_h, window.kernel_w, window.stride, shape.filters);
+}
+
+/// Channels that no engine likes, sides that differ, paddings that differ, groups.
+std::vector<Layer> awkward_layers() {
+  const auto layer = [](std::int64_t channels, std::int64_t height, std::int64_t width,
+                        std::int64_t filters, const Window& window, std::int64_t groups = 1) {
+    return Layer{{.images = 3,
+                  .channels = channels,
+                  .height = height,
+                  .width = width,
+                  .filters = filters,
+                  .groups = groups,
+                  .window = window}};
+  };
+  return {layer(5, 7, 9, 17, {3, 3, 1, 1, 1, 1, 1}), layer(20, 11, 8, 3, {5, 2, 3, 2, 1, 1, 0}),
+          layer(64, 9, 7, 64, {1, 7, 1, 0, 3, 0, 3}), layer(32, 8, 6, 40, {3, 3, 2, 0, 0, 1, 1}),
+          layer(32, 10, 10, 32, {3, 3, 1, 1, 1, 1, 1}, 32)};
+}
+
+void add_convolutions(std::vector<DnnCheck>& checks, const Layer& layer, const Kind& kind,
+                      bool may_lack_engine) {
+  ConvolutionShape shape = layer.shape;
+  shape.dtype = kind.dtype;
+  const auto add = [&](std::string_view direction, DnnGraph graph) {
+    checks.push_back({fmt::format("{} {} {}", kind.name, text_of(shape), direction),
+                      std::move(graph), kind.tf32, kind.tolerance, may_lack_engine});
+  };
+  add("forward", conv_forward(shape).graph);
+  add("wgrad", conv_backward_filter(shape).graph);
+  if (layer.reads_image) return;
+  add("dgrad", conv_backward_data(shape, 0).graph);
+  add("dgrad_added", conv_backward_data(shape, 1).graph);
+}
+
+/// A ReLU whose input lies within a rounding of 0 passes its gradient on the other way: a share p
+/// of such elements is an error of sqrt(p), and f16 has p of some thousandths.
+constexpr double kForwardTolerance = 3e-3, kBackwardTolerance = 6e-2;
+
+void add_patterns(std::vector<DnnCheck>& checks, const ConvolutionShape& shape) {
+  const auto add = [&](std::string_view pattern, DnnGraph graph, double tolerance) {
+    checks.push_back({fmt::format("fp16 {} {}", text_of(shape), pattern), std::move(graph), false,
+                      tolerance, true});
+  };
+  add("conv_statistics", conv_statistics(shape).graph, kForwardTolerance);
+  add("normalised_conv_statistics", normalised_conv_statistics(shape).graph, kForwardTolerance);
+  for (const bool dual : {false, true}) {
+    add(dual ? "dual_residual_conv_statistics" : "residual_conv_statistics",
+        residual_normalised_conv_statistics(shape, dual).graph, kForwardTolerance);
+  }
+  add("normalised_wgrad", normalised_conv_backward_filter(shape).graph, kForwardTolerance);
+  constexpr std::array<std::string_view, 3> kShortcuts{"", "_shortcut", "_dual"};
+  for (const bool added : {false, true}) {
+    for (const Shortcut shortcut : {Shortcut::none, Shortcut::tensor, Shortcut::batch_norm}) {
+      add(fmt::format("dgrad_norm{}{}", kShortcuts[static_cast<std::size_t>(shortcut)],
+                      added ? "_added" : ""),
+          conv_backward_data_batch_norm(shape, added, shortcut).graph, kBackwardTolerance);
+    }
+  }
+}
+
+void run(const std::vector<DnnCheck>& checks, const CheckSettings& settings, CheckReport& report) {
+  const std::shared_ptr<DriverLibrary> library = library_for(settings);
+  library->device_count();  // throws where there is none
+  const std::unique_ptr<Driver> driver = library->open(0);
+  Workbench bench(*driver);
+  check_graphs(checks, settings, bench, report);
+}
+
+}  // namespace
+
+void check_convolutions(const CheckSettings& settings, CheckReport& report) {
+  std::vector<DnnCheck> checks;
+  const auto add = [&](const std::vector<Layer>& layers, bool may_lack_engine) {
+    for (const Kind& kind : kKinds) {
+      for (const Layer& layer : layers) add_convolutions(checks, layer, kind, may_lack_engine);
+    }
+  };
+  add(layers_of(kResNets), false);
+  add(awkward_layers(), true);
+  add(layers_of(kOthers), true);
+  run(checks, settings, report);
+}
+
+void check_patterns(const CheckSettings& settings, CheckReport& report) {
+  std::vector<DnnCheck> checks;
+  for (const Layer& layer : layers_of(kResNets)) {
+    // Between batch norms: neither the image's layer nor a linear one.
+    if (!layer.reads_image && layer.shape.height > 1) add_patterns(checks, layer.shape);
+  }
+  run(checks, settings, report);
+}
+
+}  // namespace penstock::gpu

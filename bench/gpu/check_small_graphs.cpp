@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verb graphs: the backend on every small graph, against plain loops in double.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/workbench.h"
+#include "dataflow/error.h"
+#include "tests/support/executable_fixture.h"
+#include "tests/support/small_graphs.h"
+#include "tests/support/tolerance.h"
+#include "trainer/backends/gpu/backend.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr std::uint64_t kWeightSeed = 3;
+constexpr std::int64_t kStep = 9;
+
+/// Entries are functions without state: the one for the driver that was asked for.
+template <bool kHost>
+constexpr BackendEntry kEntry{
+    .name = "gpu",
+    .summary = "the gpu backend under test",
+    .options = kOptions,
+    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+      return std::make_unique<GpuBackend>(library_for({.driver = kHost ? "host" : "gpu"}), options);
+    }};
+
+/// Largest distance of any tensor, relative to the tensors' scales.
+double worst_of(const PlainTensors& found, const PlainTensors& expected) {
+  const std::vector<double> scales = scales_of(expected);
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double error = distance(found[i], expected[i]) / (scales[i] + 1e-30);
+    if (!(error <= worst)) worst = std::isnan(error) ? INFINITY : error;
+  }
+  return worst;
+}
+
+/// Which ReLUs and maxima lie near a tie is chance, and batches are drawn anew for each seed: what
+/// the tolerance expects of a batch, a few of two hundred exceed by a little.
+Tolerance doubled(const Tolerance& tolerance) {
+  return {2 * tolerance.forward, 2 * tolerance.gradient};
+}
+
+class GraphCheck {
+ public:
+  GraphCheck(const BackendEntry& entry, const SmallGraph& small, Precision precision,
+             std::uint64_t seed)
+      : graph_(small.graph),
+        weights_(uneven_weights(small.graph, kWeightSeed)),
+        batch_(random_batch(small.graph.input_shape(), small.images, small.classes(), seed)),
+        tolerance_(doubled(tolerance_for(small.graph, small.images, precision))),
+        compiled_(entry, small.graph, spec_for(small.graph, small.images, precision)) {
+    compiled_.set_weights(weights_);
+  }
+
+  /// Empty where nothing is wrong.
+  std::string run(std::map<std::string, double>& figures) {
+    const PlainStep evaluated =
+        run_plain(graph_, weights_, batch_, {.phase = Phase::evaluate, .step = kStep});
+    std::string failure =
+        judge_loss("evaluation", compiled_.run(Phase::evaluate, batch_), evaluated);
+    compiled_.executable().set_step(kStep);
+    const StepResult result = compiled_.run(Phase::train, batch_);
+    const PlainTensors gradients = compiled_.gradients();
+    const PlainStep expected = run_plain(graph_, weights_, batch_, {.step = kStep});
+    failure += judge_loss("training", result, expected);
+    figures["gradient_error"] = worst_of(gradients, expected.gradients);
+    figures["statistics_error"] = worst_of(compiled_.buffers(), expected.buffers);
+    if (!(figures["gradient_error"] <= tolerance_.gradient)) {
+      failure += fmt::format(" gradients may be off by {:.3g};", tolerance_.gradient);
+    }
+    if (!(figures["statistics_error"] <= tolerance_.forward)) {
+      failure += fmt::format(" running statistics may be off by {:.3g};", tolerance_.forward);
+    }
+    compiled_.executable().set_step(kStep);
+    const StepResult again = compiled_.run(Phase::train, batch_, 1);
+    if (again.loss != result.loss || compiled_.gradients() != gradients) {
+      failure += " the same step again has other bits;";
+    }
+    return failure + judge_recording(gradients);
+  }
+
+ private:
+  std::string judge_loss(std::string_view phase, const StepResult& result,
+                         const PlainStep& expected) const {
+    double largest = 1;
+    for (const double logit : expected.logits) largest = std::max(largest, std::abs(logit));
+    if (std::abs(result.loss - expected.loss) <= tolerance_.forward * largest) return {};
+    return fmt::format(" loss in {} is {:.6g}, exact is {:.6g};", phase, result.loss,
+                       expected.loss);
+  }
+
+  /// A recorded step, launched twice, computes what the step itself does.
+  std::string judge_recording(const PlainTensors& gradients) {
+    Device& device = compiled_.device();
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    const BatchSpec spec{.images = static_cast<std::int32_t>(batch_.labels.size()),
+                         .image = graph_.input_shape()};
+    const Buffer pixels = device.allocate(spec.pixel_bytes(), MemoryKind::device);
+    const Buffer labels = device.allocate(spec.label_bytes(), MemoryKind::device);
+    const Buffer pinned = device.allocate(sizeof(StepResult), MemoryKind::pinned);
+    auto* const result = ::new (pinned.bytes().data()) StepResult;
+    stream->copy(pixels.bytes(), std::as_bytes(std::span(batch_.pixels)));
+    stream->copy(labels.bytes(), std::as_bytes(std::span(batch_.labels)));
+    const Batch view{pixels.bytes(),
+                     {reinterpret_cast<std::int32_t*>(labels.bytes().data()), batch_.labels.size()},
+                     batch_.valid};
+    const std::unique_ptr<Program> program = stream->capture(
+        [&] { compiled_.executable().run(Phase::train, view, *stream, {}, *result); });
+    for (int launch = 0; launch < 2; ++launch) {
+      compiled_.executable().set_step(kStep);
+      program->launch(*stream);
+      const std::unique_ptr<Event> done = device.make_event();
+      stream->record(*done);
+      done->wait_until(Time::max());
+      if (compiled_.gradients() != gradients) {
+        return fmt::format(" launch {} of the recorded step has other bits;", launch + 1);
+      }
+    }
+    return {};
+  }
+
+  const Graph graph_;
+  const PlainWeights weights_;
+  const PlainBatch batch_;
+  const Tolerance tolerance_;
+  CompiledGraph compiled_;
+};
+
+void check(const std::string& name, const BackendEntry& entry, const SmallGraph& small,
+           Precision precision, const CheckSettings& settings, CheckReport& report) {
+  std::map<std::string, double> figures;
+  try {
+    const std::string failure = GraphCheck(entry, small, precision, settings.seed).run(figures);
+    report.add(name, failure.empty() ? Verdict::pass : Verdict::fail, figures, failure);
+  } catch (const Unavailable& error) {
+    report.add(name, precision == Precision::f32 ? Verdict::fail : Verdict::skip, figures,
+               error.what());
+  } catch (const Error& error) {
+    report.add(name, Verdict::fail, figures, error.what());
+  }
+}
+
+}  // namespace
+
+void check_small_graphs(const CheckSettings& settings, CheckReport& report) {
+  library_for(settings)->device_count();  // throws where there is none
+  const BackendEntry& entry = settings.driver == "host" ? kEntry<true> : kEntry<false>;
+  const std::vector<SmallGraph> graphs = small_graphs();
+  for (const Precision precision :
+       {Precision::f16, Precision::f32, Precision::tf32, Precision::bf16}) {
+    for (const SmallGraph& small : graphs) {
+      const std::string name = fmt::format("{} {}", to_string(precision), small.name);
+      if (report.wants(name)) check(name, entry, small, precision, settings, report);
+    }
+  }
+}
+
+}  // namespace penstock::gpu

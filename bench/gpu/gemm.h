@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rate of a large matrix product, in a library of its own, libpenstock_gpu_gemm.so, so that the
+// program that opens it needs nothing of CUDA's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::gpu {
+
+/// Multiplies two matrices of side x side random elements for about `seconds`, and sets *tflops to
+/// the median rate of one product, with sums in f32. `bf16`: else f16. Returns 0, or 1 with a text
+/// in `error`, which has `size` bytes. Uses the device that is current.
+using GemmFunction = std::int32_t(std::int32_t bf16, std::int32_t side, double seconds,
+                                  double* tflops, char* error, std::size_t size);
+constexpr const char* kGemmLibrary = "libpenstock_gpu_gemm.so";
+constexpr const char* kGemmFunction = "penstock_gpu_gemm";
+
+}  // namespace penstock::gpu

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock_gpu_check VERB [flags]: whether a GPU computes what it should, and how fast it is at
+// most. See README.md beside this file.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "bench/gpu/check_verbs.h"
+#include "dataflow/error.h"
+
+namespace penstock::gpu {
+namespace {
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  void (*run)(const CheckSettings&, CheckReport&);
+};
+
+constexpr std::array<Verb, 6> kVerbs{{
+    {"device", "what the device says about itself", check_device},
+    {"ceilings", "rates of copies and matrix products", check_ceilings},
+    {"kernels", "kernels of our own against the same on the host", check_kernels},
+    {"convolutions", "the DNN library's convolutions against loops in double", check_convolutions},
+    {"patterns", "convolutions fused with batch norms against loops in double", check_patterns},
+    {"graphs", "the backend on small graphs against loops in double", check_small_graphs},
+}};
+
+void add_flags(CLI::App& verb, CheckSettings& settings) {
+  verb.add_option("--driver", settings.driver, "gpu, or host: a GPU played on the host")
+      ->check(CLI::IsMember({"gpu", "host"}))
+      ->capture_default_str();
+  verb.add_option("--only", settings.only,
+                  "checks whose names contain one of these, between commas");
+  verb.add_option("--seconds", settings.seconds, "after which no check begins; 0: no limit")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--engines", settings.engines, "of the DNN library, tried for each graph")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--seed", settings.seed, "of all that is random")->capture_default_str();
+  verb.add_option("--expect", settings.expected, "verb device: a description to compare with");
+  verb.add_option("--json", settings.json, "file that gets the results");
+}
+
+/// 0: all passed; 1: something failed; 2: usage; 3: no GPU, or another that is needed and absent.
+int run(const Verb& verb, const CheckSettings& settings) {
+  CheckReport report(settings);
+  int missing = 0;
+  try {
+    verb.run(settings, report);
+  } catch (const Unavailable& error) {
+    report.add(verb.name, Verdict::skip, {}, error.what());
+    missing = 3;
+  }
+  const int failed = report.finish(verb.name);
+  return failed != 0 ? failed : missing;
+}
+
+int main_program(int count, char** words) {
+  CLI::App program("Checks a GPU, or with --driver host this program itself.");
+  program.require_subcommand(1);
+  CheckSettings settings;
+  for (const Verb& verb : kVerbs)
+    add_flags(*program.add_subcommand(verb.name, verb.summary), settings);
+  try {
+    program.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : 2;
+  }
+  for (const Verb& verb : kVerbs) {
+    if (program.got_subcommand(verb.name)) return run(verb, settings);
+  }
+  return 2;
+}
+
+}  // namespace
+}  // namespace penstock::gpu
+
+int main(int count, char** words) {
+  try {
+    return penstock::gpu::main_program(count, words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "penstock_gpu_check: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What penstock_gpu_check judges with: that it sees what is wrong.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bench/gpu/check_report.h"
+#include "bench/gpu/workbench.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "trainer/backend.h"
+
+namespace penstock::gpu {
+namespace {
+
+Bytes floats(std::initializer_list<float> values) {
+  const auto bytes = std::as_bytes(std::span(values.begin(), values.size()));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(GpuCheckDistance, IsRelativeToTheNormOfWhatIsExpected) {
+  EXPECT_EQ(distance_of(floats({3, 4}), floats({3, 4}), Content::f32), 0);
+  EXPECT_DOUBLE_EQ(distance_of(floats({3, 9}), floats({3, 4}), Content::f32), 1);
+}
+
+TEST(GpuCheckDistance, IsInfiniteWhereANumberIsMissing) {
+  EXPECT_TRUE(std::isinf(distance_of(poison(8), floats({3, 4}), Content::f32)));
+  EXPECT_TRUE(std::isinf(distance_of(floats({3, 4}), poison(8), Content::f32)));
+  EXPECT_TRUE(std::isinf(distance_of(floats({1, 4}), floats({0, 0}), Content::f32)));
+}
+
+TEST(GpuCheckDistance, LeavesOutWhatNeitherSideWrote) {
+  Bytes found = floats({3, 4}), expected = floats({3, 4});
+  for (Bytes* const side : {&found, &expected}) std::fill_n(side->begin(), 4, std::byte{0xff});
+  found[4] = std::byte{1};
+  EXPECT_GT(distance_of(found, expected, Content::f32), 0);
+  EXPECT_LT(distance_of(found, expected, Content::f32), 1e-6);
+}
+
+TEST(GpuCheckDistance, ReadsShortTypes) {
+  for (const DType type : {DType::f16, DType::bf16}) {
+    Random one(1), same(1), other(2);
+    const Bytes a = random_elements(type, 1000, one, -1, 1);
+    EXPECT_EQ(distance_of(a, random_elements(type, 1000, same, -1, 1), content_of(type)), 0);
+    EXPECT_NEAR(distance_of(a, random_elements(type, 1000, other, -1, 1), content_of(type)),
+                std::sqrt(2.), 0.2);
+    for (const double value : values_of(a, content_of(type))) EXPECT_LE(std::abs(value), 1);
+  }
+}
+
+TEST(GpuCheckDistance, OfBitsIsTheShareOfBytesThatDiffer) {
+  Bytes a(8), b(8);
+  b[3] = std::byte{1};
+  EXPECT_DOUBLE_EQ(distance_of(a, b, Content::bits), 0.125);
+}
+
+TEST(GpuCheckDistance, OfResultsAllowsForLossesOnly) {
+  const auto bytes = [](const StepResult& result) {
+    const auto view = std::as_bytes(std::span(&result, 1));
+    return Bytes(view.begin(), view.end());
+  };
+  StepResult a{.loss = 2, .images = 8}, b = a;
+  b.loss = 2.5;
+  EXPECT_DOUBLE_EQ(distance_of(bytes(b), bytes(a), Content::result), 0.25);
+  b.top1 = 1;
+  EXPECT_TRUE(std::isinf(distance_of(bytes(b), bytes(a), Content::result)));
+}
+
+TEST(GpuCheckReport, FailsWithAnyFailureAndKeepsTheFigures) {
+  const TempFolder folder;
+  const auto file = folder.path() / "checks.json";
+  CheckReport report({.json = file});
+  report.add("good", Verdict::pass, {{"error", 0.5}});
+  report.add("bad", Verdict::fail, {{"error", INFINITY}}, "a \"reason\"");
+  EXPECT_EQ(report.finish("verb"), 1);
+  const auto json = nlohmann::json::parse(read_text(file));
+  EXPECT_EQ(json.at("failed"), 1);
+  EXPECT_EQ(json.at("checks").at(0).at("figures").at("error"), 0.5);
+  EXPECT_TRUE(json.at("checks").at(1).at("figures").at("error").is_null());
+  EXPECT_EQ(json.at("checks").at(1).at("text"), "a \"reason\"");
+}
+
+TEST(GpuCheckReport, PassesWithoutAFailure) {
+  CheckReport report({});
+  report.add("absent", Verdict::skip, {}, "why");
+  EXPECT_EQ(report.finish("verb"), 0);
+}
+
+TEST(GpuCheckReport, WantsNamesThatContainOneOfThoseAskedFor) {
+  CheckReport all({}), some({.only = "conv,pool"});
+  EXPECT_TRUE(all.wants("anything"));
+  EXPECT_TRUE(some.wants("max_pool"));
+  EXPECT_TRUE(some.wants("conv_1x1"));
+  EXPECT_FALSE(some.wants("batch_norm"));
+}
+
+TEST(GpuCheckReport, WantsNothingOnceTheTimeIsUp) {
+  CheckReport report({.seconds = 1e-9});
+  EXPECT_FALSE(report.wants("anything"));
+}
+
+}  // namespace
+}  // namespace penstock::gpu
