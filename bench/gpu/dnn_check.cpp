@@ -107,8 +107,9 @@ class Runner {
     try {
       std::vector<Candidate> candidates =
           bench_.driver().planner().candidates(check.graph, check.allow_tf32, settings_.engines);
+      // What a run leaves out, too, unless it is told otherwise.
       std::erase_if(candidates, [](const Candidate& candidate) {
-        return candidate.workspace_bytes > kMostWorkspace;
+        return candidate.workspace_bytes > kMostWorkspace || candidate.reduced_precision;
       });
       if (candidates.empty()) {
         report_.add(check.name, check.may_lack_engine ? Verdict::skip : Verdict::fail, {},

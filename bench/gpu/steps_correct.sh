@@ -71,7 +71,7 @@ step_ceilings() {
 
 # Some of each kind where the host plays the GPU: that it does so rightly is what its own tests say.
 step_kernels() { run_check kernels --seconds "$(seconds)" ${dry:+--only 20x8,2x7x9x3,17x15,5x7,UpdateWeights}; }
-step_graphs() { run_check graphs --seconds "$(seconds)" ${dry:+--only conv,residual}; }
+step_graphs() { run_check graphs --seconds "$(seconds)" ${dry:+--only conv,residual,block}; }
 # Of fp16, the engines that timing may prefer, too; of the others the first two.
 step_convolutions() {
   local rc=0
@@ -81,8 +81,8 @@ step_convolutions() {
 }
 step_patterns() { run_check patterns --seconds "$(seconds)" ${dry:+--only 7x7x512_1x1s1_2048}; }
 
-step_gradients() { compare gradients --device gpu:autotune=false; }
-step_losses() { compare losses --device gpu:autotune=false; }
+step_gradients() { compare gradients --device gpu:autotune=false,fused=off; }
+step_losses() { compare losses --device gpu:autotune=false,fused=off; }
 
 # Small shapes of every kernel: tools make them a hundred times slower.
 small=50x7,20x8,5x2056,2x7x9x3,3x5x4x17,1x1x1x5,17x15,5x7,SetStep,SetHyper,Summarise,CheckFinite,UpdateWeights,SumSlices,WidenGradients,1003
