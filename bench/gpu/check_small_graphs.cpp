@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
@@ -171,7 +172,7 @@ void check(const std::string& name, const BackendEntry& entry, const SmallGraph&
   } catch (const Unavailable& error) {
     report.add(name, precision == Precision::f32 ? Verdict::fail : Verdict::skip, figures,
                error.what());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     report.add(name, Verdict::fail, figures, error.what());
   }
 }

@@ -285,6 +285,9 @@ def main():
         if arguments.json:
             with open(arguments.json, "w") as file:
                 json.dump(results, file)
+    if not any("passed" in result for result in results.values()):
+        print("FAIL: nothing could be compared")
+        failed = True
     return 1 if failed else 0
 
 
