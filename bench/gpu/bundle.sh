@@ -40,6 +40,15 @@ for program in "${programs[@]}"; do
   strip --strip-unneeded "$top/bin/$program"
 done
 
+# A program refuses a library of another revision: better here than there.
+if [ -n "$cuda" ]; then
+  for attempt in "penstock run --device gpu --model trivial --num-batches 1" "penstock_gpu_check device"; do
+    # shellcheck disable=SC2086
+    says=$(PENSTOCK_PROGRAMS=$build "$here/with_libraries.sh" $attempt 2>&1) || true
+    [[ $says != *"of revision"* ]] || fail "the programs and libpenstock_cuda.so are of different revisions: build the targets penstock and penstock_gpu_check again"
+  done
+fi
+
 # Names and places of all that the programs load, each once.
 closure() {
   local program

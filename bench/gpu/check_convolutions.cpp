@@ -51,9 +51,8 @@ std::optional<ConvolutionShape> convolution_of(const Graph& graph, NodeId id) {
   const auto* const linear = std::get_if<Linear>(&node.op);
   if (conv == nullptr && linear == nullptr) return std::nullopt;
   const ImageShape in = graph.shape(node.inputs.front());
-  const bool padded = reads_padded_image(graph, id);
   return ConvolutionShape{.images = kImages,
-                          .channels = padded ? padded_image_channels(in.channels) : in.channels,
+                          .channels = in.channels,
                           .height = in.height,
                           .width = in.width,
                           .filters = conv != nullptr ? conv->channels : linear->features,
@@ -68,8 +67,9 @@ struct Layer {
   bool reads_image = false;
 };
 
-/// Each once, in the order of the models.
-std::vector<Layer> layers_of(std::span<const std::string_view> models) {
+/// Each once, in the order of the models, without those of `known`.
+std::vector<Layer> layers_of(std::span<const std::string_view> models,
+                             const std::vector<Layer>& known = {}) {
   std::vector<Layer> all;
   for (const std::string_view name : models) {
     const ModelEntry& model = find_entry(model_table(), name);
@@ -79,7 +79,7 @@ std::vector<Layer> layers_of(std::span<const std::string_view> models) {
       const std::optional<ConvolutionShape> shape = convolution_of(graph, node);
       if (!shape) continue;
       const auto same = [&](const Layer& other) { return key_of(other.shape) == key_of(*shape); };
-      if (std::ranges::none_of(all, same)) {
+      if (std::ranges::none_of(all, same) && std::ranges::none_of(known, same)) {
         all.push_back({*shape, reads_padded_image(graph, node)});
       }
     }
@@ -114,6 +114,9 @@ void add_convolutions(std::vector<DnnCheck>& checks, const Layer& layer, const K
                       bool may_lack_engine) {
   ConvolutionShape shape = layer.shape;
   shape.dtype = kind.dtype;
+  if (layer.reads_image) {
+    shape.channels = padded_image_channels(static_cast<std::int32_t>(shape.channels), kind.dtype);
+  }
   const auto add = [&](std::string_view direction, DnnGraph graph) {
     checks.push_back({fmt::format("{} {} {}", kind.name, text_of(shape), direction),
                       std::move(graph), kind.tf32, kind.tolerance, may_lack_engine});
@@ -168,9 +171,10 @@ void check_convolutions(const CheckSettings& settings, CheckReport& report) {
       for (const Layer& layer : layers) add_convolutions(checks, layer, kind, may_lack_engine);
     }
   };
-  add(layers_of(kResNets), false);
+  const std::vector<Layer> resnets = layers_of(kResNets);
+  add(resnets, false);
   add(awkward_layers(), true);
-  add(layers_of(kOthers), true);
+  add(layers_of(kOthers, resnets), true);
   run(checks, settings, report);
 }
 

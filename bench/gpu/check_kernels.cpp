@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <set>
 #include <utility>
@@ -59,7 +60,7 @@ void check(const KernelCase& of, Workbench& bench, CheckReport& report) {
     if (of.repeats && first != again) failure += " two runs differ;";
     report.add(of.name, failure.empty() ? Verdict::pass : Verdict::fail, {{"worst_error", worst}},
                failure);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     report.add(of.name, Verdict::fail, {}, error.what());
   }
 }

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <exception>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "bench/gpu/check_verbs.h"
 #include "bench/gpu/workbench.h"
@@ -20,15 +24,41 @@ namespace {
 constexpr std::uint64_t kWeightSeed = 3;
 constexpr std::int64_t kStep = 9;
 
-/// Entries are functions without state: the one for the driver that was asked for.
-template <bool kHost>
+constexpr auto kFusedOptions = [] {
+  std::array options = std::to_array(kOptions);
+  for (OptionSpec& option : options) {
+    if (option.name == "fused") option.fallback = "on";
+  }
+  return options;
+}();
+
+/// Entries are functions without state: one for each driver. `kFused`: convolutions take over the
+/// batch norms around them wherever an engine exists.
+template <bool kHost, bool kFused>
 constexpr BackendEntry kEntry{
     .name = "gpu",
     .summary = "the gpu backend under test",
-    .options = kOptions,
+    .options = kFused ? std::span<const OptionSpec>(kFusedOptions) : kOptions,
     .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
       return std::make_unique<GpuBackend>(library_for({.driver = kHost ? "host" : "gpu"}), options);
     }};
+
+/// A precision, and how its convolutions are made.
+struct Way {
+  std::string_view name;
+  Precision precision;
+  bool fused = false;
+};
+constexpr std::array<Way, 5> kWays{{{"fp16", Precision::f16},
+                                    {"fp16_fused", Precision::f16, true},
+                                    {"fp32", Precision::f32},
+                                    {"tf32", Precision::tf32},
+                                    {"bf16", Precision::bf16}}};
+
+const BackendEntry& entry_for(const CheckSettings& settings, bool fused) {
+  if (settings.driver == "host") return fused ? kEntry<true, true> : kEntry<true, false>;
+  return fused ? kEntry<false, true> : kEntry<false, false>;
+}
 
 /// Largest distance of any tensor, relative to the tensors' scales.
 double worst_of(const PlainTensors& found, const PlainTensors& expected) {
@@ -142,7 +172,7 @@ void check(const std::string& name, const BackendEntry& entry, const SmallGraph&
   } catch (const Unavailable& error) {
     report.add(name, precision == Precision::f32 ? Verdict::fail : Verdict::skip, figures,
                error.what());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     report.add(name, Verdict::fail, figures, error.what());
   }
 }
@@ -151,13 +181,12 @@ void check(const std::string& name, const BackendEntry& entry, const SmallGraph&
 
 void check_small_graphs(const CheckSettings& settings, CheckReport& report) {
   library_for(settings)->device_count();  // throws where there is none
-  const BackendEntry& entry = settings.driver == "host" ? kEntry<true> : kEntry<false>;
   const std::vector<SmallGraph> graphs = small_graphs();
-  for (const Precision precision :
-       {Precision::f16, Precision::f32, Precision::tf32, Precision::bf16}) {
+  for (const Way& way : kWays) {
+    const BackendEntry& entry = entry_for(settings, way.fused);
     for (const SmallGraph& small : graphs) {
-      const std::string name = fmt::format("{} {}", to_string(precision), small.name);
-      if (report.wants(name)) check(name, entry, small, precision, settings, report);
+      const std::string name = fmt::format("{} {}", way.name, small.name);
+      if (report.wants(name)) check(name, entry, small, way.precision, settings, report);
     }
   }
 }

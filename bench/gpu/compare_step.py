@@ -102,11 +102,13 @@ def read_checkpoint(path):
     return tensors
 
 
-def penstock(arguments, precision, steps, learning_rate):
-    """The result of a run, and the checkpoint at its end."""
+def penstock(arguments, way, steps, learning_rate):
+    """The result of a run, and the checkpoint at its end. `way`: a precision, or one with `+fused`."""
+    precision, _, fused = way.partition("+")
+    device = arguments.fused_device if fused else arguments.device
     with tempfile.TemporaryDirectory() as folder:
         command = shlex.split(arguments.penstock) + [
-            "run", "--json", "--device", arguments.device, "--model", MODEL, "--precision", precision,
+            "run", "--json", "--device", device, "--model", MODEL, "--precision", precision,
             "--fake-location", "gpu", "--device-slots", "1", "--seed", str(arguments.seed),
             "--batch-size", str(arguments.batch), "--image-size", str(arguments.image_size),
             "--optimizer", "momentum:nesterov=false", "--init-learning-rate", repr(learning_rate),
@@ -196,8 +198,9 @@ def worst_against(ours, peer):
     return name, ratios[name]
 
 
-def compare_gradients(arguments, precision, reference):
-    run, checkpoint = penstock(arguments, precision, 1, 1e-30)
+def compare_gradients(arguments, way, reference):
+    run, checkpoint = penstock(arguments, way, 1, 1e-30)
+    precision = way.partition("+")[0]
     if "loss" not in reference:
         loss, gradients, running = pytorch_step(arguments, checkpoint, "fp64")
         reference.update(loss=loss, gradients=gradients, running=running)
@@ -214,7 +217,7 @@ def compare_gradients(arguments, precision, reference):
     passed = (ours["error"] <= 2 * peer["error"] + 1e-4 and ratio <= 10
               and statistics[0]["error"] <= 2 * statistics[1]["error"] + 1e-4
               and abs(our_loss - reference["loss"]) <= slack)
-    print(f"{'PASS' if passed else 'FAIL'} {precision}: gradients off by {ours['error']:.3g} (PyTorch {peer['error']:.3g}), "
+    print(f"{'PASS' if passed else 'FAIL'} {way}: gradients off by {ours['error']:.3g} (PyTorch {peer['error']:.3g}), "
           f"cosine {ours['cosine']:.6f} ({peer['cosine']:.6f}); worst tensor {name}, {ratio:.2g} times PyTorch's; "
           f"statistics {statistics[0]['error']:.3g} ({statistics[1]['error']:.3g}); "
           f"loss {our_loss:.6f} ({loss:.6f}, exact {reference['loss']:.6f})", flush=True)
@@ -225,10 +228,11 @@ def compare_gradients(arguments, precision, reference):
             "loss": {"ours": our_loss, "pytorch": loss, "exact": reference["loss"]}}
 
 
-def compare_losses(arguments, precision, reference):
+def compare_losses(arguments, way, reference):
+    precision = way.partition("+")[0]
     if "weights" not in reference:
-        reference["weights"] = penstock(arguments, precision, 1, 1e-30)[1]
-    ours = penstock(arguments, precision, arguments.steps, arguments.learning_rate)[0]["losses"]
+        reference["weights"] = penstock(arguments, way, 1, 1e-30)[1]
+    ours = penstock(arguments, way, arguments.steps, arguments.learning_rate)[0]["losses"]
     net = make_net(arguments, reference["weights"], torch.float32)
     optimizer = torch.optim.SGD(net.parameters(), lr=arguments.learning_rate, momentum=0.9)
     batch = images_of(arguments, torch.float32)
@@ -242,7 +246,7 @@ def compare_losses(arguments, precision, reference):
     # Roundings of the first step are those of `gradients`; over many steps curves drift apart, not off.
     most = {"fp16": 0.02, "bf16": 0.1}.get(precision, 0.001)
     passed = bool(np.isfinite(ours).all()) and first <= most and abs(ends[0] - ends[1]) <= 0.25 * theirs[0]
-    print(f"{'PASS' if passed else 'FAIL'} {precision}: first loss {ours[0]:.4f} (PyTorch {theirs[0]:.4f}), "
+    print(f"{'PASS' if passed else 'FAIL'} {way}: first loss {ours[0]:.4f} (PyTorch {theirs[0]:.4f}), "
           f"mean of the last {tail} {ends[0]:.4f} ({ends[1]:.4f})", flush=True)
     for step, pair in enumerate(zip(ours, theirs), 1):
         print(f"  step {step}: {pair[0]:.5f} ({pair[1]:.5f})")
@@ -255,7 +259,8 @@ def main():
     parser.add_argument("--penstock", required=True, help="the program, with its first words")
     parser.add_argument("--device", default="gpu", help="Penstock's")
     parser.add_argument("--torch-device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--precisions", default="fp32,fp16,tf32,bf16")
+    parser.add_argument("--fused-device", default="gpu:autotune=false,fused=on", help="Penstock's, of a precision with +fused")
+    parser.add_argument("--precisions", default="fp32,fp16,fp16+fused,tf32,bf16")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--seed", type=int, default=1234)
@@ -266,20 +271,23 @@ def main():
     np.seterr(over="ignore")
     compare = compare_gradients if arguments.what == "gradients" else compare_losses
     results, reference, failed = {}, {}, False
-    for precision in arguments.precisions.split(","):
+    for way in arguments.precisions.split(","):
         try:
-            results[precision] = compare(arguments, precision, reference)
-            failed |= not results[precision]["passed"]
+            results[way] = compare(arguments, way, reference)
+            failed |= not results[way]["passed"]
         except NotHere as reason:
-            results[precision] = {"skipped": str(reason)}
-            print(f"SKIP {precision}: {reason}", flush=True)
+            results[way] = {"skipped": str(reason)}
+            print(f"SKIP {way}: {reason}", flush=True)
         except RuntimeError as error:
             failed = True
-            results[precision] = {"passed": False, "error": str(error)}
-            print(f"FAIL {precision}: {error}", flush=True)
+            results[way] = {"passed": False, "error": str(error)}
+            print(f"FAIL {way}: {error}", flush=True)
         if arguments.json:
             with open(arguments.json, "w") as file:
                 json.dump(results, file)
+    if not any("passed" in result for result in results.values()):
+        print("FAIL: nothing could be compared")
+        failed = True
     return 1 if failed else 0
 
 

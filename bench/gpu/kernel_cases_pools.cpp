@@ -43,7 +43,27 @@ KernelCase max_forward(DType type, const PoolShape& shape, std::uint64_t seed) {
   const OperandId y = build.output(type, outputs(shape));
   const OperandId index = build.output_bits(outputs(shape));
   return build.build([=](const OperandAddresses& at) -> KernelCall {
-    return MaxPoolForward{at(x), at(y), at.as<std::uint8_t>(index), shape, type};
+    return MaxPoolForward{
+        .x = at(x), .y = at(y), .index = at.as<std::uint8_t>(index), .shape = shape, .type = type};
+  });
+}
+
+/// Pools what a batch norm and a ReLU make of x.
+KernelCase max_of_normalised(DType type, const PoolShape& shape, std::uint64_t seed) {
+  CaseBuilder build(named("MaxPoolForward_normalised", type, shape), type, seed);
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const OperandId x = build.input(type, inputs(shape), -1, 1);
+  const OperandId multiplier = build.floats(channels), addend = build.floats(channels);
+  const OperandId y = build.output(type, outputs(shape));
+  const OperandId index = build.output_bits(outputs(shape));
+  return build.build([=](const OperandAddresses& at) -> KernelCall {
+    return MaxPoolForward{.x = at(x),
+                          .y = at(y),
+                          .index = at.as<std::uint8_t>(index),
+                          .shape = shape,
+                          .type = type,
+                          .multiplier = at.as<float>(multiplier),
+                          .addend = at.as<float>(addend)};
   });
 }
 
@@ -95,6 +115,7 @@ void add_pool_cases(std::vector<KernelCase>& cases, DType type, std::uint64_t se
       pool(1, 1, 1, 5, {3, 3, 2, 1, 1, 1, 1})};
   for (const PoolShape& shape : shapes) {
     cases.push_back(max_forward(type, shape, seed));
+    cases.push_back(max_of_normalised(type, shape, seed));
     cases.push_back(max_backward(type, shape, false, seed));
     cases.push_back(max_backward(type, shape, true, seed));
     for (const bool count_padding : {true, false}) {

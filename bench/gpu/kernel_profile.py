@@ -45,9 +45,13 @@ def read(path):
 
     return [{"name": row["Kernel Name"],
              "seconds": number(row, DURATION) * SECONDS.get(units[DURATION], 1e-9),
-             "bytes": number(row, BYTES) * SIZES.get(units.get(BYTES), 1),
+             "bytes": counted(number(row, BYTES)) * SIZES.get(units.get(BYTES), 1),
              "dram_percent": number(row, DRAM),
              "tensor_percent": number(row, tensor) if tensor else float("nan")} for row in rows]
+
+
+def counted(value):
+    return value if value == value else 0
 
 
 def by_name(kernels):

@@ -8,11 +8,9 @@ driver=gpu
 run_check() {
   local rc parts
   parts=$(find "$work/results" -name "$NAME.part*" | wc -l)
-  check "$1" --driver "$driver" --json "$work/results/$NAME.part$parts" "${@:2}" > "$work/steps/$NAME.lines"
+  reported check "$1" --driver "$driver" --json "$work/results/$NAME.part$parts" "${@:2}"
   rc=$?
-  cat "$work/steps/$NAME.lines"
-  { tail -n 1 "$work/steps/$NAME.lines"; grep '^FAIL' "$work/steps/$NAME.lines" | head -n 10; } >> "$HEADLINE"
-  rm "$work/steps/$NAME.lines"
+  { tail -n 1 "$LINES_FILE"; grep '^FAIL' "$LINES_FILE" | head -n 10; } >> "$HEADLINE"
   together "$work/results/$NAME.part"* > "$RESULT"
   return $rc
 }
@@ -54,12 +52,9 @@ ASK
 }
 
 step_device() {
-  check device --driver "$driver" --json "$RESULT" --expect "$here/../../tests/trainer/gpu/h200.json" \
-    > "$work/steps/$NAME.lines"
+  reported check device --driver "$driver" --json "$RESULT" --expect "$here/../../tests/trainer/gpu/h200.json"
   local rc=$?
-  cat "$work/steps/$NAME.lines"
-  grep -v '^NOTE dnn_properties:' "$work/steps/$NAME.lines" >> "$HEADLINE"
-  rm "$work/steps/$NAME.lines"
+  grep -v '^NOTE dnn_properties:' "$LINES_FILE" >> "$HEADLINE"
   return $rc
 }
 
@@ -71,7 +66,7 @@ step_ceilings() {
 
 # Some of each kind where the host plays the GPU: that it does so rightly is what its own tests say.
 step_kernels() { run_check kernels --seconds "$(seconds)" ${dry:+--only 20x8,2x7x9x3,17x15,5x7,UpdateWeights}; }
-step_graphs() { run_check graphs --seconds "$(seconds)" ${dry:+--only conv,residual}; }
+step_graphs() { run_check graphs --seconds "$(seconds)" ${dry:+--only conv,residual,block}; }
 # Of fp16, the engines that timing may prefer, too; of the others the first two.
 step_convolutions() {
   local rc=0
@@ -81,8 +76,8 @@ step_convolutions() {
 }
 step_patterns() { run_check patterns --seconds "$(seconds)" ${dry:+--only 7x7x512_1x1s1_2048}; }
 
-step_gradients() { compare gradients --device gpu:autotune=false; }
-step_losses() { compare losses --device gpu:autotune=false; }
+step_gradients() { compare gradients --device gpu:autotune=false,fused=off; }
+step_losses() { compare losses --device gpu:autotune=false,fused=off; }
 
 # Small shapes of every kernel: tools make them a hundred times slower.
 small=50x7,20x8,5x2056,2x7x9x3,3x5x4x17,1x1x1x5,17x15,5x7,SetStep,SetHyper,Summarise,CheckFinite,UpdateWeights,SumSlices,WidenGradients,1003
@@ -94,13 +89,10 @@ sanitize() {
   filter="--filter kns=penstock"
   if compute-sanitizer --help 2>&1 | grep -q -- --kernel-regex; then filter="--kernel-regex kns=penstock"; fi
   # shellcheck disable=SC2086
-  compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 30 $filter \
-    "$here/with_libraries.sh" penstock_gpu_check kernels --json "$RESULT" --seconds "$(seconds)" --only "$small" \
-    > "$work/steps/$NAME.lines" 2>&1
+  reported compute-sanitizer --tool "$1" --target-processes all --error-exitcode 9 --print-limit 30 $filter \
+    "$here/with_libraries.sh" penstock_gpu_check kernels --json "$RESULT" --seconds "$(seconds)" --only "$small"
   rc=$?
-  cat "$work/steps/$NAME.lines"
-  { grep -E 'SUMMARY|^kernels:' "$work/steps/$NAME.lines"; grep -E '^(FAIL|========= (Invalid|Error|Uninit|Race|Barrier))' "$work/steps/$NAME.lines" | head -n 8; } >> "$HEADLINE"
-  rm "$work/steps/$NAME.lines"
+  { grep -E 'SUMMARY|^kernels:' "$LINES_FILE"; grep -E '^(FAIL|========= (Invalid|Error|Uninit|Race|Barrier))' "$LINES_FILE" | head -n 8; } >> "$HEADLINE"
   return $rc
 }
 step_memcheck() { sanitize memcheck; }

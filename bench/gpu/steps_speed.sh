@@ -40,7 +40,8 @@ step_autotune() {
 step_rates() {
   local run
   for run in 1 2 3; do measure "$run" "$(tuned_device)" 256 fp16 200 || return 1; done
-  measure 4 gpu:autotune=false 256 fp16 200 || return 1
+  # What timing, and fusing convolutions with batch norms, are worth.
+  for run in fused=off fused=on autotune=false; do measure "$run" "gpu:$run" 256 fp16 200 || return 1; done
   together "$work/results/$NAME.part"* > "$RESULT"
 }
 

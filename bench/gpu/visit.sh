@@ -43,7 +43,7 @@ state=${state:-${HOME:-/tmp}/.cache/penstock-visit}
 mkdir -p "$out" "$state" || exit 2
 out=$(cd "$out" && pwd)
 given_state=$(cd "$state" && pwd)
-state=$given_state/${dry:+dry}  # a dry call finishes no step of a real one
+state=$given_state${dry:+/dry}  # a dry call finishes no step of a real one
 work=$state/$stage
 
 export PYTHON=${PYTHON:-python3}
@@ -65,6 +65,12 @@ need_gpu() { [ -z "$dry" ] || skip "needs a GPU"; }
 need_torch() { "$PYTHON" -c 'import numpy, torch' 2> /dev/null || skip "$PYTHON has no PyTorch with NumPy"; }
 need() { command -v "$1" > /dev/null || skip "no $1 on the PATH"; }
 headline() { tee -a "$HEADLINE"; }
+# reported COMMAND...: its output goes to the log as it comes, and to a file for the headline.
+LINES_FILE=$work/steps/$NAME.lines
+reported() {
+  "$@" 2>&1 | tee "$LINES_FILE"
+  return "${PIPESTATUS[0]}"
+}
 # together FILES...: their JSON values as one array.
 together() {
   local file separator='['
@@ -80,11 +86,9 @@ compare() {
   if [ -n "$dry" ]; then
     set -- "$1" --device cpu --torch-device cpu --precisions fp32,fp16 --batch 2 --image-size 64 --steps 2 --learning-rate 1e-4
   fi
-  "$PYTHON" "$here/compare_step.py" --penstock "$here/with_libraries.sh penstock" --json "$RESULT" "$@" > "$work/steps/$NAME.lines"
+  reported "$PYTHON" "$here/compare_step.py" --penstock "$here/with_libraries.sh penstock" --json "$RESULT" "$@"
   rc=$?
-  cat "$work/steps/$NAME.lines"
-  grep -v '^  ' "$work/steps/$NAME.lines" >> "$HEADLINE"
-  rm "$work/steps/$NAME.lines"
+  grep -E '^(PASS|FAIL|SKIP)|Error' "$LINES_FILE" >> "$HEADLINE"
   return $rc
 }
 
@@ -145,7 +149,12 @@ run_step() {
   case $rc in
     0) verdict=done ;;
     77) verdict=skipped note=$(cat "$work/steps/$name.reason" 2> /dev/null) ;;
-    124 | 137) verdict="out of time" note="after $limit s; what it had left is kept" ;;
+    124 | 137)
+      verdict="out of time" note="after $limit s; what it had left is kept"
+      if [ -e "$work/steps/$name.lines" ]; then
+        { grep '^FAIL' "$work/steps/$name.lines" | head -n 8; tail -n 1 "$work/steps/$name.lines"; } >> "$work/steps/$name.headline"
+      fi
+      ;;
     *) verdict=FAILED note=$(grep -v '^[[:space:]]*$' "$work/logs/$name.log" | tail -n 1 | cut -c 1-160) ;;
   esac
   [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] || touch "$work/steps/$name.done"

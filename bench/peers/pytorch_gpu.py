@@ -144,8 +144,9 @@ def measure_variant(arguments, row):
     trainer = None
     torch._dynamo.reset()
     if arguments.device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+        with contextlib.suppress(RuntimeError):  # a device that failed says so again
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
 
 
 def line_of(row):
@@ -187,6 +188,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=300, help="after which no variant begins")
     parser.add_argument("--json", help="file that gets the results")
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        print(f"torch {torch.__version__} sees no GPU: pass --device cpu to try this program", flush=True)
+        return 1
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
     return measure_variants(arguments) if arguments.what == "variants" else serve(arguments)
