@@ -17,12 +17,12 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
+#include "trainer/backends/gpu/communicator.h"
 #include "trainer/backends/gpu/dnn_graph.h"
 #include "trainer/backends/gpu/kernel_calls.h"
 
 namespace penstock::gpu {
 
-using StreamHandle = struct StreamTag*;
 using EventHandle = struct EventTag*;
 using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to be launched
 
@@ -82,6 +82,9 @@ class Driver {
   virtual ~Driver() = default;
   virtual const DeviceFacts& facts() const noexcept = 0;
   virtual std::size_t free_bytes() const = 0;
+  /// From here on, this GPU's kernels may touch the device memory of GPU `ordinal`; false: it
+  /// cannot reach that. Not while recording.
+  virtual bool reach(std::int32_t ordinal) = 0;
 
   /// `kind` is pinned or device; aligned to 256 bytes at least.
   virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
@@ -128,6 +131,14 @@ class DriverLibrary {
   virtual std::unique_ptr<Driver> open(std::int32_t ordinal) = 0;
   /// For a device that need not be there; `properties` as in DeviceFacts::dnn_properties.
   virtual std::unique_ptr<Planner> make_planner(const std::string& properties) = 0;
+
+  /// Throws Unavailable where there is no library that connects GPUs.
+  virtual CommunicatorId make_communicator_id() = 0;
+  /// Begins to connect GPU `ordinal` with the others of that id, one GPU a rank. Called by each
+  /// rank on a thread of its own.
+  virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                          const CommunicatorPlace& place,
+                                                          std::int32_t ordinal) = 0;
 };
 
 }  // namespace penstock::gpu

@@ -13,6 +13,7 @@
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/cuda/cuda_driver.h"
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
+#include "trainer/backends/gpu/cuda/nccl.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
@@ -45,6 +46,13 @@ class CudaLibrary final : public DriverLibrary {
 
   std::unique_ptr<Planner> make_planner(const std::string& properties) override {
     return std::make_unique<DnnPlanner>(properties);
+  }
+
+  CommunicatorId make_communicator_id() override { return make_nccl_id(); }
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                  const CommunicatorPlace& place,
+                                                  std::int32_t ordinal) override {
+    return make_nccl_communicator(id, place, ordinal);
   }
 };
 
