@@ -299,6 +299,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.counters = parts_.probe.values();
   if (nonfinite_steps_ > 0) result.counters["nonfinite_steps"] = nonfinite_steps_;
   result.notes = parts_.probe.notes();
+  for (const std::string& note : parts_.backend->notes()) result.notes.push_back(note);
   if (evaluator_ != nullptr) {
     for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
   }

@@ -83,8 +83,8 @@ class Executable {
   virtual const ParameterSet& parameters() const noexcept = 0;
   /// Enqueues a step of one batch and returns at once. `batch` and `result` outlive the work:
   /// programs recorded from this call run again with what they then hold. Rows beyond batch.valid
-  /// do not count towards loss, gradients and accuracies. Labels that are no classes: DataError, or,
-  /// from devices that run behind the host, a loss that is not finite.
+  /// do not count towards loss, gradients and accuracies. Labels that are no classes: DataError,
+  /// or, from devices that run behind the host, a loss that is not finite.
   virtual void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
                    StepResult& result) = 0;
   /// Copies a tensor that has the layout of the parameter or buffer that `spec` describes, out of
@@ -127,6 +127,8 @@ class Backend {
                                                       Clock& clock, std::stop_token stop);
   /// What a result should say about the device: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
+  /// Sentences for it about what was chosen for the user.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 struct BackendEntry {
