@@ -6,9 +6,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/exchange.h"
 #include "trainer/backends/gpu/plan_book.h"
 
 namespace penstock::gpu {
@@ -18,6 +20,10 @@ inline constexpr OptionSpec kOptions[] = {
     {"replicas", "1", "replicas that share each GPU, counted by --num-gpus"},
     {"autotune", "true", "time the DNN library's engines once a machine; false: take its first"},
     {"workspace_mib", "256", "most scratch memory of one engine"},
+    {"exchange", "auto",
+     "between ranks: copies (our own sums, also of ranks that share a GPU), nccl (a GPU each), or "
+     "auto: nccl where it can be had"},
+    {"nccl_timeout", "60s", "how long a rank waits for the others to take part in an exchange"},
     {"deterministic", "true", "only engines that give the same bits in each run"},
 };
 
@@ -36,17 +42,21 @@ class GpuBackend final : public Backend {
   std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
                                               std::stop_token stop) override;
   std::map<std::string, double> facts() const override { return facts_; }
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
   PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
 
   const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
+  const Exchange exchange_;
+  const Nanoseconds nccl_timeout_;
   PlanRules rules_;
   std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name
   std::map<Device*, std::int32_t> gpu_of_;
   std::map<std::int32_t, std::size_t> budgets_;  // by GPU: bytes for each replica
   std::map<std::string, double> facts_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace penstock::gpu
