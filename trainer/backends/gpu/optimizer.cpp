@@ -70,6 +70,7 @@ class GpuOptimizer final : public Optimizer {
   void apply(const ParameterSet& set, float gradient_scale, Stream& stream,
              StepResult& result) override {
     if (set.parameters.empty()) return;
+    PENSTOCK_ASSERT(kernel_.squares != nullptr);
     Driver& driver = device_.driver();
     const StreamHandle on = GpuStream::of(stream).handle();
     if (checks_finite_) {
