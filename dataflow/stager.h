@@ -28,11 +28,13 @@ class Stager {
 
  private:
   void copy_all(std::stop_token stop);
+  void copy(ReadLease from, WriteLease to);
 
   BatchRing& host_;
   const std::size_t reader_;
   BatchRing& device_ring_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> settled_;
 };
 
 }  // namespace penstock
