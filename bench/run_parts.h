@@ -90,6 +90,7 @@ class RunParts {
   void make_rank(std::int32_t index);
   void note_shared_cores();
   void note_unused_classes();
+  void note_unused_loss_scale();
 
   const Options feeder_options_, update_options_, optimizer_options_;
 };

@@ -67,7 +67,8 @@ struct StepResult {
   std::int32_t top1 = 0, top5 = 0;  ///< images whose label has the highest, or one of the five
                                     ///< highest logits
   std::int32_t images = 0;
-  bool finite = true;  ///< false: the loss is not a number, or infinite
+  bool finite = true;  ///< false: the loss, or a gradient of 16 bits, is not a number or infinite;
+                       ///< for the latter the update was skipped
 };
 
 /// Told, while a step is enqueued, that the work which completes this parameter's gradient has been
