@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -46,12 +48,23 @@ Json to_json(const PlanChoice& choice) {
           {"us", choice.microseconds}};
 }
 
+/// Whole numbers alone: others would be cut to fit. Throws Json::exception, or std::range_error.
+std::int64_t whole(const Json& json) {
+  if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) {
+    throw std::range_error("too large");
+  }
+  if (!json.is_number_integer()) throw std::range_error("not a whole number");
+  return json.get<std::int64_t>();
+}
+
 PlanChoice choice_from(const Json& json) {
-  PlanChoice choice{.engine = {.engine = json.at("engine"), .knobs = {}},
-                    .workspace_bytes = json.at("workspace_bytes"),
-                    .microseconds = json.at("us")};
-  for (const Json& knob : json.at("knobs")) {
-    choice.engine.knobs.push_back({knob.at(0), knob.at(1)});
+  PlanChoice choice{.engine = {.engine = whole(json.at("engine")), .knobs = {}},
+                    .workspace_bytes = static_cast<std::size_t>(whole(json.at("workspace_bytes"))),
+                    .microseconds = json.at("us").get<double>()};
+  const Json& knobs = json.at("knobs");
+  if (!knobs.is_array()) throw std::range_error("no list of knobs");
+  for (const Json& knob : knobs) {
+    choice.engine.knobs.push_back({whole(knob.at(0)), whole(knob.at(1))});
   }
   return choice;
 }
@@ -68,17 +81,26 @@ PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory)
 
 void PlanBook::load() {
   std::ifstream file(path_);
-  if (!file) return;
+  std::ostringstream text;
+  if (file && text << file.rdbuf()) choices_ = parse_plan_book(text.str(), device_, version_);
+}
+
+std::map<std::string, PlanChoice> parse_plan_book(std::string_view text, std::string_view device,
+                                                  std::string_view version) {
+  std::map<std::string, PlanChoice> choices;
   try {
-    const Json json = Json::parse(file);
-    if (json.at("format") != kFormat || json.at("device") != device_ ||
-        json.at("dnn_version") != version_) {
-      return;
+    const Json json = Json::parse(text);
+    if (json.at("format") != kFormat || json.at("device") != device ||
+        json.at("dnn_version") != version || !json.at("plans").is_object()) {
+      return {};
     }
-    for (const auto& [key, value] : json.at("plans").items()) choices_[key] = choice_from(value);
+    for (const auto& [key, value] : json.at("plans").items()) choices[key] = choice_from(value);
   } catch (const Json::exception&) {
-    choices_.clear();
+    return {};
+  } catch (const std::range_error&) {
+    return {};
   }
+  return choices;
 }
 
 std::optional<PlanChoice> PlanBook::find(const DnnGraph& graph, const PlanRules& rules) const {
@@ -90,6 +112,10 @@ std::optional<PlanChoice> PlanBook::find(const DnnGraph& graph, const PlanRules&
 void PlanBook::add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice) {
   choices_[key_of(graph, rules)] = choice;
   changed_ = true;
+}
+
+void PlanBook::remove(const DnnGraph& graph, const PlanRules& rules) {
+  changed_ = choices_.erase(key_of(graph, rules)) > 0 || changed_;
 }
 
 void PlanBook::save() noexcept {
@@ -140,6 +166,18 @@ PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& dr
   if (rules.autotune) choice = fastest_of(graph, candidates, driver);
   book.add(graph, rules, choice);
   return choice;
+}
+
+std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                   PlanBook& book) {
+  if (const auto known = book.find(graph, rules)) {
+    try {
+      return driver.build(graph, known->engine);
+    } catch (const DeviceError&) {
+      book.remove(graph, rules);
+    }
+  }
+  return driver.build(graph, choose_plan(graph, rules, driver, book).engine);
 }
 
 }  // namespace penstock::gpu
