@@ -55,6 +55,13 @@ void set_on_nonfinite(RunConfig& config, std::string_view name, std::string_view
   set_word(config.on_nonfinite, name, text, {"stop", "continue"});
 }
 
+void set_loss_scale(RunConfig& config, std::string_view name, std::string_view text) {
+  set_amount<&RunConfig::fp16_loss_scale>(config, name, text);
+  if (config.fp16_loss_scale == 0) {
+    throw ConfigError("--fp16-loss-scale is 0; expected a number above 0, such as 128");
+  }
+}
+
 void set_schedule(RunConfig& config, std::string_view, std::string_view text) {
   if (!text.empty()) static_cast<void>(parse_rate_schedule(text));  // throws on another form
   config.piecewise_learning_rate_schedule = text;
@@ -117,8 +124,19 @@ constexpr ConfigKey kKeys[] = {
      "cpu or gpu: where parameter_server keeps its weights; devices made of the host's cores have "
      "one memory, where both are the same",
      get<&RunConfig::local_parameter_device>, set_local_parameter_device},
-    {"on_nonfinite", "", false, "stop, or continue with a warning, when a loss is not finite",
+    {"on_nonfinite", "", false,
+     "stop, or continue with a warning, when a loss is not finite, or an update is skipped because "
+     "a gradient is not (in fp16 and bf16, where it overflowed): such a step leaves weights and "
+     "optimizer as they were; both are counted, as nonfinite_steps and skipped_steps",
      get<&RunConfig::on_nonfinite>, set_on_nonfinite},
+    {"fp16_loss_scale", "", false,
+     "what gradients are multiplied by on their way through fp16; default 128; a power of 2 rounds "
+     "nothing",
+     get<&RunConfig::fp16_loss_scale>, set_loss_scale},
+    {"cache_dir", "", false,
+     "folder for what is found out about a device once, such as its fastest convolutions; default: "
+     "penstock in $XDG_CACHE_HOME, or in ~/.cache",
+     get<&RunConfig::cache_dir>, set_text<&RunConfig::cache_dir>},
 
     // ---- the optimizer ----
     {"momentum", "", false, "of --optimizer momentum, instead of momentum:momentum",

@@ -18,7 +18,6 @@ constexpr std::string_view kLayout = "batches travel as NHWC and devices choose 
 constexpr ForeignFlag kForeign[] = {
     {"data_format", kLayout},
     {"fp16_vars", kNotYet},
-    {"fp16_loss_scale", kNotYet},
     {"fp16_enable_auto_loss_scale", kNotYet},
     {"fp16_inc_loss_scale_every_n", kNotYet},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},

@@ -32,6 +32,8 @@ struct RunConfig {
   std::string gradient_reduction = "default";  ///< resolved: sum, mean or mean-sum
   std::string local_parameter_device = "gpu";
   std::string on_nonfinite = "stop";
+  std::optional<double> fp16_loss_scale;  ///< of fp16 alone; not set: kFp16LossScale
+  std::string cache_dir;                  ///< empty: the user's own, see training_rules.h
 
   // The optimizer; what is not set is the component's own.
   std::optional<double> momentum, rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, adam_beta1,

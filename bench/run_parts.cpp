@@ -60,6 +60,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank);
   if (checkpoint) restore(*checkpoint);
   note_unused_classes();
+  note_unused_loss_scale();
   note_shared_cores();
 }
 
@@ -165,7 +166,9 @@ ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t 
           .precision = parse_precision(config.precision),
           .threads = config.compute_threads,
           .local_ranks = config.num_gpus,
-          .seed = config.seed + static_cast<std::uint64_t>(rank)};
+          .seed = config.seed + static_cast<std::uint64_t>(rank),
+          .loss_scale = loss_scale_of(config),
+          .cache_directory = config.cache_dir};
 }
 
 std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int32_t rank) {
@@ -210,6 +213,12 @@ void RunParts::note_unused_classes() {
   if (extent.classes == 0 || extent.classes == spec.classes) return;
   probe.note(fmt::format("'{}' has {} classes and the model {} outputs; the others never occur",
                          config.data_dir, extent.classes, spec.classes));
+}
+
+void RunParts::note_unused_loss_scale() {
+  if (!config.fp16_loss_scale || parse_precision(config.precision) == Precision::f16) return;
+  probe.note(fmt::format("--fp16-loss-scale is {}, and {} trains without one: it is ignored",
+                         *config.fp16_loss_scale, config.precision));
 }
 
 /// An OpenMP trainer loses far more than the load when something else runs on one of its cores.

@@ -93,6 +93,7 @@ class RunParts {
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
   void note_unused_classes();
+  void note_unused_loss_scale();
 
   const Options feeder_options_, update_options_, optimizer_options_;
 };

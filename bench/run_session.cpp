@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "bench/exit_code.h"
@@ -119,7 +120,9 @@ void RunSession::run_replica(std::size_t index) {
       StepLog* const log = log_;
       const std::int64_t first = rank.replica->step();
       const auto on_step = [&](std::size_t step, const StepTimes& times) {
-        if (!times.result.finite) warn_nonfinite(first + static_cast<std::int64_t>(step));
+        if (!times.result.finite) {
+          warn_nonfinite(first + static_cast<std::int64_t>(step), std::isfinite(times.result.loss));
+        }
         if (log != nullptr) log->add(step, times);
       };
       const Replica::Ending ending = rank.replica->run(steps, rank.leg, on_step, stop);
@@ -135,20 +138,27 @@ void RunSession::run_replica(std::size_t index) {
   abandon_.request_stop();  // a step is taken by all ranks or by none
 }
 
-/// Runs on a replica's thread, inside the window, but not in runs that are as they should be.
-void RunSession::warn_nonfinite(std::int64_t step) {
-  const std::string text = fmt::format("the loss of step {} of {} in {} is not finite", step + 1,
-                                       config_.model, config_.precision);
+/// Runs on a replica's thread, inside the window, but not in runs that are as they should be. With
+/// a finite loss, gradients overflowed, and the update was skipped.
+void RunSession::warn_nonfinite(std::int64_t step, bool finite_loss) {
+  const std::string where =
+      fmt::format("step {} of {} in {}", step + 1, config_.model, config_.precision);
+  const std::string text =
+      finite_loss ? fmt::format("gradients of {} are not finite, its update was skipped", where)
+                  : fmt::format("the loss of {} is not finite", where);
   if (config_.on_nonfinite == "stop") {
+    const char* const cure = finite_loss ? "lower --fp16-loss-scale"
+                                         : "lower --init-learning-rate, warm it up with "
+                                           "--num-learning-rate-warmup-epochs, set --gradient-clip";
     record_failure(std::make_exception_ptr(
-        DeviceError(text + "; lower --init-learning-rate, warm it up with "
-                           "--num-learning-rate-warmup-epochs, set --gradient-clip, or go on with "
-                           "--on-nonfinite continue")));
+        DeviceError(fmt::format("{}; {}, or go on with --on-nonfinite continue", text, cure))));
     abandon_.request_stop();
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (nonfinite_steps_++ == 0) parts_.probe.note(text + "; later ones are only counted");
+  std::set<std::int64_t>& steps = finite_loss ? skipped_steps_ : nonfinite_steps_;
+  if (steps.empty()) parts_.probe.note(text + "; later ones are only counted");
+  steps.insert(step);
 }
 
 void RunSession::record_failure(std::exception_ptr failure) {
@@ -303,9 +313,14 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.images_per_step = std::int64_t{config_.batch_size} * config_.num_gpus;
   result.facts = parts_.backend->facts();
   result.counters = parts_.probe.values();
-  if (nonfinite_steps_ > 0) result.counters["nonfinite_steps"] = nonfinite_steps_;
+  const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {
+    if (!steps.empty()) result.counters[name] = static_cast<std::int64_t>(steps.size());
+  };
+  count("nonfinite_steps", nonfinite_steps_);
+  count("skipped_steps", skipped_steps_);
   result.notes = parts_.probe.notes();
   add_condition(result);
+  for (const std::string& note : parts_.backend->notes()) result.notes.push_back(note);
   if (evaluator_ != nullptr) {
     for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
   }

@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -50,7 +51,7 @@ class RunSession {
   std::size_t begin_window();
   std::size_t begin_leg();
   void end_leg();
-  void warn_nonfinite(std::int64_t step);
+  void warn_nonfinite(std::int64_t step, bool finite_loss);
   Snapshot snapshot();
   void record_failure(std::exception_ptr failure);
   RunResult collect(bool stopped_from_outside);
@@ -79,7 +80,8 @@ class RunSession {
   std::uint64_t legs_begun_ = 0;
   std::int64_t warm_up_left_ = 0, window_left_ = 0, wanted_steps_ = 0;
   int windows_ = 0;
-  std::int64_t discarded_steps_ = 0, nonfinite_steps_ = 0;
+  std::int64_t discarded_steps_ = 0;
+  std::set<std::int64_t> nonfinite_steps_, skipped_steps_;  // each told by one rank or several
   bool data_ended_ = false, window_complete_ = false;
   std::exception_ptr failure_;
   RunWindow window_;

@@ -38,6 +38,7 @@ RunConfig resolve(RunConfig config, const Runner::Components& components) {
     config.feeder_threads = shared ? std::max(1, usable_cores() / 2) : usable_cores();
   }
   if (components.feeder->reads_files && config.data_dir.empty()) config.data_dir = "data/train";
+  if (config.cache_dir.empty()) config.cache_dir = default_cache_dir();
   return config;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "dataflow/error.h"
@@ -79,6 +80,19 @@ Precision parse_precision(const std::string& text) {
     if (to_string(precision) == text) return precision;
   }
   throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
+}
+
+float loss_scale_of(const RunConfig& config) {
+  if (parse_precision(config.precision) != Precision::f16) return 1;
+  return static_cast<float>(config.fp16_loss_scale.value_or(kFp16LossScale));
+}
+
+std::string default_cache_dir() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/penstock";
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/penstock";
+  return {};
 }
 
 BadSamplePolicy parse_bad_sample_policy(const std::string& text) {

@@ -23,11 +23,22 @@ constexpr double kImageNetImages = 1281167;
 /// The learning rate where nothing says another one: tf_cnn_benchmarks'.
 constexpr double kDefaultLearningRate = 0.005;
 
+/// Of gradients in fp16 where --fp16-loss-scale is not given: tf_cnn_benchmarks'.
+constexpr double kFp16LossScale = 128;
+
 /// The batches of a resolved configuration.
 BatchSpec batch_spec(const RunConfig& config, const ModelEntry& model);
 
 /// The precision that a configuration names.
 Precision parse_precision(const std::string& text);
+
+/// What gradients are multiplied by on their way through the configuration's precision: bf16 has
+/// f32's range and needs no scale.
+float loss_scale_of(const RunConfig& config);
+
+/// Where programs keep what they can find out again, by the XDG Base Directory specification;
+/// empty where the environment says nothing.
+std::string default_cache_dir();
 
 /// The policy behind --on-bad-sample.
 BadSamplePolicy parse_bad_sample_policy(const std::string& text);

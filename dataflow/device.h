@@ -52,6 +52,17 @@ class Stream {
   virtual void* native() noexcept = 0;
 };
 
+/// Waits for all that was enqueued, as far as the device still can: after an error, before memory
+/// that it may be using is handed on. `event` is the caller's own.
+inline void settle(Stream& stream, Event& event) noexcept {
+  try {
+    stream.record(event);
+    event.wait_until(Time::max());
+  } catch (...) {
+    return;  // a device that cannot even wait does nothing any more
+  }
+}
+
 /// A block of memory that knows how to free itself. Move-only.
 class Buffer {
  public:

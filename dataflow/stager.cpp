@@ -14,6 +14,7 @@ Stager::Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Devi
       reader_(reader),
       device_ring_(device_ring),
       stream_(device.make_stream()),
+      settled_(device.make_event()),
       marks_(marks) {
   PENSTOCK_ASSERT(host.spec() == device_ring.spec());
 }
@@ -45,13 +46,18 @@ void Stager::copy_all(std::stop_token stop) {
 
 void Stager::copy(ReadLease from, WriteLease to) {
   const Mark mark(marks_, "copy");
-  from.await(*stream_);
-  to.await(*stream_);
-  stream_->copy(to.batch().pixels, from.batch().pixels);
-  stream_->copy(std::as_writable_bytes(to.batch().labels), std::as_bytes(from.batch().labels));
-  to.batch().valid = from.batch().valid;
-  std::move(from).release(*stream_);
-  std::move(to).publish(*stream_);
+  try {
+    from.await(*stream_);
+    to.await(*stream_);
+    stream_->copy(to.batch().pixels, from.batch().pixels);
+    stream_->copy(std::as_writable_bytes(to.batch().labels), std::as_bytes(from.batch().labels));
+    to.batch().valid = from.batch().valid;
+    std::move(from).release(*stream_);
+    std::move(to).publish(*stream_);
+  } catch (...) {
+    settle(*stream_, *settled_);  // the leases may be given back now
+    throw;
+  }
 }
 
 }  // namespace penstock

@@ -37,6 +37,7 @@ class Stager {
   const std::size_t reader_;
   BatchRing& device_ring_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> settled_;
   const Marks marks_;
 };
 

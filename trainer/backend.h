@@ -69,7 +69,8 @@ struct StepResult {
   std::int32_t top1 = 0, top5 = 0;  ///< images whose label has the highest, or one of the five
                                     ///< highest logits
   std::int32_t images = 0;
-  bool finite = true;  ///< false: the loss is not a number, or infinite
+  bool finite = true;  ///< false: the loss, or a gradient of 16 bits, is not a number or infinite;
+                       ///< for the latter the update was skipped
 };
 
 /// Told, while a step is enqueued, that the work which completes this parameter's gradient has been
@@ -143,6 +144,8 @@ class Backend {
   /// why that cannot be, or nothing; devices that have nothing to tell say nothing.
   virtual std::string start_activity(ActivityDetail) { return {}; }
   virtual std::vector<ActivityRecord> finish_activity() { return {}; }
+  /// Sentences for it about what was chosen for the user.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 struct BackendEntry {

@@ -25,7 +25,8 @@ class Collective {
   /// Its calls only enqueue, or host streams keep them: they may be part of a Program. Otherwise
   /// they are made again for each step.
   virtual bool recordable() const noexcept = 0;
-  /// Every rank's tensor becomes the sum over all ranks, added in rank order.
+  /// Every rank's tensor becomes the sum over all ranks, the same bits on each: added in rank
+  /// order, unless a vendor's library adds.
   virtual void all_reduce_sum(Tensor tensor, Stream& stream) = 0;
   /// The root's tensor becomes that sum; the others keep theirs.
   virtual void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) = 0;

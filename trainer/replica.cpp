@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/replica.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "dataflow/error.h"
 
 namespace penstock {
 
@@ -23,35 +27,53 @@ Replica::Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clo
   }
 }
 
+template <typename Call>
+auto Replica::in_step(std::int64_t step, const Call& call) {
+  try {
+    return call();
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("in step {}: {}", step + 1, error.what()));
+  }
+}
+
 Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
                              std::stop_token stop) {
   leg.steps.assign(steps, {});
   Ending ending = Ending::completed;
+  const std::int64_t first = step_;
   const std::size_t ahead = input_.slots();
   std::size_t launched = 0, finished = 0;
-  const auto finish_all = [&] {
-    while (finished < launched) finish(finished++, leg, on_step);
+  const auto finish_one = [&] {
+    in_step(first + static_cast<std::int64_t>(finished), [&] { finish(finished, leg, on_step); });
+    ++finished;
+  };
+  const auto end_leg = [&] {
     leg.end = clock_.now();
     leg.steps.resize(finished);
   };
   stream_->record(*origin_);
   leg.begin = clock_.now();
   try {
-    for (; launched < steps; ++launched) {
+    while (launched < steps) {
       StepTimes& times = leg.steps[launched];
-      ReadLease lease = next(times, stop);
+      ReadLease lease = in_step(step_, [&] { return next(times, stop); });
       if (!lease) {
         ending = stop.stop_requested() ? Ending::stopped : Ending::end_of_data;
         break;
       }
-      take_step(std::move(lease), launched_at(launched), times);
-      if (launched + 1 - finished == ahead) finish(finished++, leg, on_step);
+      in_step(step_, [&] { take_step(std::move(lease), launched_at(launched), times); });
+      if (++launched - finished == ahead) finish_one();
     }
+    while (finished < launched) finish_one();
   } catch (...) {
-    finish_all();
+    try {
+      while (finished < launched) finish_one();
+    } catch (const DeviceError&) {  // of what is thrown already
+    }
+    end_leg();
     throw;
   }
-  finish_all();
+  end_leg();
   return ending;
 }
 
@@ -65,9 +87,14 @@ ReadLease Replica::next(StepTimes& times, std::stop_token stop) {
 
 void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
   const Mark mark(parts_.marks, "step");
-  lease.await(*stream_);
-  launch(lease.batch(), launched);
-  std::move(lease).release(*stream_);
+  try {
+    lease.await(*stream_);
+    launch(lease.batch(), launched);
+    std::move(lease).release(*stream_);
+  } catch (...) {
+    settle(*stream_, *launched.done);  // the lease may be given back now
+    throw;
+  }
   times.enqueue = clock_.now() - (times.asked + times.input_wait);
 }
 

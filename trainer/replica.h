@@ -53,7 +53,8 @@ class Replica {
   }
 
   /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before
-  /// the clock starts and cut to what was taken. Rethrows the feeder's failure.
+  /// the clock starts and cut to what was finished, also where it throws: the feeder's failure, or
+  /// a DeviceError that names the step it was found in, by number from 1.
   Ending run(std::size_t steps, Leg& leg, const OnStep& on_step, std::stop_token stop);
 
   /// Steps taken so far; settable between legs, for runs that continue an earlier one.
@@ -66,6 +67,9 @@ class Replica {
     std::int32_t slot = 0;
   };
   ReadLease next(StepTimes& times, std::stop_token stop);
+  /// Rethrown exceptions have the step's number where the device failed.
+  template <typename Call>
+  auto in_step(std::int64_t step, const Call& call);
   void take_step(ReadLease lease, Launched& launched, StepTimes& times);
   void launch(const Batch& batch, Launched& launched);
   void update(std::size_t slot);

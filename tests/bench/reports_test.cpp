@@ -183,8 +183,7 @@ TEST(TableReport, KeepsToTheWidthOfTheTerminal) {
 TEST(TableReport, HasARowForEachConfigurationAndSaysWhatStatusesMean) {
   const std::string table = written("table");
   EXPECT_NE(
-      table.find(
-          "cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         30.0    ok"),
+      table.find("cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         30.0    ok"),
       std::string::npos)
       << table;
   EXPECT_NE(table.find("failed: "), std::string::npos);

@@ -65,9 +65,18 @@ ExecutableSpec spec_for(const Graph& graph, std::int32_t images, Precision preci
 CompiledGraph::CompiledGraph(const BackendEntry& entry, const Graph& graph,
                              const ExecutableSpec& spec)
     : graph_(graph), spec_(spec) {
-  const Options options(entry.name, entry.options, {});
-  backend_ = entry.make(options, clock_);
-  device_ = backend_->open(0);
+  backend_ = entry.make(Options(entry.name, entry.options, {}), clock_);
+  compile(0);
+}
+
+CompiledGraph::CompiledGraph(std::shared_ptr<Backend> backend, std::int32_t ordinal,
+                             const Graph& graph, const ExecutableSpec& spec)
+    : graph_(graph), spec_(spec), backend_(std::move(backend)) {
+  compile(ordinal);
+}
+
+void CompiledGraph::compile(std::int32_t ordinal) {
+  device_ = backend_->open(ordinal);
   stream_ = device_->make_stream();
   executable_ = backend_->compile(graph_, spec_, *device_);
   const std::vector<Parameter>& parameters = executable_->parameters().parameters;

@@ -38,12 +38,21 @@ class CompiledGraph {
  public:
   /// Weights are those of initialise() for seed 1. Throws what the backend throws.
   CompiledGraph(const BackendEntry& entry, const Graph& graph, const ExecutableSpec& spec);
+  /// The same on device `ordinal` of a backend that others use, too.
+  CompiledGraph(std::shared_ptr<Backend> backend, std::int32_t ordinal, const Graph& graph,
+                const ExecutableSpec& spec);
 
   void set_weights(const PlainWeights& weights);
   /// Puts the batch into memory of its own for each slot, runs, and waits for the device. The
   /// batch's labels are as many as the executable's images.
   StepResult run(Phase phase, const PlainBatch& batch, std::int32_t slot = 0,
                  const GradientReady& ready = {});
+  /// What the last run left, where the device finds it: for updates behind it.
+  StepResult& result() const noexcept {
+    return *reinterpret_cast<StepResult*>(result_.bytes().data());
+  }
+  /// Until what was enqueued is done.
+  void wait() const;
 
   PlainTensors weights() const { return read(false); }
   PlainTensors gradients() const { return read(true); }
@@ -62,12 +71,12 @@ class CompiledGraph {
     Buffer pixels, labels;
   };
   PlainTensors read(bool gradient) const;
-  void wait() const;
+  void compile(std::int32_t ordinal);
 
   const Graph graph_;
   const ExecutableSpec spec_;
   SteadyClock clock_;
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Executable> executable_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several replicas are one replica of the global batch: on every backend that has weights, for
-// models in which images do not mix (no batch norm), under every update whose ranks stay together.
+// Several replicas are one replica of the global batch: on every backend that has weights, through
+// its own exchange, for models in which images do not mix (no batch norm), under every update whose
+// ranks stay together.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,7 +13,7 @@
 #include "tests/support/rank_threads.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
-#include "trainer/collectives/threads.h"
+#include "trainer/collective.h"
 #include "trainer/model.h"
 #include "trainer/update_strategy.h"
 
@@ -58,17 +59,22 @@ struct Trainee {
   CompiledGraph compiled;
   std::unique_ptr<Optimizer> optimizer;
 
-  Trainee(const BackendEntry& backend, const SmallGraph& small, const ExecutableSpec& spec)
-      : compiled(backend, small.graph, spec) {
+  Trainee(std::shared_ptr<Backend> backend, std::int32_t rank, const SmallGraph& small,
+          const ExecutableSpec& spec)
+      : compiled(std::move(backend), rank, small.graph, spec) {
     const OptimizerEntry& momentum = find_entry(optimizer_table(), "momentum");
     const Options options(momentum.name, momentum.options, {});
     optimizer = compiled.backend().make_optimizer({momentum, options}, spec, compiled.device());
+    optimizer->prepare(compiled.executable().parameters());
   }
 };
 
 class Replicas : public ::testing::TestWithParam<BackendSubject> {
  protected:
-  const BackendEntry& backend() const { return *GetParam().entry; }
+  std::shared_ptr<Backend> make_backend() {
+    const BackendEntry& entry = *GetParam().entry;
+    return entry.make(Options(entry.name, entry.options, {}), clock_);
+  }
 
   static std::vector<PlainBatch> global_batches(const SmallGraph& small, std::int32_t ranks) {
     std::vector<PlainBatch> batches;
@@ -80,45 +86,49 @@ class Replicas : public ::testing::TestWithParam<BackendSubject> {
   }
 
   /// Weights after training alone on the given batches.
-  PlainTensors alone(const SmallGraph& small, const std::vector<PlainBatch>& batches) const {
+  PlainTensors alone(const SmallGraph& small, const std::vector<PlainBatch>& batches) {
     const auto images = static_cast<std::int32_t>(batches.front().labels.size());
-    Trainee trainee(backend(), small, spec_for(small.graph, images));
+    Trainee trainee(make_backend(), 0, small, spec_for(small.graph, images));
     CompiledGraph& compiled = trainee.compiled;
     compiled.set_weights(uneven_weights(small.graph, 1));
     for (std::size_t step = 0; step < batches.size(); ++step) {
-      StepResult result = compiled.run(Phase::train, batches[step]);
+      compiled.run(Phase::train, batches[step]);
       trainee.optimizer->set(
           {.learning_rate = kRate, .weight_decay = kDecay, .step = static_cast<std::int64_t>(step)},
           compiled.stream());
-      trainee.optimizer->apply(compiled.executable().parameters(), 1, compiled.stream(), result);
+      trainee.optimizer->apply(compiled.executable().parameters(), 1, compiled.stream(),
+                               compiled.result());
+      compiled.wait();
     }
     return compiled.weights();
   }
 
   /// Weights of each rank after training together.
   std::vector<PlainTensors> together(const SmallGraph& small, const UpdateEntry& update,
-                                     GradientReduction reduction, std::int32_t ranks) const {
+                                     GradientReduction reduction, std::int32_t ranks) {
+    const std::shared_ptr<Backend> backend = make_backend();
     std::vector<std::unique_ptr<Trainee>> trainees;
     std::vector<Device*> devices;
     ExecutableSpec spec = spec_for(small.graph, kImages);
     spec.local_ranks = ranks;
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
-      trainees.push_back(std::make_unique<Trainee>(backend(), small, spec));
+      trainees.push_back(std::make_unique<Trainee>(backend, rank, small, spec));
       devices.push_back(&trainees.back()->compiled.device());
       trainees.back()->compiled.set_weights(uneven_weights(small.graph, 1 + rank));
     }
-    SteadyClock clock;
-    ThreadsGroup group(devices, clock, {});
+    const std::unique_ptr<CollectiveGroup> group = backend->make_group(devices, clock_, {});
     std::vector<PlainTensors> weights(trainees.size());
     run_ranks(ranks, [&](std::int32_t rank) {
       Trainee& trainee = *trainees[static_cast<std::size_t>(rank)];
-      train(small, update, reduction, *group.join(rank), trainee);
+      train(small, update, reduction, *group->join(rank), trainee);
       weights[static_cast<std::size_t>(rank)] = trainee.compiled.weights();
     });
     return weights;
   }
 
  private:
+  SteadyClock clock_;
+
   static void train(const SmallGraph& small, const UpdateEntry& update, GradientReduction reduction,
                     Collective& collective, Trainee& trainee) {
     const auto [rank, ranks] = collective.world();
@@ -139,9 +149,9 @@ class Replicas : public ::testing::TestWithParam<BackendSubject> {
                               .weight_decay = kDecay * times,
                               .step = static_cast<std::int64_t>(step)},
                              compiled.stream());
-      StepResult result = compiled.run(
-          Phase::train, images_of_rank(batches[step], small.graph.input_shape(), rank));
-      strategy->finish_step(compiled.executable(), compiled.stream(), result);
+      compiled.run(Phase::train, images_of_rank(batches[step], small.graph.input_shape(), rank));
+      strategy->finish_step(compiled.executable(), compiled.stream(), compiled.result());
+      compiled.wait();
     }
   }
 };

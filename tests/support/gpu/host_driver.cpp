@@ -55,6 +55,7 @@ HostDriver::HostDriver(const HostMachineOptions& options)
 
 HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordinal)
     : machine_(std::move(machine)),
+      ordinal_(ordinal),
       planner_(std::make_unique<HostPlanner>(machine_->options.has_engine)) {
   facts_ = {.name = fmt::format("host {}", ordinal),
             .capability = 90,
@@ -83,6 +84,12 @@ void HostDriver::enter(std::string_view call) {
 std::size_t HostDriver::free_bytes() const {
   const std::lock_guard lock(machine_->mutex);
   return facts_.memory_bytes - used_;
+}
+
+bool HostDriver::reach(std::int32_t ordinal) {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.forbid_in_capture("access to another device");
+  return ordinal == ordinal_ || machine_->options.reach_each_other;
 }
 
 std::byte* HostDriver::allocate(std::size_t bytes, MemoryKind kind) {
@@ -278,6 +285,16 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
 
 std::unique_ptr<Planner> HostDriverLibrary::make_planner(const std::string&) {
   return std::make_unique<HostPlanner>(has_engine_);
+}
+
+CommunicatorId HostDriverLibrary::make_communicator_id() {
+  throw Unavailable("the host has no library that connects GPUs");
+}
+
+std::unique_ptr<Communicator> HostDriverLibrary::make_communicator(const CommunicatorId&,
+                                                                   const CommunicatorPlace&,
+                                                                   std::int32_t) {
+  throw Unavailable("the host has no library that connects GPUs");
 }
 
 }  // namespace penstock::gpu

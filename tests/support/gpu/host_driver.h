@@ -31,6 +31,7 @@ struct HostMachineOptions {
   std::int32_t devices = 1;
   std::size_t memory_bytes = std::size_t{1} << 30U;  ///< of each device
   HasEngine has_engine{};
+  bool reach_each_other = true;  ///< devices: each other's memory
   /// 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
 };
@@ -47,6 +48,7 @@ class HostDriver final : public Driver {
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
   std::size_t free_bytes() const override;
+  bool reach(std::int32_t ordinal) override;
   std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
   /// Counts as a write of the host: nothing may still use the block. Runs all that is enqueued.
   void free(std::byte* data, MemoryKind kind) noexcept override;
@@ -90,6 +92,7 @@ class HostDriver final : public Driver {
   void note_host(const char* what, const Accesses& accesses);
 
   std::shared_ptr<HostMachine> machine_;
+  const std::int32_t ordinal_;
   DeviceFacts facts_;
   std::unique_ptr<Planner> planner_;
   std::size_t used_ = 0;  ///< bytes of device memory
@@ -103,6 +106,11 @@ class HostDriverLibrary final : public DriverLibrary {
   std::unique_ptr<Driver> open(std::int32_t ordinal) override { return open_host(ordinal); }
   std::unique_ptr<HostDriver> open_host(std::int32_t ordinal);
   std::unique_ptr<Planner> make_planner(const std::string& properties) override;
+  /// Both throw Unavailable.
+  CommunicatorId make_communicator_id() override;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                  const CommunicatorPlace& place,
+                                                  std::int32_t ordinal) override;
 
  private:
   std::int32_t devices_;

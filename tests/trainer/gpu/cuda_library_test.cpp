@@ -54,6 +54,27 @@ TEST(CudaLibrary, WithoutAGpuSaysWhyItRecordsNoActivity) {
   }
 }
 
+TEST(CudaLibrary, NcclIsOpenedWhenItIsAskedFor) {
+  const CommunicatorId first = driver_library().make_communicator_id();
+  const CommunicatorId second = driver_library().make_communicator_id();
+  EXPECT_NE(first.bytes, second.bytes);
+}
+
+TEST(CudaLibrary, WithoutAGpuNothingConnects_AndTheErrorNamesTheDevice) {
+  try {
+    driver_library().device_count();
+    GTEST_SKIP() << "this machine has GPUs";
+  } catch (const Unavailable&) {
+  }
+  const CommunicatorId id = driver_library().make_communicator_id();
+  try {
+    driver_library().make_communicator(id, {.rank = 1, .size = 2}, 1);
+    FAIL() << "connected";
+  } catch (const DeviceError& error) {
+    EXPECT_TRUE(says(error.what(), "CUDA device 1"));
+  }
+}
+
 TEST(CudaLibrary, RefusesAGraphThatBreaksTheRulesOfCudnn) {
   const auto planner = driver_library().make_planner(read_text(PENSTOCK_H200));
   ConvForward forward = conv_forward({.images = 8, .channels = 64, .height = 14, .width = 14});

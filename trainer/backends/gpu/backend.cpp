@@ -10,6 +10,7 @@
 #include "trainer/backends/gpu/builder.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/group.h"
+#include "trainer/backends/gpu/nccl_group.h"
 #include "trainer/backends/gpu/optimizer.h"
 
 namespace penstock::gpu {
@@ -42,6 +43,8 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
     : library_(std::move(library)),
       gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
+      exchange_(parse_exchange(options.text("exchange"))),
+      nccl_timeout_(options.duration("nccl_timeout")),
       rules_{.deterministic = options.flag("deterministic"),
              .reduced_precision = options.flag("reduced_precision"),
              .workspace_limit =
@@ -99,15 +102,23 @@ std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& cho
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
                                                         Clock& clock, std::stop_token stop) {
-  const bool shares_gpu = std::all_of(devices.begin(), devices.end(), [&](Device* device) {
-    return gpu_of_.at(device) == gpu_of_.at(devices.front());
-  });
-  if (!shares_gpu) {
-    throw Unavailable(
-        "replicas on several GPUs of one process are not built yet; use gpu:replicas=N with one "
-        "GPU visible");
+  std::vector<std::int32_t> gpus;
+  std::vector<Driver*> drivers;
+  for (Device* const device : devices) {
+    gpus.push_back(gpu_of_.at(device));
+    drivers.push_back(&static_cast<GpuDevice*>(device)->driver());
   }
-  return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+  const ExchangeChoice choice = choose_exchange(exchange_, gpus, drivers, *library_);
+  if (devices.size() > 1) notes_.push_back(choice.note);
+  if (!choice.id) return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+  return std::make_unique<NcclGroup>(
+      devices,
+      NcclGroup::Rules{.ranks = static_cast<std::int32_t>(devices.size()),
+                       .timeout = nccl_timeout_},
+      [library = library_, id = *choice.id, gpus](const CommunicatorPlace& place) {
+        return library->make_communicator(id, place, gpus[static_cast<std::size_t>(place.rank)]);
+      },
+      clock, std::move(stop));
 }
 
 }  // namespace penstock::gpu

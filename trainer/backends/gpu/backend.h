@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/exchange.h"
 #include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/plan_book.h"
 #include "trainer/backends/gpu/watch.h"
@@ -24,6 +26,10 @@ inline constexpr OptionSpec kOptions[] = {
     {"fused", "auto",
      "convolutions of f16 take over the batch norms around them: auto (where timing favours it), "
      "on (where an engine exists), off"},
+    {"exchange", "auto",
+     "between ranks: copies (our own sums, also of ranks that share a GPU), nccl (a GPU each), or "
+     "auto: nccl where it can be had"},
+    {"nccl_timeout", "60s", "how long a rank waits for the others to take part in an exchange"},
     {"deterministic", "true", "only engines that give the same bits in each run"},
     {"reduced_precision", "false", "engines, too, that sum in less than fp32"},
 };
@@ -53,12 +59,15 @@ class GpuBackend final : public Backend {
     return library_->start_activity(detail);
   }
   std::vector<ActivityRecord> finish_activity() override { return library_->finish_activity(); }
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
   PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
 
   const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
+  const Exchange exchange_;
+  const Nanoseconds nccl_timeout_;
   PlanRules rules_;
   const FusionMode fusion_;
   std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name
@@ -67,6 +76,7 @@ class GpuBackend final : public Backend {
   std::map<std::string, double> facts_;
   std::unique_ptr<GpuWatch> watch_;
   std::optional<Sampler> sampler_;  // once there is something to watch
+  std::vector<std::string> notes_;
 };
 
 }  // namespace penstock::gpu

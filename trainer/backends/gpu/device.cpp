@@ -68,17 +68,19 @@ void GpuDevice::copy_now(std::byte* to, const std::byte* from, std::size_t bytes
 
 std::unique_ptr<Program> GpuStream::capture(const std::function<void()>& enqueue) {
   std::vector<std::function<void()>> actions;
-  recording_ = &actions;
   driver_.begin_capture(handle_);
+  recording_ = &actions;
+  GraphHandle graph = nullptr;
   try {
     enqueue();
+    graph = driver_.end_capture(handle_);
   } catch (...) {
     recording_ = nullptr;
     driver_.abandon_capture(handle_);
     throw;
   }
   recording_ = nullptr;
-  return std::make_unique<GpuProgram>(driver_, driver_.end_capture(handle_), std::move(actions));
+  return std::make_unique<GpuProgram>(driver_, graph, std::move(actions));
 }
 
 void GpuStream::at_launch(std::function<void()> action) {

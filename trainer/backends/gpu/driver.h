@@ -19,12 +19,12 @@
 #include "dataflow/device.h"
 #include "dataflow/mark.h"
 #include "trainer/activity.h"
+#include "trainer/backends/gpu/communicator.h"
 #include "trainer/backends/gpu/dnn_graph.h"
 #include "trainer/backends/gpu/kernel_calls.h"
 
 namespace penstock::gpu {
 
-using StreamHandle = struct StreamTag*;
 using EventHandle = struct EventTag*;
 using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to be launched
 
@@ -85,6 +85,9 @@ class Driver {
   virtual ~Driver() = default;
   virtual const DeviceFacts& facts() const noexcept = 0;
   virtual std::size_t free_bytes() const = 0;
+  /// From here on, this GPU's kernels may touch the device memory of GPU `ordinal`; false: it
+  /// cannot reach that. Not while recording.
+  virtual bool reach(std::int32_t ordinal) = 0;
 
   /// `kind` is pinned or device; aligned to 256 bytes at least.
   virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
@@ -139,6 +142,14 @@ class DriverLibrary {
   virtual std::string start_activity(ActivityDetail) { return "this library records none"; }
   /// With the devices idle; empty where nothing was started.
   virtual std::vector<ActivityRecord> finish_activity() { return {}; }
+
+  /// Throws Unavailable where there is no library that connects GPUs.
+  virtual CommunicatorId make_communicator_id() = 0;
+  /// Begins to connect GPU `ordinal` with the others of that id, one GPU a rank. Called by each
+  /// rank on a thread of its own.
+  virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                          const CommunicatorPlace& place,
+                                                          std::int32_t ordinal) = 0;
 };
 
 }  // namespace penstock::gpu

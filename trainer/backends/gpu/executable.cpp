@@ -69,10 +69,7 @@ std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec
   schedule->for_each_dnn_call([&](Schedule::DnnCall&) { ++total; });
   schedule->for_each_dnn_call([&](Schedule::DnnCall& call) {
     auto& plan = plans[to_text(call.graph)];
-    if (plan == nullptr) {
-      const PlanChoice choice = choose_plan(call.graph, rules_, device_.driver(), book_);
-      plan = device_.driver().build(call.graph, choice.engine);
-    }
+    if (plan == nullptr) plan = make_plan(call.graph, rules_, device_.driver(), book_);
     call.plan = plan;
     if (spec.progress) spec.progress(++done, total);
   });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange among replicas that are threads of one process and share one GPU: each rank's stream
-// adds its share of the elements over all ranks, in rank order, and writes the sum to all of them.
-// The hosts meet to learn of each other's events; they do not wait for the device.
+// The exchange among replicas that are threads of one process, on one GPU or on several that reach
+// each other's memory: each rank's stream adds its share of the elements over all ranks, in rank
+// order, and writes the sum to all of them. The hosts meet to learn of each other's events; they do
+// not wait for the device.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ namespace penstock::gpu {
 
 class DeviceGroup final : public CollectiveGroup {
  public:
-  /// One GpuDevice a rank, all of them of the same GPU; at most kMaxRanks.
+  /// One GpuDevice a rank; at most kMaxRanks. Drivers of other GPUs have been told to reach each
+  /// other.
   DeviceGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop);
   std::unique_ptr<Collective> join(std::int32_t rank) override;
 

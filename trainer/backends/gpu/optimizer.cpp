@@ -72,6 +72,7 @@ class GpuOptimizer final : public Optimizer {
   void apply(const ParameterSet& set, float gradient_scale, Stream& stream,
              StepResult& result) override {
     if (set.parameters.empty()) return;
+    PENSTOCK_ASSERT(kernel_.squares != nullptr);
     UpdateWeights update = kernel_;
     update.gradient_scale = gradient_scale;
     launch(update, set.gradients.count, stream, result);

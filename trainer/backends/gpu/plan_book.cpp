@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -48,12 +50,23 @@ Json to_json(const PlanChoice& choice) {
           {"us", choice.microseconds}};
 }
 
+/// Whole numbers alone: others would be cut to fit. Throws Json::exception, or std::range_error.
+std::int64_t whole(const Json& json) {
+  if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) {
+    throw std::range_error("too large");
+  }
+  if (!json.is_number_integer()) throw std::range_error("not a whole number");
+  return json.get<std::int64_t>();
+}
+
 PlanChoice choice_from(const Json& json) {
-  PlanChoice choice{.engine = {.engine = json.at("engine"), .knobs = {}},
-                    .workspace_bytes = json.at("workspace_bytes"),
-                    .microseconds = json.at("us")};
-  for (const Json& knob : json.at("knobs")) {
-    choice.engine.knobs.push_back({knob.at(0), knob.at(1)});
+  PlanChoice choice{.engine = {.engine = whole(json.at("engine")), .knobs = {}},
+                    .workspace_bytes = static_cast<std::size_t>(whole(json.at("workspace_bytes"))),
+                    .microseconds = json.at("us").get<double>()};
+  const Json& knobs = json.at("knobs");
+  if (!knobs.is_array()) throw std::range_error("no list of knobs");
+  for (const Json& knob : knobs) {
+    choice.engine.knobs.push_back({whole(knob.at(0)), whole(knob.at(1))});
   }
   return choice;
 }
@@ -70,19 +83,34 @@ PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory)
 
 void PlanBook::load() {
   std::ifstream file(path_);
-  if (!file) return;
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return;
+  PlanBookContents contents = parse_plan_book(text.str(), device_, version_);
+  choices_ = std::move(contents.choices);
+  copy_rate_ = contents.copy_rate;
+}
+
+PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
+                                 std::string_view version) {
+  PlanBookContents contents;
   try {
-    const Json json = Json::parse(file);
-    if (json.at("format") != kFormat || json.at("device") != device_ ||
-        json.at("dnn_version") != version_) {
-      return;
+    const Json json = Json::parse(text);
+    if (json.at("format") != kFormat || json.at("device") != device ||
+        json.at("dnn_version") != version || !json.at("plans").is_object()) {
+      return {};
     }
-    for (const auto& [key, value] : json.at("plans").items()) choices_[key] = choice_from(value);
+    for (const auto& [key, value] : json.at("plans").items()) {
+      contents.choices[key] = choice_from(value);
+    }
     const Json& rate = json.at("copy_bytes_per_us");
-    if (!rate.is_null()) copy_rate_ = rate.get<double>();
+    if (!rate.is_null()) contents.copy_rate = rate.get<double>();
+    if (contents.copy_rate && !(*contents.copy_rate > 0)) return {};
   } catch (const Json::exception&) {
-    choices_.clear();
+    return {};
+  } catch (const std::range_error&) {
+    return {};
   }
+  return contents;
 }
 
 std::optional<PlanChoice> PlanBook::find(const DnnGraph& graph, const PlanRules& rules) const {
@@ -99,6 +127,10 @@ void PlanBook::add(const DnnGraph& graph, const PlanRules& rules, const PlanChoi
 void PlanBook::set_copy_rate(double bytes_per_microsecond) {
   copy_rate_ = bytes_per_microsecond;
   changed_ = true;
+}
+
+void PlanBook::remove(const DnnGraph& graph, const PlanRules& rules) {
+  changed_ = choices_.erase(key_of(graph, rules)) > 0 || changed_;
 }
 
 void PlanBook::save() noexcept {
@@ -168,6 +200,18 @@ PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& dr
                   exceeds ? fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
                                         rules.workspace_limit >> 20)
                           : std::string("; try another --precision")));
+}
+
+std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                   PlanBook& book) {
+  if (const auto known = book.find(graph, rules)) {
+    try {
+      return driver.build(graph, known->engine);
+    } catch (const DeviceError&) {
+      book.remove(graph, rules);
+    }
+  }
+  return driver.build(graph, choose_plan(graph, rules, driver, book).engine);
 }
 
 }  // namespace penstock::gpu

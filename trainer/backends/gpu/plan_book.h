@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "trainer/backends/gpu/driver.h"
 
@@ -21,6 +22,16 @@ struct PlanChoice {
   std::size_t workspace_bytes = 0;
   double microseconds = 0;  ///< 0: not timed
 };
+
+/// What a book on disk has.
+struct PlanBookContents {
+  std::map<std::string, PlanChoice> choices;  ///< by graph and rules
+  std::optional<double> copy_rate;
+};
+/// Of a book for that device and version of the library; nothing where the text is damaged, in part
+/// or as a whole, or is another book.
+PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
+                                 std::string_view version);
 
 struct PlanRules {
   bool allow_tf32 = false;
@@ -43,6 +54,8 @@ class PlanBook {
   void set_copy_rate(double bytes_per_microsecond);
   /// Writes what was added since; a failure to write is no error: the next run chooses again.
   void save() noexcept;
+  /// For a choice that cannot be built.
+  void remove(const DnnGraph& graph, const PlanRules& rules);
   std::size_t size() const noexcept { return choices_.size(); }
   const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -63,5 +76,9 @@ std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rule
 /// The same, but throws Unavailable where there is none.
 PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                        PlanBook& book);
+
+/// The plan of that choice. A book's choice that the library cannot build is chosen anew.
+std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                   PlanBook& book);
 
 }  // namespace penstock::gpu

@@ -88,6 +88,8 @@ auto naming_device(std::int32_t ordinal, Call call) {
 
 }  // namespace
 
+cudaStream_t native_stream(StreamHandle stream) noexcept { return stream->stream; }
+
 DnnHandle::DnnHandle() { check_dnn(cudnnCreate(&handle_), "cudnnCreate"); }
 
 CudaDriver::CudaDriver(std::int32_t ordinal) : ordinal_(ordinal), facts_(facts_of(ordinal)) {
@@ -111,6 +113,22 @@ std::size_t CudaDriver::free_bytes() const {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   return free;
+}
+
+bool CudaDriver::reach(std::int32_t ordinal) {
+  if (ordinal == ordinal_) return true;
+  use_device();
+  int reachable = 0;
+  check(cudaDeviceCanAccessPeer(&reachable, ordinal_, ordinal),
+        fmt::format("cudaDeviceCanAccessPeer of device {}", ordinal));
+  if (reachable == 0) return false;
+  const cudaError_t status = cudaDeviceEnablePeerAccess(ordinal, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return true;
+  }
+  check(status, fmt::format("cudaDeviceEnablePeerAccess of device {}", ordinal));
+  return true;
 }
 
 std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {

@@ -30,6 +30,9 @@ class DnnHandle {
   cudnnHandle_t handle_ = nullptr;
 };
 
+/// CUDA's own handle of a stream that a CudaDriver made.
+cudaStream_t native_stream(StreamHandle stream) noexcept;
+
 class CudaDriver final : public Driver {
  public:
   /// Throws Unavailable for a device that the kernels of this build do not run on.
@@ -37,6 +40,7 @@ class CudaDriver final : public Driver {
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
   std::size_t free_bytes() const override;
+  bool reach(std::int32_t ordinal) override;
 
   std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
   void free(std::byte* data, MemoryKind kind) noexcept override;

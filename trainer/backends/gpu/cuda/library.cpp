@@ -15,6 +15,7 @@
 #include "trainer/backends/gpu/cuda/cuda_driver.h"
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
 #include "trainer/backends/gpu/cuda/marks.h"
+#include "trainer/backends/gpu/cuda/nccl.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
@@ -52,6 +53,13 @@ class CudaLibrary final : public DriverLibrary {
   const MarkFunctions* marks() noexcept override { return nvtx_marks(); }
   std::string start_activity(ActivityDetail detail) override { return gpu::start_activity(detail); }
   std::vector<ActivityRecord> finish_activity() override { return gpu::finish_activity(); }
+
+  CommunicatorId make_communicator_id() override { return make_nccl_id(); }
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                  const CommunicatorPlace& place,
+                                                  std::int32_t ordinal) override {
+    return make_nccl_communicator(id, place, ordinal);
+  }
 };
 
 void expect_library_versions() {

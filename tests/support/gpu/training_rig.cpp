@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/gpu/training_rig.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include "dataflow/batch_ring.h"
+#include "dataflow/stager.h"
+#include "tests/support/rank_threads.h"
+#include "trainer/backends/gpu/backend.h"
+#include "trainer/backends/gpu/device.h"
+#include "trainer/initialise.h"
+
+namespace penstock::gpu {
+
+/// Remembers the drivers that it opened.
+class TrainingRig::Library final : public DriverLibrary {
+ public:
+  explicit Library(const HostMachineOptions& options) : host_(options) {}
+  std::int32_t device_count() override { return host_.device_count(); }
+  std::unique_ptr<Driver> open(std::int32_t ordinal) override {
+    std::unique_ptr<HostDriver> driver = host_.open_host(ordinal);
+    opened.push_back(driver.get());
+    return driver;
+  }
+  std::unique_ptr<Planner> make_planner(const std::string& properties) override {
+    return host_.make_planner(properties);
+  }
+  CommunicatorId make_communicator_id() override { return host_.make_communicator_id(); }
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                  const CommunicatorPlace& place,
+                                                  std::int32_t ordinal) override {
+    return host_.make_communicator(id, place, ordinal);
+  }
+  std::vector<HostDriver*> opened;
+
+ private:
+  HostDriverLibrary host_;
+};
+
+/// Learns where the replica's results lie: one a slot, side by side.
+class TrainingRig::Noting final : public UpdateStrategy {
+ public:
+  Noting(std::unique_ptr<UpdateStrategy> strategy, std::atomic<StepResult*>& first)
+      : strategy_(std::move(strategy)), first_(first) {}
+  void start(Executable& executable, Stream& stream) override {
+    strategy_->start(executable, stream);
+  }
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    if (first_ == nullptr || &result < first_) first_ = &result;
+    strategy_->finish_step(executable, stream, result);
+  }
+
+ private:
+  std::unique_ptr<UpdateStrategy> strategy_;
+  std::atomic<StepResult*>& first_;
+};
+
+struct TrainingRig::Rank {
+  HostDriver* driver = nullptr;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Executable> executable;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Collective> collective;
+  std::unique_ptr<UpdateStrategy> update;
+  std::unique_ptr<BatchRing> ring;
+  std::unique_ptr<Stager> stager;
+  std::unique_ptr<Replica> replica;
+  std::atomic<StepResult*> first_result = nullptr;
+  Leg leg{};
+  std::vector<StepResult> results{};
+};
+
+TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
+                         const HostMachineOptions& machine)
+    : graph_(graph), options_(options), library_(std::make_shared<Library>(machine)) {
+  backend_ = std::make_unique<GpuBackend>(
+      library_, Options("gpu", kOptions, parse_component(options.backend)));
+  ExecutableSpec spec{.batch = {.images = options.images,
+                                .image = graph.input_shape(),
+                                .classes = graph.nodes().back().shape.channels},
+                      .precision = options.precision,
+                      .local_ranks = options.ranks,
+                      .seed = 1,
+                      .loss_scale = options.loss_scale};
+  const OptimizerEntry& optimizer = find_entry(optimizer_table(), options.optimizer);
+  const Options optimizer_options(optimizer.name, optimizer.options, {});
+  const UpdateEntry& update = find_entry(update_table(), options.update);
+  const Options update_options(update.name, update.options, {});
+  std::vector<Device*> devices;
+  for (std::int32_t index = 0; index < options.ranks; ++index) {
+    Rank& rank = *ranks_.emplace_back(std::make_unique<Rank>());
+    rank.device = backend_->open(index);
+    rank.driver = library_->opened.back();
+    devices.push_back(rank.device.get());
+  }
+  group_ = backend_->make_group(devices, clock_, stop_.get_token());
+  host_ring_ = std::make_unique<BatchRing>(spec.batch, options.host_slots, *devices.front(),
+                                           MemoryKind::pinned, devices, Order::strict, clock_);
+  for (std::int32_t index = 0; index < options.ranks; ++index) {
+    Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+    rank.executable = backend_->compile(graph_, spec, *rank.device);
+    initialise(*rank.executable, graph_, 1 + static_cast<std::uint64_t>(index));
+    rank.optimizer = backend_->make_optimizer({optimizer, optimizer_options}, spec, *rank.device);
+    rank.collective = group_->join(index);
+    rank.update = std::make_unique<Noting>(update.make({.collective = *rank.collective,
+                                                        .optimizer = *rank.optimizer,
+                                                        .local_ranks = options.ranks,
+                                                        .options = update_options}),
+                                           rank.first_result);
+    Device* const device = rank.device.get();
+    rank.ring =
+        std::make_unique<BatchRing>(spec.batch, options.device_slots, *device, MemoryKind::device,
+                                    std::span(&device, 1), Order::relaxed, clock_);
+    rank.stager =
+        std::make_unique<Stager>(*host_ring_, static_cast<std::size_t>(index), *rank.ring, *device);
+    rank.replica = std::make_unique<Replica>(
+        *rank.ring, *device,
+        Replica::Parts{*rank.executable, *rank.optimizer, *rank.update, options.hyper,
+                       options.record_update && rank.collective->recordable()},
+        Phase::train, clock_);
+  }
+}
+
+TrainingRig::~TrainingRig() = default;
+
+void TrainingRig::feed(const std::vector<PlainBatch>& batches, std::exception_ptr failure) {
+  try {
+    for (const PlainBatch& batch : batches) publish(batch);
+    if (failure != nullptr) std::rethrow_exception(failure);
+    host_ring_->close();
+  } catch (...) {
+    host_ring_->fail(std::current_exception());
+  }
+}
+
+void TrainingRig::publish(const PlainBatch& from) {
+  HostDriver& driver = *ranks_.front()->driver;
+  WriteLease lease = host_ring_->acquire(stop_.get_token());
+  if (!lease) return;
+  lease.await();
+  const std::span<std::byte> pixels = lease.batch().pixels;
+  const auto labels = std::as_writable_bytes(lease.batch().labels);
+  driver.host_writes(pixels);
+  driver.host_writes(labels);
+  std::memcpy(pixels.data(), from.pixels.data(), pixels.size());
+  std::memcpy(labels.data(), from.labels.data(), labels.size());
+  lease.batch().valid = from.valid;
+  std::move(lease).publish();
+}
+
+void TrainingRig::train(Rank& rank) {
+  rank.replica->start();
+  const auto on_step = [&](std::size_t step, const StepTimes& times) {
+    const StepResult* const result = rank.first_result.load() + step % options_.device_slots;
+    rank.driver->host_reads(std::as_bytes(std::span(result, 1)));
+    rank.results.push_back(times.result);
+  };
+  rank.replica->run(std::numeric_limits<std::int16_t>::max(), rank.leg, on_step, stop_.get_token());
+}
+
+void TrainingRig::run(const std::vector<PlainBatch>& batches, std::exception_ptr failure) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  {
+    std::vector<std::jthread> threads;
+    threads.emplace_back([&] { feed(batches, failure); });
+    for (const std::unique_ptr<Rank>& rank : ranks_) {
+      threads.emplace_back([&] { rank->stager->run(stop_.get_token()); });
+      threads.emplace_back([&] {
+        try {
+          train(*rank);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (first == nullptr) first = std::current_exception();
+        }
+        stop_.request_stop();  // a step is taken by all ranks or by none
+      });
+    }
+  }
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+const std::vector<StepResult>& TrainingRig::results(std::int32_t rank) const {
+  return ranks_[static_cast<std::size_t>(rank)]->results;
+}
+
+PlainTensors TrainingRig::weights(std::int32_t index) {
+  const Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+  const ParameterSet& set = rank.executable->parameters();
+  PlainTensors tensors;
+  for (const ParameterSpec& spec : graph_.parameters()) {
+    const auto found =
+        std::find_if(set.parameters.begin(), set.parameters.end(),
+                     [&](const Parameter& parameter) { return parameter.spec.name == spec.name; });
+    std::vector<float> plain(static_cast<std::size_t>(spec.count()));
+    rank.executable->read(spec, found->weight, plain);
+    tensors.emplace_back(plain.begin(), plain.end());
+  }
+  return tensors;
+}
+
+PlainTensors TrainingRig::state(std::int32_t index) {
+  const Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+  const ParameterSet& set = rank.executable->parameters();
+  PlainTensors tensors;
+  for (std::size_t i = 0; i < set.parameters.size(); ++i) {
+    const ParameterSpec& spec = set.parameters[i].spec;
+    std::vector<float> plain(static_cast<std::size_t>(spec.count()));
+    rank.executable->read(spec, rank.optimizer->state(set, i, 0), plain);
+    tensors.emplace_back(plain.begin(), plain.end());
+  }
+  return tensors;
+}
+
+HostDriver& TrainingRig::driver(std::int32_t rank) {
+  return *ranks_[static_cast<std::size_t>(rank)]->driver;
+}
+Executable& TrainingRig::executable(std::int32_t rank) {
+  return *ranks_[static_cast<std::size_t>(rank)]->executable;
+}
+Device& TrainingRig::device(std::int32_t rank) {
+  return *ranks_[static_cast<std::size_t>(rank)]->device;
+}
+std::vector<std::string> TrainingRig::races() { return ranks_.front()->driver->races(); }
+
+}  // namespace penstock::gpu

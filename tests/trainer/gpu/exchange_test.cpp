@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which way ranks exchange, and what is said about it.
+#include "trainer/backends/gpu/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/support/gpu/host_driver.h"
+#include "trainer/backends/gpu/backend.h"
+#include "trainer/backends/gpu/device.h"
+#include "trainer/collective.h"
+
+namespace penstock::gpu {
+namespace {
+
+/// A machine that has NCCL or not.
+class Machine final : public DriverLibrary {
+ public:
+  Machine(const HostMachineOptions& options, bool has_nccl) : host_(options), has_(has_nccl) {}
+  std::int32_t device_count() override { return host_.device_count(); }
+  std::unique_ptr<Driver> open(std::int32_t ordinal) override { return host_.open(ordinal); }
+  std::unique_ptr<Planner> make_planner(const std::string& properties) override {
+    return host_.make_planner(properties);
+  }
+  CommunicatorId make_communicator_id() override {
+    if (!has_) throw Unavailable("libnccl.so.2 cannot be loaded");
+    return {};
+  }
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
+                                                  const CommunicatorPlace& place,
+                                                  std::int32_t ordinal) override {
+    return host_.make_communicator(id, place, ordinal);
+  }
+
+ private:
+  HostDriverLibrary host_;
+  const bool has_;
+};
+
+struct Situation {
+  const char* wanted;
+  std::vector<std::int32_t> gpus;  ///< of each rank
+  bool has_nccl = true, reach_each_other = true;
+};
+
+/// The note, or what is thrown.
+std::string answer(const Situation& situation) {
+  Machine machine({.devices = 4, .reach_each_other = situation.reach_each_other},
+                  situation.has_nccl);
+  std::vector<std::unique_ptr<Driver>> owned;
+  std::vector<Driver*> drivers;
+  for (const std::int32_t gpu : situation.gpus) {
+    owned.push_back(machine.open(gpu));
+    drivers.push_back(owned.back().get());
+  }
+  try {
+    const ExchangeChoice choice =
+        choose_exchange(parse_exchange(situation.wanted), situation.gpus, drivers, machine);
+    EXPECT_EQ(choice.id.has_value(), choice.note.find("through NCCL") != std::string::npos);
+    return choice.note;
+  } catch (const ConfigError& error) {
+    return std::string("config: ") + error.what();
+  } catch (const Unavailable& error) {
+    return std::string("unavailable: ") + error.what();
+  }
+}
+
+TEST(Exchange, IsChosenByWhereTheRanksAre) {
+  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 0}}),
+            "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)");
+  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 2}}),
+            "ranks exchange through NCCL, with a GPU each");
+  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 0, 1}}),
+            "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)");
+  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1}, .has_nccl = false}),
+            "ranks exchange by our own sums and copies (libnccl.so.2 cannot be loaded)");
+  EXPECT_EQ(answer({.wanted = "copies", .gpus = {0, 1}}),
+            "ranks exchange by our own sums and copies (gpu:exchange=copies)");
+  EXPECT_EQ(answer({.wanted = "nccl", .gpus = {1, 0}}),
+            "ranks exchange through NCCL, with a GPU each");
+  for (const char* wanted : {"auto", "copies", "nccl"}) {
+    EXPECT_EQ(answer({.wanted = wanted, .gpus = {0}, .has_nccl = false}), "") << wanted;
+  }
+}
+
+TEST(Exchange, SaysWhatMakesItImpossible) {
+  EXPECT_EQ(answer({.wanted = "nccl", .gpus = {0, 1, 0}}),
+            "config: gpu:exchange is nccl, but ranks 0 and 2 share GPU 0, which NCCL refuses: use "
+            "--num-gpus with one rank a GPU, or gpu:exchange=copies");
+  EXPECT_EQ(answer({.wanted = "nccl", .gpus = {0, 1}, .has_nccl = false}),
+            "unavailable: libnccl.so.2 cannot be loaded");
+  EXPECT_EQ(answer({.wanted = "copies", .gpus = {0, 1}, .reach_each_other = false}),
+            "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; "
+            "use gpu:exchange=nccl");
+  EXPECT_EQ(
+      answer({.wanted = "auto", .gpus = {0, 1}, .has_nccl = false, .reach_each_other = false}),
+      "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; and "
+      "libnccl.so.2 cannot be loaded");
+  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 0}, .reach_each_other = false}),
+            "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; "
+            "use one rank a GPU, and NCCL does it");
+  EXPECT_EQ(answer({.wanted = "copies", .gpus = std::vector<std::int32_t>(17)}),
+            "config: --num-gpus is 17: ranks that exchange by copies are 16 at most; use fewer "
+            "ranks");
+  EXPECT_EQ(answer({.wanted = "ring", .gpus = {0, 1}}),
+            "config: gpu:exchange is 'ring'; expected auto, copies or nccl");
+}
+
+TEST(GpuBackend, RanksGoRoundTheGpus_AndTheNoteSaysHowTheyExchange) {
+  SteadyClock clock;
+  for (const bool has_nccl : {true, false}) {
+    const Options options("gpu", kOptions, parse_component("gpu:replicas=2"));
+    GpuBackend backend(std::make_shared<Machine>(HostMachineOptions{.devices = 2}, has_nccl),
+                       options);
+    EXPECT_EQ(backend.device_count(), 4);
+    std::vector<std::unique_ptr<Device>> owned;
+    std::vector<Device*> devices;
+    for (std::int32_t rank = 0; rank < 4; ++rank) {
+      owned.push_back(backend.open(rank));
+      devices.push_back(owned.back().get());
+      EXPECT_EQ(static_cast<GpuDevice*>(devices.back())->driver().facts().name,
+                "host " + std::to_string(rank % 2));
+    }
+    EXPECT_TRUE(backend.notes().empty());
+    const auto all = backend.make_group(devices, clock, {});
+    const auto two = backend.make_group(std::span(devices).first(2), clock, {});
+    EXPECT_EQ(two->join(1)->world().size, 2);
+    EXPECT_EQ(backend.notes(),
+              (std::vector<std::string>{
+                  "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)",
+                  has_nccl ? "ranks exchange through NCCL, with a GPU each"
+                           : "ranks exchange by our own sums and copies (libnccl.so.2 cannot be "
+                             "loaded)"}));
+  }
+}
+
+}  // namespace
+}  // namespace penstock::gpu

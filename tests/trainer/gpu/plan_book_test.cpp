@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The book of plans on disk: what is kept, and that damage costs time but no run.
+#include "trainer/backends/gpu/plan_book.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "dataflow/error.h"
+#include "tests/support/gpu/host_driver.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "trainer/backends/gpu/dnn_patterns.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr PlanRules kFirst{.autotune = false};
+
+DnnGraph graph_of(std::int32_t channels) {
+  return conv_forward({.images = 2, .channels = channels, .height = 5, .width = 5}).graph;
+}
+
+class PlanBookTest : public ::testing::Test {
+ protected:
+  std::string file() const { return PlanBook(driver_.facts(), folder_.path()).path().string(); }
+  void write(const std::string& text) const { std::ofstream(file()) << text; }
+  std::size_t size() const { return PlanBook(driver_.facts(), folder_.path()).size(); }
+
+  /// A good file with two choices, written by a book.
+  std::string good() {
+    PlanBook book(driver_.facts(), folder_.path());
+    for (const std::int32_t channels : {8, 16}) {
+      EXPECT_NE(make_plan(graph_of(channels), kFirst, driver_, book), nullptr);
+    }
+    book.save();
+    return read_text(file());
+  }
+  static std::string with(std::string text, const std::string& from, const std::string& to) {
+    const std::size_t place = text.find(from);
+    EXPECT_NE(place, std::string::npos) << from << " in " << text;
+    return text.replace(place, from.size(), to);
+  }
+
+  TempFolder folder_;
+  HostDriver driver_;
+};
+
+TEST_F(PlanBookTest, KeepsWhatWasChosen) {
+  const std::string text = good();
+  EXPECT_EQ(size(), 2U);
+  const PlanBook book(driver_.facts(), folder_.path());
+  EXPECT_TRUE(book.find(graph_of(8), kFirst).has_value());
+  EXPECT_FALSE(book.find(graph_of(24), kFirst).has_value());
+  EXPECT_FALSE(book.find(graph_of(8), {.allow_tf32 = true, .autotune = false}).has_value());
+  PlanRules cramped = kFirst;
+  cramped.workspace_limit = 1;
+  EXPECT_FALSE(book.find(graph_of(8), cramped).has_value());
+}
+
+TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenAnew) {
+  const std::string text = good();
+  for (const std::string& other :
+       {with(text, "\"format\": 1", "\"format\": 2"),
+        with(text, "\"format\": 1", "\"format\": \"1\""),
+        with(text, "\"dnn_version\": \"host\"", "\"dnn_version\": \"9.99\""),
+        with(text, "host 0 sm_90", "host 0 sm_91")}) {
+    write(other);
+    EXPECT_EQ(size(), 0U);
+    EXPECT_EQ(good(), text);
+  }
+}
+
+TEST_F(PlanBookTest, ADamagedFile_CountsAsNotThereAndIsWrittenAnew) {
+  const std::string text = good();
+  for (const std::string& damaged :
+       {std::string(), std::string("["), std::string("[1, 2]"), std::string("\"plans\""),
+        text.substr(0, text.size() / 2), text.substr(0, text.size() - 2), std::string(100'000, '['),
+        with(text, "\"plans\": {", "\"plan\": {"), with(text, "\"engine\": 0", "\"engine\": \"0\""),
+        with(text, "\"engine\": 0", "\"engine\": 0.5"),
+        with(text, "\"engine\": 0", "\"engine\": 1e300"),
+        with(text, "\"engine\": 0", "\"engine\": 18446744073709551615"),
+        with(text, "\"engine\": 0", "\"engine\": null"),
+        with(text, "\"knobs\": []", "\"knobs\": {}"),
+        with(text, "\"knobs\": []", "\"knobs\": [[1]]"),
+        with(text, "\"knobs\": []", "\"knobs\": [7]"),
+        with(text, "\"us\": 0.0", "\"us\": \"fast\"")}) {
+    write(damaged);
+    EXPECT_EQ(size(), 0U) << damaged.substr(0, 300);
+    EXPECT_EQ(good(), text);
+  }
+}
+
+TEST_F(PlanBookTest, AChoiceThatCannotBeBuilt_IsMadeAnew) {
+  const std::string text = good();
+  write(with(text, "\"engine\": 0", "\"engine\": 7"));
+  EXPECT_EQ(size(), 2U);
+  EXPECT_EQ(good(), text);
+}
+
+TEST_F(PlanBookTest, AWorkspaceBelowZero_IsBeyondEveryLimit) {
+  const std::string text = good();
+  const std::string key = "\"workspace_bytes\": ";
+  write(with(text, key, key + "-"));
+  EXPECT_EQ(good(), text);
+}
+
+TEST_F(PlanBookTest, AFolderThatCannotBeWritten_IsNoError) {
+  PlanBook book(driver_.facts(), folder_ / "a file" / "below");
+  std::ofstream(folder_ / "a file") << "in the way";
+  EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
+  book.save();
+  EXPECT_EQ(book.size(), 1U);
+}
+
+TEST_F(PlanBookTest, WithoutAFolder_ChoicesLastAsLongAsTheBook) {
+  PlanBook book(driver_.facts(), {});
+  EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
+  book.save();
+  EXPECT_EQ(book.size(), 1U);
+  EXPECT_TRUE(book.path().empty());
+}
+
+}  // namespace
+}  // namespace penstock::gpu

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slots, events and recorded steps between feeder, stager and replica: the numbers do not depend on
+// when the work is done, and every access is ordered, also where something fails.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/support/executable_fixture.h"
+#include "tests/support/gpu/gpu_on_host.h"
+#include "tests/support/gpu/training_rig.h"
+#include "tests/support/small_graphs.h"
+#include "tests/support/tolerance.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr std::int32_t kImages = 2;
+using Races = std::vector<std::string>;
+
+/// Images do not mix in it.
+Graph separate_images() {
+  Graph graph({7, 5, 3});
+  NodeId node = graph.add("conv", Conv2d{9, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {Graph::kInput});
+  node = graph.add("relu", Relu{}, {node});
+  node = graph.add("max", MaxPool{{2, 2, 2, 0, 0, 0, 0}}, {node});
+  graph.add("logits", Linear{6}, {node});
+  return graph;
+}
+/// The same with a mask that depends on the step.
+Graph with_dropout() {
+  Graph graph({7, 5, 3});
+  NodeId node = graph.add("conv", Conv2d{9, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {Graph::kInput});
+  node = graph.add("dropout", Dropout{0.5F}, {node});
+  graph.add("logits", Linear{6}, {node});
+  return graph;
+}
+
+std::vector<PlainBatch> batches_for(const Graph& graph, std::size_t count, std::int32_t images) {
+  std::vector<PlainBatch> batches;
+  for (std::size_t i = 0; i < count; ++i) {
+    batches.push_back(
+        random_batch(graph.input_shape(), images, graph.nodes().back().shape.channels, i + 1));
+  }
+  return batches;
+}
+
+/// Batch k * ranks + r is rank r's part of global batch k.
+std::vector<PlainBatch> parts_of(const std::vector<PlainBatch>& global, std::int32_t ranks) {
+  std::vector<PlainBatch> parts;
+  for (const PlainBatch& batch : global) {
+    const auto pixels = static_cast<std::ptrdiff_t>(batch.pixels.size()) / ranks;
+    const auto labels = static_cast<std::ptrdiff_t>(batch.labels.size()) / ranks;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      parts.push_back(
+          {{batch.pixels.begin() + rank * pixels, batch.pixels.begin() + (rank + 1) * pixels},
+           {batch.labels.begin() + rank * labels, batch.labels.begin() + (rank + 1) * labels},
+           static_cast<std::int32_t>(labels)});
+    }
+  }
+  return parts;
+}
+
+/// Orders of the work: at once, as late as possible, and a number of others.
+std::vector<HostMachineOptions> timings(std::uint64_t seeds) {
+  std::vector<HostMachineOptions> all{{.timing = Timing::at_once}, {.timing = Timing::late}};
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    all.push_back({.timing = Timing::shuffled, .seed = seed});
+  }
+  return all;
+}
+
+TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatch_OnOneGpuAndOnSeveral) {
+  const Graph graph = separate_images();
+  constexpr std::size_t kSteps = 4;
+  for (const std::int32_t ranks : {2, 4}) {
+    const std::vector<PlainBatch> global = batches_for(graph, kSteps, ranks * kImages);
+    TrainingRig alone(graph, {.images = ranks * kImages});
+    const PlainTensors first = alone.weights(0);
+    alone.run(global);
+    const PlainTensors expected = alone.weights(0);
+    const double tolerance = kSteps * tolerance_for(graph, ranks * kImages, Precision::f32).forward;
+    for (const char* update : {"replicated", "parameter_server"}) {
+      for (const std::int32_t devices : {1, 2, 4}) {
+        SCOPED_TRACE(std::string(update) + ", " + std::to_string(ranks) + " ranks on " +
+                     std::to_string(devices));
+        TrainingRig together(graph, {.update = update, .ranks = ranks, .images = kImages},
+                             {.devices = devices});
+        together.run(parts_of(global, ranks));
+        EXPECT_EQ(together.races(), Races{});
+        for (std::int32_t rank = 1; rank < ranks; ++rank) {
+          EXPECT_EQ(together.weights(rank), together.weights(0)) << "rank " << rank;
+        }
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const double moved = distance(expected[i], first[i]);
+          EXPECT_GT(moved, 0);
+          EXPECT_LE(distance(together.weights(0)[i], expected[i]),
+                    tolerance * moved + kSteps * 0x1p-24 * norm(expected[i]));
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicaProtocol, UpdatesBehindTheRecordedStep_AreThoseInsideIt) {
+  const Graph graph = separate_images();
+  const std::vector<PlainBatch> batches = batches_for(graph, 5, kImages);
+  TrainingRig inside(graph, {.record_update = true}), behind(graph, {.record_update = false});
+  inside.run(batches);
+  behind.run(batches);
+  EXPECT_EQ(inside.weights(0), behind.weights(0));
+  EXPECT_EQ(inside.state(0), behind.state(0));
+  EXPECT_EQ(behind.races(), Races{});
+}
+
+TEST(ReplicaProtocol, WeightsDoNotDependOnWhenTheWorkIsDone_AndNothingRaces) {
+  const Graph graph = with_dropout();
+  for (const std::int32_t ranks : {1, 2}) {
+    const std::vector<PlainBatch> batches =
+        batches_for(graph, static_cast<std::size_t>(8 * ranks), kImages);
+    PlainTensors expected;
+    for (const HostMachineOptions& machine : timings(10)) {
+      for (const std::size_t slots : {1U, 2U, 3U}) {
+        TrainingRig rig(graph,
+                        {.ranks = ranks,
+                         .host_slots = slots * static_cast<std::size_t>(ranks),
+                         .device_slots = slots},
+                        machine);
+        rig.run(batches);
+        EXPECT_EQ(rig.results(0).size(), 8U);
+        EXPECT_EQ(rig.races(), Races{}) << "seed " << machine.seed << ", " << slots << " slots";
+        if (expected.empty()) expected = rig.weights(0);
+        EXPECT_EQ(rig.weights(0), expected) << "seed " << machine.seed << ", " << slots;
+      }
+    }
+  }
+}
+
+TEST(ReplicaProtocol, AReplayedStepSeesItsOwnRateCountAndStepNumber) {
+  const Graph graph = with_dropout();
+  std::vector<PlainBatch> batches = batches_for(graph, 7, kImages);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    batches[i].valid = 1 + static_cast<std::int32_t>(i / 2 % 2);
+  }
+  const auto hyper = [](std::int64_t step) {
+    return Hyper{.learning_rate = 0.5F / static_cast<float>(2 + step * step), .step = step};
+  };
+  TrainingRig replayed(graph, {.optimizer = "adam", .hyper = hyper});
+  replayed.run(batches);
+
+  ExecutableSpec spec = spec_for(graph, kImages);
+  CompiledGraph eager(gpu_on_host_backend, graph, spec);
+  const OptimizerEntry& adam = find_entry(optimizer_table(), "adam");
+  const Options options(adam.name, adam.options, {});
+  const auto optimizer = eager.backend().make_optimizer({adam, options}, spec, eager.device());
+  const ParameterSet& set = eager.executable().parameters();
+  optimizer->prepare(set);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    eager.run(Phase::train, batches[i]);
+    optimizer->set(hyper(static_cast<std::int64_t>(i)), eager.stream());
+    optimizer->apply(set, 1, eager.stream(), eager.result());
+    eager.wait();
+    EXPECT_EQ(replayed.results(0)[i].loss, eager.result().loss) << "step " << i;
+    EXPECT_EQ(replayed.results(0)[i].images, batches[i].valid);
+  }
+  EXPECT_EQ(replayed.weights(0), eager.weights());
+}
+
+TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
+  // The host driver throws where a recording does either.
+  const Graph graph = with_dropout();
+  TrainingRig rig(graph, {});
+  Device& device = rig.device(0);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Event> event = device.make_event();
+  stream->record(*event);
+  EXPECT_THROW(stream->capture([&] { device.allocate(1, MemoryKind::device); }), std::logic_error);
+  EXPECT_THROW(stream->capture([&] { event->wait_until(Time::max()); }), std::logic_error);
+  rig.run(batches_for(graph, 6, kImages));
+  EXPECT_EQ(rig.results(0).size(), 6U);
+}
+
+TEST(ReplicaProtocol, AFeederThatFails_IsHeardBehindTheBatchesBeforeIt) {
+  const Graph graph = separate_images();
+  for (const HostMachineOptions& machine : timings(5)) {
+    TrainingRig rig(graph, {}, machine);
+    EXPECT_THROW(rig.run(batches_for(graph, 5, kImages),
+                         std::make_exception_ptr(DataError("image 7 is damaged"))),
+                 DataError);
+    EXPECT_EQ(rig.results(0).size(), 5U);
+    EXPECT_EQ(rig.races(), Races{});
+  }
+}
+
+/// Trains until the driver of the last rank fails at the nth such call behind the first step.
+void expect_orderly_end(const char* call, std::int32_t nth, std::int32_t ranks,
+                        const HostMachineOptions& machine) {
+  const Graph graph = separate_images();
+  std::function<void()> fail;
+  RigOptions options{.ranks = ranks, .device_slots = 3};
+  options.hyper = [&fail, done = std::make_shared<std::atomic<std::int32_t>>(0),
+                   ranks](std::int64_t step) {
+    if (step == 0 && ++*done == ranks) fail();
+    return Hyper{.step = step};
+  };
+  TrainingRig rig(graph, options, machine);
+  fail = [&] { rig.driver(ranks - 1).fail_at(call, nth); };
+  try {
+    rig.run(batches_for(graph, static_cast<std::size_t>(10 * ranks), kImages));
+    ADD_FAILURE() << "went well";
+  } catch (const DeviceError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("in step "), 0U) << text;
+    EXPECT_NE(text.find(std::string(call) + " failed on host 0"), std::string::npos) << text;
+  }
+  EXPECT_LT(rig.results(0).size(), 10U);
+  EXPECT_EQ(rig.races(), Races{});
+}
+
+TEST(ReplicaProtocol, ACallThatFailsInAnyPlace_EndsTheRunByStepAndCallAndNothingRaces) {
+  for (const char* call : {"launch_graph", "launch", "copy", "record", "wait", "wait_until",
+                           "begin_capture", "end_capture"}) {
+    for (const std::int32_t nth : {1, 2, 3, 5}) {
+      if (nth > 1 && std::string(call).ends_with("capture")) continue;  // there are three slots
+      for (const std::int32_t ranks : {1, 2}) {
+        for (const HostMachineOptions& machine : timings(5)) {
+          SCOPED_TRACE(std::string(call) + " " + std::to_string(nth) + ", " +
+                       std::to_string(ranks) + " ranks, seed " + std::to_string(machine.seed));
+          expect_orderly_end(call, nth, ranks, machine);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::gpu

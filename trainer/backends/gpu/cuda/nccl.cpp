@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/gpu/cuda/nccl.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <bit>
+#include <string>
+#include <string_view>
+
+#include "dataflow/error.h"
+#include "trainer/backends/gpu/cuda/cuda_check.h"
+#include "trainer/backends/gpu/cuda/cuda_driver.h"
+
+namespace penstock::gpu {
+namespace {
+
+constexpr const char* kLibrary = "libnccl.so.2";
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+void* open_library() {
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  throw Unavailable(
+      fmt::format("{} cannot be loaded: {}; install NCCL {}, or put it on "
+                  "LD_LIBRARY_PATH",
+                  kLibrary, dlerror(), version_text(NCCL_VERSION_CODE)));
+}
+
+template <typename Function>
+Function* find(void* library, const char* name) {
+  void* const symbol = dlsym(library, name);
+  if (symbol != nullptr) return reinterpret_cast<Function*>(symbol);
+  throw Unavailable(fmt::format("{} has no {}: install NCCL {} or newer", kLibrary, name,
+                                version_text(NCCL_VERSION_CODE)));
+}
+
+/// The functions that are used here. The library stays open until the program ends.
+struct Nccl {
+  void* const library = open_library();
+  decltype(ncclGetVersion)* const get_version =
+      find<decltype(ncclGetVersion)>(library, "ncclGetVersion");
+  decltype(ncclGetUniqueId)* const get_unique_id =
+      find<decltype(ncclGetUniqueId)>(library, "ncclGetUniqueId");
+  decltype(ncclCommInitRankConfig)* const init_rank =
+      find<decltype(ncclCommInitRankConfig)>(library, "ncclCommInitRankConfig");
+  decltype(ncclCommAbort)* const abort = find<decltype(ncclCommAbort)>(library, "ncclCommAbort");
+  decltype(ncclCommGetAsyncError)* const async_error =
+      find<decltype(ncclCommGetAsyncError)>(library, "ncclCommGetAsyncError");
+  decltype(ncclAllReduce)* const all_reduce =
+      find<decltype(ncclAllReduce)>(library, "ncclAllReduce");
+  decltype(ncclReduce)* const reduce = find<decltype(ncclReduce)>(library, "ncclReduce");
+  decltype(ncclBroadcast)* const broadcast =
+      find<decltype(ncclBroadcast)>(library, "ncclBroadcast");
+  decltype(ncclGetErrorString)* const error_string =
+      find<decltype(ncclGetErrorString)>(library, "ncclGetErrorString");
+  decltype(ncclGetLastError)* const last_error =
+      find<decltype(ncclGetLastError)>(library, "ncclGetLastError");
+};
+
+void expect_version(const Nccl& nccl) {
+  int version = 0;
+  if (nccl.get_version(&version) == ncclSuccess && version >= NCCL_VERSION_CODE) return;
+  throw Unavailable(fmt::format("NCCL {} is loaded, {} or newer is needed", version_text(version),
+                                version_text(NCCL_VERSION_CODE)));
+}
+
+/// Opened by the first call that succeeds.
+const Nccl& nccl() {
+  static const Nccl& functions = []() -> const Nccl& {
+    static const Nccl found;
+    expect_version(found);
+    return found;
+  }();
+  return functions;
+}
+
+/// What was begun may still be under way.
+void check_nccl(ncclResult_t status, std::string_view call, const std::string& who,
+                ncclComm_t communicator) {
+  if (status == ncclSuccess || status == ncclInProgress) return;
+  const char* const details = nccl().last_error(communicator);
+  throw DeviceError(fmt::format("{}: {} failed with {} ({}){}{}", who, call,
+                                static_cast<int>(status), nccl().error_string(status),
+                                details == nullptr || *details == '\0' ? "" : ": ",
+                                details == nullptr ? "" : details));
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(const CommunicatorId& id, const CommunicatorPlace& place, std::int32_t ordinal)
+      : nccl_(nccl()), ordinal_(ordinal), who_(fmt::format("CUDA device {}", ordinal)) {
+    use_device();
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const auto unique = std::bit_cast<ncclUniqueId>(id);
+    const ncclResult_t status =
+        nccl_.init_rank(&communicator_, place.size, unique, place.rank, &config);
+    try {
+      check("ncclCommInitRankConfig", status);
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+  ~NcclCommunicator() override { abort(); }
+
+  void all_reduce(float* data, std::size_t count, StreamHandle stream) override {
+    use_device();
+    check("ncclAllReduce", nccl_.all_reduce(data, data, count, ncclFloat32, ncclSum, communicator_,
+                                            native_stream(stream)));
+  }
+  void reduce(float* data, std::size_t count, std::int32_t root, StreamHandle stream) override {
+    use_device();
+    check("ncclReduce", nccl_.reduce(data, data, count, ncclFloat32, ncclSum, root, communicator_,
+                                     native_stream(stream)));
+  }
+  void broadcast(float* data, std::size_t count, std::int32_t root, StreamHandle stream) override {
+    use_device();
+    check("ncclBroadcast", nccl_.broadcast(data, data, count, ncclFloat32, root, communicator_,
+                                           native_stream(stream)));
+  }
+
+  bool ready() override {
+    ncclResult_t state = ncclSuccess;
+    check("ncclCommGetAsyncError", nccl_.async_error(communicator_, &state));
+    check("ncclCommGetAsyncError", state);
+    return state == ncclSuccess;
+  }
+
+  void abort() noexcept override {
+    if (communicator_ == nullptr) return;
+    if (cudaSetDevice(ordinal_) == cudaSuccess) nccl_.abort(communicator_);
+    communicator_ = nullptr;
+  }
+
+ private:
+  void use_device() const { check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice", ordinal_); }
+  void check(std::string_view call, ncclResult_t status) const {
+    check_nccl(status, call, who_, communicator_);
+  }
+
+  const Nccl& nccl_;
+  const std::int32_t ordinal_;
+  const std::string who_;
+  ncclComm_t communicator_ = nullptr;
+};
+
+}  // namespace
+
+CommunicatorId make_nccl_id() {
+  ncclUniqueId id{};
+  check_nccl(nccl().get_unique_id(&id), "ncclGetUniqueId", "NCCL", nullptr);
+  static_assert(sizeof(CommunicatorId) == sizeof id);
+  return std::bit_cast<CommunicatorId>(id);
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const CommunicatorId& id,
+                                                     const CommunicatorPlace& place,
+                                                     std::int32_t ordinal) {
+  return std::make_unique<NcclCommunicator>(id, place, ordinal);
+}
+
+}  // namespace penstock::gpu

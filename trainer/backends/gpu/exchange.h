@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// By which way the ranks of a process exchange: sums and copies of our own, or NCCL.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "trainer/backends/gpu/driver.h"
+
+namespace penstock::gpu {
+
+/// What the user wants. automatic: NCCL where each rank has a GPU of its own and NCCL is there.
+enum class Exchange : std::uint8_t { automatic, copies, nccl };
+
+/// Throws ConfigError for a word that is none.
+Exchange parse_exchange(std::string_view text);
+
+struct ExchangeChoice {
+  std::optional<CommunicatorId> id;  ///< of the ranks, where NCCL exchanges
+  std::string note;                  ///< which one, and why
+};
+
+/// For ranks on these GPUs; `drivers` are theirs, and reach each other's memory afterwards where
+/// our own sums exchange. Throws ConfigError for what NCCL refuses or for too many ranks,
+/// Unavailable for what this machine lacks.
+ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gpus,
+                               std::span<Driver* const> drivers, DriverLibrary& library);
+
+}  // namespace penstock::gpu
