@@ -113,5 +113,32 @@ TEST(TrainingRules, BatchesHaveTheSizeAndClassesThatWereAskedFor) {
   EXPECT_EQ(batch_spec(config, kOther).classes, 12);
 }
 
+TEST(LossScale, IsOfFp16Alone) {
+  RunConfig config;
+  for (const char* precision : {"fp32", "tf32", "bf16"}) {
+    config.precision = precision;
+    config.fp16_loss_scale = 64;
+    EXPECT_EQ(loss_scale_of(config), 1) << precision;
+  }
+  config.precision = "fp16";
+  EXPECT_EQ(loss_scale_of(config), 64);
+  config.fp16_loss_scale.reset();
+  EXPECT_EQ(loss_scale_of(config), 128);
+  EXPECT_THROW(find_config_key("fp16_loss_scale").set(config, "0"), ConfigError);
+  EXPECT_THROW(find_config_key("fp16_loss_scale").set(config, "-1"), ConfigError);
+}
+
+TEST(CacheDir, IsThatOfTheXdgSpecification) {
+  const auto with = [](const char* xdg, const char* home) {
+    ::setenv("XDG_CACHE_HOME", xdg, 1);
+    ::setenv("HOME", home, 1);
+    return default_cache_dir();
+  };
+  EXPECT_EQ(with("/x/cache", "/home/u"), "/x/cache/penstock");
+  EXPECT_EQ(with("", "/home/u"), "/home/u/.cache/penstock");
+  EXPECT_EQ(with("relative", "/home/u"), "/home/u/.cache/penstock");
+  EXPECT_EQ(with("", ""), "");
+}
+
 }  // namespace
 }  // namespace penstock

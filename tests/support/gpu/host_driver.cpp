@@ -280,7 +280,9 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
     throw DeviceError(fmt::format("cannot open device {}: this host plays {}; open one in [0, {})",
                                   ordinal, devices_, devices_));
   }
-  return std::make_unique<HostDriver>(machine_, ordinal);
+  auto driver = std::make_unique<HostDriver>(machine_, ordinal);
+  if (on_open) on_open(*driver);
+  return driver;
 }
 
 std::unique_ptr<Planner> HostDriverLibrary::make_planner(const std::string&) {

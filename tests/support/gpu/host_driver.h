@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -99,11 +100,13 @@ class HostDriver final : public Driver {
   std::map<std::string, std::int32_t, std::less<>> failures_;
 };
 
-class HostDriverLibrary final : public DriverLibrary {
+class HostDriverLibrary : public DriverLibrary {
  public:
   explicit HostDriverLibrary(const HostMachineOptions& options = {});
   std::int32_t device_count() override { return devices_; }
   std::unique_ptr<Driver> open(std::int32_t ordinal) override { return open_host(ordinal); }
+  /// Told of each driver that is opened. May be empty.
+  std::function<void(HostDriver&)> on_open{};
   std::unique_ptr<HostDriver> open_host(std::int32_t ordinal);
   std::unique_ptr<Planner> make_planner(const std::string& properties) override;
   /// Both throw Unavailable.

@@ -17,31 +17,6 @@
 
 namespace penstock::gpu {
 
-/// Remembers the drivers that it opened.
-class TrainingRig::Library final : public DriverLibrary {
- public:
-  explicit Library(const HostMachineOptions& options) : host_(options) {}
-  std::int32_t device_count() override { return host_.device_count(); }
-  std::unique_ptr<Driver> open(std::int32_t ordinal) override {
-    std::unique_ptr<HostDriver> driver = host_.open_host(ordinal);
-    opened.push_back(driver.get());
-    return driver;
-  }
-  std::unique_ptr<Planner> make_planner(const std::string& properties) override {
-    return host_.make_planner(properties);
-  }
-  CommunicatorId make_communicator_id() override { return host_.make_communicator_id(); }
-  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
-                                                  const CommunicatorPlace& place,
-                                                  std::int32_t ordinal) override {
-    return host_.make_communicator(id, place, ordinal);
-  }
-  std::vector<HostDriver*> opened;
-
- private:
-  HostDriverLibrary host_;
-};
-
 /// Learns where the replica's results lie: one a slot, side by side.
 class TrainingRig::Noting final : public UpdateStrategy {
  public:
@@ -77,7 +52,7 @@ struct TrainingRig::Rank {
 
 TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
                          const HostMachineOptions& machine)
-    : graph_(graph), options_(options), library_(std::make_shared<Library>(machine)) {
+    : graph_(graph), options_(options), library_(std::make_shared<HostDriverLibrary>(machine)) {
   backend_ = std::make_unique<GpuBackend>(
       library_, Options("gpu", kOptions, parse_component(options.backend)));
   ExecutableSpec spec{.batch = {.images = options.images,
@@ -94,8 +69,8 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
   std::vector<Device*> devices;
   for (std::int32_t index = 0; index < options.ranks; ++index) {
     Rank& rank = *ranks_.emplace_back(std::make_unique<Rank>());
+    library_->on_open = [&](HostDriver& driver) { rank.driver = &driver; };
     rank.device = backend_->open(index);
-    rank.driver = library_->opened.back();
     devices.push_back(rank.device.get());
   }
   group_ = backend_->make_group(devices, clock_, stop_.get_token());

@@ -62,7 +62,6 @@ class TrainingRig {
 
  private:
   struct Rank;
-  class Library;
   class Noting;
   void feed(const std::vector<PlainBatch>& batches, std::exception_ptr failure);
   void publish(const PlainBatch& from);
@@ -72,7 +71,7 @@ class TrainingRig {
   const RigOptions options_;
   SteadyClock clock_;
   std::stop_source stop_;
-  std::shared_ptr<Library> library_;
+  std::shared_ptr<HostDriverLibrary> library_;
   std::unique_ptr<Backend> backend_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::unique_ptr<CollectiveGroup> group_;

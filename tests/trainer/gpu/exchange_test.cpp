@@ -18,26 +18,16 @@ namespace penstock::gpu {
 namespace {
 
 /// A machine that has NCCL or not.
-class Machine final : public DriverLibrary {
+class Machine final : public HostDriverLibrary {
  public:
-  Machine(const HostMachineOptions& options, bool has_nccl) : host_(options), has_(has_nccl) {}
-  std::int32_t device_count() override { return host_.device_count(); }
-  std::unique_ptr<Driver> open(std::int32_t ordinal) override { return host_.open(ordinal); }
-  std::unique_ptr<Planner> make_planner(const std::string& properties) override {
-    return host_.make_planner(properties);
-  }
+  Machine(const HostMachineOptions& options, bool has_nccl)
+      : HostDriverLibrary(options), has_(has_nccl) {}
   CommunicatorId make_communicator_id() override {
     if (!has_) throw Unavailable("libnccl.so.2 cannot be loaded");
     return {};
   }
-  std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
-                                                  const CommunicatorPlace& place,
-                                                  std::int32_t ordinal) override {
-    return host_.make_communicator(id, place, ordinal);
-  }
 
  private:
-  HostDriverLibrary host_;
   const bool has_;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -183,6 +184,29 @@ TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
   EXPECT_THROW(stream->capture([&] { event->wait_until(Time::max()); }), std::logic_error);
   rig.run(batches_for(graph, 6, kImages));
   EXPECT_EQ(rig.results(0).size(), 6U);
+}
+
+TEST(ReplicaProtocol, GradientsThatOverflowF16_ChangeNeitherWeightsNorState) {
+  const Graph graph = separate_images();
+  for (const bool record_update : {true, false}) {
+    RigOptions options{.precision = Precision::f16, .record_update = record_update};
+    options.loss_scale = 128;
+    TrainingRig fine(graph, options);
+    options.loss_scale = 1e12F;
+    TrainingRig overflown(graph, options);
+    const PlainTensors first = overflown.weights(0), state = overflown.state(0);
+    for (TrainingRig* const rig : {&fine, &overflown}) {
+      rig->run(batches_for(graph, 4, kImages));
+      EXPECT_EQ(rig->results(0).size(), 4U);
+      for (const StepResult& result : rig->results(0)) {
+        EXPECT_TRUE(std::isfinite(result.loss));
+        EXPECT_EQ(result.finite, rig == &fine);
+      }
+    }
+    EXPECT_NE(fine.weights(0), first);
+    EXPECT_EQ(overflown.weights(0), first);
+    EXPECT_EQ(overflown.state(0), state);
+  }
 }
 
 TEST(ReplicaProtocol, AFeederThatFails_IsHeardBehindTheBatchesBeforeIt) {

@@ -28,7 +28,10 @@ Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t count) {
   return {arena.bytes().data() + offset * sizeof(float), count, DType::f32};
 }
 
-double gib(std::size_t bytes) { return static_cast<double>(bytes) / (std::size_t{1} << 30); }
+std::string size_text(std::size_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
 
 }  // namespace
 
@@ -139,12 +142,12 @@ std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) cons
 
 void GpuExecutable::refuse(std::size_t planned_bytes) const {
   const std::int32_t fitting = find_batch_that_fits(planned_bytes);
-  throw ConfigError(fmt::format(
-      "--batch-size is {}: training needs {:.1f} GiB on {}, and {:.1f} GiB may be used; {}",
-      spec_.batch.images, gib(planned_bytes + fixed_bytes()), device_.driver().facts().name,
-      gib(memory_budget_),
-      fitting > 0 ? fmt::format("a batch of {} fits", fitting)
-                  : std::string("not even one image fits: use a smaller model")));
+  throw ConfigError(
+      fmt::format("--batch-size is {}: training needs {} on {}, and {} may be used; {}",
+                  spec_.batch.images, size_text(planned_bytes + fixed_bytes()),
+                  device_.driver().facts().name, size_text(memory_budget_),
+                  fitting > 0 ? fmt::format("a batch of {} fits", fitting)
+                              : std::string("not even one image fits: use a smaller model")));
 }
 
 Buffer GpuExecutable::zeroed(std::size_t bytes) {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole runs on GPUs that the host plays: faults in mid-run, and gradients that overflow fp16.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tests/support/gpu/gpu_on_host.h"
+#include "tests/support/gpu/host_driver.h"
+#include "tests/support/training_fixture.h"
+#include "trainer/backends/gpu/backend.h"
+
+namespace penstock {
+namespace {
+
+constexpr int kFailingStep = 8;
+
+/// One GPU, which fails at the launch of that step.
+constexpr BackendEntry kFailing{
+    .name = "gpu",
+    .options = gpu::kOptions,
+    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+      const auto library = std::make_shared<gpu::HostDriverLibrary>();
+      library->on_open = [](gpu::HostDriver& driver) {
+        driver.fail_at("launch_graph", kFailingStep);
+      };
+      return std::make_unique<gpu::GpuBackend>(library, options);
+    },
+};
+
+class GpuRuns : public TrainingFixture {
+ protected:
+  GpuRuns() {
+    config_.cache_dir = (folder_ / "cache").string();
+    config_.model = "tiny_cnn";
+    config_.image_size = 8;
+  }
+
+  RunResult run_on(const BackendEntry& backend, std::int32_t ranks = 1) {
+    config_.num_gpus = ranks;
+    config_.device = "gpu:replicas=" + std::to_string(ranks);
+    Runner::Components parts = components();
+    parts.backend = &backend;
+    RunListener silent;
+    return Runner(config_, clock_, parts).run(silent, {});
+  }
+};
+
+TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
+  const RunResult result = run_on(kFailing);
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_EQ(result.reason, "in step 8: launch_graph failed on host 0, as the test wants it to");
+  EXPECT_EQ(result.step_ms.size(), std::size_t{kFailingStep - 1});
+  EXPECT_EQ(result.losses.size(), std::size_t{kFailingStep - 1});
+  EXPECT_GT(result.img_per_s, 0);
+}
+
+TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {
+  const RunResult result = run_on(kFailing, 3);
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_TRUE(says(result.reason, "in step 8: launch_graph failed")) << result.reason;
+  EXPECT_LT(result.step_ms.size(), std::size_t{kFailingStep});
+  EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const std::string& note) {
+    return note ==
+           "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)";
+  }));
+}
+
+TEST_F(GpuRuns, Fp16TrainsWithItsDefaultScale_AndTheCacheIsWhereItShouldBe) {
+  config_.precision = "fp16";
+  config_.num_batches = 40;
+  const RunResult result = run_on(gpu_on_host_backend);
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_LT(result.losses.back(), 0.7 * result.losses.front());
+  EXPECT_FALSE(result.counters.contains("skipped_steps"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "cache/gpu-plans-host-0.json"));
+}
+
+TEST_F(GpuRuns, GradientsThatOverflow_StopTheRunWithWhatToType) {
+  config_.precision = "fp16";
+  config_.fp16_loss_scale = 1e9;
+  const RunResult result = run_on(gpu_on_host_backend);
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.exit_code, 8);
+  EXPECT_TRUE(says(result.reason,
+                   "gradients of step 1 of tiny_cnn in fp16 are not finite, its "
+                   "update was skipped; lower --fp16-loss-scale, or go on with "
+                   "--on-nonfinite continue"))
+      << result.reason;
+}
+
+TEST_F(GpuRuns, OrAreCountedOnceAStep_WhileWeightsStayAsTheyAre) {
+  config_.precision = "fp16";
+  config_.fp16_loss_scale = 1e9;
+  config_.on_nonfinite = "continue";
+  for (const std::int32_t ranks : {1, 2}) {
+    const RunResult result = run_on(gpu_on_host_backend, ranks);
+    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    EXPECT_EQ(result.counters.at("skipped_steps"), 20) << ranks << " ranks";
+    EXPECT_FALSE(result.counters.contains("nonfinite_steps"));
+    for (const double loss : result.losses) EXPECT_TRUE(std::isfinite(loss));
+    EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const auto& note) {
+      return says(note, "gradients of step 1 of tiny_cnn in fp16") &&
+             says(note, "later ones are only counted");
+    }));
+  }
+}
+
+TEST_F(GpuRuns, AScaleThatAnotherPrecisionHasNoUseFor_IsOneNote) {
+  config_.fp16_loss_scale = 64;
+  config_.num_batches = 1;
+  const RunResult result = run_on(gpu_on_host_backend);
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const auto& note) {
+    return note == "--fp16-loss-scale is 64, and fp32 trains without one: it is ignored";
+  }));
+}
+
+}  // namespace
+}  // namespace penstock
