@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "bench/gpu/dnn_check.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/layouts.h"
+#include "trainer/backends/gpu/structure.h"
 #include "trainer/model.h"
 
 namespace penstock::gpu {
@@ -45,30 +45,13 @@ auto key_of(const ConvolutionShape& shape) {
                     window.bottom, window.right);
 }
 
-std::optional<ConvolutionShape> convolution_of(const Graph& graph, NodeId id) {
-  const Node& node = graph.nodes()[static_cast<std::size_t>(id)];
-  const auto* const conv = std::get_if<Conv2d>(&node.op);
-  const auto* const linear = std::get_if<Linear>(&node.op);
-  if (conv == nullptr && linear == nullptr) return std::nullopt;
-  const ImageShape in = graph.shape(node.inputs.front());
-  return ConvolutionShape{.images = kImages,
-                          .channels = in.channels,
-                          .height = in.height,
-                          .width = in.width,
-                          .filters = conv != nullptr ? conv->channels : linear->features,
-                          .groups = conv != nullptr ? conv->groups : 1,
-                          .window = conv != nullptr
-                                        ? conv->window
-                                        : Window{.kernel_h = in.height, .kernel_w = in.width}};
-}
-
 struct Layer {
   ConvolutionShape shape;
   bool reads_image = false;
 };
 
 /// Each once, in the order of the models, without those of `known`.
-std::vector<Layer> layers_of(std::span<const std::string_view> models,
+std::vector<Layer> layers_of(std::span<const std::string_view> models, DType dtype,
                              const std::vector<Layer>& known = {}) {
   std::vector<Layer> all;
   for (const std::string_view name : models) {
@@ -76,11 +59,11 @@ std::vector<Layer> layers_of(std::span<const std::string_view> models,
     const Graph graph = build_graph(model, model.image, model.classes);
     for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
       const auto node = static_cast<NodeId>(id);
-      const std::optional<ConvolutionShape> shape = convolution_of(graph, node);
-      if (!shape) continue;
-      const auto same = [&](const Layer& other) { return key_of(other.shape) == key_of(*shape); };
+      if (graph.nodes()[id].forward_macs == 0) continue;
+      const ConvolutionShape shape = convolution_shape(graph, node, kImages, dtype);
+      const auto same = [&](const Layer& other) { return key_of(other.shape) == key_of(shape); };
       if (std::ranges::none_of(all, same) && std::ranges::none_of(known, same)) {
-        all.push_back({*shape, reads_padded_image(graph, node)});
+        all.push_back({shape, reads_padded_image(graph, node)});
       }
     }
   }
@@ -114,9 +97,6 @@ void add_convolutions(std::vector<DnnCheck>& checks, const Layer& layer, const K
                       bool may_lack_engine) {
   ConvolutionShape shape = layer.shape;
   shape.dtype = kind.dtype;
-  if (layer.reads_image) {
-    shape.channels = padded_image_channels(static_cast<std::int32_t>(shape.channels), kind.dtype);
-  }
   const auto add = [&](std::string_view direction, DnnGraph graph) {
     checks.push_back({fmt::format("{} {} {}", kind.name, text_of(shape), direction),
                       std::move(graph), kind.tf32, kind.tolerance, may_lack_engine});
@@ -166,21 +146,22 @@ void run(const std::vector<DnnCheck>& checks, const CheckSettings& settings, Che
 
 void check_convolutions(const CheckSettings& settings, CheckReport& report) {
   std::vector<DnnCheck> checks;
-  const auto add = [&](const std::vector<Layer>& layers, bool may_lack_engine) {
+  for (const bool of_other_models : {false, true}) {
     for (const Kind& kind : kKinds) {
-      for (const Layer& layer : layers) add_convolutions(checks, layer, kind, may_lack_engine);
+      const std::vector<Layer> resnets = layers_of(kResNets, kind.dtype);
+      const std::vector<Layer> layers =
+          of_other_models ? layers_of(kOthers, kind.dtype, resnets) : resnets;
+      for (const Layer& layer : layers) add_convolutions(checks, layer, kind, of_other_models);
+      if (of_other_models) continue;
+      for (const Layer& layer : awkward_layers()) add_convolutions(checks, layer, kind, true);
     }
-  };
-  const std::vector<Layer> resnets = layers_of(kResNets);
-  add(resnets, false);
-  add(awkward_layers(), true);
-  add(layers_of(kOthers, resnets), true);
+  }
   run(checks, settings, report);
 }
 
 void check_patterns(const CheckSettings& settings, CheckReport& report) {
   std::vector<DnnCheck> checks;
-  for (const Layer& layer : layers_of(kResNets)) {
+  for (const Layer& layer : layers_of(kResNets, DType::f16)) {
     // Between batch norms: neither the image's layer nor a linear one.
     if (!layer.reads_image && layer.shape.height > 1) add_patterns(checks, layer.shape);
   }

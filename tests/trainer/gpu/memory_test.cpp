@@ -19,11 +19,12 @@ namespace {
 /// Replicas of one GPU, as a run compiles them.
 class Machine {
  public:
-  Machine(std::size_t memory_bytes, std::int32_t replicas)
+  Machine(std::size_t memory_bytes, std::int32_t replicas, bool autotune = false)
       : backend_(
             std::make_shared<HostDriverLibrary>(HostMachineOptions{.memory_bytes = memory_bytes}),
             Options("gpu", kOptions,
-                    parse_component("gpu:autotune=false,replicas=" + std::to_string(replicas)))),
+                    parse_component(std::string("gpu:autotune=") + (autotune ? "true" : "false") +
+                                    ",replicas=" + std::to_string(replicas)))),
         replicas_(replicas) {}
 
   /// Why a batch is refused; empty where all replicas have it.
@@ -99,6 +100,14 @@ TEST(GpuMemory, ABatchTooLarge_IsRefusedWithTheLargestThatFits) {
       }
     }
   }
+}
+
+/// The operands of one engine alone would not fit: nothing is timed first.
+TEST(GpuMemory, ABatchFarTooLarge_IsRefusedBeforeEnginesAreTimed) {
+  const std::string text =
+      Machine(std::size_t{12} << 20, 1, true).refusal(model("resnet20"), 1 << 14, Precision::f16);
+  EXPECT_NE(text.find("training needs"), std::string::npos) << text;
+  EXPECT_GT(fitting_batch(text), 0) << text;
 }
 
 TEST(GpuMemory, AModelTooLargeForOneImage_IsRefusedByName) {

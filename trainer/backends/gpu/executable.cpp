@@ -46,6 +46,10 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
       book_(book),
       memory_budget_(memory_budget),
       layouts_(make_layouts(graph_, dtype_of(spec.precision))) {
+  // Before engines are timed, which takes memory and time.
+  if (const std::size_t least = least_planned_bytes(); least + fixed_bytes() > memory_budget_) {
+    refuse(least);
+  }
   Plans plans;
   std::size_t planned = 0, done = 0;
   for (const Phase phase : kPhaseList) {
@@ -118,6 +122,19 @@ std::size_t GpuExecutable::fixed_bytes() const {
          layouts_.buffer_elements * sizeof(float);
 }
 
+/// Without workspaces, and with all fused that can be.
+std::size_t GpuExecutable::least_planned_bytes() const {
+  FusionPlan fusion;
+  if (spec_.precision == Precision::f16 && fusion_ != FusionMode::off) {
+    fusion = plan_fusion(graph_, Structure(graph_), spec_.batch.images,
+                         fuse_all([](const DnnGraph&) { return true; }));
+  }
+  Schedule schedule;
+  Builder(graph_, spec_, Phase::train, layouts_, fusion, schedule).build();
+  schedule.plan();
+  return schedule.planned_bytes();
+}
+
 /// A guess from one plan is tried, and corrected by its own plan where that is too large.
 std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) const {
   if (memory_budget_ <= fixed_bytes()) return 0;
@@ -140,7 +157,8 @@ std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) cons
   return 0;
 }
 
-void GpuExecutable::refuse(std::size_t planned_bytes) const {
+void GpuExecutable::refuse(std::size_t planned_bytes) {
+  rules_.autotune = false;  // to name a batch, any engine will do
   const std::int32_t fitting = find_batch_that_fits(planned_bytes);
   throw ConfigError(
       fmt::format("--batch-size is {}: training needs {} on {}, and {} may be used; {}",

@@ -56,8 +56,9 @@ class GpuExecutable final : public Executable {
   FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
   FusionCosts fusion_costs() const;
   std::size_t fixed_bytes() const;
+  std::size_t least_planned_bytes() const;
   std::int32_t find_batch_that_fits(std::size_t planned_bytes) const;
-  [[noreturn]] void refuse(std::size_t planned_bytes) const;
+  [[noreturn]] void refuse(std::size_t planned_bytes);
   Buffer zeroed(std::size_t bytes);
   void make_arenas();
   void warm_up();
@@ -66,7 +67,7 @@ class GpuExecutable final : public Executable {
   const Graph graph_;
   const ExecutableSpec spec_;
   GpuDevice& device_;
-  const PlanRules rules_;
+  PlanRules rules_;
   const FusionMode fusion_;
   PlanBook& book_;
   const std::size_t memory_budget_;

@@ -66,7 +66,7 @@ void Schedule::for_each_dnn_call(const std::function<void(DnnCall&)>& body) {
 void Schedule::plan() {
   for (Operation& operation : operations_) {
     auto* const call = std::get_if<DnnCall>(&operation.what);
-    if (call == nullptr || call->plan->workspace_bytes() == 0) continue;
+    if (call == nullptr || call->plan == nullptr || call->plan->workspace_bytes() == 0) continue;
     call->workspace = add_value(call->plan->workspace_bytes());
     operation.touches.push_back(call->workspace);
   }

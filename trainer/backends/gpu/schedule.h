@@ -92,8 +92,8 @@ class Schedule {
   /// Calls body(DnnCall&) for each, in order; body may set the plan.
   void for_each_dnn_call(const std::function<void(DnnCall&)>& body);
 
-  /// Gives every plan its workspace and lays out the planned values. Afterwards nothing can be
-  /// added.
+  /// Gives every plan that is there its workspace and lays out the planned values. Afterwards
+  /// nothing can be added.
   void plan();
   std::size_t planned_bytes() const noexcept { return planned_bytes_; }
   /// The most that is alive at one time: no plan needs less.
