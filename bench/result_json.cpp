@@ -54,6 +54,62 @@ Json to_json(const std::vector<EvaluationReport>& evaluations) {
   return list;
 }
 
+Json to_json(const StageUse& stage) {
+  return Json{{"name", stage.name},           {"workers", stage.workers},
+              {"threads", stage.threads},     {"images", stage.images},
+              {"items", stage.items},         {"timed_items", stage.timed_items},
+              {"cpu_s", stage.cpu_s},         {"wall_s", stage.wall_s},
+              {"wait_in_s", stage.wait_in_s}, {"wait_out_s", stage.wait_out_s},
+              {"bytes", stage.bytes}};
+}
+
+StageUse stage_from(const Json& json) {
+  StageUse stage;
+  json.at("name").get_to(stage.name);
+  json.at("workers").get_to(stage.workers);
+  json.at("threads").get_to(stage.threads);
+  json.at("images").get_to(stage.images);
+  json.at("items").get_to(stage.items);
+  json.at("timed_items").get_to(stage.timed_items);
+  json.at("cpu_s").get_to(stage.cpu_s);
+  json.at("wall_s").get_to(stage.wall_s);
+  json.at("wait_in_s").get_to(stage.wait_in_s);
+  json.at("wait_out_s").get_to(stage.wait_out_s);
+  json.at("bytes").get_to(stage.bytes);
+  return stage;
+}
+
+Json to_json(const QueueUse& queue) {
+  return Json{{"name", queue.name},
+              {"slots", queue.slots},
+              {"mean_filled", queue.mean_filled},
+              {"empty_percent", queue.empty_percent},
+              {"full_percent", queue.full_percent},
+              {"producer_wait_s", queue.producer_wait_s},
+              {"consumer_wait_s", queue.consumer_wait_s},
+              {"filled", queue.filled}};
+}
+
+QueueUse queue_from(const Json& json) {
+  QueueUse queue;
+  json.at("name").get_to(queue.name);
+  json.at("slots").get_to(queue.slots);
+  json.at("mean_filled").get_to(queue.mean_filled);
+  json.at("empty_percent").get_to(queue.empty_percent);
+  json.at("full_percent").get_to(queue.full_percent);
+  json.at("producer_wait_s").get_to(queue.producer_wait_s);
+  json.at("consumer_wait_s").get_to(queue.consumer_wait_s);
+  json.at("filled").get_to(queue.filled);
+  return queue;
+}
+
+template <typename T>
+Json list_of(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(to_json(value));
+  return list;
+}
+
 /// The same as a run's own result, but for the configuration, which stands in the row.
 Json to_json(const Repetition& repetition) {
   Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
@@ -98,6 +154,12 @@ Json to_json(const RunResult& result) {
               {"step_ms", result.step_ms},
               {"input_wait_ms", result.input_wait_ms},
               {"device_idle_ms", result.device_idle_ms},
+              {"starved_ms", result.starved_ms},
+              {"copy_exposed_ms", result.copy_exposed_ms},
+              {"late_ms", result.late_ms},
+              {"stages", list_of(result.stages)},
+              {"queues", list_of(result.queues)},
+              {"instrumentation_s", result.instrumentation_s},
               {"losses", result.losses},
               {"evaluations", to_json(result.evaluations)}};
 }
@@ -188,6 +250,12 @@ RunResult result_from_json(const Json& json) {
     json.at("step_ms").get_to(result.step_ms);
     json.at("input_wait_ms").get_to(result.input_wait_ms);
     json.at("device_idle_ms").get_to(result.device_idle_ms);
+    json.at("starved_ms").get_to(result.starved_ms);
+    json.at("copy_exposed_ms").get_to(result.copy_exposed_ms);
+    json.at("late_ms").get_to(result.late_ms);
+    for (const Json& each : json.at("stages")) result.stages.push_back(stage_from(each));
+    for (const Json& each : json.at("queues")) result.queues.push_back(queue_from(each));
+    json.at("instrumentation_s").get_to(result.instrumentation_s);
     json.at("losses").get_to(result.losses);
     for (const Json& each : json.at("evaluations")) {
       result.evaluations.push_back({.step = each.at("step").get<std::int64_t>(),

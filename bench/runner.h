@@ -37,6 +37,31 @@ struct EvaluationReport {
   bool complete = false;  ///< false: stopped, or failed; then its figures say nothing
 };
 
+/// What one stage of the way from source to device did in the window. Times are of its workers'
+/// clocks, scaled up from those items that were timed.
+struct StageUse {
+  std::string name;          ///< "read", "decode", "receive", "unpack", "draw", "copy"
+  std::string workers;       ///< what runs it; stages of the same workers share their time
+  std::int32_t threads = 1;  ///< of them
+  std::int64_t images = 0;   ///< that passed it
+  std::int64_t items = 0, timed_items = 0;  ///< images or batches, whatever it takes at once
+  double cpu_s = 0, wall_s = 0;             ///< working
+  double wait_in_s = 0;                     ///< nothing came from upstream
+  double wait_out_s = 0;                    ///< no room downstream
+  std::int64_t bytes = 0;                   ///< that it took in
+};
+
+/// A ring in the window.
+struct QueueUse {
+  std::string name;  ///< "host ring", "device ring 0"
+  std::int32_t slots = 0;
+  double mean_filled = 0;                      ///< batches ready in it, integrated over time
+  double empty_percent = 0, full_percent = 0;  ///< of the window: none ready; no slot free
+  double producer_wait_s = 0, consumer_wait_s = 0;
+  /// Mean batches ready in equal parts of the window, at most 200 of them.
+  std::vector<double> filled;
+};
+
 struct RunResult {
   RunConfig config;  ///< resolved: no automatic values are left in it
   Status status = Status::ok;
@@ -54,7 +79,13 @@ struct RunResult {
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
   std::vector<double> device_idle_ms;  ///< before each: from the last rank's end to its start
   double device_idle_percent = 0;      ///< of the time from the first step's end to the last's
-  std::vector<double> losses;          ///< the same, as --loss-type-to-report wants them
+  /// What device_idle_ms consists of, step by step: no batch was ready on the host's side; the copy
+  /// of a batch that was; the host was late to enqueue the step.
+  std::vector<double> starved_ms, copy_exposed_ms, late_ms;
+  std::vector<StageUse> stages;  ///< upstream first
+  std::vector<QueueUse> queues;  ///< upstream first
+  double instrumentation_s = 0;  ///< CPU time that timing the stages took, by its own calibration
+  std::vector<double> losses;    ///< the same, as --loss-type-to-report wants them
   std::vector<EvaluationReport> evaluations;  ///< complete ones
   std::map<std::string, double> facts;        ///< of the device, with units in the names
   std::map<std::string, std::int64_t> counters;

@@ -28,8 +28,38 @@ class Counter {
   std::atomic<std::int64_t> value_{0};
 };
 
+/// What a stage of a feeder is: its name, and the threads that run it.
+struct StageName {
+  std::string_view name;     ///< "decode"; a literal
+  std::string_view workers;  ///< "decode threads"; a literal. Stages of the same workers share time
+  std::int32_t threads = 1;
+  bool operator==(const StageName&) const = default;
+};
+
+/// Running sums of one stage, in nanoseconds. Items are what it takes at once, images or batches;
+/// CPU and wall time are sums over the timed items alone, waits over all.
+struct StageCounters {
+  StageName stage{};
+  Counter items, images, timed_items, cpu_ns, wall_ns, wait_in_ns, wait_out_ns, bytes;
+};
+
 class Probe {
  public:
+  /// The counters of that stage, made on first use, in the order in which stages are made: upstream
+  /// first. They live as long as the probe.
+  StageCounters& stage(const StageName& name) {
+    const std::lock_guard lock(mutex_);
+    for (StageCounters& known : stages_) {
+      if (known.stage.name == name.name && known.stage.workers == name.workers) return known;
+    }
+    StageCounters& made = stages_.emplace_back();
+    made.stage = name;
+    return made;
+  }
+
+  /// All stages; the list grows while components are made only.
+  const std::deque<StageCounters>& stages() const noexcept { return stages_; }
+
   /// The counter of that name, made on first use; it lives as long as the probe. Names close with
   /// their unit: "bytes_received", "decode_ns".
   Counter& counter(std::string_view name) {
@@ -65,6 +95,7 @@ class Probe {
   static constexpr std::size_t kMaxNotes = 20;
   mutable std::mutex mutex_;
   std::map<std::string, Counter> counters_;  // nodes do not move
+  std::deque<StageCounters> stages_;         // the same
   std::deque<std::string> notes_;
   std::int64_t notes_dropped_ = 0;
 };
