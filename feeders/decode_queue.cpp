@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real images: a Source's files, read, decoded and augmented by the workers of a DecodePool into
 // the slots of a bounded ring. With decode=raw the source decodes before the run, and holds pixels.
+#include <time.h>
+
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -25,6 +28,9 @@ constexpr OptionSpec kOptions[] = {
      "lie in memory, decoded and cropped before the run (center, or full)"},
     {"source", "image-folder",
      "where images come from, such as memory:limit=512MiB; with decode=raw [memory]"},
+    {"extra_us", "0",
+     "burn so many microseconds of CPU time for each image in the thread that decodes it: a known "
+     "answer for what measures stages"},
 };
 
 /// The options among ours that were typed and that the decoder knows. Evaluation takes the centre,
@@ -75,6 +81,39 @@ std::int64_t bad_samples_allowed(const BadSamplePolicy& policy) {
   return policy.action == BadSamplePolicy::Action::skip ? policy.limit : 0;
 }
 
+/// CPU time of this thread.
+Nanoseconds thread_cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + Nanoseconds(time.tv_nsec);
+}
+
+/// A decoder that takes longer than it has to, by a stated CPU time for each image.
+class SlowedDecoder final : public Decoder {
+ public:
+  SlowedDecoder(std::unique_ptr<Decoder> decoder, Nanoseconds extra)
+      : decoder_(std::move(decoder)), extra_(extra) {}
+
+  void decode(const Sample& sample, const ImageView& row, Random& random) override {
+    decoder_->decode(sample, row, random);
+    const Nanoseconds end = thread_cpu_time() + extra_;
+    while (thread_cpu_time() < end) continue;
+  }
+
+ private:
+  const std::unique_ptr<Decoder> decoder_;
+  const Nanoseconds extra_;
+};
+
+Nanoseconds parse_extra(const Options& options) {
+  const double us = options.real("extra_us");
+  if (us < 0 || us > 1e7) {
+    throw ConfigError("queue: option 'extra_us' is '" + options.text("extra_us") +
+                      "'; expected 0 to 10000000 microseconds");
+  }
+  return Nanoseconds(std::llround(us * 1000));
+}
+
 class DecodeQueue final : public Feeder {
  public:
   explicit DecodeQueue(const FeederContext& context)
@@ -123,8 +162,13 @@ class DecodeQueue final : public Feeder {
                           .seed = context.seed,
                           .marks = context.marks,
                           .bad_samples_allowed = bad_samples_allowed(context.on_bad_sample)};
-    return DecodePool(
-        plan, *source_, [&] { return entry.make(options); }, context.clock, context.probe);
+    const Nanoseconds extra = parse_extra(context.options);
+    const auto make_decoder = [&]() -> std::unique_ptr<Decoder> {
+      std::unique_ptr<Decoder> decoder = entry.make(options);
+      if (extra == Nanoseconds::zero()) return decoder;
+      return std::make_unique<SlowedDecoder>(std::move(decoder), extra);
+    };
+    return DecodePool(plan, *source_, make_decoder, context.clock, context.probe);
   }
 
   const std::unique_ptr<Source> source_;

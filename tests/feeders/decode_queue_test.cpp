@@ -250,6 +250,19 @@ TEST_F(DecodeQueueTest, DamagedFilesAreBadSamplesInMemoryToo) {
   }
 }
 
+TEST_F(DecodeQueueTest, ExtraWorkTakesItsTimeAndLeavesThePixels) {
+  const std::vector<std::byte> files = pass("queue");
+  for (const char* text : {"queue:extra_us=1500", "queue:extra_us=1500,decode=raw"}) {
+    const std::int64_t before = probe_.values().at("decode_ns");
+    const std::vector<std::byte> slowed = pass(text);
+    EXPECT_GE(probe_.values().at("decode_ns") - before, kFiles * 1'500'000) << text;
+    EXPECT_EQ(slowed.size(), files.size());
+    EXPECT_TRUE(slowed == files || text != std::string("queue:extra_us=1500"));
+  }
+  EXPECT_THROW(make("queue:extra_us=-1", 1), ConfigError);
+  EXPECT_THROW(make("queue:extra_us=1ms", 1), ConfigError);
+}
+
 TEST_F(DecodeQueueTest, WaysToDecodeThatContradictTheSourceAreRefused) {
   EXPECT_THROW(make("queue:decode=half", 1), ConfigError);
   EXPECT_THROW(make("queue:decode=raw,crop=random", 1), ConfigError);
