@@ -228,7 +228,7 @@ bool DecodePool::Crew::decode(Decoder& decoder, const Sample& sample, const Row&
   row.flight->lease.batch().labels[static_cast<std::size_t>(row.number)] = sample.label;
   decode_ns_.add(thread_cpu_ns() - begin);
   images_decoded_.add();
-  encoded_bytes_.add(static_cast<std::int64_t>(sample.bytes.size()));
+  encoded_bytes_.add(static_cast<std::int64_t>(sample.content().size()));
   return true;
 }
 
