@@ -92,14 +92,14 @@ class RelativeSquares {
     std::array<Three, 3> matrix = gram_;
     Three right = right_;
     for (std::size_t i = 0; i < 3; ++i) {
-      if (free & 1U << i) continue;
+      if (free & (1U << i)) continue;
       matrix[i] = {};
       matrix[i][i] = 1;
       right[i] = bounds[i] * scale_[i];
     }
     std::optional<Three> found = solve(matrix, right);
     for (std::size_t i = 0; found && i < 3; ++i) {
-      (*found)[i] = free & 1U << i ? (*found)[i] / scale_[i] : bounds[i];
+      (*found)[i] = free & (1U << i) ? (*found)[i] / scale_[i] : bounds[i];
     }
     return found;
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/error.h"

@@ -123,6 +123,20 @@ Simulation verdicts_of_equals(std::size_t pairs, double deviation, double margin
           }};
 }
 
+/// Block after block until the interval is within 1 %, from 5 to 30 of them.
+Simulation verdicts_after_looking(double deviation) {
+  return {"judge",
+          fmt::format("A against A, until within 1 % or 30 pairs, {} % noise, margin 0 %",
+                      100 * deviation),
+          0, 9, [=](std::size_t k) {
+            const std::vector<Pair> all = make_pairs(30, 1, deviation, Normal(10, k));
+            std::size_t count = 5;
+            while (count < all.size() && more_pairs(std::span(all).first(count), 0.01) > 0) ++count;
+            const Verdict verdict = judge(std::span(all).first(count), 0);
+            return verdict == Verdict::slower || verdict == Verdict::faster;
+          }};
+}
+
 Simulation drift_of_noise(double phi, std::size_t steps) {
   return {"find_warm_up, drifting", fmt::format("stationary AR(1), phi {}, {} steps", phi, steps),
           0, 10, [=](std::size_t k) {
@@ -176,8 +190,9 @@ std::vector<Simulation> coverage_simulations() {
 
 std::vector<Simulation> false_alarm_simulations() {
   return {verdicts_of_equals(3, 0.02, 0),   verdicts_of_equals(5, 0.02, 0.01),
-          verdicts_of_equals(10, 0.005, 0), drift_of_noise(0, 300),
-          drift_of_noise(0.5, 300),         drift_of_noise(0.9, 300)};
+          verdicts_of_equals(10, 0.005, 0), verdicts_after_looking(0.01),
+          drift_of_noise(0, 300),           drift_of_noise(0.5, 300),
+          drift_of_noise(0.9, 300)};
 }
 
 std::vector<Simulation> power_simulations() {
