@@ -133,8 +133,10 @@ class EmulatedBackend final : public Backend {
 
   std::unique_ptr<Device> open(std::int32_t) override {
     return std::make_unique<HostDevice>(
-        clock_, HostDeviceOptions{.copies = copies_,
-                                  .oversleep = [this](Nanoseconds late) { oversleep_.add(late); }});
+        clock_,
+        HostDeviceOptions{.copies = copies_, .waited = [this](Nanoseconds late, Nanoseconds) {
+                            oversleep_.add(late);
+                          }});
   }
 
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec&, Device&) override {
