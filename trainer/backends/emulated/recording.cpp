@@ -37,7 +37,7 @@ std::string refusal(const std::string& file, std::string_view what, std::string_
 [[noreturn]] void damaged(const std::string& file, std::string_view what) {
   throw DataError(refusal(file, what,
                           "the results.json of a sweep, or what `penstock run --json` printed",
-                          "it is damaged: record it again"));
+                          "it is damaged: record it again, or name another file"));
 }
 
 /// A whole number from 0 on, as it stands there: others would be cut to fit.
