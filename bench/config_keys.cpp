@@ -99,7 +99,8 @@ constexpr ConfigKey kKeys[] = {
     {"variable_update", "", false, "who holds the weights and adds the gradients",
      get<&RunConfig::variable_update>, set_component<&RunConfig::variable_update>},
     {"device", "", false,
-     "what computes: emulated[:img_per_s=R|preset=NAME,copy=memcpy|none,exchange=none|ms=T]",
+     "what computes: cpu, gpu or emulated[:img_per_s=R|preset=NAME|trace=FILE,...], with the "
+     "options that `penstock list` has",
      get<&RunConfig::device>, set_component<&RunConfig::device>},
     {"optimizer", "", false, "how gradients become weights: an optimizer of `penstock list`",
      get<&RunConfig::optimizer>, set_component<&RunConfig::optimizer>},

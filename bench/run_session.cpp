@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "bench/accelerator_utilisation.h"
 #include "bench/exit_code.h"
 #include "bench/machine.h"
 #include "bench/statistics.h"
@@ -327,6 +328,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.evaluations = evaluations_;
   result.discarded_steps = discarded_steps_;
   summarise(window_, config_, result);
+  add_accelerator_utilisation(result);
   if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
     const EvaluationReport& report = evaluations_.back();
     result.window_s = report.seconds;
