@@ -76,6 +76,7 @@ struct RunResult {
          reserve_end = 0;            ///< batches that lay ready, at either end of the window
   std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
   std::int64_t images_per_step = 0;  ///< of all ranks
+  double examples_per_epoch = 0;     ///< see Runner::examples_per_epoch; 0: not known
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
   std::vector<double> device_idle_ms;  ///< before each: from the last rank's end to its start
   double device_idle_percent = 0;      ///< of the time from the first step's end to the last's

@@ -8,10 +8,7 @@
 #include <numeric>
 
 #include "bench/sweep.h"
-#include "dataflow/entry.h"
-#include "dataflow/options.h"
 #include "dataflow/random.h"
-#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
@@ -33,22 +30,8 @@ Row make_row(const RunConfig& config) {
   Row row;
   row.config = config;
   row.unavailable = unavailable_reason(config);
-  if (row.unavailable.empty()) {
-    const std::string name = parse_component(config.fake_location).name;
-    row.is_ceiling = find_entry(feeder_table(), name).is_ceiling;
-  }
+  row.is_ceiling = row.unavailable.empty() && is_ceiling(config);
   return row;
-}
-
-std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
-  std::vector<const ConfigKey*> varied;
-  for (const ConfigKey& key : config_keys()) {
-    const bool differs =
-        std::any_of(configurations.begin(), configurations.end(),
-                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
-    if (differs || key.name == "fake_location") varied.push_back(&key);
-  }
-  return varied;
 }
 
 /// Repetitions of a row differ by their seeds; those of a round share theirs.
@@ -85,9 +68,9 @@ SweepRunner::SweepRunner(SweepPlan plan, Run run, Clock& clock)
   result_.command = plan_.command;
   result_.seed = plan_.seed;
   result_.repetitions = plan_.repetitions;
-  result_.varied = varied_keys(plan_.configurations);
   result_.warnings = warnings_before(plan_, result_.environment);
   for (const RunConfig& config : plan_.configurations) result_.rows.push_back(make_row(config));
+  result_.varied = varied_keys(result_.rows);
   run_s_.resize(result_.rows.size());
   summarise(result_);
 }

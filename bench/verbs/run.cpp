@@ -107,7 +107,9 @@ int run_to_json(const RunConfig& wanted, const TraceWish& wish, std::stop_token 
     result.status = result.exit_code == 3 ? Status::skipped : Status::failed;
     result.reason = error.what();
   }
-  fmt::print("{}\n", to_json(result).dump());
+  nlohmann::ordered_json json = to_json(result);
+  json["environment"] = to_json(read_environment());
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   std::fflush(stdout);
   print_outcome(result);
   return result.exit_code;

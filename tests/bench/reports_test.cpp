@@ -8,6 +8,7 @@
 
 #include "bench/report.h"
 #include "bench/report_text.h"
+#include "bench/result_json.h"
 #include "tests/bench/sweep_rows.h"
 
 namespace penstock {
@@ -74,7 +75,7 @@ std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
 
 TEST(JsonReport, HasTheSchema) {
   const auto json = nlohmann::json::parse(written("json"));
-  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["schema"], kResultsSchema);
   EXPECT_EQ(json["environment"]["cpu_model"], "Some <CPU> & more");
   ASSERT_EQ(json["runs"].size(), 4U);
   const auto& run = json["runs"][1];
