@@ -7,6 +7,7 @@
 
 #include "bench/json_field.h"
 #include "bench/result_json.h"
+#include "bench/sweep.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -213,6 +214,12 @@ std::vector<std::vector<std::size_t>> rounds_of(const JsonField& field, std::siz
   return rounds;
 }
 
+std::vector<RunConfig> configurations_of(const SweepResult& sweep) {
+  std::vector<RunConfig> configurations;
+  for (const Row& row : sweep.rows) configurations.push_back(row.config);
+  return configurations;
+}
+
 std::vector<const ConfigKey*> varied_of(const JsonField& field) {
   std::vector<const ConfigKey*> varied;
   for (const JsonField& name : field.elements()) {
@@ -264,7 +271,7 @@ SweepResult sweep_from_json(const Json& json) {
     sweep.rows.push_back(row_of(run, is_old));
   if (sweep.rows.empty()) field.at("runs").refuse("at least one row");
   sweep.rounds = rounds_of(about.at("rounds"), sweep.rows.size());
-  sweep.varied = is_old ? varied_keys(sweep.rows) : varied_of(about.at("varied"));
+  sweep.varied = is_old ? varied_keys(configurations_of(sweep)) : varied_of(about.at("varied"));
   summarise(sweep);
   return sweep;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/result_json.h"
+#include "bench/sweep.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -82,7 +83,9 @@ SweepResult sweep_of(std::vector<RunResult> results, Environment environment, st
       sweep.command += " " + flag;
     }
   }
-  sweep.varied = varied_keys(sweep.rows);
+  std::vector<RunConfig> configurations;
+  for (const Row& row : sweep.rows) configurations.push_back(row.config);
+  sweep.varied = varied_keys(configurations);
   summarise(sweep);
   return sweep;
 }

@@ -6,9 +6,6 @@
 #include <algorithm>
 
 #include "bench/sweep.h"
-#include "dataflow/entry.h"
-#include "dataflow/options.h"
-#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
@@ -164,25 +161,6 @@ const char* const kInputCostDefinition =
     "repetition, and `without` the same of the `gpu` row of the same trainer in the same round; "
     "median, "
     "lowest and highest over rounds";
-
-bool is_ceiling(const RunConfig& config) {
-  const std::string name = parse_component(config.fake_location).name;
-  const auto& feeders = feeder_table().entries;
-  return std::any_of(feeders.begin(), feeders.end(), [&](const FeederEntry* feeder) {
-    return feeder->name == name && feeder->is_ceiling;
-  });
-}
-
-std::vector<const ConfigKey*> varied_keys(const std::vector<Row>& rows) {
-  std::vector<const ConfigKey*> varied;
-  for (const ConfigKey& key : config_keys()) {
-    const bool differs = std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
-      return key.get(row.config) != key.get(rows.front().config);
-    });
-    if (differs || key.name == "fake_location") varied.push_back(&key);
-  }
-  return varied;
-}
 
 void summarise(SweepResult& sweep) {
   for (Row& row : sweep.rows) {

@@ -51,13 +51,6 @@ struct SweepResult {
 /// What the input costs of a sweep mean, in a sentence.
 extern const char* const kInputCostDefinition;
 
-/// Is the feeder of `config` one whose batches cost nothing? False for feeders that this program
-/// does not have.
-bool is_ceiling(const RunConfig& config);
-
-/// The keys whose values differ between the configurations of `rows`, and `fake_location`.
-std::vector<const ConfigKey*> varied_keys(const std::vector<Row>& rows);
-
 /// Fills in what follows from the repetitions.
 ///
 /// Status of a row, the first that applies: `skipped`, no repetition ran or could run; `failed`,

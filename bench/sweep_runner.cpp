@@ -8,7 +8,10 @@
 #include <numeric>
 
 #include "bench/sweep.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
 #include "dataflow/random.h"
+#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
@@ -30,7 +33,10 @@ Row make_row(const RunConfig& config) {
   Row row;
   row.config = config;
   row.unavailable = unavailable_reason(config);
-  row.is_ceiling = row.unavailable.empty() && is_ceiling(config);
+  if (row.unavailable.empty()) {
+    const std::string name = parse_component(config.fake_location).name;
+    row.is_ceiling = find_entry(feeder_table(), name).is_ceiling;
+  }
   return row;
 }
 
@@ -68,9 +74,9 @@ SweepRunner::SweepRunner(SweepPlan plan, Run run, Clock& clock)
   result_.command = plan_.command;
   result_.seed = plan_.seed;
   result_.repetitions = plan_.repetitions;
+  result_.varied = varied_keys(plan_.configurations);
   result_.warnings = warnings_before(plan_, result_.environment);
   for (const RunConfig& config : plan_.configurations) result_.rows.push_back(make_row(config));
-  result_.varied = varied_keys(result_.rows);
   run_s_.resize(result_.rows.size());
   summarise(result_);
 }

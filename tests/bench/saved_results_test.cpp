@@ -45,7 +45,7 @@ SweepResult make_sweep() {
   Row absent = make_row("python-queue");
   absent.unavailable = "not built";
   sweep.rows.push_back(absent);
-  sweep.varied = varied_keys(sweep.rows);
+  sweep.varied = {&find_config_key("fake_location")};
   summarise(sweep);
   return sweep;
 }
