@@ -198,7 +198,8 @@ std::string reason_of(std::span<const double> before, std::span<const double> af
 }
 
 RowChange change_of(const SweepResult& sweep, const Row& before, const Row& after, double margin) {
-  RowChange change{.label = label_of(sweep, after)};
+  RowChange change;
+  change.label = label_of(sweep, after);
   const std::vector<double> was = rates_of(before), is = rates_of(after);
   change.before_img_per_s = geometric_mean(was);
   change.after_img_per_s = geometric_mean(is);
@@ -239,7 +240,8 @@ void explain_no_match(const SweepResult& before, const SweepResult& after, Compa
 
 Comparison compare(const SweepResult& before, const SweepResult& after,
                    const CompareOptions& options) {
-  Comparison result{.margin = options.margin};
+  Comparison result;
+  result.margin = options.margin;
   compare_environments(before.environment, after.environment, result);
   std::vector<const Row*> used;
   for (const Row& row : after.rows) {

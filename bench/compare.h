@@ -16,7 +16,7 @@ namespace penstock {
 struct CompareOptions {
   double margin = 0.01;  ///< changes within it do not matter
   /// Keys of RunConfig that may differ though they belong to the workload.
-  std::vector<std::string> allowed;
+  std::vector<std::string> allowed{};
 };
 
 /// One configuration in both.

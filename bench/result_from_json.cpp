@@ -135,8 +135,9 @@ RunResult result_of(const JsonField& field, bool may_lack) {
   result.discarded_steps = field.at("discarded_steps").integer(0);
   result.process_cpu_s = field.at("process_cpu_s").number();
   result.staging_cpu_s = field.at("staging_cpu_s").number();
-  for (const auto& [name, value] : field.at("facts").members())
-    result.facts[name] = value.number_or_nan();
+  for (const auto& [name, value] : field.at("facts").members()) {
+    if (!value.is_null()) result.facts[name] = value.number();  // null: it was not finite
+  }
   for (const auto& [name, value] : field.at("counters").members())
     result.counters[name] = value.integer();
   result.notes = field.at("notes").texts();

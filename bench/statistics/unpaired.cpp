@@ -18,13 +18,15 @@ struct LogMean {
 
 LogMean log_mean(std::span<const double> values) {
   LogMean result{.count = static_cast<double>(values.size())};
-  for (const double value : values) result.mean += std::log(value) / result.count;
-  if (values.size() < 2) return result;
-  double squares = 0;
-  for (const double value : values) {
-    const double off = std::log(value) - result.mean;
+  double sum = 0, squares = 0;
+  for (const double value : values) {  // about the first, so that equal values have no spread
+    const double off = std::log(value / values.front());
+    sum += off;
     squares += off * off;
   }
+  result.mean = std::log(values.front()) + sum / result.count;
+  if (values.size() < 2) return result;
+  squares = std::max(0.0, squares - sum * sum / result.count);
   result.variance = squares / (result.count - 1) / result.count;
   return result;
 }
