@@ -38,9 +38,9 @@ Pipe make_pipe(const std::string& program) {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-/// What the child does between fork and exec: system calls only. Returns errno of the one that
-/// failed.
-int become(char* const* arguments, pid_t parent, int output, int errors) {
+/// What the child does between fork and exec: system calls only. `lines` is -1 or a pipe to
+/// inherit. Returns errno of the one that failed.
+int become(char* const* arguments, pid_t parent, int output, int errors, int lines) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(128 + SIGTERM);
@@ -51,6 +51,7 @@ int become(char* const* arguments, pid_t parent, int output, int errors) {
   for (const int number : {SIGINT, SIGTERM, SIGPIPE}) signal(number, SIG_DFL);
   const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
   if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return errno;
+  if (lines >= 0 && fcntl(lines, F_SETFD, 0) < 0) return errno;
   execvp(arguments[0], arguments);
   return errno;
 }
@@ -138,12 +139,16 @@ std::string ChildExit::describe() const {
 
 ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) {
   const std::string& program = command_.arguments.front();
-  std::vector<char*> arguments;
-  for (const std::string& word : command_.arguments) {
-    arguments.push_back(const_cast<char*>(word.c_str()));  // NOLINT: execvp's signature
-  }
-  arguments.push_back(nullptr);
   Pipe output = make_pipe(program), errors = make_pipe(program), started = make_pipe(program);
+  Pipe lines;
+  std::vector<std::string> words = command_.arguments;
+  if (!command_.pipe_flag.empty()) {
+    lines = make_pipe(program);
+    words.push_back(fmt::format("{}{}", command_.pipe_flag, lines.write.number()));
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
   if (wake_.number() < 0) fail("make an event for", program, errno);
 
@@ -151,15 +156,15 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
   pid_ = fork();
   if (pid_ < 0) fail("start", program, errno);
   if (pid_ == 0) {
-    const int error =
-        become(arguments.data(), parent, output.write.number(), errors.write.number());
+    const int error = become(arguments.data(), parent, output.write.number(), errors.write.number(),
+                             lines.write.number());
     static_cast<void>(!write(started.write.number(), &error, sizeof error));
     _exit(127);
   }
   setpgid(pid_, pid_);  // both sides do, whoever comes first
   process_ = FileDescriptor(open_process(pid_));
   const int watch_error = process_.number() < 0 ? errno : 0;
-  for (Pipe* pipe : {&output, &errors, &started}) pipe->write = FileDescriptor();
+  for (Pipe* pipe : {&output, &errors, &started, &lines}) pipe->write = FileDescriptor();
   int error = 0;
   ssize_t count = 0;
   do {
@@ -174,8 +179,9 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
   }
   output_ = std::move(output.read);
   errors_ = std::move(errors.read);
-  for (const FileDescriptor* file : {&output_, &errors_}) {
-    fcntl(file->number(), F_SETFL, O_NONBLOCK);
+  lines_ = std::move(lines.read);
+  for (const FileDescriptor* file : {&output_, &errors_, &lines_}) {
+    fcntl(file->number(), F_SETFL, O_NONBLOCK);  // fails without harm where there is no pipe
   }
   follower_ = std::jthread([this](const std::stop_token& stop) { follow(stop); });
 }
@@ -206,12 +212,24 @@ void ChildProcess::take_errors(std::string_view text) {
   if (words.size() > 2 * kLastWords) words.erase(0, words.size() - kLastWords);
 }
 
+void ChildProcess::take_lines(std::string_view text) {
+  for (const char c : text) {
+    if (c != '\n') {
+      if (line_.size() <= ChildCommand::kMaxLine) line_ += c;
+      continue;
+    }
+    if (line_.size() <= ChildCommand::kMaxLine) command_.on_line(line_);
+    line_.clear();
+  }
+}
+
 void ChildProcess::follow(const std::stop_token& stop) {
   relay(stop);
   kill(-pid_,
        SIGKILL);  // what it left behind; it is not reaped yet, so the number is still its own
   read_available(output_, [this](std::string_view text) { take_output(text); });
   read_available(errors_, [this](std::string_view text) { take_errors(text); });
+  read_available(lines_, [this](std::string_view text) { take_lines(text); });
   reap();
   if (command_.on_end) command_.on_end();
 }
@@ -221,11 +239,12 @@ void ChildProcess::relay(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] { eventfd_write(wake_.number(), 1); });
   const Time deadline = std::chrono::steady_clock::now() + command_.timeout;
   Escalation ending(pid_, command_.grace);
-  enum { kEnd, kWake, kOutput, kErrors };
-  std::array<pollfd, 4> files{{{process_.number(), POLLIN, 0},
+  enum { kEnd, kWake, kOutput, kErrors, kLines };
+  std::array<pollfd, 5> files{{{process_.number(), POLLIN, 0},
                                {wake_.number(), POLLIN, 0},
                                {output_.number(), POLLIN, 0},
-                               {errors_.number(), POLLIN, 0}}};
+                               {errors_.number(), POLLIN, 0},
+                               {lines_.number(), POLLIN, 0}}};
   while (true) {
     const Time due = ending.begun() ? ending.due() : deadline;
     if (poll(files.data(), files.size(), milliseconds_until(due)) < 0) {
@@ -239,6 +258,10 @@ void ChildProcess::relay(const std::stop_token& stop) {
     if (files[kErrors].revents != 0 &&
         !read_available(errors_, [this](std::string_view text) { take_errors(text); })) {
       files[kErrors].fd = -1;
+    }
+    if (files[kLines].revents != 0 &&
+        !read_available(lines_, [this](std::string_view text) { take_lines(text); })) {
+      files[kLines].fd = -1;
     }
     if (files[kEnd].revents != 0) return;
     const bool woken = files[kWake].revents != 0;

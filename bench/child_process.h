@@ -27,7 +27,13 @@ struct ChildCommand {
   Nanoseconds timeout = std::chrono::hours(24);
   /// Between SIGINT and SIGTERM, and between that and SIGKILL.
   Nanoseconds grace = std::chrono::seconds(5);
-  bool show_stderr = false;        ///< passes on what it says while it runs
+  bool show_stderr = false;  ///< passes on what it says while it runs
+  /// Where not empty, the last argument is this and the number of a pipe that the child inherits:
+  /// each line that it writes there goes to `on_line`, on a thread of the object. Lines that are
+  /// longer than kMaxLine are left out.
+  std::string pipe_flag{};
+  std::function<void(std::string_view)> on_line{};
+  static constexpr std::size_t kMaxLine = 4096;
   std::function<void()> on_end{};  ///< called once it has ended, on a thread of the object
 };
 
@@ -81,11 +87,13 @@ class ChildProcess {
   void relay(const std::stop_token& stop);
   void take_output(std::string_view text);
   void take_errors(std::string_view text);
+  void take_lines(std::string_view text);
   void reap();
 
   const ChildCommand command_;
   pid_t pid_ = -1;
-  FileDescriptor process_, output_, errors_, wake_;
+  FileDescriptor process_, output_, errors_, lines_, wake_;
+  std::string line_;  // begun
   ChildExit exit_;
   std::jthread follower_;
 };

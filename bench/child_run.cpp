@@ -80,6 +80,11 @@ ChildCommand run_command(const RunConfig& config, const ChildRunOptions& options
                        .timeout = options.timeout,
                        .show_stderr = options.show_stderr};
   for (std::string& flag : to_flags(config)) command.arguments.push_back(std::move(flag));
+  if (!options.on_progress) return command;
+  command.pipe_flag = "--progress-fd=";
+  command.on_line = [&options](std::string_view line) {
+    if (const auto progress = progress_from_line(line)) options.on_progress(*progress);
+  };
   return command;
 }
 

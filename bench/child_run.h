@@ -5,10 +5,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <stop_token>
 #include <string>
 
 #include "bench/child_process.h"
+#include "bench/progress.h"
 #include "bench/runner.h"
 #include "dataflow/clock.h"
 #include "feeders/feeder.h"
@@ -32,6 +34,9 @@ struct ChildRunOptions {
   std::string program;       ///< this executable
   Nanoseconds timeout{};     ///< of one run
   bool show_stderr = false;  ///< of the children
+  /// Told a few times a second how far a run is, on another thread, while run_in_child waits for
+  /// it; null: nobody asks.
+  std::function<void(const Progress&)> on_progress{};
 };
 
 /// Runs `config`, whose feeder is `feeder`. Whatever goes wrong in a child is a failed result with

@@ -4,8 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "dataflow/error.h"
-
 namespace penstock {
 namespace {
 
@@ -15,14 +13,6 @@ using Json = nlohmann::ordered_json;
 Json scalar(const std::string& text) {
   const Json parsed = Json::parse(text, nullptr, false);
   return parsed.is_number() || parsed.is_boolean() ? parsed : Json(text);
-}
-
-Status status_from(const std::string& name) {
-  for (const Status status :
-       {Status::ok, Status::skipped, Status::failed, Status::partial, Status::draining}) {
-    if (to_string(status) == name) return status;
-  }
-  throw DataError("a result has the status '" + name + "', which is none of ours");
 }
 
 Json to_json(const std::optional<Spread>& spread) {
@@ -63,22 +53,6 @@ Json to_json(const StageUse& stage) {
               {"bytes", stage.bytes}};
 }
 
-StageUse stage_from(const Json& json) {
-  StageUse stage;
-  json.at("name").get_to(stage.name);
-  json.at("workers").get_to(stage.workers);
-  json.at("threads").get_to(stage.threads);
-  json.at("images").get_to(stage.images);
-  json.at("items").get_to(stage.items);
-  json.at("timed_items").get_to(stage.timed_items);
-  json.at("cpu_s").get_to(stage.cpu_s);
-  json.at("wall_s").get_to(stage.wall_s);
-  json.at("wait_in_s").get_to(stage.wait_in_s);
-  json.at("wait_out_s").get_to(stage.wait_out_s);
-  json.at("bytes").get_to(stage.bytes);
-  return stage;
-}
-
 Json to_json(const QueueUse& queue) {
   return Json{{"name", queue.name},
               {"slots", queue.slots},
@@ -88,19 +62,6 @@ Json to_json(const QueueUse& queue) {
               {"producer_wait_s", queue.producer_wait_s},
               {"consumer_wait_s", queue.consumer_wait_s},
               {"filled", queue.filled}};
-}
-
-QueueUse queue_from(const Json& json) {
-  QueueUse queue;
-  json.at("name").get_to(queue.name);
-  json.at("slots").get_to(queue.slots);
-  json.at("mean_filled").get_to(queue.mean_filled);
-  json.at("empty_percent").get_to(queue.empty_percent);
-  json.at("full_percent").get_to(queue.full_percent);
-  json.at("producer_wait_s").get_to(queue.producer_wait_s);
-  json.at("consumer_wait_s").get_to(queue.consumer_wait_s);
-  json.at("filled").get_to(queue.filled);
-  return queue;
 }
 
 template <typename T>
@@ -115,6 +76,7 @@ Json to_json(const Repetition& repetition) {
   Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
   Json result = to_json(repetition.result);
   result.erase("config");
+  result.erase("schema");
   json.update(result);
   return json;
 }
@@ -133,7 +95,8 @@ Json to_json(const RunConfig& config) {
 }
 
 Json to_json(const RunResult& result) {
-  return Json{{"config", to_json(result.config)},
+  return Json{{"schema", kResultsSchema},
+              {"config", to_json(result.config)},
               {"status", to_string(result.status)},
               {"reason", result.reason},
               {"exit_code", result.exit_code},
@@ -143,6 +106,7 @@ Json to_json(const RunResult& result) {
               {"device_idle_percent", result.device_idle_percent},
               {"window_s", result.window_s},
               {"images_per_step", result.images_per_step},
+              {"examples_per_epoch", result.examples_per_epoch},
               {"reserve_start", result.reserve_start},
               {"reserve_end", result.reserve_end},
               {"discarded_steps", result.discarded_steps},
@@ -200,76 +164,25 @@ Json to_json(const SweepResult& sweep) {
   Json runs = Json::array();
   for (const Row& row : sweep.rows) {
     Json json = to_json(row);
+    json["is_ceiling"] = row.is_ceiling;
+    json["unavailable"] = row.unavailable;
     json["repetitions"] = Json::array();
     for (const Repetition& repetition : row.repetitions) {
       json["repetitions"].push_back(to_json(repetition));
     }
     runs.push_back(std::move(json));
   }
-  return Json{{"schema", 1},
+  Json varied = Json::array();
+  for (const ConfigKey* key : sweep.varied) varied.push_back(key->name);
+  return Json{{"schema", kResultsSchema},
               {"environment", to_json(sweep.environment)},
               {"sweep", Json{{"command", sweep.command},
                              {"seed", sweep.seed},
                              {"repetitions", sweep.repetitions},
+                             {"varied", std::move(varied)},
                              {"rounds", sweep.rounds}}},
               {"warnings", sweep.warnings},
               {"runs", std::move(runs)}};
-}
-
-RunConfig config_from_json(const Json& json) {
-  RunConfig config;
-  for (const ConfigKey& key : config_keys()) {
-    const auto found = json.find(std::string(key.name));
-    if (found == json.end()) continue;
-    key.set(config, found->is_string() ? found->get<std::string>() : found->dump());
-  }
-  return config;
-}
-
-RunResult result_from_json(const Json& json) {
-  try {
-    RunResult result;
-    result.config = config_from_json(json.at("config"));
-    result.status = status_from(json.at("status").get<std::string>());
-    json.at("reason").get_to(result.reason);
-    json.at("exit_code").get_to(result.exit_code);
-    json.at("started").get_to(result.started);
-    json.at("img_per_s").get_to(result.img_per_s);
-    json.at("sustained_img_per_s").get_to(result.sustained_img_per_s);
-    json.at("device_idle_percent").get_to(result.device_idle_percent);
-    json.at("window_s").get_to(result.window_s);
-    json.at("images_per_step").get_to(result.images_per_step);
-    json.at("reserve_start").get_to(result.reserve_start);
-    json.at("reserve_end").get_to(result.reserve_end);
-    json.at("discarded_steps").get_to(result.discarded_steps);
-    json.at("process_cpu_s").get_to(result.process_cpu_s);
-    json.at("staging_cpu_s").get_to(result.staging_cpu_s);
-    json.at("facts").get_to(result.facts);
-    json.at("counters").get_to(result.counters);
-    json.at("notes").get_to(result.notes);
-    json.at("step_ms").get_to(result.step_ms);
-    json.at("input_wait_ms").get_to(result.input_wait_ms);
-    json.at("device_idle_ms").get_to(result.device_idle_ms);
-    json.at("starved_ms").get_to(result.starved_ms);
-    json.at("copy_exposed_ms").get_to(result.copy_exposed_ms);
-    json.at("late_ms").get_to(result.late_ms);
-    for (const Json& each : json.at("stages")) result.stages.push_back(stage_from(each));
-    for (const Json& each : json.at("queues")) result.queues.push_back(queue_from(each));
-    json.at("instrumentation_s").get_to(result.instrumentation_s);
-    json.at("losses").get_to(result.losses);
-    for (const Json& each : json.at("evaluations")) {
-      result.evaluations.push_back({.step = each.at("step").get<std::int64_t>(),
-                                    .images = each.at("images").get<std::int64_t>(),
-                                    .top1 = each.at("top_1_accuracy").get<double>(),
-                                    .top5 = each.at("top_5_accuracy").get<double>(),
-                                    .seconds = each.at("seconds").get<double>(),
-                                    .complete = true});
-    }
-    return result;
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError(std::string("a run's result is not what `penstock run --json` prints: ") +
-                    error.what());
-  }
 }
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run as JSON: what `penstock run --json` prints and what a sweep reads back. A sweep as JSON:
-// what it leaves behind, and what its flat forms are made of.
+// what it leaves behind, and what its flat forms are made of. Both can be read back.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,6 +10,9 @@
 
 namespace penstock {
 
+/// Of both forms. 1 lacks what stages and queues did, and which keys were varied.
+inline constexpr int kResultsSchema = 2;
+
 /// Keys of RunConfig, as numbers, booleans and strings.
 nlohmann::ordered_json to_json(const RunConfig& config);
 nlohmann::ordered_json to_json(const RunResult& result);
@@ -17,11 +20,15 @@ nlohmann::ordered_json to_json(const RunResult& result);
 nlohmann::ordered_json to_json(const Environment& environment);
 /// A row without its repetitions. What is not known is null.
 nlohmann::ordered_json to_json(const Row& row);
-/// Everything, in the form of results.json, schema 1.
+/// Everything, in the form of results.json.
 nlohmann::ordered_json to_json(const SweepResult& sweep);
 
-/// Throws DataError when `json` is not what to_json writes.
+// Reading throws DataError that says which value is wrong and what was expected, for texts of newer
+// programs, foreign ones and damaged ones. What schema 1 lacks is empty.
 RunConfig config_from_json(const nlohmann::ordered_json& json);
+Environment environment_from_json(const nlohmann::ordered_json& json);
 RunResult result_from_json(const nlohmann::ordered_json& json);
+/// Figures of rows are computed anew from their repetitions.
+SweepResult sweep_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace penstock

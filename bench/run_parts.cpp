@@ -127,6 +127,14 @@ void RunParts::make_feeders() {
       rank.stager->count(probe.stage({"copy", "stager"}), clock);
     }
   }
+  if (trace != nullptr) watch_rings();
+}
+
+void RunParts::watch_rings() {
+  if (host_ring) trace->watch(*host_ring, "host ring", -1);
+  for (std::size_t index = 0; index < ranks.size(); ++index) {
+    trace->watch(*ranks[index].ring, "device ring", static_cast<std::int32_t>(index));
+  }
 }
 
 DataPlan RunParts::data_plan(std::int32_t rank) const {

@@ -87,6 +87,7 @@ class RunParts {
   std::optional<Checkpoint> open_checkpoint();
   void restore(const Checkpoint& checkpoint);
   void make_feeders();
+  void watch_rings();
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);

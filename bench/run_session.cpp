@@ -330,6 +330,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   RunResult result;
   result.config = config_;
   result.images_per_step = std::int64_t{config_.batch_size} * config_.num_gpus;
+  result.examples_per_epoch = parts_.examples_per_epoch;
   result.facts = parts_.backend->facts();
   result.counters = parts_.probe.values();
   const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {

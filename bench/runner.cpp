@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -105,6 +107,25 @@ Runner::~Runner() = default;
 const RunConfig& Runner::config() const noexcept { return wiring_->parts.config; }
 
 double Runner::examples_per_epoch() const noexcept { return wiring_->parts.examples_per_epoch; }
+
+std::vector<QueueGauge> Runner::queues() const {
+  std::vector<QueueGauge> gauges;
+  const auto add = [&](std::string name, const BatchRing& ring) {
+    const RingStats stats = ring.stats();
+    gauges.push_back(
+        {.name = std::move(name),
+         .slots = static_cast<std::int32_t>(ring.slots()),
+         .filled = stats.filled_slots,
+         .producer_wait_s = std::chrono::duration<double>(stats.producer_wait).count(),
+         .consumer_wait_s = std::chrono::duration<double>(stats.consumer_wait).count()});
+  };
+  const RunParts& parts = wiring_->parts;
+  if (parts.host_ring) add("host ring", *parts.host_ring);
+  for (std::size_t rank = 0; rank < parts.ranks.size(); ++rank) {
+    add(fmt::format("device ring {}", rank), *parts.ranks[rank].ring);
+  }
+  return gauges;
+}
 
 RunResult Runner::run(RunListener& listener, std::stop_token stop) {
   RunParts& parts = wiring_->parts;

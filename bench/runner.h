@@ -76,6 +76,7 @@ struct RunResult {
          reserve_end = 0;            ///< batches that lay ready, at either end of the window
   std::int64_t discarded_steps = 0;  ///< warm-up and windows that were measured again
   std::int64_t images_per_step = 0;  ///< of all ranks
+  double examples_per_epoch = 0;     ///< see Runner::examples_per_epoch; 0: not known
   std::vector<double> step_ms, input_wait_ms;  ///< one for each step of the window
   std::vector<double> device_idle_ms;  ///< before each: from the last rank's end to its start
   double device_idle_percent = 0;      ///< of the time from the first step's end to the last's
@@ -114,6 +115,14 @@ class RunListener {
   virtual void evaluated(const EvaluationReport&) {}
 };
 
+/// A ring while a run goes on.
+struct QueueGauge {
+  std::string name;  ///< as in QueueUse
+  std::int32_t slots = 0;
+  std::uint64_t filled = 0;                         ///< batches ready in it
+  double producer_wait_s = 0, consumer_wait_s = 0;  ///< so far
+};
+
 class Runner {
  public:
   /// Resolves the configuration and opens everything that can be missing: data, sockets, devices.
@@ -135,6 +144,9 @@ class Runner {
   const RunConfig& config() const noexcept;
   /// Training examples in an epoch: the data's, or ImageNet's where the feeder knows none.
   double examples_per_epoch() const noexcept;
+
+  /// Its rings, upstream first, as they are now. From any thread, also while it runs.
+  std::vector<QueueGauge> queues() const;
 
   /// Runs once. A failure on the way is in the result, not thrown; what was measured before it is
   /// kept.

@@ -129,6 +129,17 @@ bool same_trainer(const RunConfig& a, const RunConfig& b) {
   });
 }
 
+std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
+  std::vector<const ConfigKey*> varied;
+  for (const ConfigKey& key : config_keys()) {
+    const bool differs =
+        std::any_of(configurations.begin(), configurations.end(),
+                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
+    if (differs || key.name == "fake_location") varied.push_back(&key);
+  }
+  return varied;
+}
+
 std::string unavailable_reason(const RunConfig& config) {
   if (!config.train_dir.empty()) {
     throw ConfigError(
@@ -158,6 +169,14 @@ std::string unavailable_reason(const RunConfig& config) {
                     config.data_dir));
   }
   return reason;
+}
+
+bool is_ceiling(const RunConfig& config) {
+  const std::string name = parse_component(config.fake_location).name;
+  const auto& feeders = feeder_table().entries;
+  return std::any_of(feeders.begin(), feeders.end(), [&](const FeederEntry* feeder) {
+    return feeder->name == name && feeder->is_ceiling;
+  });
 }
 
 }  // namespace penstock

@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstdio>
+#include <algorithm>
 
 #include "bench/report_text.h"
 #include "dataflow/error.h"
@@ -12,11 +11,8 @@
 namespace penstock {
 namespace {
 
-std::string duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::lround(seconds));
-  if (whole < 100) return fmt::format("{} s", whole);
-  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-}
+/// Between two lines about one run, where lines stay.
+constexpr double kLineEvery_s = 5;
 
 std::string outcome(const RunResult& result) {
   std::string text = fmt::format("{:.1f} img/s", result.img_per_s);
@@ -28,31 +24,32 @@ std::string outcome(const RunResult& result) {
 
 }  // namespace
 
-void SweepProgress::show(const std::string& line, bool passing) {
-  if (!single_line_) {
-    fmt::print(stderr, "{}\n", line);
-  } else {
-    fmt::print(stderr, "\r\x1b[K{}{}", line, passing ? "" : "\n");
-  }
-  line_open_ = single_line_ && passing;
-  std::fflush(stderr);
+void SweepProgress::run_begins(const SweepMoment& moment) {
+  where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,
+                       label_of(*sweep_, moment.row));
+  sweep_left_s_ = moment.left_s;
+  next_line_s_ = kLineEvery_s;
+  running({});
 }
 
-void SweepProgress::run_begins(const SweepMoment& moment) {
-  if (!single_line_) return;
-  show(fmt::format("[{}/{}] round {}: {} ... {} left{}", moment.run + 1, moment.runs,
-                   moment.round + 1, label_of(*sweep_, moment.row), duration(moment.left_s),
-                   outcome_),
-       true);
+void SweepProgress::running(const Progress& progress) {
+  if (!line_.single() && progress.elapsed_s < next_line_s_) return;
+  next_line_s_ = progress.elapsed_s + kLineEvery_s;
+  const std::string left = fmt::format(
+      "; {} left of all runs", duration_text(std::max(0.0, sweep_left_s_ - progress.elapsed_s)));
+  const std::size_t width = line_.width(), around = where_.size() + 2 + left.size();
+  if (!line_.single()) {
+    return line_.print(where_ + ": " + progress_text(progress, std::string::npos, false) + left);
+  }
+  if (around >= width) return line_.pass(where_.substr(0, width));
+  line_.pass(where_ + ": " + progress_text(progress, width - around, line_.colour()) + left);
 }
 
 void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
-  const std::string text = fmt::format("{}: {}", label_of(*sweep_, moment.row), outcome(result));
-  outcome_ = "; before: " + text.substr(0, 60);
-  const bool passing = result.status == Status::ok;
-  show(fmt::format("[{}/{}] round {}: {}; {} left", moment.run + 1, moment.runs, moment.round + 1,
-                   text, duration(moment.left_s)),
-       passing);
+  const std::string text =
+      fmt::format("{}: {}; {} left", where_, outcome(result), duration_text(moment.left_s));
+  if (!line_.single() || result.status != Status::ok) return line_.print(text);
+  line_.pass(text.substr(0, line_.width()));
 }
 
 void SweepProgress::results_changed(const SweepResult& sweep) {
@@ -65,11 +62,9 @@ void SweepProgress::results_changed(const SweepResult& sweep) {
       throw ConfigError(fmt::format("{}; give --out a folder that can be written", error.what()));
     }
     if (saved_) {
-      show(fmt::format(
-               "penstock: {}; the results on disk are those before this run, and the sweep goes "
-               "on",
-               error.what()),
-           false);
+      line_.print(fmt::format(
+          "penstock: {}; the results on disk are those before this run, and the sweep goes on",
+          error.what()));
     }
     saved_ = false;
   }

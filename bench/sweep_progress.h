@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sweep says on standard error while it runs, and its results on disk after each run. On a
-// terminal one line changes; elsewhere each run has a line.
+// terminal one line changes, with the rate so far, the queue, and what is left; elsewhere each run
+// has a line, and long ones one every few seconds.
 #pragma once
 
+#include <cstdio>
 #include <string>
 
+#include "bench/live_line.h"
+#include "bench/progress.h"
 #include "bench/result_folder.h"
 #include "bench/sweep_runner.h"
 
@@ -14,23 +18,28 @@ class SweepProgress final : public SweepListener {
  public:
   /// `single_line`: standard error is a terminal that nothing else writes to.
   SweepProgress(const ResultFolder& folder, bool single_line)
-      : folder_(folder), single_line_(single_line) {}
+      : folder_(folder), line_(stderr, single_line) {}
 
   void run_begins(const SweepMoment& moment) override;
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;
+  /// The run under way, a few times a second; not while another member is called.
+  void running(const Progress& progress);
+
+  /// Nothing more will come: takes the passing line away.
+  void finish() { line_.clear(); }
 
   /// Are all results so far on disk?
   bool saved() const noexcept { return saved_; }
 
  private:
-  void show(const std::string& line, bool passing);
-
   const ResultFolder& folder_;
-  const bool single_line_;
+  LiveLine line_;
   const SweepResult* sweep_ = nullptr;
-  std::string outcome_;  ///< of the run before
-  bool begun_ = false, saved_ = true, line_open_ = false;
+  // Of the run under way:
+  std::string where_;
+  double sweep_left_s_ = 0, next_line_s_ = 0;
+  bool begun_ = false, saved_ = true;
 };
 
 }  // namespace penstock

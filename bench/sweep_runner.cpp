@@ -40,17 +40,6 @@ Row make_row(const RunConfig& config) {
   return row;
 }
 
-std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
-  std::vector<const ConfigKey*> varied;
-  for (const ConfigKey& key : config_keys()) {
-    const bool differs =
-        std::any_of(configurations.begin(), configurations.end(),
-                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
-    if (differs || key.name == "fake_location") varied.push_back(&key);
-  }
-  return varied;
-}
-
 /// Repetitions of a row differ by their seeds; those of a round share theirs.
 std::uint64_t seed_of(const RunConfig& config, std::int32_t round) {
   constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());

@@ -15,6 +15,8 @@ using Json = nlohmann::ordered_json;
 
 /// Of feeding and staging, a few for each image.
 constexpr std::size_t kSpansPerStep = 4096, kMostSpans = std::size_t{1} << 18;
+/// Of rings, two for each batch that passes one.
+constexpr std::size_t kDepthsPerStep = 256, kMostDepths = std::size_t{1} << 17;
 /// So many steps are traced kernel by kernel; more only as whole programs.
 constexpr std::size_t kMostStepsOfOperations = 200;
 
@@ -48,7 +50,13 @@ Json name_event(const char* kind, std::int32_t process, std::int32_t thread,
 Trace::Trace(std::size_t steps, const Clock& clock)
     : steps_(steps),
       steps_left_(steps),
-      spans_(std::min(kMostSpans, steps * kSpansPerStep), clock) {}
+      spans_(std::min(kMostSpans, steps * kSpansPerStep), clock),
+      depths_(std::min(kMostDepths, steps * kDepthsPerStep)) {}
+
+void Trace::watch(BatchRing& ring, std::string name, std::int32_t rank) {
+  ring.log_depths(depths_, static_cast<std::int32_t>(rings_.size()));
+  rings_.push_back({&ring, std::move(name), rank});
+}
 
 void Trace::begin_leg(Backend& backend, Probe& probe) {
   const auto detail =
@@ -56,10 +64,13 @@ void Trace::begin_leg(Backend& backend, Probe& probe) {
   const std::string reason = backend.start_activity(detail);
   if (!reason.empty()) probe.note("the trace has no kernels: " + reason);
   spans_.open();
+  depths_.open();
+  for (const WatchedRing& each : rings_) each.ring->log_depth();
 }
 
 void Trace::end_leg(Backend& backend, std::span<const Leg> ranks) {
   spans_.close();
+  depths_.close();
   std::size_t steps = 0;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     add_steps(static_cast<std::int32_t>(rank), ranks[rank]);
@@ -97,11 +108,31 @@ void Trace::add_spans(Tracks& tracks) const {
   }
 }
 
+/// In the order of time.
+std::vector<nlohmann::ordered_json> Trace::counter_events() const {
+  std::vector<Depth> depths(depths_.depths().begin(), depths_.depths().end());
+  std::stable_sort(depths.begin(), depths.end(),
+                   [](const Depth& a, const Depth& b) { return a.time < b.time; });
+  std::vector<Json> events;
+  for (const Depth& depth : depths) {
+    const WatchedRing& ring = rings_[static_cast<std::size_t>(depth.ring)];
+    events.push_back({{"ph", "C"},
+                      {"name", ring.name},
+                      {"pid", ring.rank < 0 ? kFeeding : kFirstRank + ring.rank},
+                      {"ts", microseconds(depth.time.time_since_epoch())},
+                      {"args", {{"batches", depth.filled}}}});
+  }
+  return events;
+}
+
 void Trace::write(std::ostream& out) const {
   Tracks tracks = tracks_;
   add_spans(tracks);
   out << "{\"displayTimeUnit\":\"ms\",\"otherData\":"
-      << Json{{"clock", "steady"}, {"dropped_spans", spans_.dropped()}}.dump()
+      << Json{{"clock", "steady"},
+              {"dropped_spans", spans_.dropped()},
+              {"dropped_depths", depths_.dropped()}}
+             .dump()
       << ",\"traceEvents\":[\n";
   std::int32_t named = 0;
   const char* separator = "";
@@ -129,6 +160,7 @@ void Trace::write(std::ostream& out) const {
                    {"args", event.arguments}});
     }
   }
+  for (const Json& json : counter_events()) write_event(json);
   out << "\n]}\n";
   out.flush();
   if (!out) {

@@ -148,7 +148,9 @@ ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
   if (stop.stop_requested()) return {};
   if (queue.size() > 0) {
     account();
-    return {*this, queue.pop(), reader};
+    const std::size_t slot = queue.pop();
+    note_depth();
+    return {*this, slot, reader};
   }
   if (failure_) std::rethrow_exception(failure_);
   return {};
@@ -168,6 +170,7 @@ void BatchRing::publish(std::size_t index, Stream* writer) {
   account();
   slot.batch.sequence = published_++;
   queue_of(slot.batch.sequence % reader_count_).push(index);
+  note_depth();
   clock_.wake(filled_gate_);
 }
 
@@ -217,6 +220,23 @@ void BatchRing::account() noexcept {
   sums_.producer_wait += waiting_producers_ * passed;
   sums_.consumer_wait += waiting_readers_ * passed;
   history_.add(filled, passed);
+}
+
+void BatchRing::log_depths(DepthLog& log, std::int32_t ring) {
+  const std::lock_guard lock(mutex_);
+  depths_ = &log;
+  number_ = ring;
+}
+
+void BatchRing::log_depth() {
+  const std::lock_guard lock(mutex_);
+  note_depth();
+}
+
+/// Under mutex_.
+void BatchRing::note_depth() noexcept {
+  if (depths_ == nullptr || !depths_->is_open()) return;
+  depths_->add({clock_.now(), number_, static_cast<std::int32_t>(filled_slots())});
 }
 
 void BatchRing::watch(bool afresh) {

@@ -28,6 +28,7 @@
 
 #include "dataflow/batch.h"
 #include "dataflow/clock.h"
+#include "dataflow/depth_log.h"
 #include "dataflow/device.h"
 #include "dataflow/level_history.h"
 
@@ -144,6 +145,12 @@ class BatchRing {
   /// Mean filled slots in so many equal parts of the time in which it was watched.
   std::vector<double> filled_over_time(std::size_t parts) const;
 
+  /// While `log` is open, every change of the filled slots goes there, under the number `ring`.
+  /// Before any thread uses the ring; the log outlives it.
+  void log_depths(DepthLog& log, std::int32_t ring);
+  /// Puts the filled slots as they are now there too. Needs log_depths.
+  void log_depth();
+
  private:
   friend class WriteLease;
   friend class ReadLease;
@@ -176,6 +183,7 @@ class BatchRing {
             const std::stop_token& stop, Ready ready);
   std::uint64_t filled_slots() const noexcept;
   void account() noexcept;
+  void note_depth() noexcept;
   Fifo& queue_of(std::size_t reader) noexcept;
 
   const BatchSpec spec_;
@@ -195,6 +203,8 @@ class BatchRing {
   Time accounted_{};  // the sums hold what was until then
   RingStats sums_{};
   LevelHistory history_;
+  DepthLog* depths_ = nullptr;
+  std::int32_t number_ = 0;  // in that log
   bool closed_ = false;
   std::exception_ptr failure_;
 };

@@ -48,12 +48,12 @@ Json median_over(const Row& row, Figure figure) {
   return values.empty() ? Json(nullptr) : Json(median(values));
 }
 
-/// The median over the repetitions whose devices have that fact; null where none has.
-Json median_fact(const Row& row, const std::string& name) {
+/// The same of a fact of the device; null where it has none of that name.
+Json median_of_fact(const Row& row, const char* name) {
   std::vector<double> values;
   for (const Repetition& repetition : row.repetitions) {
-    const auto found = repetition.result.facts.find(name);
-    if (found != repetition.result.facts.end()) values.push_back(found->second);
+    const auto fact = repetition.result.facts.find(name);
+    if (fact != repetition.result.facts.end()) values.push_back(fact->second);
   }
   return values.empty() ? Json(nullptr) : Json(median(values));
 }
@@ -77,9 +77,13 @@ Cells cells_of(const SweepResult& sweep, const Row& row) {
        median_over(row, [](const RunResult& r) { return median(r.device_idle_ms); })},
       {"device_idle_percent",
        median_over(row, [](const RunResult& r) { return r.device_idle_percent; })},
-      {"au_percent_rule", median_fact(row, "au_percent_rule")},
-      {"au_percent_dlio", median_fact(row, "au_percent_dlio")},
-      {"au_pass_line_percent", median_fact(row, "au_pass_line_percent")}};
+      {"starved_ms_p50", median_over(row, [](const RunResult& r) { return median(r.starved_ms); })},
+      {"copy_exposed_ms_p50",
+       median_over(row, [](const RunResult& r) { return median(r.copy_exposed_ms); })},
+      {"late_ms_p50", median_over(row, [](const RunResult& r) { return median(r.late_ms); })},
+      {"au_percent_rule", median_of_fact(row, "au_percent_rule")},
+      {"au_percent_dlio", median_of_fact(row, "au_percent_dlio")},
+      {"au_pass_line_percent", median_of_fact(row, "au_pass_line_percent")}};
   flatten("", medians, cells);
   flatten("environment", to_json(sweep.environment), cells);
   return cells;

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock run: one configuration, once.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <functional>
+#include <iostream>
 #include <optional>
 
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/exit_code.h"
+#include "bench/report.h"
 #include "bench/result_json.h"
+#include "bench/run_watch.h"
 #include "bench/runner.h"
+#include "bench/saved_results.h"
 #include "bench/step_table.h"
+#include "bench/terminal.h"
 #include "bench/trace.h"
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -65,11 +73,25 @@ class TraceFile {
   std::optional<Trace> trace_;
 };
 
-int run_with_table(const RunConfig& wanted, const Runner::Components& components,
-                   const TraceWish& wish, std::stop_token stop) {
+RunResult watched(Runner& runner, Clock& clock, const WatchWish& wish, RunListener* table,
+                  std::stop_token stop) {
+  RunWatch watch(wish, runner, clock, table);
+  return runner.run(watch.listener(), std::move(stop));
+}
+
+/// What a run leaves behind, and who looks on.
+struct Wish {
+  TraceWish trace;
+  WatchWish watch;
+  bool json = false;
+  std::string format;  ///< a report's name; empty: the table, while it runs
+};
+
+int run_with_table(const RunConfig& wanted, const Runner::Components& components, const Wish& wish,
+                   std::stop_token stop) {
   ensure_data_of(wanted, *components.feeder, stop);
   SteadyClock clock;
-  TraceFile trace(wish, clock);
+  TraceFile trace(wish.trace, clock);
   Runner runner(wanted, clock, components, trace.trace());
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
@@ -77,7 +99,7 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
                                   components.update->agreement == Agreement::identical,
                                   runner.examples_per_epoch()}));
   StepTable table(runner.config(), stdout);
-  const RunResult result = runner.run(table, std::move(stop));
+  const RunResult result = watched(runner, clock, wish.watch, &table, std::move(stop));
   if (evaluates_while_training(wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
@@ -89,26 +111,42 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
   return result.exit_code;
 }
 
+/// Without the table.
+RunResult run_silently(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
+  const Runner::Components components = find_components(wanted);
+  ensure_data_of(wanted, *components.feeder, stop);
+  SteadyClock clock;
+  TraceFile trace(wish.trace, clock);
+  Runner runner(wanted, clock, components, trace.trace());
+  RunResult result = watched(runner, clock, wish.watch, nullptr, std::move(stop));
+  trace.write();
+  return result;
+}
+
 /// Configuration errors become a result too: whoever reads the JSON wants the reason there.
-int run_to_json(const RunConfig& wanted, const TraceWish& wish, std::stop_token stop) {
+int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   RunResult result;
   try {
-    const Runner::Components components = find_components(wanted);
-    ensure_data_of(wanted, *components.feeder, stop);
-    SteadyClock clock;
-    TraceFile trace(wish, clock);
-    Runner runner(wanted, clock, components, trace.trace());
-    RunListener silent;
-    result = runner.run(silent, std::move(stop));
-    trace.write();
+    result = run_silently(wanted, wish, std::move(stop));
   } catch (const std::exception& error) {
     result.config = wanted;
     result.exit_code = exit_code_of(std::current_exception());
     result.status = result.exit_code == 3 ? Status::skipped : Status::failed;
     result.reason = error.what();
   }
-  fmt::print("{}\n", to_json(result).dump());
+  nlohmann::ordered_json json = to_json(result);
+  json["environment"] = to_json(read_environment());
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   std::fflush(stdout);
+  print_outcome(result);
+  return result.exit_code;
+}
+
+int run_to_report(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
+  const ReportEntry& report = find_entry(report_table(), wish.format);
+  const RunResult result = run_silently(wanted, wish, std::move(stop));
+  report.write(sweep_of({result}, read_environment()), style_of(STDOUT_FILENO), std::cout);
+  std::cout.flush();
   print_outcome(result);
   return result.exit_code;
 }
@@ -133,19 +171,39 @@ std::vector<Flag> trace_flags(TraceWish& wish) {
            .group = "Output"}};
 }
 
+std::vector<Flag> output_flags(Wish& wish) {
+  const auto flag = [](std::string name, std::string help,
+                       std::function<void(const std::string&)> set) {
+    return Flag{
+        .name = std::move(name), .help = std::move(help), .set = std::move(set), .group = "Output"};
+  };
+  std::vector<std::string> reports;
+  for (const ReportEntry* report : report_table().entries) reports.emplace_back(report->name);
+  std::vector<Flag> flags = trace_flags(wish.trace);
+  flags.push_back(flag("json", "print one JSON object instead of the table",
+                       [&](const std::string& text) { wish.json = parse_flag(text, "--json"); }));
+  flags.back().boolean = true;
+  flags.back().fallback = "false";
+  flags.push_back(flag("format",
+                       "print this report at the end instead of the table: " + join(reports),
+                       [&](const std::string& text) { wish.format = text; }));
+  flags.push_back(
+      flag("progress_fd", "open file for lines of JSON about how far the run is; default: none",
+           [&](const std::string& text) { wish.watch.progress_fd = parse_progress_fd(text); }));
+  flags.push_back(flag("prometheus_port",
+                       "serve http://127.0.0.1:PORT/metrics while it runs; default: none",
+                       [&](const std::string& text) {
+                         wish.watch.prometheus_port = parse_port(text, "--prometheus-port");
+                       }));
+  return flags;
+}
+
 int run(const Invocation& invocation) {
   RunConfig config;
-  TraceWish wish;
-  bool json = false;
+  Wish wish;
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
-  flags.push_back({.name = "json",
-                   .help = "print one JSON object instead of the table",
-                   .fallback = "false",
-                   .boolean = true,
-                   .set = [&](const std::string& text) { json = parse_flag(text, "--json"); },
-                   .group = "Output"});
-  for (Flag& flag : trace_flags(wish)) flags.push_back(std::move(flag));
+  for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
   if (!parse_flags("run", "Runs one configuration once and prints its rate.", flags,
                    invocation.arguments)) {
     return 0;
@@ -153,7 +211,16 @@ int run(const Invocation& invocation) {
   if (config.num_epochs > 0 && is_typed("num_batches", invocation.arguments)) {
     throw ConfigError("--num-batches and --num-epochs exclude each other; keep one");
   }
-  if (json) return run_to_json(config, wish, invocation.stop);
+  if (wish.json && !wish.format.empty()) {
+    throw ConfigError(fmt::format(
+        "--json and --format={} exclude each other; keep one (--format json has the form of a "
+        "sweep's results.json)",
+        wish.format));
+  }
+  // The table is a live view itself; a line that changes would break it.
+  wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
+  if (wish.json) return run_to_json(config, wish, invocation.stop);
+  if (!wish.format.empty()) return run_to_report(config, wish, invocation.stop);
   return run_with_table(config, find_components(config), wish, invocation.stop);
 }
 

@@ -3,21 +3,23 @@
 // here, files in a folder. Without flags: what feeding costs two emulated accelerators, for every
 // feeder.
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "bench/child_run.h"
 #include "bench/cli.h"
+#include "bench/compare.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/report.h"
+#include "bench/saved_results.h"
 #include "bench/sweep.h"
 #include "bench/sweep_progress.h"
 #include "bench/sweep_runner.h"
+#include "bench/terminal.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -43,6 +45,8 @@ struct Wanted {
   std::string out = "out";
   Nanoseconds run_timeout{};
   bool verbose = false;
+  std::string baseline;  ///< earlier results; empty: none
+  CompareOptions compare;
 };
 
 Flag flag(std::string name, std::string help, std::string fallback,
@@ -86,6 +90,14 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
                        }));
   flags.push_back(flag("out", "folder for results.json, results.csv, results.md and report.html",
                        "out", [&](const std::string& text) { wanted.out = text; }));
+  flags.push_back(flag("baseline", "earlier results to compare with; see the exit codes", "",
+                       [&](const std::string& text) { wanted.baseline = text; }));
+  flags.push_back(
+      flag("margin", "with --baseline: changes of so many per cent do not matter", "1",
+           [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }));
+  flags.push_back(
+      flag("allow", "with --baseline: settings of the workload that may differ, such as data_dir",
+           "", [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }));
   Flag verbose =
       flag("verbose", "pass on what the runs say", "false",
            [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
@@ -110,16 +122,6 @@ std::string shell_word(const std::string& text) {
   return result;
 }
 
-ReportStyle terminal_style() {
-  ReportStyle style;
-  winsize size{};
-  if (isatty(STDOUT_FILENO) == 0) return style;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.width = size.ws_col;
-  const char* const no_colour = std::getenv("NO_COLOR");
-  style.colour = no_colour == nullptr || *no_colour == 0;
-  return style;
-}
-
 int exit_code(const SweepResult& sweep, bool saved) {
   if (!saved || has_failures(sweep)) return 6;
   const bool ran = std::any_of(sweep.rows.begin(), sweep.rows.end(),
@@ -129,7 +131,7 @@ int exit_code(const SweepResult& sweep, bool saved) {
 
 int sweep(Wanted wanted, const Invocation& invocation) {
   const bool given = wanted.run_timeout > Nanoseconds{};
-  const ChildRunOptions options{
+  ChildRunOptions options{
       .program = invocation.program,
       .timeout = given ? wanted.run_timeout : std::max(wanted.plan.time_budget, kMinRunTimeout),
       .show_stderr = wanted.verbose};
@@ -137,6 +139,8 @@ int sweep(Wanted wanted, const Invocation& invocation) {
     const std::string name = parse_component(config.fake_location).name;
     return run_in_child(config, find_entry(feeder_table(), name), options, stop);
   };
+  std::optional<SweepResult> baseline;  // read before anything is measured or replaced
+  if (!wanted.baseline.empty()) baseline = read_saved_results(wanted.baseline);
   SteadyClock clock;
   const std::vector<RunConfig> configurations = wanted.plan.configurations;
   SweepRunner runner(std::move(wanted.plan), run, clock);
@@ -146,13 +150,22 @@ int sweep(Wanted wanted, const Invocation& invocation) {
     const std::string name = parse_component(config.fake_location).name;
     ensure_data_of(config, find_entry(feeder_table(), name), invocation.stop);
   }
-  SweepProgress progress(folder, isatty(STDERR_FILENO) != 0 && !wanted.verbose);
+  SweepProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+  options.on_progress = [&](const Progress& now) { progress.running(now); };
   const SweepResult& result = runner.run(progress, invocation.stop);
-  find_entry(report_table(), "table").write(result, terminal_style(), std::cout);
+  progress.finish();
+  find_entry(report_table(), "table").write(result, style_of(STDOUT_FILENO), std::cout);
   fmt::print(
       "\nEvery step time and the machine: {0}/results.json, {0}/results.csv, {0}/report.html\n",
       folder.path().native());
-  return exit_code(result, progress.saved());
+  const int code = exit_code(result, progress.saved());
+  if (!baseline) return code;
+  const Comparison comparison = compare(*baseline, result, wanted.compare);
+  fmt::print("\n");
+  std::fflush(stdout);
+  write_comparison(comparison, wanted.baseline, (folder.path() / "results.json").native(), "text",
+                   std::cout);
+  return code != 0 ? code : exit_code_of(comparison);
 }
 
 int run(const Invocation& invocation) {

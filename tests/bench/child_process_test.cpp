@@ -53,6 +53,20 @@ TEST(ChildProcess, HandsOverAllOutputAndTheCode) {
   EXPECT_TRUE(is_gone(child.pid()));
 }
 
+TEST(ChildProcess, LinesOfAnInheritedPipeComeOneByOne) {
+  std::vector<std::string> lines;
+  // The shell's last argument, its $0 aside, is the flag with the pipe's number.
+  ChildCommand command = shell(
+      "pipe=/dev/fd/${1#--lines=}; echo one > $pipe; printf 'two\\nthr' > $pipe; echo ee > $pipe; "
+      "head -c 5000 /dev/zero | tr '\\0' x > $pipe; echo > $pipe; echo last > $pipe; echo $#");
+  command.arguments.emplace_back("sh");
+  command.pipe_flag = "--lines=";
+  command.on_line = [&](std::string_view line) { lines.emplace_back(line); };
+  ChildProcess child(std::move(command));
+  EXPECT_EQ(child.wait().output, "1\n");
+  EXPECT_EQ(lines, (std::vector<std::string>{"one", "two", "three", "last"}));
+}
+
 TEST(ChildProcess, KeepsTheLastOfManyWords) {
   ChildProcess child(shell("yes noise | head -c 1200000 >&2; echo the end >&2"));
   const std::string words = child.wait().last_words;

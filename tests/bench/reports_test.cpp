@@ -8,6 +8,7 @@
 
 #include "bench/report.h"
 #include "bench/report_text.h"
+#include "bench/result_json.h"
 #include "tests/bench/sweep_rows.h"
 
 namespace penstock {
@@ -27,6 +28,10 @@ SweepResult make_sweep() {
   sweep.varied = {&find_config_key("fake_location")};
   sweep.rows.push_back(make_ok_row("gpu", 1000, true));
   sweep.rows.push_back(make_ok_row("cpu", 750));
+  for (Repetition& repetition : sweep.rows[1].repetitions) {
+    repetition.result.starved_ms = {0, 3};
+    repetition.result.facts["au_percent_rule"] = 92.5;
+  }
   Row failed = make_row("host");
   add_repetition(failed, 0, make_result(Status::failed, 0, 0));
   failed.repetitions[0].result.reason = kNasty;
@@ -74,7 +79,7 @@ std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
 
 TEST(JsonReport, HasTheSchema) {
   const auto json = nlohmann::json::parse(written("json"));
-  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["schema"], kResultsSchema);
   EXPECT_EQ(json["environment"]["cpu_model"], "Some <CPU> & more");
   ASSERT_EQ(json["runs"].size(), 4U);
   const auto& run = json["runs"][1];
@@ -147,6 +152,9 @@ TEST(CsvReport, QuotesAndRoundsNothing) {
   EXPECT_EQ(rows[2]["step_ms_p50"], "2.0");
   EXPECT_EQ(rows[2]["device_idle_ms_p50"], "0.375");
   EXPECT_EQ(rows[2]["device_idle_percent"], "30.0");
+  EXPECT_EQ(rows[2]["starved_ms_p50"], "1.5") << "of two steps: 0 and 3";
+  EXPECT_EQ(rows[2]["au_percent_rule"], "92.5");
+  EXPECT_EQ(rows[2]["au_percent_dlio"], "") << "not known";
   EXPECT_EQ(rows[2]["environment_cpu_model"], "Some <CPU> & more");
   EXPECT_EQ(rows[3]["reason"], kNasty);
   EXPECT_EQ(rows[3]["img_per_s_median"], "");

@@ -39,6 +39,26 @@ struct Event {
 };
 using Track = std::vector<Event>;
 
+/// How full rings were after each change, by "process / ring", in the order of the file.
+struct Level {
+  std::int64_t time = 0;
+  int batches = 0;
+};
+std::map<std::string, std::vector<Level>> parse_counters(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  std::map<int, std::string> processes;
+  std::map<std::string, std::vector<Level>> counters;
+  for (const auto& event : json.at("traceEvents")) {
+    const int process = event.at("pid");
+    if (event.at("name") == "process_name") processes[process] = event.at("args").at("name");
+    if (event.at("ph") != "C") continue;
+    const std::string name = event.at("name");
+    counters[processes.at(process) + " / " + name].push_back(
+        {std::llround(1e3 * event.at("ts").get<double>()), event.at("args").at("batches")});
+  }
+  return counters;
+}
+
 /// Tracks by "process / thread", in the order of the file.
 std::map<std::string, Track> parse(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
@@ -46,6 +66,7 @@ std::map<std::string, Track> parse(const std::string& text) {
   std::map<std::pair<int, int>, std::string> threads;
   std::map<std::string, Track> tracks;
   for (const auto& event : json.at("traceEvents")) {
+    if (event.at("ph") == "C") continue;
     const int process = event.at("pid"), thread = event.at("tid");
     if (event.at("ph") == "M") {
       const std::string name = event.at("args").at("name");
@@ -89,11 +110,13 @@ class TraceTest : public ::testing::Test {
     EXPECT_EQ(trace.steps_left(), 0U);
     std::ostringstream text;
     trace.write(text);
-    return parse(text.str());
+    text_ = text.str();
+    return parse(text_);
   }
 
   RunConfig config_;
   RunResult result_;
+  std::string text_;
 };
 
 TEST_F(TraceTest, StepsOnAnEmulatedDeviceLastAsLongAsPrescribed) {
@@ -139,6 +162,26 @@ TEST_F(TraceTest, ShowsWhatHostStagerAndFeederDo) {
     if (name.starts_with("feeding / ")) feeding.merge(names_in(track));
   }
   EXPECT_EQ(feeding, std::set<std::string>{"draw"});
+}
+
+TEST_F(TraceTest, ShowsHowFullEveryRingIsOnTheSameClock) {
+  const auto tracks = run(20);
+  const auto counters = parse_counters(text_);
+  ASSERT_EQ(counters.size(), 3U);
+  const Track& steps = tracks.at("rank 0 / device");
+  for (const auto& [name, levels] : counters) {
+    const int slots = name == "feeding / host ring" ? config_.prefetch : config_.device_slots;
+    EXPECT_GE(levels.size(), 20U) << name;
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      EXPECT_GE(levels[i].batches, 0) << name;
+      EXPECT_LE(levels[i].batches, slots) << name;
+      if (i == 0) continue;
+      EXPECT_GE(levels[i].time, levels[i - 1].time) << name;
+      EXPECT_LE(std::abs(levels[i].batches - levels[i - 1].batches), 1) << name << " " << i;
+    }
+    EXPECT_LE(levels.front().time, steps.front().begin) << name;
+    EXPECT_LE(levels.back().time, steps.back().end) << name;
+  }
 }
 
 TEST_F(TraceTest, TheHostEnqueuesAStepBeforeTheDeviceDoesIt) {

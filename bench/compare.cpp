@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <span>
+
+#include "bench/report_text.h"
+#include "bench/result_json.h"
+#include "bench/statistics/unpaired.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
+#include "feeders/feeder.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Rates of runs that differ in these say nothing about each other.
+constexpr std::array<std::string_view, 10> kWorkloadKeys = {
+    "fake_location", "model",      "device",  "precision",    "num_gpus",
+    "batch_size",    "image_size", "classes", "forward_only", "eval"};
+/// Nobody who measures reads these.
+constexpr std::array<std::string_view, 6> kSilentKeys = {"seed",
+                                                         "cache_dir",
+                                                         "display_every",
+                                                         "display_perf_ewma",
+                                                         "loss_type_to_report",
+                                                         "print_training_accuracy"};
+/// Options of feeders that change how data travel, and not the data.
+constexpr std::array<std::string_view, 7> kTransportOptions = {
+    "endpoint", "bind", "hwm", "io_threads", "max_message", "producer", "insecure"};
+/// What is known of an environment at the moment it was looked at.
+constexpr std::array<std::string_view, 3> kMomentary = {"date", "load_average", "steal_percent"};
+
+template <typename List, typename Value>
+bool contains(const List& list, const Value& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+void add_once(std::vector<std::string>& list, std::string text) {
+  if (!contains(list, text)) list.push_back(std::move(text));
+}
+
+/// A feeder and the options that change its data, in one order.
+std::string data_of(const std::string& fake_location) {
+  ComponentText parts = parse_component(fake_location);
+  std::sort(parts.values.begin(), parts.values.end());
+  std::string text = canonical_name(parts.name);
+  for (const auto& [name, value] : parts.values) {
+    if (!contains(kTransportOptions, name)) text += fmt::format(",{}={}", name, value);
+  }
+  return text;
+}
+
+std::string value_of(const ConfigKey& key, const RunConfig& config) {
+  return key.name == "fake_location" ? data_of(config.fake_location) : key.get(config);
+}
+
+bool reads_files(const RunConfig& config) {
+  const std::string name = parse_component(config.fake_location).name;
+  const auto& feeders = feeder_table().entries;
+  return std::any_of(feeders.begin(), feeders.end(), [&](const FeederEntry* feeder) {
+    return feeder->name == name && feeder->reads_files;
+  });
+}
+
+/// Keys that tell rows of either apart.
+std::vector<const ConfigKey*> identity(const SweepResult& before, const SweepResult& after) {
+  std::vector<const ConfigKey*> keys;
+  for (const ConfigKey& key : config_keys()) {
+    const bool varied = contains(before.varied, &key) || contains(after.varied, &key);
+    if (varied && !contains(kSilentKeys, key.name)) keys.push_back(&key);
+  }
+  return keys;
+}
+
+/// The matching row of `before` for one of `after`, or null.
+const Row* match(const SweepResult& before, const SweepResult& after, const Row& row) {
+  if (before.rows.size() == 1 && after.rows.size() == 1) return &before.rows.front();
+  const std::vector<const ConfigKey*> keys = identity(before, after);
+  const auto found = std::find_if(before.rows.begin(), before.rows.end(), [&](const Row& other) {
+    return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey* key) {
+      return value_of(*key, row.config) == value_of(*key, other.config);
+    });
+  });
+  return found == before.rows.end() ? nullptr : &*found;
+}
+
+/// What went through a stage, over all repetitions.
+struct Volume {
+  double images = 0, bytes = 0;
+};
+std::map<std::string, Volume> volumes_of(const Row& row) {
+  std::map<std::string, Volume> volumes;
+  for (const Repetition& repetition : row.repetitions) {
+    for (const StageUse& stage : repetition.result.stages) {
+      volumes[stage.name].images += static_cast<double>(stage.images);
+      volumes[stage.name].bytes += static_cast<double>(stage.bytes);
+    }
+  }
+  return volumes;
+}
+
+/// Were images of other sizes read? Sizes of photographs scatter by about half of their mean, so
+/// that means of few images may differ more.
+void compare_volumes(const Row& before, const Row& after, Comparison& result) {
+  const std::map<std::string, Volume> volumes = volumes_of(before);
+  for (const auto& [name, now] : volumes_of(after)) {
+    const auto found = volumes.find(name);
+    if (found == volumes.end()) continue;
+    const Volume& then = found->second;
+    if (then.bytes <= 0 || now.bytes <= 0 || then.images < 1 || now.images < 1) continue;
+    const double size = then.bytes / then.images, new_size = now.bytes / now.images;
+    const double slack = 0.05 + 2 / std::sqrt(std::min(then.images, now.images));
+    if (std::abs(std::log(new_size / size)) <= slack) continue;
+    add_once(result.obstacles,
+             fmt::format("images: {:.1f} kB each on their way into '{}' before, {:.1f} kB after",
+                         size / 1e3, name, new_size / 1e3));
+  }
+}
+
+void compare_settings(const Row& before, const Row& after, const CompareOptions& options,
+                      Comparison& result) {
+  for (const ConfigKey& key : config_keys()) {
+    if (contains(kSilentKeys, key.name)) continue;
+    const std::string was = key.get(before.config), is = key.get(after.config);
+    if (was == is) continue;
+    const bool files = key.name == "data_dir" && reads_files(after.config);
+    const bool matters = (contains(kWorkloadKeys, key.name) || files) &&
+                         value_of(key, before.config) != value_of(key, after.config);
+    const bool allowed = contains(options.allowed, key.name);
+    add_once(matters && !allowed ? result.obstacles : result.settings,
+             fmt::format("{}: {} -> {}", key.name, was, is));
+  }
+  if (!contains(options.allowed, "data_dir")) compare_volumes(before, after, result);
+}
+
+void flatten(const std::string& prefix, const Json& json, std::map<std::string, std::string>& out) {
+  if (!json.is_object()) {
+    out[prefix] = json.is_string() ? json.get<std::string>() : json.dump();
+    return;
+  }
+  for (const auto& [name, value] : json.items()) {
+    flatten(prefix.empty() ? name : prefix + " " + name, value, out);
+  }
+}
+
+void compare_environments(const Environment& before, const Environment& after, Comparison& result) {
+  if (before.version.empty() || after.version.empty()) {
+    result.environment.emplace_back("not known of one of the two");
+    return;
+  }
+  std::map<std::string, std::string> was, is;
+  flatten("", to_json(before), was);
+  flatten("", to_json(after), is);
+  for (const auto& [name, value] : was) is.emplace(name, "none");
+  for (const auto& [name, value] : is) {
+    const auto found = was.find(name);
+    const std::string old = found == was.end() ? "none" : found->second;
+    if (old != value && !contains(kMomentary, name)) {
+      result.environment.push_back(fmt::format("{}: {} -> {}", name, old, value));
+    }
+  }
+}
+
+/// What repetitions kept up, where they are ok; what lay ready before the window does not count.
+std::vector<double> rates_of(const Row& row) {
+  std::vector<double> rates;
+  for (const Repetition& repetition : row.repetitions) {
+    const RunResult& result = repetition.result;
+    const double rate = std::min(result.sustained_img_per_s, result.img_per_s);
+    if (result.status == Status::ok && rate > 0) rates.push_back(rate);
+  }
+  return rates;
+}
+
+double geometric_mean(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += std::log(value);
+  return values.empty() ? 0 : std::exp(sum / static_cast<double>(values.size()));
+}
+
+std::string reason_of(std::span<const double> before, std::span<const double> after,
+                      double margin) {
+  const std::size_t fewest = std::min(before.size(), after.size());
+  if (fewest < 3) {
+    return fmt::format("{} repetitions before and {} after; at least 3 each are needed",
+                       before.size(), after.size());
+  }
+  return fmt::format("about {} repetitions each would narrow it to the margin",
+                     std::max(values_needed(before, after, margin), fewest + 1));
+}
+
+RowChange change_of(const SweepResult& sweep, const Row& before, const Row& after, double margin) {
+  RowChange change;
+  change.label = label_of(sweep, after);
+  const std::vector<double> was = rates_of(before), is = rates_of(after);
+  change.before_img_per_s = geometric_mean(was);
+  change.after_img_per_s = geometric_mean(is);
+  if (was.empty() || is.empty()) {
+    const Row& culprit = was.empty() ? before : after;
+    change.reason = fmt::format("the row is {} {}: {}", to_string(culprit.status),
+                                was.empty() ? "before" : "after", culprit.reason);
+    return change;
+  }
+  const Estimate ratio = unpaired_ratio(was, is);
+  const auto percent = [](double factor) { return 100 * (factor - 1); };
+  change.change_percent = {percent(ratio.value), percent(ratio.low), percent(ratio.high),
+                           ratio.samples};
+  std::vector<double> time_before, time_after;
+  for (const double rate : was) time_before.push_back(1 / rate);
+  for (const double rate : is) time_after.push_back(1 / rate);
+  change.verdict = judge_unpaired(time_before, time_after, margin);
+  if (change.verdict == Verdict::undecided) change.reason = reason_of(was, is, margin);
+  return change;
+}
+
+/// The values of a key over all rows, "1, 2".
+std::string values_of(const SweepResult& sweep, const ConfigKey& key) {
+  std::vector<std::string> values;
+  for (const Row& row : sweep.rows) add_once(values, key.get(row.config));
+  return join(values);
+}
+
+void explain_no_match(const SweepResult& before, const SweepResult& after, Comparison& result) {
+  result.obstacles.emplace_back("no configuration is in both");
+  for (const ConfigKey* key : identity(before, after)) {
+    const std::string was = values_of(before, *key), is = values_of(after, *key);
+    if (was != is) result.obstacles.push_back(fmt::format("{}: {} -> {}", key->name, was, is));
+  }
+}
+
+}  // namespace
+
+Comparison compare(const SweepResult& before, const SweepResult& after,
+                   const CompareOptions& options) {
+  Comparison result;
+  result.margin = options.margin;
+  compare_environments(before.environment, after.environment, result);
+  std::vector<const Row*> used;
+  for (const Row& row : after.rows) {
+    const Row* const old = match(before, after, row);
+    if (old == nullptr) {
+      result.unmatched.push_back("only after: " + label_of(after, row));
+      continue;
+    }
+    used.push_back(old);
+    compare_settings(*old, row, options, result);
+    result.rows.push_back(change_of(after, *old, row, options.margin));
+  }
+  for (const Row& row : before.rows) {
+    if (!contains(used, &row)) result.unmatched.push_back("only before: " + label_of(before, row));
+  }
+  if (used.empty()) explain_no_match(before, after, result);
+  if (!result.obstacles.empty()) result.rows.clear();
+  return result;
+}
+
+double parse_margin(std::string_view text) {
+  const double percent = parse_real(text, "--margin");
+  if (!(percent >= 0 && percent <= 100)) {
+    throw ConfigError(fmt::format("--margin is {}; expected per cent, from 0 to 100", text));
+  }
+  return percent / 100;
+}
+
+std::vector<std::string> parse_allowed(std::string_view text) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    names.emplace_back(find_config_key(text.substr(begin, end - begin)).name);
+    begin = end + 1;
+  }
+  return names;
+}
+
+int exit_code_of(const Comparison& comparison) {
+  if (!comparison.obstacles.empty() || comparison.rows.empty()) return 7;
+  const auto any = [&](Verdict verdict) {
+    return std::any_of(comparison.rows.begin(), comparison.rows.end(),
+                       [&](const RowChange& row) { return row.verdict == verdict; });
+  };
+  if (any(Verdict::slower)) return 1;
+  return any(Verdict::undecided) ? 7 : 0;
+}
+
+}  // namespace penstock

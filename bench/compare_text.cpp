@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// How comparisons are written: for a terminal, for a page, for a program.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bench/compare.h"
+#include "bench/report_text.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Names {
+  std::string_view before, after;
+};
+
+std::string rate(double img_per_s) { return img_per_s > 0 ? format_fixed(img_per_s, 1) : "-"; }
+
+std::string signed_percent(double percent) {
+  const std::string text = format_fixed(percent, 1);
+  return percent > 0 && text.find_first_not_of("0.") != std::string::npos ? "+" + text : text;
+}
+
+/// "-3.2 [-4.0, -2.4]".
+std::string change(const RowChange& row) {
+  const Estimate& percent = row.change_percent;
+  if (percent.samples == 0) return "-";
+  if (percent.samples < 2) return signed_percent(percent.value) + " [unknown]";
+  return fmt::format("{} [{}, {}]", signed_percent(percent.value), signed_percent(percent.low),
+                     signed_percent(percent.high));
+}
+
+std::vector<std::vector<std::string>> cells(const Comparison& comparison) {
+  std::vector<std::vector<std::string>> table{
+      {"configuration", "img/s before", "img/s after", "change % [95 %]", "verdict"}};
+  for (const RowChange& row : comparison.rows) {
+    std::string verdict(to_string(row.verdict));
+    if (!row.reason.empty()) verdict += ": " + row.reason;
+    table.push_back(
+        {row.label, rate(row.before_img_per_s), rate(row.after_img_per_s), change(row), verdict});
+  }
+  return table;
+}
+
+/// Headings, and the sentences below each.
+std::vector<std::pair<std::string, std::vector<std::string>>> sections(const Comparison& comparison,
+                                                                       const Names& names) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> result;
+  const auto add = [&](std::string heading, const std::vector<std::string>& lines) {
+    if (!lines.empty()) result.emplace_back(std::move(heading), lines);
+  };
+  add("", {fmt::format("Before: {}; after: {}.", names.before, names.after)});
+  add("Not comparable: these differ, and rates of different workloads say nothing about each "
+      "other. Measure both alike, or name with --allow what may differ.",
+      comparison.obstacles);
+  add("Settings that changed:", comparison.settings);
+  add("Environment that changed:", comparison.environment);
+  add("In one of the two only:", comparison.unmatched);
+  return result;
+}
+
+std::string how_to_read(const Comparison& comparison) {
+  return fmt::format(
+      "Rates are geometric means over repetitions, intervals Welch's on their logarithms. slower "
+      "and faster: the interval excludes 0 and the change exceeds the margin of {:g} %; equal: the "
+      "90 % interval lies within it.",
+      100 * comparison.margin);
+}
+
+void write_text(const Comparison& comparison, const Names& names, std::ostream& out) {
+  for (const auto& [heading, lines] : sections(comparison, names)) {
+    if (!heading.empty()) out << heading << "\n";
+    for (const std::string& line : lines) out << (heading.empty() ? "" : "  ") << line << "\n";
+  }
+  if (comparison.rows.empty()) return;
+  const std::vector<std::vector<std::string>> table = cells(comparison);
+  std::vector<std::size_t> widths(table.front().size());
+  for (const auto& row : table) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  out << "\n";
+  for (const auto& row : table) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i)
+      out << fmt::format("{:<{}}  ", row[i], widths[i]);
+    out << row.back() << "\n";
+  }
+  out << "\n" << how_to_read(comparison) << "\n";
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (std::string_view("|\\*_`<>[]").find(c) != std::string_view::npos) result += '\\';
+    result += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return result;
+}
+
+void write_markdown(const Comparison& comparison, const Names& names, std::ostream& out) {
+  for (const auto& [heading, lines] : sections(comparison, names)) {
+    if (!heading.empty()) out << heading << "\n\n";
+    for (const std::string& line : lines)
+      out << (heading.empty() ? "" : "- ") << escaped(line) << "\n";
+    out << "\n";
+  }
+  if (comparison.rows.empty()) return;
+  bool head = true;
+  for (const auto& row : cells(comparison)) {
+    out << "|";
+    for (const std::string& cell : row) out << " " << escaped(cell) << " |";
+    out << "\n" << (head ? "|---|---|---|---|---|\n" : "");
+    head = false;
+  }
+  out << "\n" << how_to_read(comparison) << "\n";
+}
+
+/// What JSON has no number for is null.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+void write_json(const Comparison& comparison, const Names& names, std::ostream& out) {
+  Json rows = Json::array();
+  for (const RowChange& row : comparison.rows) {
+    rows.push_back(Json{{"configuration", row.label},
+                        {"before_img_per_s", row.before_img_per_s},
+                        {"after_img_per_s", row.after_img_per_s},
+                        {"change_percent", number(row.change_percent.value)},
+                        {"change_percent_low", number(row.change_percent.low)},
+                        {"change_percent_high", number(row.change_percent.high)},
+                        {"samples", row.change_percent.samples},
+                        {"verdict", to_string(row.verdict)},
+                        {"reason", row.reason}});
+  }
+  const Json json{{"before", names.before},
+                  {"after", names.after},
+                  {"margin_percent", 100 * comparison.margin},
+                  {"obstacles", comparison.obstacles},
+                  {"settings", comparison.settings},
+                  {"environment", comparison.environment},
+                  {"unmatched", comparison.unmatched},
+                  {"rows", std::move(rows)},
+                  {"exit_code", exit_code_of(comparison)}};
+  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+}
+
+}  // namespace
+
+void write_comparison(const Comparison& comparison, std::string_view before, std::string_view after,
+                      std::string_view format, std::ostream& out) {
+  const Names names{before, after};
+  if (format == "text") return write_text(comparison, names, out);
+  if (format == "markdown") return write_markdown(comparison, names, out);
+  if (format == "json") return write_json(comparison, names, out);
+  throw ConfigError(
+      fmt::format("--format is '{}'; comparisons come as text, markdown or json", format));
+}
+
+}  // namespace penstock

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/progress_meter.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "bench/statistics/series.h"
+
+namespace penstock {
+namespace {
+
+/// The interval is that of the newest steps: enough to judge by, and quick to compute.
+constexpr std::size_t kMostSteps = 500;
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+/// Rates from step times: slow steps are low rates.
+Estimate rate_of(std::span<const double> step_s, double images) {
+  const std::size_t count = std::min(step_s.size(), kMostSteps);
+  const Estimate time = mean_of_series(step_s.last(count));
+  Estimate rate;
+  if (!(time.value > 0)) return rate;
+  rate = {images / time.value, images / time.high, images / std::max(time.low, 0.0), count};
+  return rate;
+}
+
+}  // namespace
+
+void ListenerGroup::warm_up_begins() {
+  for (RunListener* listener : listeners_) listener->warm_up_begins();
+}
+void ListenerGroup::window_begins() {
+  for (RunListener* listener : listeners_) listener->window_begins();
+}
+void ListenerGroup::step(const StepReport& step) {
+  for (RunListener* listener : listeners_) listener->step(step);
+}
+void ListenerGroup::evaluation_begins(std::int64_t training_step) {
+  for (RunListener* listener : listeners_) listener->evaluation_begins(training_step);
+}
+void ListenerGroup::evaluation_step(std::size_t index, double images, double step_seconds) {
+  for (RunListener* listener : listeners_) listener->evaluation_step(index, images, step_seconds);
+}
+void ListenerGroup::evaluated(const EvaluationReport& report) {
+  for (RunListener* listener : listeners_) listener->evaluated(report);
+}
+
+ProgressMeter::ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock)
+    : images_(static_cast<double>(config.batch_size) * config.num_gpus),
+      steps_(config.num_batches),
+      gauges_(std::move(gauges)),
+      clock_(clock),
+      began_(clock.now()) {}
+
+void ProgressMeter::warm_up_begins() {
+  const std::lock_guard lock(mutex_);
+  phase_ = "warm-up";
+}
+
+void ProgressMeter::window_begins() {
+  const std::lock_guard lock(mutex_);
+  phase_ = "window";
+  step_s_.clear();
+}
+
+void ProgressMeter::step(const StepReport& step) {
+  const std::lock_guard lock(mutex_);
+  step_s_.push_back(step.seconds);
+}
+
+void ProgressMeter::evaluation_begins(std::int64_t) {
+  const std::lock_guard lock(mutex_);
+  phase_before_ = std::exchange(phase_, "evaluation");
+}
+
+void ProgressMeter::evaluated(const EvaluationReport&) {
+  const std::lock_guard lock(mutex_);
+  phase_ = phase_before_;
+}
+
+Progress ProgressMeter::now() const {
+  Progress progress;
+  std::vector<double> newest;
+  double all_s = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    progress.phase = phase_;
+    progress.steps_done = static_cast<std::int64_t>(step_s_.size());
+    newest.assign(step_s_.end() - std::min<std::ptrdiff_t>(kMostSteps, std::ssize(step_s_)),
+                  step_s_.end());
+  }
+  progress.elapsed_s = seconds(clock_.now() - began_);
+  const std::vector<QueueGauge> queues = gauges_();
+  if (!queues.empty()) {
+    progress.queue_filled = static_cast<std::int32_t>(queues.front().filled);
+    progress.queue_slots = queues.front().slots;
+  }
+  if (progress.phase != "window") {
+    progress.steps_done = 0;
+    return progress;
+  }
+  progress.steps = std::max(steps_, progress.steps_done);  // a window may be extended
+  progress.img_per_s = rate_of(newest, images_);
+  for (const double step : newest) all_s += step;
+  if (!newest.empty()) {
+    progress.left_s = static_cast<double>(progress.steps - progress.steps_done) * all_s /
+                      static_cast<double>(newest.size());
+  }
+  return progress;
+}
+
+Ticker::Ticker(Clock& clock, Nanoseconds period, std::function<void()> tick)
+    : thread_([&clock, period, tick = std::move(tick)](const std::stop_token& stop) {
+        for (Time due = clock.now() + period; !stop.stop_requested(); due += period) {
+          clock.sleep_until(due, stop);
+          tick();
+          due = std::max(due, clock.now());  // one that was held up does not hurry
+        }
+      }) {}
+
+}  // namespace penstock

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows a run from the thread that tells of its finished steps, and says how far it is to a
+// thread that asks a few times a second. Neither is measured.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/progress.h"
+#include "bench/runner.h"
+#include "dataflow/clock.h"
+
+namespace penstock {
+
+/// Tells several listeners of the same run, in their order. They outlive it.
+class ListenerGroup final : public RunListener {
+ public:
+  void add(RunListener& listener) { listeners_.push_back(&listener); }
+
+  void warm_up_begins() override;
+  void window_begins() override;
+  void step(const StepReport& step) override;
+  void evaluation_begins(std::int64_t training_step) override;
+  void evaluation_step(std::size_t index, double images, double seconds) override;
+  void evaluated(const EvaluationReport& report) override;
+
+ private:
+  std::vector<RunListener*> listeners_;
+};
+
+/// Thread-safety: `now` from any thread.
+class ProgressMeter final : public RunListener {
+ public:
+  using Gauges = std::function<std::vector<QueueGauge>()>;
+
+  /// `config` is resolved. `gauges` is asked by `now`; `clock` outlives the meter.
+  ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock);
+
+  void warm_up_begins() override;
+  void window_begins() override;
+  void step(const StepReport& step) override;
+  void evaluation_begins(std::int64_t training_step) override;
+  void evaluated(const EvaluationReport& report) override;
+
+  Progress now() const;
+
+ private:
+  const double images_;  // per step
+  const std::int64_t steps_;
+  const Gauges gauges_;
+  const Clock& clock_;
+  const Time began_;
+  mutable std::mutex mutex_;
+  // All below under mutex_.
+  std::string phase_ = "starting", phase_before_;
+  std::vector<double> step_s_;
+};
+
+/// Calls a function in equal intervals, on a thread of its own that waits for nothing else.
+class Ticker {
+ public:
+  /// `clock` outlives the ticker; `tick` is called last while the ticker is destroyed.
+  Ticker(Clock& clock, Nanoseconds period, std::function<void()> tick);
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The console output of tf_cnn_benchmarks from saved steps: what `penstock run` prints while it
+// runs. Accuracies of single steps are not saved, so their columns are left out.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/foreign_report.h"
+#include "bench/report.h"
+#include "bench/step_table.h"
+#include "dataflow/entry.h"
+#include "feeders/feeder.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+namespace {
+
+/// What this program knows of a component by that name, or null.
+template <typename Entry>
+const Entry* known(const Table<Entry>& table, std::string_view component) {
+  for (const Entry* entry : table.entries) {
+    if (canonical_name(entry->name) == canonical_name(plain_name(component))) return entry;
+  }
+  return nullptr;
+}
+
+StepTableHeader header_of(const RunResult& result) {
+  const FeederEntry* const feeder = known(feeder_table(), result.config.fake_location);
+  const UpdateEntry* const update = known(update_table(), result.config.variable_update);
+  StepTableHeader header;
+  header.config = result.config;
+  header.synthetic = feeder == nullptr || (!feeder->reads_files && !feeder->needs_producer);
+  header.exchanges = update == nullptr || update->agreement == Agreement::identical;
+  if (result.examples_per_epoch > 0) header.examples_per_epoch = result.examples_per_epoch;
+  return header;
+}
+
+void print(const RunResult& result, std::ostream& out) {
+  RunConfig config = result.config;
+  config.print_training_accuracy = config.forward_only = false;
+  out << format_header(header_of(result)) << "Generating training model\nInitializing graph\n"
+      << "Running warm up\nDone warm up\n"
+      << format_title(config);
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < result.step_ms.size(); ++i) {
+    seconds.push_back(result.step_ms[i] / 1e3);
+    if (i != 0 && (i + 1) % static_cast<std::size_t>(config.display_every) != 0) continue;
+    StepReport step;
+    step.index = i;
+    if (i < result.losses.size()) step.loss = result.losses[i];
+    out << format_row(step, static_cast<double>(result.images_per_step), seconds, config);
+  }
+  out << (evaluates_while_training(config) ? "Done with training\n"
+                                           : format_total(result.img_per_s));
+}
+
+void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+  print_runs(sweep, false, out, print);
+}
+
+}  // namespace
+
+extern constinit const ReportEntry tf_cnn_benchmarks_report{
+    .name = "tf_cnn_benchmarks",
+    .summary = "each run as tf_cnn_benchmarks prints it",
+    .write = write,
+};
+
+}  // namespace penstock

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run_metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+std::string head(std::string_view name, std::string_view type, std::string_view help) {
+  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+}
+
+template <typename Value>
+std::string of_queues(const std::vector<QueueGauge>& queues, std::string_view name,
+                      std::string_view type, std::string_view help, Value value) {
+  std::string text = head(name, type, help);
+  for (const QueueGauge& queue : queues) {
+    text += fmt::format("{}{{queue=\"{}\"}} {}\n", name, queue.name, value(queue));
+  }
+  return text;
+}
+
+}  // namespace
+
+RunMetrics::RunMetrics(const RunConfig& config, Gauges gauges)
+    : images_(std::int64_t{config.batch_size} * config.num_gpus), gauges_(std::move(gauges)) {}
+
+void RunMetrics::step(const StepReport& step) {
+  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), step.seconds);
+  const std::lock_guard lock(mutex_);
+  ++counts_[static_cast<std::size_t>(bound - kBounds.begin())];
+  ++steps_;
+  seconds_ += step.seconds;
+}
+
+std::string RunMetrics::page() const {
+  std::array<std::int64_t, kBounds.size() + 1> counts{};
+  std::int64_t steps = 0;
+  double seconds = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    counts = counts_;
+    steps = steps_;
+    seconds = seconds_;
+  }
+  std::string text = head("penstock_images_total", "counter", "Images of measured steps.");
+  text += fmt::format("penstock_images_total {}\n", steps * images_);
+  text += head("penstock_step_seconds", "histogram", "Lengths of measured steps.");
+  std::int64_t below = 0;
+  for (std::size_t i = 0; i < kBounds.size(); ++i) {
+    below += counts[i];
+    text += fmt::format("penstock_step_seconds_bucket{{le=\"{}\"}} {}\n", kBounds[i], below);
+  }
+  text += fmt::format(
+      "penstock_step_seconds_bucket{{le=\"+Inf\"}} {0}\npenstock_step_seconds_sum {1}\n"
+      "penstock_step_seconds_count {0}\n",
+      steps, seconds);
+  const std::vector<QueueGauge> queues = gauges_();
+  text += of_queues(queues, "penstock_queue_depth", "gauge", "Batches ready in a ring.",
+                    [](const QueueGauge& queue) { return queue.filled; });
+  text += of_queues(queues, "penstock_queue_slots", "gauge", "Batches that fit into a ring.",
+                    [](const QueueGauge& queue) { return queue.slots; });
+  text += of_queues(queues, "penstock_stall_seconds_total", "counter",
+                    "Time that readers of a ring waited for a batch.",
+                    [](const QueueGauge& queue) { return queue.consumer_wait_s; });
+  text += of_queues(queues, "penstock_backpressure_seconds_total", "counter",
+                    "Time that writers of a ring waited for room.",
+                    [](const QueueGauge& queue) { return queue.producer_wait_s; });
+  return text;
+}
+
+}  // namespace penstock

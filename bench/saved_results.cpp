@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/saved_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "bench/result_json.h"
+#include "bench/sweep.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kWanted =
+    "expected results.json of a sweep, its folder, or what `penstock run --json` prints";
+
+/// The objects of the text: one, or one on each line.
+std::vector<Json> objects_of(std::string_view text) {
+  std::string reason;
+  try {
+    return {Json::parse(text)};
+  } catch (const Json::exception& error) {
+    reason = error.what();
+  }
+  std::vector<Json> objects;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    objects.push_back(Json::parse(line, nullptr, false));
+    if (!objects.back().is_object()) throw DataError("it is not JSON: " + reason);
+  }
+  if (objects.empty()) throw DataError("it is empty");
+  return objects;
+}
+
+bool same_but_for_the_seed(RunConfig a, const RunConfig& b) {
+  a.seed = b.seed;
+  return a == b;
+}
+
+SweepResult sweep_of_runs(const std::vector<Json>& runs) {
+  std::vector<RunResult> results;
+  Environment environment;
+  for (const Json& json : runs) {
+    results.push_back(result_from_json(json));
+    const auto found = json.find("environment");
+    if (found != json.end()) environment = environment_from_json(*found);
+  }
+  return sweep_of(std::move(results), std::move(environment));
+}
+
+}  // namespace
+
+SweepResult sweep_of(std::vector<RunResult> results, Environment environment, std::string command) {
+  SweepResult sweep;
+  sweep.environment = std::move(environment);
+  sweep.command = std::move(command);
+  sweep.seed = results.front().config.seed;
+  for (RunResult& result : results) {
+    auto row = std::find_if(sweep.rows.begin(), sweep.rows.end(), [&](const Row& each) {
+      return same_but_for_the_seed(each.config, result.config);
+    });
+    if (row == sweep.rows.end()) {
+      row = sweep.rows.emplace(sweep.rows.end());
+      row->config = result.config;
+      row->is_ceiling = is_ceiling(result.config);
+    }
+    const auto round = static_cast<std::int32_t>(row->repetitions.size());
+    row->repetitions.push_back({round, std::move(result)});
+    sweep.repetitions = std::max(sweep.repetitions, round + 1);
+  }
+  if (sweep.command.empty()) {
+    sweep.command = "penstock run";
+    for (const std::string& flag : to_flags(sweep.rows.front().config)) {
+      sweep.command += " " + flag;
+    }
+  }
+  std::vector<RunConfig> configurations;
+  for (const Row& row : sweep.rows) configurations.push_back(row.config);
+  sweep.varied = varied_keys(configurations);
+  summarise(sweep);
+  return sweep;
+}
+
+SweepResult parse_saved_results(std::string_view text, std::string_view name) {
+  try {
+    const std::vector<Json> objects = objects_of(text);
+    const bool is_sweep = objects.size() == 1 && objects.front().contains("runs");
+    return is_sweep ? sweep_from_json(objects.front()) : sweep_of_runs(objects);
+  } catch (const DataError& error) {
+    throw DataError(
+        fmt::format("cannot read '{}' as saved results: {}; {}", name, error.what(), kWanted));
+  }
+}
+
+SweepResult read_saved_results(const std::filesystem::path& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  const std::filesystem::path file = is_folder ? path / "results.json" : path;
+  std::ifstream in(file, std::ios::binary);
+  if (!std::filesystem::is_regular_file(file) || !in) {
+    throw ConfigError(
+        fmt::format("cannot read '{}': there is no such file to read; {}", file.native(), kWanted));
+  }
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_saved_results(text.str(), file.native());
+}
+
+}  // namespace penstock

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock report: saved results in another form, or two of them side by side.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <sstream>
+
+#include "bench/cli.h"
+#include "bench/compare.h"
+#include "bench/report.h"
+#include "bench/result_folder.h"
+#include "bench/saved_results.h"
+#include "bench/terminal.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+struct Wanted {
+  std::string format;  ///< empty: what suits a terminal
+  std::string out;     ///< empty: standard output
+  CompareOptions compare;
+};
+
+std::string formats() {
+  std::vector<std::string> names;
+  for (const ReportEntry* report : report_table().entries) names.emplace_back(report->name);
+  return join(names);
+}
+
+std::vector<Flag> report_flags(Wanted& wanted) {
+  return {{.name = "format",
+           .help = formats() + "; of comparisons: text, markdown, json",
+           .fallback = "table, or text",
+           .set = [&](const std::string& text) { wanted.format = text; }},
+          {.name = "out",
+           .help = "file to write instead of standard output",
+           .set = [&](const std::string& text) { wanted.out = text; }},
+          {.name = "margin",
+           .help = "of comparisons: changes of so many per cent do not matter",
+           .fallback = "1",
+           .set = [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }},
+          {.name = "allow",
+           .help = "of comparisons: settings of the workload that may differ, such as data_dir",
+           .set = [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }}};
+}
+
+void put(const std::string& text, const std::string& file) {
+  if (file.empty()) {
+    std::cout << text << std::flush;
+  } else {
+    replace_file(file, text);
+  }
+}
+
+int render(const std::string& file, const Wanted& wanted) {
+  const std::string name = wanted.format.empty() ? "table" : wanted.format;
+  const ReportEntry& report = find_entry(report_table(), name);
+  const SweepResult sweep = read_saved_results(file);
+  std::ostringstream text;
+  report.write(sweep, wanted.out.empty() ? style_of(STDOUT_FILENO) : ReportStyle{}, text);
+  put(text.str(), wanted.out);
+  return 0;
+}
+
+int compare_files(const std::string& before, const std::string& after, const Wanted& wanted) {
+  const Comparison comparison =
+      compare(read_saved_results(before), read_saved_results(after), wanted.compare);
+  std::ostringstream text;
+  write_comparison(comparison, before, after, wanted.format.empty() ? "text" : wanted.format, text);
+  put(text.str(), wanted.out);
+  return exit_code_of(comparison);
+}
+
+int run(const Invocation& invocation) {
+  Wanted wanted;
+  std::vector<std::string> words;
+  if (!parse_flags("report",
+                   "Shows saved results: `report FILE`, or what changed: `report compare BEFORE "
+                   "AFTER`. A file is results.json of a sweep, its folder, or what `penstock run "
+                   "--json` printed, once or on several lines.",
+                   report_flags(wanted), invocation.arguments, &words)) {
+    return 0;
+  }
+  const bool compares = !words.empty() && words.front() == "compare";
+  if (words.size() != (compares ? 3U : 1U)) {
+    throw ConfigError(fmt::format(
+        "`penstock report {}` got {} file{}; expected one to show, or `compare BEFORE AFTER`",
+        join(words, " "), words.size() - (compares ? 1 : 0), words.size() == 2 ? "" : "s"));
+  }
+  return compares ? compare_files(words[1], words[2], wanted) : render(words[0], wanted);
+}
+
+}  // namespace
+
+extern constinit const VerbEntry report_verb{
+    .name = "report",
+    .summary = "saved results in another form, or what changed between two",
+    .run = run,
+};
+
+}  // namespace penstock

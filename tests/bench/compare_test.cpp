@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdicts on results made by hand, and what is refused.
+#include "bench/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/statistics/unpaired.h"
+#include "bench/sweep.h"
+#include "dataflow/error.h"
+#include "tests/bench/sweep_rows.h"
+
+namespace penstock {
+namespace {
+
+/// Repetitions of a row at those rates.
+Row row_at(const std::string& feeder, const std::vector<double>& rates) {
+  Row row = make_row(feeder, feeder == "gpu");
+  std::int32_t round = 0;
+  for (const double rate : rates) add_repetition(row, round++, make_result(Status::ok, rate, rate));
+  return row;
+}
+
+SweepResult sweep_of_rows(std::vector<Row> rows) {
+  SweepResult sweep;
+  sweep.environment.version = "1";
+  sweep.environment.kernel = "Linux 6";
+  std::vector<RunConfig> configurations;
+  for (const Row& row : rows) configurations.push_back(row.config);
+  sweep.varied = varied_keys(configurations);
+  sweep.rows = std::move(rows);
+  summarise(sweep);
+  return sweep;
+}
+
+const std::vector<double> kSteady = {1000, 1001, 999, 1000.5, 999.5};
+
+std::vector<double> times(std::vector<double> rates, double factor) {
+  for (double& rate : rates) rate *= factor;
+  return rates;
+}
+
+SweepResult steady(double factor = 1) {
+  return sweep_of_rows({row_at("gpu", kSteady), row_at("queue", times(kSteady, 0.5 * factor))});
+}
+
+bool has(const std::vector<std::string>& texts, const std::string& part) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+TEST(Compare, CallsASlowerRowARegression) {
+  const Comparison comparison = compare(steady(), steady(0.9), {});
+  ASSERT_EQ(comparison.rows.size(), 2U);
+  EXPECT_EQ(comparison.rows[0].verdict, Verdict::equal);
+  EXPECT_EQ(comparison.rows[1].verdict, Verdict::slower);
+  EXPECT_NEAR(comparison.rows[1].change_percent.value, -10, 1e-9);
+  EXPECT_LT(comparison.rows[1].change_percent.low, -10);
+  EXPECT_GT(comparison.rows[1].change_percent.high, -10);
+  EXPECT_EQ(exit_code_of(comparison), 1);
+}
+
+TEST(Compare, CallsAFasterRowAndAnEqualOneWell) {
+  const Comparison comparison = compare(steady(), steady(1.1), {});
+  EXPECT_EQ(comparison.rows[1].verdict, Verdict::faster);
+  EXPECT_EQ(exit_code_of(comparison), 0);
+  EXPECT_TRUE(comparison.settings.empty());
+  EXPECT_TRUE(comparison.environment.empty());
+}
+
+TEST(Compare, AChangeWithinTheMarginIsEqual) {
+  EXPECT_EQ(compare(steady(), steady(0.97), {.margin = 0.05}).rows[1].verdict, Verdict::equal);
+  EXPECT_EQ(compare(steady(), steady(0.97), {.margin = 0.01}).rows[1].verdict, Verdict::slower);
+}
+
+TEST(Compare, NoisyOrFewRepetitionsDecideNothingAndSayWhatWould) {
+  const std::vector<double> noisy = {400, 650, 520, 480, 610};
+  const SweepResult a = sweep_of_rows({row_at("queue", noisy)});
+  const SweepResult b = sweep_of_rows({row_at("queue", times(noisy, 0.95))});
+  const Comparison wide = compare(a, b, {});
+  EXPECT_EQ(wide.rows[0].verdict, Verdict::undecided);
+  EXPECT_NE(wide.rows[0].reason.find("repetitions each would"), std::string::npos);
+  EXPECT_EQ(exit_code_of(wide), 7);
+  const SweepResult one = sweep_of_rows({row_at("queue", {500})});
+  const Comparison few = compare(one, one, {});
+  EXPECT_EQ(few.rows[0].verdict, Verdict::undecided);
+  EXPECT_NE(few.rows[0].reason.find("at least 3 each"), std::string::npos) << few.rows[0].reason;
+  EXPECT_TRUE(std::isinf(few.rows[0].change_percent.high));
+}
+
+TEST(Compare, RowsThatDrainOrFailAreUndecided) {
+  SweepResult after = steady();
+  for (Repetition& repetition : after.rows[1].repetitions) {
+    repetition.result.status = Status::draining;
+  }
+  summarise(after);
+  const Comparison comparison = compare(steady(), after, {});
+  EXPECT_EQ(comparison.rows[1].verdict, Verdict::undecided);
+  EXPECT_NE(comparison.rows[1].reason.find("draining after"), std::string::npos);
+}
+
+TEST(Compare, RefusesOtherWorkloadsByNamingWhatDiffers) {
+  const auto differ = [](const std::string& key, const std::string& value) {
+    SweepResult after = steady();
+    for (Row& row : after.rows) find_config_key(key).set(row.config, value);
+    return compare(steady(), after, {});
+  };
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"model", "vgg16"},
+                                                        {"batch_size", "17"},
+                                                        {"image_size", "99"},
+                                                        {"precision", "fp16"},
+                                                        {"num_gpus", "3"},
+                                                        {"device", "emulated:img_per_s=7"},
+                                                        {"forward_only", "true"}}) {
+    const Comparison comparison = differ(key, value);
+    EXPECT_TRUE(has(comparison.obstacles, key + ": ")) << key;
+    EXPECT_TRUE(comparison.rows.empty()) << key;
+    EXPECT_EQ(exit_code_of(comparison), 7) << key;
+  }
+  const Comparison tuned = differ("prefetch", "9");
+  EXPECT_EQ(tuned.settings, std::vector<std::string>{"prefetch: 3 -> 9"});
+  EXPECT_EQ(exit_code_of(tuned), 0);
+}
+
+TEST(Compare, RefusesImagesOfAnotherQuality) {
+  const SweepResult fancy = sweep_of_rows({row_at("queue", kSteady)});
+  const SweepResult plain = sweep_of_rows({row_at("queue:upsampling=plain", kSteady)});
+  EXPECT_TRUE(has(compare(fancy, plain, {}).obstacles, "upsampling=plain"));
+  const CompareOptions allowing{.allowed = {"fake_location"}};
+  EXPECT_EQ(exit_code_of(compare(fancy, plain, allowing)), 0);
+  const SweepResult here = sweep_of_rows({row_at("zmq-consume:hwm=2", kSteady)});
+  const SweepResult there = sweep_of_rows({row_at("zmq-consume:hwm=8", kSteady)});
+  EXPECT_TRUE(compare(here, there, {}).obstacles.empty()) << "the same data on another way";
+}
+
+TEST(Compare, RefusesImagesOfAnotherSize) {
+  SweepResult small = sweep_of_rows({row_at("queue", kSteady)}), large = small;
+  const auto set_bytes = [](SweepResult& sweep, std::int64_t bytes_per_image) {
+    for (Repetition& repetition : sweep.rows[0].repetitions) {
+      StageUse stage;
+      stage.name = "decode";
+      stage.images = 2000;
+      stage.bytes = 2000 * bytes_per_image;
+      repetition.result.stages = {stage};
+    }
+  };
+  set_bytes(small, 36'500);
+  set_bytes(large, 110'000);
+  EXPECT_TRUE(has(compare(small, large, {}).obstacles, "36.5 kB each"));
+  set_bytes(large, 37'000);
+  EXPECT_TRUE(compare(small, large, {}).obstacles.empty());
+}
+
+TEST(Compare, SaysWhatElseChanged) {
+  SweepResult after = steady();
+  after.environment.kernel = "Linux 7";
+  after.environment.date = "another day";
+  after.rows.push_back(row_at("cpu", kSteady));
+  SweepResult before = steady();
+  before.rows.push_back(row_at("host", kSteady));
+  const Comparison comparison = compare(before, after, {});
+  EXPECT_EQ(comparison.environment, std::vector<std::string>{"kernel: Linux 6 -> Linux 7"});
+  EXPECT_EQ(comparison.unmatched,
+            (std::vector<std::string>{"only after: cpu", "only before: host"}));
+  EXPECT_EQ(comparison.rows.size(), 2U);
+}
+
+TEST(Compare, WithoutACommonConfigurationThereIsNothingToCompare) {
+  const SweepResult a = sweep_of_rows({row_at("gpu", kSteady), row_at("host", kSteady)});
+  const SweepResult b = sweep_of_rows({row_at("cpu", kSteady), row_at("queue", kSteady)});
+  const Comparison comparison = compare(a, b, {});
+  EXPECT_TRUE(has(comparison.obstacles, "no configuration is in both"));
+  EXPECT_TRUE(has(comparison.obstacles, "fake_location: gpu, host -> cpu, queue"));
+  EXPECT_EQ(exit_code_of(comparison), 7);
+}
+
+TEST(Compare, MarginAndNamesAreChecked) {
+  EXPECT_EQ(parse_margin("2.5"), 0.025);
+  EXPECT_THROW(parse_margin("-1"), ConfigError);
+  EXPECT_EQ(parse_allowed("data-dir,model"), (std::vector<std::string>{"data_dir", "model"}));
+  EXPECT_THROW(parse_allowed("modle"), ConfigError);
+}
+
+std::string written(const Comparison& comparison, const char* format) {
+  std::ostringstream text;
+  write_comparison(comparison, "a.json", "b.json", format, text);
+  return text.str();
+}
+
+TEST(CompareText, IsWrittenForPeopleAndPrograms) {
+  const Comparison comparison = compare(steady(), steady(0.9), {});
+  const std::string text = written(comparison, "text");
+  EXPECT_NE(text.find("queue          500.0         450.0        -10.0 [-10.1, -9.9]"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(written(comparison, "markdown").find("| slower |"), std::string::npos);
+  const auto json = nlohmann::json::parse(written(comparison, "json"));
+  EXPECT_EQ(json["exit_code"], 1);
+  EXPECT_EQ(json["rows"][1]["verdict"], "slower");
+  EXPECT_THROW(written(comparison, "csv"), ConfigError);
+}
+
+TEST(CompareText, JsonOfUnknownBoundsIsStillJson) {
+  const SweepResult one = sweep_of_rows({row_at("queue", {500})});
+  const auto json = nlohmann::json::parse(written(compare(one, one, {}), "json"));
+  EXPECT_TRUE(json["rows"][0]["change_percent_high"].is_null());
+}
+
+// ---- statistics ---------------------------------------------------------------
+
+TEST(UnpairedRatio, IsWelchsIntervalOfLogarithms) {
+  // Mean difference -+ t sqrt(sum of variances of means), exponentiated, where t of 6.51 degrees of
+  // freedom comes from integrating its density by Simpson's rule in 20000 parts, and bisection.
+  const std::vector<double> a = {10, 11, 9.5, 10.5}, b = {12, 12.5, 11, 13, 12.2};
+  const Estimate ratio = unpaired_ratio(a, b);
+  EXPECT_NEAR(ratio.value, 1.184352628007, 1e-9);
+  EXPECT_NEAR(ratio.low, 1.070702368040, 1e-9);
+  EXPECT_NEAR(ratio.high, 1.310066353953, 1e-9);
+  EXPECT_EQ(ratio.samples, 4U);
+}
+
+TEST(UnpairedRatio, OfEqualValuesHasNoWidth) {
+  const std::vector<double> a = {10, 10, 10}, b = {5, 5, 5};
+  EXPECT_EQ(unpaired_ratio(a, b).high, unpaired_ratio(a, b).low);
+  EXPECT_EQ(judge_unpaired(a, b, 0.01), Verdict::faster);
+}
+
+TEST(UnpairedRatio, MoreValuesAreNeededForNarrowerIntervals) {
+  const std::vector<double> a = {10, 11, 9.5, 10.5}, b = {12, 12.5, 11, 13, 12.2};
+  const std::size_t coarse = values_needed(a, b, 0.1), fine = values_needed(a, b, 0.02);
+  EXPECT_GT(coarse, 2U);
+  EXPECT_GT(fine, 10 * coarse);
+  EXPECT_EQ(values_needed(a, b, 1e-6), 1000U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock sweep` and `run` on a terminal, which is a pseudo one here.
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+namespace {
+
+constexpr unsigned short kColumns = 90;
+
+struct Shown {
+  std::string text;
+  int code = -1;
+};
+
+/// What a terminal of kColumns gets from the program; its standard output goes to `output` where
+/// that is not null.
+Shown on_terminal(std::vector<std::string> words, const char* output, const char* no_colour) {
+  words.insert(words.begin(), PENSTOCK_PROGRAM);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = kColumns;
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid == 0) {
+    setenv("NO_COLOR", no_colour, 1);
+    if (output != nullptr && freopen(output, "w", stdout) == nullptr) _exit(126);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  const FileDescriptor closing(terminal);
+  Shown shown;
+  std::array<char, 4096> buffer;
+  for (ssize_t count = 1; count > 0;) {  // ends with EIO once nobody has the terminal open
+    count = read(terminal, buffer.data(), buffer.size());
+    if (count > 0) shown.text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status)) shown.code = WEXITSTATUS(status);
+  return shown;
+}
+
+const std::vector<std::string> kShort = {"--fake-location=cpu",    "--model=null",
+                                         "--batch-size=2",         "--num-batches=20",
+                                         "--num-warmup-batches=1", "--num-gpus=1"};
+
+std::vector<std::string> with(std::vector<std::string> words) {
+  words.insert(words.end(), kShort.begin(), kShort.end());
+  return words;
+}
+
+/// The longest text between two returns to the first column.
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0, length = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' || text[i] == '\n') {
+      length = 0;
+    } else if (text[i] == '\x1b') {
+      while (i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])) == 0) ++i;
+    } else {
+      longest = std::max(longest, ++length);
+    }
+  }
+  return longest;
+}
+
+TEST(LiveProgram, ASweepHasOneLineThatIsGoneBeforeTheTable) {
+  const TempFolder folder;
+  const Shown shown = on_terminal(
+      with({"sweep", "--repetitions=2", "--out=" + folder.path().native()}), nullptr, "1");
+  EXPECT_EQ(shown.code, 0) << shown.text;
+  const std::size_t last = shown.text.rfind("\r\x1b[K");
+  ASSERT_NE(last, std::string::npos) << shown.text;
+  EXPECT_NE(shown.text.find("\r\x1b[K[2/2] round 2: cpu: window 20/20 steps"), std::string::npos)
+      << shown.text;
+  EXPECT_GT(shown.text.find("What it costs to feed"), last) << "the table stands below";
+  EXPECT_EQ(shown.text.find("\x1b[3"), std::string::npos) << "NO_COLOR is set";
+  EXPECT_LE(longest_line(shown.text), std::size_t{kColumns});
+}
+
+TEST(LiveProgram, ARunHasItsLineOnlyWhereItsTableGoesElsewhere) {
+  const Shown table = on_terminal(with({"run"}), nullptr, "");
+  EXPECT_EQ(table.code, 0) << table.text;
+  EXPECT_EQ(table.text.find("\x1b["), std::string::npos) << "the table is the live view";
+  EXPECT_NE(table.text.find("total images/sec:"), std::string::npos);
+  const Shown line = on_terminal(with({"run"}), "/dev/null", "");
+  EXPECT_EQ(line.code, 0) << line.text;
+  EXPECT_NE(line.text.find("window 20/20 steps"), std::string::npos) << line.text;
+  const std::size_t erased = line.text.rfind("\r\x1b[K");
+  EXPECT_EQ(line.text.find("window", erased), std::string::npos) << "it is gone at the end";
+}
+
+}  // namespace
+}  // namespace penstock

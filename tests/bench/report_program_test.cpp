@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock report`, and what `run` and `sweep` have to do with it, as a user runs them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/child_process.h"
+#include "bench/report.h"
+#include "bench/sweep.h"
+#include "dataflow/entry.h"
+#include "tests/bench/sweep_rows.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ReportProgram : public testing::Test {
+ protected:
+  ChildExit penstock(std::vector<std::string> words) const {
+    words.insert(words.begin(), PENSTOCK_PROGRAM);
+    ChildProcess child({.arguments = std::move(words), .timeout = 50s});
+    return child.wait();
+  }
+
+  std::string path(const std::string& name) const { return (folder_.path() / name).native(); }
+
+  /// results.json of two rows, the second at that rate.
+  std::string save(const std::string& name, double img_per_s, const std::string& model = "null") {
+    SweepResult sweep;
+    sweep.repetitions = 3;
+    sweep.rows = {make_row("gpu", true), make_row("cpu")};
+    sweep.varied = {&find_config_key("fake_location")};
+    for (Row& row : sweep.rows) {
+      row.config.model = model;
+      for (std::int32_t round = 0; round < 3; ++round) {
+        const double rate = (row.is_ceiling ? 1000 : img_per_s) * (1 + 1e-4 * round);
+        add_repetition(row, round, make_result(Status::ok, rate, rate));
+      }
+    }
+    summarise(sweep);
+    std::ofstream file(path(name));
+    find_entry(report_table(), "json").write(sweep, {}, file);
+    return path(name);
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ReportProgram, ShowsSavedResultsInEveryForm) {
+  const std::string file = save("a.json", 800);
+  for (const ReportEntry* report : report_table().entries) {
+    const ChildExit exit = penstock({"report", file, "--format", std::string(report->name)});
+    EXPECT_EQ(exit.code, 0) << report->name << ": " << exit.last_words;
+    EXPECT_FALSE(exit.output.empty()) << report->name;
+  }
+  EXPECT_NE(penstock({"report", file}).output.find("800.1 (800.0..800.2)"), std::string::npos);
+  const ChildExit exit = penstock({"report", file, "--format=json", "--out", path("b.json")});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_TRUE(exit.output.empty());
+  std::ostringstream before, after;
+  before << std::ifstream(file).rdbuf();
+  after << std::ifstream(path("b.json")).rdbuf();
+  EXPECT_EQ(before.str(), after.str()) << "nothing gets lost";
+}
+
+TEST_F(ReportProgram, ComparesWithTheExitCodesOfTheTable) {
+  const std::string before = save("a.json", 800), slower = save("b.json", 700);
+  const ChildExit regression = penstock({"report", "compare", before, slower});
+  EXPECT_EQ(regression.code, 1) << regression.last_words;
+  EXPECT_NE(regression.output.find("-12.5 ["), std::string::npos) << regression.output;
+  EXPECT_EQ(penstock({"report", "compare", slower, before}).code, 0);
+  EXPECT_EQ(penstock({"report", "compare", before, slower, "--margin=20"}).code, 0);
+  const ChildExit other = penstock({"report", "compare", before, save("c.json", 800, "trivial")});
+  EXPECT_EQ(other.code, 7);
+  EXPECT_NE(other.output.find("model: null -> trivial"), std::string::npos) << other.output;
+  const ChildExit json = penstock({"report", "compare", before, slower, "--format=json"});
+  EXPECT_EQ(nlohmann::json::parse(json.output)["exit_code"], 1);
+}
+
+TEST_F(ReportProgram, RefusesWhatItCannotReadByName) {
+  std::ofstream(path("bad.json")) << "{\"schema\": 99, \"runs\": []}";
+  const ChildExit newer = penstock({"report", path("bad.json")});
+  EXPECT_EQ(newer.code, 6);
+  EXPECT_NE(newer.last_words.find("bad.json"), std::string::npos);
+  EXPECT_NE(newer.last_words.find("schema 99"), std::string::npos) << newer.last_words;
+  EXPECT_EQ(penstock({"report", path("absent.json")}).code, 2);
+  EXPECT_EQ(penstock({"report"}).code, 2);
+  EXPECT_EQ(penstock({"report", "compare", path("bad.json")}).code, 2);
+  EXPECT_EQ(penstock({"report", save("a.json", 1), "--format=pdf"}).code, 2);
+}
+
+const std::vector<std::string> kShortRun = {"--fake-location=cpu", "--model=null", "--batch-size=2",
+                                            "--num-batches=20", "--num-warmup-batches=1"};
+
+TEST_F(ReportProgram, RunsOnLinesAreRepetitions) {
+  std::vector<std::string> words{"run", "--json"};
+  words.insert(words.end(), kShortRun.begin(), kShortRun.end());
+  std::ofstream file(path("runs.jsonl"));
+  for (int run = 0; run < 2; ++run) file << penstock(words).output;
+  file.close();
+  const ChildExit exit = penstock({"report", "compare", path("runs.jsonl"), path("runs.jsonl")});
+  EXPECT_EQ(exit.code, 7) << exit.output << exit.last_words;
+  EXPECT_NE(exit.output.find("at least 3 each"), std::string::npos) << exit.output;
+}
+
+TEST_F(ReportProgram, ARunPrintsAnyReport) {
+  std::vector<std::string> words{"run", "--format=horovod"};
+  words.insert(words.end(), kShortRun.begin(), kShortRun.end());
+  const ChildExit exit = penstock(words);
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_NE(exit.output.find("Total img/sec on 1 GPU(s): "), std::string::npos) << exit.output;
+  words.emplace_back("--json");
+  EXPECT_EQ(penstock(words).code, 2) << "two forms";
+}
+
+TEST_F(ReportProgram, ASweepComparesWithItsBaseline) {
+  std::vector<std::string> words{"sweep", "--repetitions=1", "--out", path("out")};
+  words.insert(words.end(), kShortRun.begin(), kShortRun.end());
+  words.emplace_back("--num-gpus=1");
+  ASSERT_EQ(penstock(words).code, 0);
+  words.insert(words.end(), {"--baseline", path("out")});
+  const ChildExit exit = penstock(words);
+  EXPECT_EQ(exit.code, 7) << "one repetition decides nothing; " << exit.last_words;
+  EXPECT_NE(exit.output.find("undecided"), std::string::npos) << exit.output;
+  words.back() = path("absent");
+  EXPECT_EQ(penstock(words).code, 2);
+}
+
+TEST_F(ReportProgram, ARunTellsItsParentHowFarItIs) {
+  std::vector<std::string> lines;
+  ChildCommand command{.arguments = {PENSTOCK_PROGRAM, "run", "--json"}, .timeout = 50s};
+  command.arguments.insert(command.arguments.end(), kShortRun.begin(), kShortRun.end());
+  command.pipe_flag = "--progress-fd=";
+  command.on_line = [&](std::string_view line) { lines.emplace_back(line); };
+  ChildProcess child(std::move(command));
+  EXPECT_EQ(child.wait().code, 0) << child.wait().last_words;
+  ASSERT_FALSE(lines.empty()) << "one at the end, however short the run";
+  EXPECT_EQ(nlohmann::json::parse(lines.back())["steps_done"], 20);
+  EXPECT_EQ(penstock({"run", "--progress-fd=77"}).code, 2);
+}
+
+}  // namespace
+}  // namespace penstock
