@@ -17,7 +17,10 @@ namespace {
 constexpr std::string_view kTitle = "Share of the device's speed that each row loses";
 constexpr double kNarrow = 520;
 
-std::string value_text(const CostDot& dot) { return estimate_text(dot.percent, "%", 1); }
+std::string value_text(const CostDot& dot) {
+  if (has_interval(dot.percent)) return estimate_text(dot.percent, "%", 1);
+  return fixed_text(dot.percent.value, 1) + " %";
+}
 
 /// An axis that holds everything that was measured, and intervals unless they would push that into
 /// a corner.

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -18,6 +18,7 @@
 namespace penstock {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::string_view kIntervals = "Lines: 95 % intervals over blocks.";
 
 const Row* row_at(const Isolation& isolation, std::size_t index) {
@@ -45,7 +46,7 @@ std::optional<Estimate> ceiling_ms(const Isolation& isolation) {
   const Estimate& rate = isolation.cost->ceiling_img_per_s;
   if (!(rate.value > 0)) return std::nullopt;
   const auto ms = [images](double img_per_s) { return 1e3 * images / img_per_s; };
-  return Estimate{ms(rate.value), ms(rate.high), rate.low > 0 ? ms(rate.low) : INFINITY,
+  return Estimate{ms(rate.value), ms(rate.high), rate.low > 0 ? ms(rate.low) : kInfinity,
                   rate.samples};
 }
 
@@ -61,7 +62,8 @@ Waterfall waterfall_of_ladder(const Isolation& isolation, const Estimate& ceilin
     WaterfallBar bar{.label = rung.branch ? rung.name + " (on its own)" : rung.name,
                      .from_ms = from_ceiling ? ceiling.value : level};
     bar.added_ms = rung.added_ms;
-    if (from_ceiling && rung.cost) bar.added_ms = rung.cost->split.total_ms;
+    const bool by_cost = rung.branch || (from_ceiling && !rung.added_ms);
+    if (by_cost && rung.cost) bar.added_ms = rung.cost->split.total_ms;
     if (!rung.unavailable.empty()) bar.added_ms.reset();
     if (bar.added_ms && !rung.branch) level = bar.from_ms + bar.added_ms->value;
     waterfall.description +=
@@ -87,8 +89,7 @@ Waterfall waterfall_of_split(const Isolation& isolation, const Estimate& ceiling
   add("starvation", split.starvation_ms);
   add("transfer", split.transfer_ms);
   add("interference", split.interference_ms);
-  const double residual = split.residual_ms;
-  add("residual", {residual, residual, residual, split.total_ms.samples});
+  add("residual", {split.residual_ms, -kInfinity, kInfinity, split.total_ms.samples});
   const Estimate& total = split.total_ms;
   waterfall.bars.push_back(
       {.label = "with " + label_at(isolation, isolation.coupled_row),

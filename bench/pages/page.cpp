@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "bench/figures/figure_style.h"
@@ -51,7 +52,12 @@ void write_list(std::ostream& out, const std::vector<std::string>& items) {
 }
 
 void write_command(std::ostream& out, std::string_view command) {
-  out << "<pre>" << escaped(command) << "</pre>\n";
+  out << "<pre>";
+  for (std::size_t end = 0; !command.empty(); command.remove_prefix(end)) {
+    end = std::min(command.find(' '), command.size() - 1) + 1;  // the blank belongs to the word
+    out << "<span>" << escaped(command.substr(0, end)) << "</span>";
+  }
+  out << "</pre>\n";
 }
 
 void write_warnings(std::ostream& out, const std::vector<std::string>& warnings) {
@@ -94,7 +100,7 @@ void write_table(std::ostream& out, const PageTable& table) {
   const auto classes = [&](std::size_t column) {
     return table.columns[column].number ? " class=\"number\"" : "";
   };
-  out << "<table>\n<thead><tr>";
+  out << "<div class=\"scroll\"><table>\n<thead><tr>";
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     out << fmt::format("<th scope=\"col\"{}>{}</th>", classes(i), escaped(table.columns[i].name));
   }
@@ -107,7 +113,7 @@ void write_table(std::ostream& out, const PageTable& table) {
     }
     out << "</tr>\n";
   }
-  out << "</tbody>\n</table>\n";
+  out << "</tbody>\n</table></div>\n";
 }
 
 void begin_details(std::ostream& out, std::string_view summary) {
