@@ -64,7 +64,6 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
   const double bottom = top + row * static_cast<double>(dots.size()) + 2;
   Svg svg(size, std::string(kTitle), description);
   horizontal_axis(svg, x, top, bottom, {"% of the device's speed lost"});
-  svg.line({x(0), top}, {x(0), bottom}, "axis");
   for (std::size_t i = 0; i < dots.size(); ++i) {
     const CostDot& dot = dots[i];
     const double line = top + row * static_cast<double>(i);
@@ -74,6 +73,8 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
     for (const double percent : dot.rounds) {
       if (std::isfinite(percent)) rounds.push_back({x(percent), y});
     }
+    const double reach = narrow ? 9 : row / 2;  // letters stay clear of the line at 0
+    svg.line({x(0), y - reach}, {x(0), y + reach}, "axis");
     svg.dots(rounds, 3, "starvation faint");
     whisker(svg, x, dot.percent.low, dot.percent.high, y);
     svg.circle({x(dot.percent.value), y}, 4.5, "starvation", dot.label + ": " + value);

@@ -21,6 +21,20 @@ std::string as_sentence(std::string text) {
   return text;
 }
 
+/// Escaped, with numbers and their units on one line.
+std::string prose(std::string_view text) {
+  constexpr std::string_view kNoBreak = "\xC2\xA0";
+  std::string result = escaped(text);
+  for (const std::string_view unit : {" %", " ms", " img/s", " cores"}) {
+    for (std::size_t at = result.find(unit, 1); at != std::string::npos;
+         at = result.find(unit, at + 1)) {
+      const bool number = std::isdigit(static_cast<unsigned char>(result[at - 1])) != 0;
+      if (number) result.replace(at, 1, kNoBreak);
+    }
+  }
+  return result;
+}
+
 constexpr FigureSize kWide{.width = 860}, kNarrow{.width = 360};
 
 }  // namespace
@@ -41,13 +55,13 @@ void write_heading(std::ostream& out, std::string_view text) {
 }
 
 void write_paragraph(std::ostream& out, std::string_view text, std::string_view classes) {
-  out << fmt::format("<p class=\"{}\">{}</p>\n", classes, escaped(text));
+  out << fmt::format("<p class=\"{}\">{}</p>\n", classes, prose(text));
 }
 
 void write_list(std::ostream& out, const std::vector<std::string>& items) {
   if (items.empty()) return;
   out << "<ul>\n";
-  for (const std::string& item : items) out << "<li>" << escaped(item) << "</li>\n";
+  for (const std::string& item : items) out << "<li>" << prose(item) << "</li>\n";
   out << "</ul>\n";
 }
 
@@ -81,7 +95,7 @@ void write_verdict(std::ostream& out, const std::vector<VerdictLine>& lines) {
   if (lines.size() == 1) return;
   out << "<ul class=\"verdict\">\n";
   for (std::size_t i = 1; i < lines.size(); ++i) {
-    out << fmt::format("<li class=\"{}\">{}</li>\n", lines[i].tone, escaped(lines[i].text));
+    out << fmt::format("<li class=\"{}\">{}</li>\n", lines[i].tone, prose(lines[i].text));
   }
   out << "</ul>\n";
 }
@@ -128,7 +142,7 @@ void write_figure(std::ostream& out, const PageFigure& figure) {
   out << "<figure>\n<div class=\"wide\">" << figure.draw(kWide) << "</div>\n<div class=\"narrow\">"
       << figure.draw(kNarrow) << "</div>\n";
   if (!figure.caption.empty()) {
-    out << "<figcaption>" << escaped(figure.caption) << "</figcaption>\n";
+    out << "<figcaption>" << prose(figure.caption) << "</figcaption>\n";
   }
   out << "</figure>\n";
 }

@@ -18,16 +18,25 @@
 namespace penstock {
 namespace {
 
+/// With usual blanks between numbers and units.
+std::string with_blanks(std::string page) {
+  const std::string no_break = "\xC2\xA0";
+  for (std::size_t at = 0; (at = page.find(no_break, at)) != std::string::npos;) {
+    page.replace(at, no_break.size(), 1, ' ');
+  }
+  return page;
+}
+
 std::string page_of(const Isolation& isolation) {
   std::ostringstream page;
   write_isolation_page(isolation, page);
-  return page.str();
+  return with_blanks(page.str());
 }
 
 std::string page_of(const SweepResult& sweep) {
   std::ostringstream page;
   write_sweep_page(sweep, page);
-  return page.str();
+  return with_blanks(page.str());
 }
 
 std::size_t count(const std::string& text, std::string_view part) {
