@@ -13,7 +13,6 @@
 #include "bench/figures/supply_demand.h"
 #include "bench/figures/waterfall.h"
 #include "bench/pages/run_views.h"
-#include "bench/report_text.h"
 
 namespace penstock {
 namespace {
@@ -27,7 +26,7 @@ const Row* row_at(const Isolation& isolation, std::size_t index) {
 
 std::string label_at(const Isolation& isolation, std::size_t index) {
   const Row* const row = row_at(isolation, index);
-  return row == nullptr ? "the feeder" : label_of(isolation.sweep, *row);
+  return row == nullptr ? "the feeder" : row->config.fake_location;
 }
 
 double images_per_step(const Row* row) {
@@ -56,8 +55,8 @@ Waterfall waterfall_of_ladder(const Isolation& isolation, const Estimate& ceilin
   double level = ceiling.value;
   waterfall.bars.push_back({.label = "device alone", .added_ms = ceiling, .whole = true});
   for (const RungFinding& rung : isolation.ladder) {
-    const bool is_ceiling = rung.unavailable.empty() && rung.row == isolation.ceiling_row;
-    if (is_ceiling) continue;
+    const Row* const row = row_at(isolation, rung.row);
+    if (rung.unavailable.empty() && row != nullptr && row->is_ceiling) continue;
     const bool from_ceiling = rung.branch || waterfall.bars.size() == 1;
     WaterfallBar bar{.label = rung.branch ? rung.name + " (on its own)" : rung.name,
                      .from_ms = from_ceiling ? ceiling.value : level};
