@@ -127,6 +127,17 @@ bool same_trainer(const RunConfig& a, const RunConfig& b) {
   });
 }
 
+std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
+  std::vector<const ConfigKey*> varied;
+  for (const ConfigKey& key : config_keys()) {
+    const bool differs =
+        std::any_of(configurations.begin(), configurations.end(),
+                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
+    if (differs || key.name == "fake_location") varied.push_back(&key);
+  }
+  return varied;
+}
+
 std::string unavailable_reason(const RunConfig& config) {
   if (!config.train_dir.empty()) {
     throw ConfigError(

@@ -34,6 +34,10 @@ class Sweep {
 /// display_perf_ewma, loss_type_to_report and print_training_accuracy.
 bool same_trainer(const RunConfig& a, const RunConfig& b);
 
+/// The keys that tell configurations apart, in the order of the table; `fake_location` among them.
+/// At least one configuration.
+std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations);
+
 /// Why this program cannot run the configuration on this machine; empty when it can, as far as can
 /// be told without running it. Throws ConfigError for what the user mistyped.
 std::string unavailable_reason(const RunConfig& config);
