@@ -7,8 +7,8 @@
 namespace penstock {
 
 /// P(T <= t) and its inverse, for Student's t with `freedom` > 0 degrees of freedom (not
-/// necessarily whole). Relative error below 1e-9 in the range that intervals use (tails above
-/// 1e-6).
+/// necessarily whole; infinity: the normal distribution). Relative error below 1e-9 in the range
+/// that intervals use (tails above 1e-6). A probability of 0 or 1 is infinitely far out.
 double student_t_cdf(double t, double freedom);
 double student_t_quantile(double probability, double freedom);
 

@@ -7,7 +7,9 @@
 
 namespace penstock {
 
-/// A value and its confidence interval (95 % unless said otherwise).
+/// A value and its confidence interval (95 % unless said otherwise). Bounds may be infinite, where
+/// there is too little to tell; none is ever NaN. An interval has no width only if all that was
+/// measured is alike to the last bit, as on a simulated clock.
 struct Estimate {
   double value = 0, low = 0, high = 0;
   std::size_t samples = 0;  ///< independent ones behind it: blocks, or effective steps

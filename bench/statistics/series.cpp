@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/statistics/series.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "bench/statistics/distributions.h"
+#include "dataflow/error.h"
+#include "dataflow/random.h"
+
+namespace penstock {
+namespace {
+
+/// Fewer batches or blocks than this say little about their spread.
+constexpr std::size_t kLeastBatches = 6;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void check_finite(std::span<const double> values) {
+  PENSTOCK_ASSERT(
+      std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
+}
+
+/// By differences from the first value: exact for a constant series.
+double mean(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value - values.front();
+  return values.front() + sum / static_cast<double>(values.size());
+}
+
+double squares_about_mean(std::span<const double> values) {
+  const double middle = mean(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - middle) * (value - middle);
+  return squares;
+}
+
+/// Means of consecutive batches of `size`; what does not fill one is left out, at the beginning.
+std::vector<double> batch_means(std::span<const double> series, std::size_t size) {
+  std::vector<double> means;
+  for (std::size_t at = series.size() % size; at < series.size(); at += size) {
+    means.push_back(mean(series.subspan(at, size)));
+  }
+  return means;
+}
+
+/// Of values that are in order.
+double sorted_quantile(std::span<const double> sorted, double share) {
+  const double place = std::clamp(share, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+/// MSER: the truncation of `values` with the least sum of squares over the square of what is left;
+/// at most half of them, and at least five stay. From the end, by Welford's update.
+std::size_t least_error_truncation(std::span<const double> values) {
+  constexpr std::size_t kLeastLeft = 5;
+  if (values.size() <= kLeastLeft) return 0;
+  const std::size_t most = std::min(values.size() / 2, values.size() - kLeastLeft);
+  std::size_t best = 0;
+  double least = kInfinity, average = 0, squares = 0, count = 0;
+  for (std::size_t at = values.size(); at-- > 0;) {
+    ++count;
+    const double off = values[at] - average;
+    average += off / count;
+    squares += off * (values[at] - average);
+    const double error = squares / (count * count);
+    if (at <= most && error <= least) {
+      least = error;
+      best = at;
+    }
+  }
+  return best;
+}
+
+struct Slope {
+  double per_value = 0;
+  bool certain = false;  ///< its 95 % interval excludes 0
+};
+/// Theil's slope with Sen's interval (1968), which takes values for independent.
+Slope theil_sen(std::span<const double> values) {
+  std::vector<double> slopes;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t j = i + 1; j < values.size(); ++j) {
+      slopes.push_back((values[j] - values[i]) / static_cast<double>(j - i));
+    }
+  }
+  if (slopes.empty()) return {};
+  std::sort(slopes.begin(), slopes.end());
+  const auto count = static_cast<double>(values.size());
+  const auto pairs = static_cast<double>(slopes.size());
+  const double reach = 1.959964 * std::sqrt(count * (count - 1) * (2 * count + 5) / 18);
+  const double lower = std::floor((pairs - reach) / 2);
+  Slope slope{.per_value = sorted_quantile(slopes, 0.5)};
+  if (lower < 1) return slope;  // too few to tell
+  const auto rank = static_cast<std::size_t>(lower) - 1;
+  slope.certain = slopes[rank] > 0 || slopes[slopes.size() - 1 - rank] < 0;
+  return slope;
+}
+
+/// How many values make a batch that is almost independent of the one before.
+std::size_t independent_batch(double tau, std::size_t values) {
+  constexpr double kTimes = 3;
+  const std::size_t most = std::max<std::size_t>(1, values / kLeastBatches);
+  return static_cast<std::size_t>(std::min(std::ceil(kTimes * tau), static_cast<double>(most)));
+}
+
+void find_drift(std::span<const double> rest, WarmUp& warm_up) {
+  constexpr std::size_t kMostValues = 250;  // pairs grow with the square
+  constexpr double kDriftPercent = 1;
+  if (rest.size() < 2) return;
+  std::vector<double> values = batch_means(rest, (rest.size() + kMostValues - 1) / kMostValues);
+  const double middle = quantile(rest, 0.5);
+  const auto percent_of = [&](const Slope& slope) {
+    return middle == 0 ? 0 : 100 * slope.per_value * static_cast<double>(values.size()) / middle;
+  };
+  // A drift is no autocorrelation: without it, batches are as long as the noise demands.
+  Slope slope = theil_sen(values);
+  std::vector<double> residuals = values;
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    residuals[i] -= slope.per_value * static_cast<double>(i);
+  }
+  values = batch_means(values, independent_batch(autocorrelation_time(residuals), values.size()));
+  slope = theil_sen(values);
+  warm_up.drift_percent = percent_of(slope);
+  warm_up.drifting = slope.certain && std::abs(warm_up.drift_percent) > kDriftPercent;
+}
+
+}  // namespace
+
+WarmUp find_warm_up(std::span<const double> series, std::size_t floor) {
+  check_finite(series);
+  constexpr std::size_t kBatch = 5;
+  std::vector<double> batches;
+  for (std::size_t at = 0; at + kBatch <= series.size(); at += kBatch) {
+    batches.push_back(mean(series.subspan(at, kBatch)));
+  }
+  WarmUp warm_up;
+  warm_up.steps =
+      std::min(series.size(), std::max(floor, kBatch * least_error_truncation(batches)));
+  find_drift(series.subspan(warm_up.steps), warm_up);
+  return warm_up;
+}
+
+double autocorrelation_time(std::span<const double> series) {
+  check_finite(series);
+  if (series.size() < 4) return 1;
+  const double average = mean(series);
+  const auto covariance = [&](std::size_t lag) {
+    double sum = 0;
+    for (std::size_t i = lag; i < series.size(); ++i) {
+      sum += (series[i] - average) * (series[i - lag] - average);
+    }
+    return sum;
+  };
+  const double variance = covariance(0);
+  if (!(variance > 0)) return 1;
+  double sum = 0;
+  for (std::size_t lag = 0; lag + 1 < series.size() / 2; lag += 2) {
+    const double pair = covariance(lag) + covariance(lag + 1);
+    if (pair <= 0) break;
+    sum += pair;
+  }
+  return std::max(1.0, 2 * sum / variance - 1);
+}
+
+Estimate mean_of_series(std::span<const double> series, double confidence) {
+  PENSTOCK_ASSERT(confidence > 0 && confidence < 1);
+  check_finite(series);
+  if (series.size() < 2) {
+    return {series.empty() ? 0 : series.front(), -kInfinity, kInfinity, series.size()};
+  }
+  const double tau = autocorrelation_time(series);
+  const auto count = static_cast<double>(series.size());
+  const std::vector<double> batches = batch_means(series, independent_batch(tau, series.size()));
+  const auto batch_count = static_cast<double>(batches.size());
+  // The sample variance of an autocorrelated series is low by a factor of 1 - tau / count.
+  const double by_batches = squares_about_mean(batches) / (batch_count - 1) / batch_count;
+  const double by_tau = squares_about_mean(series) / count * tau / std::max(1.0, count - tau);
+  const double reach = std::sqrt(std::max(by_batches, by_tau)) *
+                       student_t_quantile((1 + confidence) / 2, batch_count - 1);
+  const double value = mean(series);
+  return {value, value - reach, value + reach,
+          std::max<std::size_t>(1, static_cast<std::size_t>(count / tau))};
+}
+
+Estimate bootstrap_series(std::span<const double> series, Statistic statistic, std::size_t block,
+                          std::uint64_t seed, std::size_t resamples, double confidence) {
+  PENSTOCK_ASSERT(confidence > 0 && confidence < 1 && resamples > 0);
+  check_finite(series);
+  if (series.size() < 2) {
+    return {series.empty() ? 0 : statistic(series), -kInfinity, kInfinity, series.size()};
+  }
+  const std::size_t count = series.size();
+  block = std::clamp<std::size_t>(block, 1, std::max<std::size_t>(1, count / kLeastBatches));
+  std::vector<double> draws(resamples), resample(count);
+  for (std::size_t draw = 0; draw < resamples; ++draw) {
+    Random random(seed, 0, draw);
+    for (std::size_t at = 0; at < count; at += block) {
+      const std::size_t from = random.below(count);
+      for (std::size_t i = at; i < std::min(at + block, count); ++i) {
+        resample[i] = series[(from + i - at) % count];
+      }
+    }
+    draws[draw] = statistic(resample);
+  }
+  check_finite(draws);
+  std::sort(draws.begin(), draws.end());
+  return {statistic(series), sorted_quantile(draws, (1 - confidence) / 2),
+          sorted_quantile(draws, (1 + confidence) / 2), count / block};
+}
+
+double quantile(std::span<const double> values, double share) {
+  check_finite(values);
+  if (values.empty()) return 0;
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted_quantile(sorted, share);
+}
+
+std::size_t longest_run_above(std::span<const double> series, double limit) {
+  std::size_t longest = 0, run = 0;
+  for (const double value : series) {
+    run = value > limit ? run + 1 : 0;
+    longest = std::max(longest, run);
+  }
+  return longest;
+}
+
+}  // namespace penstock
