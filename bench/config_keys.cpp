@@ -189,6 +189,10 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::num_warmup_batches>, set_count<&RunConfig::num_warmup_batches, 0>},
     {"extend_window", "", true, "measure again while batches made before the window still help",
      get<&RunConfig::extend_window>, set_flag<&RunConfig::extend_window>},
+    {"instrument", "", true,
+     "time what each stage of feeding does, and watch the queues between them; what that costs is "
+     "in the result, as instrumentation_s",
+     get<&RunConfig::instrument>, set_flag<&RunConfig::instrument>},
 
     // ---- evaluation ----
     {"eval", "", true, "do nothing but evaluate the newest checkpoint in --train-dir",

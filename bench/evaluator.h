@@ -36,7 +36,7 @@ class Evaluator {
   std::unique_ptr<Feeder> make_feeder();
 
   RunParts& parts_;
-  Probe probe_;  // of its feeders: what they count is none of the run's
+  Probe probe_{false};  // of its feeders: what they count is none of the run's
   BatchSpec spec_;
   std::unique_ptr<Executable> own_executable_;  // if its batches differ from those of training
   std::unique_ptr<Feeder> next_feeder_;         // of the pass to come

@@ -76,6 +76,7 @@ struct RunConfig {
   double timeout = 30;              ///< seconds that an outside producer may stay silent
   std::uint64_t seed = 1234;
   bool extend_window = false;  ///< measure again while the reserve drains
+  bool instrument = true;      ///< time the stages, watch the rings
   std::int32_t display_every = 10;
   double display_perf_ewma = 0;  ///< 0: plain mean
   std::string loss_type_to_report = "total_loss";

@@ -29,6 +29,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       config(resolve(wanted, components)),
       clock(the_clock),
       trace(the_trace),
+      probe(config.instrument),
       backend(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec(batch_spec(config, *components.model)),
@@ -123,6 +124,7 @@ void RunParts::make_feeders() {
       rank.stager =
           std::make_unique<Stager>(*host_ring, index, *rank.ring, *device,
                                    marks(Work::staging, static_cast<std::int32_t>(index)));
+      rank.stager->count(probe.stage({"copy", "stager"}), clock);
     }
   }
 }

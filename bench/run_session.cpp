@@ -31,7 +31,8 @@ RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& liste
       abandoned_(abandon.get_token(), [this] { ending_.request_stop(); }),
       reporter_(parts.config, listener),
       evaluation_points_(evaluation_points(parts.config, parts.steps_per_epoch())),
-      keeper_(parts) {
+      keeper_(parts),
+      timing_cost_(parts.config.instrument ? measure_timing_cost(parts.clock) : TimingCost{}) {
   window_.outside_reserve = parts.outside_reserve;
   // A run that continues others takes the steps that are left, the last one measured.
   const std::int64_t left = config_.num_warmup_batches + config_.num_batches - parts_.first_step;
@@ -282,6 +283,7 @@ std::size_t RunSession::begin_leg() {
   }
   window_left_ -= static_cast<std::int64_t>(steps);
   log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size());
+  watch_rings(window_.legs.empty());
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
   leg_open_ = true;
   return steps;
@@ -291,9 +293,24 @@ void RunSession::end_leg() {
   if (!std::exchange(leg_open_, false)) return;
   WindowLeg& leg = window_.legs.back();
   leg.end = snapshot();
+  for (auto& [name, ring] : rings()) ring->stop_watching();
   for (RunParts::Rank& rank : parts_.ranks) leg.ranks.push_back(std::move(rank.leg));
   if (std::exchange(tracing_, false)) parts_.trace->end_leg(*parts_.backend, leg.ranks);
   std::exchange(log_, nullptr)->close();
+}
+
+std::vector<std::pair<std::string, BatchRing*>> RunSession::rings() const {
+  std::vector<std::pair<std::string, BatchRing*>> rings;
+  if (parts_.host_ring) rings.emplace_back("host ring", parts_.host_ring.get());
+  for (std::size_t rank = 0; rank < parts_.ranks.size(); ++rank) {
+    rings.emplace_back(fmt::format("device ring {}", rank), parts_.ranks[rank].ring.get());
+  }
+  return rings;
+}
+
+void RunSession::watch_rings(bool afresh) {
+  if (!config_.instrument) return;
+  for (auto& [name, ring] : rings()) ring->watch(afresh);
 }
 
 Snapshot RunSession::snapshot() {
@@ -301,6 +318,7 @@ Snapshot RunSession::snapshot() {
                .published = parts_.published(),
                .taken = parts_.taken(),
                .process_cpu_s = process_cpu_seconds()};
+  now.stages = stage_sums(parts_.probe, clock_.now());
   for (std::jthread& thread : stager_threads_) now.staging_cpu_s += thread_cpu_seconds(thread);
   return now;
 }
@@ -327,6 +345,12 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.evaluations = evaluations_;
   result.discarded_steps = discarded_steps_;
   summarise(window_, config_, result);
+  if (config_.instrument && !window_.legs.empty()) {
+    const std::vector<StageSums> stages = window_.stages();
+    result.stages = stage_uses(parts_.probe, stages);
+    result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
+    for (const auto& [name, ring] : rings()) result.queues.push_back(queue_use(name, *ring));
+  }
   if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
     const EvaluationReport& report = evaluations_.back();
     result.window_s = report.seconds;

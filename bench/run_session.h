@@ -13,7 +13,9 @@
 #include <mutex>
 #include <set>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/checkpoint_keeper.h"
@@ -53,6 +55,8 @@ class RunSession {
   void end_leg();
   void warn_nonfinite(std::int64_t step, bool finite_loss);
   Snapshot snapshot();
+  std::vector<std::pair<std::string, BatchRing*>> rings() const;  // upstream first
+  void watch_rings(bool afresh);
   void record_failure(std::exception_ptr failure);
   RunResult collect(bool stopped_from_outside);
   void add_condition(RunResult& result) const;
@@ -70,6 +74,7 @@ class RunSession {
   const DuePoints evaluation_points_;
   // Of rank 0's thread alone, until it has ended.
   CheckpointKeeper keeper_;
+  const TimingCost timing_cost_;
   std::vector<EvaluationReport> evaluations_;
   bool goal_reached_ = false;
 

@@ -89,6 +89,18 @@ double RunWindow::reserve_at_end() const {
   return legs.empty() ? 0 : legs.back().end.reserve() + outside_reserve;
 }
 
+std::vector<StageSums> RunWindow::stages() const {
+  std::vector<StageSums> sums;
+  for (const WindowLeg& leg : legs) {
+    sums.resize(leg.end.stages.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += leg.end.stages[i];
+      sums[i] -= leg.begin.stages[i];
+    }
+  }
+  return sums;
+}
+
 bool RunWindow::is_draining() const {
   double taken = 0;
   for (const WindowLeg& leg : legs) taken += static_cast<double>(leg.end.taken - leg.begin.taken);

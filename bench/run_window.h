@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/runner.h"
+#include "bench/stage_use.h"
 #include "bench/step_log.h"
 #include "trainer/metrics.h"
 
@@ -17,6 +18,7 @@ struct Snapshot {
   Time time{};
   std::uint64_t published = 0, taken = 0;  ///< batches so far
   double process_cpu_s = 0, staging_cpu_s = 0;
+  std::vector<StageSums> stages{};
   double reserve() const { return static_cast<double>(published) - static_cast<double>(taken); }
 };
 
@@ -36,6 +38,8 @@ struct RunWindow {
   std::size_t steps() const;
   double reserve_at_begin() const;
   double reserve_at_end() const;
+  /// What every stage did in all of its legs.
+  std::vector<StageSums> stages() const;
   /// Did what lay ready before it distort it? See statistics.h.
   bool is_draining() const;
 };

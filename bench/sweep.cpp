@@ -25,13 +25,14 @@ namespace {
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 11> kFeederKeys = {"fake_location",
+constexpr std::array<std::string_view, 12> kFeederKeys = {"fake_location",
                                                           "data_dir",
                                                           "on_bad_sample",
                                                           "order",
                                                           "prefetch",
                                                           "feeder_threads",
                                                           "timeout",
+                                                          "instrument",
                                                           "display_every",
                                                           "display_perf_ewma",
                                                           "loss_type_to_report",

@@ -117,12 +117,24 @@ BatchRing::Fifo& BatchRing::queue_of(std::size_t reader) noexcept {
   return filled_[order_ == Order::strict ? reader : 0];
 }
 
+/// Blocks until `ready` or stopped. Before every change of what is accounted for, and of nothing
+/// else, the time that has passed is added up.
+template <typename Ready>
+void BatchRing::wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_t& waiting,
+                     const std::stop_token& stop, Ready ready) {
+  if (ready()) return;
+  account();
+  ++waiting;
+  clock_.wait(lock, gate, stop, ready);
+  account();
+  --waiting;
+}
+
 WriteLease BatchRing::acquire(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  const Time asked = clock_.now();
-  clock_.wait(lock, free_gate_, stop, [this] { return free_.size() > 0 || closed_; });
-  producer_wait_ += clock_.now() - asked;
+  wait(lock, free_gate_, waiting_producers_, stop, [this] { return free_.size() > 0 || closed_; });
   if (closed_ || stop.stop_requested() || free_.size() == 0) return {};
+  account();
   const std::size_t slot = free_.pop();
   slots_[slot].batch.valid = spec_.images;
   return {*this, slot};
@@ -131,11 +143,12 @@ WriteLease BatchRing::acquire(std::stop_token stop) {
 ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
   std::unique_lock lock(mutex_);
   Fifo& queue = queue_of(reader);
-  const Time asked = clock_.now();
-  clock_.wait(lock, filled_gate_, stop, [&] { return queue.size() > 0 || closed_; });
-  consumer_wait_ += clock_.now() - asked;
+  wait(lock, filled_gate_, waiting_readers_, stop, [&] { return queue.size() > 0 || closed_; });
   if (stop.stop_requested()) return {};
-  if (queue.size() > 0) return {*this, queue.pop(), reader};
+  if (queue.size() > 0) {
+    account();
+    return {*this, queue.pop(), reader};
+  }
   if (failure_) std::rethrow_exception(failure_);
   return {};
 }
@@ -145,6 +158,7 @@ void BatchRing::publish(std::size_t index, Stream* writer) {
   if (writer != nullptr) writer->record(*slot.written);
   slot.written_on_stream = writer != nullptr;
   const std::lock_guard lock(mutex_);
+  account();
   slot.batch.sequence = published_++;
   queue_of(slot.batch.sequence % reader_count_).push(index);
   clock_.wake(filled_gate_);
@@ -152,6 +166,7 @@ void BatchRing::publish(std::size_t index, Stream* writer) {
 
 void BatchRing::give_back(std::size_t slot) noexcept {
   const std::lock_guard lock(mutex_);
+  account();
   free_.push(slot);
   clock_.wake(free_gate_);
 }
@@ -166,11 +181,57 @@ void BatchRing::fail(std::exception_ptr reason) noexcept {
   clock_.wake(filled_gate_);
 }
 
-RingStats BatchRing::stats() const {
-  const std::lock_guard lock(mutex_);
+std::uint64_t BatchRing::filled_slots() const noexcept {
   std::uint64_t filled = 0;
   for (const Fifo& queue : filled_) filled += queue.size();
-  return {published_, filled, producer_wait_, consumer_wait_};
+  return filled;
+}
+
+RingStats BatchRing::stats() const {
+  const std::lock_guard lock(mutex_);
+  RingStats stats = sums_;
+  stats.published = published_;
+  stats.filled_slots = filled_slots();
+  return stats;
+}
+
+// ---- watching ---------------------------------------------------------------
+
+/// Adds up the time since it was called last. Under mutex_.
+void BatchRing::account() noexcept {
+  if (!watching_) return;
+  const Time now = clock_.now();
+  const Nanoseconds passed = now - std::exchange(accounted_, now);
+  const auto filled = static_cast<std::int64_t>(filled_slots());
+  sums_.watched += passed;
+  sums_.filled_time += filled * passed;
+  if (filled == 0) sums_.empty_time += passed;
+  if (free_.size() == 0) sums_.full_time += passed;
+  sums_.producer_wait += waiting_producers_ * passed;
+  sums_.consumer_wait += waiting_readers_ * passed;
+  history_.add(filled, passed);
+}
+
+void BatchRing::watch(bool afresh) {
+  const std::lock_guard lock(mutex_);
+  account();
+  if (afresh) {
+    sums_ = {};
+    history_.clear();
+  }
+  accounted_ = clock_.now();
+  watching_ = true;
+}
+
+void BatchRing::stop_watching() {
+  const std::lock_guard lock(mutex_);
+  account();
+  watching_ = false;
+}
+
+std::vector<double> BatchRing::filled_over_time(std::size_t parts) const {
+  const std::lock_guard lock(mutex_);
+  return history_.means(parts);
 }
 
 }  // namespace penstock

@@ -8,9 +8,12 @@
 // Leases move on the host, ordering moves on streams: a lease may be handed on while a device still
 // works on its slot; `await` says who has to wait for that, a host thread or a stream.
 //
-// Thread-safety: acquire, close, fail and stats from any thread; next(r) from one thread per reader
-// r. A lease belongs to one thread at a time. The ring outlives its leases. Nothing is allocated
-// after construction, and no lock is held while pixels move.
+// A ring that is watched integrates how full it is over time, and what its producers and readers
+// wait.
+//
+// Thread-safety: acquire, close, fail, stats and watching from any thread; next(r) from one thread
+// per reader r. A lease belongs to one thread at a time. The ring outlives its leases. Nothing is
+// allocated after construction, and no lock is held while pixels move.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +28,7 @@
 #include "dataflow/batch.h"
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
+#include "dataflow/level_history.h"
 
 namespace penstock {
 
@@ -93,8 +97,13 @@ enum class Order : std::uint8_t { strict, relaxed };
 struct RingStats {
   std::uint64_t published = 0;     ///< batches since construction
   std::uint64_t filled_slots = 0;  ///< published and not yet taken by a reader
-  Nanoseconds producer_wait{};     ///< summed over calls of acquire: back-pressure
-  Nanoseconds consumer_wait{};     ///< summed over calls of next: starvation
+  // While it was watched, up to where that stopped, or else to the last change:
+  Nanoseconds watched{};
+  Nanoseconds filled_time{};    ///< filled slots, integrated over time
+  Nanoseconds empty_time{};     ///< no slot was filled
+  Nanoseconds full_time{};      ///< no slot was free
+  Nanoseconds producer_wait{};  ///< summed over threads in acquire: back-pressure
+  Nanoseconds consumer_wait{};  ///< summed over threads in next: starvation
 };
 
 class BatchRing {
@@ -123,6 +132,12 @@ class BatchRing {
 
   RingStats stats() const;
 
+  /// Goes on watching; the first call begins. With `afresh` what was seen before is forgotten.
+  void watch(bool afresh);
+  void stop_watching();
+  /// Mean filled slots in so many equal parts of the time in which it was watched.
+  std::vector<double> filled_over_time(std::size_t parts) const;
+
  private:
   friend class WriteLease;
   friend class ReadLease;
@@ -150,6 +165,11 @@ class BatchRing {
 
   void publish(std::size_t slot, Stream* writer);
   void give_back(std::size_t slot) noexcept;
+  template <typename Ready>
+  void wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_t& waiting,
+            const std::stop_token& stop, Ready ready);
+  std::uint64_t filled_slots() const noexcept;
+  void account() noexcept;
   Fifo& queue_of(std::size_t reader) noexcept;
 
   const BatchSpec spec_;
@@ -164,7 +184,11 @@ class BatchRing {
   Fifo free_;
   std::vector<Fifo> filled_;  // one per reader if strict, else one
   std::uint64_t published_ = 0;
-  Nanoseconds producer_wait_{}, consumer_wait_{};
+  std::int64_t waiting_producers_ = 0, waiting_readers_ = 0;
+  bool watching_ = false;
+  Time accounted_{};  // the sums hold what was until then
+  RingStats sums_{};
+  LevelHistory history_;
   bool closed_ = false;
   std::exception_ptr failure_;
 };

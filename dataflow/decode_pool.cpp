@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/decode_pool.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -16,17 +14,11 @@
 
 #include "dataflow/error.h"
 #include "dataflow/random.h"
+#include "dataflow/stage_timer.h"
 #include "dataflow/workers.h"
 
 namespace penstock {
 namespace {
-
-/// CPU time of this thread: time stolen by others is none of the decoder's.
-std::int64_t thread_cpu_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 /// A batch between its first and its last row.
 struct Flight {
@@ -54,6 +46,8 @@ class DecodePool::Crew {
         out_(out),
         clock_(pool.clock_),
         probe_(pool.probe_),
+        read_stage_(pool.read_stage_),
+        decode_stage_(pool.decode_stage_),
         stop_(std::move(stop)),
         forward_(stop_, [this] { halt_.request_stop(); }),
         flights_(out.slots()) {
@@ -64,17 +58,20 @@ class DecodePool::Crew {
     underway_.reserve(flights_.size());
   }
 
-  /// The loop of one worker. Throws nothing.
-  void work(Decoder& decoder) noexcept {
+  /// The loop of the worker of that number. Throws nothing.
+  void work(std::int32_t number, Decoder& decoder) noexcept {
     std::optional<Clock::Participant> participant;
     if (std::this_thread::get_id() != caller_) participant.emplace(clock_);
+    const auto first_timed = static_cast<std::uint32_t>(number);
+    Timers timers{{read_stage_, clock_, kTimedPeriod, first_timed},
+                  {decode_stage_, clock_, kTimedPeriod, first_timed}};
     try {
       Sample sample;
       Row row;
       bool counted = false;
-      while (fetch(sample, row)) {
+      while (fetch(timers, sample, row)) {
         if (!std::exchange(counted, true)) decode_threads_.add();
-        if (decode(decoder, sample, row)) finish(std::exchange(row, {}));
+        if (decode(timers, decoder, sample, row)) finish(std::exchange(row, {}));
       }
     } catch (...) {
       fail(std::current_exception());
@@ -92,13 +89,22 @@ class DecodePool::Crew {
   struct Turn {
     Gate gate;
     bool taken = false;
+    std::int64_t waiting = 0;   // workers
+    bool lacks_a_slot = false;  // the worker whose turn it is waits for room itself
   };
+  /// Of one worker.
+  struct Timers {
+    StageTimer read, decode;
+  };
+  class LackOfSlot;
 
-  bool fetch(Sample& sample, Row& row);
+  bool fetch(Timers& timers, Sample& sample, Row& row);
   bool take(Turn& turn);
-  bool begin_flight();
-  bool read(Sample& sample);
-  bool decode(Decoder& decoder, const Sample& sample, const Row& row);
+  void await(Turn& turn, std::unique_lock<std::mutex>& lock, const std::stop_token& halt);
+  WaitTime& waits_for(const Turn& turn) noexcept;
+  bool begin_flight(const Timers& timers);
+  bool read(Timers& timers, Sample& sample);
+  bool decode(Timers& timers, Decoder& decoder, const Sample& sample, const Row& row);
   void finish(const Row& row);
   void publish_finished(Flight& flight);
   void leave_out(const Sample& sample, const DataError& error);
@@ -111,6 +117,7 @@ class DecodePool::Crew {
   BatchRing& out_;
   Clock& clock_;
   Probe& probe_;
+  StageCounters &read_stage_, &decode_stage_;
   const std::thread::id caller_ = std::this_thread::get_id();
   const std::stop_token stop_;
   std::stop_source halt_;  // for whatever reason: stopped, failed, closed, end of data
@@ -141,13 +148,13 @@ class DecodePool::Crew {
 /// to do. Rows and samples have turns of their own: whoever waits for a slot keeps nobody from
 /// completing the batches that hold them all. A row's turn lasts until its sample is taken, so that
 /// both keep step.
-bool DecodePool::Crew::fetch(Sample& sample, Row& row) {
+bool DecodePool::Crew::fetch(Timers& timers, Sample& sample, Row& row) {
   const bool wants_row = row.flight == nullptr;
   if (wants_row) {
     if (!take(row_turn_)) return false;
-    if (filling_ == nullptr && !begin_flight()) return false;
+    if (filling_ == nullptr && !begin_flight(timers)) return false;
   }
-  if (!take(sample_turn_) || !read(sample)) return false;
+  if (!take(sample_turn_) || !read(timers, sample)) return false;
   if (wants_row) {
     row = {filling_, filling_->given++};
     if (filling_->given == out_.spec().images) filling_ = nullptr;
@@ -167,14 +174,58 @@ bool DecodePool::Crew::fetch(Sample& sample, Row& row) {
 bool DecodePool::Crew::take(Turn& turn) {
   std::unique_lock lock(mutex_);
   const std::stop_token halt = halt_.get_token();
-  clock_.wait(lock, turn.gate, halt, [&] { return !turn.taken; });
+  if (turn.taken) await(turn, lock, halt);
   if (halt.stop_requested()) return false;
   return turn.taken = true;
 }
 
+/// Blocks until nobody has the turn, or stopped.
+void DecodePool::Crew::await(Turn& turn, std::unique_lock<std::mutex>& lock,
+                             const std::stop_token& halt) {
+  const auto is_free = [&] { return !turn.taken; };
+  if (!decode_stage_.on) {
+    clock_.wait(lock, turn.gate, halt, is_free);
+    return;
+  }
+  waits_for(turn).begin(clock_.now());
+  ++turn.waiting;
+  clock_.wait(lock, turn.gate, halt, is_free);
+  --turn.waiting;
+  waits_for(turn).end(clock_.now());
+}
+
+/// What those that wait for the turn wait for. Under mutex_.
+WaitTime& DecodePool::Crew::waits_for(const Turn& turn) noexcept {
+  return turn.lacks_a_slot ? decode_stage_.wait_out : decode_stage_.wait_in;
+}
+
+/// As long as it lives, those that wait for a row wait for room: who gives rows out has no slot.
+class DecodePool::Crew::LackOfSlot {
+ public:
+  explicit LackOfSlot(Crew& crew) : crew_(crew) { set(true); }
+  LackOfSlot(const LackOfSlot&) = delete;
+  LackOfSlot& operator=(const LackOfSlot&) = delete;
+  ~LackOfSlot() { set(false); }
+
+ private:
+  void set(bool lacks) noexcept {
+    if (!crew_.decode_stage_.on) return;
+    const std::lock_guard lock(crew_.mutex_);
+    Turn& turn = crew_.row_turn_;
+    const Time now = crew_.clock_.now();
+    crew_.waits_for(turn).end(now, turn.waiting);
+    turn.lacks_a_slot = lacks;
+    crew_.waits_for(turn).begin(now, turn.waiting);
+  }
+
+  Crew& crew_;
+};
+
 /// False: the ring is closed, or there is nothing more to do.
-bool DecodePool::Crew::begin_flight() {
+bool DecodePool::Crew::begin_flight(const Timers& timers) {
   const Mark mark(plan_.marks, "wait for a slot");
+  const LackOfSlot others_wait(*this);
+  const auto wait = timers.decode.wait_out();
   WriteLease lease = out_.acquire(halt_.get_token());
   if (!lease) {
     halt_.request_stop();
@@ -194,11 +245,15 @@ bool DecodePool::Crew::begin_flight() {
 }
 
 /// The next sample that can be read. False: there is nothing more to do.
-bool DecodePool::Crew::read(Sample& sample) {
+bool DecodePool::Crew::read(Timers& timers, Sample& sample) {
   const Mark mark(plan_.marks, "read");
+  StageTimer::Item item(timers.read);
   while (!halt_.stop_requested()) {
     try {
-      if (source_.next(sample)) return true;
+      if (source_.next(sample)) {
+        item.done(1, static_cast<std::int64_t>(sample.bytes.size()));
+        return true;
+      }
       data_ended_ = true;
       halt_.request_stop();
     } catch (const DataError& error) {
@@ -209,9 +264,10 @@ bool DecodePool::Crew::read(Sample& sample) {
 }
 
 /// False: the sample is bad, and was left out.
-bool DecodePool::Crew::decode(Decoder& decoder, const Sample& sample, const Row& row) {
+bool DecodePool::Crew::decode(Timers& timers, Decoder& decoder, const Sample& sample,
+                              const Row& row) {
   const Mark mark(plan_.marks, "decode");
-  const std::int64_t begin = thread_cpu_ns();
+  StageTimer::Item item(timers.decode);
   try {
     if (sample.label < 0 || sample.label >= out_.spec().classes) {
       throw DataError("sample " + std::to_string(sample.index) + " of '" +
@@ -226,9 +282,10 @@ bool DecodePool::Crew::decode(Decoder& decoder, const Sample& sample, const Row&
     return false;
   }
   row.flight->lease.batch().labels[static_cast<std::size_t>(row.number)] = sample.label;
-  decode_ns_.add(thread_cpu_ns() - begin);
+  const auto bytes = static_cast<std::int64_t>(sample.bytes.size());
+  decode_ns_.add(kTimedPeriod * item.done(1, bytes).count());
   images_decoded_.add();
-  encoded_bytes_.add(static_cast<std::int64_t>(sample.bytes.size()));
+  encoded_bytes_.add(bytes);
   return true;
 }
 
@@ -329,7 +386,12 @@ void DecodePool::Crew::fail(std::exception_ptr reason) noexcept {
 DecodePool::DecodePool(const DecodePlan& plan, Source& source,
                        const std::function<std::unique_ptr<Decoder>()>& make_decoder, Clock& clock,
                        Probe& probe)
-    : plan_(plan), source_(source), clock_(clock), probe_(probe) {
+    : plan_(plan),
+      source_(source),
+      clock_(clock),
+      probe_(probe),
+      read_stage_(probe.stage({"read", "decode threads", plan.threads})),
+      decode_stage_(probe.stage({"decode", "decode threads", plan.threads})) {
   PENSTOCK_ASSERT(plan.threads > 0);
   for (std::int32_t i = 0; i < plan.threads; ++i) decoders_.push_back(make_decoder());
 }
@@ -339,7 +401,7 @@ DecodePool::~DecodePool() = default;
 void DecodePool::run(BatchRing& out, std::stop_token stop) {
   Crew crew(*this, out, std::move(stop));
   run_workers(plan_.threads,
-              [&](std::int32_t i) { crew.work(*decoders_[static_cast<std::size_t>(i)]); });
+              [&](std::int32_t i) { crew.work(i, *decoders_[static_cast<std::size_t>(i)]); });
   crew.close();
 }
 

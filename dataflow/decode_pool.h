@@ -38,9 +38,18 @@ struct DecodePlan {
 
 class DecodePool {
  public:
+  /// Coprime to the usual sizes of batches, so that no place in them is preferred.
+  static constexpr std::uint32_t kTimedPeriod = 17;
+
   /// `make_decoder` is called once for each thread, here. `source`, `clock` and `probe` outlive the
-  /// pool. Counters: images_decoded, encoded_bytes, decode_ns (CPU time in decoders), bad_samples,
-  /// and decode_threads, the workers that have decoded anything.
+  /// pool. Counters: images_decoded, encoded_bytes, decode_ns (CPU time in decoders, estimated from
+  /// the images that are timed), bad_samples, and decode_threads, the workers that have decoded
+  /// anything.
+  ///
+  /// Stages of the "decode threads": "read", which one of them does at a time, and "decode". Each
+  /// worker times one in kTimedPeriod of its images. It waits for input where another one reads, or
+  /// takes its row; it waits for room where it has no slot, or where the one that takes a row has
+  /// none. Both are waits of "decode".
   DecodePool(const DecodePlan& plan, Source& source,
              const std::function<std::unique_ptr<Decoder>()>& make_decoder, Clock& clock,
              Probe& probe);
@@ -59,6 +68,7 @@ class DecodePool {
   Source& source_;
   Clock& clock_;
   Probe& probe_;
+  StageCounters &read_stage_, &decode_stage_;
   std::vector<std::unique_ptr<Decoder>> decoders_;
 };
 

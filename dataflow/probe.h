@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "dataflow/wait_time.h"
+
 namespace penstock {
 
 class Counter {
@@ -37,23 +39,34 @@ struct StageName {
 };
 
 /// Running sums of one stage, in nanoseconds. Items are what it takes at once, images or batches;
-/// CPU and wall time are sums over the timed items alone, waits over all.
+/// CPU and wall time are sums over the timed items alone, waits over all. A StageTimer
+/// (stage_timer.h) keeps them. Of a thread that runs several stages, waiting for input is of the
+/// one whose input it is, waiting for room of the last one.
 struct StageCounters {
   StageName stage{};
-  Counter items, images, timed_items, cpu_ns, wall_ns, wait_in_ns, wait_out_ns, bytes;
+  bool on = true;  ///< false: nobody keeps them
+  Counter items, images, timed_items, cpu_ns, wall_ns, bytes;
+  WaitTime wait_in, wait_out;
 };
 
 class Probe {
  public:
+  /// Without `instrument` stages are not timed.
+  explicit Probe(bool instrument = true) : instrument_(instrument) {}
+
   /// The counters of that stage, made on first use, in the order in which stages are made: upstream
-  /// first. They live as long as the probe.
+  /// first. They live as long as the probe. Each component that runs the stage asks once: its
+  /// threads are added to those that are there.
   StageCounters& stage(const StageName& name) {
     const std::lock_guard lock(mutex_);
     for (StageCounters& known : stages_) {
-      if (known.stage.name == name.name && known.stage.workers == name.workers) return known;
+      if (known.stage.name != name.name || known.stage.workers != name.workers) continue;
+      known.stage.threads += name.threads;
+      return known;
     }
     StageCounters& made = stages_.emplace_back();
     made.stage = name;
+    made.on = instrument_;
     return made;
   }
 
@@ -93,6 +106,7 @@ class Probe {
 
  private:
   static constexpr std::size_t kMaxNotes = 20;
+  const bool instrument_;
   mutable std::mutex mutex_;
   std::map<std::string, Counter> counters_;  // nodes do not move
   std::deque<StageCounters> stages_;         // the same

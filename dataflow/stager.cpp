@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/stager.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -13,10 +14,24 @@ Stager::Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Devi
     : host_(host),
       reader_(reader),
       device_ring_(device_ring),
+      device_(device),
       stream_(device.make_stream()),
       settled_(device.make_event()),
       marks_(marks) {
   PENSTOCK_ASSERT(host.spec() == device_ring.spec());
+}
+
+void Stager::count(StageCounters& stage, const Clock& clock) {
+  if (!stage.on) return;
+  stage_ = &stage;
+  clock_ = &clock;
+  waits_ = StageTimer(stage, clock);
+  // Twice as many copies later a slot was read again, and what it was read for before is done.
+  timings_.resize(2 * device_ring_.slots() + 1);
+  for (Timing& timing : timings_) {
+    timing.begun = device_.make_event();
+    timing.done = device_.make_event();
+  }
 }
 
 void Stager::run(std::stop_token stop) noexcept {
@@ -31,10 +46,12 @@ void Stager::run(std::stop_token stop) noexcept {
 void Stager::copy_all(std::stop_token stop) {
   const auto slot = [&] {
     const Mark mark(marks_, "wait for a slot");
+    const auto wait = waits_.wait_out();
     return device_ring_.acquire(stop);
   };
   const auto next = [&] {
     const Mark mark(marks_, "wait for a batch");
+    const auto wait = waits_.wait_in();
     return host_.next(reader_, stop);
   };
   while (WriteLease to = slot()) {
@@ -49,15 +66,44 @@ void Stager::copy(ReadLease from, WriteLease to) {
   try {
     from.await(*stream_);
     to.await(*stream_);
-    stream_->copy(to.batch().pixels, from.batch().pixels);
-    stream_->copy(std::as_writable_bytes(to.batch().labels), std::as_bytes(from.batch().labels));
-    to.batch().valid = from.batch().valid;
+    enqueue(from.batch(), to.batch());
     std::move(from).release(*stream_);
     std::move(to).publish(*stream_);
   } catch (...) {
     settle(*stream_, *settled_);  // the leases may be given back now
     throw;
   }
+}
+
+void Stager::enqueue(const Batch& from, Batch& to) {
+  Timing* const timing = stage_ != nullptr ? &next_timing() : nullptr;
+  const Time asked = timing != nullptr ? clock_->now() : Time{};
+  const Nanoseconds cpu = timing != nullptr ? thread_cpu_time() : Nanoseconds{};
+  if (timing != nullptr) stream_->record(*timing->begun);
+  stream_->copy(to.pixels, from.pixels);
+  stream_->copy(std::as_writable_bytes(to.labels), std::as_bytes(from.labels));
+  to.valid = from.valid;
+  if (timing == nullptr) return;
+  stream_->record(*timing->done);
+  timing->cpu = thread_cpu_time() - cpu;
+  timing->wall = clock_->now() - asked;
+  timing->open = true;
+  stage_->items.add();
+  stage_->images.add(from.valid);
+  stage_->bytes.add(static_cast<std::int64_t>(from.pixels.size() + from.labels.size_bytes()));
+}
+
+/// For the next copy; what is known of the one that had it before is counted.
+Stager::Timing& Stager::next_timing() {
+  Timing& timing = timings_[copies_++ % timings_.size()];
+  if (!std::exchange(timing.open, false)) return timing;
+  timing.done->wait_until(Time::max());
+  const Nanoseconds copying = timing.done->since(*timing.begun);
+  stage_->timed_items.add();
+  stage_->cpu_ns.add(timing.cpu.count());
+  stage_->wall_ns.add(copying.count());
+  stage_->wait_out.add(std::max(Nanoseconds{}, timing.wall - copying));
+  return timing;
 }
 
 }  // namespace penstock

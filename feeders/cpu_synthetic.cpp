@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
 #include "feeders/synthetic_pixels.h"
 
@@ -14,20 +15,30 @@ class CpuSynthetic final : public Feeder {
  public:
   explicit CpuSynthetic(const FeederContext& context)
       : marks_(context.marks),
+        timer_(context.probe.stage({"draw", "feeder thread"}), context.clock),
         seed_(context.seed),
         first_(context.data.first_sample / static_cast<std::uint64_t>(context.spec.images)) {}
 
   void run(BatchRing& out, std::stop_token stop) override {
-    for (std::uint64_t count = first_; WriteLease lease = out.acquire(stop); ++count) {
-      lease.await();
+    for (std::uint64_t count = first_; WriteLease lease = next_slot(out, stop); ++count) {
       const Mark mark(marks_, "draw");
+      StageTimer::Item item(timer_);
       fill_random(lease.batch(), out.spec().classes, seed_, 0, count);
+      item.done(out.spec().images, 0);
       std::move(lease).publish();
     }
   }
 
  private:
+  WriteLease next_slot(BatchRing& out, const std::stop_token& stop) {
+    const auto wait = timer_.wait_out();
+    WriteLease lease = out.acquire(stop);
+    if (lease) lease.await();
+    return lease;
+  }
+
   const Marks marks_;
+  StageTimer timer_;
   const std::uint64_t seed_;
   const std::uint64_t first_;  // batch
 };

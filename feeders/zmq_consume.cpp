@@ -15,6 +15,7 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/stage_timer.h"
 #include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
 #include "feeders/producer_process.h"
@@ -89,7 +90,9 @@ class ZmqConsume final : public Feeder {
         received_(probe_.counter("messages_received")),
         rejected_(probe_.counter("messages_rejected")),
         bytes_(probe_.counter("bytes_received")),
-        images_(probe_.counter("images_received")) {
+        images_(probe_.counter("images_received")),
+        receiving_(probe_.stage({"receive", "receiver"}), clock_),
+        unpacking_(probe_.stage({"unpack", "receiver"}), clock_) {
     // One more is being received and one is being copied.
     probe_.counter("receive_bound_bytes").add((options_.hwm + 2) * options_.max_message);
     if (socket_.address() != endpoint_.text) {
@@ -101,10 +104,17 @@ class ZmqConsume final : public Feeder {
 
   void run(BatchRing& out, std::stop_token stop) override {
     zmq::message_t message;
-    while (WriteLease lease = out.acquire(stop)) {
+    const auto slot = [&] {
+      const auto wait = unpacking_.wait_out();
+      return out.acquire(stop);
+    };
+    while (WriteLease lease = slot()) {
       const std::optional<WireBatch> batch = receive_batch(message, stop);
       if (!batch) return;
-      lease.await();
+      {
+        const auto wait = unpacking_.wait_out();
+        lease.await();
+      }
       copy(*batch, lease.batch());
       message.rebuild();
       std::move(lease).publish();
@@ -117,14 +127,18 @@ class ZmqConsume final : public Feeder {
   std::optional<WireBatch> receive_batch(zmq::message_t& message, const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     const Time deadline = clock_.now() + timeout_;
+    StageTimer::Item item(receiving_);
     while (true) {
-      if (!receive(message, deadline, stop)) return std::nullopt;
+      if (!receive(message, deadline, item, stop)) return std::nullopt;
       try {
         if (message.more()) {
           throw DataError("a message of " + std::to_string(drain(message)) +
                           " frames; expected one frame");
         }
-        return as_batch(parse_zmq_op({message.data<std::byte>(), message.size()}), spec_);
+        const auto batch =
+            as_batch(parse_zmq_op({message.data<std::byte>(), message.size()}), spec_);
+        item.done(spec_.images, static_cast<std::int64_t>(message.size()));
+        return batch;
       } catch (const DataError& error) {
         reject(error.what());
         if (clock_.now() >= deadline) throw TimeoutError(silence());
@@ -134,17 +148,22 @@ class ZmqConsume final : public Feeder {
 
   void copy(const WireBatch& batch, Batch& slot) {
     const Mark mark(marks_, "copy out of the message");
+    StageTimer::Item item(unpacking_);
     copy_batch(batch, slot);
+    item.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
   }
 
   /// The first frame of the next message, good or bad; false: stopped, or the producer has ended.
-  bool receive(zmq::message_t& message, Time deadline, const std::stop_token& stop) {
+  bool receive(zmq::message_t& message, Time deadline, StageTimer::Item& item,
+               const std::stop_token& stop) {
     zmq::socket_ref socket(zmq::from_handle, socket_.native());
     while (!socket.recv(message, zmq::recv_flags::dontwait)) {
       const bool ended = producer_ended();
       Nanoseconds limit = deadline - clock_.now();
       if (ended) limit = std::min(limit, kFlush);
-      switch (socket_.wait(limit, stop, producer_ && !ended ? producer_->fd() : -1)) {
+      const ZmqSocket::Wake wake = wait(limit, producer_ && !ended ? producer_->fd() : -1, stop);
+      item.restart();
+      switch (wake) {
         case ZmqSocket::Wake::stopped:
           return false;
         case ZmqSocket::Wake::ready:
@@ -159,6 +178,11 @@ class ZmqConsume final : public Feeder {
     received_.add();
     bytes_.add(static_cast<std::int64_t>(message.size()));
     return true;
+  }
+
+  ZmqSocket::Wake wait(Nanoseconds limit, int other_fd, const std::stop_token& stop) {
+    const auto waiting = receiving_.wait_in();
+    return socket_.wait(limit, stop, other_fd);
   }
 
   /// Takes the other frames of a message off the socket and returns how many there were in all.
@@ -238,6 +262,7 @@ class ZmqConsume final : public Feeder {
   const Endpoint endpoint_;
   ZmqSocket socket_;
   Counter &received_, &rejected_, &bytes_, &images_;
+  StageTimer receiving_, unpacking_;
   std::string last_rejection_;
   std::optional<ProducerProcess> producer_;  // ends before the socket does
 };

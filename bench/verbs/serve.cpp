@@ -181,7 +181,7 @@ int run(const Invocation& invocation) {
   const Options options = options_of(config.run.fake_location, components.feeder->options);
 
   SteadyClock clock;
-  Probe probe;
+  Probe probe(false);
   HostDevice host(clock);
   FrameMemory memory(host);
   Device* const reader = &memory;

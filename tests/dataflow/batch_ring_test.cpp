@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "dataflow/host_device.h"
+#include "tests/support/virtual_clock.h"
 
 namespace penstock {
 namespace {
@@ -181,6 +182,79 @@ TEST_F(Ring, ReaderStreamWaitsForTheWriterStream) {
   ReadLease read = ring->next(0, {});
   read.await(*reader);
   EXPECT_GE(static_cast<Timeline*>(reader->native())->free_at(), written);
+}
+
+// ---- watching ---------------------------------------------------------------
+
+/// On a simulated clock; time passes when the test's own thread says so.
+class WatchedRing : public ::testing::Test {
+ protected:
+  void pass(Nanoseconds time) { clock_.sleep_until(clock_.now() + time); }
+  void publish() { ring_.acquire({}).publish(); }
+  void take() { EXPECT_TRUE(ring_.next(0, {})); }
+
+  VirtualClock clock_;
+  const Clock::Participant participant_{clock_};
+  HostDevice device_{clock_};
+  Device* const reader_ = &device_;
+  BatchRing ring_{kSpec,          2,     device_, MemoryKind::host, std::span(&reader_, 1),
+                  Order::relaxed, clock_};
+};
+
+TEST_F(WatchedRing, IntegratesHowFullItIs) {
+  ring_.watch(true);
+  pass(1ms);  // none ready
+  publish();
+  pass(2ms);  // one
+  publish();
+  pass(3ms);  // both
+  take();
+  {
+    const WriteLease held = ring_.acquire({});
+    pass(4ms);  // one, and no slot is free
+  }
+  ring_.stop_watching();
+  pass(100ms);
+  const RingStats stats = ring_.stats();
+  EXPECT_EQ(stats.watched, 10ms);
+  EXPECT_EQ(stats.filled_time, (1 * 2 + 2 * 3 + 1 * 4) * 1ms);
+  EXPECT_EQ(stats.empty_time, 1ms);
+  EXPECT_EQ(stats.full_time, (3 + 4) * 1ms);
+  EXPECT_EQ(ring_.filled_over_time(10), (std::vector<double>{0, 1, 1, 2, 2, 2, 1, 1, 1, 1}));
+}
+
+TEST_F(WatchedRing, LeavesOutPausesAndForgetsWhatItIsToldTo) {
+  ring_.watch(true);
+  pass(7ms);
+  ring_.watch(true);
+  pass(1ms);
+  ring_.stop_watching();
+  publish();
+  pass(1h);
+  ring_.watch(false);
+  pass(3ms);
+  ring_.stop_watching();
+  EXPECT_EQ(ring_.stats().watched, 4ms);
+  EXPECT_EQ(ring_.stats().empty_time, 1ms);
+  EXPECT_EQ(ring_.filled_over_time(4), (std::vector<double>{0, 1, 1, 1}));
+}
+
+TEST_F(WatchedRing, CountsWaitsAsFarAsTheyLieInside) {
+  Clock::Participant participant(clock_);
+  std::jthread reader([&, self = std::move(participant)] {
+    while (ring_.next(0, {})) clock_.sleep_until(clock_.now() + 1ms);
+  });
+  pass(50ms);
+  ring_.watch(true);
+  pass(4ms);  // the reader has waited all along
+  for (int i = 0; i < 5; ++i) publish();
+  // One was taken at once, two lay ready; for each of the others the reader had to take one.
+  pass(100ms);
+  ring_.stop_watching();
+  ring_.close();
+  const RingStats stats = ring_.stats();
+  EXPECT_EQ(stats.producer_wait, 2ms);
+  EXPECT_EQ(stats.consumer_wait, 4ms + (102ms - 5ms));
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/level_history.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+
+void LevelHistory::add(std::int64_t level, Nanoseconds duration) {
+  while (duration.count() > 0) {
+    auto bin = static_cast<std::size_t>(length_ / width_);
+    if (bin == kBins) {
+      join_pairs();
+      bin = kBins / 2;
+    }
+    const Nanoseconds part = std::min(duration, width_ - length_ % width_);
+    integrals_[bin] += level * part.count();
+    length_ += part;
+    duration -= part;
+  }
+}
+
+void LevelHistory::join_pairs() {
+  for (std::size_t bin = 0; bin < kBins / 2; ++bin) {
+    integrals_[bin] = integrals_[2 * bin] + integrals_[2 * bin + 1];
+  }
+  std::fill(integrals_.begin() + kBins / 2, integrals_.end(), std::int64_t{0});
+  width_ *= 2;
+}
+
+double LevelHistory::integral_until(double ns) const {
+  const auto width = static_cast<double>(width_.count());
+  const auto whole = std::min(static_cast<std::size_t>(ns / width), kBins);
+  const auto end = integrals_.begin() + static_cast<std::ptrdiff_t>(whole);
+  auto sum = static_cast<double>(std::accumulate(integrals_.begin(), end, std::int64_t{0}));
+  const double begin = static_cast<double>(whole) * width;
+  // The last bin may not be full yet.
+  const double filled = std::min(width, static_cast<double>(length_.count()) - begin);
+  if (whole < kBins && filled > 0) {
+    sum += static_cast<double>(integrals_[whole]) * std::min(1.0, (ns - begin) / filled);
+  }
+  return sum;
+}
+
+std::vector<double> LevelHistory::means(std::size_t parts) const {
+  std::vector<double> result;
+  if (length_.count() == 0) return result;
+  const double part = static_cast<double>(length_.count()) / static_cast<double>(parts);
+  double before = 0;
+  for (std::size_t i = 1; i <= parts; ++i) {
+    const double until = integral_until(static_cast<double>(i) * part);
+    result.push_back((until - before) / part);
+    before = until;
+  }
+  return result;
+}
+
+}  // namespace penstock
