@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/cpu/memory_limit.h"
+#include "dataflow/memory_limit.h"
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
 
-namespace penstock::cpu {
+namespace penstock {
 namespace {
 
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
@@ -40,4 +40,4 @@ std::size_t group_available() {
 
 std::size_t available_memory() { return std::min(kernel_available(), group_available()); }
 
-}  // namespace penstock::cpu
+}  // namespace penstock
