@@ -251,7 +251,7 @@ bool DecodePool::Crew::read(Timers& timers, Sample& sample) {
   while (!halt_.stop_requested()) {
     try {
       if (source_.next(sample)) {
-        item.done(1, static_cast<std::int64_t>(sample.bytes.size()));
+        item.done(1, static_cast<std::int64_t>(sample.content().size()));
         return true;
       }
       data_ended_ = true;
