@@ -51,7 +51,9 @@ WorkSum work_of(const Row& row) {
   return work;
 }
 
-double workers_s(const StageUse& stage, const WorkSum& work) { return stage.threads * work.window_s; }
+double workers_s(const StageUse& stage, const WorkSum& work) {
+  return stage.threads * work.window_s;
+}
 
 /// Images a second if its workers did nothing but this.
 double capacity(const StageUse& stage) {

@@ -121,8 +121,8 @@ std::int64_t reserve_steps(const RunConfig& config) {
   return (batches + config.num_gpus - 1) / config.num_gpus;
 }
 
-BlockSteps plan_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
-                      double seconds) {
+std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
+                                     std::span<const PilotTime> times, double seconds) {
   const double usable_s = kUsedShare * seconds;
   double slowest_s = 0;
   std::int64_t reserve = 1;
@@ -139,10 +139,7 @@ BlockSteps plan_steps(std::span<const PlannedRun> runs, std::span<const PilotTim
         most_steps(runs, times, usable_s / static_cast<double>(kMinBlocks));
     steps = std::min(fewer_blocks, reserves);
   }
-  BlockSteps result;
-  result.steps = steps_for(runs, times, std::min(steps, wanted));
-  result.block_s = block_s(times, result.steps);
-  return result;
+  return steps_for(runs, times, std::min(steps, wanted));
 }
 
 }  // namespace penstock

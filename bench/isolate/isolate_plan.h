@@ -56,15 +56,11 @@ struct PilotTime {
 /// Of a pilot run that took `wall_s`; zeros where it measured nothing.
 PilotTime pilot_time(const RunResult& result, double wall_s);
 
-struct BlockSteps {
-  std::vector<std::int64_t> steps;  ///< of each run's window
-  double block_s = 0;               ///< what a block probably takes
-};
 /// Steps for each of `runs`, whose times are `times`, so that at least kMinBlocks, better
 /// kWantedBlocks, blocks end within `seconds`. Ceiling and coupled runs have as many as each other:
 /// 20 reserves, where they fit; runs without a trainer end sooner.
-BlockSteps plan_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
-                      double seconds);
+std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
+                                     std::span<const PilotTime> times, double seconds);
 
 /// Batches of each device that may lie ready inside the run, in steps.
 std::int64_t reserve_steps(const RunConfig& config);

@@ -80,18 +80,6 @@ Json or_null(const std::optional<T>& value) {
   }
 }
 
-Json to_json(const BlockNoise& noise) {
-  return Json{{"block", noise.block},
-              {"steal_percent", noise.steal_percent},
-              {"cpu_pressure_percent", or_null(noise.cpu_pressure_percent)},
-              {"io_pressure_percent", or_null(noise.io_pressure_percent)},
-              {"foreign_cpu_percent", noise.foreign_cpu_percent},
-              {"mhz_low", or_null(noise.mhz_low)},
-              {"mhz_high", or_null(noise.mhz_high)},
-              {"throttled", noise.throttled},
-              {"noisy", noise.noisy()}};
-}
-
 Json to_json(const RungFinding& rung) {
   return Json{{"name", rung.name},
               {"adds", rung.adds},
@@ -117,6 +105,18 @@ Json to_json(const Estimate& estimate) {
               {"low", estimate.low},
               {"high", estimate.high},
               {"samples", estimate.samples}};
+}
+
+Json to_json(const BlockNoise& noise) {
+  return Json{{"block", noise.block},
+              {"steal_percent", noise.steal_percent},
+              {"cpu_pressure_percent", or_null(noise.cpu_pressure_percent)},
+              {"io_pressure_percent", or_null(noise.io_pressure_percent)},
+              {"foreign_cpu_percent", noise.foreign_cpu_percent},
+              {"mhz_low", or_null(noise.mhz_low)},
+              {"mhz_high", or_null(noise.mhz_high)},
+              {"throttled", noise.throttled},
+              {"noisy", noise.noisy()}};
 }
 
 Json to_json(const Isolation& found) {

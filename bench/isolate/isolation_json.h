@@ -12,5 +12,6 @@ namespace penstock {
 /// Schema 1. Numbers that are not known are null, ends of intervals that are infinite as well.
 nlohmann::ordered_json to_json(const Isolation& found);
 nlohmann::ordered_json to_json(const Estimate& estimate);
+nlohmann::ordered_json to_json(const BlockNoise& noise);
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/isolate/ladder.h"
 #include "bench/isolate/verification.h"
 #include "bench/sweep.h"
 
@@ -21,6 +22,12 @@ bool has_failed(const Row& row, std::size_t times) {
   const auto failed = [](const Repetition& repetition) { return !is_usable(repetition.result); };
   return static_cast<std::size_t>(
              std::count_if(row.repetitions.begin(), row.repetitions.end(), failed)) >= times;
+}
+
+/// Did its first run end, with a rate?
+bool has_rate(const Row& row) {
+  return !row.repetitions.empty() && row.repetitions.front().result.img_per_s > 0 &&
+         (row.status == Status::ok || row.status == Status::draining);
 }
 
 /// What trying a cure may take more, of the budget.
@@ -111,14 +118,12 @@ Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clo
     : plan_(std::move(plan)), run_(std::move(run)), meter_(std::move(meter)), clock_(clock) {}
 
 const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
-  began_ = clock_.now();
   measure_blocks(listener, stop);
   const std::vector<Cure> cures = analyse(found_, plan_);
+  if (plan_.ladder && found_.cost) climb(listener, stop);
   if (plan_.verify && found_.cost) verify(cures, listener, stop);
   return found_;
 }
-
-double Isolator::elapsed_s() const { return seconds(clock_.now() - began_); }
 
 const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listener,
                                      const std::stop_token& stop) {
@@ -155,25 +160,22 @@ std::size_t Isolator::append(const Phase& phase, IsolateListener& listener,
   return first_row;
 }
 
-/// How long runs take; empty: one with a trainer did not end as it should, and then its row is the
-/// result.
-std::vector<PilotTime> Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
-                                       IsolateListener& listener, const std::stop_token& stop) {
+const SweepResult& Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
+                                   IsolateListener& listener, const std::stop_token& stop) {
   Phase phase{.name = "pilot", .configs = {}, .seconds = budget_s, .blocks = 1, .kept = false};
   for (const PlannedRun& run : runs) {
     phase.configs.push_back(with_steps(run.config, kPilotSteps, kPilotWarmup));
   }
-  const SweepResult& sweep = measure(phase, listener, stop);
+  return measure(phase, listener, stop);
+}
+
+/// Zeros for rows that did not run, or not to their end.
+std::vector<PilotTime> Isolator::times_of(const SweepResult& pilot) const {
   std::vector<PilotTime> times;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Row& row = sweep.rows[i];
-    const bool measured = !row.repetitions.empty() && row.img_per_s;
-    if (!measured && runs[i].rung != Rung::supply) {
-      append_sweep(found_.sweep, sweep);
-      return {};
-    }
-    times.push_back(measured ? pilot_time(row.repetitions.front().result, wall_s_[i])
-                             : PilotTime{});
+  for (std::size_t i = 0; i < pilot.rows.size(); ++i) {
+    times.push_back(has_rate(pilot.rows[i])
+                        ? pilot_time(pilot.rows[i].repetitions.front().result, wall_s_[i])
+                        : PilotTime{});
   }
   return times;
 }
@@ -182,27 +184,30 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   const std::vector<PlannedRun> runs = planned_runs(plan_);
   constexpr std::size_t kPiloted = 3;  // other numbers of threads follow from the third
   const double budget_s = seconds(plan_.budget);
+  const Time began = clock_.now();
   found_.ceiling_row = 0;
   found_.coupled_row = 1;
-  std::vector<PilotTime> times = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
-  if (times.empty()) {
+  const SweepResult& first = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
+  if (!has_rate(first.rows[0]) || !has_rate(first.rows[1])) {
+    append_sweep(found_.sweep, first);  // they say why
     found_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
     return;
   }
+  std::vector<PilotTime> times = times_of(first);
   for (std::size_t i = kPiloted; i < runs.size(); ++i) {
     PilotTime time = times[kPiloted - 1];
     time.step_s *= static_cast<double>(runs[kPiloted - 1].config.feeder_threads) /
                    runs[i].config.feeder_threads;
     times.push_back(time);
   }
-  const double left_s = std::max(0.0, budget_s - elapsed_s());
-  BlockSteps steps = plan_steps(runs, times, left_s);
+  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  const std::vector<std::int64_t> steps = plan_steps(runs, times, left_s);
   Phase phase{.name = "blocks",
               .configs = {},
               .seconds = left_s,
               .enough = [this](const SweepResult& sweep) { return enough(sweep); }};
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps.steps[i];
+    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
     phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
   }
   append(phase, listener, stop);
@@ -229,6 +234,47 @@ bool Isolator::enough(const SweepResult& sweep) {
   found_.stopped_because =
       fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
   return true;
+}
+
+/// Measures every rung beside the ceiling, with and without the trainer.
+void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
+  std::vector<LadderRung> rungs = ladder_rungs(plan_.config);
+  std::vector<PlannedRun> runs;
+  const auto plan_run = [&](const RunConfig& config, Rung rung) {
+    runs.push_back({config, rung});
+    return runs.size() - 1;
+  };
+  for (LadderRung& rung : rungs) {
+    if (!rung.unavailable.empty()) continue;
+    rung.row = plan_run(rung.config, Rung::step);
+    if (!rung.is_ceiling) rung.supply_row = plan_run(supply_config(rung.config), Rung::supply);
+  }
+  const double budget_s = seconds(plan_.ladder_budget);
+  const Time began = clock_.now();
+  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  if (stop.stop_requested()) return;
+  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  std::vector<std::int64_t> steps = plan_steps(runs, times_of(first), left_s);
+  Phase phase{.name = "ladder", .configs = {}, .seconds = left_s};
+  for (LadderRung& rung : rungs) {
+    if (!rung.row) continue;
+    const Row& piloted = first.rows[*rung.row];
+    if (!has_rate(piloted)) {
+      rung.unavailable = piloted.reason;
+      rung.row = rung.supply_row = std::nullopt;
+      continue;
+    }
+    const auto most = longest_window(rung, piloted.repetitions.front().result);
+    const auto add = [&](std::optional<std::size_t>& row) {
+      const std::int64_t window = std::min(steps[*row], most.value_or(steps[*row]));
+      phase.configs.push_back(with_steps(runs[*row].config, window, kWarmupSteps));
+      row = found_.sweep.rows.size() + phase.configs.size() - 1;
+    };
+    add(rung.row);
+    if (rung.supply_row) add(rung.supply_row);
+  }
+  append(phase, listener, stop);
+  found_.ladder = find_rungs(found_.sweep, rungs, plan_.targets);
 }
 
 void Isolator::verify(const std::vector<Cure>& cures, IsolateListener& listener,

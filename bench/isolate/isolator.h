@@ -50,19 +50,20 @@ class Isolator {
                              const std::stop_token& stop);
   /// The same, and its rows come behind those of earlier phases; returns the index of the first.
   std::size_t append(const Phase& phase, IsolateListener& listener, const std::stop_token& stop);
-  std::vector<PilotTime> pilot(std::span<const PlannedRun> runs, double seconds,
-                               IsolateListener& listener, const std::stop_token& stop);
+  /// Short runs, which count for nothing: the sweep of them, in the order of `runs`.
+  const SweepResult& pilot(std::span<const PlannedRun> runs, double budget_s,
+                           IsolateListener& listener, const std::stop_token& stop);
+  std::vector<PilotTime> times_of(const SweepResult& pilot) const;
   void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
   bool enough(const SweepResult& sweep);
+  void climb(IsolateListener& listener, const std::stop_token& stop);
   void verify(const std::vector<Cure>& cures, IsolateListener& listener,
               const std::stop_token& stop);
-  double elapsed_s() const;
 
   const IsolatePlan plan_;
   const SweepRunner::Run run_;
   const NoiseMeter meter_;
   Clock& clock_;
-  Time began_{};
   std::optional<SweepRunner> runner_;  // of the phase under way
   std::vector<double> wall_s_;         // of the runs of a pilot, by its rows
   Isolation found_;

@@ -127,6 +127,8 @@ void complete(Wanted& wanted, const Invocation& invocation) {
     throw Unavailable(reason);
   }
   ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  const FeederEntry* const files = match_entry(feeder_table(), "queue");
+  if (plan.ladder && files != nullptr) ensure_data_of(plan.config, *files, invocation.stop);
 }
 
 bool write_files(const Isolation& found, const ResultFolder& folder) {

@@ -9,28 +9,12 @@
 
 #include "dataflow/error.h"
 #include "tests/bench/sweep_rows.h"
+#include "tests/bench/turned_clock.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-class TurnedClock final : public Clock {
- public:
-  Time now() const override { return now_; }
-  void sleep_until(Time, std::stop_token) override {}
-  void wake(Gate&) override {}
-  void turn(Nanoseconds by) { now_ += by; }
-
- protected:
-  bool wait_for_condition(std::unique_lock<std::mutex>&, Gate&, std::stop_token,
-                          Condition) override {
-    return false;
-  }
-
- private:
-  Time now_{};
-};
 
 struct Counting final : SweepListener {
   void round_begins(std::int32_t) override { ++rounds_begun; }
