@@ -38,6 +38,10 @@ void set_order(RunConfig& config, std::string_view name, std::string_view text) 
   set_word(config.order, name, text, {"relaxed", "strict"});
 }
 
+void set_page_cache(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.page_cache, name, text, {"as-is", "warm", "cold"});
+}
+
 void set_gradient_reduction(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.gradient_reduction, name, text,
            {"default", "sum", "mean", "mean-sum", "tf_cnn_benchmarks", "tensorpack"});
@@ -247,6 +251,11 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::on_bad_sample>, set_on_bad_sample},
     {"order", "", false, "relaxed: batches go to whoever asks first; strict: reproducible order",
      get<&RunConfig::order>, set_order},
+    {"page_cache", "", false,
+     "what a run makes of the data set's files first, and proves: warm (all in memory), cold "
+     "(none, "
+     "and no more read than one epoch) or as-is",
+     get<&RunConfig::page_cache>, set_page_cache},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},
     {"device_slots", "", false, "slots of each device's ring, in batches",

@@ -87,7 +87,7 @@ struct RunResult {
   double instrumentation_s = 0;  ///< CPU time that timing the stages took, by its own calibration
   std::vector<double> losses;    ///< the same, as --loss-type-to-report wants them
   std::vector<EvaluationReport> evaluations;  ///< complete ones
-  std::map<std::string, double> facts;        ///< of the device, with units in the names
+  std::map<std::string, double> facts;        ///< of device and data, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window

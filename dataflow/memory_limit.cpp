@@ -29,11 +29,23 @@ std::size_t number_in(const char* path) {
   return file >> value ? value : kNoLimit;
 }
 
+/// Page cache of the control group, which the kernel gives up when memory is wanted.
+std::size_t group_cache() {
+  std::ifstream file("/sys/fs/cgroup/memory.stat");
+  std::string key;
+  std::size_t bytes = 0, sum = 0;
+  while (file >> key >> bytes) {
+    if (key == "active_file" || key == "inactive_file") sum += bytes;
+  }
+  return sum;
+}
+
 std::size_t group_available() {
   const std::size_t limit = number_in("/sys/fs/cgroup/memory.max");
   const std::size_t used = number_in("/sys/fs/cgroup/memory.current");
   if (limit == kNoLimit || used == kNoLimit) return kNoLimit;
-  return limit > used ? limit - used : 0;
+  const std::size_t kept = used - std::min(used, group_cache());
+  return limit > kept ? limit - kept : 0;
 }
 
 }  // namespace

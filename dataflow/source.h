@@ -10,6 +10,7 @@
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/entry.h"
+#include "dataflow/file_list.h"
 #include "dataflow/options.h"
 #include "dataflow/sample.h"
 
@@ -42,6 +43,8 @@ class Source {
   virtual std::uint64_t size() const noexcept = 0;
   /// Labels lie in [0, classes).
   virtual std::int32_t classes() const noexcept = 0;
+  /// The files that samples are read from while next() is called; null: none are. Of all ranks.
+  virtual const FileList* files() const noexcept { return nullptr; }
   /// What a reader of the result should know of the data, in a sentence; empty: nothing.
   virtual std::string note() const { return {}; }
 };

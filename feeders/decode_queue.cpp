@@ -122,6 +122,7 @@ class DecodeQueue final : public Feeder {
   }
 
   DataExtent extent() const noexcept override { return {source_->size(), source_->classes()}; }
+  const FileList* files() const noexcept override { return source_->files(); }
   void run(BatchRing& out, std::stop_token stop) override { pool_.run(out, std::move(stop)); }
 
  private:

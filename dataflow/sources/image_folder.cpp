@@ -29,6 +29,7 @@ class ImageFolder final : public Source {
 
   std::uint64_t size() const noexcept override { return order_.size(); }
   std::int32_t classes() const noexcept override { return images_.classes; }
+  const FileList* files() const noexcept override { return &images_.files; }
 
  private:
   const ImageFiles images_;

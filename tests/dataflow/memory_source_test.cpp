@@ -85,6 +85,7 @@ TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
 
 TEST_F(MemorySourceTest, ServesWhatItHoldsWhenTheFilesAreGone) {
   const auto memory = open(plan_, "memory");
+  EXPECT_EQ(memory->files(), nullptr);
   std::filesystem::remove_all(folder_.path() / "cat");
   const std::vector<Told> all = all_of(*memory);
   EXPECT_EQ(all.size(), 2 * 21U);
