@@ -22,12 +22,12 @@ int decimals_for(double largest, int significant) {
 
 std::string fixed_text(double value, int decimals) {
   if (std::isnan(value)) return "unknown";
-  if (std::isinf(value)) return value > 0 ? "unlimited" : std::string(kMinus) + "unlimited";
+  if (std::isinf(value)) return value > 0 ? "unlimited" : fmt::format("{}unlimited", kMinus);
   std::string digits = fmt::format("{:.{}f}", std::fabs(value), decimals);
   const bool zero = digits.find_first_not_of("0.") == std::string::npos;
   std::size_t point = std::min(digits.find('.'), digits.size());
-  while (point > 3) digits.insert(point -= 3, ",");
-  return (value < 0 && !zero ? std::string(kMinus) : "") + digits;
+  while (point > 3) digits.insert(point -= 3, 1, ',');
+  return fmt::format("{}{}", value < 0 && !zero ? kMinus : "", digits);
 }
 
 std::string number_text(double value, int significant) {

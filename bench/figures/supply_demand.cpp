@@ -76,10 +76,11 @@ void draw_law(Svg& svg, const Plot& plot, const std::vector<LawPoint>& law) {
   for (const LawPoint& point : law) {
     if (!std::isfinite(point.img_per_s.value)) continue;
     line.push_back({plot.x(point.threads), plot.y(point.img_per_s.value)});
+    if (!has_interval(point.img_per_s)) continue;
     band.push_back({plot.x(point.threads), plot.y(point.img_per_s.high)});
   }
   for (auto point = law.rbegin(); point != law.rend(); ++point) {
-    if (!std::isfinite(point->img_per_s.value)) continue;
+    if (!has_interval(point->img_per_s)) continue;
     band.push_back({plot.x(point->threads), plot.y(point->img_per_s.low)});
   }
   svg.polygon(band, "band");

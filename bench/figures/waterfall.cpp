@@ -81,7 +81,8 @@ void draw_bar(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
     svg.box({x(low), top, x(value_of(bar)) - x(low), kBar}, "device", tooltip);
   } else {
     const double width = x(end_of(bar)) - x(bar.from_ms);
-    svg.box({x(bar.from_ms), top, width, kBar}, value_of(bar) < 0 ? "gain" : "starvation", tooltip);
+    const std::string_view usual = value_of(bar) < 0 ? "gain" : "starvation";
+    svg.box({x(bar.from_ms), top, width, kBar}, bar.classes.empty() ? usual : bar.classes, tooltip);
   }
   whisker(svg, x, bar.from_ms + bar.added_ms->low, bar.from_ms + bar.added_ms->high,
           top + kBar / 2);

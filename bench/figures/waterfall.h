@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/figures/svg.h"
@@ -13,13 +14,13 @@ namespace penstock {
 
 struct WaterfallBar {
   std::string label;
-  double from_ms = 0;                ///< where it begins
-  std::optional<Estimate> added_ms;  ///< goes to the left where negative
+  double from_ms = 0;                  ///< where it begins
+  std::optional<Estimate> added_ms{};  ///< not measured: none; goes to the left where negative
   /// It is a time of its own and not an addition: the device's.
   bool whole = false;
   /// The device's share, from 0 on, is drawn in front of it: for bars that stand side by side.
   bool over_device = false;
-  std::string missing;  ///< why there is no addition, where there is none
+  std::string_view classes{};  ///< colour; empty: that of costs, or of gains
 };
 
 struct Waterfall {

@@ -3,12 +3,22 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
+
 #include "bench/figures/figure_style.h"
 #include "bench/figures/markup.h"
 #include "bench/pages/page_style.h"
 
 namespace penstock {
 namespace {
+
+/// With a capital and a full stop.
+std::string as_sentence(std::string text) {
+  if (text.empty()) return text;
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  if (std::string_view(".!?").find(text.back()) == std::string_view::npos) text += '.';
+  return text;
+}
 
 constexpr FigureSize kWide{.width = 860}, kNarrow{.width = 360};
 
@@ -47,7 +57,7 @@ void write_command(std::ostream& out, std::string_view command) {
 void write_warnings(std::ostream& out, const std::vector<std::string>& warnings) {
   if (warnings.empty()) return;
   out << "<div class=\"warnings\" role=\"note\">\n";
-  for (const std::string& warning : warnings) write_paragraph(out, warning);
+  for (const std::string& warning : warnings) write_paragraph(out, as_sentence(warning));
   out << "</div>\n";
 }
 

@@ -19,10 +19,10 @@ h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; line-height: 1.3; }
 p { margin: .5rem 0; max-width: 46rem; }
 ul { padding-left: 1.2rem; max-width: 46rem; }
 li { margin: .25rem 0; }
-.soft, figcaption, .note { color: var(--soft); font-size: .9rem; }
-.lead { font-size: 1.6rem; line-height: 1.3; font-weight: 600; margin: 0 0 .75rem;
+p.soft, figcaption { color: var(--soft); font-size: .9rem; }
+p.lead { font-size: 1.6rem; line-height: 1.3; font-weight: 600; margin: 0 0 .75rem;
   border-left: .3rem solid var(--open); padding-left: .9rem; }
-.lead.bad { border-color: var(--bad); } .lead.good { border-color: var(--good); }
+p.lead.bad { border-color: var(--bad); } p.lead.good { border-color: var(--good); }
 .verdict { list-style: none; padding: 0; margin: .75rem 0; }
 .verdict li { padding-left: 1.2rem; position: relative; }
 .verdict li::before { content: ""; position: absolute; left: 0; top: .5em; width: .6rem;
@@ -44,7 +44,7 @@ th, td { text-align: left; vertical-align: top; padding: .4rem 1rem .4rem 0;
 th:last-child, td:last-child { padding-right: 0; }
 th { font-weight: 600; color: var(--soft); }
 td { font-variant-numeric: tabular-nums; }
-.number { text-align: right; }
+td.number, th.number { text-align: right; }
 .warnings { background: var(--panel); border-left: .3rem solid var(--warn);
   padding: .4rem 1rem; margin: 1rem 0; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: 0; }
@@ -55,7 +55,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; }
 details[open] summary { margin-bottom: .5rem; }
 @media screen and (max-width: 43.75rem) {
   body { padding-top: 1.25rem; }
-  .lead { font-size: 1.3rem; }
+  p.lead { font-size: 1.3rem; }
   .wide { display: none; } .narrow { display: block; }
   .tiles { grid-template-columns: 1fr 1fr; }
   table, tbody, tr, td { display: block; }

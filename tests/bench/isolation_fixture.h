@@ -3,7 +3,7 @@
 // figures fit each other as those of a real one do.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -29,8 +29,11 @@ inline std::vector<double> wobbly(std::size_t count, double mean, double spread,
 }
 
 inline std::vector<QueueUse> make_queues(bool starved, unsigned seed) {
-  QueueUse host{.name = "host ring", .slots = 3};
-  QueueUse device{.name = "device ring 0", .slots = 2};
+  QueueUse host, device;
+  host.name = "host ring";
+  host.slots = 3;
+  device.name = "device ring 0";
+  device.slots = 2;
   host.mean_filled = starved ? 0.2 : 2.6;
   host.empty_percent = starved ? 84 : 0;
   host.full_percent = starved ? 0 : 71;
@@ -51,18 +54,18 @@ inline std::vector<StageUse> make_stages() {
     return StageUse{.name = std::move(name),
                     .workers = std::move(workers),
                     .threads = threads,
-                    .images = 6400,
-                    .items = 6400,
-                    .timed_items = 800,
+                    .images = 30720,
+                    .items = 30720,
+                    .timed_items = 3840,
                     .cpu_s = cpu_s,
                     .wall_s = cpu_s * 1.02,
                     .wait_in_s = wait_in_s,
                     .wait_out_s = wait_out_s,
                     .bytes = bytes};
   };
-  return {stage("read", "decode threads", 2, 0.21, 0, 0, 718720000),
-          stage("decode", "decode threads", 2, 6.08, 0, 0.03, 718720000),
-          stage("copy", "stager", 1, 0.12, 2.9, 0.02, 963379200)};
+  return {stage("read", "decode threads", 2, 1.01, 0, 0, 3449856000),
+          stage("decode", "decode threads", 2, 29.2, 0, 0.06, 3449856000),
+          stage("copy", "stager", 1, 0.58, 14.1, 0.09, 4624220160)};
 }
 
 /// `lost_ms` of each step of 35.84 ms are the feeder's fault.
@@ -186,10 +189,12 @@ inline Isolation make_isolation() {
   isolation.blocks = 5;
   isolation.stopped_because = "the interval of the cost is within 1 % of the ceiling";
   for (std::size_t block = 0; block < 5; ++block) {
-    isolation.noise.push_back({.block = block,
-                               .steal_percent = 0.1 + 0.1 * static_cast<double>(block),
-                               .cpu_pressure_percent = 12.5,
-                               .foreign_cpu_percent = 0.4});
+    BlockNoise noise;
+    noise.block = block;
+    noise.steal_percent = 0.1 + 0.1 * static_cast<double>(block);
+    noise.cpu_pressure_percent = 12.5;
+    noise.foreign_cpu_percent = 0.4;
+    isolation.noise.push_back(noise);
   }
   isolation.doubts = {
       "the supply curve was measured to 2 threads, the 4 that are needed lie beyond: repeat it on "
