@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "bench/isolate/isolation_files.h"
 #include "bench/isolate/verdict.h"
 #include "dataflow/error.h"
 
@@ -49,7 +50,7 @@ void IsolateProgress::run_ended(const SweepMoment& moment, const RunResult& resu
 
 void IsolateProgress::results_changed(const SweepResult& sweep) {
   try {
-    folder_.write(sweep);
+    write_runs(sweep, folder_.path());
     saved_ = true;
   } catch (const DataError& error) {
     if (!begun_) {

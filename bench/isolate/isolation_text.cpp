@@ -226,7 +226,9 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
   write_depths(found, out);
   write_ladder(found, out);
   write_list("What would help, best first:", found.cures, out);
-  write_list("Doubts:", found.doubts, out);
+  std::vector<std::string> doubts = found.doubts;
+  doubts.insert(doubts.end(), found.sweep.warnings.begin(), found.sweep.warnings.end());
+  write_list("Doubts:", doubts, out);
   write_method(found, out);
 }
 

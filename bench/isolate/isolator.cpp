@@ -275,6 +275,7 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
   }
   append(phase, listener, stop);
   found_.ladder = find_rungs(found_.sweep, rungs, plan_.targets);
+  found_.ladder.front().row = found_.ceiling_row;  // the same configuration, in other blocks
 }
 
 void Isolator::verify(const std::vector<Cure>& cures, IsolateListener& listener,

@@ -57,6 +57,12 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
         "block{} would tell.",
         feeder, percent, cost.more_blocks, cost.more_blocks == 1 ? "" : "s");
   }
+  if (cost.verdict == Verdict::faster) {
+    return fmt::format(
+        "No cost can be told: with {} the trainer was faster than its ceiling ({} "
+        "%), which cannot be.",
+        feeder, percent);
+  }
   if (cost.verdict != Verdict::slower) {
     return fmt::format(
         "The trainer is the bottleneck: feeding it with {} costs {} % of its speed, "

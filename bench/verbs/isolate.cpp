@@ -13,7 +13,7 @@
 #include "bench/command_text.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/isolate/isolate_progress.h"
-#include "bench/isolate/isolation_json.h"
+#include "bench/isolate/isolation_files.h"
 #include "bench/isolate/isolation_text.h"
 #include "bench/isolate/isolator.h"
 #include "bench/machine.h"
@@ -133,10 +133,9 @@ void complete(Wanted& wanted, const Invocation& invocation) {
 
 bool write_files(const Isolation& found, const ResultFolder& folder) {
   try {
-    folder.write(found.sweep);
-    replace_file(folder.path() / "isolation.json", to_json(found).dump(1) + "\n");
+    write_isolation_files(found, folder.path());
     return true;
-  } catch (const DataError& error) {
+  } catch (const Error& error) {
     fmt::print(stderr, "penstock: {}\n", error.what());
     return false;
   }
@@ -175,7 +174,7 @@ int isolate(const Wanted& wanted, const Invocation& invocation) {
   }
   saved = write_files(*found, folder) && saved;
   write_isolation_text(*found, std::cout);
-  fmt::print("Every step time and the machine: {0}/isolation.json, {0}/results.csv\n",
+  fmt::print("Figures, every step time and the machine: {0}/report.html, {0}/isolation.json\n",
              folder.path().native());
   return exit_code(*found, saved);
 }
