@@ -24,21 +24,22 @@ struct SelftestCase {
 /// Cheap ones: one that keeps time and one that works.
 std::vector<SelftestCase> selftest_cases();
 
-/// What was seen in one case. Rates of alarms are of groups of kGroup pairs, as many as a verdict
-/// of `penstock isolate` rests on, drawn from all pairs without replacement, each turned round by
-/// chance.
+/// What was seen in one case. A group has kGroup pairs, as many blocks as a verdict of `penstock
+/// isolate` rests on.
 struct SelftestFinding {
   static constexpr std::size_t kGroup = 5;
-  static constexpr std::size_t kGroups = 200;
+  static constexpr std::size_t kDrawn = 200;
 
   std::string name;
   std::size_t pairs = 0;
-  Estimate ratio;  ///< B over A, of all pairs
-  Verdict verdict =
-      Verdict::undecided;          ///< of all pairs; anything but equal and undecided is false
-  std::size_t alarms = 0;          ///< groups of kGroups that were called slower or faster
-  std::size_t without_margin = 0;  ///< groups whose 95 % interval excludes 1
-  double detectable_percent = 0;   ///< smallest effect that kGroup blocks would see
+  Estimate ratio;                        ///< B over A, of all pairs
+  Verdict verdict = Verdict::undecided;  ///< of all pairs; slower and faster are false
+  /// One behind the other, as they were measured: what drifts or repeats shows here.
+  std::size_t groups = 0, alarms = 0;  ///< alarms: called slower or faster
+  std::size_t without_margin = 0;      ///< of `groups`: the 95 % interval excludes 1
+  /// Of kDrawn groups drawn from all pairs, each pair turned round by chance.
+  std::size_t drawn_alarms = 0, drawn_without_margin = 0;
+  double detectable_percent = 0;  ///< smallest effect that kGroup blocks would see
   double expected_ms = 0, measured_ms = 0;
 };
 

@@ -68,9 +68,9 @@ TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
   ASSERT_TRUE(found[1].cost);
   EXPECT_NEAR(found[1].cost->percent.value, 50, 1);
   ASSERT_TRUE(found[1].added_ms);
-  EXPECT_NEAR(found[1].added_ms->value, 10, 0.3);
+  EXPECT_NEAR(found[1].added_ms->value, 10, 0.5);
   ASSERT_TRUE(found[2].added_ms);
-  EXPECT_NEAR(found[2].added_ms->value, -4, 0.3) << "a rung may be cheaper than the one before";
+  EXPECT_NEAR(found[2].added_ms->value, -4, 0.5) << "a rung may be cheaper than the one before";
   ASSERT_TRUE(found[2].supply_img_per_s);
   EXPECT_NEAR(found[2].supply_img_per_s->value, 64 / 0.016, 64 / 0.016 * 0.06);
   ASSERT_TRUE(found[3].cost);
@@ -91,7 +91,7 @@ TEST(Ladder, ARungThatDoesNotProveWhatItClaimsIsNotShown) {
   EXPECT_NE(found[1].unavailable.find("page_cache_cold"), std::string::npos);
   EXPECT_FALSE(found[1].cost);
   ASSERT_TRUE(found[2].added_ms);
-  EXPECT_NEAR(found[2].added_ms->value, 10, 0.3) << "against the last rung that was measured";
+  EXPECT_NEAR(found[2].added_ms->value, 10, 0.5) << "against the last rung that was measured";
   for (Repetition& repetition : sweep.rows[*rungs[1].row].repetitions) {
     repetition.result.facts["page_cache_cold"] = 1;
   }

@@ -35,16 +35,21 @@ Selftest measured(std::size_t blocks, double noise, double bias = 1) {
 }
 
 TEST(Selftest, IndependentBlocksRaiseFewFalseAlarms) {
-  const Selftest test = measured(40, 0.02);
+  const Selftest test = measured(200, 0.02);
   for (const SelftestFinding& finding : test.findings) {
-    EXPECT_EQ(finding.pairs, 40U);
+    EXPECT_EQ(finding.pairs, 200U);
+    EXPECT_EQ(finding.groups, 40U);
     EXPECT_FALSE(is_alarming(finding)) << finding.without_margin;
-    EXPECT_LE(finding.alarms, 18U);
-    EXPECT_LE(finding.alarms, finding.without_margin + 1);
+    EXPECT_LE(finding.drawn_alarms, 18U);
+    EXPECT_LE(finding.drawn_alarms, finding.drawn_without_margin);
     EXPECT_GT(finding.detectable_percent, 0.5);
     EXPECT_LT(finding.detectable_percent, 10);
   }
   EXPECT_NEAR(test.findings[0].measured_ms, test.findings[0].expected_ms, 0.02);
+}
+
+TEST(Selftest, BlocksThatAreNotAlikeAreFoundOut) {
+  EXPECT_TRUE(is_alarming(measured(100, 0.005, 1.05).findings[0]));
 }
 
 TEST(Selftest, AQuietMachineSeesSmallEffects) {
