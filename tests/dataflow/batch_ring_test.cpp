@@ -184,6 +184,26 @@ TEST_F(Ring, ReaderStreamWaitsForTheWriterStream) {
   EXPECT_GE(static_cast<Timeline*>(reader->native())->free_at(), written);
 }
 
+TEST_F(Ring, AReaderMayAskWhenItsBatchWasWrittenAfterTheNextOneWas) {
+  const auto ring = make(1);
+  const std::unique_ptr<Stream> writer = device_.make_stream();
+  const std::unique_ptr<Event> origin = device_.make_event();
+  const Time start = clock_.now() + 1h;
+  static_cast<Timeline*>(writer->native())->hold_until(start);
+  writer->record(*origin);
+  const auto write_and_read = [&](Nanoseconds at) {
+    static_cast<Timeline*>(writer->native())->hold_until(start + at);
+    ring->acquire({}).publish(*writer);
+    return ring->next(0, {}).written();
+  };
+  const Event* const first = write_and_read(1s);
+  const Event* const second = write_and_read(2s);
+  EXPECT_EQ(first->since(*origin), 1s);
+  EXPECT_EQ(second->since(*origin), 2s);
+  publish(*ring, 1);
+  EXPECT_EQ(ring->next(0, {}).written(), nullptr);  // not by a stream
+}
+
 // ---- watching ---------------------------------------------------------------
 
 /// On a simulated clock; time passes when the test's own thread says so.
@@ -255,6 +275,17 @@ TEST_F(WatchedRing, CountsWaitsAsFarAsTheyLieInside) {
   const RingStats stats = ring_.stats();
   EXPECT_EQ(stats.producer_wait, 2ms);
   EXPECT_EQ(stats.consumer_wait, 4ms + (102ms - 5ms));
+}
+
+TEST_F(WatchedRing, ABatchWasOfferedWhenItWasPublishedUnlessItsWriterKnowsBetter) {
+  const Time earlier = clock_.now();
+  pass(5ms);
+  publish();
+  EXPECT_EQ(ring_.next(0, {}).batch().offered, clock_.now());
+  WriteLease copy = ring_.acquire({});
+  copy.batch().offered = earlier;
+  std::move(copy).publish();
+  EXPECT_EQ(ring_.next(0, {}).batch().offered, earlier);
 }
 
 }  // namespace

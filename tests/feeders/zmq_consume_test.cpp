@@ -76,6 +76,37 @@ TEST_F(ZmqConsume, EveryBatchArrivesOnceInOrder) {
             static_cast<std::int64_t>(25 * message_of(kSmall, 0).size()));
 }
 
+TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  const auto waits = [&] {
+    return consumer.stage(0).wait_in.until(std::chrono::steady_clock::now()).waits;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (waits() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  Producer producer(endpoint(), false);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    producer.send(message_of(kSmall, i));
+    EXPECT_EQ(consumer.next(), i);
+  }
+  consumer.stop();
+  const StageCounters &receive = consumer.stage(0), &unpack = consumer.stage(1);
+  EXPECT_EQ(receive.stage, (StageName{"receive", "receiver", 1}));
+  EXPECT_EQ(unpack.stage, (StageName{"unpack", "receiver", 1}));
+  for (const StageCounters* stage : {&receive, &unpack}) {
+    EXPECT_EQ(stage->items.value(), 3);
+    EXPECT_EQ(stage->timed_items.value(), 3);
+    EXPECT_EQ(stage->images.value(), 3 * kSmall.images);
+    EXPECT_GT(stage->wall_ns.value(), 0);
+  }
+  EXPECT_EQ(receive.bytes.value(), consumer.counter("bytes_received"));
+  const auto now = std::chrono::steady_clock::now();
+  EXPECT_GE(waits(), 1);
+  EXPECT_GT(receive.wait_in.until(now).ns, 0);
+  EXPECT_EQ(receive.wait_out.until(now).ns, 0);
+  EXPECT_EQ(unpack.wait_in.until(now).ns, 0);
+}
+
 TEST_F(ZmqConsume, ConnectsToAProducerThatBinds) {
   Producer producer(endpoint(), true);
   Consumer consumer("endpoint=" + endpoint() + ",bind=false");

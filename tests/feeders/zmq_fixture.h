@@ -99,6 +99,7 @@ class Consumer {
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
   std::vector<std::string> notes() const { return probe_.notes(); }
+  const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_); }
   /// Ends the feeder and what it owns.
