@@ -88,9 +88,8 @@ std::string headline(const SweepResult& sweep) {
   const std::string batch = values_of(sweep, "batch_size"), devices = values_of(sweep, "num_gpus");
   return fmt::format(
       "What it costs to feed {} {} device{}{} that train{} {} (update {}, batch {} per device): {} "
-      "compared. Each figure is the median of at most {}, each a process of its own that measures "
-      "{} "
-      "steps or more; their order is random.",
+      "compared, in at most {} each. Every run is a process of its own that measures {} steps or "
+      "more; their order is random.",
       devices, values_of(sweep, "device"), devices == "1" ? "" : "s", device_rate(sweep),
       devices == "1" ? "s" : "", values_of(sweep, "model"), values_of(sweep, "variable_update"),
       batch == "0" ? "auto" : batch, count(sweep.rows.size(), "configuration"),

@@ -17,7 +17,10 @@ namespace {
 constexpr std::string_view kTitle = "Share of the device's speed that each row loses";
 constexpr double kNarrow = 520;
 
-std::string value_text(const CostDot& dot) { return estimate_text(dot.percent, "%", 1); }
+std::string value_text(const CostDot& dot) {
+  if (has_interval(dot.percent)) return estimate_text(dot.percent, "%", 1);
+  return fixed_text(dot.percent.value, 1) + " %";
+}
 
 /// An axis that holds everything that was measured, and intervals unless they would push that into
 /// a corner.
@@ -61,7 +64,6 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
   const double bottom = top + row * static_cast<double>(dots.size()) + 2;
   Svg svg(size, std::string(kTitle), description);
   horizontal_axis(svg, x, top, bottom, {"% of the device's speed lost"});
-  svg.line({x(0), top}, {x(0), bottom}, "axis");
   for (std::size_t i = 0; i < dots.size(); ++i) {
     const CostDot& dot = dots[i];
     const double line = top + row * static_cast<double>(i);
@@ -71,6 +73,8 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
     for (const double percent : dot.rounds) {
       if (std::isfinite(percent)) rounds.push_back({x(percent), y});
     }
+    const double reach = narrow ? 9 : row / 2;  // letters stay clear of the line at 0
+    svg.line({x(0), y - reach}, {x(0), y + reach}, "axis");
     svg.dots(rounds, 3, "starvation faint");
     whisker(svg, x, dot.percent.low, dot.percent.high, y);
     svg.circle({x(dot.percent.value), y}, 4.5, "starvation", dot.label + ": " + value);

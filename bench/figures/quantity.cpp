@@ -23,6 +23,7 @@ int decimals_for(double largest, int significant) {
 std::string fixed_text(double value, int decimals) {
   if (std::isnan(value)) return "unknown";
   if (std::isinf(value)) return value > 0 ? "unlimited" : fmt::format("{}unlimited", kMinus);
+  if (std::fabs(value) >= 1e12) return fmt::format("{:.2e}", value);
   std::string digits = fmt::format("{:.{}f}", std::fabs(value), decimals);
   const bool zero = digits.find_first_not_of("0.") == std::string::npos;
   std::size_t point = std::min(digits.find('.'), digits.size());

@@ -180,9 +180,10 @@ std::string step_times_figure(const StepTimes& times, const FigureSize& size) {
   draw_histogram(svg, times, y, histogram, size.width);
   if (times.ceiling_ms && y.holds(*times.ceiling_ms)) {
     svg.line({left, y(*times.ceiling_ms)}, {size.width, y(*times.ceiling_ms)}, "demand");
-    svg.text({size.width, top - 12},
-             fmt::format("- - - device alone {}", quantity_text(*times.ceiling_ms, "ms")),
-             "small demand-text", Anchor::end);
+    const std::string text = fmt::format("device alone {}", quantity_text(*times.ceiling_ms, "ms"));
+    const double words = size.width - text_width(text, Svg::kSmall) - 6;
+    svg.line({words - 26, top - 16}, {words, top - 16}, "demand");
+    svg.text({size.width, top - 12}, text, "small demand-text", Anchor::end);
   }
   const double bottom = top + kPlot;
   const std::string title =

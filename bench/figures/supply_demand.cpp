@@ -132,7 +132,12 @@ void draw_needed(Svg& svg, const Plot& plot, const ThreadsNeeded& needed, double
 }  // namespace
 
 std::string needed_text(const ThreadsNeeded& needed) {
-  if (needed.reachable) return estimate_text(needed.threads, "cores needed", 1);
+  if (needed.reachable) {
+    const int decimals = decimals_of(needed.threads, 1);
+    return fmt::format("{} cores needed: {} {}", needed.whole,
+                       fixed_text(needed.threads.value, decimals),
+                       interval_text(needed.threads, decimals));
+  }
   return fmt::format("not reachable: peak {}", estimate_text(needed.peak_img_per_s, "img/s", 0));
 }
 

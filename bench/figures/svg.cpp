@@ -126,17 +126,18 @@ double Svg::paragraph(Point at, double width, std::string_view text, std::string
 }
 
 std::string Svg::finish(double height) && {
-  std::string style;
-  if (size_.standalone) style = fmt::format("<style>\n{}</style>\n", figure_style());
+  std::string space, ground;
+  if (size_.standalone) {
+    space = R"( xmlns="http://www.w3.org/2000/svg")";
+    ground =
+        fmt::format("<style>\n{}</style>\n<rect width=\"100%\" height=\"100%\" class=\"paper\"/>\n",
+                    figure_style());
+  }
+  const std::string across = coordinate(size_.width), down = coordinate(std::ceil(height));
   return fmt::format(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" class="ps" role="img" viewBox="0 0 {0} {1}" width="{0}" height="{1}">)"
-      "\n<title>{2}</title>\n<desc>{3}</desc>\n{4}{5}{6}</svg>\n",
-      coordinate(size_.width), coordinate(std::ceil(height)), escaped(title_),
-      escaped(description_), style,
-      size_.standalone ? R"(<rect width="100%" height="100%" class="paper"/>)"
-                         "\n"
-                       : "",
-      body_);
+      R"(<svg{0} class="ps" role="img" viewBox="0 0 {1} {2}" width="{1}" height="{2}">)"
+      "\n<title>{3}</title>\n<desc>{4}</desc>\n{5}{6}</svg>\n",
+      space, across, down, escaped(title_), escaped(description_), ground, body_);
 }
 
 std::string sentence_figure(const FigureSize& size, std::string_view title,

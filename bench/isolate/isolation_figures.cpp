@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -13,11 +13,11 @@
 #include "bench/figures/supply_demand.h"
 #include "bench/figures/waterfall.h"
 #include "bench/pages/run_views.h"
-#include "bench/report_text.h"
 
 namespace penstock {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::string_view kIntervals = "Lines: 95 % intervals over blocks.";
 
 const Row* row_at(const Isolation& isolation, std::size_t index) {
@@ -26,7 +26,7 @@ const Row* row_at(const Isolation& isolation, std::size_t index) {
 
 std::string label_at(const Isolation& isolation, std::size_t index) {
   const Row* const row = row_at(isolation, index);
-  return row == nullptr ? "the feeder" : label_of(isolation.sweep, *row);
+  return row == nullptr ? "the feeder" : row->config.fake_location;
 }
 
 double images_per_step(const Row* row) {
@@ -45,7 +45,7 @@ std::optional<Estimate> ceiling_ms(const Isolation& isolation) {
   const Estimate& rate = isolation.cost->ceiling_img_per_s;
   if (!(rate.value > 0)) return std::nullopt;
   const auto ms = [images](double img_per_s) { return 1e3 * images / img_per_s; };
-  return Estimate{ms(rate.value), ms(rate.high), rate.low > 0 ? ms(rate.low) : INFINITY,
+  return Estimate{ms(rate.value), ms(rate.high), rate.low > 0 ? ms(rate.low) : kInfinity,
                   rate.samples};
 }
 
@@ -55,13 +55,14 @@ Waterfall waterfall_of_ladder(const Isolation& isolation, const Estimate& ceilin
   double level = ceiling.value;
   waterfall.bars.push_back({.label = "device alone", .added_ms = ceiling, .whole = true});
   for (const RungFinding& rung : isolation.ladder) {
-    const bool is_ceiling = rung.unavailable.empty() && rung.row == isolation.ceiling_row;
-    if (is_ceiling) continue;
+    const Row* const row = row_at(isolation, rung.row);
+    if (rung.unavailable.empty() && row != nullptr && row->is_ceiling) continue;
     const bool from_ceiling = rung.branch || waterfall.bars.size() == 1;
     WaterfallBar bar{.label = rung.branch ? rung.name + " (on its own)" : rung.name,
                      .from_ms = from_ceiling ? ceiling.value : level};
     bar.added_ms = rung.added_ms;
-    if (from_ceiling && rung.cost) bar.added_ms = rung.cost->split.total_ms;
+    const bool by_cost = rung.branch || (from_ceiling && !rung.added_ms);
+    if (by_cost && rung.cost) bar.added_ms = rung.cost->split.total_ms;
     if (!rung.unavailable.empty()) bar.added_ms.reset();
     if (bar.added_ms && !rung.branch) level = bar.from_ms + bar.added_ms->value;
     waterfall.description +=
@@ -87,8 +88,7 @@ Waterfall waterfall_of_split(const Isolation& isolation, const Estimate& ceiling
   add("starvation", split.starvation_ms);
   add("transfer", split.transfer_ms);
   add("interference", split.interference_ms);
-  const double residual = split.residual_ms;
-  add("residual", {residual, residual, residual, split.total_ms.samples});
+  add("residual", {split.residual_ms, -kInfinity, kInfinity, split.total_ms.samples});
   const Estimate& total = split.total_ms;
   waterfall.bars.push_back(
       {.label = "with " + label_at(isolation, isolation.coupled_row),

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "bench/figures/quantity.h"
-#include "bench/figures/supply_demand.h"
 #include "bench/isolate/isolation_figures.h"
 #include "bench/pages/figure_files.h"
 #include "bench/pages/page.h"
@@ -81,19 +80,22 @@ void write_ladder(const Isolation& isolation, std::ostream& out) {
                    {"adds"},
                    {"ms added", true},
                    {"lost to the ceiling %", true},
-                   {"supply img/s", true},
-                   {"note"}},
+                   {"supply img/s", true}},
                   {}};
+  std::vector<std::string> notes;
   for (const RungFinding& rung : isolation.ladder) {
+    if (!rung.unavailable.empty()) {
+      notes.push_back(fmt::format("{}: not measured, {}.", rung.name, rung.unavailable));
+    } else if (rung.branch) {
+      notes.push_back(rung.name + ": compared with the ceiling only.");
+    }
     table.rows.push_back(
         {rung.name, rung.adds, rung.added_ms ? estimate_text(*rung.added_ms, "") : "-",
          rung.cost && rung.unavailable.empty() ? estimate_text(rung.cost->percent, "", 1) : "-",
-         rung.supply_img_per_s ? estimate_text(*rung.supply_img_per_s, "", 0) : "-",
-         !rung.unavailable.empty() ? "not measured: " + rung.unavailable
-         : rung.branch             ? "compared with the ceiling only"
-                                   : ""});
+         rung.supply_img_per_s ? estimate_text(*rung.supply_img_per_s, "", 0) : "-"});
   }
   write_table(out, table);
+  write_list(out, notes);
 }
 
 std::string role_of(const Isolation& isolation, std::size_t stage) {
@@ -192,9 +194,6 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   write_figure(out, figures.waterfall);
   write_figure(out, figures.split);
   write_figure(out, figures.supply_demand);
-  if (figures.supply_demand.draw && isolation.cores_per_device) {
-    write_paragraph(out, "Each device: " + needed_text(*isolation.cores_per_device) + ".");
-  }
   write_figure(out, figures.steps);
   write_figure(out, figures.queues);
   write_depths(isolation, out);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "bench/figures/figure_style.h"
@@ -18,6 +19,20 @@ std::string as_sentence(std::string text) {
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   if (std::string_view(".!?").find(text.back()) == std::string_view::npos) text += '.';
   return text;
+}
+
+/// Escaped, with numbers and their units on one line.
+std::string prose(std::string_view text) {
+  constexpr std::string_view kNoBreak = "\xC2\xA0";
+  std::string result = escaped(text);
+  for (const std::string_view unit : {" %", " ms", " img/s", " cores"}) {
+    for (std::size_t at = result.find(unit, 1); at != std::string::npos;
+         at = result.find(unit, at + 1)) {
+      const bool number = std::isdigit(static_cast<unsigned char>(result[at - 1])) != 0;
+      if (number) result.replace(at, 1, kNoBreak);
+    }
+  }
+  return result;
 }
 
 constexpr FigureSize kWide{.width = 860}, kNarrow{.width = 360};
@@ -40,18 +55,23 @@ void write_heading(std::ostream& out, std::string_view text) {
 }
 
 void write_paragraph(std::ostream& out, std::string_view text, std::string_view classes) {
-  out << fmt::format("<p class=\"{}\">{}</p>\n", classes, escaped(text));
+  out << fmt::format("<p class=\"{}\">{}</p>\n", classes, prose(text));
 }
 
 void write_list(std::ostream& out, const std::vector<std::string>& items) {
   if (items.empty()) return;
   out << "<ul>\n";
-  for (const std::string& item : items) out << "<li>" << escaped(item) << "</li>\n";
+  for (const std::string& item : items) out << "<li>" << prose(item) << "</li>\n";
   out << "</ul>\n";
 }
 
 void write_command(std::ostream& out, std::string_view command) {
-  out << "<pre>" << escaped(command) << "</pre>\n";
+  out << "<pre>";
+  for (std::size_t end = 0; !command.empty(); command.remove_prefix(end)) {
+    end = std::min(command.find(' '), command.size() - 1) + 1;  // the blank belongs to the word
+    out << "<span>" << escaped(command.substr(0, end)) << "</span>";
+  }
+  out << "</pre>\n";
 }
 
 void write_warnings(std::ostream& out, const std::vector<std::string>& warnings) {
@@ -75,7 +95,7 @@ void write_verdict(std::ostream& out, const std::vector<VerdictLine>& lines) {
   if (lines.size() == 1) return;
   out << "<ul class=\"verdict\">\n";
   for (std::size_t i = 1; i < lines.size(); ++i) {
-    out << fmt::format("<li class=\"{}\">{}</li>\n", lines[i].tone, escaped(lines[i].text));
+    out << fmt::format("<li class=\"{}\">{}</li>\n", lines[i].tone, prose(lines[i].text));
   }
   out << "</ul>\n";
 }
@@ -94,7 +114,7 @@ void write_table(std::ostream& out, const PageTable& table) {
   const auto classes = [&](std::size_t column) {
     return table.columns[column].number ? " class=\"number\"" : "";
   };
-  out << "<table>\n<thead><tr>";
+  out << "<div class=\"scroll\"><table>\n<thead><tr>";
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     out << fmt::format("<th scope=\"col\"{}>{}</th>", classes(i), escaped(table.columns[i].name));
   }
@@ -107,7 +127,7 @@ void write_table(std::ostream& out, const PageTable& table) {
     }
     out << "</tr>\n";
   }
-  out << "</tbody>\n</table>\n";
+  out << "</tbody>\n</table></div>\n";
 }
 
 void begin_details(std::ostream& out, std::string_view summary) {
@@ -122,7 +142,7 @@ void write_figure(std::ostream& out, const PageFigure& figure) {
   out << "<figure>\n<div class=\"wide\">" << figure.draw(kWide) << "</div>\n<div class=\"narrow\">"
       << figure.draw(kNarrow) << "</div>\n";
   if (!figure.caption.empty()) {
-    out << "<figcaption>" << escaped(figure.caption) << "</figcaption>\n";
+    out << "<figcaption>" << prose(figure.caption) << "</figcaption>\n";
   }
   out << "</figure>\n";
 }

@@ -45,12 +45,15 @@ th:last-child, td:last-child { padding-right: 0; }
 th { font-weight: 600; color: var(--soft); }
 td { font-variant-numeric: tabular-nums; }
 td.number, th.number { text-align: right; }
+td.number { white-space: nowrap; }
+.scroll { overflow-x: auto; }
 .warnings { background: var(--panel); border-left: .3rem solid var(--warn);
   padding: .4rem 1rem; margin: 1rem 0; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: 0; }
 dt { color: var(--soft); } dd { margin: 0; min-width: 0; }
 pre { background: var(--panel); border-radius: .4rem; padding: .8rem 1rem; white-space: pre-wrap;
   overflow-wrap: anywhere; font-size: .9rem; }
+pre span { display: inline-block; max-width: 100%; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 details[open] summary { margin-bottom: .5rem; }
 @media screen and (max-width: 43.75rem) {
@@ -62,7 +65,7 @@ details[open] summary { margin-bottom: .5rem; }
   thead { display: none; }
   tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
   td, td.number { border: 0; padding: .1rem 0; text-align: left; display: grid;
-    grid-template-columns: 9rem 1fr; overflow-wrap: anywhere; }
+    grid-template-columns: 9rem 1fr; gap: .6rem; overflow-wrap: anywhere; white-space: normal; }
   td::before { content: attr(data-name); color: var(--soft); }
   td:first-child { font-weight: 600; display: block; } td:first-child::before { display: none; }
   td:empty { display: none; }
@@ -73,6 +76,8 @@ details[open] summary { margin-bottom: .5rem; }
   figure, tr, .tiles, .warnings { break-inside: avoid; }
   h2 { break-after: avoid; }
   .tiles div, pre, .warnings { border: 1px solid var(--line); }
+  table { font-size: 8.5pt; } th, td { padding-right: .6rem; } td.number { white-space: normal; }
+  .scroll { overflow: visible; }
   * { print-color-adjust: exact; }
 }
 )";

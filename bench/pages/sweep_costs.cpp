@@ -209,7 +209,7 @@ std::vector<std::string> notes_of(const SweepResult& sweep) {
   std::vector<std::pair<std::string, std::vector<std::string>>> notes;
   for (const Row& row : sweep.rows) {
     std::vector<std::string> texts = row.notes;
-    if (!row.reason.empty()) texts.insert(texts.begin(), row.reason);
+    if (!row.reason.empty() && row.input_cost) texts.insert(texts.begin(), row.reason);
     const auto ran = static_cast<std::int32_t>(row.repetitions.size());
     if (ran > 0 && ran < sweep.repetitions) {
       texts.push_back(fmt::format("{} of {} repetitions ran", ran, sweep.repetitions));

@@ -46,7 +46,8 @@ std::vector<VerdictLine> verdict_of(const SweepResult& sweep);
 /// the runs did not record it.
 std::vector<SplitBar> splits_of(const SweepResult& sweep, const std::vector<RowCost>& costs);
 
-/// What rows have to say, each thing once: "queue, zmq-consume: fed by ...".
+/// What rows have to say, each thing once: "queue; zmq-consume: fed by ...". Why a row has no cost
+/// is in its sentence.
 std::vector<std::string> notes_of(const SweepResult& sweep);
 
 }  // namespace penstock

@@ -23,12 +23,12 @@ SweepResult make_sample_sweep() {
   sweep.rows = {make_long_row("gpu", 0, true), make_long_row("host", 0.02),
                 make_long_row("cpu", 0.1), make_long_row("queue", 27.55),
                 make_long_row("zmq-consume", 4.2)};
-  for (Row& row : sweep.rows) row.config.num_gpus = 2;
   sweep.rows[3].repetitions[0].result.notes = {"'data/train' has 8 classes and the model 1000"};
   sweep.rows[4].repetitions[0].result.notes = {"'data/train' has 8 classes and the model 1000"};
   Row absent = make_row("recordio");
   absent.unavailable = "this program was built without it; install liblmdb-dev and build again";
   sweep.rows.push_back(absent);
+  for (Row& row : sweep.rows) row.config.num_gpus = 2;
   summarise(sweep);
   return sweep;
 }

@@ -1,2 +1,234 @@
 // SPDX-License-Identifier: Apache-2.0
+// The pages of sweeps and of one feeder's cost: what they say, in which order, and that they say it
+// once.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/isolate/isolation_page.h"
+#include "bench/pages/sweep_costs.h"
+#include "bench/pages/sweep_page.h"
+#include "tests/bench/isolation_fixture.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+/// With usual blanks between numbers and units.
+std::string with_blanks(std::string page) {
+  const std::string no_break = "\xC2\xA0";
+  for (std::size_t at = 0; (at = page.find(no_break, at)) != std::string::npos;) {
+    page.replace(at, no_break.size(), 1, ' ');
+  }
+  return page;
+}
+
+std::string page_of(const Isolation& isolation) {
+  std::ostringstream page;
+  write_isolation_page(isolation, page);
+  return with_blanks(page.str());
+}
+
+std::string page_of(const SweepResult& sweep) {
+  std::ostringstream page;
+  write_sweep_page(sweep, page);
+  return with_blanks(page.str());
+}
+
+std::size_t count(const std::string& text, std::string_view part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+/// Are the parts there, in this order?
+testing::AssertionResult in_order(const std::string& text, const std::vector<std::string>& parts) {
+  std::size_t at = 0;
+  for (const std::string& part : parts) {
+    const std::size_t found = text.find(part, at);
+    if (found == std::string::npos) {
+      return testing::AssertionFailure() << "'" << part << "' is missing, or stands too early";
+    }
+    at = found;
+  }
+  return testing::AssertionSuccess();
+}
+
+SweepResult make_sweep() {
+  SweepResult sweep;
+  sweep.environment = make_environment();
+  sweep.command = "penstock sweep --data-dir '<script>alert(1)</script>'";
+  sweep.repetitions = 5;
+  sweep.varied = {&find_config_key("fake_location")};
+  sweep.rows = {make_long_row("gpu", 0, true), make_long_row("host", 0.02),
+                make_long_row("zmq-consume", 4.2), make_long_row("queue", 27.55)};
+  for (const std::size_t row : {2U, 3U}) {
+    sweep.rows[row].repetitions[0].result.notes = {"a note about <b>data</b>"};
+  }
+  summarise(sweep);
+  return sweep;
+}
+
+TEST(SweepCosts, AreMeansOverRoundsWithIntervalsAndTheWorstFirst) {
+  const SweepResult sweep = make_sweep();
+  const std::vector<RowCost> costs = row_costs(sweep);
+  ASSERT_EQ(costs.size(), 3U);
+  EXPECT_EQ(costs[0].row->config.fake_location, "queue");
+  EXPECT_EQ(costs[1].row->config.fake_location, "zmq-consume");
+  EXPECT_NEAR(costs[0].percent.value, 100 * 27.55 / (27.55 + 35.84), 0.1);
+  EXPECT_LT(costs[0].percent.low, costs[0].percent.value);
+  EXPECT_GT(costs[0].percent.high, costs[0].percent.value);
+  EXPECT_NEAR(costs[0].ms_per_step.value, 27.55, 1e-6);
+  EXPECT_NEAR(costs[0].ceiling_ms, 35.84, 1e-6);
+  EXPECT_EQ(costs[0].rounds.size(), 5U);
+  EXPECT_EQ(costs[0].verdict, Verdict::slower);
+  EXPECT_EQ(costs[2].verdict, Verdict::equal);
+}
+
+TEST(SweepCosts, HaveNoIntervalWithTwoRounds) {
+  SweepResult sweep = make_sweep();
+  for (Row& row : sweep.rows) row.repetitions.resize(2);
+  summarise(sweep);
+  const RowCost worst = row_costs(sweep).front();
+  EXPECT_EQ(worst.verdict, Verdict::undecided);
+  const std::string sentence = sentence_of(sweep, worst).text;
+  EXPECT_NE(sentence.find("in 2 rounds; it takes 3 for an interval"), std::string::npos)
+      << sentence;
+}
+
+TEST(SweepCosts, AreNotSplitWhereRunsDidNotRecordWhatTheDeviceWaitedFor) {
+  SweepResult sweep = make_sweep();
+  const std::vector<SplitBar> splits = splits_of(sweep, row_costs(sweep));
+  ASSERT_EQ(splits.size(), 3U);
+  const SplitBar& worst = splits.front();
+  EXPECT_GT(worst.starvation_ms.value, worst.transfer_ms.value);
+  EXPECT_NEAR(worst.starvation_ms.value + worst.transfer_ms.value + worst.interference_ms.value +
+                  worst.residual_ms,
+              worst.total_ms.value, 1e-9);
+  for (Row& row : sweep.rows) {
+    for (Repetition& repetition : row.repetitions) repetition.result.starved_ms.clear();
+  }
+  EXPECT_TRUE(splits_of(sweep, row_costs(sweep)).empty());
+}
+
+TEST(SweepPage, SaysTheVerdictFirstAndOneSentenceForEachRow) {
+  const std::string page = page_of(make_sweep());
+  EXPECT_TRUE(in_order(
+      page, {"queue loses 43 % (", "of what the device could train: 27.6 ms of each step.",
+             "zmq-consume loses 10 % (", "host keeps up", "<h2>What is lost", "<h2>What each step",
+             "<h2>What the cost consists of", "<h2>Every step", "<h2>Its queues", "<h2>All rows",
+             "<h2>Stages", "<h2>Each repetition", "<h2>Where it ran", "<h2>To measure it again"}));
+}
+
+TEST(SweepPage, SaysANoteOfSeveralRowsOnce) {
+  const std::string page = page_of(make_sweep());
+  EXPECT_EQ(count(page, "a note about"), 1U);
+  EXPECT_NE(page.find("zmq-consume; queue: a note about &lt;b&gt;data&lt;/b&gt;."),
+            std::string::npos);
+}
+
+TEST(SweepPage, LetsNoTextBecomeMarkup) {
+  SweepResult sweep = make_sweep();
+  sweep.rows[3].config.fake_location = "<script>alert(2)</script>";
+  for (Repetition& repetition : sweep.rows[3].repetitions) {
+    repetition.result.queues[0].name = "</svg><script>";
+    repetition.result.stages[0].name = "<img src=x onerror=alert(3)>";
+  }
+  const std::string page = page_of(sweep);
+  for (const char* raw : {"<script", "<img", "</svg><"}) {
+    EXPECT_EQ(count(page, raw), 0U) << raw;
+  }
+}
+
+TEST(SweepPage, DoesWithoutRowsAndWithoutRuns) {
+  EXPECT_NE(page_of(SweepResult{}).find("No feeder was measured"), std::string::npos);
+  SweepResult sweep = make_sweep();
+  for (Row& row : sweep.rows) row.repetitions.clear();
+  summarise(sweep);
+  const std::string page = page_of(sweep);
+  EXPECT_EQ(count(page, "<svg"), 0U);
+  EXPECT_NE(page.find("no cost is known, not measured."), std::string::npos);
+}
+
+TEST(SweepFigures, AreFilesAndThoseOfEarlierRunsDoNotStay) {
+  const TempFolder folder;
+  SweepResult sweep = make_sweep();
+  write_sweep_figures(sweep, folder.path());
+  for (const char* name : {"cost.svg", "waterfall.svg", "split.svg", "steps.svg", "queues.svg"}) {
+    EXPECT_TRUE(read_text(folder / name).starts_with("<svg xmlns=")) << name;
+  }
+  write_text(folder / "mine.svg", "kept");
+  for (Row& row : sweep.rows) row.repetitions.clear();
+  summarise(sweep);
+  write_sweep_figures(sweep, folder.path());
+  EXPECT_EQ(files_below(folder.path()).size(), 1U);
+}
+
+TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
+  const Isolation isolation = make_isolation();
+  EXPECT_TRUE(
+      in_order(page_of(isolation), {"The queue feeder costs 43 %",
+                                    "JPEG decoding is the bottleneck",
+                                    "3,571 img/s",
+                                    "within 1 % of the ceiling",
+                                    "The supply curve was measured to 2 threads",
+                                    "give the feeder 4 cores",
+                                    "predicted 1,049 img/s, achieved 1,041 img/s (1,020 to 1,062)",
+                                    "<h2>From the device alone",
+                                    "<h2>What the cost consists of",
+                                    "<h2>Supply against demand",
+                                    "4 cores needed",
+                                    "<h2>Every step",
+                                    "<h2>The queues",
+                                    "<h2>The ladder",
+                                    "cold files",
+                                    "<h2>Stages",
+                                    "bottleneck",
+                                    "<h2>Each repetition",
+                                    "<h2>Where it ran",
+                                    "<h2>To measure it again",
+                                    "<span>penstock </span>"}));
+}
+
+TEST(IsolationPage, ShowsWhatRungsLackAndThatSomeTakeLess) {
+  const std::string page = page_of(make_isolation());
+  EXPECT_NE(page.find("cold files: not measured, pages stay resident"), std::string::npos);
+  EXPECT_NE(page.find("class=\"gain\""), std::string::npos);
+}
+
+TEST(IsolationPage, DoesWithNothing) {
+  const std::string page = page_of(Isolation{});
+  EXPECT_NE(page.find("Nothing could be concluded."), std::string::npos);
+  EXPECT_EQ(count(page, "<svg"), 0U);
+  EXPECT_TRUE(page.ends_with("</html>\n"));
+}
+
+TEST(IsolationPage, HasNoNumberThatIsNone) {
+  Isolation isolation = make_isolation();
+  isolation.cost->split.total_ms.high = std::numeric_limits<double>::infinity();
+  isolation.cost->split.starvation_ms.low = std::numeric_limits<double>::quiet_NaN();
+  isolation.supply_curve = {{1, {1050}}};
+  const std::string page = page_of(isolation);
+  for (const char* none : {"nan", "=\"inf", "=\"-inf", ",inf", ",-inf"}) {
+    for (std::size_t at = page.find(none); at != std::string::npos; at = page.find(none, at + 1)) {
+      ADD_FAILURE() << page.substr(at - std::min<std::size_t>(at, 40), 80);
+    }
+  }
+}
+
+TEST(IsolationFigures, AreFiles) {
+  const TempFolder folder;
+  write_isolation_figures(make_isolation(), folder / "figures");
+  const auto files = files_below(folder / "figures");
+  ASSERT_EQ(files.size(), 5U);
+  EXPECT_TRUE(files.contains("supply-demand.svg"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures: well-formed whatever they are given, with intervals, and with a sentence in place of
+// nothing.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "bench/figures/cost_dots.h"
+#include "bench/figures/cost_split.h"
+#include "bench/figures/markup.h"
+#include "bench/figures/quantity.h"
+#include "bench/figures/queue_occupancy.h"
+#include "bench/figures/scale.h"
+#include "bench/figures/step_times.h"
+#include "bench/figures/supply_demand.h"
+#include "bench/figures/waterfall.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr const char* kHostile = "</text><script>alert('1')</script>&\"\xff\x01 \xe2\x80\xae";
+const FigureSize kWide{.width = 860}, kNarrow{.width = 360};
+
+using Figures = std::map<std::string, std::function<std::string(const FigureSize&)>>;
+
+/// What tests/bench/svg_faults.py says about each figure, in every size.
+std::string faults_of(const Figures& figures) {
+  const TempFolder folder;
+  for (const auto& [name, draw] : figures) {
+    write_text(folder / (name + "-wide.svg"), draw(kWide));
+    write_text(folder / (name + "-narrow.svg"), draw(kNarrow));
+    write_text(folder / (name + "-file.svg"), draw({.width = 720, .standalone = true}));
+  }
+  const std::string command =
+      std::string(PENSTOCK_PYTHON " " PENSTOCK_SVG_FAULTS " '") + folder.path().native() + "' 2>&1";
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer{};
+  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
+    output += buffer.data();
+  }
+  EXPECT_EQ(pclose(pipe), 0) << output;
+  return output;
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+SupplyDemand make_supply() {
+  SupplyDemand data;
+  data.measured = {{1, {1050, 1040, 1060}}, {2, {2030, 2000, 2050}}};
+  for (double threads = 0.5; threads < 5; threads += 0.5) {
+    const double rate = 1050 * threads;
+    data.law.push_back({threads, {rate, 0.95 * rate, 1.05 * rate, 3}});
+  }
+  data.demand_img_per_s = 3571;
+  data.needed = ThreadsNeeded{.reachable = true,
+                              .threads = {3.8, 3.5, 4.3, 3},
+                              .whole = 4,
+                              .peak_img_per_s = {},
+                              .measured_to = 2};
+  return data;
+}
+
+Waterfall make_waterfall() {
+  Waterfall waterfall{"a ladder", {}};
+  waterfall.bars.push_back(
+      {.label = "device", .added_ms = Estimate{35.8, 35.7, 35.9, 5}, .whole = true});
+  waterfall.bars.push_back(
+      {.label = "decode", .from_ms = 35.8, .added_ms = Estimate{30.1, 28.7, 31.5, 5}});
+  waterfall.bars.push_back(
+      {.label = "region", .from_ms = 65.9, .added_ms = Estimate{-8.2, -9.1, -7.3, 5}});
+  waterfall.bars.push_back({.label = "cold files"});
+  return waterfall;
+}
+
+SplitBar make_split() {
+  return {"queue",          {27.5, 26.6, 28.5, 5}, {24.9, 24, 25.8, 5},
+          {1.1, 1, 1.2, 5}, {-1.4, -1.9, -0.9, 5}, 2.9};
+}
+
+Figures drawn(const Waterfall& waterfall, const std::vector<SplitBar>& splits,
+              const std::vector<CostDot>& dots, const std::vector<QueueTrack>& queues,
+              double window_s, const StepTimes& steps, const SupplyDemand& supply) {
+  return {{"waterfall", [=](const FigureSize& size) { return waterfall_figure(waterfall, size); }},
+          {"split", [=](const FigureSize& size) { return cost_split_figure(splits, size); }},
+          {"dots", [=](const FigureSize& size) { return cost_dots_figure(dots, size); }},
+          {"queues",
+           [=](const FigureSize& size) { return queue_occupancy_figure(queues, window_s, size); }},
+          {"steps", [=](const FigureSize& size) { return step_times_figure(steps, size); }},
+          {"supply", [=](const FigureSize& size) { return supply_demand_figure(supply, size); }}};
+}
+
+TEST(Figures, AreWellFormedForUsualData) {
+  EXPECT_EQ(
+      faults_of(drawn(
+          make_waterfall(), {make_split()}, {{"queue", {43.5, 38, 49, 3}, {38.5, 43.5, 48.5}}},
+          {{"host ring", 3, 0.2, 84, 0, {0, 1, 0.5, 2.9}}}, 15,
+          {{36, 60, 61, 250}, {0, 24, 25, 210}, {0, 0.5, 0, 0}, {}, 35.8}, make_supply())),
+      "");
+}
+
+TEST(Figures, AreWellFormedForHostileLabelsAndNumbersThatAreNone) {
+  const Estimate worst{kNan, -kInfinity, kInfinity, 0}, far{1e300, -1e300, kInfinity, 1};
+  Waterfall waterfall{kHostile, {}};
+  waterfall.bars.push_back({.label = kHostile, .added_ms = Estimate{10, 9, 11, 3}, .whole = true});
+  waterfall.bars.push_back({.label = kHostile, .from_ms = kNan, .added_ms = worst});
+  waterfall.bars.push_back({.label = kHostile, .from_ms = kInfinity, .added_ms = far});
+  waterfall.bars.push_back({.label = std::string(500, 'W'), .from_ms = 10, .over_device = true});
+  SupplyDemand supply = make_supply();
+  supply.measured.push_back({kInfinity, {1}});
+  supply.measured.push_back({4, {kNan}});
+  supply.law.push_back({6, worst});
+  supply.law.push_back({7, {7000, -kInfinity, kInfinity, 1}});
+  supply.needed->threads = {3.8, 0, kInfinity, 1};
+  supply.demand_img_per_s = 1e12;
+  EXPECT_EQ(faults_of(drawn(waterfall, {{kHostile, worst, far, worst, {0, 0, 0, 0}, kNan}},
+                            {{kHostile, worst, {kNan, 5}}, {"b", far, {kInfinity}}},
+                            {{kHostile, 0, kNan, kInfinity, -1, {kNan, -5, 1e9}}}, kNan,
+                            {{kNan, -3, 5, kInfinity}, {kNan}, {1e9}, {-1}, kNan}, supply)),
+            "");
+}
+
+TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
+  const Figures figures = drawn({}, {}, {}, {}, 0, {}, {});
+  EXPECT_EQ(faults_of(figures), "");
+  for (const auto& [name, draw] : figures) {
+    const std::string text = draw(kWide);
+    EXPECT_TRUE(has(text, "<text")) << name;
+    EXPECT_TRUE(has(text, ".</text>")) << name << ": a sentence";
+    EXPECT_FALSE(has(text, "<line")) << name << ": no axes without data";
+  }
+}
+
+TEST(Figures, ShowEveryInterval) {
+  const std::string waterfall = waterfall_figure(make_waterfall(), kWide);
+  EXPECT_TRUE(has(waterfall, "+30.1 ms (28.7 to 31.5)")) << waterfall;
+  EXPECT_TRUE(has(waterfall, "class=\"whisker\""));
+  EXPECT_TRUE(has(cost_split_figure({make_split()}, kWide), "starvation 24.9 ms (24.0 to 25.8)"));
+  EXPECT_TRUE(
+      has(cost_dots_figure({{"queue", {43.5, 38, 49, 3}, {}}}, kWide), "43.5 % (38.0 to 49.0)"));
+  EXPECT_TRUE(has(supply_demand_figure(make_supply(), kWide), "4 cores needed: 3.8 (3.5 to 4.3)"));
+}
+
+TEST(Waterfall, DrawsWhatTakesLessAsAGainAndSaysWhatWasNotMeasured) {
+  const std::string figure = waterfall_figure(make_waterfall(), kWide);
+  EXPECT_TRUE(has(figure, "class=\"gain\""));
+  EXPECT_TRUE(has(figure,
+                  "\xE2\x88\x92"
+                  "8.20 ms"))
+      << figure;
+  EXPECT_TRUE(has(figure, "not measured"));
+  EXPECT_FALSE(has(figure, "does not begin at 0"));
+}
+
+TEST(Waterfall, SaysWhereItsAxisDoesNotBeginAtZero) {
+  Waterfall waterfall{"small", {}};
+  waterfall.bars.push_back({.label = "host",
+                            .from_ms = 35.8,
+                            .added_ms = Estimate{0.2, 0.1, 0.3, 5},
+                            .over_device = true});
+  EXPECT_TRUE(has(waterfall_figure(waterfall, kWide), "does not begin at 0"));
+}
+
+TEST(SupplyDemand, MarksWhatIsExtrapolatedAndWhatCannotBeReached) {
+  SupplyDemand data = make_supply();
+  EXPECT_TRUE(has(supply_demand_figure(data, kWide), ">extrapolated</text>"));
+  EXPECT_TRUE(has(supply_demand_figure(data, kWide), "class=\"shade\""));
+  data.needed->reachable = false;
+  data.needed->peak_img_per_s = {2900, 2500, 3300, 5};
+  EXPECT_TRUE(
+      has(supply_demand_figure(data, kWide), "not reachable: peak 2,900 img/s (2,500 to 3,300)"));
+}
+
+TEST(StepTimes, CountsStepsThatAreTooLongForTheFigure) {
+  std::vector<double> steps(400, 10);
+  steps[7] = 1000;
+  const std::string figure = step_times_figure({steps, {}, {}, {}, {}}, kWide);
+  EXPECT_TRUE(has(figure, "longest 1,000 ms. 1 above")) << figure.substr(0, 400);
+  EXPECT_LT(figure.size(), 40000U) << "long windows are drawn in columns";
+}
+
+TEST(Figures, BringTheirStyleOnlyAsFiles) {
+  const std::string inlined = waterfall_figure(make_waterfall(), kWide);
+  const std::string file = waterfall_figure(make_waterfall(), {.width = 720, .standalone = true});
+  EXPECT_FALSE(has(inlined, "<style>"));
+  EXPECT_TRUE(has(file, "prefers-color-scheme:dark"));
+  EXPECT_FALSE(has(file, "url(")) << "nothing is fetched";
+}
+
+TEST(Markup, LeavesNothingThatAParserWouldTrip) {
+  EXPECT_EQ(escaped("<a b='c'>&\"d"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;d");
+  EXPECT_EQ(escaped("\xC3\xA4\n"), "\xC3\xA4\n");
+  const std::string replacement = "\xEF\xBF\xBD";
+  EXPECT_EQ(escaped("\xff"), replacement);
+  EXPECT_EQ(escaped(std::string_view("\0", 1)), replacement);
+  EXPECT_EQ(escaped("\xC0\xAF"), replacement + replacement) << "overlong";
+  EXPECT_EQ(escaped("\xE2\x82"), replacement + replacement) << "cut short";
+}
+
+TEST(Quantity, ReadsLikeANumberOfAPerson) {
+  EXPECT_EQ(number_text(3571.4), "3,571");
+  EXPECT_EQ(number_text(1234567), "1,234,567");
+  EXPECT_EQ(number_text(27.55), "27.6");
+  EXPECT_EQ(fixed_text(-0.04, 1), "0.0");
+  EXPECT_EQ(fixed_text(kNan, 1), "unknown");
+  EXPECT_EQ(estimate_text({27.55, 26.1, 29.04, 5}, "ms"), "27.6 ms (26.1 to 29.0)");
+  EXPECT_EQ(estimate_text({3571.4, 3570.2, 3572.1, 5}, "img/s"), "3,571 img/s (3,570 to 3,572)");
+  EXPECT_EQ(estimate_text({5, 4, kInfinity, 5}, ""), "5.00 (4.00 or more)");
+  EXPECT_EQ(estimate_text({5, -kInfinity, kInfinity, 1}, "ms"), "5.00 ms (no interval)");
+}
+
+TEST(Scale, HasTicksAtOneTwoAndFiveAndKeepsToItsEnds) {
+  EXPECT_EQ(ticks_between(0, 63, 5).step, 20);
+  EXPECT_EQ(ticks_between(0, 0.9, 6).decimals, 1);
+  EXPECT_EQ(ticks_between(0, 3, 9, true).values, (std::vector<double>{0, 1, 2, 3}));
+  const Scale scale(0, 10, 100, 200);
+  EXPECT_EQ(scale(5), 150);
+  EXPECT_EQ(scale(kInfinity), 200);
+  EXPECT_EQ(scale(-kInfinity), 100);
+  EXPECT_EQ(scale(kNan), 100);
+}
+
+}  // namespace
+}  // namespace penstock
