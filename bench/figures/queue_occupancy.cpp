@@ -34,7 +34,7 @@ double draw_head(Svg& svg, const QueueTrack& track, double top) {
     return top + kHead;
   }
   const double below = svg.paragraph({0, top + 30}, svg.width(), summary, "soft");
-  return below - 8;
+  return below - 4;
 }
 
 void draw_strip(Svg& svg, const QueueTrack& track, double top) {

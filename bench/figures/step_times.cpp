@@ -29,6 +29,10 @@ double at_or_zero(const std::vector<double>& values, std::size_t index) {
   return std::isfinite(value) && value > 0 ? value : 0;
 }
 
+bool has_causes(const StepTimes& times) {
+  return !times.starved_ms.empty() || !times.copy_exposed_ms.empty() || !times.late_ms.empty();
+}
+
 /// Steps in equal parts of the window, of `stride` steps each.
 std::vector<Column> columns_of(const StepTimes& times, std::size_t stride) {
   std::vector<Column> columns;
@@ -47,6 +51,7 @@ std::vector<Column> columns_of(const StepTimes& times, std::size_t stride) {
       take(times.starved_ms, column.starved);
       take(times.copy_exposed_ms, column.copy);
       take(times.late_ms, column.late);
+      if (!has_causes(times)) take(times.idle_ms, column.starved);
       column.device += left * share;
       column.longest = std::max(column.longest, step);
     }
@@ -86,10 +91,11 @@ void draw_part(Svg& svg, const std::vector<Column>& columns, double Column::*par
   svg.polygon(upper, classes);
 }
 
+/// `device`: the class of what the device did not wait in.
 void draw_columns(Svg& svg, const std::vector<Column>& columns, const Scale& x, const Scale& y,
-                  bool grouped) {
+                  bool grouped, std::string_view device) {
   std::vector<double> base(columns.size(), 0);
-  draw_part(svg, columns, &Column::device, base, x, y, "device");
+  draw_part(svg, columns, &Column::device, base, x, y, device);
   draw_part(svg, columns, &Column::late, base, x, y, "interference");
   draw_part(svg, columns, &Column::copy, base, x, y, "transfer");
   draw_part(svg, columns, &Column::starved, base, x, y, "starvation");
@@ -148,8 +154,9 @@ std::vector<LegendEntry> legend_of(const StepTimes& times) {
   const auto any = [](const std::vector<double>& values) {
     return std::any_of(values.begin(), values.end(), [](double value) { return value > 0; });
   };
-  if (times.starved_ms.empty() && times.copy_exposed_ms.empty() && times.late_ms.empty()) return {};
+  if (!has_causes(times) && times.idle_ms.empty()) return {{"residual", "the whole step"}};
   std::vector<LegendEntry> entries{{"device", "computing"}};
+  if (!has_causes(times)) entries.push_back({"starvation", "idle"});
   if (any(times.starved_ms)) entries.push_back({"starvation", "no batch ready"});
   if (any(times.copy_exposed_ms)) entries.push_back({"transfer", "waiting for the copy"});
   if (any(times.late_ms)) entries.push_back({"interference", "host late"});
@@ -176,7 +183,8 @@ std::string step_times_figure(const StepTimes& times, const FigureSize& size) {
   const std::size_t stride = (steps + fitting - 1) / fitting;
   const std::vector<Column> columns = columns_of(times, stride);
   vertical_axis(svg, y, left, size.width, {"ms"});
-  draw_columns(svg, columns, {0, static_cast<double>(columns.size()), left, right}, y, stride > 1);
+  draw_columns(svg, columns, {0, static_cast<double>(columns.size()), left, right}, y, stride > 1,
+               legend_of(times).front().classes);
   draw_histogram(svg, times, y, histogram, size.width);
   if (times.ceiling_ms && y.holds(*times.ceiling_ms)) {
     svg.line({left, y(*times.ceiling_ms)}, {size.width, y(*times.ceiling_ms)}, "demand");

@@ -15,6 +15,8 @@ struct StepTimes {
   /// Of each step, or empty: what the device waited for; see RunResult. The rest of the step is the
   /// device's own.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;
+  /// The same in one, where it is not known why: drawn only where the three above are empty.
+  std::vector<double> idle_ms;
   std::optional<double> ceiling_ms;  ///< a step of the device alone
 };
 

@@ -110,23 +110,38 @@ void draw_demand(Svg& svg, const Plot& plot, double demand, double supply) {
   }
 }
 
+/// On one line, or on two where `room` is less than that takes. `at`: of the first line, or of the
+/// last where `upwards`.
+void draw_answer(Svg& svg, Point at, double room, const std::string& text, Anchor anchor,
+                 bool upwards) {
+  constexpr double kLine = 16;
+  const std::size_t colon = text.find(": ");
+  if (text_width(text, Svg::kText) * 1.15 <= room || colon == std::string::npos) {
+    svg.text(at, text, "strong", anchor);
+    return;
+  }
+  if (upwards) at.y -= kLine;
+  svg.text(at, text.substr(0, colon), "strong", anchor);
+  svg.text({at.x, at.y + kLine}, text.substr(colon + 2), "strong", anchor);
+}
+
 void draw_needed(Svg& svg, const Plot& plot, const ThreadsNeeded& needed, double demand) {
-  const double y = plot.y(demand), bottom = plot.y.from();
+  const double y = plot.y(demand), bottom = plot.y.from(), width = plot.x.to() - plot.x.from();
   const std::string text = needed_text(needed);
-  const double width = text_width(text, Svg::kText) * 1.15;
   if (!needed.reachable || !std::isfinite(needed.threads.value)) {
-    svg.text({plot.x.to() - 4, bottom - 8},
-             shortened(text, (plot.x.to() - plot.x.from()) / 1.15, Svg::kText), "strong",
-             Anchor::end);
+    const bool room_above = needed.peak_img_per_s.value < 0.8 * demand;  // the curve stays below
+    draw_answer(svg, {plot.x.to() - 4, room_above ? y + 18 : bottom - 8}, 0.6 * width, text,
+                Anchor::end, !room_above);
     return;
   }
   const double x = plot.x(needed.threads.value);
   whisker(svg, plot.x, needed.threads.low, needed.threads.high, y);
   svg.line({x, y}, {x, bottom}, "whisker dotted");
   svg.circle({x, y}, 5, "starvation", text);
-  const bool fits_right = x + 8 + width < plot.x.to();
-  svg.text({fits_right ? x + 8 : x - 8, bottom - 8}, text, "strong",
-           fits_right ? Anchor::start : Anchor::end);
+  const double right = plot.x.to() - x - 12, left = 0.8 * (x - plot.x.from());  // under the curve
+  const bool on_right = right > left;
+  draw_answer(svg, {on_right ? x + 8 : x - 8, bottom - 8}, std::max(left, right), text,
+              on_right ? Anchor::start : Anchor::end, true);
 }
 
 }  // namespace

@@ -33,8 +33,10 @@ double end_of(const WaterfallBar& bar) { return bar.from_ms + value_of(bar); }
 
 std::string value_text(const WaterfallBar& bar) {
   if (!bar.added_ms) return "not measured";
-  const std::string text = has_interval(*bar.added_ms) ? estimate_text(*bar.added_ms, "ms")
-                                                       : quantity_text(bar.added_ms->value, "ms");
+  const std::string text =
+      has_interval(*bar.added_ms)
+          ? estimate_text(*bar.added_ms, "ms")
+          : fixed_text(bar.added_ms->value, decimals_of(*bar.added_ms)) + " ms";
   return bar.whole || bar.added_ms->value < 0 ? text : "+" + text;
 }
 

@@ -170,8 +170,8 @@ PageFigure supply_demand_of(const Isolation& isolation) {
   }
   if (isolation.cost) data.demand_img_per_s = isolation.cost->ceiling_img_per_s.value / devices;
   const double to = threads_to_draw(isolation);
-  for (int i = 0; isolation.law && i <= kPoints; ++i) {
-    const double threads = to * i / kPoints;
+  for (int i = -1; isolation.law && i <= kPoints; ++i) {
+    const double threads = i < 0 ? 0 : 1 + (to - 1) * i / kPoints;  // a straight line up to 1
     const Estimate rate =
         rate_at(isolation.supply_curve, threads, isolation.sweep.seed, kResamples);
     data.law.push_back({threads, rate});

@@ -136,7 +136,7 @@ void write_stages(const Isolation& isolation, std::ostream& out) {
 
 void write_depths(const Isolation& isolation, std::ostream& out) {
   if (isolation.depths.empty()) return;
-  write_heading(out, "What other queue depths would do");
+  begin_details(out, "What other queue depths would do");
   PageTable table{{{"change"}, {"expected img/s", true}}, {}};
   for (const Prediction& depth : isolation.depths) {
     table.rows.push_back(
@@ -144,6 +144,7 @@ void write_depths(const Isolation& isolation, std::ostream& out) {
   }
   write_table(out, table);
   write_paragraph(out, "By replaying the measured times of feeder and device.", "soft");
+  end_details(out);
 }
 
 std::string or_dash(const std::optional<double>& value) {

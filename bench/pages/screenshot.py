@@ -122,6 +122,9 @@ def main():
     what.add_argument("--out", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("pages", nargs="+", type=pathlib.Path, metavar="PAGE.html")
     arguments = parser.parse_args()
+    missing = [str(page) for page in arguments.pages if not page.is_file()]
+    if missing:
+        parser.error(f"cannot read {', '.join(missing)}; expected HTML files; name those that a sweep left")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         print("skipped: no Chromium here; install the package chromium")

@@ -106,7 +106,7 @@ TEST(Figures, AreWellFormedForUsualData) {
       faults_of(drawn(
           make_waterfall(), {make_split()}, {{"queue", {43.5, 38, 49, 3}, {38.5, 43.5, 48.5}}},
           {{"host ring", 3, 0.2, 84, 0, {0, 1, 0.5, 2.9}}}, 15,
-          {{36, 60, 61, 250}, {0, 24, 25, 210}, {0, 0.5, 0, 0}, {}, 35.8}, make_supply())),
+          {{36, 60, 61, 250}, {0, 24, 25, 210}, {0, 0.5, 0, 0}, {}, {}, 35.8}, make_supply())),
       "");
 }
 
@@ -124,11 +124,12 @@ TEST(Figures, AreWellFormedForHostileLabelsAndNumbersThatAreNone) {
   supply.law.push_back({7, {7000, -kInfinity, kInfinity, 1}});
   supply.needed->threads = {3.8, 0, kInfinity, 1};
   supply.demand_img_per_s = 1e12;
-  EXPECT_EQ(faults_of(drawn(waterfall, {{kHostile, worst, far, worst, {0, 0, 0, 0}, kNan}},
-                            {{kHostile, worst, {kNan, 5}}, {"b", far, {kInfinity}}},
-                            {{kHostile, 0, kNan, kInfinity, -1, {kNan, -5, 1e9}}}, kNan,
-                            {{kNan, -3, 5, kInfinity}, {kNan}, {1e9}, {-1}, kNan}, supply)),
-            "");
+  EXPECT_EQ(
+      faults_of(drawn(waterfall, {{kHostile, worst, far, worst, {0, 0, 0, 0}, kNan}},
+                      {{kHostile, worst, {kNan, 5}}, {"b", far, {kInfinity}}},
+                      {{kHostile, 0, kNan, kInfinity, -1, {kNan, -5, 1e9}}}, kNan,
+                      {{kNan, -3, 5, kInfinity}, {kNan}, {1e9}, {-1}, {kInfinity}, kNan}, supply)),
+      "");
 }
 
 TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
@@ -185,9 +186,19 @@ TEST(SupplyDemand, MarksWhatIsExtrapolatedAndWhatCannotBeReached) {
 TEST(StepTimes, CountsStepsThatAreTooLongForTheFigure) {
   std::vector<double> steps(400, 10);
   steps[7] = 1000;
-  const std::string figure = step_times_figure({steps, {}, {}, {}, {}}, kWide);
+  const std::string figure = step_times_figure({steps, {}, {}, {}, {}, {}}, kWide);
   EXPECT_TRUE(has(figure, "longest 1,000 ms. 1 above")) << figure.substr(0, 400);
   EXPECT_LT(figure.size(), 40000U) << "long windows are drawn in columns";
+}
+
+TEST(StepTimes, ShowIdlenessWhereItsCauseIsNotKnownAndNoComputingWhereNeitherIs) {
+  const std::string idle = step_times_figure({{60, 60}, {}, {}, {}, {24, 24}, {}}, kWide);
+  EXPECT_TRUE(has(idle, ">idle</text>"));
+  EXPECT_TRUE(has(idle, ">computing</text>"));
+  EXPECT_FALSE(has(idle, ">no batch ready</text>"));
+  const std::string neither = step_times_figure({{60, 60}, {}, {}, {}, {}, {}}, kWide);
+  EXPECT_FALSE(has(neither, ">computing</text>"));
+  EXPECT_TRUE(has(neither, ">the whole step</text>"));
 }
 
 TEST(Figures, BringTheirStyleOnlyAsFiles) {
