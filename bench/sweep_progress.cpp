@@ -35,14 +35,16 @@ void SweepProgress::run_begins(const SweepMoment& moment) {
 void SweepProgress::running(const Progress& progress) {
   if (!line_.single() && progress.elapsed_s < next_line_s_) return;
   next_line_s_ = progress.elapsed_s + kLineEvery_s;
-  const std::string left = fmt::format(
-      "; {} left of all runs", duration_text(std::max(0.0, sweep_left_s_ - progress.elapsed_s)));
-  const std::size_t width = line_.width(), around = where_.size() + 2 + left.size();
+  const std::string left =
+      fmt::format("; {} left", duration_text(std::max(0.0, sweep_left_s_ - progress.elapsed_s)));
+  Progress shown = progress;
+  shown.left_s = 0;  // of one run: the whole matters more
   if (!line_.single()) {
-    return line_.print(where_ + ": " + progress_text(progress, std::string::npos, false) + left);
+    return line_.print(where_ + ": " + progress_text(shown, std::string::npos, false) + left);
   }
+  const std::size_t width = line_.width(), around = where_.size() + 2 + left.size();
   if (around >= width) return line_.pass(where_.substr(0, width));
-  line_.pass(where_ + ": " + progress_text(progress, width - around, line_.colour()) + left);
+  line_.pass(where_ + ": " + progress_text(shown, width - around, line_.colour()) + left);
 }
 
 void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
