@@ -38,6 +38,10 @@ void set_order(RunConfig& config, std::string_view name, std::string_view text) 
   set_word(config.order, name, text, {"relaxed", "strict"});
 }
 
+void set_page_cache(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.page_cache, name, text, {"as-is", "warm", "cold"});
+}
+
 void set_gradient_reduction(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.gradient_reduction, name, text,
            {"default", "sum", "mean", "mean-sum", "tf_cnn_benchmarks", "tensorpack"});
@@ -95,7 +99,8 @@ constexpr ConfigKey kKeys[] = {
     {"variable_update", "", false, "who holds the weights and adds the gradients",
      get<&RunConfig::variable_update>, set_component<&RunConfig::variable_update>},
     {"device", "", false,
-     "what computes: emulated[:img_per_s=R|preset=NAME,copy=memcpy|none,exchange=none|ms=T]",
+     "what computes: cpu, gpu or emulated[:img_per_s=R|preset=NAME|trace=FILE,...], with the "
+     "options that `penstock list` has",
      get<&RunConfig::device>, set_component<&RunConfig::device>},
     {"optimizer", "", false, "how gradients become weights: an optimizer of `penstock list`",
      get<&RunConfig::optimizer>, set_component<&RunConfig::optimizer>},
@@ -247,6 +252,11 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::on_bad_sample>, set_on_bad_sample},
     {"order", "", false, "relaxed: batches go to whoever asks first; strict: reproducible order",
      get<&RunConfig::order>, set_order},
+    {"page_cache", "", false,
+     "what a run makes of the data set's files first, and proves: warm (all in memory), cold "
+     "(none, "
+     "and no more read than one epoch) or as-is",
+     get<&RunConfig::page_cache>, set_page_cache},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},
     {"device_slots", "", false, "slots of each device's ring, in batches",

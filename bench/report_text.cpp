@@ -67,6 +67,21 @@ std::string device_idle_of(const Row& row) {
   return percents.empty() ? "-" : format_fixed(median(percents), 1);
 }
 
+/// What is remarkable about every row that ran, where there are several: said once for all.
+std::vector<std::string> common_notes(const SweepResult& sweep) {
+  std::vector<std::string> common;
+  std::size_t ran = 0;
+  for (const Row& row : sweep.rows) {
+    if (row.repetitions.empty()) continue;
+    if (ran++ == 0) common = row.notes;
+    std::erase_if(common, [&row](const std::string& note) {
+      return std::find(row.notes.begin(), row.notes.end(), note) == row.notes.end();
+    });
+  }
+  if (ran < 2) common.clear();
+  return common;
+}
+
 std::string count(std::size_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
@@ -111,6 +126,7 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
                                     [&](const Row& row) { return row.status == text.status; });
     if (occurs) lines.push_back(fmt::format("{}: {}.", to_string(text.status), text.meaning));
   }
+  for (const std::string& note : common_notes(sweep)) lines.push_back("all rows: " + note + ".");
   return lines;
 }
 
@@ -125,7 +141,10 @@ std::string note_of(const SweepResult& sweep, const Row& row) {
   if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
     add(fmt::format("{} of {} repetitions", ran, sweep.repetitions));
   }
-  for (const std::string& text : row.notes) add(text);
+  const std::vector<std::string> common = common_notes(sweep);
+  for (const std::string& text : row.notes) {
+    if (std::find(common.begin(), common.end(), text) == common.end()) add(text);
+  }
   return note;
 }
 

@@ -70,6 +70,7 @@ struct RunConfig {
   std::string data_dir;  ///< empty: data/train, made if absent
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
+  std::string page_cache = "as-is";
   std::int32_t prefetch = 3;        ///< slots of the host ring
   std::int32_t device_slots = 2;    ///< slots of each device's ring
   std::int32_t feeder_threads = 0;  ///< 0: as many as usable cores

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "bench/accelerator_utilisation.h"
 #include "bench/exit_code.h"
 #include "bench/machine.h"
 #include "bench/statistics.h"
@@ -346,6 +347,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.evaluations = evaluations_;
   result.discarded_steps = discarded_steps_;
   summarise(window_, config_, result);
+  add_accelerator_utilisation(result);
   if (config_.instrument && !window_.legs.empty()) {
     const std::vector<StageSums> stages = window_.stages();
     result.stages = stage_uses(parts_.probe, stages);

@@ -45,6 +45,16 @@ double images_inside(const WindowLeg& leg, const Interval& interval) {
   return images;
 }
 
+/// Why devices were idle from `begin` to step.start.
+struct IdleTime {
+  Nanoseconds starved{}, copying{}, late{};
+};
+IdleTime split(const StepLog::Step& step, Nanoseconds begin) {
+  const Nanoseconds offered = std::clamp(step.offered, begin, step.start);
+  const Nanoseconds copied = std::clamp(step.copied, offered, step.start);
+  return {offered - begin, copied - offered, step.start - copied};
+}
+
 /// Devices are idle from the last rank's end of a step to the last rank's start of the next one:
 /// where gradients are exchanged, those that start earlier wait for it inside their step. So the
 /// idle time never exceeds the step's.
@@ -54,8 +64,13 @@ void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& resu
   for (const StepLog::Step& step : leg.log->ready()) {
     result.step_ms.push_back(milliseconds(step.completion - before));
     result.input_wait_ms.push_back(milliseconds(step.input_wait));
-    const Nanoseconds idle = std::exchange(first, false) ? Nanoseconds{} : step.start - before;
-    result.device_idle_ms.push_back(milliseconds(idle));
+    const Nanoseconds idle_from =
+        std::exchange(first, false) ? step.start : std::min(before, step.start);
+    const IdleTime idle = split(step, idle_from);
+    result.device_idle_ms.push_back(milliseconds(step.start - idle_from));
+    result.starved_ms.push_back(milliseconds(idle.starved));
+    result.copy_exposed_ms.push_back(milliseconds(idle.copying));
+    result.late_ms.push_back(milliseconds(idle.late));
     result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
     before = step.completion;
   }

@@ -4,18 +4,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
 #include "bench/due_points.h"
 #include "bench/evaluator.h"
+#include "bench/exit_code.h"
 #include "bench/machine.h"
+#include "bench/page_cache.h"
 #include "bench/run_parts.h"
 #include "bench/run_session.h"
 #include "bench/training_rules.h"
+#include "dataflow/error.h"
 
 namespace penstock {
+namespace {
+
+/// Nothing was measured, for the reason that is being handled.
+RunResult failed_result(const RunConfig& config) {
+  RunResult result;
+  result.config = config;
+  result.status = Status::failed;
+  result.started = utc_now();
+  result.exit_code = exit_code_of(std::current_exception());
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    result.reason = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
 std::string_view to_string(Status status) {
   constexpr std::string_view kNames[] = {"ok", "skipped", "failed", "partial", "draining"};
   return kNames[static_cast<std::size_t>(status)];
@@ -58,6 +81,10 @@ class Runner::Wiring {
  public:
   Wiring(const RunConfig& config, Clock& clock, const Components& components, Trace* trace)
       : parts(config, clock, components, abandon.get_token(), trace) {
+    if (parts.config.eval && parse_page_cache(parts.config.page_cache) != PageCache::as_is) {
+      throw ConfigError("--page-cache is " + parts.config.page_cache +
+                        ", and --eval reads another set; leave one of them out");
+    }
     const bool evaluates = !evaluation_points(parts.config, parts.steps_per_epoch()).empty();
     if (parts.config.eval || evaluates) evaluator.emplace(parts);
     if (parts.config.eval) {  // what the header counts is the evaluation's
@@ -101,8 +128,18 @@ std::vector<QueueGauge> Runner::queues() const {
 }
 
 RunResult Runner::run(RunListener& listener, std::stop_token stop) {
+  RunParts& parts = wiring_->parts;
   Evaluator* const evaluator = wiring_->evaluator ? &*wiring_->evaluator : nullptr;
-  return RunSession(wiring_->parts, evaluator, listener, wiring_->abandon).run(std::move(stop));
+  PageCacheOfRun page_cache(parse_page_cache(parts.config.page_cache),
+                            parts.host_feeder ? parts.host_feeder->files() : nullptr);
+  try {
+    page_cache.prepare(stop);
+  } catch (const Error&) {
+    return failed_result(parts.config);
+  }
+  RunResult result = RunSession(parts, evaluator, listener, wiring_->abandon).run(std::move(stop));
+  page_cache.report(result, parts.extent.examples);
+  return result;
 }
 
 }  // namespace penstock

@@ -45,10 +45,10 @@ struct StageUse {
   std::int32_t threads = 1;  ///< of them
   std::int64_t images = 0;   ///< that passed it
   std::int64_t items = 0, timed_items = 0;  ///< images or batches, whatever it takes at once
-  double cpu_s = 0, wall_s = 0;             ///< working
-  double wait_in_s = 0;                     ///< nothing came from upstream
-  double wait_out_s = 0;                    ///< no room downstream
-  std::int64_t bytes = 0;                   ///< that it took in
+  double cpu_s = 0, wall_s = 0;  ///< working; of copies: the stager's CPU, the device's time
+  double wait_in_s = 0;          ///< nothing came from upstream
+  double wait_out_s = 0;         ///< no room downstream
+  std::int64_t bytes = 0;        ///< that it took in
 };
 
 /// A ring in the window.
@@ -88,7 +88,7 @@ struct RunResult {
   double instrumentation_s = 0;  ///< CPU time that timing the stages took, by its own calibration
   std::vector<double> losses;    ///< the same, as --loss-type-to-report wants them
   std::vector<EvaluationReport> evaluations;  ///< complete ones
-  std::map<std::string, double> facts;        ///< of the device, with units in the names
+  std::map<std::string, double> facts;        ///< of device and data, with units in the names
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window

@@ -20,6 +20,7 @@ class StepLog {
   /// One step of the whole process.
   struct Step {
     Nanoseconds start{};              ///< of the last rank to start it, since the leg began
+    Nanoseconds offered{}, copied{};  ///< of that rank's batch, see StepTimes
     Nanoseconds completion{};         ///< of the last rank, since the leg began
     Nanoseconds input_wait{};         ///< of the rank that waited longest
     std::int64_t images = 0;          ///< of all ranks
@@ -36,7 +37,11 @@ class StepLog {
     const std::lock_guard lock(mutex_);
     if (index >= steps_.size()) return;
     Step& step = steps_[index];
-    step.start = std::max(step.start, times.start);
+    if (step.ranks_done == 0 || times.start > step.start) {
+      step.start = times.start;
+      step.offered = times.offered;
+      step.copied = times.copied;
+    }
     step.completion = std::max(step.completion, times.completion);
     step.input_wait = std::max(step.input_wait, times.input_wait);
     step.images += times.result.images;

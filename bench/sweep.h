@@ -30,7 +30,7 @@ class Sweep {
 
 /// Do both configurations train alike, so that their rates differ by what feeds them alone? All
 /// keys are equal but `fake_location` and those that feeders alone read, or nobody who measures:
-/// data_dir, on_bad_sample, order, prefetch, feeder_threads, timeout, display_every,
+/// data_dir, on_bad_sample, order, page_cache, prefetch, feeder_threads, timeout, display_every,
 /// display_perf_ewma, loss_type_to_report and print_training_accuracy.
 bool same_trainer(const RunConfig& a, const RunConfig& b);
 

@@ -2,6 +2,7 @@
 // What a batch is: its agreed shape, and a view of one slot that holds it. Plain values; no owner.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -61,6 +62,8 @@ struct Batch {
   std::int32_t valid = 0;          ///< images filled; < N only in the last batch of a finite pass
   std::int32_t slot = 0;           ///< which slot of its ring: key of captured programs
   std::uint64_t sequence = 0;      ///< order of publication in this ring, from 0
+  /// When it was ready on the host's side: published by its feeder, wherever it was copied since.
+  std::chrono::steady_clock::time_point offered{};
 };
 
 }  // namespace penstock

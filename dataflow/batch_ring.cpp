@@ -57,14 +57,14 @@ ReadLease::~ReadLease() {
 
 const Batch& ReadLease::batch() const noexcept { return ring_->slots_[slot_].batch; }
 
+const Event* ReadLease::written() const noexcept { return ring_->slots_[slot_].written; }
+
 void ReadLease::await() {
-  const BatchRing::Slot& slot = ring_->slots_[slot_];
-  if (slot.written_on_stream) slot.written->wait_until(Time::max());
+  if (written() != nullptr) written()->wait_until(Time::max());
 }
 
 void ReadLease::await(Stream& reader) {
-  const BatchRing::Slot& slot = ring_->slots_[slot_];
-  if (slot.written_on_stream) reader.wait_for(*slot.written);
+  if (written() != nullptr) reader.wait_for(*written());
 }
 
 void ReadLease::release(Stream& reader) && {
@@ -107,7 +107,7 @@ BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, M
     slot.batch.pixels = bytes.first(spec.pixel_bytes());
     slot.batch.labels = {labels, static_cast<std::size_t>(spec.images)};
     slot.batch.slot = static_cast<std::int32_t>(index);
-    slot.written = memory.make_event();
+    for (std::unique_ptr<Event>& event : slot.write_events) event = memory.make_event();
     for (Device* reader : readers) slot.read.push_back(reader->make_event());
     free_.push(index);
   }
@@ -137,6 +137,7 @@ WriteLease BatchRing::acquire(std::stop_token stop) {
   account();
   const std::size_t slot = free_.pop();
   slots_[slot].batch.valid = spec_.images;
+  slots_[slot].batch.offered = {};
   return {*this, slot};
 }
 
@@ -157,8 +158,14 @@ ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
 
 void BatchRing::publish(std::size_t index, Stream* writer) {
   Slot& slot = slots_[index];
-  if (writer != nullptr) writer->record(*slot.written);
-  slot.written_on_stream = writer != nullptr;
+  if (writer != nullptr) {
+    Event* const first = slot.write_events[0].get();
+    slot.written = slot.written == first ? slot.write_events[1].get() : first;
+    writer->record(*slot.written);
+  } else {
+    slot.written = nullptr;
+  }
+  if (slot.batch.offered == Time{}) slot.batch.offered = clock_.now();
   const std::lock_guard lock(mutex_);
   account();
   slot.batch.sequence = published_++;

@@ -16,6 +16,7 @@
 // allocated after construction, and no lock is held while pixels move.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -52,7 +53,8 @@ class WriteLease {
   /// Work enqueued on `writer` from here on waits for the slot's last reader.
   void await(Stream& writer);
 
-  /// Readable now. Sets the batch's sequence number.
+  /// Readable now. Sets the batch's sequence number, and `offered` to the present unless the writer
+  /// has set it.
   void publish() &&;
   /// Readable once `writer` gets here.
   void publish(Stream& writer) &&;
@@ -80,6 +82,10 @@ class ReadLease {
   void await();
   /// Work enqueued on `reader` from here on waits until the slot has been written.
   void await(Stream& reader);
+
+  /// Reached once the slot has been written; null: it is. Stays that of this batch until the next
+  /// one in the same slot has been released.
+  const Event* written() const noexcept;
 
   /// The slot may be handed out now, and overwritten once `reader` gets here.
   void release(Stream& reader) &&;
@@ -152,9 +158,9 @@ class BatchRing {
   struct Slot {
     Buffer memory;
     Batch batch;
-    std::unique_ptr<Event> written;            // recorded by publish(Stream&)
-    std::vector<std::unique_ptr<Event>> read;  // per reader, recorded by release(Stream&)
-    bool written_on_stream = false;
+    std::array<std::unique_ptr<Event>, 2> write_events;  // in turn, recorded by publish(Stream&)
+    std::vector<std::unique_ptr<Event>> read;            // per reader, recorded by release(Stream&)
+    Event* written = nullptr;          // of the batch in it; null: without a stream
     const Event* last_read = nullptr;  // what await() has to wait for, if anything
   };
   /// A first-in, first-out list of slot numbers that never allocates.

@@ -40,6 +40,14 @@ class Clock {
   /// Blocks until `deadline` or a stop request; returns at once when it lies in the past.
   virtual void sleep_until(Time deadline, std::stop_token stop = {}) = 0;
 
+  /// Blocks until `deadline`, as exactly as the clock can, and cannot be stopped. The calling
+  /// thread asks for the time again and again for `spin` before it, or for what is left of it once
+  /// the thread is awake; returns how long it did, which is CPU time.
+  virtual Nanoseconds sleep_exactly_until(Time deadline, Nanoseconds /*spin*/) {
+    sleep_until(deadline);
+    return {};
+  }
+
   /// Wakes all that block on `gate`. The caller holds the mutex of the gate's condition.
   virtual void wake(Gate& gate) = 0;
 
@@ -79,11 +87,14 @@ class Clock {
   virtual void leave() noexcept {}
 };
 
-/// The machine's steady clock. Sleeps end within the kernel's timer slack, never early.
+/// The machine's steady clock. Sleeps have absolute deadlines and never end early; they end late by
+/// what the kernel needs to wake a thread, and by the thread's timer slack (50 us unless set),
+/// which sleep_exactly_until sets to its least for the calling thread, for good.
 class SteadyClock final : public Clock {
  public:
   Time now() const override;
   void sleep_until(Time deadline, std::stop_token stop) override;
+  Nanoseconds sleep_exactly_until(Time deadline, Nanoseconds spin) override;
   void wake(Gate& gate) override;
 
  protected:

@@ -251,7 +251,7 @@ bool DecodePool::Crew::read(Timers& timers, Sample& sample) {
   while (!halt_.stop_requested()) {
     try {
       if (source_.next(sample)) {
-        item.done(1, static_cast<std::int64_t>(sample.bytes.size()));
+        item.done(1, static_cast<std::int64_t>(sample.content().size()));
         return true;
       }
       data_ended_ = true;
@@ -282,7 +282,7 @@ bool DecodePool::Crew::decode(Timers& timers, Decoder& decoder, const Sample& sa
     return false;
   }
   row.flight->lease.batch().labels[static_cast<std::size_t>(row.number)] = sample.label;
-  const auto bytes = static_cast<std::int64_t>(sample.bytes.size());
+  const auto bytes = static_cast<std::int64_t>(sample.content().size());
   decode_ns_.add(kTimedPeriod * item.done(1, bytes).count());
   images_decoded_.add();
   encoded_bytes_.add(bytes);

@@ -29,8 +29,8 @@ class HostEvent final : public Event {
   bool wait_until(Time deadline) const override {
     const Time target = std::min(moment, deadline);
     if (target > clock_.now()) {
-      clock_.sleep_until(target);
-      if (options_.oversleep) options_.oversleep(clock_.now() - target);
+      const Nanoseconds spun = clock_.sleep_exactly_until(target, options_.spin);
+      if (options_.waited) options_.waited(clock_.now() - target, spun);
     }
     return moment <= deadline;
   }
@@ -63,14 +63,25 @@ class HostStream final : public Stream {
     static_cast<HostEvent&>(event).moment = timeline_.free_at();
   }
   void wait_for(const Event& event) override {
-    timeline_.hold_until(static_cast<const HostEvent&>(event).moment);
+    const Time moment = static_cast<const HostEvent&>(event).moment;
+    timeline_.hold_until(moment);
+    needed_ = std::max(needed_, moment);
   }
   void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
     PENSTOCK_ASSERT(to.size() == from.size());
-    if (!options_.copies) return;
-    // The bytes move now, so what the stream waits for has to be over now.
-    clock_.sleep_until(timeline_.free_at());
-    std::memcpy(to.data(), from.data(), from.size());
+    const Time begin = timeline_.free_at();
+    if (options_.copies) {
+      // The bytes move now, so what the stream waits for has to be over now: all but copies of its
+      // own, whose bytes have moved. Without a spin: staging's CPU time is that of the copies.
+      if (begin > copied_until_) needed_ = begin;
+      clock_.sleep_exactly_until(needed_, {});
+      std::memcpy(to.data(), from.data(), from.size());
+    }
+    if (options_.copy_bytes_per_s <= 0) return;
+    const std::chrono::duration<double> busy(static_cast<double>(from.size()) /
+                                             options_.copy_bytes_per_s);
+    timeline_.hold_until(begin + std::chrono::round<Nanoseconds>(busy));
+    copied_until_ = timeline_.free_at();
   }
   std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override {
     return std::make_unique<Closure>(enqueue);
@@ -81,6 +92,8 @@ class HostStream final : public Stream {
   Clock& clock_;
   const HostDeviceOptions& options_;
   Timeline timeline_;
+  Time copied_until_{};  // when the last copy is done
+  Time needed_{};        // by the next copy: when what else it waits for is over
 };
 
 }  // namespace

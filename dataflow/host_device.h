@@ -3,10 +3,15 @@
 // emulated accelerator.
 //
 // Its streams are timelines: each remembers the moment at which everything enqueued so far is done.
-// Copies happen at once, on the calling thread. `Timeline::occupy` lets a backend say that the
-// device is busy for a stated time from the moment the stream is free; nothing sleeps until
-// somebody waits for an event. A step that is launched while the previous one still runs thus
-// begins exactly when that ends, as on an accelerator, however late the host's threads wake.
+// `Timeline::occupy` lets a backend say that the device is busy for a stated time from the moment
+// the stream is free; nothing sleeps until somebody waits for an event. A step that is launched
+// while the previous one still runs thus begins exactly when that ends, as on an accelerator,
+// however late the host's threads wake.
+//
+// Copies move their bytes at once, on the calling thread, which first waits for what they wait for.
+// With a copy rate they are done no earlier than an engine of that bandwidth would be, counted from
+// the moment the stream was free, not from when the thread woke: what waits for the copy waits
+// until then, and so does whoever wants to write to its source.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +41,12 @@ class Timeline {
 };
 
 struct HostDeviceOptions {
-  bool copies = true;  ///< false: copies into and out of it take no time and move nothing
-  /// Called after a host thread waited for an event, with how late it woke. May be empty.
-  std::function<void(Nanoseconds)> oversleep{};
+  bool copies = true;  ///< false: copies into and out of it move nothing and cost the CPU nothing
+  double copy_bytes_per_s = 0;  ///< of each stream's copy engine; 0: as fast as the bytes move
+  Nanoseconds spin{};           ///< of a wait for an event: see Clock::sleep_exactly_until
+  /// Called after a host thread waited for an event, with how late it woke and how long it spun.
+  /// May be empty; called from any thread.
+  std::function<void(Nanoseconds late, Nanoseconds spun)> waited{};
 };
 
 class HostDevice final : public Device {

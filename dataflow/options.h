@@ -16,8 +16,14 @@
 
 namespace penstock {
 
+/// A word that an option takes, where the words need saying more than its help has room for.
+struct OptionValue {
+  std::string_view name, meaning;
+};
+
 struct OptionSpec {
   std::string_view name, fallback, help;
+  std::span<const OptionValue> values{};  ///< listed below the option by `penstock list`
 };
 
 /// A component value of the command line, taken apart but not yet checked against any table.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where encoded samples come from: a folder, a packed file, memory.
+// Where samples come from: a folder, a packed file, memory.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/entry.h"
+#include "dataflow/file_list.h"
 #include "dataflow/options.h"
 #include "dataflow/sample.h"
 
@@ -26,6 +27,9 @@ struct DataPlan {
   std::uint64_t seed = 1;
   std::uint64_t first_sample = 0;  ///< of this rank's share, counted over all epochs
   std::int32_t classes = 1000;     ///< labels beyond are refused before anything starts
+  // Of use to a source that decodes before the run.
+  ImageShape image{};        ///< of the rows that samples will fill
+  std::int32_t threads = 1;  ///< that it may run while it is made
 };
 
 class Source {
@@ -39,6 +43,10 @@ class Source {
   virtual std::uint64_t size() const noexcept = 0;
   /// Labels lie in [0, classes).
   virtual std::int32_t classes() const noexcept = 0;
+  /// The files that samples are read from while next() is called; null: none are. Of all ranks.
+  virtual const FileList* files() const noexcept { return nullptr; }
+  /// What a reader of the result should know of the data, in a sentence; empty: nothing.
+  virtual std::string note() const { return {}; }
 };
 
 struct SourceEntry {

@@ -67,6 +67,7 @@ void Stager::copy(ReadLease from, WriteLease to) {
     from.await(*stream_);
     to.await(*stream_);
     enqueue(from.batch(), to.batch());
+    to.batch().offered = from.batch().offered;
     std::move(from).release(*stream_);
     std::move(to).publish(*stream_);
   } catch (...) {

@@ -15,6 +15,7 @@
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
 #include "dataflow/entry.h"
+#include "dataflow/file_list.h"
 #include "dataflow/mark.h"
 #include "dataflow/options.h"
 #include "dataflow/probe.h"
@@ -55,6 +56,8 @@ class Feeder {
  public:
   virtual ~Feeder() = default;
   virtual DataExtent extent() const noexcept { return {}; }
+  /// The files that it reads while it runs; null: none. They live as long as the feeder.
+  virtual const FileList* files() const noexcept { return nullptr; }
   /// Fills batches until the ring closes, a stop is requested, or the data end. Called once, on a
   /// thread of its own. Returning ends the data; throwing fails the run with that reason. Must
   /// return within a second of a stop request.

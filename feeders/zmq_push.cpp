@@ -9,6 +9,7 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/pace.h"
 #include "dataflow/wire/zmq_op.h"
 
 namespace penstock {
@@ -79,16 +80,12 @@ ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptio
 ZmqPush::~ZmqPush() = default;
 
 void ZmqPush::run(const PushPlan& plan, std::stop_token stop) {
-  const Time start = clock_.now();
-  const double images = ring_.spec().images;
+  Pace pace(clock_, plan.img_per_s);
   for (std::int64_t sent = 0; plan.batches == 0 || sent < plan.batches; ++sent) {
-    if (plan.img_per_s > 0) {
-      const std::chrono::duration<double> due(static_cast<double>(sent) * images / plan.img_per_s);
-      clock_.sleep_until(start + std::chrono::round<Nanoseconds>(due), stop);
-    }
     ReadLease lease = ring_.next(0, stop);
     if (!lease) break;
     lease.await();
+    pace.await(lease.batch().valid, stop);
     if (!send(std::move(lease), plan, stop)) return;
   }
   flush(plan, stop);

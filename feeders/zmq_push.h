@@ -38,7 +38,7 @@ class FrameMemory final : public Device {
 
 struct PushPlan {
   std::int64_t batches = 0;  ///< send so many; 0: for ever
-  double img_per_s = 0;      ///< at most so fast; 0: as fast as the peer takes them
+  double img_per_s = 0;      ///< at the pace of such a loader; 0: as fast as the peer takes them
   Nanoseconds timeout{};     ///< how long no peer may take a batch
 };
 

@@ -19,8 +19,10 @@ struct StepTimes {
   Nanoseconds completion{};  ///< the same: the step is done
   /// What the device did no step in, between the end of the step before and the start of this one;
   /// 0 for the first of a leg. It waited for a batch, for the copy of it, or for the host to
-  /// enqueue the step: a device cannot tell these apart, the host's input_wait helps to.
+  /// enqueue the step.
   Nanoseconds device_idle{};
+  Nanoseconds offered{};  ///< the batch was ready on the host's side, since the leg began
+  Nanoseconds copied{};   ///< it lay on the device, the same; not before it was offered
   StepResult result{};
 };
 

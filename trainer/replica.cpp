@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -87,6 +88,8 @@ ReadLease Replica::next(StepTimes& times, std::stop_token stop) {
 
 void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
   const Mark mark(parts_.marks, "step");
+  launched.offered = lease.batch().offered;
+  launched.written = lease.written();
   try {
     lease.await(*stream_);
     launch(lease.batch(), launched);
@@ -134,6 +137,13 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
     times.start = leg.steps[step - 1].completion + times.device_idle;
   }
   times.completion = times.start + launched.done->since(*launched.begun);
+  times.offered = launched.offered - leg.begin;
+  times.copied = times.offered;
+  if (launched.written != nullptr) {
+    launched.written->wait_until(Time::max());  // it is: the step behind it is done
+    const Nanoseconds lay_ready = launched.begun->since(*launched.written);
+    times.copied = std::max(times.offered, times.start - lay_ready);
+  }
   times.result = result;
   if (on_step) on_step(step, times);
 }

@@ -64,6 +64,8 @@ class Replica {
  private:
   struct Launched {
     std::unique_ptr<Event> begun, done;
+    const Event* written = nullptr;  // its batch; null: before it was offered
+    Time offered{};
     std::int32_t slot = 0;
   };
   ReadLease next(StepTimes& times, std::stop_token stop);

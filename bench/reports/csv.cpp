@@ -82,7 +82,8 @@ Cells cells_of(const SweepResult& sweep, const Row& row) {
        median_over(row, [](const RunResult& r) { return median(r.copy_exposed_ms); })},
       {"late_ms_p50", median_over(row, [](const RunResult& r) { return median(r.late_ms); })},
       {"au_percent_rule", median_of_fact(row, "au_percent_rule")},
-      {"au_percent_dlio", median_of_fact(row, "au_percent_dlio")}};
+      {"au_percent_dlio", median_of_fact(row, "au_percent_dlio")},
+      {"au_pass_line_percent", median_of_fact(row, "au_pass_line_percent")}};
   flatten("", medians, cells);
   flatten("environment", to_json(sweep.environment), cells);
   return cells;

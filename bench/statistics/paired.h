@@ -29,7 +29,7 @@ Estimate mean_of_blocks(std::span<const double> values, double confidence = 0.95
 /// above 1 and its value beyond 1 + margin; faster: the same below; equal: the 90 % interval lies
 /// within [1 / (1 + margin), 1 + margin] (two one-sided tests at 5 %: Schuirmann 1987); undecided:
 /// anything else, and fewer than 3 pairs. The levels hold for one look at a number of pairs that
-/// was fixed before.
+/// was fixed before, and nearly so where the interval's width ended it; not where a verdict did.
 Verdict judge(std::span<const Pair> pairs, double margin);
 
 /// How many more pairs would probably narrow the ratio's 95 % interval to a factor of

@@ -92,13 +92,15 @@ class RelativeSquares {
     std::array<Three, 3> matrix = gram_;
     Three right = right_;
     for (std::size_t i = 0; i < 3; ++i) {
-      if (free & 1U << i) continue;
+      if (free & (1U << i)) continue;
       matrix[i] = {};
       matrix[i][i] = 1;
       right[i] = bounds[i] * scale_[i];
     }
     std::optional<Three> found = solve(matrix, right);
-    for (std::size_t i = 0; found && i < 3; ++i) (*found)[i] /= scale_[i];
+    for (std::size_t i = 0; found && i < 3; ++i) {
+      (*found)[i] = free & (1U << i) ? (*found)[i] / scale_[i] : bounds[i];
+    }
     return found;
   }
 
@@ -232,20 +234,20 @@ class Resampled {
   double stretch_ = 0;
 };
 
-/// Where a bound of the law's band first reaches a demand; infinite: not within a thousand times
+/// Where a bound of the law's band first reaches a demand; infinite: not within a hundred times
 /// the `expected` number of threads.
 double crossing(const Resampled& band, double Estimate::*bound, double demand, double expected) {
   const auto reaches = [&](double threads) { return band.rate(threads).*bound >= demand; };
   const double one = band.rate(1).*bound;
   if (one >= demand) return std::isinf(one) ? 0 : demand / one;
-  constexpr double kStep = 1.05, kFar = 1000;
+  constexpr double kStep = 1.1, kFar = 100;
   double below = 1, above = kStep;
   while (!reaches(above)) {
     if (above > kFar * std::max(1.0, expected)) return kInfinity;
     below = above;
     above *= kStep;
   }
-  for (int halving = 0; halving < 40; ++halving) {
+  for (int halving = 0; halving < 30; ++halving) {
     const double middle = (below + above) / 2;
     (reaches(middle) ? above : below) = middle;
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/error.h"
@@ -75,6 +74,14 @@ std::size_t least_error_truncation(std::span<const double> values) {
   return best;
 }
 
+/// The share of draws beyond a bound of a percentile interval, so that with few blocks it is as
+/// wide as Student's t would make it (Hesterberg 2015, "expanded percentile interval").
+double expanded_tail(double tail, std::size_t blocks) {
+  const auto count = static_cast<double>(blocks);
+  return student_t_cdf(student_t_quantile(tail, count - 1) * std::sqrt(count / (count - 1)),
+                       kInfinity);
+}
+
 struct Slope {
   double per_value = 0;
   bool certain = false;  ///< its 95 % interval excludes 0
@@ -108,23 +115,20 @@ std::size_t independent_batch(double tau, std::size_t values) {
 }
 
 void find_drift(std::span<const double> rest, WarmUp& warm_up) {
-  constexpr std::size_t kMostValues = 250;  // pairs grow with the square
+  constexpr std::size_t kMostValues = 120;  // pairs grow with the square
   constexpr double kDriftPercent = 1;
-  if (rest.size() < 2) return;
-  std::vector<double> values = batch_means(rest, (rest.size() + kMostValues - 1) / kMostValues);
   const double middle = quantile(rest, 0.5);
-  const auto percent_of = [&](const Slope& slope) {
-    return middle == 0 ? 0 : 100 * slope.per_value * static_cast<double>(values.size()) / middle;
-  };
+  if (rest.size() < 2 || middle == 0) return;
+  const std::size_t thinned = (rest.size() + kMostValues - 1) / kMostValues;
+  const std::vector<double> values = batch_means(rest, thinned);
   // A drift is no autocorrelation: without it, batches are as long as the noise demands.
-  Slope slope = theil_sen(values);
+  const double rough = theil_sen(values).per_value;
   std::vector<double> residuals = values;
-  for (std::size_t i = 0; i < residuals.size(); ++i) {
-    residuals[i] -= slope.per_value * static_cast<double>(i);
-  }
-  values = batch_means(values, independent_batch(autocorrelation_time(residuals), values.size()));
-  slope = theil_sen(values);
-  warm_up.drift_percent = percent_of(slope);
+  for (std::size_t i = 0; i < values.size(); ++i) residuals[i] -= rough * static_cast<double>(i);
+  const std::size_t batch = independent_batch(autocorrelation_time(residuals), values.size());
+  const Slope slope = theil_sen(batch_means(values, batch));
+  const double per_step = slope.per_value / static_cast<double>(thinned * batch);
+  warm_up.drift_percent = 100 * per_step * static_cast<double>(rest.size()) / middle;
   warm_up.drifting = slope.certain && std::abs(warm_up.drift_percent) > kDriftPercent;
 }
 
@@ -190,7 +194,7 @@ Estimate bootstrap_series(std::span<const double> series, Statistic statistic, s
                           std::uint64_t seed, std::size_t resamples, double confidence) {
   PENSTOCK_ASSERT(confidence > 0 && confidence < 1 && resamples > 0);
   check_finite(series);
-  if (series.size() < 2) {
+  if (series.size() < kLeastBatches) {
     return {series.empty() ? 0 : statistic(series), -kInfinity, kInfinity, series.size()};
   }
   const std::size_t count = series.size();
@@ -208,8 +212,9 @@ Estimate bootstrap_series(std::span<const double> series, Statistic statistic, s
   }
   check_finite(draws);
   std::sort(draws.begin(), draws.end());
-  return {statistic(series), sorted_quantile(draws, (1 - confidence) / 2),
-          sorted_quantile(draws, (1 + confidence) / 2), count / block};
+  const double tail = expanded_tail((1 - confidence) / 2, count / block);
+  return {statistic(series), sorted_quantile(draws, tail), sorted_quantile(draws, 1 - tail),
+          count / block};
 }
 
 double quantile(std::span<const double> values, double share) {

@@ -41,9 +41,12 @@ double autocorrelation_time(std::span<const double> series);
 Estimate mean_of_series(std::span<const double> series, double confidence = 0.95);
 
 /// Circular block bootstrap (Politis and Romano 1992) of any statistic of a series, in blocks of
-/// `block` values; the percentile interval of `resamples` draws. Blocks are at most a sixth of the
-/// series: fewer would resemble each other too much. `samples` counts them. With fewer than two
-/// values the interval is infinitely wide; the statistic is never asked of an empty series.
+/// `block` values; the percentile interval of `resamples` draws, expanded as Student's t is for as
+/// many blocks (Hesterberg 2015). 3 * autocorrelation_time makes a good block; it is at most a
+/// sixth of the series, since fewer would resemble each other too much. `samples` counts blocks.
+/// With fewer than six values the interval is infinitely wide; the statistic is never asked of an
+/// empty series, and has to be finite. Far quantiles of short series are covered less often than
+/// stated.
 using Statistic = double (*)(std::span<const double>);
 Estimate bootstrap_series(std::span<const double> series, Statistic statistic, std::size_t block,
                           std::uint64_t seed, std::size_t resamples = 2000,

@@ -29,6 +29,9 @@ void print_table(const Table<Entry>& table) {
       for (const OptionSpec& option : entry->options) {
         fmt::print("      {:<18} {}{}\n", option.name, option.help,
                    option.fallback.empty() ? "" : fmt::format(" [{}]", option.fallback));
+        for (const OptionValue& value : option.values) {
+          fmt::print("        {:<24} {}\n", value.name, value.meaning);
+        }
       }
     }
   }

@@ -50,9 +50,10 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
     if (kRunKeys.contains(flag.name)) flags.push_back(std::move(flag));
   }
   const auto add = [&](std::string name, std::string help, std::string fallback,
-                       std::function<void(const std::string&)> set, bool boolean = false) {
-    flags.push_back({std::move(name), "", std::move(help), std::move(fallback), boolean,
-                     std::move(set), "Serve"});
+                       std::function<void(const std::string&)> set, bool boolean = false,
+                       std::string aliases = "") {
+    flags.push_back({std::move(name), std::move(aliases), std::move(help), std::move(fallback),
+                     boolean, std::move(set), "Serve"});
   };
   add("endpoint", "ipc://PATH, ipc://@NAME or tcp://HOST:PORT", config.endpoint,
       [&](const std::string& text) { config.endpoint = text; });
@@ -71,12 +72,14 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
     if (config.plan.batches < 0)
       throw ConfigError("--num-batches is " + text + "; expected 0 or more");
   });
-  add("rate", "images per second to send at most; 0: as many as are taken", "0",
+  add(
+      "img-per-s", "images per second to send at most; 0: as many as are taken", "0",
       [&](const std::string& text) {
-        config.plan.img_per_s = parse_real(text, "--rate");
+        config.plan.img_per_s = parse_real(text, "--img-per-s");
         if (config.plan.img_per_s < 0)
-          throw ConfigError("--rate is " + text + "; expected 0 or more");
-      });
+          throw ConfigError("--img-per-s is " + text + "; expected 0 or more");
+      },
+      false, "rate");
   add("timeout", "how long no consumer may take a batch, such as 30s; default: for ever", "",
       [&](const std::string& text) {
         config.plan.timeout = parse_duration(text, "--timeout");

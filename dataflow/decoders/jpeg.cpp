@@ -3,6 +3,7 @@
 // row of it goes straight through the resampler into the batch. Pixels equal those of a full
 // decode, crop, resize and flip, unless the region is at least twice the output's size: then
 // libjpeg decodes it at a half, a quarter or an eighth, which is another filter in front of ours.
+// With decode=full the image is decoded as a whole first, at its own size, as most loaders do.
 //
 // Damage counts where it is met: what lies below the region is not read. Orientation tags are
 // ignored, as PIL and torchvision do when they open a file.
@@ -15,7 +16,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "dataflow/crop.h"
 #include "dataflow/decoder.h"
@@ -30,6 +33,7 @@ constexpr OptionSpec kOptions[] = {
     {"flip", "true", "mirror every other image, by chance"},
     {"upsampling", "fancy", "fancy (smooth chroma) or plain (faster)"},
     {"max_pixels", "178956970", "refuse larger images before decoding them"},  // PIL's limit
+    {"decode", "region", "region (no more than is wanted), or full (all pixels, then the crop)"},
 };
 
 /// Columns and rows that are decoded beside the region: fancy upsampling looks at one neighbour,
@@ -68,7 +72,7 @@ std::string describe_first_bytes(std::span<const std::byte> bytes) {
 
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
   throw DataError("decoding '" + std::string(sample.file) + "' (sample " +
-                  std::to_string(sample.index) + ", " + std::to_string(sample.bytes.size()) +
+                  std::to_string(sample.index) + ", " + std::to_string(sample.content().size()) +
                   " bytes): " + reason +
                   "; expected a whole JPEG image; replace the file, or pass --on-bad-sample skip");
 }
@@ -148,12 +152,20 @@ bool parse_fancy(const std::string& text) {
   return text == "fancy";
 }
 
+bool parse_whole(const std::string& text) {
+  if (text != "region" && text != "full") {
+    throw ConfigError("jpeg: option 'decode' is '" + text + "'; expected region or full");
+  }
+  return text == "full";
+}
+
 class JpegDecoder final : public Decoder {
  public:
   explicit JpegDecoder(const Options& options)
       : crop_(parse_crop(options.text("crop"))),
         flip_(options.flag("flip")),
         fancy_(parse_fancy(options.text("upsampling"))),
+        whole_(parse_whole(options.text("decode"))),
         max_pixels_(options.integer("max_pixels")) {
     if (max_pixels_ < 1) throw ConfigError("jpeg: option 'max_pixels' must be at least 1");
     jpeg_.err = jpeg_std_error(&trap_.base);
@@ -178,20 +190,25 @@ class JpegDecoder final : public Decoder {
  private:
   [[gnu::noinline]] void read_image(const Sample& sample, const ImageView& row, Random& random) {
     jpeg_abort_decompress(&jpeg_);  // what an earlier image left behind
-    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(sample.bytes.data()),
-                 static_cast<unsigned long>(sample.bytes.size()));
+    const std::span<const std::byte> bytes = sample.content();
+    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()),
+                 static_cast<unsigned long>(bytes.size()));
     jpeg_read_header(&jpeg_, TRUE);
     check_header(sample);
     jpeg_.do_fancy_upsampling = fancy_ ? TRUE : FALSE;
     const Region region = choose_region(row.shape, random);
     const bool mirrored = flip_ && random.uniform() < 0.5;
-    const std::int32_t divisor = choose_divisor(region, row.shape);
+    const std::int32_t divisor = whole_ ? 1 : choose_divisor(region, row.shape);
     jpeg_.scale_num = 1;
     jpeg_.scale_denom = static_cast<unsigned>(divisor);
     jpeg_start_decompress(&jpeg_);
     resampler_.begin(shrink(region.columns, divisor, jpeg_.output_width),
                      shrink(region.rows, divisor, jpeg_.output_height), mirrored, row);
-    read_region();
+    if (whole_) {
+      read_whole();
+    } else {
+      read_region();
+    }
   }
 
   void check_header(const Sample& sample) {
@@ -263,21 +280,53 @@ class JpegDecoder final : public Decoder {
       JSAMPROW lines[Resampler::kRowsAhead];
       for (std::int32_t i = 0; i < Resampler::kRowsAhead; ++i)
         lines[i] = resampler_.row_buffer(row + i);
-      const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, Resampler::kRowsAhead);
-      PENSTOCK_ASSERT(count > 0);
-      if (jpeg_.out_color_space == JCS_CMYK) {
-        for (JDIMENSION i = 0; i < count; ++i) {
-          convert_cmyk(lines[i], width, jpeg_.saw_Adobe_marker != 0);
-        }
-      }
-      row += static_cast<std::int32_t>(count);
+      row += static_cast<std::int32_t>(read_lines(lines, Resampler::kRowsAhead, width));
       resampler_.rows_ready(row);
     }
   }
 
+  /// All pixels into a buffer that is kept for the next image, and from there what the crop takes.
+  void read_whole() {
+    constexpr std::size_t kPixelBytes = 4;
+    const std::size_t line_bytes = std::size_t{jpeg_.output_width} * kPixelBytes;
+    const std::size_t bytes = line_bytes * jpeg_.output_height;
+    if (image_.size() < bytes) image_.resize(bytes);
+    while (jpeg_.output_scanline < jpeg_.output_height) {
+      JSAMPROW lines[Resampler::kRowsAhead];
+      const JDIMENSION left = jpeg_.output_height - jpeg_.output_scanline;
+      const JDIMENSION wanted = std::min<JDIMENSION>(left, Resampler::kRowsAhead);
+      for (JDIMENSION i = 0; i < wanted; ++i) {
+        lines[i] = image_.data() + (jpeg_.output_scanline + i) * line_bytes;
+      }
+      read_lines(lines, wanted, jpeg_.output_width);
+    }
+    const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
+    const std::int32_t width = columns.end - columns.first;
+    resampler_.set_row_layout(columns.first, width);
+    for (std::int32_t row = rows.first; row < rows.end; ++row) {
+      const std::uint8_t* const line = image_.data() + static_cast<std::size_t>(row) * line_bytes;
+      std::memcpy(resampler_.row_buffer(row),
+                  line + static_cast<std::size_t>(columns.first) * kPixelBytes,
+                  static_cast<std::size_t>(width) * kPixelBytes);
+      resampler_.rows_ready(row + 1);
+    }
+  }
+
+  /// At most `wanted` rows of `width` pixels, as RGBX; returns how many.
+  JDIMENSION read_lines(JSAMPROW* lines, JDIMENSION wanted, JDIMENSION width) {
+    const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, wanted);
+    PENSTOCK_ASSERT(count > 0);
+    if (jpeg_.out_color_space == JCS_CMYK) {
+      for (JDIMENSION i = 0; i < count; ++i) {
+        convert_cmyk(lines[i], width, jpeg_.saw_Adobe_marker != 0);
+      }
+    }
+    return count;
+  }
+
   [[noreturn]] void refuse_trapped(const Sample& sample) const {
     if (trap_.code == JERR_NO_SOI || trap_.code == JERR_INPUT_EMPTY) {
-      refuse(sample, describe_first_bytes(sample.bytes));
+      refuse(sample, describe_first_bytes(sample.content()));
     }
     if (trap_.code == JERR_BAD_PROGRESSION && jpeg_.input_scan_number > kMaxScans) {
       refuse(sample, "it has more than " + std::to_string(kMaxScans) + " scans");
@@ -286,12 +335,13 @@ class JpegDecoder final : public Decoder {
   }
 
   const Crop crop_;
-  const bool flip_, fancy_;
+  const bool flip_, fancy_, whole_;
   const std::int64_t max_pixels_;
   ErrorTrap trap_{};
   ScanLimit scans_{};
   jpeg_decompress_struct jpeg_{};
   Resampler resampler_;
+  std::vector<std::uint8_t> image_;  // with decode=full: RGBX, of the largest image so far
 };
 
 std::unique_ptr<Decoder> make(const Options& options) {

@@ -200,6 +200,20 @@ TEST(TableReport, HasARowForEachConfigurationAndSaysWhatStatusesMean) {
   EXPECT_NE(table.find("Warning: <i>careful</i>."), std::string::npos);
 }
 
+TEST(TableReport, SaysOnceWhatIsRemarkableAboutAllRowsThatRan) {
+  SweepResult sweep = make_sweep();
+  for (Row& row : sweep.rows) {
+    if (!row.repetitions.empty())
+      row.notes = {"devices are slow", "row of " + row.config.fake_location};
+  }
+  std::ostringstream text;
+  find_entry(report_table(), "table").write(sweep, {}, text);
+  const std::string table = text.str();
+  EXPECT_NE(table.find("all rows: devices are slow."), std::string::npos) << table;
+  EXPECT_EQ(table.find("devices are slow"), table.rfind("devices are slow")) << table;
+  EXPECT_NE(table.find("row of cpu"), std::string::npos) << table;
+}
+
 TEST(TableReport, IsColouredOnRequestOnly) {
   EXPECT_EQ(written("table").find('\x1b'), std::string::npos);
   EXPECT_NE(written("table", {100, true}).find("\x1b[31mfailed\x1b[0m"), std::string::npos);

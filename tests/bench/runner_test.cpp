@@ -130,6 +130,19 @@ TEST_F(RunnerTest, AFeederTenPercentTooSlowShowsTenPercent) {
   EXPECT_NEAR(result.img_per_s, 0.9 * 12800, 1e-2);
 }
 
+TEST_F(RunnerTest, AHostFeederOfAStatedRateSuppliesThatRate) {
+  config_.fake_location = "host:img_per_s=11520";  // 0.9 of the ceiling
+  config_.num_warmup_batches = 100;
+  const RunResult slow = run();
+  EXPECT_EQ(slow.status, Status::ok) << slow.reason;
+  EXPECT_NEAR(input_cost(12800, slow.sustained_img_per_s, 64).percent, 10, 1e-4);
+  EXPECT_NEAR(slow.img_per_s, 11520, 1e-2);
+  config_.fake_location = "host:img_per_s=12801";
+  EXPECT_NEAR(run().img_per_s, 12800, 1e-6);
+  config_.fake_location = "host:img_per_s=-1";
+  EXPECT_THROW(run(), ConfigError);
+}
+
 TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
   config_.fake_location = "throttled:period=8ms";
   config_.num_warmup_batches = 20;  // the reserve is used up by then

@@ -44,5 +44,7 @@ expect "socket file removed (test)" 0 $?
 
 "$penstock" serve --fake-location zmq-serve
 expect "zmq-serve as a feeder" 3 $?
+"$penstock" serve --img-per-s=-5
+expect "a rate below 0" 2 $?
 "$penstock" serve --hwm 0
 expect "no room in the socket" 2 $?

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every feeder of the table has to keep, whatever it is. A new one is tested by being entered.
+// What every feeder of the table has to keep, whatever it is. A new one is tested by being entered;
+// those whose options change where batches come from are tested with these as well.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <ostream>
+#include <string>
 #include <thread>
 
 #include "bench/runner.h"
@@ -66,13 +69,23 @@ class AtWork {
   std::future<void> done_;
 };
 
-class FeederContract : public ::testing::TestWithParam<const FeederEntry*> {
- protected:
-  std::unique_ptr<AtWork> start(std::size_t slots) {
-    return std::make_unique<AtWork>(*GetParam(), around_.text(), around_.directory().string(),
-                                    slots);
+struct Variant {
+  const FeederEntry* entry = nullptr;
+  std::string options;  ///< besides those that its surroundings need; none where it needs some
+
+  friend void PrintTo(const Variant& variant, std::ostream* out) {
+    *out << variant.entry->name << variant.options;
   }
-  FeederSurroundings around_{*GetParam(), kSpec.images, PENSTOCK_PROGRAM};
+};
+
+class FeederContract : public ::testing::TestWithParam<Variant> {
+ protected:
+  const FeederEntry& entry() const { return *GetParam().entry; }
+  std::unique_ptr<AtWork> start(std::size_t slots) {
+    return std::make_unique<AtWork>(entry(), around_.text() + GetParam().options,
+                                    around_.directory().string(), slots);
+  }
+  FeederSurroundings around_{entry(), kSpec.images, PENSTOCK_PROGRAM};
 };
 
 TEST_P(FeederContract, FillsWholeBatchesWithLabelsInRange) {
@@ -132,9 +145,10 @@ TEST_P(FeederContract, EndsWhenItsReaderLeaves) {
 }
 
 TEST_P(FeederContract, ItsFailureReachesTheReader) {
-  const FeederEntry& entry = *GetParam();
+  const FeederEntry& entry = this->entry();
   if (entry.reads_files) {
-    EXPECT_THROW(AtWork(entry, std::string(entry.name), "/no/such/folder", 2), ConfigError);
+    const std::string text = std::string(entry.name) + GetParam().options;
+    EXPECT_THROW(AtWork(entry, text, "/no/such/folder", 2), ConfigError);
   } else if (entry.needs_producer) {
     const std::string endpoint = "ipc://" + (around_.directory() / "nobody").string();
     AtWork feeder(entry, std::string(entry.name) + ":endpoint=" + endpoint, "", 2, 100ms);
@@ -145,11 +159,25 @@ TEST_P(FeederContract, ItsFailureReachesTheReader) {
   }
 }
 
-std::vector<const FeederEntry*> entries() {
-  return {feeder_table().entries.begin(), feeder_table().entries.end()};
+std::vector<Variant> variants() {
+  std::vector<Variant> result;
+  for (const FeederEntry* entry : feeder_table().entries) result.push_back({entry, ""});
+  for (const auto& [name, options] : {std::pair{"host", ":img_per_s=400"},
+                                      {"queue", ":source=memory"},
+                                      {"queue", ":decode=full"},
+                                      {"queue", ":decode=raw,flip=true"},
+                                      {"queue", ":extra_us=200"}}) {
+    if (const FeederEntry* entry = match_entry(feeder_table(), name)) {
+      result.push_back({entry, options});
+    }
+  }
+  return result;
 }
-INSTANTIATE_TEST_SUITE_P(All, FeederContract, ::testing::ValuesIn(entries()),
-                         [](const auto& test) { return test_name(test.param->name); });
+INSTANTIATE_TEST_SUITE_P(All, FeederContract, ::testing::ValuesIn(variants()),
+                         [](const auto& test) {
+                           return test_name(std::string(test.param.entry->name) +
+                                            test.param.options);
+                         });
 
 }  // namespace
 }  // namespace penstock

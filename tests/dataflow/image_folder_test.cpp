@@ -77,6 +77,16 @@ TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
   EXPECT_FALSE(source->next(sample));
 }
 
+TEST_F(ImageFolderTest, TellsWhichFilesItReads) {
+  plan_.shuffle = false;
+  const auto source = open(plan_);
+  ASSERT_NE(source->files(), nullptr);
+  ASSERT_EQ(source->files()->size(), 21U);
+  Sample sample;
+  for (std::size_t i = 0; source->next(sample); ++i)
+    EXPECT_EQ(source->files()->path(i), sample.file);
+}
+
 TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
   for (const std::int32_t ranks : {1, 2, 3, 5, 21}) {
     std::map<std::uint64_t, std::multiset<std::uint64_t>> seen;  // by epoch

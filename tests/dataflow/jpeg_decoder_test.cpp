@@ -193,6 +193,60 @@ TEST(JpegDecoder, FlipsEveryOtherImage) {
   EXPECT_LT(flipped, 130);
 }
 
+// ---- whole images -----------------------------------------------------------
+
+TEST(JpegDecoder, WholeImagesGiveThePixelsOfRegionsByteForByte) {
+  const TestImage rgb = make_test_image(229, 187);
+  const std::vector<std::byte> files[] = {
+      encode_jpeg(rgb),
+      encode_jpeg(rgb, {.horizontal = 1, .vertical = 1}),
+      encode_jpeg(rgb, {.progressive = true}),
+      encode_jpeg(make_test_image(229, 187, 1)),
+      encode_jpeg(make_test_image(229, 187, 4)),
+  };
+  for (const char* crop : {"random", "center", "full"}) {
+    const std::string options = std::string("jpeg:crop=") + crop + ",decode=";
+    // One decoder for all: its buffer has held larger and other images before.
+    const auto region = make_decoder(options + "region"), whole = make_decoder(options + "full");
+    for (const std::vector<std::byte>& file : files) {
+      const Sample sample = make_sample(file);
+      for (std::uint64_t seed = 0; seed < 10; ++seed) {
+        // So large that no crop is twice its size, from where on regions are decoded at a half.
+        const ImageShape shape{120, 130, 3};
+        EXPECT_EQ(decode(*whole, sample, shape, Random(seed)),
+                  decode(*region, sample, shape, Random(seed)))
+            << crop << ", file " << &file - files << ", seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(JpegDecoder, WholeImagesAreNotScaledBeforeTheFilter) {
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(640, 480));
+  const TestImage full = decode_jpeg(bytes);
+  const std::vector<double> exact =
+      plain_resample(full, {0, 640, 0, 640}, {0, 480, 0, 480}, false, kSmall.width, kSmall.height);
+  const auto region = make_decoder("jpeg:crop=full,flip=false"),
+             whole = make_decoder("jpeg:crop=full,flip=false,decode=full");
+  const Sample sample = make_sample(bytes);
+  EXPECT_LE(max_difference(decode(*whole, sample, kSmall, Random(1)), exact), 1);
+  EXPECT_GT(max_difference(decode(*region, sample, kSmall, Random(1)), exact), 1);
+}
+
+TEST(JpegDecoder, WholeImagesAreDamagedWhereverBytesAreMissing) {
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(200, 150));
+  const auto whole = make_decoder("jpeg:decode=full"), fresh = make_decoder("jpeg:decode=full");
+  for (std::size_t size = 0; size + 2 < bytes.size(); size += 1 + size / 16) {
+    EXPECT_NE(error_of(*whole, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)}),
+              "")
+        << size;
+  }
+  EXPECT_EQ(decode(*whole, make_sample(bytes), kSmall, Random(3)),
+            decode(*fresh, make_sample(bytes), kSmall, Random(3)));
+  const auto strict = make_decoder("jpeg:decode=full,max_pixels=29999");
+  EXPECT_NE(error_of(*strict, bytes).find("max_pixels"), std::string::npos);
+}
+
 // ---- bad input --------------------------------------------------------------
 
 std::vector<std::byte> bytes_of(std::string_view text) {
@@ -300,6 +354,7 @@ TEST(JpegDecoder, WrongOptionsAreRefused) {
   EXPECT_THROW(make_decoder("jpeg:crop=left"), ConfigError);
   EXPECT_THROW(make_decoder("jpeg:upsampling=none"), ConfigError);
   EXPECT_THROW(make_decoder("jpeg:max_pixels=0"), ConfigError);
+  EXPECT_THROW(make_decoder("jpeg:decode=raw"), ConfigError);
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ class DecodeQueueTest : public testing::Test {
     ring.close();
   }
 
+  std::vector<std::byte> pass(std::string_view text);
+
   TempFolder folder_;
   DataPlan data_;
   BatchSpec spec_{.images = 8, .image = {32, 32, 3}, .classes = kClasses};
@@ -160,14 +162,19 @@ TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
   data_.directory = folder.path().string();
   const Counter& threads = probe_.counter("decode_threads");
   std::int64_t batches = 0, before = 0, after = 0;
-  run(*make("queue:crop=full", 2), [&](const Batch&) {
-    if (batches == 0 && threads.value() < 2) return true;
-    if (++batches == 20) before = allocation_count();
-    if (batches == 120) after = allocation_count();
-    return batches < 120;
-  });
-  EXPECT_GT(before, 0);
-  EXPECT_EQ(after - before, 0);
+  for (const char* text : {"queue:crop=full", "queue:crop=full,decode=full,source=memory",
+                           "queue:decode=raw,flip=true"}) {
+    const std::int64_t earlier = threads.value();
+    batches = before = after = 0;
+    run(*make(text, 2), [&](const Batch&) {
+      if (batches == 0 && threads.value() < earlier + 2) return true;
+      if (++batches == 20) before = allocation_count();
+      if (batches == 120) after = allocation_count();
+      return batches < 120;
+    });
+    EXPECT_GT(before, 0) << text;
+    EXPECT_EQ(after - before, 0) << text;
+  }
 }
 
 TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts) {
@@ -179,6 +186,90 @@ TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts
   spec_.pixel = DType::u8;
   data_.directory += "/nothing";
   EXPECT_THROW(make("queue", 1), ConfigError);
+}
+
+// ---- where pixels come from -------------------------------------------------
+
+/// All pixels of one epoch, in order.
+std::vector<std::byte> DecodeQueueTest::pass(std::string_view text) {
+  data_.order = Order::strict;
+  data_.epochs = 1;
+  std::vector<std::byte> pixels;
+  const std::unique_ptr<Feeder> feeder = make(text, 2);
+  run(*feeder, [&](const Batch& batch) {
+    const auto valid = static_cast<std::size_t>(batch.valid) * spec_.row_bytes();
+    pixels.insert(pixels.end(), batch.pixels.begin(),
+                  batch.pixels.begin() + static_cast<std::ptrdiff_t>(valid));
+    return true;
+  });
+  return pixels;
+}
+
+TEST_F(DecodeQueueTest, MemoryAndWholeImagesGiveTheSameBatches) {
+  for (const char* crop : {"queue:center,flip=false", "queue:random"}) {
+    const std::string text = crop;
+    const std::vector<std::byte> files = pass(text);
+    EXPECT_EQ(files.size(), kFiles * spec_.row_bytes());
+    EXPECT_EQ(pass(text + ",source=memory"), files);
+    EXPECT_EQ(pass(text + ",source='memory:limit=512MiB'"), files);
+    EXPECT_EQ(pass(text + ",decode=full"), files);
+    EXPECT_EQ(pass(text + ",decode=full,source=memory"), files);
+    EXPECT_EQ(pass(text + ",decode=region"), files);
+  }
+}
+
+TEST_F(DecodeQueueTest, RawPixelsAreThoseOfTheCentre) {
+  const std::vector<std::byte> files = pass("queue:center,flip=false");
+  EXPECT_EQ(pass("queue:decode=raw"), files);
+  EXPECT_EQ(pass("queue:decode=raw,crop=center,source='memory:limit=1MiB'"), files);
+  EXPECT_EQ(pass("queue:decode=raw,crop=full"), pass("queue:crop=full,flip=false"));
+  data_.augment = false;
+  EXPECT_EQ(pass("queue:decode=raw,flip=true"), files);
+}
+
+TEST_F(DecodeQueueTest, ASetThatIsTooLargeForMemoryIsSaid) {
+  const std::string text = "queue:decode=raw,source='memory:limit=31kB'";  // rows of 3072 bytes
+  EXPECT_EQ(pass(text).size(), 10 * spec_.row_bytes());
+  EXPECT_EQ(make(text, 1)->extent().examples, 10U);
+  ASSERT_FALSE(probe_.notes().empty());
+  EXPECT_NE(probe_.notes().front().find("10 of 60 images"), std::string::npos)
+      << probe_.notes().front();
+}
+
+TEST_F(DecodeQueueTest, DamagedFilesAreBadSamplesInMemoryToo) {
+  folder_.write(name_of(7), std::vector<std::byte>(50, std::byte{0x42}));
+  data_.epochs = 1;
+  for (const char* text : {"queue:source=memory", "queue:decode=raw", "queue:decode=full"}) {
+    EXPECT_THROW(run(*make(text, 2), [](const Batch&) { return true; }), DataError) << text;
+    std::int64_t images = 0;
+    run(*make(text, 2, {BadSamplePolicy::Action::skip}), [&](const Batch& batch) {
+      images += batch.valid;
+      return true;
+    });
+    EXPECT_EQ(images, kFiles - 1) << text;
+  }
+}
+
+TEST_F(DecodeQueueTest, ExtraWorkTakesItsTimeAndLeavesThePixels) {
+  const std::vector<std::byte> files = pass("queue");
+  for (const char* text : {"queue:extra_us=1500", "queue:extra_us=1500,decode=raw"}) {
+    const std::int64_t before = probe_.values().at("decode_ns");
+    const std::vector<std::byte> slowed = pass(text);
+    EXPECT_GE(probe_.values().at("decode_ns") - before, kFiles * 1'500'000) << text;
+    EXPECT_EQ(slowed.size(), files.size());
+    EXPECT_TRUE(slowed == files || text != std::string("queue:extra_us=1500"));
+  }
+  EXPECT_THROW(make("queue:extra_us=-1", 1), ConfigError);
+  EXPECT_THROW(make("queue:extra_us=1ms", 1), ConfigError);
+}
+
+TEST_F(DecodeQueueTest, WaysToDecodeThatContradictTheSourceAreRefused) {
+  EXPECT_THROW(make("queue:decode=half", 1), ConfigError);
+  EXPECT_THROW(make("queue:decode=raw,crop=random", 1), ConfigError);
+  EXPECT_THROW(make("queue:decode=raw,source=image-folder", 1), ConfigError);
+  EXPECT_THROW(make("queue:source=memory:pixels=jpeg", 1), ConfigError);
+  EXPECT_THROW(make("queue:decode=raw,source=memory:pixels=jpeg", 1), ConfigError);
+  EXPECT_THROW(make("queue:source=memory:size=3", 1), ConfigError);
 }
 
 TEST_F(DecodeQueueTest, KnowsHowMuchDataItHas) {

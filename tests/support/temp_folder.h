@@ -16,8 +16,8 @@ namespace penstock {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string name = testing::TempDir() + "penstock_XXXXXX";
+  explicit TempFolder(const std::string& parent = testing::TempDir()) {
+    std::string name = parent + "penstock_XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
     path_ = name;
   }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/host_device.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/backend.h"
+#include "trainer/backends/emulated/presets.h"
 
 namespace penstock {
 namespace {
@@ -28,10 +33,27 @@ TEST(Emulated, PresetsAreThePublishedBatchOverComputationTime) {
 
 TEST(Emulated, RefusesRatesAndWordsThatMeanNothing) {
   VirtualClock clock;
-  for (const char* text :
-       {"emulated:img_per_s=0", "emulated:img_per_s=-1", "emulated:img_per_s=fast",
-        "emulated:img_per_s=nan", "emulated:preset=b200", "emulated:copy=maybe",
-        "emulated:exchange=ms=-1", "emulated:exchange=often"}) {
+  for (const char* text : {"emulated:img_per_s=0",
+                           "emulated:img_per_s=-1",
+                           "emulated:img_per_s=fast",
+                           "emulated:img_per_s=nan",
+                           "emulated:preset=b200",
+                           "emulated:copy=maybe",
+                           "emulated:exchange=ms=-1",
+                           "emulated:exchange=often",
+                           "emulated:copy_gb_per_s=0",
+                           "emulated:spin_us=-1",
+                           "emulated:spin_us=10001",
+                           "emulated:distribution=poisson",
+                           "emulated:cv=0.1",
+                           "emulated:distribution=normal,cv=0.31",
+                           "emulated:distribution=uniform,cv=0.6",
+                           "emulated:distribution=gamma,cv=0",
+                           "emulated:distribution=exponential,cv=0.5",
+                           "emulated:distribution=lognormal,cv=nan",
+                           "emulated:row=2",
+                           "emulated:trace=/nowhere.json",
+                           "emulated:trace=/nowhere.json,img_per_s=100"}) {
     EXPECT_THROW(make(text, clock), ConfigError) << text;
   }
   EXPECT_THROW(make("emulated:exchange=real", clock), Unavailable);
@@ -48,6 +70,148 @@ TEST(Emulated, CopiesAreRealUnlessSwitchedOff) {
     device->make_stream()->copy(to.bytes(), from.bytes());
     EXPECT_EQ(to.bytes()[63], copies ? std::byte{7} : std::byte{0});
   }
+}
+
+TEST(Emulated, PresetsSayTheRateThatTheyAreAndWhoseItIs) {
+  ASSERT_EQ(std::size(emulated::kPresets), emulated::kPresetValues.size());
+  for (const emulated::Preset& preset : emulated::kPresets) {
+    const std::string source(preset.source);
+    EXPECT_NEAR(std::strtod(source.c_str(), nullptr), preset.img_per_s, 0.051) << preset.name;
+    EXPECT_NE(source.find(" img/s: "), std::string::npos) << preset.name;
+    EXPECT_NE(source.find('('), std::string::npos) << preset.name;
+    VirtualClock clock;
+    const auto facts = make("emulated:" + std::string(preset.name), clock)->facts();
+    EXPECT_DOUBLE_EQ(facts.at("emulated_img_per_s"), preset.img_per_s) << preset.name;
+  }
+}
+
+// ---- times of steps, on a simulated clock -----------------------------------
+
+/// A backend with one device and a compiled model of one layer, or an empty one.
+class EmulatedSteps {
+ public:
+  explicit EmulatedSteps(const std::string& text, std::int32_t batch = 64, std::uint64_t seed = 1,
+                         std::int32_t rank = 0, bool computes = true)
+      : backend(make(text, clock)), device(backend->open(rank)), stream(device->make_stream()) {
+    Graph graph(ImageShape{2, 2, 3});
+    if (computes) graph.add("logits", Linear{4}, {Graph::kInput});
+    executable = backend->compile(graph, {.batch = {.images = batch}, .seed = seed}, *device);
+  }
+
+  /// How long the device is busy with a batch of so many images, in milliseconds.
+  double step_ms(std::int32_t images) {
+    auto* const timeline = static_cast<Timeline*>(stream->native());
+    const Time before = timeline->free_at();
+    batch_.valid = images;
+    executable->run(Phase::train, batch_, *stream, {}, result_);
+    EXPECT_EQ(result_.images, images);
+    return std::chrono::duration<double, std::milli>(timeline->free_at() - before).count();
+  }
+  std::vector<double> steps(std::size_t count, std::int32_t images = 64) {
+    std::vector<double> times(count);
+    for (double& time : times) time = step_ms(images);
+    return times;
+  }
+
+  VirtualClock clock;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Executable> executable;
+
+ private:
+  Batch batch_;
+  StepResult result_;
+};
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double cv_of(const std::vector<double>& values) {
+  const double mean = mean_of(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1)) / mean;
+}
+
+TEST(EmulatedSteps, TakeTheirImagesTimesTheTimeOfOne) {
+  EmulatedSteps mlperf("emulated:a100-mlperf-storage", 400);
+  EXPECT_DOUBLE_EQ(mlperf.step_ms(400), 435);
+  EXPECT_DOUBLE_EQ(mlperf.step_ms(100), 108.75);
+  EXPECT_DOUBLE_EQ(EmulatedSteps("emulated:img_per_s=1000,exchange=ms=3").step_ms(64), 67);
+  EXPECT_EQ(EmulatedSteps("emulated", 64, 1, 0, false).step_ms(64), 0);
+}
+
+TEST(EmulatedSteps, ABatchThatWasNotPublishedIsNoted) {
+  EXPECT_EQ(EmulatedSteps("emulated", 400).backend->notes(),
+            std::vector<std::string>{"the emulated device is h100-mlperf-storage, 1785.7 img/s: "
+                                     "batch 400 in 0.224 s (MLPerf Storage, resnet50_h100.yaml)"});
+  const EmulatedSteps smaller("emulated", 100);
+  const std::string note = smaller.backend->notes().at(0);
+  EXPECT_NE(note.find("batches of 100 take the same time per image, 56.000 ms"), std::string::npos)
+      << note;
+  EXPECT_DOUBLE_EQ(smaller.backend->facts().at("emulated_step_ms"), 56);
+  EXPECT_TRUE(EmulatedSteps("emulated:img_per_s=5").backend->notes().empty());
+}
+
+TEST(EmulatedSteps, EveryDistributionHasTheMeanAndTheDeviationThatItShould) {
+  constexpr std::size_t kSteps = 40'000;
+  for (const auto& [text, cv] : std::vector<std::pair<std::string, double>>{
+           {"distribution=uniform,cv=0.3", 0.3},
+           {"distribution=uniform,cv=0.577", 0.577},
+           {"distribution=normal,cv=0.05", 0.05},
+           {"distribution=normal,cv=0.3", 0.2985},  // cut at 0 and twice the mean
+           {"distribution=lognormal", 0.05},
+           {"distribution=lognormal,cv=1", 1},
+           {"distribution=gamma,cv=0.2", 0.2},
+           {"distribution=gamma,cv=1", 1},
+           {"distribution=exponential", 1}}) {
+    EmulatedSteps emulated("emulated:img_per_s=6400," + text);  // 10 ms
+    const std::vector<double> times = emulated.steps(kSteps);
+    // Five standard errors; those of a deviation are larger where tails are long.
+    EXPECT_NEAR(mean_of(times), 10, 10 * 5 * cv / std::sqrt(kSteps)) << text;
+    EXPECT_NEAR(cv_of(times), cv, cv * (cv < 0.5 ? 0.02 : 0.06)) << text;
+    for (const double time : times) ASSERT_GE(time, 0) << text;
+  }
+}
+
+TEST(EmulatedSteps, AreAFunctionOfSeedRankAndStep) {
+  const std::string text = "emulated:img_per_s=6400,distribution=gamma,cv=0.3";
+  EmulatedSteps first(text), same(text), other_seed(text, 64, 2), other_rank(text, 64, 1, 1);
+  const std::vector<double> times = first.steps(50);
+  EXPECT_EQ(same.steps(50), times);
+  const std::vector<double> of_seed = other_seed.steps(50), of_rank = other_rank.steps(50);
+  for (std::size_t step = 0; step < 50; ++step) {
+    EXPECT_NE(of_seed[step], times[step]) << step;
+    EXPECT_NE(of_rank[step], times[step]) << step;
+    EXPECT_NE(of_rank[step], of_seed[step]) << step;
+  }
+  first.executable->set_step(20);  // a run that goes on from a checkpoint
+  EXPECT_EQ(first.step_ms(64), times[20]);
+}
+
+TEST(EmulatedSteps, ScatterLeavesTheExchangeAndTheStatedMeanAlone) {
+  EmulatedSteps emulated("emulated:img_per_s=6400,distribution=uniform,cv=0.5,exchange=ms=20");
+  for (const double time : emulated.steps(1000)) {
+    EXPECT_GE(time, 20 + 10 * (1 - 0.5 * std::sqrt(3)) - 1e-6);
+    EXPECT_LE(time, 20 + 10 * (1 + 0.5 * std::sqrt(3)) + 1e-6);
+  }
+  EXPECT_DOUBLE_EQ(emulated.backend->facts().at("emulated_step_ms"), 30);
+  EXPECT_DOUBLE_EQ(emulated.backend->facts().at("emulated_cv"), 0.5);
+}
+
+TEST(EmulatedSteps, ACopyEngineOfStatedBandwidthTakesItsTime) {
+  EmulatedSteps emulated("emulated:copy_gb_per_s=0.001");
+  const Buffer from = emulated.device->allocate(5000, MemoryKind::pinned);
+  const Buffer to = emulated.device->allocate(5000, MemoryKind::device);
+  const Time before = emulated.clock.now();
+  emulated.stream->copy(to.bytes(), from.bytes());
+  EXPECT_EQ(static_cast<Timeline*>(emulated.stream->native())->free_at() - before,
+            std::chrono::milliseconds(5));
+  EXPECT_DOUBLE_EQ(emulated.backend->facts().at("emulated_copy_gb_per_s"), 0.001);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
+#include "dataflow/memory_limit.h"
 #include "trainer/backends/cpu/executable.h"
 #include "trainer/backends/cpu/kernels.h"
-#include "trainer/backends/cpu/memory_limit.h"
 #include "trainer/optimizer.h"
 
 namespace penstock {
@@ -51,7 +51,7 @@ class CpuBackend final : public Backend {
     // Memory is counted before the first rank takes its share.
     if (options_.memory_budget == 0) {
       options_.memory_budget =
-          static_cast<std::size_t>(kShareOfMemory * static_cast<double>(cpu::available_memory()));
+          static_cast<std::size_t>(kShareOfMemory * static_cast<double>(available_memory()));
     }
     auto executable = std::make_unique<cpu::CpuExecutable>(graph, spec, device, options_);
     facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);

@@ -4,10 +4,10 @@
 
 #include <cstddef>
 
-namespace penstock::cpu {
+namespace penstock {
 
 /// The smaller of what the kernel calls available and what the control group leaves, in bytes.
 /// Unknown limits count as none.
 std::size_t available_memory();
 
-}  // namespace penstock::cpu
+}  // namespace penstock

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/page_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/image_files.h"
+#include "dataflow/memory_limit.h"
+
+namespace penstock {
+namespace {
+
+constexpr double kWarmPercent = 95, kColdPercent = 5;
+/// Unknown files beyond this share leave the set unknown.
+constexpr double kUnknownShare = 0.05;
+/// Pages that wait in lists of a processor are not dropped the first time.
+constexpr int kDrops = 3;
+/// Reading more than this takes so long that users should know what they wait for.
+constexpr std::uint64_t kWorthSaying = std::uint64_t{1} << 30;
+
+/// An open file, closed when it goes.
+class OpenFile {
+ public:
+  explicit OpenFile(const char* path) : descriptor_(::open(path, O_RDONLY | O_CLOEXEC)) {
+    known_ = descriptor_ >= 0 && ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  explicit operator bool() const noexcept { return known_; }
+  int descriptor() const noexcept { return descriptor_; }
+  std::size_t size() const noexcept { return static_cast<std::size_t>(status_.st_size); }
+  uid_t owner() const noexcept { return status_.st_uid; }
+
+ private:
+  const int descriptor_;
+  struct stat status_ {};
+  bool known_ = false;
+};
+
+/// mincore(2) says "resident" of everything to those who may not know.
+bool may_know(const char* path, const OpenFile& file) {
+  const uid_t user = ::geteuid();
+  return user == 0 || user == file.owner() || ::access(path, W_OK) == 0;
+}
+
+/// Adds one file's pages. False: they are unknown.
+bool add_pages(const char* path, std::vector<unsigned char>& flags, Residency& residency) {
+  const OpenFile file(path);
+  if (!file || !may_know(path, file)) return false;
+  if (file.size() == 0) return true;
+  void* const address = ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (address == MAP_FAILED) return false;
+  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t pages = (file.size() + page_bytes - 1) / page_bytes;
+  flags.resize(std::max(flags.size(), pages));
+  const bool told = ::mincore(address, file.size(), flags.data()) == 0;
+  ::munmap(address, file.size());
+  if (!told) return false;
+  residency.pages += pages;
+  for (std::size_t i = 0; i < pages; ++i) residency.resident_pages += flags[i] & 1U;
+  return true;
+}
+
+std::uint64_t bytes_of(const FileList& files, const std::stop_token& stop) {
+  std::uint64_t bytes = 0;
+  struct stat status {};
+  for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
+    if (::stat(files.path(i), &status) == 0) bytes += static_cast<std::uint64_t>(status.st_size);
+  }
+  return bytes;
+}
+
+std::string describe(const Residency& residency) {
+  if (residency.checked == residency.files) return fmt::format("all {} files", residency.files);
+  return fmt::format("{} of {} files", residency.checked, residency.files);
+}
+
+/// Why a run that was asked to be warm or cold is not; empty: it is.
+std::string contradiction(PageCache wanted, const Residency& before, double images_read,
+                          std::uint64_t examples) {
+  if (!before.is_known()) {
+    return fmt::format(
+        "the kernel tells nothing of {} of {} files, which belong to others or cannot be opened; "
+        "run as their owner",
+        before.unknown, before.checked);
+  }
+  if (wanted == PageCache::warm && before.percent() < kWarmPercent) {
+    return fmt::format(
+        "{:.1f} % of the data set lay in memory before the first step; expected at least {:.0f} "
+        "%; free memory, or take a smaller set",
+        before.percent(), kWarmPercent);
+  }
+  if (wanted != PageCache::cold) return {};
+  if (before.percent() > kColdPercent) {
+    return fmt::format(
+        "{:.1f} % of the data set lay in memory before the first step; expected at most {:.0f} %; "
+        "end what else reads or maps it, and keep it on a disk: tmpfs is memory",
+        before.percent(), kColdPercent);
+  }
+  if (images_read > static_cast<double>(examples)) {
+    return fmt::format(
+        "the run read {:.0f} images of a set of {}, the rest from memory; take fewer steps or a "
+        "larger set",
+        images_read, examples);
+  }
+  return {};
+}
+
+double images_read(const RunResult& result) {
+  double images = 0;
+  for (const char* name : {"images_decoded", "bad_samples"}) {
+    const auto found = result.counters.find(name);
+    if (found != result.counters.end()) images += static_cast<double>(found->second);
+  }
+  return images;
+}
+
+}  // namespace
+
+PageCache parse_page_cache(const std::string& text) {
+  if (text == "as-is") return PageCache::as_is;
+  if (text == "warm") return PageCache::warm;
+  if (text == "cold") return PageCache::cold;
+  throw ConfigError("--page-cache is '" + text + "'; expected as-is, warm or cold");
+}
+
+double Residency::percent() const noexcept {
+  return pages == 0 ? 0 : 100 * static_cast<double>(resident_pages) / static_cast<double>(pages);
+}
+
+bool Residency::is_known() const noexcept {
+  return pages > 0 && static_cast<double>(unknown) <= kUnknownShare * static_cast<double>(checked);
+}
+
+Residency measure_residency(const FileList& files) {
+  const std::size_t step = files.size() > 2 * kFilesChecked ? files.size() / kFilesChecked : 1;
+  Residency residency{.files = files.size()};
+  std::vector<unsigned char> flags;
+  for (std::size_t i = 0; i < files.size(); i += step) {
+    ++residency.checked;
+    residency.unknown += !add_pages(files.path(i), flags, residency);
+  }
+  return residency;
+}
+
+void read_into_page_cache(const FileList& files, std::uint64_t available,
+                          const std::stop_token& stop) {
+  const std::uint64_t bytes = bytes_of(files, stop);
+  if (bytes > available) {
+    throw ConfigError(fmt::format(
+        "--page-cache is warm: the data set's {} files have {:.1f} GB and {:.1f} GB of memory are "
+        "available; expected a set that fits; free memory, take a smaller set, or measure it cold",
+        files.size(), 1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(available)));
+  }
+  if (bytes > kWorthSaying) {
+    fmt::print(stderr, "penstock: reading {} files, {:.1f} GB, into the page cache\n", files.size(),
+               1e-9 * static_cast<double>(bytes));
+  }
+  std::vector<std::byte> content;
+  for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
+    try {
+      read_image_file(files.path(i), content);
+    } catch (const DataError&) {
+      continue;  // the run will meet it, and say so
+    }
+  }
+}
+
+void drop_from_page_cache(const FileList& files, const std::stop_token& stop) {
+  // Whether advice was followed, residency tells.
+  const auto forget = [](const OpenFile& file) {
+    static_cast<void>(::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED));
+  };
+  for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
+    if (const OpenFile file(files.path(i)); file) forget(file);
+  }
+  // Dirty pages stay; their writing has begun. Waiting for it costs a flush of the disk a file, so
+  // that only those wait that have to.
+  std::vector<unsigned char> flags;
+  for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
+    Residency left;
+    if (!add_pages(files.path(i), flags, left) || left.resident_pages == 0) continue;
+    if (const OpenFile file(files.path(i)); file) {
+      static_cast<void>(::fdatasync(file.descriptor()));
+      forget(file);
+    }
+  }
+}
+
+void add_page_cache(RunResult& result, PageCache wanted, const Residency& before,
+                    const Residency& after, std::uint64_t examples) {
+  const std::string_view word = wanted == PageCache::cold ? "cold" : "warm";
+  const std::string reason = contradiction(wanted, before, images_read(result), examples);
+  result.facts[fmt::format("page_cache_{}", word)] = reason.empty() ? 1 : 0;
+  result.facts["page_cache_files"] = static_cast<double>(before.files);
+  result.facts["page_cache_files_checked"] = static_cast<double>(before.checked);
+  if (before.is_known() && after.is_known()) {
+    result.facts["page_cache_resident_percent_before"] = before.percent();
+    result.facts["page_cache_resident_percent_after"] = after.percent();
+    result.notes.push_back(
+        fmt::format("page cache: {:.1f} % of the data set before the first step, {:.1f} % after "
+                    "the run, by {}",
+                    before.percent(), after.percent(), describe(before)));
+  }
+  if (!reason.empty()) {
+    result.notes.push_back(
+        fmt::format("asked for a {} page cache, this is no {} run: {}", word, word, reason));
+  }
+}
+
+void PageCacheOfRun::prepare(const std::stop_token& stop) {
+  if (wanted_ == PageCache::as_is || files_ == nullptr) return;
+  if (wanted_ == PageCache::warm) {
+    read_into_page_cache(*files_, available_memory(), stop);
+    before_ = measure_residency(*files_);
+    return;
+  }
+  for (int i = 0; i < kDrops; ++i) {
+    drop_from_page_cache(*files_, stop);
+    before_ = measure_residency(*files_);
+    if (before_.percent() <= kColdPercent || stop.stop_requested()) return;
+  }
+}
+
+void PageCacheOfRun::report(RunResult& result, std::uint64_t examples) const {
+  if (wanted_ == PageCache::as_is) return;
+  if (files_ == nullptr) {
+    result.notes.push_back(
+        fmt::format("--page-cache {} has no effect: {} reads no files while it runs",
+                    result.config.page_cache, result.config.fake_location));
+    return;
+  }
+  add_page_cache(result, wanted_, before_, measure_residency(*files_), examples);
+}
+
+}  // namespace penstock

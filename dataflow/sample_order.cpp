@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/sample_order.h"
+
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "dataflow/random.h"
+
+namespace penstock {
+namespace {
+
+/// Keeps the shuffle's numbers apart from those of any sample.
+constexpr std::uint64_t kShuffleStream = ~std::uint64_t{0};
+
+}  // namespace
+
+SampleOrder::SampleOrder(const DataPlan& plan, std::size_t samples) : plan_(plan), order_(samples) {
+  PENSTOCK_ASSERT(plan.rank >= 0 && plan.rank < plan.ranks);
+  PENSTOCK_ASSERT(samples < (std::uint64_t{1} << 32));  // the width of an index
+  if (samples < static_cast<std::size_t>(plan.ranks)) {
+    throw ConfigError("the data in '" + plan.directory + "' are " + std::to_string(samples) +
+                      " images for " + std::to_string(plan.ranks) +
+                      " ranks; expected at least one for each; use fewer ranks or more images");
+  }
+  epoch_ = plan.first_sample / size();
+  begin_epoch();
+  position_ +=
+      static_cast<std::size_t>(plan.first_sample % size()) * static_cast<std::size_t>(plan.ranks);
+}
+
+std::optional<SampleOrder::Turn> SampleOrder::next() {
+  if (position_ >= order_.size()) {
+    ++epoch_;
+    begin_epoch();
+  }
+  if (plan_.epochs >= 0 && epoch_ >= static_cast<std::uint64_t>(plan_.epochs)) return std::nullopt;
+  const std::uint32_t sample = order_[position_];
+  position_ += static_cast<std::size_t>(plan_.ranks);
+  return Turn{sample, epoch_};
+}
+
+std::uint64_t SampleOrder::size() const noexcept {
+  const auto rank = static_cast<std::size_t>(plan_.rank),
+             ranks = static_cast<std::size_t>(plan_.ranks);
+  return (order_.size() - rank + ranks - 1) / ranks;
+}
+
+/// Each rank takes every ranks-th of them.
+void SampleOrder::begin_epoch() {
+  position_ = static_cast<std::size_t>(plan_.rank);
+  std::iota(order_.begin(), order_.end(), 0U);
+  if (!plan_.shuffle) return;
+  Random random(plan_.seed, epoch_, kShuffleStream);
+  for (std::size_t i = order_.size() - 1; i > 0; --i) {
+    std::swap(order_[i], order_[random.below(i + 1)]);
+  }
+}
+
+}  // namespace penstock

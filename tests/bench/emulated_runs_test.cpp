@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole runs on an emulated device, on a simulated clock: copies that are slowed by a stated
+// amount, step times that scatter, a recorded run that is replayed, accelerator utilisation.
+#include <gtest/gtest.h>
+
+#include <span>
+
+#include "bench/result_json.h"
+#include "bench/runner.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/virtual_clock.h"
+
+namespace penstock {
+namespace {
+
+/// 64 images of 2 x 2 x 3 pixels and their labels: 1024 bytes a batch.
+constexpr ModelEntry kTinyModel{
+    .name = "tiny",
+    .image = {2, 2, 3},
+    .batch = 64,
+    .build = [](Graph& graph,
+                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
+};
+
+class EmulatedRuns : public ::testing::Test {
+ protected:
+  EmulatedRuns() {
+    config_.fake_location = "host";
+    config_.num_batches = 120;
+    config_.num_warmup_batches = 20;
+  }
+
+  RunResult run(const std::string& device) {
+    config_.device = device;
+    VirtualClock clock;
+    RunListener silent;
+    Runner::Components components = find_components(config_);
+    components.model = &kTinyModel;
+    return Runner(config_, clock, components).run(silent, {});
+  }
+
+  RunConfig config_;
+};
+
+TEST_F(EmulatedRuns, CopiesBehindSlowerStepsAreHidden) {
+  // 1024 bytes at 0.000256 GB/s: 4 ms beside steps of 5 ms.
+  const RunResult result = run("emulated:img_per_s=12800,copy_gb_per_s=0.000256");
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
+  EXPECT_EQ(result.device_idle_percent, 0);
+  EXPECT_NEAR(result.facts.at("au_percent_rule"), 100, 1e-9);
+  EXPECT_NEAR(result.facts.at("au_percent_dlio"), 100, 1e-9);
+}
+
+TEST_F(EmulatedRuns, CopiesSlowerThanStepsSetThePace) {
+  // 8 ms a batch: the device computes 5 of them, and is idle for 3.
+  for (const char* copy : {"memcpy", "none"}) {
+    const RunResult result =
+        run(std::string("emulated:img_per_s=12800,copy_gb_per_s=0.000128,copy=") + copy);
+    EXPECT_NEAR(result.img_per_s, 64 / 8e-3, 1e-6) << copy;
+    for (const double step : result.step_ms) EXPECT_NEAR(step, 8, 1e-9) << copy;
+    for (std::size_t step = 1; step < result.step_ms.size(); ++step) {
+      EXPECT_NEAR(result.device_idle_ms[step], 3, 1e-9) << copy;
+    }
+    EXPECT_NEAR(result.device_idle_percent, 100 * 3.0 / 8, 1e-9) << copy;
+    EXPECT_NEAR(result.facts.at("au_percent_dlio"), 100 * 5.0 / 8, 1e-9) << copy;
+    EXPECT_NEAR(result.facts.at("au_percent_rule"), 100 * 120 * 5.0 / (119 * 8 + 5), 1e-9) << copy;
+    EXPECT_EQ(result.facts.at("au_pass_line_percent"), 90);
+  }
+}
+
+TEST_F(EmulatedRuns, DevicesHaveACopyEngineEach) {
+  config_.num_gpus = 2;
+  const RunResult result = run("emulated:img_per_s=12800,copy_gb_per_s=0.000128");
+  EXPECT_NEAR(result.img_per_s, 2 * 64 / 8e-3, 1e-6);
+}
+
+TEST_F(EmulatedRuns, BatchesThatLieOnTheDeviceNeedNoCopies) {
+  config_.fake_location = "gpu";
+  const RunResult result = run("emulated:img_per_s=12800,copy_gb_per_s=0.000128");
+  EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
+}
+
+TEST_F(EmulatedRuns, StagingsCpuTimeIsThatOfTheCopies) {
+  EXPECT_GT(run("emulated:img_per_s=12800").staging_cpu_s, 0);
+  config_.fake_location = "gpu";
+  EXPECT_EQ(run("emulated:img_per_s=12800").staging_cpu_s, 0);
+}
+
+TEST_F(EmulatedRuns, ScatteredStepsRepeatWithTheSeed) {
+  const std::string device = "emulated:img_per_s=12800,distribution=lognormal,cv=0.2";
+  const RunResult first = run(device), second = run(device);
+  EXPECT_EQ(first.step_ms, second.step_ms);
+  config_.seed = 2;
+  EXPECT_NE(run(device).step_ms, first.step_ms);
+}
+
+TEST_F(EmulatedRuns, ARecordedRunIsReplayedWithItsOwnTimesNotItsFeeders) {
+  // Recorded behind copies that make the device wait, replayed without them.
+  const RunResult recorded =
+      run("emulated:img_per_s=12800,distribution=uniform,cv=0.1,copy_gb_per_s=0.000128");
+  EXPECT_GT(recorded.device_idle_percent, 30);
+  const TempFolder folder;
+  const std::string text = to_json(recorded).dump();
+  const auto bytes = std::as_bytes(std::span(text));
+  folder.write("run.json", {bytes.begin(), bytes.end()});
+  config_.num_warmup_batches = 0;
+  config_.fake_location = "gpu";
+  const RunResult replayed = run("emulated:trace=" + (folder / "run.json").string());
+  ASSERT_EQ(replayed.step_ms.size(), 120U);
+  EXPECT_EQ(replayed.facts.at("emulated_trace_steps"), 119);
+  for (std::size_t step = 0; step + 1 < recorded.step_ms.size(); ++step) {
+    const double own = recorded.step_ms[step + 1] - recorded.device_idle_ms[step + 1];
+    EXPECT_NEAR(replayed.step_ms[step], own, 1e-5) << step;
+  }
+  ASSERT_FALSE(replayed.notes.empty());
+  EXPECT_NE(replayed.notes.front().find("replays 119 step times"), std::string::npos)
+      << replayed.notes.front();
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The oracle is the image folder that the memory was filled from.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+#include "dataflow/decoder.h"
+#include "dataflow/error.h"
+#include "dataflow/source.h"
+#include "tests/support/jpeg_writer.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+namespace {
+
+std::unique_ptr<Source> open(const DataPlan& plan, std::string_view text) {
+  const ComponentText parts = parse_component(text);
+  const SourceEntry& entry = find_entry(source_table(), parts.name);
+  return entry.make(plan, Options(entry.name, entry.options, parts));
+}
+
+std::string content_of(const Sample& sample) {
+  return {reinterpret_cast<const char*>(sample.content().data()), sample.content().size()};
+}
+
+/// What a source says of each sample, to the end.
+struct Told {
+  std::uint64_t index = 0, epoch = 0;
+  std::int32_t label = 0;
+  std::string file, content;
+  bool operator==(const Told&) const = default;
+};
+std::vector<Told> all_of(Source& source) {
+  std::vector<Told> all;
+  for (Sample sample; source.next(sample);) {
+    all.push_back(
+        {sample.index, sample.epoch, sample.label, std::string(sample.file), content_of(sample)});
+  }
+  return all;
+}
+
+/// 3 classes of 4, 7 and 10 files of 100 bytes, each of which holds its own name.
+class MemorySourceTest : public testing::Test {
+ protected:
+  MemorySourceTest() {
+    for (const auto& [name, count] : {std::pair{"ant", 4}, {"cat", 7}, {"dog", 10}}) {
+      for (int i = 0; i < count; ++i) {
+        std::string text = std::string(name) + "/" + std::to_string(i) + ".JPEG";
+        const std::string file = text;
+        text.resize(100, ' ');
+        const auto* data = reinterpret_cast<const std::byte*>(text.data());
+        folder_.write(file, {data, data + text.size()});
+      }
+    }
+    plan_.directory = folder_.path().string();
+    plan_.epochs = 2;
+  }
+
+  TempFolder folder_;
+  DataPlan plan_;
+};
+
+TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
+  for (const std::int32_t ranks : {1, 3}) {
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      for (const bool shuffle : {false, true}) {
+        for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{9}}) {
+          plan_.rank = rank;
+          plan_.ranks = ranks;
+          plan_.shuffle = shuffle;
+          plan_.first_sample = first;
+          const auto files = open(plan_, "image-folder"), memory = open(plan_, "memory");
+          EXPECT_EQ(memory->size(), files->size());
+          EXPECT_EQ(memory->classes(), 3);
+          EXPECT_EQ(all_of(*memory), all_of(*files));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MemorySourceTest, ServesWhatItHoldsWhenTheFilesAreGone) {
+  const auto memory = open(plan_, "memory");
+  EXPECT_EQ(memory->files(), nullptr);
+  std::filesystem::remove_all(folder_.path() / "cat");
+  const std::vector<Told> all = all_of(*memory);
+  EXPECT_EQ(all.size(), 2 * 21U);
+  for (const Told& each : all) EXPECT_EQ(each.content.size(), 100U);
+}
+
+TEST_F(MemorySourceTest, LendsItsBytesWithoutCopies) {
+  plan_.shuffle = false;
+  const auto memory = open(plan_, "memory");
+  Sample sample;
+  const std::byte* first = nullptr;
+  for (int i = 0; i < 22; ++i) {
+    ASSERT_TRUE(memory->next(sample));
+    EXPECT_TRUE(sample.bytes.empty());
+    if (i == 0) first = sample.content().data();
+  }
+  EXPECT_EQ(sample.content().data(), first) << "the second epoch begins with the same bytes";
+}
+
+TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
+  plan_.epochs = 1;
+  for (const auto& [limit, held, each] :
+       {std::tuple{"memory:limit=650", 6U, 2U}, {"memory:999", 9U, 3U}, {"memory:1kB", 10U, 3U}}) {
+    const auto memory = open(plan_, limit);
+    EXPECT_EQ(memory->size(), held) << limit;
+    std::map<std::int32_t, std::set<std::uint64_t>> by_class;
+    for (const Told& told : all_of(*memory)) by_class[told.label].insert(told.index);
+    ASSERT_EQ(by_class.size(), 3U) << limit;
+    for (const auto& [label, indices] : by_class) {
+      EXPECT_GE(indices.size(), each) << limit << ", class " << label;
+      EXPECT_LE(indices.size(), each + 1) << limit << ", class " << label;
+    }
+    EXPECT_NE(memory->note().find(std::to_string(held) + " of 21 images"), std::string::npos)
+        << memory->note();
+  }
+  const std::string whole = open(plan_, "memory")->note();
+  EXPECT_NE(whole.find("21 of 21 images"), std::string::npos) << whole;
+}
+
+TEST_F(MemorySourceTest, TooLittleMemoryForAnImageIsRefused) {
+  try {
+    open(plan_, "memory:limit=99");
+    FAIL() << "took it";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("raise memory:limit"), std::string::npos)
+        << error.what();
+  }
+  plan_.ranks = 4;
+  EXPECT_THROW(open(plan_, "memory:limit=300"), ConfigError) << "three images for four ranks";
+  plan_.ranks = 1;
+  EXPECT_THROW(open(plan_, "memory:limit=much"), ConfigError);
+  EXPECT_THROW(open(plan_, "memory:pixels=webp"), ConfigError);
+  plan_.directory += "/nothing";
+  EXPECT_THROW(open(plan_, "memory"), ConfigError);
+}
+
+TEST_F(MemorySourceTest, AFileThatCannotBeReadFailsWhenItsTurnComesInEveryEpoch) {
+  folder_.write("ant/1.JPEG", {});
+  plan_.shuffle = false;
+  const auto memory = open(plan_, "memory");
+  Sample sample;
+  for (const std::uint64_t epoch : {0U, 1U}) {
+    ASSERT_TRUE(memory->next(sample));
+    try {
+      memory->next(sample);
+      ADD_FAILURE() << "an empty file was served";
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find("ant/1.JPEG"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(sample.index, 1U);
+    EXPECT_EQ(sample.epoch, epoch);
+    for (int i = 2; i < 21; ++i) ASSERT_TRUE(memory->next(sample));
+    EXPECT_EQ(sample.index, 20U);
+  }
+  EXPECT_FALSE(memory->next(sample));
+}
+
+// ---- pixels -----------------------------------------------------------------
+
+/// 2 classes of 4 photographs.
+class PixelSourceTest : public testing::Test {
+ protected:
+  PixelSourceTest() {
+    for (int i = 0; i < 8; ++i) {
+      folder_.write((i % 2 == 0 ? "cat/" : "dog/") + std::to_string(i) + ".JPEG",
+                    encode_jpeg(make_test_image(60 + 3 * i, 50, 3, static_cast<unsigned>(i))));
+    }
+    plan_.directory = folder_.path().string();
+    plan_.image = {32, 40, 3};
+    plan_.epochs = 1;
+    plan_.shuffle = false;
+  }
+
+  std::string decoded(const Sample& sample) const {
+    const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
+    const auto decoder = entry.make(
+        Options(entry.name, entry.options, parse_component("jpeg:crop=center,flip=false")));
+    std::string row(plan_.image.elements(), '\0');
+    Random random(1);
+    decoder->decode(sample, {reinterpret_cast<std::byte*>(row.data()), plan_.image, DType::u8, 120},
+                    random);
+    return row;
+  }
+
+  static constexpr const char* kText = "memory:pixels='jpeg:crop=center,flip=false'";
+  TempFolder folder_;
+  DataPlan plan_;
+};
+
+TEST_F(PixelSourceTest, HoldsWhatTheDecoderMakesWhateverTheThreads) {
+  for (const std::int32_t threads : {1, 3}) {
+    plan_.threads = threads;
+    const auto files = open(plan_, "image-folder"), pixels = open(plan_, kText);
+    Sample file, held;
+    for (int i = 0; i < 8; ++i) {
+      ASSERT_TRUE(files->next(file) && pixels->next(held));
+      EXPECT_EQ(held.index, file.index);
+      EXPECT_EQ(held.label, file.label);
+      EXPECT_EQ(content_of(held), decoded(file)) << i;
+    }
+    EXPECT_FALSE(pixels->next(held));
+  }
+}
+
+TEST_F(PixelSourceTest, ALimitCountsPixels) {
+  EXPECT_EQ(open(plan_, std::string(kText) + ",limit=20000")->size(), 5U);  // of 3840 bytes each
+  EXPECT_THROW(open(plan_, std::string(kText) + ",limit=3000"), ConfigError);
+}
+
+TEST_F(PixelSourceTest, ADamagedImageFailsWhenItsTurnComes) {
+  folder_.write("cat/2.JPEG", std::vector<std::byte>(40, std::byte{7}));
+  const auto pixels = open(plan_, kText);
+  EXPECT_EQ(pixels->size(), 8U);
+  Sample sample;
+  ASSERT_TRUE(pixels->next(sample));
+  EXPECT_THROW(pixels->next(sample), DataError);
+  ASSERT_TRUE(pixels->next(sample));
+  EXPECT_EQ(sample.index, 2U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device that keeps time like an accelerator of a stated rate and computes nothing: it tests a
+// feeder for a machine that is not there. Its memory is the host's, its copies are real ones.
+//
+// A step of n images occupies the device for n / img_per_s, from the moment its input is there and
+// the step before is done (dataflow/host_device.h). How late the host's threads woke from waiting
+// for it is counted and reported as oversleep; it delays a step only when it exceeds the slack of
+// the queue.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "trainer/backend.h"
+#include "trainer/backends/emulated/executable.h"
+#include "trainer/backends/emulated/presets.h"
+#include "trainer/backends/emulated/recording.h"
+#include "trainer/backends/emulated/waits.h"
+#include "trainer/optimizer.h"
+
+namespace penstock {
+namespace emulated {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"preset", "h100-mlperf-storage", "a published rate of one device", kPresetValues},
+    {"img_per_s", "", "images per second of one device; overrides the preset"},
+    {"trace", "", "FILE: replay the step times of a results.json, or of what run --json printed"},
+    {"row", "", "of a trace with several rows: number, feeder or label; default: gpu"},
+    {"distribution", "constant",
+     "of step times: constant, uniform, normal, lognormal, gamma or exponential; same mean"},
+    {"cv", "0.05", "their standard deviation / mean"},
+    {"exchange", "none", "none: the rate includes the exchange; ms=T: T ms more for each step"},
+    {"copy", "memcpy", "memcpy: copies into the device move bytes; none: they are free"},
+    {"copy_gb_per_s", "", "10^9 bytes per second of the copy engine; default: as fast as memcpy"},
+    {"spin_us", "50", "before a step's end, host threads that wait for it stay awake for so long"},
+};
+
+/// Beyond, waiting for steps would take a core more than now and then.
+constexpr std::int64_t kLongestSpinUs = 10'000;
+/// Recordings with less may show a machine that was not warm yet.
+constexpr std::uint64_t kEnoughWarmUp = 10;
+
+Nanoseconds parse_exchange(const std::string& text) {
+  if (text == "none") return {};
+  if (text.starts_with("ms=")) {
+    const double ms = parse_real(std::string_view(text).substr(3), "emulated:exchange=ms");
+    if (ms >= 0)
+      return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
+  }
+  if (text == "real") {
+    throw Unavailable(
+        "emulated:exchange=real is known, but not built yet; use exchange=none or ms=T");
+  }
+  throw ConfigError("emulated:exchange is '" + text + "'; expected none or ms=T with T >= 0");
+}
+
+double positive(const Options& options, std::string_view name, std::string_view what) {
+  const double value = options.real(name);
+  if (value > 0) return value;
+  throw ConfigError(
+      fmt::format("emulated:{} is {}; expected {} above 0", name, options.text(name), what));
+}
+
+bool parse_copy(const std::string& copy) {
+  if (copy == "memcpy" || copy == "none") return copy == "memcpy";
+  throw ConfigError("emulated:copy is '" + copy + "'; expected memcpy or none");
+}
+
+Nanoseconds parse_spin(const Options& options) {
+  const std::int64_t us = options.integer("spin_us");
+  if (us >= 0 && us <= kLongestSpinUs) return std::chrono::microseconds(us);
+  throw ConfigError(fmt::format(
+      "emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hide what waking takes", us,
+      kLongestSpinUs));
+}
+
+void refuse_beside_a_trace(const Options& options) {
+  for (const char* name : {"preset", "img_per_s", "distribution", "cv"}) {
+    if (!options.given(name)) continue;
+    throw ConfigError(fmt::format(
+        "emulated:trace='{}' replays recorded times, and {}={} says otherwise; keep one of them",
+        options.text("trace"), name, options.text(name)));
+  }
+}
+
+/// Where a device's times come from, in words, and the batch that they were published for.
+struct Origin {
+  std::string text;
+  std::int32_t batch = 0;  ///< 0: of any
+  std::uint64_t warm_up = kEnoughWarmUp;
+};
+
+class EmulatedBackend final : public Backend {
+ public:
+  EmulatedBackend(const Options& options, Clock& clock)
+      : clock_(clock),
+        device_options_{
+            .copies = parse_copy(options.text("copy")),
+            .copy_bytes_per_s = options.given("copy_gb_per_s")
+                                    ? 1e9 * positive(options, "copy_gb_per_s", "a rate")
+                                    : 0,
+            .spin = parse_spin(options),
+            .waited = [this](Nanoseconds late, Nanoseconds spun) { waits_.add(late, spun); }} {
+    if (options.given("trace")) {
+      refuse_beside_a_trace(options);
+      replay(read_recording(options.text("trace"), options.text("row")));
+    } else if (options.given("row")) {
+      throw ConfigError("emulated:row is '" + options.text("row") +
+                        "', and no trace= is given for it to be of; add one, or leave it out");
+    } else {
+      keep_rate(options);
+    }
+    pace_.exchange = parse_exchange(options.text("exchange"));
+  }
+
+  std::int32_t device_count() const override { return kDevices; }
+
+  std::unique_ptr<Device> open(std::int32_t ordinal) override {
+    return std::make_unique<EmulatedDevice>(clock_, device_options_, ordinal);
+  }
+
+  std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
+                                      Device& device) override {
+    const bool computes = !graph.nodes().empty();
+    if (computes && batch_ == 0) batch_ = spec.batch.images;  // the first one is the run's
+    return std::make_unique<EmulatedExecutable>(computes ? &pace_ : nullptr, spec.seed,
+                                                static_cast<EmulatedDevice&>(device).ordinal());
+  }
+
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, const ExecutableSpec&,
+                                            Device&) override {
+    return make_host_optimizer(choice, serial_for);
+  }
+
+  std::map<std::string, double> facts() const override {
+    std::map<std::string, double> facts{
+        {"emulated_img_per_s", 1 / pace_.seconds_per_image},
+        {"oversleep_us_p50", waits_.late_us_quantile(0.5)},
+        {"oversleep_us_p99", waits_.late_us_quantile(0.99)},
+        {"oversleep_us_mean", waits_.late_us_mean()},
+        {"oversleep_us_max", waits_.late_us_longest()},
+        {"spin_us", std::chrono::duration<double, std::micro>(device_options_.spin).count()},
+        {"spin_cpu_s", waits_.spun_s()}};
+    if (batch_ > 0) facts["emulated_step_ms"] = step_ms();
+    if (pace_.jitter.cv > 0) facts["emulated_cv"] = pace_.jitter.cv;
+    if (!pace_.recorded.empty()) {
+      facts["emulated_trace_steps"] = static_cast<double>(pace_.recorded.size());
+    }
+    if (device_options_.copy_bytes_per_s > 0) {
+      facts["emulated_copy_gb_per_s"] = device_options_.copy_bytes_per_s / 1e9;
+    }
+    return facts;
+  }
+
+  std::vector<std::string> notes() const override {
+    if (origin_.text.empty() || batch_ == 0) return {};
+    std::vector<std::string> notes{"the emulated device " + origin_.text};
+    if (origin_.batch != 0 && origin_.batch != batch_) {
+      notes.front() +=
+          fmt::format("; batches of {} take the same time per image, {:.3f} ms", batch_, step_ms());
+    }
+    if (origin_.warm_up < kEnoughWarmUp) {
+      notes.push_back(fmt::format(
+          "the trace was recorded after {} warm-up steps, so that its first ones may be of a "
+          "machine that was not warm; record it with --num-warmup-batches {} or more",
+          origin_.warm_up, kEnoughWarmUp));
+    }
+    return notes;
+  }
+
+ private:
+  static constexpr std::int32_t kDevices = 1024;
+
+  void keep_rate(const Options& options) {
+    if (options.given("img_per_s")) {
+      pace_.seconds_per_image = 1 / positive(options, "img_per_s", "a rate");
+    } else {
+      const Preset& preset = find_preset(options.text("preset"));
+      pace_.seconds_per_image = 1 / preset.img_per_s;
+      origin_ = {fmt::format("is {}, {}", preset.name, preset.source), preset.batch};
+    }
+    pace_.jitter =
+        parse_jitter(options.text("distribution"), options.real("cv"), options.given("cv"));
+  }
+
+  void replay(const Recording& recording) {
+    pace_.seconds_per_image = recording.mean_step_ms() / 1e3 / recording.batch;
+    for (const double ms : recording.step_ms) pace_.recorded.push_back(ms / 1e3 / recording.batch);
+    origin_ = {fmt::format("replays {} step times of {}, batch {}: {:.3f} ms in the mean",
+                           recording.step_ms.size(), recording.origin, recording.batch,
+                           recording.mean_step_ms()),
+               recording.batch, recording.warm_up};
+  }
+
+  double step_ms() const {
+    return std::chrono::duration<double, std::milli>(pace_.mean_step_time(batch_)).count();
+  }
+
+  Clock& clock_;
+  const HostDeviceOptions device_options_;
+  Pace pace_;
+  Origin origin_;
+  std::int32_t batch_ = 0;  // images of a step; 0: no model that computes was compiled
+  Waits waits_;
+};
+
+}  // namespace
+}  // namespace emulated
+
+extern constinit const BackendEntry emulated_backend{
+    .name = "emulated",
+    .summary = "keeps time like an accelerator of a stated rate; copies are real, computing is not",
+    .options = emulated::kOptions,
+    .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
+      return std::make_unique<emulated::EmulatedBackend>(options, clock);
+    },
+};
+
+}  // namespace penstock

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/backends/emulated/recording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+
+namespace penstock::emulated {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The newest form of results that this reader knows; bench/result_json.h has the one written.
+constexpr std::uint64_t kNewestSchema = 2;
+/// Below, chance decides what is replayed.
+constexpr std::size_t kFewestSteps = 10;
+/// A day, which no step takes.
+constexpr double kLongestMs = 86'400e3;
+/// Some ten million steps.
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
+
+/// What is wrong, what was expected, and what to do.
+std::string refusal(const std::string& file, std::string_view what, std::string_view expected,
+                    std::string_view cure) {
+  return fmt::format("emulated:trace '{}' cannot be replayed: {}; expected {}; {}", file, what,
+                     expected, cure);
+}
+
+[[noreturn]] void damaged(const std::string& file, std::string_view what) {
+  throw DataError(refusal(file, what,
+                          "the results.json of a sweep, or what `penstock run --json` printed",
+                          "it is damaged: record it again, or name another file"));
+}
+
+/// A whole number from 0 on, as it stands there: others would be cut to fit.
+std::uint64_t whole(const Json& json, const char* name, const std::string& file) {
+  if (!json.is_number_unsigned()) damaged(file, fmt::format("its {} is {}", name, json.dump()));
+  return json.get<std::uint64_t>();
+}
+
+void refuse_newer(const Json& json, const std::string& file) {
+  const auto found = json.find("schema");
+  if (found == json.end()) return;  // early results of single runs have none
+  const std::uint64_t schema = whole(*found, "schema", file);
+  if (schema <= kNewestSchema) return;
+  throw ConfigError(refusal(file, fmt::format("its schema is {}", schema),
+                            fmt::format("one up to {}", kNewestSchema),
+                            "use the Penstock that wrote it, or a newer one"));
+}
+
+/// "gpu", "zmq-consume, num_gpus 2": with the keys in which rows differ.
+std::vector<std::string> labels_of(const Json& rows) {
+  std::vector<std::string> labels;
+  for (const Json& row : rows) {
+    std::string label = row.at("config").at("fake_location").get<std::string>();
+    for (const auto& [key, value] : row.at("config").items()) {
+      const auto differs = [&, &name = key, &own = value](const Json& other) {
+        return other.at("config").value(name, Json()) != own;
+      };
+      if (key == "fake_location" || !std::any_of(rows.begin(), rows.end(), differs)) continue;
+      label +=
+          fmt::format(", {} {}", key, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    labels.push_back(std::move(label));
+  }
+  return labels;
+}
+
+/// Everything before the first of ':' and ','.
+std::string feeder_of(const std::string& label) {
+  return label.substr(0, label.find_first_of(":,"));
+}
+
+std::size_t find_row(const std::vector<std::string>& labels, const std::string& wanted,
+                     const std::string& file) {
+  if (labels.size() == 1 && wanted.empty()) return 0;
+  std::vector<std::size_t> found;
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::string number = std::to_string(i + 1);
+    all.push_back(number + ": " + labels[i]);
+    if (wanted == number || wanted == labels[i]) return i;
+    if (feeder_of(labels[i]) == (wanted.empty() ? "gpu" : canonical_name(wanted))) {
+      found.push_back(i);
+    }
+  }
+  if (found.size() == 1) return found.front();
+  const std::string what = wanted.empty()
+                               ? fmt::format("{} of its rows have the feeder gpu", found.size())
+                               : fmt::format("{} of its rows are '{}'", found.size(), wanted);
+  throw ConfigError(refusal(file, what, "one of its rows: " + join(all, "; "),
+                            "name one of them by its number with row="));
+}
+
+/// Adds the device's own times of one run.
+void append_steps(const Json& run, const std::string& file, Recording& recording) {
+  const auto steps = run.at("step_ms").get<std::vector<double>>();
+  const auto idle = run.at("device_idle_ms").get<std::vector<double>>();
+  if (steps.size() != idle.size()) {
+    damaged(file, fmt::format("{} step_ms have {} device_idle_ms", steps.size(), idle.size()));
+  }
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    const double own = steps[i] - idle[i];
+    // Both are rounded to what JSON prints, so that a step of 0 may come out below 0.
+    if (!(own > -1e-6 && own < kLongestMs)) {
+      damaged(file, fmt::format("step {} takes {} ms of which the device is idle {} ms", i + 1,
+                                steps[i], idle[i]));
+    }
+    recording.step_ms.push_back(std::max(0.0, own));
+  }
+}
+
+Recording recording_of(const Json& config, const std::vector<const Json*>& runs,
+                       const std::string& file, const std::string& which) {
+  Recording recording;
+  for (const Json* run : runs) append_steps(*run, file, recording);
+  const std::uint64_t batch = whole(config.at("batch_size"), "batch_size", file);
+  if (batch > INT32_MAX) damaged(file, fmt::format("its batch_size is {}", batch));
+  recording.batch = static_cast<std::int32_t>(batch);
+  recording.warm_up = whole(config.at("num_warmup_batches"), "num_warmup_batches", file);
+  recording.origin =
+      fmt::format("{}'{}': {} on {}", which, file, config.at("model").get<std::string>(),
+                  config.at("device").get<std::string>());
+  const std::size_t steps = recording.step_ms.size();
+  if (steps < kFewestSteps || recording.batch == 0) {
+    throw ConfigError(refusal(
+        file, fmt::format("{}has the times of {} steps, first ones of runs left out", which, steps),
+        fmt::format("at least {}", kFewestSteps),
+        "record a run that ends well, with more --num-batches, or name another row="));
+  }
+  if (!(recording.mean_step_ms() > 0)) {
+    throw ConfigError(refusal(file, "its device computed nothing in any step",
+                              "steps that take time", "record a model other than null"));
+  }
+  return recording;
+}
+
+Recording recording_of_sweep(const Json& sweep, const std::string& wanted,
+                             const std::string& file) {
+  const Json& rows = sweep.at("runs");
+  if (!rows.is_array() || rows.empty()) damaged(file, "it has no rows");
+  const std::vector<std::string> labels = labels_of(rows);
+  const std::size_t index = find_row(labels, wanted, file);
+  std::vector<const Json*> runs;
+  for (const Json& repetition : rows[index].at("repetitions")) runs.push_back(&repetition);
+  return recording_of(rows[index].at("config"), runs, file,
+                      fmt::format("row '{}' of ", labels[index]));
+}
+
+}  // namespace
+
+double Recording::mean_step_ms() const {
+  return step_ms.empty() ? 0
+                         : std::accumulate(step_ms.begin(), step_ms.end(), 0.0) /
+                               static_cast<double>(step_ms.size());
+}
+
+Recording parse_recording(std::string_view text, const std::string& row, const std::string& file) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.is_object()) refuse_newer(json, file);
+    if (json.is_object() && json.contains("sweep") && json.contains("runs")) {
+      return recording_of_sweep(json, row, file);
+    }
+    if (json.is_object() && json.contains("config") && json.contains("step_ms")) {
+      if (row.empty()) return recording_of(json.at("config"), {&json}, file, "");
+      throw ConfigError(refusal(file, "it is one run, and row= is '" + row + "'",
+                                "no row for a single run", "leave row= out"));
+    }
+  } catch (const Json::exception& error) {
+    damaged(file, error.what());
+  }
+  throw ConfigError(refusal(file, "it is JSON, but no result of Penstock",
+                            "the results.json of a sweep, or what `penstock run --json` printed",
+                            "name such a file"));
+}
+
+Recording read_recording(const std::filesystem::path& file, const std::string& row) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, error);
+  if (error || bytes > kMaxFileBytes) {
+    throw ConfigError(refusal(
+        file.string(), error ? error.message() : fmt::format("it has {} bytes", bytes),
+        fmt::format("a file of at most {} bytes", kMaxFileBytes), "check the path behind trace="));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf()))
+    damaged(file.string(), "it cannot be read, or is empty");
+  return parse_recording(text.str(), row, file.string());
+}
+
+}  // namespace penstock::emulated
