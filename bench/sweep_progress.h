@@ -27,7 +27,7 @@ class SweepProgress final : public SweepListener {
   void running(const Progress& progress) { line_.running(progress); }
 
   /// Nothing more will come: takes the passing line away.
-  void finish() { line_.clear(); }
+  void finish() { line_.finish(); }
 
   /// Are all results so far on disk?
   bool saved() const noexcept { return saved_; }
@@ -36,7 +36,7 @@ class SweepProgress final : public SweepListener {
   const ResultFolder& folder_;
   RunLine line_;
   const SweepResult* sweep_ = nullptr;
-  std::string where_;  ///< the run under way
+  std::string where_;  // the run under way
   bool begun_ = false, saved_ = true;
 };
 
