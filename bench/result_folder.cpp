@@ -10,6 +10,7 @@
 #include <memory>
 #include <sstream>
 
+#include "bench/pages/sweep_page.h"
 #include "bench/report.h"
 #include "dataflow/error.h"
 
@@ -60,6 +61,7 @@ void ResultFolder::write(const SweepResult& sweep) const {
     report->write(sweep, {}, text);
     replace_file(path_ / report->file, text.str());
   }
+  write_sweep_figures(sweep, path_ / "figures");
 }
 
 }  // namespace penstock

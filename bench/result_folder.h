@@ -15,8 +15,9 @@ class ResultFolder {
   /// Makes the folder where it is missing. Throws ConfigError when that cannot be done.
   explicit ResultFolder(std::filesystem::path path);
 
-  /// Writes the file of every report. Throws DataError, with the path and the system's reason;
-  /// files that could not be written keep what they held.
+  /// Writes the file of every report, and the figures of the page as SVG into figures/. Throws
+  /// DataError, with the path and the system's reason; files that could not be written keep what
+  /// they held.
   void write(const SweepResult& sweep) const;
 
   const std::filesystem::path& path() const noexcept { return path_; }

@@ -25,7 +25,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 12> kFeederKeys = {"fake_location",
+constexpr std::array<std::string_view, 13> kFeederKeys = {"fake_location",
                                                           "data_dir",
                                                           "on_bad_sample",
                                                           "order",

@@ -105,35 +105,17 @@ double images_per_step(const Row& row) {
   return static_cast<double>(images);
 }
 
+/// Of the same rounds, or else of any two.
 std::vector<RatePair> pair_rates(const Row& ceiling, const Row& row) {
-  std::vector<RatePair> same_round, any_round;
+  std::vector<RatePair> pairs = paired_rates(ceiling, row);
+  if (!pairs.empty()) return pairs;
   for (const Repetition& with : row.repetitions) {
     for (const Repetition& without : ceiling.repetitions) {
       if (!has_rate(with) || !has_rate(without)) continue;
-      const RatePair pair{kept_up_img_per_s(without.result), kept_up_img_per_s(with.result)};
-      if (with.round == without.round) same_round.push_back(pair);
-      any_round.push_back(pair);
+      pairs.push_back({kept_up_img_per_s(without.result), kept_up_img_per_s(with.result)});
     }
   }
-  return same_round.empty() ? any_round : same_round;
-}
-
-/// The row that costs of `row` are measured against: where several train alike, the one whose
-/// feeder settings are the most alike too.
-const Row* ceiling_of(const SweepResult& sweep, const Row& row) {
-  if (row.is_ceiling) return &row;
-  const auto likeness = [&](const Row& other) {
-    const std::span<const ConfigKey> keys = config_keys();
-    return std::count_if(keys.begin(), keys.end(), [&](const ConfigKey& key) {
-      return key.get(other.config) == key.get(row.config);
-    });
-  };
-  const Row* best = nullptr;
-  for (const Row& other : sweep.rows) {
-    if (!other.is_ceiling || !same_trainer(other.config, row.config)) continue;
-    if (best == nullptr || likeness(other) > likeness(*best)) best = &other;
-  }
-  return best;
+  return pairs;
 }
 
 void summarise_cost(const SweepResult& sweep, Row& row) {
@@ -168,6 +150,33 @@ void summarise(SweepResult& sweep) {
     summarise_rates(row);
   }
   for (Row& row : sweep.rows) summarise_cost(sweep, row);
+}
+
+const Row* ceiling_of(const SweepResult& sweep, const Row& row) {
+  if (row.is_ceiling) return &row;
+  const auto likeness = [&](const Row& other) {
+    const std::span<const ConfigKey> keys = config_keys();
+    return std::count_if(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+      return key.get(other.config) == key.get(row.config);
+    });
+  };
+  const Row* best = nullptr;
+  for (const Row& other : sweep.rows) {
+    if (!other.is_ceiling || !same_trainer(other.config, row.config)) continue;
+    if (best == nullptr || likeness(other) > likeness(*best)) best = &other;
+  }
+  return best;
+}
+
+std::vector<RatePair> paired_rates(const Row& ceiling, const Row& row) {
+  std::vector<RatePair> pairs;
+  for (const Repetition& with : row.repetitions) {
+    for (const Repetition& without : ceiling.repetitions) {
+      if (with.round != without.round || !has_rate(with) || !has_rate(without)) continue;
+      pairs.push_back({kept_up_img_per_s(without.result), kept_up_img_per_s(with.result)});
+    }
+  }
+  return pairs;
 }
 
 bool has_failures(const SweepResult& sweep) {

@@ -64,6 +64,14 @@ extern const char* const kInputCostDefinition;
 /// where no repetition of the two is ok.
 void summarise(SweepResult& sweep);
 
+/// The row that costs of `row` are measured against: of the same trainer, with a feeder that costs
+/// nothing; where several train alike, the one whose feeder settings are the most alike too. Null:
+/// there is none.
+const Row* ceiling_of(const SweepResult& sweep, const Row& row);
+
+/// What both rows kept up in each round in which both ended well.
+std::vector<RatePair> paired_rates(const Row& ceiling, const Row& row);
+
 /// Did any repetition fail, or end before its time without being told to?
 bool has_failures(const SweepResult& sweep);
 

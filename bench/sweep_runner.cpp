@@ -86,9 +86,12 @@ const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_tok
   began_ = clock_.now();
   ticks_ = read_cpu_ticks();
   for (std::int32_t round = 0; round < plan_.repetitions; ++round) {
-    if (!run_round(round, listener, stop)) break;
+    listener.round_begins(round);
+    const bool complete = run_round(round, listener, stop);
+    listener.round_ended(round);
+    if (!complete || (plan_.enough && plan_.enough(result_))) break;
   }
-  if (stop.stop_requested()) {
+  if (stop.stop_requested() && !plan_.enough) {
     result_.warnings.push_back(
         fmt::format("the sweep was stopped after {} of {} runs", runs_done_, runs()));
   }
@@ -108,6 +111,7 @@ bool SweepRunner::run_round(std::int32_t round, SweepListener& listener,
   for (const std::size_t row : shuffled(std::move(rows), plan_.seed, round)) {
     if (stop.stop_requested()) return false;
     if (round > 0 && !fits(row)) {
+      if (plan_.enough) return false;
       result_.warnings.push_back(fmt::format(
           "the time budget of {:.0f} s ended after {} of {} runs; give --time-budget more for the "
           "rest",

@@ -23,6 +23,9 @@ struct SweepPlan {
   std::uint64_t seed =
       0;                ///< of the order; repetition k runs with the configuration's own seed + k
   std::string command;  ///< for the reports
+  /// Asked after each complete round: true ends the sweep, which knows enough. Null: all
+  /// repetitions are wanted, and a warning says when the budget ends before them.
+  std::function<bool(const SweepResult&)> enough{};
 };
 
 /// One run among those of a sweep.
@@ -38,6 +41,8 @@ struct SweepMoment {
 class SweepListener {
  public:
   virtual ~SweepListener() = default;
+  virtual void round_begins(std::int32_t /*round*/) {}
+  virtual void round_ended(std::int32_t /*round*/) {}
   virtual void run_begins(const SweepMoment& /*moment*/) {}
   virtual void run_ended(const SweepMoment& /*moment*/, const RunResult& /*result*/) {}
   /// What is known so far: once before the first run, and after each. May throw before the first

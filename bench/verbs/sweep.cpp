@@ -12,6 +12,7 @@
 
 #include "bench/child_run.h"
 #include "bench/cli.h"
+#include "bench/command_text.h"
 #include "bench/compare.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/report.h"
@@ -106,22 +107,6 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
   return flags;
 }
 
-/// An argument as a shell needs it.
-std::string shell_word(const std::string& text) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=,.:/+@%").find(c) != std::string_view::npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string result = "'";
-  for (const char c : text) {
-    if (c == '\'') result += "'\\'";
-    result += c;
-  }
-  result += '\'';
-  return result;
-}
-
 int exit_code(const SweepResult& sweep, bool saved) {
   if (!saved || has_failures(sweep)) return 6;
   const bool ran = std::any_of(sweep.rows.begin(), sweep.rows.end(),
@@ -182,10 +167,7 @@ int run(const Invocation& invocation) {
   }
   wanted.plan.configurations = wanted.axes.expand(base);
   wanted.plan.seed = wanted.plan.configurations.front().seed;
-  wanted.plan.command = "penstock sweep";
-  for (const std::string& word : invocation.arguments) {
-    wanted.plan.command.append(" ").append(shell_word(word));
-  }
+  wanted.plan.command = command_text("sweep", invocation.arguments);
   return sweep(std::move(wanted), invocation);
 }
 

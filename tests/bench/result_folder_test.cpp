@@ -54,7 +54,8 @@ TEST(ResultFolder, MakesItsFolderAndAFileForEachReport) {
   for (const char* file : {"results.json", "results.csv", "results.md", "report.html"}) {
     EXPECT_GT(std::filesystem::file_size(folder.path() / file), 0U) << file;
   }
-  EXPECT_EQ(files_in(folder.path()), 4U);
+  EXPECT_EQ(files_in(folder.path()), 5U) << "and the folder of figures";
+  EXPECT_GT(std::filesystem::file_size(folder.path() / "figures" / "steps.svg"), 0U);
 }
 
 TEST(ResultFolder, NamesAFolderThatCannotBe) {

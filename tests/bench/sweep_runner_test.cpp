@@ -9,37 +9,23 @@
 
 #include "dataflow/error.h"
 #include "tests/bench/sweep_rows.h"
+#include "tests/bench/turned_clock.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-class TurnedClock final : public Clock {
- public:
-  Time now() const override { return now_; }
-  void sleep_until(Time, std::stop_token) override {}
-  void wake(Gate&) override {}
-  void turn(Nanoseconds by) { now_ += by; }
-
- protected:
-  bool wait_for_condition(std::unique_lock<std::mutex>&, Gate&, std::stop_token,
-                          Condition) override {
-    return false;
-  }
-
- private:
-  Time now_{};
-};
-
 struct Counting final : SweepListener {
+  void round_begins(std::int32_t) override { ++rounds_begun; }
+  void round_ended(std::int32_t) override { ++rounds_ended; }
   void run_begins(const SweepMoment& moment) override {
     ++begun;
     left_s.push_back(moment.left_s);
   }
   void run_ended(const SweepMoment&, const RunResult&) override { ++ended; }
   void results_changed(const SweepResult&) override { ++changed; }
-  int begun = 0, ended = 0, changed = 0;
+  int begun = 0, ended = 0, changed = 0, rounds_begun = 0, rounds_ended = 0;
   std::vector<double> left_s;
 };
 
@@ -137,6 +123,19 @@ TEST_F(SweepRunnerTest, TheFirstRoundIsCompleteWhateverTheBudget) {
   plan_.time_budget = 1s;
   run();
   EXPECT_EQ(ran_.size(), 3U);
+}
+
+TEST_F(SweepRunnerTest, AStopRuleEndsItAfterAWholeRoundAndBudgetsThenGoWithoutSaying) {
+  plan_.enough = [](const SweepResult& sweep) { return sweep.rounds.size() == 2; };
+  run();
+  EXPECT_EQ(ran_.size(), 6U);
+  EXPECT_EQ(listener_.rounds_begun, 2);
+  EXPECT_EQ(listener_.rounds_ended, 2);
+  plan_.enough = [](const SweepResult&) { return false; };
+  plan_.time_budget = 75s;
+  ran_.clear();
+  EXPECT_FALSE(mentions(run().warnings, "time budget"));
+  EXPECT_EQ(ran_.size(), 7U);
 }
 
 TEST_F(SweepRunnerTest, EstimatesTheTimeLeftFromWhatRan) {

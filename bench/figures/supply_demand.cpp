@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/figures/supply_demand.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "bench/figures/axis.h"
+#include "bench/figures/markup.h"
+#include "bench/figures/quantity.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kTitle = "Supply over cores against the device's demand";
+constexpr double kTop = 30, kPlot = 240;
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(std::max<std::size_t>(values.size(), 1));
+}
+
+bool usable(const ScalingPoint& point) {
+  return !point.img_per_s.empty() && std::isfinite(point.threads) &&
+         std::all_of(point.img_per_s.begin(), point.img_per_s.end(),
+                     [](double rate) { return std::isfinite(rate); });
+}
+
+double measured_to(const SupplyDemand& data) {
+  double most = data.needed ? data.needed->measured_to : 0;
+  for (const ScalingPoint& point : data.measured) {
+    if (usable(point)) most = std::max(most, point.threads);
+  }
+  return most;
+}
+
+struct Plot {
+  Scale x, y;
+};
+
+Plot plot_of(const SupplyDemand& data, double width) {
+  double threads = measured_to(data) + 0.5;
+  double rate = std::isfinite(data.demand_img_per_s) ? data.demand_img_per_s : 0;
+  for (const ScalingPoint& point : data.measured) {
+    if (!usable(point)) continue;
+    rate = std::max(rate, *std::max_element(point.img_per_s.begin(), point.img_per_s.end()));
+  }
+  for (const LawPoint& point : data.law) {
+    threads = std::max(threads, point.threads);
+    if (std::isfinite(point.img_per_s.value)) rate = std::max(rate, point.img_per_s.value);
+  }
+  const Scale y(0, rounded_up(1.12 * rate, 6), kTop + kPlot, kTop);
+  return {{0, threads, vertical_axis_width(y), width - 6}, y};
+}
+
+void draw_ground(Svg& svg, const Plot& plot, double measured) {
+  const double from = plot.x(measured), right = plot.x.to();
+  if (right - from < 2) return;
+  svg.box({from, kTop, right - from, kPlot}, "shade");
+  const double half = text_width("extrapolated", Svg::kSmall) / 2;
+  const double middle = std::min((from + right) / 2, svg.width() - half);
+  svg.text({std::max(middle, half + 40), kTop - 12}, "extrapolated", "small soft", Anchor::middle);
+  const double left = plot.x.from();
+  const double measured_half = text_width("measured", Svg::kSmall) / 2;
+  const double measured_middle = std::max((left + from) / 2, measured_half + 44);
+  if (measured_middle + measured_half + 8 < std::max(middle, half + 40) - half) {
+    svg.text({measured_middle, kTop - 12}, "measured", "small soft", Anchor::middle);
+  }
+}
+
+void draw_law(Svg& svg, const Plot& plot, const std::vector<LawPoint>& law) {
+  std::vector<Point> line, band;
+  for (const LawPoint& point : law) {
+    if (!std::isfinite(point.img_per_s.value)) continue;
+    line.push_back({plot.x(point.threads), plot.y(point.img_per_s.value)});
+    if (!has_interval(point.img_per_s)) continue;
+    band.push_back({plot.x(point.threads), plot.y(point.img_per_s.high)});
+  }
+  for (auto point = law.rbegin(); point != law.rend(); ++point) {
+    if (!has_interval(point->img_per_s)) continue;
+    band.push_back({plot.x(point->threads), plot.y(point->img_per_s.low)});
+  }
+  svg.polygon(band, "band");
+  svg.polyline(line, "law");
+}
+
+void draw_points(Svg& svg, const Plot& plot, const std::vector<ScalingPoint>& points) {
+  for (const ScalingPoint& point : points) {
+    if (!usable(point)) continue;
+    const auto [low, high] = std::minmax_element(point.img_per_s.begin(), point.img_per_s.end());
+    const double x = plot.x(point.threads), mean = mean_of(point.img_per_s);
+    svg.line({x, plot.y(*low)}, {x, plot.y(*high)}, "whisker");
+    svg.circle({x, plot.y(mean)}, 4.5, "ink",
+               fmt::format("{} threads: {} img/s ({} to {})", number_text(point.threads, 2),
+                           number_text(mean), number_text(*low), number_text(*high)));
+  }
+}
+
+void draw_demand(Svg& svg, const Plot& plot, double demand, double supply) {
+  const double y = plot.y(demand);
+  svg.line({plot.x.from(), y}, {plot.x.to(), y}, "demand");
+  const std::string text = fmt::format("demand: {} img/s", number_text(demand));
+  if (supply < demand) {  // free above the line on the left
+    svg.text({plot.x.from() + 6, y - 6}, text, "demand-text");
+  } else {
+    svg.text({plot.x.to() - 4, y + 15}, text, "demand-text", Anchor::end);
+  }
+}
+
+void draw_needed(Svg& svg, const Plot& plot, const ThreadsNeeded& needed, double demand) {
+  const double y = plot.y(demand), bottom = plot.y.from();
+  const std::string text = needed_text(needed);
+  const double width = text_width(text, Svg::kText) * 1.15;
+  if (!needed.reachable || !std::isfinite(needed.threads.value)) {
+    svg.text({plot.x.to() - 4, bottom - 8},
+             shortened(text, (plot.x.to() - plot.x.from()) / 1.15, Svg::kText), "strong",
+             Anchor::end);
+    return;
+  }
+  const double x = plot.x(needed.threads.value);
+  whisker(svg, plot.x, needed.threads.low, needed.threads.high, y);
+  svg.line({x, y}, {x, bottom}, "whisker dotted");
+  svg.circle({x, y}, 5, "starvation", text);
+  const bool fits_right = x + 8 + width < plot.x.to();
+  svg.text({fits_right ? x + 8 : x - 8, bottom - 8}, text, "strong",
+           fits_right ? Anchor::start : Anchor::end);
+}
+
+}  // namespace
+
+std::string needed_text(const ThreadsNeeded& needed) {
+  if (needed.reachable) return estimate_text(needed.threads, "cores needed", 1);
+  return fmt::format("not reachable: peak {}", estimate_text(needed.peak_img_per_s, "img/s", 0));
+}
+
+std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& size) {
+  const bool measured = std::any_of(data.measured.begin(), data.measured.end(), usable);
+  if (!measured) {
+    return sentence_figure(size, kTitle,
+                           "The supply with other numbers of cores was not measured.");
+  }
+  std::string description = data.needed ? needed_text(*data.needed) + ". " : "";
+  double supply = 0;
+  for (const ScalingPoint& point : data.measured) {
+    if (!usable(point)) continue;
+    supply = std::max(supply, mean_of(point.img_per_s));
+    description += fmt::format("{} threads supply {} img/s. ", number_text(point.threads, 2),
+                               number_text(mean_of(point.img_per_s)));
+  }
+  const Plot plot = plot_of(data, size.width);
+  const double bottom = kTop + kPlot;
+  Svg svg(size, std::string(kTitle), description);
+  draw_ground(svg, plot, measured_to(data));
+  vertical_axis(svg, plot.y, plot.x.from(), plot.x.to(), {"img/s"});
+  horizontal_axis(svg, plot.x, bottom, bottom, {"feeder threads, a core each", true});
+  draw_law(svg, plot, data.law);
+  const double demand = data.demand_img_per_s;
+  if (std::isfinite(demand) && demand > 0) {
+    draw_demand(svg, plot, demand, supply);
+    if (data.needed) draw_needed(svg, plot, *data.needed, demand);
+  }
+  draw_points(svg, plot, data.measured);
+  return std::move(svg).finish(bottom + kAxisHeight);
+}
+
+}  // namespace penstock

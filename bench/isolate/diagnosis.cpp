@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/diagnosis.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "bench/isolate/steady.h"
+
+namespace penstock {
+namespace {
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+/// Stages of all usable runs, summed.
+struct WorkSum {
+  std::vector<StageUse> stages;
+  double window_s = 0, instrumentation_s = 0;
+};
+
+void add(StageUse& sum, const StageUse& more) {
+  sum.threads = std::max(sum.threads, more.threads);
+  sum.images += more.images;
+  sum.items += more.items;
+  sum.timed_items += more.timed_items;
+  sum.cpu_s += more.cpu_s;
+  sum.wall_s += more.wall_s;
+  sum.wait_in_s += more.wait_in_s;
+  sum.wait_out_s += more.wait_out_s;
+  sum.bytes += more.bytes;
+}
+
+WorkSum work_of(const Row& row) {
+  WorkSum work;
+  for (const Repetition& repetition : row.repetitions) {
+    const RunResult& result = repetition.result;
+    if (!is_usable(result) || result.stages.empty()) continue;
+    work.window_s += result.window_s;
+    work.instrumentation_s += result.instrumentation_s;
+    for (const StageUse& stage : result.stages) {
+      const auto same = [&](const StageUse& known) {
+        return known.name == stage.name && known.workers == stage.workers;
+      };
+      const auto known = std::find_if(work.stages.begin(), work.stages.end(), same);
+      if (known == work.stages.end()) {
+        work.stages.push_back(stage);
+      } else {
+        add(*known, stage);
+      }
+    }
+  }
+  return work;
+}
+
+double workers_s(const StageUse& stage, const WorkSum& work) {
+  return stage.threads * work.window_s;
+}
+
+/// Images a second if its workers did nothing but this.
+double capacity(const StageUse& stage) {
+  return stage.wall_s > 0 ? static_cast<double>(stage.images) * stage.threads / stage.wall_s
+                          : kUnbounded;
+}
+
+StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
+  StageFinding finding{.name = stage.name, .workers = stage.workers};
+  const double bound = capacity(stage);
+  if (bound < kUnbounded) finding.capacity_img_per_s = bound;
+  if (const double all = workers_s(stage, work); all > 0) {
+    finding.utilisation_percent = 100 * stage.wall_s / all;
+    finding.waits_in_percent = 100 * stage.wait_in_s / all;
+    finding.waits_out_percent = 100 * stage.wait_out_s / all;
+  }
+  if (stage.images > 0) {
+    const auto images = static_cast<double>(stage.images);
+    finding.cpu_us_per_image = 1e6 * stage.cpu_s / images;
+    finding.wall_us_per_image = 1e6 * stage.wall_s / images;
+    finding.bytes_per_image = static_cast<double>(stage.bytes) / images;
+  }
+  return finding;
+}
+
+/// The workers of a stage: what all their stages take together.
+double group_utilisation(const std::vector<StageFinding>& stages, const std::string& workers) {
+  double percent = 0;
+  for (const StageFinding& stage : stages) {
+    if (stage.workers == workers) percent += stage.utilisation_percent;
+  }
+  return percent;
+}
+
+/// Images a second of a group whose stage `without` costs nothing.
+double group_bound(const std::vector<StageUse>& stages, const std::string& workers,
+                   std::size_t without) {
+  double seconds_per_image = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i].workers == workers && i != without) seconds_per_image += 1 / capacity(stages[i]);
+  }
+  return seconds_per_image > 0 ? 1 / seconds_per_image : kUnbounded;
+}
+
+/// Of two stages: the one that holds images up more. Its workers are busier; within one group, it
+/// takes more of their time.
+bool holds_up_more(const std::vector<StageFinding>& stages, std::size_t a, std::size_t b) {
+  if (stages[a].workers == stages[b].workers) {
+    return stages[a].utilisation_percent > stages[b].utilisation_percent;
+  }
+  return group_utilisation(stages, stages[a].workers) >
+         group_utilisation(stages, stages[b].workers);
+}
+
+std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages) {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i].utilisation_percent > 0 && (!found || holds_up_more(stages, i, *found))) {
+      found = i;
+    }
+  }
+  return found;
+}
+
+/// The stage that copies batches to devices.
+std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
+  for (std::size_t i = stages.size(); i-- > 0;) {
+    if (stages[i].workers == "stager") return i;
+  }
+  return std::nullopt;
+}
+
+/// The most upstream workers wait for messages more than for anything else, and more than they
+/// work.
+bool waits_for_producer(const std::vector<StageFinding>& stages) {
+  if (stages.empty()) return false;
+  const std::string& receiver = stages.front().workers;
+  double waits_in = 0, waits_out = 0;
+  for (const StageFinding& stage : stages) {
+    if (stage.workers != receiver) continue;
+    waits_in += stage.waits_in_percent;
+    waits_out += stage.waits_out_percent;
+  }
+  return waits_in > waits_out && waits_in > group_utilisation(stages, receiver);
+}
+
+/// What comes after the bottleneck, and the rate there. `stages` without a producer in front.
+void find_next(const std::vector<StageUse>& stages, std::optional<std::size_t> bottleneck,
+               const InputCostFinding& cost, Diagnosis& diagnosis) {
+  const std::size_t without = bottleneck.value_or(stages.size());
+  double next = cost.ceiling_img_per_s.value;
+  std::optional<std::size_t> found;  // none: the trainer
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (i == without) continue;
+    const double bound = group_bound(stages, stages[i].workers, without);
+    const bool tied = found && stages[*found].workers == stages[i].workers &&
+                      stages[i].wall_s > stages[*found].wall_s;
+    if (bound < next || tied) {
+      next = std::min(next, bound);
+      found = i;
+    }
+  }
+  diagnosis.next_bottleneck = found;
+  const double now = cost.coupled_img_per_s.value;
+  diagnosis.gain_until_next = now > 0 ? std::max(1.0, next / now) : 1;
+}
+
+void blame_producer(const WorkSum& work, const InputCostFinding& cost, Diagnosis& diagnosis) {
+  find_next(work.stages, std::nullopt, cost, diagnosis);
+  if (diagnosis.next_bottleneck) ++*diagnosis.next_bottleneck;
+  const StageUse& receiver = work.stages.front();
+  StageFinding producer{.name = "produce", .workers = "producer"};
+  producer.capacity_img_per_s =
+      work.window_s > 0 ? static_cast<double>(receiver.images) / work.window_s : 0;
+  producer.utilisation_percent = 100 - diagnosis.stages.front().waits_out_percent;
+  diagnosis.busiest_percent = producer.utilisation_percent;
+  diagnosis.stages.insert(diagnosis.stages.begin(), std::move(producer));
+  diagnosis.bottleneck = 0;
+}
+
+}  // namespace
+
+Diagnosis diagnose(const Patient& patient) {
+  const WorkSum work = work_of(patient.coupled);
+  Diagnosis diagnosis;
+  double cpu_s = 0;
+  for (const StageUse& stage : work.stages) {
+    diagnosis.stages.push_back(finding_of(stage, work));
+    cpu_s += stage.cpu_s;
+  }
+  if (cpu_s > 0) diagnosis.instrumentation_percent = 100 * work.instrumentation_s / cpu_s;
+  const CostSplit& split = patient.cost.split;
+  const double waited_ms = split.starvation_ms.value + split.transfer_ms.value;
+  const bool costs = patient.cost.percent.value > 100 * patient.margin;
+  if (!costs || split.interference_ms.value > waited_ms || work.stages.empty()) return diagnosis;
+  if (split.transfer_ms.value > split.starvation_ms.value) {
+    diagnosis.bottleneck = copying(diagnosis.stages);
+  } else if (patient.has_producer && waits_for_producer(diagnosis.stages)) {
+    blame_producer(work, patient.cost, diagnosis);
+    return diagnosis;
+  } else {
+    diagnosis.bottleneck = busiest(diagnosis.stages);
+  }
+  if (!diagnosis.bottleneck) return diagnosis;
+  const std::string& workers = diagnosis.stages[*diagnosis.bottleneck].workers;
+  diagnosis.busiest_percent = group_utilisation(diagnosis.stages, workers);
+  find_next(work.stages, diagnosis.bottleneck, patient.cost, diagnosis);
+  return diagnosis;
+}
+
+}  // namespace penstock

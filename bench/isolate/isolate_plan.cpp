@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolate_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/statistics.h"
+
+namespace penstock {
+namespace {
+
+/// Runs without a trainer take this share of the time of a run with one.
+constexpr double kSupplyShare = 0.4;
+/// Windows need not be longer than this, beyond what reserves ask for: more blocks are worth more.
+constexpr double kLongWindow_s = 1.5;
+/// A run that has fewer says nothing.
+constexpr std::int64_t kLeastSteps = 12;
+/// Runs vary: plans use this share of the time.
+constexpr double kUsedShare = 0.9;
+
+double run_s(const PilotTime& time, std::int64_t steps) {
+  return time.overhead_s + time.step_s * static_cast<double>(steps + kWarmupSteps);
+}
+
+bool is_supply(const PlannedRun& run) { return run.rung == Rung::supply; }
+
+/// In steps; what lies in sockets is seen by the pilot only.
+std::int64_t reserve_of(const PlannedRun& run, const PilotTime& time) {
+  return std::max(reserve_steps(run.config), static_cast<std::int64_t>(std::ceil(time.reserve)));
+}
+
+/// Steps of each run where those with a trainer have `steps`.
+std::vector<std::int64_t> steps_for(std::span<const PlannedRun> runs,
+                                    std::span<const PilotTime> times, std::int64_t steps) {
+  double longest_s = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!is_supply(runs[i])) longest_s = std::max(longest_s, times[i].step_s);
+  }
+  std::vector<std::int64_t> result;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!is_supply(runs[i]) || !(times[i].step_s > 0)) {
+      result.push_back(steps);
+      continue;
+    }
+    const double share = kSupplyShare * longest_s / times[i].step_s;
+    const std::int64_t least = std::min(steps, reserve_of(runs[i], times[i]) + kLeastSteps);
+    result.push_back(
+        std::clamp(static_cast<std::int64_t>(std::llround(share * static_cast<double>(steps))),
+                   least, 4 * steps));
+  }
+  return result;
+}
+
+double block_s(std::span<const PilotTime> times, std::span<const std::int64_t> steps) {
+  double sum = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) sum += run_s(times[i], steps[i]);
+  return sum;
+}
+
+/// The most steps whose block takes no more than `seconds`; at least kLeastSteps.
+std::int64_t most_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
+                        double seconds) {
+  std::int64_t low = kLeastSteps, high = 1 << 20;
+  while (low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    if (block_s(times, steps_for(runs, times, middle)) <= seconds) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace
+
+RunConfig ceiling_config(RunConfig config) {
+  config.fake_location = "gpu";
+  return config;
+}
+
+RunConfig supply_config(RunConfig config) {
+  config.model = "null";
+  return config;
+}
+
+std::vector<PlannedRun> planned_runs(const IsolatePlan& plan) {
+  std::vector<PlannedRun> runs = {{ceiling_config(plan.config), Rung::ceiling},
+                                  {plan.config, Rung::coupled},
+                                  {supply_config(plan.config), Rung::supply}};
+  if (!plan.threads_matter) return runs;
+  std::vector<std::int32_t> counts{plan.cores};
+  for (std::int32_t threads = 1; threads < plan.cores; threads *= 2) counts.push_back(threads);
+  std::sort(counts.begin(), counts.end());
+  for (const std::int32_t threads : counts) {
+    if (threads == plan.config.feeder_threads) continue;
+    RunConfig config = supply_config(plan.config);
+    config.feeder_threads = threads;
+    runs.push_back({std::move(config), Rung::supply});
+  }
+  return runs;
+}
+
+PilotTime pilot_time(const RunResult& result, double wall_s) {
+  if (!(result.img_per_s > 0)) return {};
+  const double slower = result.sustained_img_per_s > 0
+                            ? std::min(result.sustained_img_per_s, result.img_per_s)
+                            : result.img_per_s;
+  PilotTime time;
+  time.step_s = static_cast<double>(result.images_per_step) / slower;
+  const double seen_s = static_cast<double>(result.images_per_step) / result.img_per_s *
+                        static_cast<double>(kPilotSteps + kPilotWarmup);
+  time.overhead_s = std::max(0.0, wall_s - seen_s);
+  time.reserve = result.reserve_start / std::max(1, result.config.num_gpus);
+  return time;
+}
+
+std::int64_t reserve_steps(const RunConfig& config) {
+  const std::int64_t batches =
+      config.prefetch + std::int64_t{config.device_slots} * config.num_gpus;
+  return (batches + config.num_gpus - 1) / config.num_gpus;
+}
+
+std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
+                                     std::span<const PilotTime> times, double seconds) {
+  const double usable_s = kUsedShare * seconds;
+  double slowest_s = 0;
+  std::int64_t reserve = 1;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!is_supply(runs[i])) slowest_s = std::max(slowest_s, times[i].step_s);
+    reserve = std::max(reserve, reserve_of(runs[i], times[i]));
+  }
+  const auto reserves = static_cast<std::int64_t>(kMinReserves) * reserve + 1;
+  const auto long_window = slowest_s > 0 ? std::llround(kLongWindow_s / slowest_s) : 0;
+  const std::int64_t wanted = std::max<std::int64_t>(reserves, long_window);
+  std::int64_t steps = most_steps(runs, times, usable_s / static_cast<double>(kWantedBlocks));
+  if (steps < reserves) {
+    const std::int64_t fewer_blocks =
+        most_steps(runs, times, usable_s / static_cast<double>(kMinBlocks));
+    steps = std::min(fewer_blocks, reserves);
+  }
+  return steps_for(runs, times, std::min(steps, wanted));
+}
+
+}  // namespace penstock

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolate_progress.h"
+
+#include <fmt/format.h>
+
+#include "bench/isolate/isolation_files.h"
+#include "bench/isolate/verdict.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+
+void IsolateProgress::phase_begins(std::string_view phase, double budget_s) {
+  phase_ = phase;
+  budget_s_ = budget_s;
+}
+
+void IsolateProgress::run_begins(const SweepMoment& moment) {
+  where_ = fmt::format("{} {}: {}", phase_, moment.round + 1,
+                       name_of_run(moment.row.config, moment.row.is_ceiling));
+  line_.begin(where_, "at most ", budget_s_ - moment.elapsed_s);
+}
+
+void IsolateProgress::run_ended(const SweepMoment&, const RunResult& result) {
+  const bool failed = result.status == Status::failed || result.status == Status::partial;
+  const std::string rate = failed ? fmt::format("{}: {}", to_string(result.status), result.reason)
+                                  : fmt::format("{:.1f} img/s", result.img_per_s);
+  line_.end(fmt::format("{}: {}", where_, rate), failed);
+}
+
+void IsolateProgress::results_changed(const SweepResult& sweep) {
+  try {
+    write_runs(sweep, folder_.path());
+    saved_ = true;
+  } catch (const DataError& error) {
+    if (!begun_) {
+      throw ConfigError(fmt::format("{}; give --out a folder that can be written", error.what()));
+    }
+    if (saved_) line_.print(fmt::format("penstock: {}; the measurement goes on", error.what()));
+    saved_ = false;
+  }
+  begun_ = true;
+}
+
+}  // namespace penstock

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolation_figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "bench/figures/cost_split.h"
+#include "bench/figures/quantity.h"
+#include "bench/figures/supply_demand.h"
+#include "bench/figures/waterfall.h"
+#include "bench/pages/run_views.h"
+#include "bench/report_text.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kIntervals = "Lines: 95 % intervals over blocks.";
+
+const Row* row_at(const Isolation& isolation, std::size_t index) {
+  return index < isolation.sweep.rows.size() ? &isolation.sweep.rows[index] : nullptr;
+}
+
+std::string label_at(const Isolation& isolation, std::size_t index) {
+  const Row* const row = row_at(isolation, index);
+  return row == nullptr ? "the feeder" : label_of(isolation.sweep, *row);
+}
+
+double images_per_step(const Row* row) {
+  if (row == nullptr) return 0;
+  std::int64_t images = 0;
+  for (const Repetition& repetition : row->repetitions) {
+    images = std::max(images, repetition.result.images_per_step);
+  }
+  return static_cast<double>(images);
+}
+
+/// A step of the device alone, from its rate.
+std::optional<Estimate> ceiling_ms(const Isolation& isolation) {
+  const double images = images_per_step(row_at(isolation, isolation.ceiling_row));
+  if (!isolation.cost || images <= 0) return std::nullopt;
+  const Estimate& rate = isolation.cost->ceiling_img_per_s;
+  if (!(rate.value > 0)) return std::nullopt;
+  const auto ms = [images](double img_per_s) { return 1e3 * images / img_per_s; };
+  return Estimate{ms(rate.value), ms(rate.high), rate.low > 0 ? ms(rate.low) : INFINITY,
+                  rate.samples};
+}
+
+/// Rungs one on top of the other, from the device's own time on.
+Waterfall waterfall_of_ladder(const Isolation& isolation, const Estimate& ceiling) {
+  Waterfall waterfall;
+  double level = ceiling.value;
+  waterfall.bars.push_back({.label = "device alone", .added_ms = ceiling, .whole = true});
+  for (const RungFinding& rung : isolation.ladder) {
+    const bool is_ceiling = rung.unavailable.empty() && rung.row == isolation.ceiling_row;
+    if (is_ceiling) continue;
+    const bool from_ceiling = rung.branch || waterfall.bars.size() == 1;
+    WaterfallBar bar{.label = rung.branch ? rung.name + " (on its own)" : rung.name,
+                     .from_ms = from_ceiling ? ceiling.value : level};
+    bar.added_ms = rung.added_ms;
+    if (from_ceiling && rung.cost) bar.added_ms = rung.cost->split.total_ms;
+    if (!rung.unavailable.empty()) bar.added_ms.reset();
+    if (bar.added_ms && !rung.branch) level = bar.from_ms + bar.added_ms->value;
+    waterfall.description +=
+        fmt::format("{}: {}. ", bar.label,
+                    bar.added_ms ? "adds " + estimate_text(*bar.added_ms, "ms") : "not measured");
+    waterfall.bars.push_back(std::move(bar));
+  }
+  return waterfall;
+}
+
+/// From the device's own time to the time with the feeder, by what the device waited for.
+Waterfall waterfall_of_split(const Isolation& isolation, const Estimate& ceiling) {
+  const CostSplit& split = isolation.cost->split;
+  Waterfall waterfall;
+  double level = ceiling.value;
+  waterfall.bars.push_back({.label = "device alone", .added_ms = ceiling, .whole = true});
+  const auto add = [&](std::string_view name, const Estimate& part) {
+    waterfall.bars.push_back(
+        {.label = std::string(name), .from_ms = level, .added_ms = part, .classes = name});
+    level += part.value;
+    waterfall.description += fmt::format("{} adds {}. ", name, estimate_text(part, "ms"));
+  };
+  add("starvation", split.starvation_ms);
+  add("transfer", split.transfer_ms);
+  add("interference", split.interference_ms);
+  const double residual = split.residual_ms;
+  add("residual", {residual, residual, residual, split.total_ms.samples});
+  const Estimate& total = split.total_ms;
+  waterfall.bars.push_back(
+      {.label = "with " + label_at(isolation, isolation.coupled_row),
+       .added_ms = Estimate{ceiling.value + total.value, ceiling.value + total.low,
+                            ceiling.value + total.high, total.samples},
+       .whole = true});
+  return waterfall;
+}
+
+PageFigure waterfall_of(const Isolation& isolation) {
+  PageFigure figure{.file = "waterfall.svg", .heading = "From the device alone to your pipeline"};
+  const std::optional<Estimate> ceiling = ceiling_ms(isolation);
+  if (!ceiling) return figure;
+  const bool ladder = !isolation.ladder.empty();
+  Waterfall waterfall =
+      ladder ? waterfall_of_ladder(isolation, *ceiling) : waterfall_of_split(isolation, *ceiling);
+  figure.caption = fmt::format(
+      "{} {}",
+      ladder
+          ? "Each rung does what the one above it does, and one thing more; green ones take less. "
+            "Those on their own are compared with the device alone."
+          : "What a step takes, and why.",
+      kIntervals);
+  figure.draw = [waterfall = std::move(waterfall)](const FigureSize& size) {
+    return waterfall_figure(waterfall, size);
+  };
+  return figure;
+}
+
+PageFigure split_of(const Isolation& isolation) {
+  PageFigure figure{.file = "split.svg", .heading = "What the cost consists of"};
+  if (!isolation.cost) return figure;
+  const CostSplit& split = isolation.cost->split;
+  SplitBar bar{label_at(isolation, isolation.coupled_row),
+               split.total_ms,
+               split.starvation_ms,
+               split.transfer_ms,
+               split.interference_ms,
+               split.residual_ms};
+  figure.caption =
+      "Starvation: the device had no batch. Transfer: it waited for the copy of one that was "
+      "ready. "
+      "Interference: steps themselves got longer, or were enqueued late. Residual: what these do "
+      "not "
+      "explain.";
+  figure.draw = [bars = std::vector{std::move(bar)}](const FigureSize& size) {
+    return cost_split_figure(bars, size);
+  };
+  return figure;
+}
+
+/// Up to where the law is worth drawing.
+double threads_to_draw(const Isolation& isolation) {
+  constexpr double kFar = 512;
+  double measured = 1;
+  for (const ScalingPoint& point : isolation.supply_curve) {
+    measured = std::max(measured, point.threads);
+  }
+  double wanted = 1.5 * measured;
+  if (isolation.cores_per_device && isolation.cores_per_device->reachable) {
+    wanted = std::max(wanted, 1.3 * isolation.cores_per_device->threads.value);
+  } else if (isolation.law) {
+    wanted = std::max(wanted, 1.3 * isolation.law->peak_threads().value_or(measured));
+  }
+  return std::min(wanted, std::max(kFar, measured));
+}
+
+PageFigure supply_demand_of(const Isolation& isolation) {
+  constexpr int kPoints = 24;
+  constexpr std::size_t kResamples = 200;
+  PageFigure figure{.file = "supply-demand.svg", .heading = "Supply against demand"};
+  if (isolation.supply_curve.empty()) return figure;
+  SupplyDemand data;
+  data.measured = isolation.supply_curve;
+  data.needed = isolation.cores_per_device;
+  std::int32_t devices = 1;
+  if (const Row* const row = row_at(isolation, isolation.coupled_row)) {
+    devices = std::max(1, row->config.num_gpus);
+  }
+  if (isolation.cost) data.demand_img_per_s = isolation.cost->ceiling_img_per_s.value / devices;
+  const double to = threads_to_draw(isolation);
+  for (int i = 0; isolation.law && i <= kPoints; ++i) {
+    const double threads = to * i / kPoints;
+    const Estimate rate =
+        rate_at(isolation.supply_curve, threads, isolation.sweep.seed, kResamples);
+    data.law.push_back({threads, rate});
+  }
+  figure.caption = fmt::format(
+      "Points: rates of the feeder alone, with their lowest and highest block. Curve: the "
+      "universal "
+      "scalability law through them, with its 95 % band; beyond the measured points it is a guess "
+      "that nobody has checked. Dashed: what {} trains.",
+      devices == 1 ? "the device" : "one of the devices");
+  figure.draw = [data = std::move(data)](const FigureSize& size) {
+    return supply_demand_figure(data, size);
+  };
+  return figure;
+}
+
+}  // namespace
+
+IsolationFigures figures_of(const Isolation& isolation) {
+  IsolationFigures figures;
+  figures.waterfall = waterfall_of(isolation);
+  figures.split = split_of(isolation);
+  figures.supply_demand = supply_demand_of(isolation);
+  figures.steps.file = "steps.svg";
+  figures.queues.file = "queues.svg";
+  if (const Row* const row = row_at(isolation, isolation.coupled_row)) {
+    figures.steps = step_times_of(*row, row_at(isolation, isolation.ceiling_row));
+    figures.queues = queue_occupancy_of(*row);
+  }
+  figures.steps.heading = "Every step";
+  figures.queues.heading = "The queues between";
+  return figures;
+}
+
+}  // namespace penstock

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolation_files.h"
+
+#include <sstream>
+
+#include "bench/isolate/isolation_json.h"
+#include "bench/isolate/isolation_page.h"
+#include "bench/report.h"
+#include "bench/result_folder.h"
+
+namespace penstock {
+namespace {
+
+/// The page about a sweep; that about one feeder takes its place.
+constexpr std::string_view kSweepPage = "html";
+
+void write_report(const ReportEntry& report, const SweepResult& sweep,
+                  const std::filesystem::path& folder) {
+  std::ostringstream text;
+  report.write(sweep, {}, text);
+  replace_file(folder / report.file, text.str());
+}
+
+}  // namespace
+
+void write_runs(const SweepResult& sweep, const std::filesystem::path& folder) {
+  write_report(find_entry(report_table(), "json"), sweep, folder);
+}
+
+void write_isolation_files(const Isolation& found, const std::filesystem::path& folder) {
+  replace_file(folder / "isolation.json", to_json(found).dump(1) + "\n");
+  for (const ReportEntry* report : report_table().entries) {
+    if (report->file.empty() || report->name == kSweepPage) continue;
+    write_report(*report, found.sweep, folder);
+  }
+  std::ostringstream page;
+  write_isolation_page(found, page);
+  replace_file(folder / "report.html", page.str());
+  write_isolation_figures(found, folder / "figures");
+}
+
+}  // namespace penstock

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolation_json.h"
+
+#include "bench/result_json.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const CostSplit& split) {
+  return Json{{"total_ms", to_json(split.total_ms)},
+              {"starvation_ms", to_json(split.starvation_ms)},
+              {"transfer_ms", to_json(split.transfer_ms)},
+              {"interference_ms", to_json(split.interference_ms)},
+              {"residual_ms", split.residual_ms}};
+}
+
+Json to_json(const InputCostFinding& cost) {
+  return Json{{"ceiling_img_per_s", to_json(cost.ceiling_img_per_s)},
+              {"coupled_img_per_s", to_json(cost.coupled_img_per_s)},
+              {"percent", to_json(cost.percent)},
+              {"img_per_s_lost", to_json(cost.img_per_s_lost)},
+              {"split", to_json(cost.split)},
+              {"verdict", to_string(cost.verdict)},
+              {"more_blocks", cost.more_blocks}};
+}
+
+Json to_json(const StageFinding& stage) {
+  return Json{{"name", stage.name},
+              {"workers", stage.workers},
+              {"capacity_img_per_s", stage.capacity_img_per_s},
+              {"utilisation_percent", stage.utilisation_percent},
+              {"waits_in_percent", stage.waits_in_percent},
+              {"waits_out_percent", stage.waits_out_percent},
+              {"cpu_us_per_image", stage.cpu_us_per_image},
+              {"wall_us_per_image", stage.wall_us_per_image},
+              {"bytes_per_image", stage.bytes_per_image}};
+}
+
+Json to_json(const Prediction& prediction) {
+  return Json{{"change", prediction.change}, {"img_per_s", prediction.img_per_s}};
+}
+
+Json to_json(const Verification& verification) {
+  return Json{{"change", verification.change},
+              {"predicted_img_per_s", verification.predicted_img_per_s},
+              {"achieved_img_per_s", to_json(verification.achieved_img_per_s)},
+              {"error_percent", verification.error_percent},
+              {"agrees", verification.agrees}};
+}
+
+Json to_json(const ScalingPoint& point) {
+  return Json{{"threads", point.threads}, {"img_per_s", point.img_per_s}};
+}
+
+Json to_json(const ScalingLaw& law) {
+  const std::optional<double> peak = law.peak_threads();
+  return Json{{"lambda", law.lambda},
+              {"sigma", law.sigma},
+              {"kappa", law.kappa},
+              {"peak_threads", peak ? Json(*peak) : Json(nullptr)}};
+}
+
+Json to_json(const ThreadsNeeded& needed) {
+  return Json{{"reachable", needed.reachable},
+              {"threads", to_json(needed.threads)},
+              {"whole", needed.whole},
+              {"peak_img_per_s", to_json(needed.peak_img_per_s)},
+              {"measured_to", needed.measured_to}};
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  if (!value) return nullptr;
+  if constexpr (std::is_arithmetic_v<T>) {
+    return *value;
+  } else {
+    return to_json(*value);
+  }
+}
+
+Json to_json(const RungFinding& rung) {
+  return Json{{"name", rung.name},
+              {"adds", rung.adds},
+              {"row", rung.row},
+              {"cost", or_null(rung.cost)},
+              {"added_ms", or_null(rung.added_ms)},
+              {"supply_img_per_s", or_null(rung.supply_img_per_s)},
+              {"unavailable", rung.unavailable},
+              {"branch", rung.branch}};
+}
+
+template <typename T>
+Json list_of(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(to_json(value));
+  return list;
+}
+
+}  // namespace
+
+Json to_json(const Estimate& estimate) {
+  return Json{{"value", estimate.value},
+              {"low", estimate.low},
+              {"high", estimate.high},
+              {"samples", estimate.samples}};
+}
+
+Json to_json(const BlockNoise& noise) {
+  return Json{{"block", noise.block},
+              {"steal_percent", noise.steal_percent},
+              {"cpu_pressure_percent", or_null(noise.cpu_pressure_percent)},
+              {"io_pressure_percent", or_null(noise.io_pressure_percent)},
+              {"foreign_cpu_percent", noise.foreign_cpu_percent},
+              {"mhz_low", or_null(noise.mhz_low)},
+              {"mhz_high", or_null(noise.mhz_high)},
+              {"throttled", noise.throttled},
+              {"noisy", noise.noisy()}};
+}
+
+Json to_json(const Isolation& found) {
+  return Json{{"schema", 1},
+              {"kind", "isolation"},
+              {"verdict", found.verdict},
+              {"doubts", found.doubts},
+              {"cures", found.cures},
+              {"blocks", found.blocks},
+              {"stopped_because", found.stopped_because},
+              {"ceiling_row", found.ceiling_row},
+              {"coupled_row", found.coupled_row},
+              {"supply_row", or_null(found.supply_row)},
+              {"cost", or_null(found.cost)},
+              {"supply_img_per_s", or_null(found.supply_img_per_s)},
+              {"stages", list_of(found.stages)},
+              {"bottleneck", or_null(found.bottleneck)},
+              {"next_bottleneck", or_null(found.next_bottleneck)},
+              {"gain_until_next", found.gain_until_next},
+              {"supply_curve", list_of(found.supply_curve)},
+              {"scaling_law", or_null(found.law)},
+              {"cores_per_device", or_null(found.cores_per_device)},
+              {"depths", list_of(found.depths)},
+              {"verification", or_null(found.verification)},
+              {"ladder", list_of(found.ladder)},
+              {"noise", list_of(found.noise)},
+              {"instrumentation_percent", found.instrumentation_percent},
+              {"sweep", to_json(found.sweep)}};
+}
+
+}  // namespace penstock

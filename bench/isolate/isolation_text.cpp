@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolation_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "bench/isolate/steady.h"
+#include "bench/isolate/verdict.h"
+#include "bench/report_text.h"
+#include "bench/statistics.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kWidth = 100;
+
+/// Words of `text`, broken between them; lines after the first begin with `indent`.
+std::string wrapped(const std::string& text, const std::string& indent) {
+  std::istringstream words(text);
+  std::string result, line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > kWidth) {
+      result += line + "\n";
+      line = indent;
+      line += word;
+      continue;
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  return result + line + "\n";
+}
+
+/// Lines of cells; the first column is left-aligned, the others end where their heads do.
+class Columns {
+ public:
+  explicit Columns(std::vector<std::string> heads) { lines_.push_back(std::move(heads)); }
+  void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
+  void write(std::ostream& out) const {
+    std::vector<std::size_t> widths;
+    for (const auto& line : lines_) {
+      widths.resize(std::max(widths.size(), line.size()));
+      for (std::size_t i = 0; i < line.size(); ++i) {
+        widths[i] = std::max(widths[i], line[i].size());
+      }
+    }
+    for (const auto& line : lines_) {
+      std::string text = fmt::format("{:<{}}", line.front(), widths.front());
+      for (std::size_t i = 1; i < line.size(); ++i) {
+        text += fmt::format("  {:>{}}", line[i], widths[i]);
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+      fmt::print(out, "{}\n", text);
+    }
+    fmt::print(out, "\n");
+  }
+
+ private:
+  std::vector<std::vector<std::string>> lines_;
+};
+
+std::string percent(double value) { return format_fixed(value, 0); }
+
+/// A time, a rate, or a size without needless digits.
+std::string short_number(double value) { return format_fixed(value, value < 10 ? 2 : 0); }
+
+void write_rates(const Isolation& found, std::ostream& out) {
+  if (!found.cost) return;
+  const Row& ceiling = found.sweep.rows[found.ceiling_row];
+  const Row& coupled = found.sweep.rows[found.coupled_row];
+  const std::string& feeder = coupled.config.fake_location;
+  Columns columns({"", "img/s (95 % interval)", "blocks"});
+  const auto line = [&](const std::string& name, const Estimate& rate) {
+    columns.add({name, format_estimate(rate, 1), std::to_string(rate.samples)});
+  };
+  line("ceiling (" + ceiling.config.fake_location + ")", found.cost->ceiling_img_per_s);
+  if (found.supply_img_per_s) line("supply (" + feeder + " alone)", *found.supply_img_per_s);
+  line("coupled (" + feeder + ")", found.cost->coupled_img_per_s);
+  line("lost", found.cost->img_per_s_lost);
+  columns.write(out);
+}
+
+void write_cost(const Isolation& found, std::ostream& out) {
+  if (!found.cost) return;
+  const CostSplit& split = found.cost->split;
+  Columns columns({"per step", "ms (95 % interval)"});
+  columns.add({"input cost", format_estimate(split.total_ms, 2)});
+  columns.add({"  starvation", format_estimate(split.starvation_ms, 2)});
+  columns.add({"  transfer", format_estimate(split.transfer_ms, 2)});
+  columns.add({"  interference", format_estimate(split.interference_ms, 2)});
+  columns.add({"  residual", format_fixed(split.residual_ms, 2)});
+  columns.write(out);
+}
+
+void write_stages(const Isolation& found, std::ostream& out) {
+  if (found.stages.empty()) return;
+  Columns columns({"stage", "workers", "busy %", "waits in %", "waits out %", "at most img/s",
+                   "CPU us/image", "bytes/image"});
+  for (std::size_t i = 0; i < found.stages.size(); ++i) {
+    const StageFinding& stage = found.stages[i];
+    const bool is_bottleneck = found.bottleneck == i;
+    const bool is_next = found.bottleneck && found.next_bottleneck == i;
+    const std::string mark = is_bottleneck ? "  <- bottleneck" : is_next ? "  <- then" : "";
+    columns.add({stage.name, stage.workers, percent(stage.utilisation_percent),
+                 percent(stage.waits_in_percent), percent(stage.waits_out_percent),
+                 stage.capacity_img_per_s > 0 ? format_fixed(stage.capacity_img_per_s, 0) : "?",
+                 short_number(stage.cpu_us_per_image),
+                 format_fixed(stage.bytes_per_image, 0) + mark});
+  }
+  columns.write(out);
+}
+
+/// Of the last usable coupled run.
+void write_queues(const Isolation& found, std::ostream& out) {
+  const RunResult* last = nullptr;
+  for (const Repetition& repetition : found.sweep.rows[found.coupled_row].repetitions) {
+    if (is_usable(repetition.result)) last = &repetition.result;
+  }
+  if (last == nullptr || last->queues.empty()) return;
+  Columns columns({"queue", "slots", "mean filled", "empty %", "full %"});
+  for (const QueueUse& queue : last->queues) {
+    columns.add({queue.name, std::to_string(queue.slots), format_fixed(queue.mean_filled, 2),
+                 percent(queue.empty_percent), percent(queue.full_percent)});
+  }
+  columns.write(out);
+}
+
+void write_curve(const Isolation& found, std::ostream& out) {
+  if (found.supply_curve.empty() || !found.law) return;
+  Columns columns({"feeder threads", "supply img/s", "scaling law"});
+  for (const ScalingPoint& point : found.supply_curve) {
+    columns.add({format_fixed(point.threads, 0), format_fixed(spread(point.img_per_s).median, 1),
+                 format_fixed(found.law->rate(point.threads), 1)});
+  }
+  columns.write(out);
+}
+
+void write_depths(const Isolation& found, std::ostream& out) {
+  if (found.depths.empty()) return;
+  Columns columns({"queue depth (replayed)", "img/s"});
+  for (const Prediction& depth : found.depths) {
+    columns.add(
+        {depth.change.empty() ? "as measured" : depth.change, format_fixed(depth.img_per_s, 1)});
+  }
+  columns.write(out);
+}
+
+void write_ladder(const Isolation& found, std::ostream& out) {
+  if (found.ladder.empty()) return;
+  Columns columns({"rung", "cost %", "added ms", "supply img/s"});
+  std::vector<std::string> missing;
+  for (const RungFinding& rung : found.ladder) {
+    if (!rung.unavailable.empty()) {
+      missing.push_back(fmt::format("{}: not measured: {}", rung.name, rung.unavailable));
+      continue;
+    }
+    columns.add({rung.branch ? rung.name + " (a branch)" : rung.name,
+                 rung.cost ? format_estimate(rung.cost->percent, 1) : "-",
+                 rung.added_ms ? format_estimate(*rung.added_ms, 2) : "-",
+                 rung.supply_img_per_s ? format_estimate(*rung.supply_img_per_s, 0) : "-"});
+  }
+  columns.write(out);
+  for (const std::string& line : missing) fmt::print(out, "{}", wrapped(line, "  "));
+}
+
+void write_list(const char* title, const std::vector<std::string>& sentences, std::ostream& out) {
+  if (sentences.empty()) return;
+  fmt::print(out, "{}\n", title);
+  for (const std::string& sentence : sentences) {
+    fmt::print(out, "{}", wrapped("- " + sentence, "  "));
+  }
+  fmt::print(out, "\n");
+}
+
+/// How it was measured: blocks, why they ended, warm-up, what went on beside.
+void write_method(const Isolation& found, std::ostream& out) {
+  std::size_t kept = 0, dropped = 0;
+  for (const std::size_t index : {found.ceiling_row, found.coupled_row}) {
+    for (const Repetition& repetition : found.sweep.rows[index].repetitions) {
+      if (!is_usable(repetition.result)) continue;
+      const SteadyRun run = steady_state(repetition.result);
+      kept += run.steps;
+      dropped += run.dropped;
+    }
+  }
+  std::string text = fmt::format(
+      "{} block{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} "
+      "steps left out.",
+      found.blocks, found.blocks == 1 ? "" : "s", found.stopped_because, dropped, kept + dropped);
+  double steal = 0, foreign = 0;
+  for (const BlockNoise& noise : found.noise) {
+    steal = std::max(steal, noise.steal_percent);
+    foreign = std::max(foreign, noise.foreign_cpu_percent);
+  }
+  if (!found.noise.empty()) {
+    text += fmt::format(
+        " Beside it, others used up to {:.1f} % of the cores and the hypervisor "
+        "took up to {:.1f} %.",
+        foreign, steal);
+  }
+  if (found.instrumentation_percent > 0) {
+    text += fmt::format(" Timing the stages took {:.2f} % of their CPU time.",
+                        found.instrumentation_percent);
+  }
+  fmt::print(out, "{}", wrapped(text, ""));
+  fmt::print(out, "Again: {}\n", found.sweep.command);
+}
+
+}  // namespace
+
+void write_isolation_text(const Isolation& found, std::ostream& out) {
+  bool first = true;
+  for (const std::string& sentence : found.verdict) {
+    fmt::print(out, "{}{}", wrapped(sentence, ""), std::exchange(first, false) ? "\n" : "");
+  }
+  fmt::print(out, "\n");
+  write_rates(found, out);
+  write_cost(found, out);
+  write_stages(found, out);
+  write_queues(found, out);
+  write_curve(found, out);
+  write_depths(found, out);
+  write_ladder(found, out);
+  write_list("What would help, best first:", found.cures, out);
+  std::vector<std::string> doubts = found.doubts;
+  doubts.insert(doubts.end(), found.sweep.warnings.begin(), found.sweep.warnings.end());
+  write_list("Doubts:", doubts, out);
+  write_method(found, out);
+}
+
+}  // namespace penstock

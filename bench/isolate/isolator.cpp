@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/isolator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/isolate/ladder.h"
+#include "bench/isolate/verification.h"
+#include "bench/sweep.h"
+
+namespace penstock {
+namespace {
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+Nanoseconds duration(double seconds) {
+  return std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+bool has_failed(const Row& row, std::size_t times) {
+  const auto failed = [](const Repetition& repetition) { return !is_usable(repetition.result); };
+  return static_cast<std::size_t>(
+             std::count_if(row.repetitions.begin(), row.repetitions.end(), failed)) >= times;
+}
+
+/// Did its first run end, with a rate?
+bool has_rate(const Row& row) {
+  return !row.repetitions.empty() && row.repetitions.front().result.img_per_s > 0 &&
+         (row.status == Status::ok || row.status == Status::draining);
+}
+
+/// What trying a cure may take more, of the budget.
+constexpr double kVerifyShare = 0.6;
+
+/// Windows of `steps`; a run is never measured again in the same process.
+RunConfig with_steps(RunConfig config, std::int64_t steps, std::int64_t warm_up) {
+  config.num_batches = steps;
+  config.num_warmup_batches = warm_up;
+  config.extend_window = false;
+  return config;
+}
+
+}  // namespace
+
+void append_sweep(SweepResult& all, const SweepResult& more) {
+  const std::size_t first_row = all.rows.size();
+  const auto first_round = static_cast<std::int32_t>(all.rounds.size());
+  if (first_row == 0) {
+    all = more;
+  } else {
+    for (Row row : more.rows) {
+      for (Repetition& repetition : row.repetitions) repetition.round += first_round;
+      all.rows.push_back(std::move(row));
+    }
+    for (std::vector<std::size_t> round : more.rounds) {
+      for (std::size_t& row : round) row += first_row;
+      all.rounds.push_back(std::move(round));
+    }
+    for (const std::string& warning : more.warnings) {
+      const auto known = std::find(all.warnings.begin(), all.warnings.end(), warning);
+      if (known == all.warnings.end()) all.warnings.push_back(warning);
+    }
+    all.environment.steal_percent = std::max(all.environment.steal_percent.value_or(0),
+                                             more.environment.steal_percent.value_or(0));
+  }
+  std::vector<RunConfig> configs;
+  std::size_t most = 0;
+  for (const Row& row : all.rows) {
+    configs.push_back(row.config);
+    most = std::max(most, row.repetitions.size());
+  }
+  all.varied = varied_keys(configs);
+  all.repetitions = static_cast<std::int32_t>(most);
+  summarise(all);
+}
+
+/// Passes on what happens in a phase, and looks at the machine around each block.
+class Isolator::Watch final : public SweepListener {
+ public:
+  Watch(Isolator& owner, IsolateListener& listener, bool kept)
+      : owner_(owner),
+        listener_(listener),
+        kept_(kept),
+        first_block_(owner.found_.sweep.rounds.size()) {}
+
+  void round_begins(std::int32_t round) override {
+    before_ = owner_.meter_();
+    listener_.round_begins(round);
+  }
+  void round_ended(std::int32_t round) override {
+    if (kept_) {
+      owner_.found_.noise.push_back(
+          noise_between(before_, owner_.meter_(), first_block_ + static_cast<std::size_t>(round)));
+    }
+    listener_.round_ended(round);
+  }
+  void run_begins(const SweepMoment& moment) override { listener_.run_begins(moment); }
+  void run_ended(const SweepMoment& moment, const RunResult& result) override {
+    listener_.run_ended(moment, result);
+  }
+  void results_changed(const SweepResult& sweep) override {
+    if (!kept_) return;
+    SweepResult all = owner_.found_.sweep;
+    append_sweep(all, sweep);
+    listener_.results_changed(all);
+  }
+
+ private:
+  Isolator& owner_;
+  IsolateListener& listener_;
+  const bool kept_;
+  const std::size_t first_block_;
+  NoiseReading before_;
+};
+
+Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clock& clock)
+    : plan_(std::move(plan)), run_(std::move(run)), meter_(std::move(meter)), clock_(clock) {}
+
+const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
+  measure_blocks(listener, stop);
+  const std::vector<Cure> cures = analyse(found_, plan_);
+  if (plan_.ladder && found_.cost) climb(listener, stop);
+  if (plan_.verify && found_.cost) verify(cures, listener, stop);
+  return found_;
+}
+
+const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listener,
+                                     const std::stop_token& stop) {
+  listener.phase_begins(phase.name, phase.seconds);
+  SweepPlan sweep{
+      .configurations = phase.configs,
+      .repetitions = phase.blocks,
+      .time_budget = duration(phase.seconds),
+      .seed = plan_.config.seed,
+      .command = plan_.command,
+      .enough = [&](const SweepResult& so_far) { return phase.enough && phase.enough(so_far); }};
+  wall_s_.assign(phase.configs.size(), 0);
+  const auto timed = [&](const RunConfig& config, const std::stop_token& ending) {
+    const Time begin = clock_.now();
+    RunResult result = run_(config, ending);
+    RunConfig of_row = config;
+    of_row.seed = plan_.config.seed;
+    const auto row = std::find(phase.configs.begin(), phase.configs.end(), of_row);
+    if (row != phase.configs.end()) {
+      wall_s_[static_cast<std::size_t>(row - phase.configs.begin())] =
+          seconds(clock_.now() - begin);
+    }
+    return result;
+  };
+  runner_.emplace(std::move(sweep), timed, clock_);
+  Watch watch(*this, listener, phase.kept);
+  return runner_->run(watch, stop);
+}
+
+std::size_t Isolator::append(const Phase& phase, IsolateListener& listener,
+                             const std::stop_token& stop) {
+  const std::size_t first_row = found_.sweep.rows.size();
+  append_sweep(found_.sweep, measure(phase, listener, stop));
+  return first_row;
+}
+
+const SweepResult& Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
+                                   IsolateListener& listener, const std::stop_token& stop) {
+  Phase phase{.name = "pilot", .configs = {}, .seconds = budget_s, .blocks = 1, .kept = false};
+  for (const PlannedRun& run : runs) {
+    phase.configs.push_back(with_steps(run.config, kPilotSteps, kPilotWarmup));
+  }
+  return measure(phase, listener, stop);
+}
+
+/// Zeros for rows that did not run, or not to their end.
+std::vector<PilotTime> Isolator::times_of(const SweepResult& pilot) const {
+  std::vector<PilotTime> times;
+  for (std::size_t i = 0; i < pilot.rows.size(); ++i) {
+    times.push_back(has_rate(pilot.rows[i])
+                        ? pilot_time(pilot.rows[i].repetitions.front().result, wall_s_[i])
+                        : PilotTime{});
+  }
+  return times;
+}
+
+void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& stop) {
+  const std::vector<PlannedRun> runs = planned_runs(plan_);
+  constexpr std::size_t kPiloted = 3;  // other numbers of threads follow from the third
+  const double budget_s = seconds(plan_.budget);
+  const Time began = clock_.now();
+  found_.ceiling_row = 0;
+  found_.coupled_row = 1;
+  const SweepResult& first = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
+  if (!has_rate(first.rows[0]) || !has_rate(first.rows[1])) {
+    append_sweep(found_.sweep, first);  // they say why
+    found_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
+    return;
+  }
+  std::vector<PilotTime> times = times_of(first);
+  for (std::size_t i = kPiloted; i < runs.size(); ++i) {
+    PilotTime time = times[kPiloted - 1];
+    time.step_s *= static_cast<double>(runs[kPiloted - 1].config.feeder_threads) /
+                   runs[i].config.feeder_threads;
+    times.push_back(time);
+  }
+  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  const std::vector<std::int64_t> steps = plan_steps(runs, times, left_s);
+  Phase phase{.name = "blocks",
+              .configs = {},
+              .seconds = left_s,
+              .enough = [this](const SweepResult& sweep) { return enough(sweep); }};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
+    phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
+  }
+  append(phase, listener, stop);
+  found_.supply_row = 2;
+  if (stop.stop_requested()) {
+    found_.stopped_because = "it was interrupted";
+  } else if (found_.stopped_because.empty()) {
+    found_.stopped_because = fmt::format("the budget of {:.0f} s ended", budget_s);
+  }
+}
+
+/// Sets stopped_because where it is.
+bool Isolator::enough(const SweepResult& sweep) {
+  constexpr std::size_t kFailures = 2;
+  const Row& ceiling = sweep.rows[found_.ceiling_row];
+  const Row& coupled = sweep.rows[found_.coupled_row];
+  if (has_failed(ceiling, kFailures) || has_failed(coupled, kFailures)) {
+    found_.stopped_because = "runs kept failing";
+    return true;
+  }
+  const std::vector<BlockPair> blocks = pair_blocks(ceiling, coupled);
+  if (blocks.size() < kWantedBlocks) return false;
+  if (ratio_half_width(blocks) > plan_.targets.half_width) return false;
+  found_.stopped_because =
+      fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
+  return true;
+}
+
+/// Measures every rung beside the ceiling, with and without the trainer.
+void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
+  std::vector<LadderRung> rungs = ladder_rungs(plan_.config);
+  std::vector<PlannedRun> runs;
+  const auto plan_run = [&](const RunConfig& config, Rung rung) {
+    runs.push_back({config, rung});
+    return runs.size() - 1;
+  };
+  for (LadderRung& rung : rungs) {
+    if (!rung.unavailable.empty()) continue;
+    rung.row = plan_run(rung.config, Rung::step);
+    if (!rung.is_ceiling) rung.supply_row = plan_run(supply_config(rung.config), Rung::supply);
+  }
+  const double budget_s = seconds(plan_.ladder_budget);
+  const Time began = clock_.now();
+  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  if (stop.stop_requested()) return;
+  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  std::vector<std::int64_t> steps = plan_steps(runs, times_of(first), left_s);
+  Phase phase{.name = "ladder", .configs = {}, .seconds = left_s};
+  for (LadderRung& rung : rungs) {
+    if (!rung.row) continue;
+    const Row& piloted = first.rows[*rung.row];
+    if (!has_rate(piloted)) {
+      rung.unavailable = piloted.reason;
+      rung.row = rung.supply_row = std::nullopt;
+      continue;
+    }
+    const auto most = longest_window(rung, piloted.repetitions.front().result);
+    const auto add = [&](std::optional<std::size_t>& row) {
+      const std::int64_t window = std::min(steps[*row], most.value_or(steps[*row]));
+      phase.configs.push_back(with_steps(runs[*row].config, window, kWarmupSteps));
+      row = found_.sweep.rows.size() + phase.configs.size() - 1;
+    };
+    add(rung.row);
+    if (rung.supply_row) add(rung.supply_row);
+  }
+  append(phase, listener, stop);
+  found_.ladder = find_rungs(found_.sweep, rungs, plan_.targets);
+  found_.ladder.front().row = found_.ceiling_row;  // the same configuration, in other blocks
+}
+
+void Isolator::verify(const std::vector<Cure>& cures, IsolateListener& listener,
+                      const std::stop_token& stop) {
+  const auto applicable = std::find_if(cures.begin(), cures.end(),
+                                       [](const Cure& cure) { return !cure.change.empty(); });
+  if (applicable == cures.end() || stop.stop_requested()) {
+    found_.verdict.push_back(why_unverified(found_, stop.stop_requested()));
+    return;
+  }
+  const RunConfig before = found_.sweep.rows[found_.coupled_row].config;
+  const std::size_t first = append({.name = "verification",
+                                    .configs = {before, applicable->config},
+                                    .seconds = kVerifyShare * seconds(plan_.budget),
+                                    .blocks = static_cast<std::int32_t>(kWantedBlocks)},
+                                   listener, stop);
+  const double now = found_.cost->coupled_img_per_s.value;
+  found_.verification =
+      verification_of(found_.sweep.rows[first], found_.sweep.rows[first + 1], now, *applicable);
+  found_.verdict.push_back(found_.verification
+                               ? sentence_of(*found_.verification)
+                               : fmt::format("Trying {} failed: {}.", applicable->change,
+                                             found_.sweep.rows[first + 1].reason));
+}
+
+}  // namespace penstock

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/predictions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "bench/isolate/cost.h"
+#include "bench/isolate/steady.h"
+#include "bench/statistics/queue_replay.h"
+
+namespace penstock {
+namespace {
+
+/// What a change must bring to be worth a sentence.
+constexpr double kWorthwhile = 1.02;
+constexpr std::array<std::int32_t, 6> kDepths = {1, 2, 4, 8, 16, 32};
+
+std::vector<double> steps_of(const Row& row) {
+  std::vector<double> all;
+  for (const Repetition& repetition : row.repetitions) {
+    if (!is_usable(repetition.result)) continue;
+    const std::span<const double> kept = kept_steps(repetition.result);
+    all.insert(all.end(), kept.begin(), kept.end());
+  }
+  return all;
+}
+
+/// Steps' worth of batches that fit between feeder and devices, those being filled and computed
+/// excluded.
+std::size_t slots_of(const RunConfig& config) {
+  const std::int32_t between = config.prefetch - 1 + (config.device_slots - 1) * config.num_gpus;
+  return static_cast<std::size_t>(std::max(1, between / config.num_gpus));
+}
+
+class Predictor {
+ public:
+  explicit Predictor(const Evidence& evidence)
+      : evidence_(evidence),
+        images_(images_per_step(evidence.coupled)),
+        now_(evidence.cost.coupled_img_per_s.value),
+        demand_(evidence.cost.ceiling_img_per_s.value),
+        consumer_ms_(steps_of(evidence.ceiling)) {
+    for (const Row* row : evidence.supplies) {
+      if (row->config.feeder_threads != config().feeder_threads) continue;
+      producer_ms_ = steps_of(*row);
+      supply_ = supply_of(*row);
+    }
+    if (producer_ms_.empty() || consumer_ms_.empty() || !(now_ > 0)) return;
+    replayed_ = replay(producer_ms_, slots_of(config()));
+    scale_ = now_ / replayed_;
+  }
+
+  bool can_predict() const { return scale_ > 0; }
+  double unexplained_share() const { return can_predict() ? 1 - scale_ : 0; }
+  const RunConfig& config() const { return evidence_.coupled.config; }
+  double now() const { return now_; }
+  double demand() const { return demand_; }
+  const std::optional<Estimate>& supply() const { return supply_; }
+
+  double with_depth(std::int32_t prefetch) const {
+    RunConfig changed = config();
+    changed.prefetch = prefetch;
+    return scaled(replay(producer_ms_, slots_of(changed)));
+  }
+  double with_supply(const Row& row) const {
+    const std::vector<double> producer_ms = steps_of(row);
+    return producer_ms.empty() ? 0 : scaled(replay(producer_ms, slots_of(config())));
+  }
+
+ private:
+  double scaled(double rate) const { return std::min(demand_, rate * scale_); }
+  double replay(const std::vector<double>& producer_ms, std::size_t slots) const {
+    const Replay result =
+        replay_queue(producer_ms, consumer_ms_, {.slots = slots, .seed = evidence_.seed});
+    return result.ms_per_batch > 0 ? 1e3 * images_ / result.ms_per_batch : demand_;
+  }
+
+  const Evidence& evidence_;
+  const double images_, now_, demand_;
+  const std::vector<double> consumer_ms_;
+  std::vector<double> producer_ms_;
+  std::optional<Estimate> supply_;
+  double replayed_ = 0, scale_ = 0;
+};
+
+std::string brings(double img_per_s, double now) {
+  return fmt::format("about {:.0f} img/s, now {:.0f}", img_per_s, now);
+}
+
+class CureList {
+ public:
+  CureList(const Evidence& evidence, const Predictor& predictor, const Outlook& outlook)
+      : evidence_(evidence), predictor_(predictor), outlook_(outlook) {}
+
+  std::vector<Cure> make() {
+    const Diagnosis& diagnosis = evidence_.diagnosis;
+    if (evidence_.cost.percent.value <= 100 * evidence_.margin) return {};
+    if (!diagnosis.bottleneck) {
+      add_calmer_feeding();
+    } else if (diagnosis.stages[*diagnosis.bottleneck].workers == "producer") {
+      add_producers();
+    } else {
+      add_threads();
+      add_cores();
+      add_cheaper_stage();
+      add_machines();
+    }
+    add_depth();
+    std::stable_sort(cures_.begin(), cures_.end(),
+                     [](const Cure& a, const Cure& b) { return a.img_per_s > b.img_per_s; });
+    return std::move(cures_);
+  }
+
+ private:
+  bool worthwhile(double img_per_s) const { return img_per_s > kWorthwhile * predictor_.now(); }
+  bool decodes_here() const { return evidence_.threads_matter && !evidence_.supplies.empty(); }
+
+  void add(double img_per_s, const std::string& what) {
+    if (!worthwhile(img_per_s)) return;
+    cures_.push_back({.text = fmt::format("{}: {}", what, brings(img_per_s, predictor_.now())),
+                      .change = {},
+                      .config = predictor_.config(),
+                      .img_per_s = img_per_s});
+  }
+  void add(double img_per_s, std::string_view key, std::int32_t value) {
+    if (!worthwhile(img_per_s)) return;
+    const std::string change = fmt::format("--{} {}", kebab(key), value);
+    add(img_per_s, change);
+    cures_.back().change = change;
+    find_config_key(key).set(cures_.back().config, std::to_string(value));
+  }
+
+  /// Other numbers of threads that were measured; the fewest of those that are about as good.
+  void add_threads() {
+    if (!decodes_here() || !predictor_.can_predict()) return;
+    const Row* best = nullptr;
+    double best_rate = 0;
+    for (const Row* row : evidence_.supplies) {
+      const std::int32_t threads = row->config.feeder_threads;
+      if (threads == predictor_.config().feeder_threads || threads > evidence_.cores) continue;
+      const double rate = predictor_.with_supply(*row);
+      if (rate <= kWorthwhile * best_rate) continue;
+      best = row;
+      best_rate = rate;
+    }
+    if (best != nullptr) add(best_rate, "feeder_threads", best->config.feeder_threads);
+  }
+
+  void add_cores() {
+    const auto& needed = outlook_.cores_per_device;
+    if (!needed || !needed->reachable) return;
+    const std::int32_t devices = predictor_.config().num_gpus;
+    if (needed->whole * devices <= evidence_.cores) return;
+    add(predictor_.demand() * (1 - evidence_.margin),
+        fmt::format("{} cores like these for each device (this machine has {} for {})",
+                    needed->whole, evidence_.cores,
+                    devices == 1 ? "one" : std::to_string(devices)));
+  }
+
+  void add_cheaper_stage() {
+    const Diagnosis& diagnosis = evidence_.diagnosis;
+    const StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
+    const std::string means = stage.name == "decode"
+                                  ? " (smaller files, queue:upsampling=plain, decoded beforehand)"
+                                  : "";
+    const double bound = predictor_.now() * diagnosis.gain_until_next;
+    if (!worthwhile(bound)) return;
+    cures_.push_back({.text = fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost "
+                                          "nothing; now {:.0f}",
+                                          stage.name, means, bound, predictor_.now()),
+                      .change = {},
+                      .config = predictor_.config(),
+                      .img_per_s = std::min(bound, predictor_.demand())});
+  }
+
+  /// As many machines like this one as reach the demand, if receiving costs no more than a copy.
+  void add_machines() {
+    if (!decodes_here() || !predictor_.supply()) return;
+    const double each = predictor_.supply()->value;
+    if (!(each > 0)) return;
+    const double machines = std::ceil(predictor_.demand() / each);
+    add(std::min(predictor_.demand(), machines * each),
+        fmt::format("{:.0f} producers of {:.0f} img/s each, like this machine's, over zmq-consume",
+                    machines, each));
+  }
+
+  void add_producers() {
+    const Diagnosis& diagnosis = evidence_.diagnosis;
+    const double each = diagnosis.stages[*diagnosis.bottleneck].capacity_img_per_s;
+    const double most = predictor_.now() * diagnosis.gain_until_next;
+    if (!(each > 0)) return;
+    add(most, fmt::format("{:.0f} producers like this one, or one that sends {:.0f} img/s",
+                          std::ceil(most / each), most));
+  }
+
+  /// Steps got longer because feeding uses the machine: t = t0 (1 + g u) of u feeding threads.
+  void add_calmer_feeding() {
+    if (!decodes_here()) return;
+    const double current = predictor_.config().feeder_threads;
+    for (const Row* row : evidence_.supplies) {
+      const std::int32_t threads = row->config.feeder_threads;
+      const std::optional<Estimate> supply = supply_of(*row);
+      if (threads >= current || !supply) continue;
+      const double share = threads / current;
+      const double rate = 1 / ((1 - share) / predictor_.demand() + share / predictor_.now());
+      if (supply->value < rate) continue;
+      add(rate, "feeder_threads", threads);
+      return;
+    }
+  }
+
+  void add_depth() {
+    const Prediction* best = nullptr;
+    for (const Prediction& depth : outlook_.depths) {
+      if (best == nullptr || depth.img_per_s > kWorthwhile * best->img_per_s) best = &depth;
+    }
+    if (best == nullptr || best->change.empty()) return;
+    const std::size_t space = best->change.find(' ');
+    add(best->img_per_s, "prefetch", std::stoi(best->change.substr(space + 1)));
+  }
+
+  const Evidence& evidence_;
+  const Predictor& predictor_;
+  const Outlook& outlook_;
+  std::vector<Cure> cures_;
+};
+
+std::vector<Prediction> predict_depths(const Predictor& predictor) {
+  std::vector<Prediction> depths;
+  if (!predictor.can_predict()) return depths;
+  std::vector<std::int32_t> slots(kDepths.begin(), kDepths.end());
+  slots.push_back(predictor.config().prefetch);
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  for (const std::int32_t prefetch : slots) {
+    const bool as_measured = prefetch == predictor.config().prefetch;
+    depths.push_back({as_measured ? "" : fmt::format("--prefetch {}", prefetch),
+                      predictor.with_depth(prefetch)});
+  }
+  return depths;
+}
+
+}  // namespace
+
+Outlook look_ahead(const Evidence& evidence) {
+  Outlook outlook;
+  const Predictor predictor(evidence);
+  outlook.unexplained_share = predictor.unexplained_share();
+  if (evidence.threads_matter) {
+    for (const Row* row : evidence.supplies) {
+      const std::vector<double> rates = supply_rates(*row);
+      if (!rates.empty()) {
+        outlook.supply_curve.push_back({static_cast<double>(row->config.feeder_threads), rates});
+      }
+    }
+  }
+  if (!outlook.supply_curve.empty()) {
+    const double demand = predictor.demand() / predictor.config().num_gpus;
+    outlook.law = fit_scaling_law(outlook.supply_curve);
+    outlook.cores_per_device =
+        threads_needed(outlook.supply_curve, demand / (1 - evidence.margin), evidence.seed);
+  }
+  outlook.depths = predict_depths(predictor);
+  outlook.cures = CureList(evidence, predictor, outlook).make();
+  return outlook;
+}
+
+}  // namespace penstock

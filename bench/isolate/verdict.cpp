@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/verdict.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "bench/report_text.h"
+
+namespace penstock {
+namespace {
+
+struct StageWork {
+  std::string_view stage, work;
+};
+constexpr std::array kStageWorks = {
+    StageWork{"decode", "JPEG decoding"},
+    StageWork{"read", "Reading files"},
+    StageWork{"draw", "Drawing random pixels"},
+    StageWork{"receive", "Receiving messages"},
+    StageWork{"unpack", "Unpacking messages"},
+    StageWork{"copy", "Copying batches to the device"},
+    StageWork{"produce", "The producer outside this run"},
+};
+
+/// How much input costs, in XProf's classes.
+std::string_view severity(double percent) {
+  constexpr double kModerate = 5, kHigh = 20;
+  if (percent < kModerate) return "slightly input-bound";
+  return percent < kHigh ? "moderately input-bound" : "highly input-bound";
+}
+
+std::string feeder_of(const Isolation& found) {
+  return found.sweep.rows[found.coupled_row].config.fake_location;
+}
+
+std::string first_reason(const Isolation& found) {
+  for (const std::size_t index : {found.ceiling_row, found.coupled_row}) {
+    const Row& row = found.sweep.rows[index];
+    if (!row.reason.empty()) {
+      return fmt::format("{}: {} ({})", row.config.fake_location, row.reason,
+                         to_string(row.status));
+    }
+  }
+  return "no block of runs was complete";
+}
+
+std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
+  if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found));
+  const InputCostFinding& cost = *found.cost;
+  const std::string percent = format_estimate(cost.percent, 1);
+  const std::string feeder = feeder_of(found);
+  if (cost.verdict == Verdict::undecided) {
+    return fmt::format(
+        "Undecided: feeding with {} costs {} % of the trainer's speed; about {} more "
+        "block{} would tell.",
+        feeder, percent, cost.more_blocks, cost.more_blocks == 1 ? "" : "s");
+  }
+  if (cost.verdict == Verdict::faster) {
+    return fmt::format(
+        "No cost can be told: with {} the trainer was faster than its ceiling ({} "
+        "%), which cannot be.",
+        feeder, percent);
+  }
+  if (cost.verdict != Verdict::slower) {
+    return fmt::format(
+        "The trainer is the bottleneck: feeding it with {} costs {} % of its speed, "
+        "within the margin of {:g} %.",
+        feeder, percent, 100 * plan.targets.margin);
+  }
+  const std::string costs = fmt::format(
+      "input costs {} % of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
+      cost.img_per_s_lost.value, cost.ceiling_img_per_s.value, severity(cost.percent.value));
+  if (found.bottleneck) {
+    return fmt::format("{} is the bottleneck: {}.", work_of_stage(found.stages[*found.bottleneck]),
+                       costs);
+  }
+  const CostSplit& split = cost.split;
+  if (split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value) {
+    return fmt::format("Feeding slows the steps themselves down: {}.", costs);
+  }
+  return fmt::format("No stage explains it, but {}.", costs);
+}
+
+std::string split_sentence(const InputCostFinding& cost) {
+  const CostSplit& split = cost.split;
+  return fmt::format(
+      "Each step takes {} ms longer: {} starvation (no batch was there), {} transfer "
+      "(its copy was not done), {} interference (the step itself got slower), {} "
+      "unexplained.",
+      format_fixed(split.total_ms.value, 2), format_fixed(split.starvation_ms.value, 2),
+      format_fixed(split.transfer_ms.value, 2), format_fixed(split.interference_ms.value, 2),
+      format_fixed(split.residual_ms, 2));
+}
+
+std::string cause_sentence(const Isolation& found) {
+  const StageFinding& stage = found.stages[*found.bottleneck];
+  std::string text;
+  if (stage.workers == "producer") {
+    text = fmt::format(
+        "Its receiver waited for messages {:.0f} % of the time and had room for "
+        "more: {:.0f} img/s came",
+        found.stages.size() > 1 ? found.stages[1].waits_in_percent : 0.0, stage.capacity_img_per_s);
+  } else {
+    double busy = 0;
+    for (const StageFinding& other : found.stages) {
+      if (other.workers == stage.workers) busy += other.utilisation_percent;
+    }
+    text = fmt::format(
+        "Its workers ({}) were busy {:.0f} % of the time, {:.0f} us of a thread for "
+        "each image in this stage",
+        stage.workers, busy, stage.wall_us_per_image);
+  }
+  const std::string next =
+      found.next_bottleneck
+          ? fmt::format("the stage '{}'", found.stages[*found.next_bottleneck].name)
+          : std::string("the trainer");
+  return fmt::format(
+      "{}. If that cost nothing, training would be {:.2f} times as fast; then {} "
+      "would be the bottleneck.",
+      text, found.gain_until_next, next);
+}
+
+std::string cores_sentence(const Isolation& found, const IsolatePlan& plan) {
+  const ThreadsNeeded& needed = *found.cores_per_device;
+  const double devices = plan.config.num_gpus;
+  const double demand = found.cost->ceiling_img_per_s.value / devices;
+  const std::string from =
+      needed.measured_to < needed.whole || !needed.reachable
+          ? fmt::format("; extrapolated from what up to {:.0f} thread{} supplied here",
+                        needed.measured_to, needed.measured_to == 1 ? "" : "s")
+          : "";
+  if (!needed.reachable) {
+    return fmt::format(
+        "{:.0f} img/s for each device are not reachable with any number of cores "
+        "like these: peak = {} img/s{}.",
+        demand, format_estimate(needed.peak_img_per_s, 0), from);
+  }
+  std::string text = fmt::format(
+      "Feeding one device of {:.0f} img/s takes {} core{} like these ({}){}", demand, needed.whole,
+      needed.whole == 1 ? "" : "s", format_estimate(needed.threads, 1), from);
+  if (devices > 1) {
+    text += fmt::format("; {} devices take {}", plan.config.num_gpus,
+                        needed.whole * plan.config.num_gpus);
+  }
+  return text + ".";
+}
+
+}  // namespace
+
+std::string format_estimate(const Estimate& estimate, int decimals) {
+  const auto text = [&](double value) {
+    return std::isfinite(value) ? format_fixed(value, decimals) : std::string("?");
+  };
+  return fmt::format("{} ({} to {})", text(estimate.value), text(estimate.low),
+                     text(estimate.high));
+}
+
+std::string work_of_stage(const StageFinding& stage) {
+  for (const StageWork& known : kStageWorks) {
+    if (known.stage == stage.name) return std::string(known.work);
+  }
+  return fmt::format("The stage '{}'", stage.name);
+}
+
+std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
+  std::vector<std::string> sentences{headline_of(found, plan)};
+  if (!found.cost) return sentences;
+  sentences.push_back(split_sentence(*found.cost));
+  if (found.bottleneck && found.cost->verdict == Verdict::slower) {
+    sentences.push_back(cause_sentence(found));
+  }
+  if (found.cores_per_device) sentences.push_back(cores_sentence(found, plan));
+  return sentences;
+}
+
+std::string name_of_run(const RunConfig& config, bool is_ceiling) {
+  if (config.model == "null") {
+    return fmt::format("{} alone, {} thread{}", config.fake_location, config.feeder_threads,
+                       config.feeder_threads == 1 ? "" : "s");
+  }
+  return is_ceiling ? fmt::format("the ceiling ({})", config.fake_location)
+                    : config.fake_location + " with the trainer";
+}
+
+}  // namespace penstock

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answer in sentences. Pure functions of what was found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/isolate/isolate_plan.h"
+#include "bench/isolate/isolation.h"
+
+namespace penstock {
+
+/// The first sentence is the headline; the others give its evidence. Plain text.
+std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan);
+
+/// "43.2 (41.8 to 44.5)"; ends that are not known are "?".
+std::string format_estimate(const Estimate& estimate, int decimals);
+
+/// What a stage does, as a sentence begins: "JPEG decoding".
+std::string work_of_stage(const StageFinding& stage);
+
+/// What a run of the sweep is for: "the ceiling", "queue with the trainer", "queue alone, 2
+/// threads".
+std::string name_of_run(const RunConfig& config, bool is_ceiling);
+
+}  // namespace penstock

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/pages/run_views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/figures/quantity.h"
+#include "bench/figures/queue_occupancy.h"
+#include "bench/figures/step_times.h"
+#include "bench/report_text.h"
+
+namespace penstock {
+namespace {
+
+double kept_up(const Repetition& run) {
+  return std::min(run.result.img_per_s, run.result.sustained_img_per_s);
+}
+
+bool counts(const Repetition& run) {
+  const Status status = run.result.status;
+  const bool ended = status == Status::ok || status == Status::draining;
+  return ended && !run.result.step_ms.empty();
+}
+
+std::string per_image(double total, std::int64_t images, double factor) {
+  return images > 0 ? number_text(factor * total / static_cast<double>(images)) : "-";
+}
+
+std::string share(double part_s, double whole_s) {
+  return whole_s > 0 ? fixed_text(100 * part_s / whole_s, 0) : "-";
+}
+
+}  // namespace
+
+const Repetition* typical_run(const Row& row) {
+  std::vector<const Repetition*> runs;
+  for (const Repetition& run : row.repetitions) {
+    if (counts(run)) runs.push_back(&run);
+  }
+  if (runs.empty()) return nullptr;
+  std::sort(runs.begin(), runs.end(),
+            [](const Repetition* a, const Repetition* b) { return kept_up(*a) < kept_up(*b); });
+  return runs[(runs.size() - 1) / 2];
+}
+
+std::string which_run(const Row& row, const Repetition& run) {
+  if (row.repetitions.size() == 1) return "the only run";
+  return fmt::format("round {} of {}, whose rate is the middle one", run.round + 1,
+                     row.repetitions.size());
+}
+
+std::optional<double> usual_step_ms(const Row& row) {
+  const Repetition* const run = typical_run(row);
+  if (run == nullptr) return std::nullopt;
+  return median(run->result.step_ms);
+}
+
+PageFigure step_times_of(const Row& row, const Row* ceiling) {
+  PageFigure figure{.file = "steps.svg"};
+  const Repetition* const run = typical_run(row);
+  if (run == nullptr) return figure;
+  const RunResult& result = run->result;
+  StepTimes times{result.step_ms, result.starved_ms, result.copy_exposed_ms, result.late_ms, {}};
+  if (ceiling != nullptr && ceiling != &row) times.ceiling_ms = usual_step_ms(*ceiling);
+  figure.caption = fmt::format("{}: every step of the window of {}.", row.config.fake_location,
+                               which_run(row, *run));
+  figure.draw = [times = std::move(times)](const FigureSize& size) {
+    return step_times_figure(times, size);
+  };
+  return figure;
+}
+
+PageFigure queue_occupancy_of(const Row& row) {
+  PageFigure figure{.file = "queues.svg"};
+  const Repetition* const run = typical_run(row);
+  if (run == nullptr) return figure;
+  std::vector<QueueTrack> tracks;
+  for (const QueueUse& queue : run->result.queues) {
+    if (queue.filled.empty()) continue;
+    tracks.push_back({queue.name, queue.slots, queue.mean_filled, queue.empty_percent,
+                      queue.full_percent, queue.filled});
+  }
+  if (tracks.empty()) return figure;
+  figure.caption = fmt::format(
+      "{}: {}. A ring that is empty waits for what comes before it; one that is full waits for "
+      "what "
+      "comes after.",
+      row.config.fake_location, which_run(row, *run));
+  figure.draw = [tracks = std::move(tracks),
+                 window_s = run->result.window_s](const FigureSize& size) {
+    return queue_occupancy_figure(tracks, window_s, size);
+  };
+  return figure;
+}
+
+PageTable stages_of(const Row& row) {
+  PageTable table{{{"stage"},
+                   {"run by"},
+                   {"images", true},
+                   {"CPU us/image", true},
+                   {"us/image", true},
+                   {"kB/image", true},
+                   {"working %", true},
+                   {"waiting for input %", true},
+                   {"waiting for room %", true}},
+                  {}};
+  const Repetition* const run = typical_run(row);
+  if (run == nullptr) return table;
+  for (const StageUse& stage : run->result.stages) {
+    const double time = stage.threads * run->result.window_s;
+    table.rows.push_back(
+        {stage.name, fmt::format("{} ({})", stage.workers, stage.threads),
+         fixed_text(static_cast<double>(stage.images), 0),
+         per_image(stage.cpu_s, stage.images, 1e6), per_image(stage.wall_s, stage.images, 1e6),
+         per_image(static_cast<double>(stage.bytes), stage.images, 1e-3), share(stage.wall_s, time),
+         share(stage.wait_in_s, time), share(stage.wait_out_s, time)});
+  }
+  return table;
+}
+
+void write_repetitions(const SweepResult& sweep, std::ostream& out) {
+  write_heading(out, "Each repetition");
+  for (const Row& row : sweep.rows) {
+    if (row.repetitions.empty()) continue;
+    begin_details(out, label_of(sweep, row));
+    PageTable table{{{"round"},
+                     {"seed", true},
+                     {"started"},
+                     {"status"},
+                     {"img/s", true},
+                     {"sustained img/s", true},
+                     {"batches ready, start to end", true},
+                     {"steps", true},
+                     {"step ms, median", true},
+                     {"input wait ms, median", true},
+                     {"device idle %", true}},
+                    {}};
+    for (const Repetition& repetition : row.repetitions) {
+      const RunResult& run = repetition.result;
+      table.rows.push_back(
+          {fmt::format("round {}", repetition.round + 1), fmt::format("{}", run.config.seed),
+           run.started, std::string(to_string(run.status)), fixed_text(run.img_per_s, 1),
+           fixed_text(run.sustained_img_per_s, 1),
+           fmt::format("{} to {}", fixed_text(run.reserve_start, 0),
+                       fixed_text(run.reserve_end, 0)),
+           fixed_text(static_cast<double>(run.step_ms.size()), 0),
+           fixed_text(median(run.step_ms), 2), fixed_text(median(run.input_wait_ms), 2),
+           fixed_text(run.device_idle_percent, 1)});
+    }
+    write_table(out, table);
+    end_details(out);
+  }
+}
+
+void write_surroundings(const SweepResult& sweep, std::ostream& out) {
+  write_heading(out, "Where it ran");
+  write_definitions(out, environment_lines(sweep));
+  write_heading(out, "To measure it again");
+  write_command(out, sweep.command);
+}
+
+}  // namespace penstock

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// report.html of a sweep, and its figures as files of their own.
+#pragma once
+
+#include <filesystem>
+#include <ostream>
+
+#include "bench/sweep_result.h"
+
+namespace penstock {
+
+void write_sweep_page(const SweepResult& sweep, std::ostream& out);
+
+/// `folder`/cost.svg, waterfall.svg, split.svg, and steps.svg and queues.svg of the row that costs
+/// most. The folder is made where it is missing; files of figures without data are removed. Throws
+/// ConfigError or DataError, with the path.
+void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder);
+
+}  // namespace penstock

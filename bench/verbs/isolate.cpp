@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock isolate: what one feeder costs one trainer, where, and what would help; the answer here,
+// files in a folder.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "bench/child_run.h"
+#include "bench/cli.h"
+#include "bench/command_text.h"
+#include "bench/dataset/default_dataset.h"
+#include "bench/isolate/isolate_progress.h"
+#include "bench/isolate/isolation_files.h"
+#include "bench/isolate/isolation_text.h"
+#include "bench/isolate/isolator.h"
+#include "bench/machine.h"
+#include "bench/sweep.h"
+#include "bench/terminal.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// However short the budget, a run has this long.
+constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
+constexpr std::string_view kDefaultFeeder = "queue";
+
+struct Wanted {
+  RunConfig config;
+  IsolatePlan plan;
+  std::string out = "out/isolate";
+  bool verbose = false;
+};
+
+Flag flag(std::string name, std::string help, std::string fallback,
+          std::function<void(const std::string&)> set) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .fallback = std::move(fallback),
+          .set = std::move(set),
+          .group = "Isolate"};
+}
+
+Flag switch_flag(std::string name, std::string help, bool& value) {
+  const std::string typed = "--" + kebab(name);
+  Flag result = flag(std::move(name), std::move(help), "false",
+                     [&value, typed](const std::string& text) { value = parse_flag(text, typed); });
+  result.boolean = true;
+  return result;
+}
+
+/// A share that is typed in per cent, such as 1 or 0.5.
+Flag percent_flag(std::string name, std::string help, double& share) {
+  const std::string typed = "--" + kebab(name);
+  return flag(std::move(name), std::move(help), "1", [&share, typed](const std::string& text) {
+    const double percent = parse_real(text, typed);
+    if (!(percent > 0) || percent > 50) {
+      throw ConfigError(
+          fmt::format("{} is {}; expected per cent, above 0 and at most 50", typed, text));
+    }
+    share = percent / 100;
+  });
+}
+
+std::vector<Flag> isolate_flags(Wanted& wanted) {
+  std::vector<Flag> flags = run_flags(wanted.config);
+  flags.push_back(flag(
+      "budget", "how long the blocks may take together, such as 45s or 5min", "45s",
+      [&](const std::string& text) { wanted.plan.budget = parse_duration(text, "--budget"); }));
+  flags.push_back(percent_flag("half_width",
+                               "stop once the cost's 95 % interval is no wider than +- this many "
+                               "per cent of a step",
+                               wanted.plan.targets.half_width));
+  flags.push_back(percent_flag("margin", "differences of fewer per cent do not matter",
+                               wanted.plan.targets.margin));
+  flags.push_back(switch_flag(
+      "verify", "then try what should help most here, for at most 0.6 of the budget more",
+      wanted.plan.verify));
+  flags.push_back(flag("out",
+                       "folder for isolation.json, results.json, results.csv and report.html",
+                       "out/isolate", [&](const std::string& text) { wanted.out = text; }));
+  flags.push_back(switch_flag("verbose", "pass on what the runs say", wanted.verbose));
+  return flags;
+}
+
+void refuse_what_cannot_be_isolated(const RunConfig& config, const FeederEntry& feeder) {
+  if (feeder.is_ceiling) {
+    throw ConfigError(fmt::format(
+        "--fake-location is {}, the ceiling that costs are measured against; expected another "
+        "feeder, such as {}",
+        config.fake_location, kDefaultFeeder));
+  }
+  if (config.model == "null") {
+    throw ConfigError(
+        "--model is null, which trains nothing that input could cost; expected a model of "
+        "`penstock list`");
+  }
+  if (config.eval || config.num_epochs > 0) {
+    throw ConfigError(
+        "--eval and --num-epochs decide how long a run is, which isolate does itself; leave them "
+        "out, and give --num-batches or --budget");
+  }
+}
+
+/// Resolves the configuration, and what follows from it.
+void complete(Wanted& wanted, const Invocation& invocation) {
+  constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(kMinKeptSteps);
+  IsolatePlan& plan = wanted.plan;
+  const Runner::Components components = find_components(wanted.config);
+  refuse_what_cannot_be_isolated(wanted.config, *components.feeder);
+  if (is_typed("num_batches", invocation.arguments)) plan.steps = wanted.config.num_batches;
+  if (plan.steps > 0 && plan.steps < kFewest) {
+    throw ConfigError(
+        fmt::format("--num-batches is {}; expected at least {}, half of which may be "
+                    "warm-up, or no such flag",
+                    plan.steps, kFewest));
+  }
+  plan.config = resolve(wanted.config, components);
+  plan.cores = usable_cores();
+  plan.has_producer = components.feeder->needs_producer;
+  plan.threads_matter = components.feeder->reads_files;
+  plan.command = command_text("isolate", invocation.arguments);
+  if (const std::string reason = unavailable_reason(plan.config); !reason.empty()) {
+    throw Unavailable(reason);
+  }
+  ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  const FeederEntry* const files = match_entry(feeder_table(), "queue");
+  if (plan.ladder && files != nullptr) ensure_data_of(plan.config, *files, invocation.stop);
+}
+
+bool write_files(const Isolation& found, const ResultFolder& folder) {
+  try {
+    write_isolation_files(found, folder.path());
+    return true;
+  } catch (const Error& error) {
+    fmt::print(stderr, "penstock: {}\n", error.what());
+    return false;
+  }
+}
+
+int exit_code(const Isolation& found, bool saved) {
+  if (!saved) return 6;
+  if (!found.cost) {
+    const auto skipped = [&](std::size_t row) {
+      return found.sweep.rows.size() <= row || found.sweep.rows[row].status == Status::skipped;
+    };
+    return skipped(found.ceiling_row) || skipped(found.coupled_row) ? 3 : 6;
+  }
+  if (has_failures(found.sweep)) return 6;
+  return found.cost->verdict == Verdict::undecided ? 7 : 0;
+}
+
+int isolate(const Wanted& wanted, const Invocation& invocation) {
+  ChildRunOptions options{.program = invocation.program,
+                          .timeout = std::max(wanted.plan.budget, kMinRunTimeout),
+                          .show_stderr = wanted.verbose};
+  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
+    const std::string name = parse_component(config.fake_location).name;
+    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
+  };
+  SteadyClock clock;
+  const ResultFolder folder(wanted.out);
+  const auto meter = [&] { return read_noise(clock.now(), own_cpu_seconds()); };
+  Isolator isolator(wanted.plan, run, meter, clock);
+  const Isolation* found = nullptr;
+  bool saved = false;
+  {
+    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+    options.on_progress = [&](const Progress& now) { progress.running(now); };
+    found = &isolator.run(progress, invocation.stop);
+    saved = progress.saved();
+  }
+  saved = write_files(*found, folder) && saved;
+  write_isolation_text(*found, std::cout);
+  fmt::print("Figures, every step time and the machine: {0}/report.html, {0}/isolation.json\n",
+             folder.path().native());
+  return exit_code(*found, saved);
+}
+
+int run(const Invocation& invocation) {
+  Wanted wanted;
+  apply_like_of(wanted.config, invocation.arguments);
+  wanted.config.fake_location = kDefaultFeeder;
+  if (!parse_flags("isolate",
+                   "Measures what one feeder costs one trainer, where the cost arises, and what "
+                   "would remove it.",
+                   isolate_flags(wanted), invocation.arguments)) {
+    return 0;
+  }
+  complete(wanted, invocation);
+  return isolate(wanted, invocation);
+}
+
+}  // namespace
+
+extern constinit const VerbEntry isolate_verb{
+    .name = "isolate",
+    .summary = "what one feeder costs one trainer, where, and what would help",
+    .run = run,
+};
+
+}  // namespace penstock

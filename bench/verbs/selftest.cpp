@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock selftest: A against A on this machine; how often a difference is seen that is not there,
+// and how small a one could be seen.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "bench/child_run.h"
+#include "bench/cli.h"
+#include "bench/command_text.h"
+#include "bench/isolate/isolate_progress.h"
+#include "bench/isolate/noise.h"
+#include "bench/isolate/selftest.h"
+#include "bench/result_folder.h"
+#include "bench/sweep_runner.h"
+#include "bench/terminal.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+constexpr Nanoseconds kRunTimeout = std::chrono::minutes(1);
+
+struct Wanted {
+  Nanoseconds budget = std::chrono::seconds(45);
+  std::int32_t pairs = 200;
+  double margin_percent = 1;
+  std::string out = "out/selftest";
+  bool verbose = false;
+};
+
+/// Passes on what the sweep says, and looks at the machine around each block.
+class Watch final : public SweepListener {
+ public:
+  Watch(IsolateProgress& progress, NoiseMeter meter)
+      : progress_(progress), meter_(std::move(meter)) {}
+  void round_begins(std::int32_t) override { before_ = meter_(); }
+  void round_ended(std::int32_t round) override {
+    noise.push_back(noise_between(before_, meter_(), static_cast<std::size_t>(round)));
+  }
+  void run_begins(const SweepMoment& moment) override { progress_.run_begins(moment); }
+  void run_ended(const SweepMoment& moment, const RunResult& result) override {
+    progress_.run_ended(moment, result);
+  }
+  void results_changed(const SweepResult& sweep) override { progress_.results_changed(sweep); }
+
+  std::vector<BlockNoise> noise;
+
+ private:
+  IsolateProgress& progress_;
+  const NoiseMeter meter_;
+  NoiseReading before_;
+};
+
+std::vector<Flag> selftest_flags(Wanted& wanted) {
+  const auto flag = [](std::string name, std::string help, std::string fallback,
+                       std::function<void(const std::string&)> set) {
+    return Flag{.name = std::move(name),
+                .help = std::move(help),
+                .fallback = std::move(fallback),
+                .set = std::move(set),
+                .group = "Selftest"};
+  };
+  std::vector<Flag> flags;
+  flags.push_back(
+      flag("budget", "how long it may take, such as 45s or 5min", "45s",
+           [&](const std::string& text) { wanted.budget = parse_duration(text, "--budget"); }));
+  flags.push_back(
+      flag("pairs", "pairs of each configuration at most", "200", [&](const std::string& text) {
+        const std::int64_t pairs = parse_integer(text, "--pairs");
+        constexpr std::int64_t kMost = 100000;
+        if (pairs < static_cast<std::int64_t>(SelftestFinding::kGroup) || pairs > kMost) {
+          throw ConfigError(fmt::format("--pairs is {}; expected a whole number from {} to {}",
+                                        text, SelftestFinding::kGroup, kMost));
+        }
+        wanted.pairs = static_cast<std::int32_t>(pairs);
+      }));
+  flags.push_back(flag(
+      "margin", "differences of fewer per cent do not matter", "1", [&](const std::string& text) {
+        wanted.margin_percent = parse_real(text, "--margin");
+        if (!(wanted.margin_percent > 0) || wanted.margin_percent > 50) {
+          throw ConfigError(
+              fmt::format("--margin is {}; expected per cent, above 0 and at most 50", text));
+        }
+      }));
+  flags.push_back(flag("out", "folder for selftest.json and the runs", "out/selftest",
+                       [&](const std::string& text) { wanted.out = text; }));
+  Flag verbose =
+      flag("verbose", "pass on what the runs say", "false",
+           [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
+  verbose.boolean = true;
+  flags.push_back(std::move(verbose));
+  return flags;
+}
+
+SweepPlan sweep_of(const Wanted& wanted, const std::vector<SelftestCase>& cases) {
+  SweepPlan plan;
+  for (const SelftestCase& each : cases) {
+    plan.configurations.insert(plan.configurations.end(), 2, each.config);
+  }
+  plan.repetitions = wanted.pairs;
+  plan.time_budget = wanted.budget;
+  plan.seed = plan.configurations.front().seed;
+  plan.enough = [](const SweepResult& sweep) { return has_failures(sweep); };
+  return plan;
+}
+
+int exit_code(const Selftest& test, bool saved) {
+  if (!saved || has_failures(test.sweep)) return 6;
+  for (const SelftestFinding& finding : test.findings) {
+    if (finding.pairs < SelftestFinding::kGroup || is_alarming(finding)) return 7;
+  }
+  return 0;
+}
+
+bool write_file(const Selftest& test, const ResultFolder& folder) {
+  try {
+    replace_file(folder.path() / "selftest.json", to_json(test).dump(1) + "\n");
+    return true;
+  } catch (const DataError& error) {
+    fmt::print(stderr, "penstock: {}\n", error.what());
+    return false;
+  }
+}
+
+int selftest(const Wanted& wanted, const Invocation& invocation) {
+  ChildRunOptions options{
+      .program = invocation.program, .timeout = kRunTimeout, .show_stderr = wanted.verbose};
+  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
+    const std::string name = parse_component(config.fake_location).name;
+    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
+  };
+  const std::vector<SelftestCase> cases = selftest_cases();
+  SweepPlan plan = sweep_of(wanted, cases);
+  plan.command = command_text("selftest", invocation.arguments);
+  SteadyClock clock;
+  const ResultFolder folder(wanted.out);
+  Selftest test;
+  test.margin = wanted.margin_percent / 100;
+  bool saved = false;
+  {
+    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+    options.on_progress = [&](const Progress& now) { progress.running(now); };
+    progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
+    Watch watch(progress, [&] { return read_noise(clock.now(), own_cpu_seconds()); });
+    SweepRunner runner(std::move(plan), run, clock);
+    test.sweep = runner.run(watch, invocation.stop);
+    test.noise = std::move(watch.noise);
+    saved = progress.saved();
+  }
+  judge_selftest(test, cases);
+  saved = write_file(test, folder) && saved;
+  write_selftest_text(test, std::cout);
+  fmt::print("Every step time and the machine: {}/selftest.json\n", folder.path().native());
+  return exit_code(test, saved);
+}
+
+int run(const Invocation& invocation) {
+  Wanted wanted;
+  if (!parse_flags("selftest",
+                   "Measures the same thing twice, again and again: how often verdicts are wrong "
+                   "on this machine, and how small an effect they can see.",
+                   selftest_flags(wanted), invocation.arguments)) {
+    return 0;
+  }
+  return selftest(wanted, invocation);
+}
+
+}  // namespace
+
+extern constinit const VerbEntry selftest_verb{
+    .name = "selftest",
+    .summary = "A against A on this machine: false alarms, and the smallest effect it can see",
+    .run = run,
+};
+
+}  // namespace penstock

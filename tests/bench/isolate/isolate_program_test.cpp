@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock isolate` and `penstock selftest` as a user runs them: the built program, real child
+// processes, small budgets.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/child_process.h"
+#include "bench/child_run.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class IsolateProgram : public testing::Test {
+ protected:
+  std::filesystem::path out() const { return scratch_.path() / "out"; }
+
+  ChildExit run(const std::string& verb, const std::vector<std::string>& more) const {
+    std::vector<std::string> words{PENSTOCK_PROGRAM, verb, "--out=" + out().native()};
+    words.insert(words.end(), more.begin(), more.end());
+    ChildProcess child({.arguments = words, .timeout = 50s});
+    return child.wait();
+  }
+  /// Before a device of 2 ms a step.
+  ChildExit isolate(std::vector<std::string> more) const {
+    for (const char* word :
+         {"--model=lenet", "--batch-size=32", "--budget=4s", "--device=emulated:img_per_s=16000"}) {
+      more.emplace_back(word);
+    }
+    return run("isolate", more);
+  }
+
+  nlohmann::json found() const {
+    return nlohmann::json::parse(content_of(out() / "isolation.json"));
+  }
+
+  PrivateFolder scratch_;
+};
+
+TEST_F(IsolateProgram, AFeederOfAFifthOfTheDevicesRateIsFoundSo) {
+  const ChildExit exit = isolate({"--fake-location=host:img_per_s=3200"});
+  EXPECT_TRUE(exit.code == 0 || exit.code == 7) << exit.last_words;
+  const nlohmann::json json = found();
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_NEAR(json["cost"]["percent"]["value"].get<double>(), 80, 8);
+  EXPECT_FALSE(json["verdict"][0].get<std::string>().empty());
+  EXPECT_GE(json["sweep"]["runs"].size(), 3U);
+  EXPECT_FALSE(json["sweep"]["runs"][1]["repetitions"][0]["step_ms"].empty());
+  EXPECT_NE(exit.output.find("input cost"), std::string::npos) << exit.output;
+  EXPECT_NE(exit.output.find("Again: penstock isolate"), std::string::npos);
+  for (const char* file : {"results.json", "results.csv", "report.html"}) {
+    EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
+  }
+}
+
+TEST_F(IsolateProgram, RefusesWhatItCannotIsolate) {
+  const ChildExit ceiling = isolate({"--fake-location=gpu"});
+  EXPECT_EQ(ceiling.code, 2);
+  EXPECT_NE(ceiling.last_words.find("the ceiling"), std::string::npos) << ceiling.last_words;
+  EXPECT_EQ(isolate({"--fake-location=hots"}).code, 2);
+  EXPECT_EQ(isolate({"--fake-location=cpu", "--num-batches=5"}).code, 2);
+  EXPECT_EQ(isolate({"--fake-location=cpu", "--half-width=0"}).code, 2);
+  EXPECT_EQ(isolate({"--fake-location=python-queue"}).code, 3) << "known, not built";
+  EXPECT_FALSE(std::filesystem::exists(out() / "isolation.json"));
+}
+
+TEST_F(IsolateProgram, ARunThatFailsIsTheAnswerWithItsReason) {
+  const ChildExit exit = isolate({"--fake-location=cpu", "--num-gpus=100000"});
+  EXPECT_EQ(exit.code, 6);
+  EXPECT_NE(exit.output.find("There is no answer"), std::string::npos) << exit.output;
+  EXPECT_NE(exit.output.find("--num-gpus is 100000"), std::string::npos) << exit.output;
+}
+
+TEST_F(IsolateProgram, AnInterruptKeepsWhatThereIs) {
+  ChildProcess child(
+      {.arguments = {PENSTOCK_PROGRAM, "isolate", "--out=" + out().native(), "--fake-location=cpu",
+                     "--model=lenet", "--batch-size=32", "--budget=1h", "--num-batches=20"},
+       .timeout = 50s});
+  // A file of results is there once the first run has ended.
+  while (!std::filesystem::exists(out() / "results.json")) std::this_thread::yield();
+  const ChildExit& exit = child.stop();
+  EXPECT_EQ(exit.code, 130) << exit.describe();
+  EXPECT_EQ(found()["stopped_because"], "it was interrupted");
+}
+
+TEST_F(IsolateProgram, SelftestComparesAWithA) {
+  const ChildExit exit = run("selftest", {"--budget=6s", "--pairs=5"});
+  EXPECT_TRUE(exit.code == 0 || exit.code == 7) << exit.last_words;
+  const auto json = nlohmann::json::parse(content_of(out() / "selftest.json"));
+  EXPECT_EQ(json["findings"].size(), 2U);
+  EXPECT_NE(exit.output.find("A against A"), std::string::npos) << exit.output;
+  EXPECT_EQ(run("selftest", {"--pairs=2"}).code, 2);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was isolated, as text and as JSON.
+#include "bench/isolate/isolation_text.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include "bench/isolate/isolation_json.h"
+#include "bench/isolate/verdict.h"
+#include "tests/bench/isolation_fixture.h"
+
+namespace penstock {
+namespace {
+
+std::string text_of(const Isolation& found) {
+  std::ostringstream text;
+  write_isolation_text(found, text);
+  return text.str();
+}
+
+TEST(IsolationText, TheVerdictComesFirstAndTheCommandLast) {
+  const Isolation found = make_isolation();
+  const std::string text = text_of(found);
+  EXPECT_EQ(text.find(found.verdict.front().substr(0, 60)), 0U) << text;
+  const std::size_t command = text.find("Again: penstock isolate");
+  ASSERT_NE(command, std::string::npos);
+  EXPECT_EQ(text.find('\n', command), text.size() - 1);
+}
+
+TEST(IsolationText, EveryFindingHasItsTable) {
+  const std::string text = text_of(make_isolation());
+  for (const char* part :
+       {"ceiling (gpu)", "supply (queue alone)", "starvation", "residual", "decode threads",
+        "<- bottleneck", "host ring", "feeder threads", "--prefetch 6", "as measured",
+        "over ZeroMQ (a branch)", "cold files: not measured", "What would help",
+        "Doubts:", "left out", "0.11 %"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
+TEST(IsolationText, ASentenceIsBrokenBetweenWords) {
+  std::istringstream lines(text_of(make_isolation()));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("Again: ")) continue;
+    EXPECT_LE(line.size(), 110U) << line;
+  }
+}
+
+TEST(IsolationText, WithoutAnAnswerThereAreNoTables) {
+  Isolation found = make_isolation();
+  found.cost.reset();
+  found.stages.clear();
+  found.verdict = {"There is no answer: the run failed."};
+  const std::string text = text_of(found);
+  EXPECT_EQ(text.find("There is no answer"), 0U);
+  EXPECT_EQ(text.find("starvation"), std::string::npos);
+}
+
+TEST(IsolationText, EndsThatAreNotKnownAreQuestionMarks) {
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(format_estimate({43.21, -infinite, infinite, 1}, 1), "43.2 (? to ?)");
+  EXPECT_EQ(format_estimate({43.21, 41.8, 44.5, 5}, 1), "43.2 (41.8 to 44.5)");
+}
+
+TEST(IsolationJson, HasFindingsAndRawSamples) {
+  const nlohmann::json json = nlohmann::json::parse(to_json(make_isolation()).dump());
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["kind"], "isolation");
+  EXPECT_EQ(json["cost"]["verdict"], "slower");
+  EXPECT_DOUBLE_EQ(json["cost"]["split"]["residual_ms"], 0.15);
+  EXPECT_EQ(json["bottleneck"], 1);
+  EXPECT_EQ(json["supply_row"], nullptr);
+  EXPECT_EQ(json["cores_per_device"]["whole"], 4);
+  EXPECT_EQ(json["ladder"].size(), 9U);
+  EXPECT_EQ(json["noise"].size(), 5U);
+  EXPECT_FALSE(json["sweep"]["runs"][1]["repetitions"][0]["step_ms"].empty());
+}
+
+TEST(IsolationJson, InfiniteEndsAreNull) {
+  Isolation found = make_isolation();
+  found.cost->percent.high = std::numeric_limits<double>::infinity();
+  const nlohmann::json json = nlohmann::json::parse(to_json(found).dump());
+  EXPECT_EQ(json["cost"]["percent"]["high"], nullptr);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Isolating a simulated trainer and feeder of stated speeds: known answers for cost, split, cause,
+// cure, cores and verification; budgets and stop rules on a clock that the runs turn.
+#include "bench/isolate/isolator.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "dataflow/error.h"
+#include "tests/bench/isolate/simulated_machine.h"
+#include "tests/bench/turned_clock.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class IsolatorTest : public testing::Test {
+ protected:
+  IsolatorTest() {
+    plan_.config.fake_location = "cpu";
+    plan_.config.batch_size = 64;
+    plan_.config.feeder_threads = 2;
+    plan_.cores = 4;
+    plan_.threads_matter = true;
+    machine_.noise = 0.02;
+    machine_.drift = 0.05;
+  }
+
+  const Isolation& isolate() {
+    const auto run = [this](const RunConfig& config, const std::stop_token&) {
+      RunResult result = machine_.run(config);
+      if (change_) change_(result);
+      clock_.turn(std::chrono::round<Nanoseconds>(
+          std::chrono::duration<double>(machine_.wall_s(machine_.run(config)))));
+      ran_.push_back(config);
+      if (ran_.size() == stop_after_) stop_.request_stop();
+      return result;
+    };
+    isolator_.emplace(
+        plan_, run, [] { return NoiseReading{}; }, clock_);
+    return isolator_->run(listener_, stop_.get_token());
+  }
+
+  double elapsed_s() const { return std::chrono::duration<double>(clock_.now() - Time{}).count(); }
+
+  IsolatePlan plan_;
+  SimulatedMachine machine_;
+  TurnedClock clock_;
+  IsolateListener listener_;
+  std::stop_source stop_;
+  std::size_t stop_after_ = 100000;
+  std::function<void(RunResult&)> change_;
+  std::vector<RunConfig> ran_;
+  std::optional<Isolator> isolator_;
+};
+
+bool covers(const Estimate& estimate, double truth) {
+  return estimate.low <= truth && truth <= estimate.high;
+}
+
+bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
+  return std::any_of(sentences.begin(), sentences.end(), [&](const std::string& sentence) {
+    return sentence.find(text) != std::string::npos;
+  });
+}
+
+// ---- known answers ------------------------------------------------------------------------------
+
+TEST_F(IsolatorTest, AFeederOfTwiceTheStepTimeCostsHalfAndDecodingIsBlamed) {
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 40;  // 20 ms with two threads
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  EXPECT_EQ(found.cost->verdict, Verdict::slower);
+  EXPECT_TRUE(covers(found.cost->percent, 50)) << found.verdict.front();
+  EXPECT_LT(found.cost->percent.half_width(), 1);
+  EXPECT_TRUE(covers(found.cost->split.total_ms, 10));
+  EXPECT_NEAR(found.cost->split.starvation_ms.value, 10, 0.5);
+  EXPECT_NEAR(found.cost->split.interference_ms.value, 0, 0.2);
+  ASSERT_TRUE(found.bottleneck);
+  EXPECT_EQ(found.stages[*found.bottleneck].name, "decode");
+  EXPECT_NE(found.verdict.front().find("JPEG decoding is the bottleneck"), std::string::npos);
+  EXPECT_TRUE(found.doubts.empty()) << found.doubts.front();
+}
+
+TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
+  machine_.device_ms = 20;
+  machine_.feeder_ms = 60;  // 30 with two threads: starves for what the others leave
+  machine_.slower_ms = 3;
+  machine_.copy_exposed_ms = 1;
+  machine_.late_ms = 0.5;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  const CostSplit& split = found.cost->split;
+  EXPECT_NEAR(split.total_ms.value, 10, 0.3);
+  EXPECT_NEAR(split.starvation_ms.value, 5.5, 0.3);
+  EXPECT_NEAR(split.transfer_ms.value, 1, 0.05);
+  EXPECT_NEAR(split.interference_ms.value, 3.5, 0.1);
+  EXPECT_NEAR(split.starvation_ms.value + split.transfer_ms.value + split.interference_ms.value +
+                  split.residual_ms,
+              split.total_ms.value, 1e-9);
+  EXPECT_NEAR(split.residual_ms, 0, 0.01);
+}
+
+TEST_F(IsolatorTest, AFeederThatKeepsUpLeavesTheTrainerAsTheBottleneck) {
+  machine_.device_ms = 30;
+  machine_.feeder_ms = 40;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  EXPECT_EQ(found.cost->verdict, Verdict::equal) << found.verdict.front();
+  EXPECT_FALSE(found.bottleneck);
+  EXPECT_TRUE(found.cures.empty());
+  EXPECT_NE(found.verdict.front().find("The trainer is the bottleneck"), std::string::npos);
+}
+
+TEST_F(IsolatorTest, StepsThatGetSlowerAreInterference) {
+  machine_.device_ms = 20;
+  machine_.slower_ms = 4;
+  machine_.feeder_ms = 20;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  EXPECT_EQ(found.cost->verdict, Verdict::slower);
+  EXPECT_NEAR(found.cost->split.interference_ms.value, 4, 0.2);
+  EXPECT_FALSE(found.bottleneck);
+  EXPECT_NE(found.verdict.front().find("Feeding slows the steps themselves down"),
+            std::string::npos);
+}
+
+TEST_F(IsolatorTest, AnExposedCopyIsBlamedOnTheCopy) {
+  machine_.device_ms = 20;
+  machine_.copy_exposed_ms = 4;
+  machine_.feeder_ms = 20;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.bottleneck);
+  EXPECT_EQ(found.stages[*found.bottleneck].name, "copy");
+}
+
+TEST_F(IsolatorTest, AReceiverThatWaitsBlamesItsProducer) {
+  plan_.has_producer = true;
+  plan_.threads_matter = false;
+  machine_.receives = true;
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 40;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.bottleneck);
+  EXPECT_EQ(found.stages[*found.bottleneck].workers, "producer");
+  EXPECT_NEAR(found.stages[*found.bottleneck].capacity_img_per_s, 64 / 0.020, 64 / 0.020 * 0.05);
+  EXPECT_NE(found.verdict.front().find("The producer outside this run is the bottleneck"),
+            std::string::npos);
+  EXPECT_FALSE(found.cores_per_device);
+}
+
+TEST_F(IsolatorTest, CoresNeededFollowFromTheSupplyCurve) {
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 75;  // 7.5 threads, if they scale; 1 % more for the margin
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cores_per_device);
+  EXPECT_TRUE(found.cores_per_device->reachable);
+  EXPECT_NEAR(found.cores_per_device->threads.value, 7.58, 0.6);
+  EXPECT_EQ(found.cores_per_device->whole, 8);
+  EXPECT_EQ(found.cores_per_device->measured_to, 4);
+  EXPECT_TRUE(mentions(found.verdict, "8 cores like these"));
+  EXPECT_TRUE(mentions(found.verdict, "extrapolated from what up to 4 threads"));
+}
+
+TEST_F(IsolatorTest, ADemandBeyondEveryNumberOfCoresIsNotReachable) {
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 80;
+  machine_.serial_share = 0.5;  // never below 40 ms
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cores_per_device);
+  EXPECT_FALSE(found.cores_per_device->reachable);
+  EXPECT_TRUE(mentions(found.verdict, "not reachable"));
+  EXPECT_TRUE(mentions(found.verdict, "peak = "));
+}
+
+// ---- verification -------------------------------------------------------------------------------
+
+TEST_F(IsolatorTest, VerifyTriesMoreThreadsAndAgrees) {
+  plan_.verify = true;
+  machine_.device_ms = 12;
+  machine_.feeder_ms = 40;  // 20 with two threads, 10 with four
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.verification) << found.verdict.back();
+  EXPECT_EQ(found.verification->change, "--feeder-threads 4");
+  EXPECT_NEAR(found.verification->predicted_img_per_s, 64 / 0.012, 64 / 0.012 * 0.02);
+  EXPECT_TRUE(found.verification->agrees);
+  EXPECT_LT(std::abs(found.verification->error_percent), 5);
+  EXPECT_TRUE(mentions(found.verdict, "Tried --feeder-threads 4"));
+}
+
+TEST_F(IsolatorTest, VerifySaysSoWhereAPredictionDoesNotHold) {
+  plan_.verify = true;
+  machine_.device_ms = 12;
+  machine_.feeder_ms = 40;
+  change_ = [](RunResult& result) {  // with the trainer, four threads stand in each other's way
+    if (result.config.feeder_threads != 4 || result.config.model == "null") return;
+    for (double& ms : result.step_ms) ms *= 2;
+  };
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.verification);
+  EXPECT_FALSE(found.verification->agrees);
+  EXPECT_TRUE(mentions(found.verdict, "does not hold"));
+}
+
+TEST_F(IsolatorTest, VerifyTriesNothingThatThisMachineDoesNotHave) {
+  plan_.verify = true;
+  plan_.cores = 2;
+  machine_.device_ms = 5;
+  machine_.feeder_ms = 40;
+  const Isolation& found = isolate();
+  EXPECT_FALSE(found.verification);
+  EXPECT_FALSE(found.cures.empty());
+  EXPECT_TRUE(mentions(found.verdict, "not to be had on this machine"));
+}
+
+// ---- budget and stop rules
+// ------------------------------------------------------------------------
+
+TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
+  machine_.device_ms = 5;
+  machine_.feeder_ms = 12;
+  machine_.noise = 0.001;
+  plan_.budget = 10min;
+  const Isolation& found = isolate();
+  EXPECT_EQ(found.blocks, kWantedBlocks);
+  EXPECT_EQ(found.stopped_because, "the interval is within 1 %");
+  EXPECT_LT(elapsed_s(), 60);
+  EXPECT_EQ(found.noise.size(), kWantedBlocks);
+}
+
+TEST_F(IsolatorTest, KeepsToItsBudgetAndStillHasThreeBlocks) {
+  change_ = [](RunResult& result) {  // runs of one row differ too much for any interval
+    Random random(result.config.seed, result.config.fake_location == "gpu" ? 1 : 2);
+    const double factor = random.uniform(0.8, 1.2);
+    for (double& ms : result.step_ms) ms *= factor;
+  };
+  const Isolation& found = isolate();
+  EXPECT_EQ(found.stopped_because, "the budget of 45 s ended");
+  EXPECT_GE(found.blocks, kMinBlocks);
+  EXPECT_LE(elapsed_s(), 45 * 1.1);
+}
+
+TEST_F(IsolatorTest, EveryBlockHasItsOwnOrderAndTheCeilingInIt) {
+  const Isolation& found = isolate();
+  std::set<std::vector<std::size_t>> orders;
+  for (const std::vector<std::size_t>& round : found.sweep.rounds) {
+    orders.insert(round);
+    if (round.size() == found.sweep.rows.size()) {
+      EXPECT_EQ(std::count(round.begin(), round.end(), found.ceiling_row), 1);
+    }
+  }
+  EXPECT_GT(orders.size(), 1U);
+}
+
+TEST_F(IsolatorTest, WindowsOfAGivenLengthAreKept) {
+  plan_.steps = 40;
+  isolate();
+  for (std::size_t i = 3; i < ran_.size(); ++i) EXPECT_EQ(ran_[i].num_batches, 40);
+}
+
+TEST_F(IsolatorTest, AStopKeepsTheBlocksThatAreThere) {
+  stop_after_ = 3 + 5 * 4 + 2;  // a pilot, four blocks, and a bit
+  const Isolation& found = isolate();
+  EXPECT_EQ(found.stopped_because, "it was interrupted");
+  EXPECT_GE(found.blocks, 4U);
+  EXPECT_TRUE(found.cost);
+}
+
+TEST_F(IsolatorTest, AStopInThePilotLeavesNoAnswer) {
+  stop_after_ = 2;
+  const Isolation& found = isolate();
+  EXPECT_FALSE(found.cost);
+  EXPECT_EQ(found.stopped_because, "it was interrupted");
+  EXPECT_NE(found.verdict.front().find("There is no answer"), std::string::npos);
+}
+
+// ---- what goes wrong
+// ------------------------------------------------------------------------------
+
+TEST_F(IsolatorTest, ARunThatFailsInThePilotIsTheAnswer) {
+  change_ = [](RunResult& result) {
+    if (result.config.fake_location == "gpu") return;
+    result.img_per_s = 0;
+    result.status = Status::failed;
+    result.reason = "no such image";
+  };
+  const Isolation& found = isolate();
+  EXPECT_FALSE(found.cost);
+  EXPECT_NE(found.verdict.front().find("no such image"), std::string::npos);
+  EXPECT_EQ(found.stopped_because, "a run failed");
+  EXPECT_EQ(ran_.size(), 3U);
+}
+
+TEST_F(IsolatorTest, RunsThatKeepFailingEndIt) {
+  change_ = [this](RunResult& result) {
+    if (ran_.size() < 3 || result.config.fake_location == "gpu") return;
+    result.status = Status::failed;
+    result.reason = "exited with code 8";
+  };
+  const Isolation& found = isolate();
+  EXPECT_EQ(found.stopped_because, "runs kept failing");
+  EXPECT_FALSE(found.cost);
+  EXPECT_TRUE(mentions(found.doubts, "exited with code 8"));
+}
+
+TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
+  change_ = [this](RunResult& result) {
+    if (ran_.size() > 12) result.step_ms.front() = -1;
+  };
+  const Isolation& found = isolate();
+  EXPECT_LT(found.blocks, kMinBlocks);
+  EXPECT_TRUE(mentions(found.doubts, "complete blocks"));
+}
+
+TEST_F(IsolatorTest, BatchesThatLayReadyDoNotHideASlowFeeder) {
+  plan_.steps = 60;
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 40;
+  machine_.fast_steps = 12;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  EXPECT_NEAR(found.cost->percent.value, 50, 1.5) << "the first steps are warm-up";
+}
+
+TEST_F(IsolatorTest, RunsWithoutASplitLeaveItInTheResidualAndSaySo) {
+  change_ = [](RunResult& result) { result.starved_ms.clear(); };
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  EXPECT_NEAR(found.cost->split.residual_ms, found.cost->split.total_ms.value, 0.5);
+  EXPECT_TRUE(mentions(found.doubts, "did not say what their devices waited for"));
+}
+
+TEST_F(IsolatorTest, StepsOfDifferentSizesDoNotCompare) {
+  change_ = [](RunResult& result) {
+    if (result.config.fake_location == "gpu") result.images_per_step = 32;
+  };
+  EXPECT_TRUE(mentions(isolate().doubts, "the runs do not compare"));
+}
+
+}  // namespace
+}  // namespace penstock

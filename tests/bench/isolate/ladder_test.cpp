@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rungs add, from simulated runs of them.
+#include "bench/isolate/ladder.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/sweep_result.h"
+#include "tests/bench/isolate/simulated_machine.h"
+
+namespace penstock {
+namespace {
+
+/// A rung whose feeder takes `feeder_ms`, measured in three blocks beside a device of 10 ms.
+void measure(SweepResult& sweep, LadderRung& rung, double feeder_ms) {
+  SimulatedMachine machine{.device_ms = 10, .feeder_ms = feeder_ms, .noise = 0.01, .drift = 0.05};
+  for (const bool trains : {true, false}) {
+    if (!trains && rung.is_ceiling) continue;
+    Row& row = sweep.rows.emplace_back();
+    row.config = rung.config;
+    row.config.feeder_threads = 1;
+    row.config.num_batches = 60;
+    if (!trains) row.config.model = "null";
+    for (std::int32_t block = 0; block < 3; ++block) {
+      RunConfig config = row.config;
+      config.seed = static_cast<std::uint64_t>(block);
+      row.repetitions.push_back({block, machine.run(config)});
+    }
+    (trains ? rung.row : rung.supply_row) = sweep.rows.size() - 1;
+  }
+}
+
+LadderRung rung_of(std::string name, std::string feeder) {
+  LadderRung rung;
+  rung.name = std::move(name);
+  rung.config.fake_location = std::move(feeder);
+  rung.is_ceiling = rung.config.fake_location == "gpu";
+  return rung;
+}
+
+TEST(Ladder, ClimbsFromTheCeilingToColdFilesWithZeroMqAsABranch) {
+  RunConfig base;
+  base.fake_location = "queue:upsampling=plain,crop=center";
+  const std::vector<LadderRung> rungs = ladder_rungs(base);
+  ASSERT_EQ(rungs.size(), 10U);
+  EXPECT_TRUE(rungs.front().is_ceiling);
+  EXPECT_TRUE(rungs.back().branch);
+  EXPECT_EQ(rungs[3].config.fake_location, "queue:source=memory,decode=raw,upsampling=plain");
+  EXPECT_EQ(rungs[4].config.fake_location,
+            "queue:source=memory,decode=full,crop=center,flip=false,upsampling=plain");
+  EXPECT_EQ(rungs[7].config.fake_location, "queue:upsampling=plain");
+  EXPECT_EQ(rungs[7].proof, "page_cache_warm");
+  EXPECT_EQ(rungs[8].proof, "page_cache_cold");
+}
+
+TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
+  std::vector<LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("slow", "cpu"),
+                                   rung_of("cheaper", "host"), rung_of("branch", "zmq-consume")};
+  rungs.back().branch = true;
+  SweepResult sweep;
+  measure(sweep, rungs[0], 0);
+  measure(sweep, rungs[1], 20);
+  measure(sweep, rungs[2], 16);
+  measure(sweep, rungs[3], 12);
+  summarise(sweep);
+  const std::vector<RungFinding> found = find_rungs(sweep, rungs, {});
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_FALSE(found[0].added_ms) << "there is nothing below the ceiling";
+  ASSERT_TRUE(found[1].cost);
+  EXPECT_NEAR(found[1].cost->percent.value, 50, 1);
+  ASSERT_TRUE(found[1].added_ms);
+  EXPECT_NEAR(found[1].added_ms->value, 10, 0.5);
+  ASSERT_TRUE(found[2].added_ms);
+  EXPECT_NEAR(found[2].added_ms->value, -4, 0.5) << "a rung may be cheaper than the one before";
+  ASSERT_TRUE(found[2].supply_img_per_s);
+  EXPECT_NEAR(found[2].supply_img_per_s->value, 64 / 0.016, 64 / 0.016 * 0.06);
+  ASSERT_TRUE(found[3].cost);
+  EXPECT_NEAR(found[3].cost->percent.value, 100.0 / 6, 1);
+  EXPECT_FALSE(found[3].added_ms) << "a branch is compared with the ceiling only";
+}
+
+TEST(Ladder, ARungThatDoesNotProveWhatItClaimsIsNotShown) {
+  std::vector<LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("cold files", "queue"),
+                                   rung_of("after", "cpu")};
+  rungs[1].proof = "page_cache_cold";
+  SweepResult sweep;
+  measure(sweep, rungs[0], 0);
+  measure(sweep, rungs[1], 20);
+  measure(sweep, rungs[2], 20);
+  summarise(sweep);
+  std::vector<RungFinding> found = find_rungs(sweep, rungs, {});
+  EXPECT_NE(found[1].unavailable.find("page_cache_cold"), std::string::npos);
+  EXPECT_FALSE(found[1].cost);
+  ASSERT_TRUE(found[2].added_ms);
+  EXPECT_NEAR(found[2].added_ms->value, 10, 0.5) << "against the last rung that was measured";
+  for (Repetition& repetition : sweep.rows[*rungs[1].row].repetitions) {
+    repetition.result.facts["page_cache_cold"] = 1;
+  }
+  found = find_rungs(sweep, rungs, {});
+  EXPECT_TRUE(found[1].unavailable.empty());
+  EXPECT_TRUE(found[1].cost);
+}
+
+TEST(Ladder, AColdWindowIsNoLongerThanAnEpoch) {
+  LadderRung rung = rung_of("cold files", "queue");
+  rung.proof = "page_cache_cold";
+  RunResult pilot;
+  pilot.images_per_step = 64;
+  EXPECT_FALSE(longest_window(rung, pilot));
+  pilot.facts["page_cache_files"] = 6400;
+  ASSERT_TRUE(longest_window(rung, pilot));
+  EXPECT_LT(*longest_window(rung, pilot), 100 - 5);
+  EXPECT_GT(*longest_window(rung, pilot), 80);
+}
+
+}  // namespace
+}  // namespace penstock
