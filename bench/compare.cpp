@@ -32,6 +32,9 @@ constexpr std::array<std::string_view, 6> kSilentKeys = {"seed",
                                                          "display_perf_ewma",
                                                          "loss_type_to_report",
                                                          "print_training_accuracy"};
+/// How long is measured, not what.
+constexpr std::array<std::string_view, 4> kLengthKeys = {"num_batches", "num_epochs",
+                                                         "num_warmup_batches", "extend_window"};
 /// Options of feeders that change how data travel, and not the data.
 constexpr std::array<std::string_view, 7> kTransportOptions = {
     "endpoint", "bind", "hwm", "io_threads", "max_message", "producer", "insecure"};
@@ -80,16 +83,32 @@ std::vector<const ConfigKey*> identity(const SweepResult& before, const SweepRes
   return keys;
 }
 
-/// The matching row of `before` for one of `after`, or null.
+bool same_values(const std::vector<const ConfigKey*>& keys, const Row& a, const Row& b) {
+  return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey* key) {
+    return value_of(*key, a.config) == value_of(*key, b.config);
+  });
+}
+
+/// The only row with those values, or null.
+const Row* only_match(const std::vector<const ConfigKey*>& keys, const SweepResult& sweep,
+                      const Row& row) {
+  const Row* found = nullptr;
+  for (const Row& other : sweep.rows) {
+    if (!same_values(keys, row, other)) continue;
+    if (found != nullptr) return nullptr;
+    found = &other;
+  }
+  return found;
+}
+
+/// The matching row of `before` for one of `after`, or null. Where no row was measured as long, one
+/// that was measured longer or shorter does, if there is but one on either side.
 const Row* match(const SweepResult& before, const SweepResult& after, const Row& row) {
   if (before.rows.size() == 1 && after.rows.size() == 1) return &before.rows.front();
-  const std::vector<const ConfigKey*> keys = identity(before, after);
-  const auto found = std::find_if(before.rows.begin(), before.rows.end(), [&](const Row& other) {
-    return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey* key) {
-      return value_of(*key, row.config) == value_of(*key, other.config);
-    });
-  });
-  return found == before.rows.end() ? nullptr : &*found;
+  std::vector<const ConfigKey*> keys = identity(before, after);
+  if (const Row* const found = only_match(keys, before, row)) return found;
+  std::erase_if(keys, [](const ConfigKey* key) { return contains(kLengthKeys, key->name); });
+  return only_match(keys, after, row) == &row ? only_match(keys, before, row) : nullptr;
 }
 
 /// What went through a stage, over all repetitions.

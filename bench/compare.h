@@ -37,11 +37,12 @@ struct Comparison {
   std::vector<RowChange> rows;
 };
 
-/// Rows match where the settings that tell rows apart are equal; a single row matches a single one.
-/// Obstacles are differences in what is trained on what: model, device, precision, num_gpus,
-/// batch_size, image_size, classes, forward_only, eval; the feeder and those of its options that
-/// change data; for feeders that read files data_dir, and the mean size of what they read.
-/// Rates are the lower of img_per_s and sustained_img_per_s, of repetitions that are ok.
+/// Rows match where the settings that tell rows apart are equal, but for how long was measured
+/// where that leaves one row on either side; a single row matches a single one. Obstacles are
+/// differences in what is trained on what: model, device, precision, num_gpus, batch_size,
+/// image_size, classes, forward_only, eval; the feeder and those of its options that change data;
+/// for feeders that read files data_dir, and the mean size of what they read. Rates are the lower
+/// of img_per_s and sustained_img_per_s, of repetitions that are ok.
 Comparison compare(const SweepResult& before, const SweepResult& after,
                    const CompareOptions& options);
 

@@ -88,7 +88,9 @@ std::string progress_text(const Progress& progress, std::size_t width, bool colo
     std::string_view before = "", after = "";  // escapes, which have no width
   };
   std::vector<Piece> pieces{{progress.phase}};
-  if (progress.steps > 0) {
+  if (progress.steps_done > progress.steps) {
+    pieces.front().text += fmt::format(" {} steps, extended", progress.steps_done);
+  } else if (progress.steps > 0) {
     pieces.front().text += fmt::format(" {}/{} steps", progress.steps_done, progress.steps);
   }
   if (progress.img_per_s.samples > 0) pieces.push_back({rate_text(progress.img_per_s)});

@@ -14,9 +14,10 @@
 namespace penstock {
 
 struct Progress {
-  std::string phase = "starting";          ///< "starting", "warm-up", "window", "evaluation"
-  std::int64_t steps_done = 0, steps = 0;  ///< of the phase; steps 0: not known
-  Estimate img_per_s;                      ///< of the window so far; samples 0: not known
+  std::string phase = "starting";  ///< "starting", "warm-up", "window", "evaluation"
+  /// Of the phase; steps 0: not known. A window that is extended takes more than those.
+  std::int64_t steps_done = 0, steps = 0;
+  Estimate img_per_s;  ///< of the window so far; samples 0: not known
   std::int32_t queue_filled = 0,
                queue_slots = 0;  ///< of the ring next to the feeder; 0 slots: none
   double elapsed_s = 0;          ///< since the run began

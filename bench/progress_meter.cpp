@@ -100,12 +100,12 @@ Progress ProgressMeter::now() const {
     progress.steps_done = 0;
     return progress;
   }
-  progress.steps = std::max(steps_, progress.steps_done);  // a window may be extended
+  progress.steps = steps_;
   progress.img_per_s = rate_of(newest, images_);
   for (const double step : newest) all_s += step;
-  if (!newest.empty()) {
-    progress.left_s = static_cast<double>(progress.steps - progress.steps_done) * all_s /
-                      static_cast<double>(newest.size());
+  const std::int64_t steps_left = progress.steps - progress.steps_done;
+  if (steps_left > 0 && !newest.empty()) {
+    progress.left_s = static_cast<double>(steps_left) * all_s / static_cast<double>(newest.size());
   }
   return progress;
 }

@@ -18,7 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kWanted =
-    "expected results.json of a sweep, its folder, or what `penstock run --json` prints";
+    "expected results.json of a sweep or isolation.json, their folder, or what `penstock run "
+    "--json` prints";
 
 /// The objects of the text: one, or one on each line.
 std::vector<Json> objects_of(std::string_view text) {
@@ -93,8 +94,11 @@ SweepResult sweep_of(std::vector<RunResult> results, Environment environment, st
 SweepResult parse_saved_results(std::string_view text, std::string_view name) {
   try {
     const std::vector<Json> objects = objects_of(text);
-    const bool is_sweep = objects.size() == 1 && objects.front().contains("runs");
-    return is_sweep ? sweep_from_json(objects.front()) : sweep_of_runs(objects);
+    if (objects.size() > 1) return sweep_of_runs(objects);
+    const Json& json = objects.front();
+    if (json.contains("runs")) return sweep_from_json(json);
+    // What isolate finds, with the sweep behind it.
+    return json.contains("sweep") ? sweep_from_json(json["sweep"]) : sweep_of_runs(objects);
   } catch (const DataError& error) {
     throw DataError(
         fmt::format("cannot read '{}' as saved results: {}; {}", name, error.what(), kWanted));

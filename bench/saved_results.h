@@ -11,9 +11,10 @@
 
 namespace penstock {
 
-/// Reads results.json of a sweep (or its folder), or what `penstock run --json` printed: one
-/// object, or several, one a line. Throws ConfigError where there is no such file, DataError, with
-/// its name and what is wrong, for texts that are damaged, newer or foreign.
+/// Reads results.json of a sweep (or its folder), the sweep in isolation.json, or what `penstock
+/// run
+/// --json` printed: one object, or several, one a line. Throws ConfigError where there is no such
+/// file, DataError, with its name and what is wrong, for texts that are damaged, newer or foreign.
 SweepResult read_saved_results(const std::filesystem::path& path);
 
 /// The same for a text; `name` is how messages call it.

@@ -3,16 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "bench/report_text.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
-
-/// Between two lines about one run, where lines stay.
-constexpr double kLineEvery_s = 5;
 
 std::string outcome(const RunResult& result) {
   std::string text = fmt::format("{:.1f} img/s", result.img_per_s);
@@ -27,29 +22,12 @@ std::string outcome(const RunResult& result) {
 void SweepProgress::run_begins(const SweepMoment& moment) {
   where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,
                        label_of(*sweep_, moment.row));
-  sweep_left_s_ = moment.left_s;
-  next_line_s_ = kLineEvery_s;
-  running({});
-}
-
-void SweepProgress::running(const Progress& progress) {
-  if (!line_.single() && progress.elapsed_s < next_line_s_) return;
-  next_line_s_ = progress.elapsed_s + kLineEvery_s;
-  const std::string left = fmt::format(
-      "; {} left of all runs", duration_text(std::max(0.0, sweep_left_s_ - progress.elapsed_s)));
-  const std::size_t width = line_.width(), around = where_.size() + 2 + left.size();
-  if (!line_.single()) {
-    return line_.print(where_ + ": " + progress_text(progress, std::string::npos, false) + left);
-  }
-  if (around >= width) return line_.pass(where_.substr(0, width));
-  line_.pass(where_ + ": " + progress_text(progress, width - around, line_.colour()) + left);
+  line_.begin(where_, "", moment.left_s);
 }
 
 void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
-  const std::string text =
-      fmt::format("{}: {}; {} left", where_, outcome(result), duration_text(moment.left_s));
-  if (!line_.single() || result.status != Status::ok) return line_.print(text);
-  line_.pass(text.substr(0, line_.width()));
+  line_.end(fmt::format("{}: {}; {} left", where_, outcome(result), duration_text(moment.left_s)),
+            result.status != Status::ok);
 }
 
 void SweepProgress::results_changed(const SweepResult& sweep) {

@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <string>
 
-#include "bench/live_line.h"
 #include "bench/progress.h"
 #include "bench/result_folder.h"
+#include "bench/run_line.h"
 #include "bench/sweep_runner.h"
 
 namespace penstock {
@@ -24,21 +24,19 @@ class SweepProgress final : public SweepListener {
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;
   /// The run under way, a few times a second; not while another member is called.
-  void running(const Progress& progress);
+  void running(const Progress& progress) { line_.running(progress); }
 
   /// Nothing more will come: takes the passing line away.
-  void finish() { line_.clear(); }
+  void finish() { line_.finish(); }
 
   /// Are all results so far on disk?
   bool saved() const noexcept { return saved_; }
 
  private:
   const ResultFolder& folder_;
-  LiveLine line_;
+  RunLine line_;
   const SweepResult* sweep_ = nullptr;
-  // Of the run under way:
-  std::string where_;
-  double sweep_left_s_ = 0, next_line_s_ = 0;
+  std::string where_;  // the run under way
   bool begun_ = false, saved_ = true;
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `penstock isolate` says on standard error while it measures, and its runs on disk after each
-// one. On a terminal one line changes; elsewhere each run has a line.
+// one.
 #pragma once
 
+#include <cstdio>
 #include <string>
 
 #include "bench/isolate/isolator.h"
 #include "bench/result_folder.h"
+#include "bench/run_line.h"
 
 namespace penstock {
 
@@ -14,25 +16,24 @@ class IsolateProgress final : public IsolateListener {
  public:
   /// `single_line`: standard error is a terminal that nothing else writes to.
   IsolateProgress(const ResultFolder& folder, bool single_line)
-      : folder_(folder), single_line_(single_line) {}
-  ~IsolateProgress() override;
+      : folder_(folder), line_(stderr, single_line) {}
 
   void phase_begins(std::string_view phase, double budget_s) override;
   void run_begins(const SweepMoment& moment) override;
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;
+  /// The run under way, a few times a second; not while another member is called.
+  void running(const Progress& progress) { line_.running(progress); }
 
   /// Are all results so far on disk?
   bool saved() const noexcept { return saved_; }
 
  private:
-  void show(const std::string& line, bool passing);
-
   const ResultFolder& folder_;
-  const bool single_line_;
-  std::string phase_, outcome_;
+  RunLine line_;
+  std::string phase_, where_;
   double budget_s_ = 0;
-  bool saved_ = true, begun_ = false, line_open_ = false;
+  bool saved_ = true, begun_ = false;
 };
 
 }  // namespace penstock

@@ -18,6 +18,7 @@
 #include "bench/isolate/isolator.h"
 #include "bench/machine.h"
 #include "bench/sweep.h"
+#include "bench/terminal.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -154,9 +155,9 @@ int exit_code(const Isolation& found, bool saved) {
 }
 
 int isolate(const Wanted& wanted, const Invocation& invocation) {
-  const ChildRunOptions options{.program = invocation.program,
-                                .timeout = std::max(wanted.plan.budget, kMinRunTimeout),
-                                .show_stderr = wanted.verbose};
+  ChildRunOptions options{.program = invocation.program,
+                          .timeout = std::max(wanted.plan.budget, kMinRunTimeout),
+                          .show_stderr = wanted.verbose};
   const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
     const std::string name = parse_component(config.fake_location).name;
     return run_in_child(config, find_entry(feeder_table(), name), options, stop);
@@ -168,7 +169,8 @@ int isolate(const Wanted& wanted, const Invocation& invocation) {
   const Isolation* found = nullptr;
   bool saved = false;
   {
-    IsolateProgress progress(folder, isatty(STDERR_FILENO) != 0 && !wanted.verbose);
+    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+    options.on_progress = [&](const Progress& now) { progress.running(now); };
     found = &isolator.run(progress, invocation.stop);
     saved = progress.saved();
   }

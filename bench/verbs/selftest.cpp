@@ -14,6 +14,7 @@
 #include "bench/isolate/selftest.h"
 #include "bench/result_folder.h"
 #include "bench/sweep_runner.h"
+#include "bench/terminal.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
@@ -125,7 +126,7 @@ bool write_file(const Selftest& test, const ResultFolder& folder) {
 }
 
 int selftest(const Wanted& wanted, const Invocation& invocation) {
-  const ChildRunOptions options{
+  ChildRunOptions options{
       .program = invocation.program, .timeout = kRunTimeout, .show_stderr = wanted.verbose};
   const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
     const std::string name = parse_component(config.fake_location).name;
@@ -140,7 +141,8 @@ int selftest(const Wanted& wanted, const Invocation& invocation) {
   test.margin = wanted.margin_percent / 100;
   bool saved = false;
   {
-    IsolateProgress progress(folder, isatty(STDERR_FILENO) != 0 && !wanted.verbose);
+    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+    options.on_progress = [&](const Progress& now) { progress.running(now); };
     progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
     Watch watch(progress, [&] { return read_noise(clock.now(), own_cpu_seconds()); });
     SweepRunner runner(std::move(plan), run, clock);

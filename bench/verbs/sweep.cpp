@@ -107,8 +107,6 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
   return flags;
 }
 
-
-
 int exit_code(const SweepResult& sweep, bool saved) {
   if (!saved || has_failures(sweep)) return 6;
   const bool ran = std::any_of(sweep.rows.begin(), sweep.rows.end(),

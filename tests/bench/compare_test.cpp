@@ -170,6 +170,19 @@ TEST(Compare, SaysWhatElseChanged) {
   EXPECT_EQ(comparison.rows.size(), 2U);
 }
 
+TEST(Compare, RowsMatchThatWereMeasuredLongerOrShorter) {
+  const auto lasting = [](const char* gpu_steps, const char* queue_steps) {
+    std::vector<Row> rows = {row_at("gpu", kSteady), row_at("queue", kSteady)};
+    find_config_key("num_batches").set(rows[0].config, gpu_steps);
+    find_config_key("num_batches").set(rows[1].config, queue_steps);
+    return sweep_of_rows(rows);
+  };
+  const Comparison comparison = compare(lasting("63", "252"), lasting("48", "43"), {});
+  EXPECT_EQ(comparison.rows.size(), 2U);
+  EXPECT_TRUE(comparison.unmatched.empty());
+  EXPECT_TRUE(has(comparison.settings, "num_batches: 252 -> 43"));
+}
+
 TEST(Compare, WithoutACommonConfigurationThereIsNothingToCompare) {
   const SweepResult a = sweep_of_rows({row_at("gpu", kSteady), row_at("host", kSteady)});
   const SweepResult b = sweep_of_rows({row_at("cpu", kSteady), row_at("queue", kSteady)});

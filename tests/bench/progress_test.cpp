@@ -66,6 +66,12 @@ TEST(ProgressText, SaysRateQueueAndWhatIsLeft) {
   EXPECT_EQ(progress_text({}, 100, true), "starting");
 }
 
+TEST(ProgressText, SaysWhenAWindowIsExtended) {
+  Progress progress = make_progress();
+  progress.steps_done = 101;
+  EXPECT_TRUE(progress_text(progress, 100, false).starts_with("window 101 steps, extended  "));
+}
+
 TEST(ProgressText, LeavesOutWhatDoesNotFit) {
   for (std::size_t width = 1; width < 90; ++width) {
     EXPECT_LE(progress_text(make_progress(), width, false).size(), width);

@@ -95,7 +95,7 @@ TEST_F(ReportProgram, RefusesWhatItCannotReadByName) {
 }
 
 const std::vector<std::string> kShortRun = {"--fake-location=cpu", "--model=null", "--batch-size=2",
-                                            "--num-batches=20", "--num-warmup-batches=1"};
+                                            "--num-batches=60", "--num-warmup-batches=1"};
 
 TEST_F(ReportProgram, RunsOnLinesAreRepetitions) {
   std::vector<std::string> words{"run", "--json"};
@@ -140,7 +140,7 @@ TEST_F(ReportProgram, ARunTellsItsParentHowFarItIs) {
   ChildProcess child(std::move(command));
   EXPECT_EQ(child.wait().code, 0) << child.wait().last_words;
   ASSERT_FALSE(lines.empty()) << "one at the end, however short the run";
-  EXPECT_EQ(nlohmann::json::parse(lines.back())["steps_done"], 20);
+  EXPECT_EQ(nlohmann::json::parse(lines.back())["steps_done"], 60);
   EXPECT_EQ(penstock({"run", "--progress-fd=77"}).code, 2);
 }
 

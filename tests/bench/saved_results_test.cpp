@@ -175,6 +175,12 @@ TEST(SavedResults, RunsOnLinesAreRepetitionsOfRows) {
   EXPECT_EQ(sweep.repetitions, 3);
 }
 
+TEST(SavedResults, TheSweepBehindAnIsolationIsRead) {
+  const Json json{
+      {"schema", 1}, {"kind", "isolation"}, {"sweep", Json::parse(text_of(make_sweep()))}};
+  EXPECT_EQ(text_of(parse_saved_results(json.dump(), "isolation.json")), text_of(make_sweep()));
+}
+
 TEST(SavedResults, AFolderStandsForTheFileInIt) {
   const TempFolder folder;
   std::ofstream(folder.path() / "results.json") << text_of(make_sweep());

@@ -135,7 +135,7 @@ TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsSaidFirst) {
 
 TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
   // A limit on the length of files stands in for the disk: each run adds its steps to results.json.
-  std::vector<std::string> words{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 48; exec \"$@\"", "sh"};
+  std::vector<std::string> words{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh"};
   const std::vector<std::string> command =
       arguments({"--fake-location=gpu", "--num-batches=400", "--repetitions=8"});
   words.insert(words.end(), command.begin(), command.end());
