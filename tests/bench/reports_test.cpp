@@ -172,7 +172,11 @@ TEST(HtmlReport, EscapesEveryText) {
 }
 
 TEST(HtmlReport, NeedsNoOtherFile) {
-  const std::string html = written("html");
+  std::string html = written("html");
+  constexpr std::string_view kName = "http://www.w3.org/2000/svg";  // a namespace, never fetched
+  for (std::size_t at = 0; (at = html.find(kName)) != std::string::npos;) {
+    html.erase(at, kName.size());
+  }
   for (const char* reference : {"src=", "href=", "url(", "@import", "http:"}) {
     EXPECT_EQ(html.find(reference), std::string::npos) << reference;
   }
