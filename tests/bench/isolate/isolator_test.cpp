@@ -222,6 +222,22 @@ TEST_F(IsolatorTest, VerifySaysSoWhereAPredictionDoesNotHold) {
   EXPECT_TRUE(mentions(found.verdict, "does not hold"));
 }
 
+TEST_F(IsolatorTest, VerifyIsNotContentWithAnIntervalThatHoldsEverything) {
+  plan_.verify = true;
+  machine_.device_ms = 12;
+  machine_.feeder_ms = 40;
+  change_ = [](RunResult& result) {
+    if (result.config.feeder_threads != 4 || result.config.model == "null") return;
+    Random random(result.config.seed);
+    const double factor = random.uniform(0.3, 4);
+    for (double& ms : result.step_ms) ms *= factor;
+  };
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.verification);
+  EXPECT_FALSE(found.verification->agrees);
+  EXPECT_TRUE(mentions(found.verdict, "neither confirmed nor refuted"));
+}
+
 TEST_F(IsolatorTest, VerifyTriesNothingThatThisMachineDoesNotHave) {
   plan_.verify = true;
   plan_.cores = 2;
