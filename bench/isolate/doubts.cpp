@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "bench/isolate/steady.h"
+#include "bench/isolate/verdict.h"
 
 namespace penstock {
 namespace {
@@ -30,7 +31,7 @@ class Doubts {
         const RunResult& result = repetition.result;
         if (result.status != Status::failed && result.status != Status::partial) continue;
         add(fmt::format("a run of {} with --model {} is {} and left out: {}",
-                        row.config.fake_location, row.config.model, to_string(result.status),
+                        feeder_label(row.config), row.config.model, to_string(result.status),
                         result.reason));
         break;  // the first of each row
       }
@@ -58,7 +59,7 @@ class Doubts {
       add(
           fmt::format("runs of {} kept only {} steps after warm-up; expected at least {}: give "
                       "--budget more, or --num-batches",
-                      row.config.fake_location, least, kFewSteps));
+                      feeder_label(row.config), least, kFewSteps));
     }
   }
 
@@ -94,7 +95,7 @@ class Doubts {
       add(
           fmt::format("step times of {} still drifted ({:+.1f} % over a window) in {} of {} runs: "
                       "there is no steady state to speak of yet; measure longer (--num-batches)",
-                      row.config.fake_location, most, drifting, runs));
+                      feeder_label(row.config), most, drifting, runs));
     }
   }
 
@@ -116,7 +117,7 @@ class Doubts {
       add(
           fmt::format("steps of the ceiling have {} images and those of {} have {}: the runs do "
                       "not compare; set --batch-size",
-                      of_ceiling, coupled().config.fake_location, of_coupled));
+                      of_ceiling, feeder_label(coupled().config), of_coupled));
     }
     std::int64_t bad = 0;
     for (const Repetition& repetition : coupled().repetitions) {

@@ -16,7 +16,7 @@ constexpr double kLongWindow_s = 1.5;
 /// A run that has fewer says nothing.
 constexpr std::int64_t kLeastSteps = 12;
 /// Runs vary: plans use this share of the time.
-constexpr double kUsedShare = 0.9;
+constexpr double kUsedShare = 0.8;
 
 double run_s(const PilotTime& time, std::int64_t steps) {
   return time.overhead_s + time.step_s * static_cast<double>(steps + kWarmupSteps);

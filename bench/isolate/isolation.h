@@ -60,7 +60,7 @@ struct Verification {
   double predicted_img_per_s = 0;
   Estimate achieved_img_per_s;
   double error_percent = 0;  ///< 100 (predicted / achieved - 1)
-  bool agrees = false;       ///< within 10 %, or within the interval
+  bool agrees = false;       ///< within 10 %, or the interval; never where that is wide
 };
 
 /// One rung of the ladder.

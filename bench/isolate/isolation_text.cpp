@@ -72,7 +72,7 @@ void write_rates(const Isolation& found, std::ostream& out) {
   if (!found.cost) return;
   const Row& ceiling = found.sweep.rows[found.ceiling_row];
   const Row& coupled = found.sweep.rows[found.coupled_row];
-  const std::string& feeder = coupled.config.fake_location;
+  const std::string feeder = feeder_label(coupled.config);
   Columns columns({"", "img/s (95 % interval)", "blocks"});
   const auto line = [&](const std::string& name, const Estimate& rate) {
     columns.add({name, format_estimate(rate, 1), std::to_string(rate.samples)});
@@ -98,18 +98,18 @@ void write_cost(const Isolation& found, std::ostream& out) {
 
 void write_stages(const Isolation& found, std::ostream& out) {
   if (found.stages.empty()) return;
-  Columns columns({"stage", "workers", "busy %", "waits in %", "waits out %", "at most img/s",
-                   "CPU us/image", "bytes/image"});
+  Columns columns({"stage", "workers", "busy %", "waits in %", "out %", "max img/s", "CPU us/img",
+                   "bytes/img", ""});
   for (std::size_t i = 0; i < found.stages.size(); ++i) {
     const StageFinding& stage = found.stages[i];
     const bool is_bottleneck = found.bottleneck == i;
     const bool is_next = found.bottleneck && found.next_bottleneck == i;
-    const std::string mark = is_bottleneck ? "  <- bottleneck" : is_next ? "  <- then" : "";
+    const std::string mark = is_bottleneck ? "<- bottleneck" : is_next ? "<- then" : "";
     columns.add({stage.name, stage.workers, percent(stage.utilisation_percent),
                  percent(stage.waits_in_percent), percent(stage.waits_out_percent),
                  stage.capacity_img_per_s > 0 ? format_fixed(stage.capacity_img_per_s, 0) : "?",
-                 short_number(stage.cpu_us_per_image),
-                 format_fixed(stage.bytes_per_image, 0) + mark});
+                 short_number(stage.cpu_us_per_image), format_fixed(stage.bytes_per_image, 0),
+                 mark});
   }
   columns.write(out);
 }

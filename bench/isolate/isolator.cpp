@@ -57,10 +57,6 @@ void append_sweep(SweepResult& all, const SweepResult& more) {
       for (std::size_t& row : round) row += first_row;
       all.rounds.push_back(std::move(round));
     }
-    for (const std::string& warning : more.warnings) {
-      const auto known = std::find(all.warnings.begin(), all.warnings.end(), warning);
-      if (known == all.warnings.end()) all.warnings.push_back(warning);
-    }
     all.environment.steal_percent = std::max(all.environment.steal_percent.value_or(0),
                                              more.environment.steal_percent.value_or(0));
   }
@@ -275,6 +271,13 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
   }
   append(phase, listener, stop);
   found_.ladder = find_rungs(found_.sweep, rungs, plan_.targets);
+  const auto ceiling = rungs.front().row;
+  const std::size_t blocks = ceiling ? found_.sweep.rows[*ceiling].repetitions.size() : 0;
+  if (blocks < kMinBlocks) {
+    found_.doubts.push_back(fmt::format(
+        "the ladder has {} block{}: fewer than {} say little; give --ladder-budget more", blocks,
+        blocks == 1 ? "" : "s", kMinBlocks));
+  }
   found_.ladder.front().row = found_.ceiling_row;  // the same configuration, in other blocks
 }
 

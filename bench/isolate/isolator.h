@@ -69,7 +69,8 @@ class Isolator {
   Isolation found_;
 };
 
-/// Puts the rows, rounds and warnings of `more` behind those of `all`, and summarises it anew.
+/// Puts the rows and rounds of `more` behind those of `all`, and summarises it anew. Warnings are
+/// those of the first.
 void append_sweep(SweepResult& all, const SweepResult& more);
 
 }  // namespace penstock

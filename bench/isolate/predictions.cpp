@@ -50,11 +50,12 @@ class Predictor {
     }
     if (producer_ms_.empty() || consumer_ms_.empty() || !(now_ > 0)) return;
     replayed_ = replay(producer_ms_, slots_of(config()));
-    scale_ = now_ / replayed_;
+    explained_ = now_ / replayed_;
+    scale_ = std::min(explained_, 1.0);
   }
 
   bool can_predict() const { return scale_ > 0; }
-  double unexplained_share() const { return can_predict() ? 1 - scale_ : 0; }
+  double unexplained_share() const { return can_predict() ? 1 - explained_ : 0; }
   const RunConfig& config() const { return evidence_.coupled.config; }
   double now() const { return now_; }
   double demand() const { return demand_; }
@@ -83,7 +84,7 @@ class Predictor {
   const std::vector<double> consumer_ms_;
   std::vector<double> producer_ms_;
   std::optional<Estimate> supply_;
-  double replayed_ = 0, scale_ = 0;
+  double replayed_ = 0, explained_ = 0, scale_ = 0;
 };
 
 std::string brings(double img_per_s, double now) {

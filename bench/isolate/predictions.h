@@ -5,7 +5,7 @@
 // A change is predicted by replaying measured times through the queue between feeder and device:
 // the unconsumed feeder's times a step on one side, the ceiling's on the other. The same replay of
 // what is there now says how much it leaves unexplained (interference, mostly); predictions are
-// scaled by that.
+// scaled by that, and never up: nothing takes more from a feeder than it supplies.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "bench/report_text.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -24,6 +25,9 @@ constexpr std::array kStageWorks = {
     StageWork{"produce", "The producer outside this run"},
 };
 
+/// A stage that computes for less of its time waits for something else.
+constexpr double kMostlyWaiting = 0.5;
+
 /// How much input costs, in XProf's classes.
 std::string_view severity(double percent) {
   constexpr double kModerate = 5, kHigh = 20;
@@ -32,7 +36,7 @@ std::string_view severity(double percent) {
 }
 
 std::string feeder_of(const Isolation& found) {
-  return found.sweep.rows[found.coupled_row].config.fake_location;
+  return feeder_label(found.sweep.rows[found.coupled_row].config);
 }
 
 std::string first_reason(const Isolation& found) {
@@ -111,6 +115,12 @@ std::string cause_sentence(const Isolation& found) {
         "Its workers ({}) were busy {:.0f} % of the time, {:.0f} us of a thread for "
         "each image in this stage",
         stage.workers, busy, stage.wall_us_per_image);
+    if (stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
+      text += fmt::format(
+          ", {:.0f} of them computing and the others waiting for storage or for a "
+          "processor",
+          stage.cpu_us_per_image);
+    }
   }
   const std::string next =
       found.next_bottleneck
@@ -157,6 +167,12 @@ std::string format_estimate(const Estimate& estimate, int decimals) {
                      text(estimate.high));
 }
 
+std::string feeder_label(const RunConfig& config) {
+  constexpr std::size_t kLong = 40;
+  if (config.fake_location.size() <= kLong) return config.fake_location;
+  return parse_component(config.fake_location).name + ":...";
+}
+
 std::string work_of_stage(const StageFinding& stage) {
   for (const StageWork& known : kStageWorks) {
     if (known.stage == stage.name) return std::string(known.work);
@@ -177,11 +193,11 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
 
 std::string name_of_run(const RunConfig& config, bool is_ceiling) {
   if (config.model == "null") {
-    return fmt::format("{} alone, {} thread{}", config.fake_location, config.feeder_threads,
+    return fmt::format("{} alone, {} thread{}", feeder_label(config), config.feeder_threads,
                        config.feeder_threads == 1 ? "" : "s");
   }
   return is_ceiling ? fmt::format("the ceiling ({})", config.fake_location)
-                    : config.fake_location + " with the trainer";
+                    : feeder_label(config) + " with the trainer";
 }
 
 }  // namespace penstock

@@ -16,6 +16,10 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
 /// "43.2 (41.8 to 44.5)"; ends that are not known are "?".
 std::string format_estimate(const Estimate& estimate, int decimals);
 
+/// The feeder of a run, without its options where those are long: "queue:crop=center",
+/// "zmq-consume:...".
+std::string feeder_label(const RunConfig& config);
+
 /// What a stage does, as a sentence begins: "JPEG decoding".
 std::string work_of_stage(const StageFinding& stage);
 

@@ -14,6 +14,18 @@ namespace {
 
 constexpr double kToleratedPercent = 10;
 
+/// Is what was achieved known well enough to speak for or against a prediction?
+bool is_clear(const Verification& verification) {
+  const Estimate& achieved = verification.achieved_img_per_s;
+  return 100 * achieved.half_width() <= 2 * kToleratedPercent * achieved.value;
+}
+
+/// What is to be said of a prediction.
+std::string_view outcome_of(const Verification& verification) {
+  if (verification.agrees) return "holds";
+  return is_clear(verification) ? "does not hold" : "can be neither confirmed nor refuted";
+}
+
 }  // namespace
 
 std::optional<Verification> verification_of(const Row& before, const Row& after,
@@ -27,9 +39,9 @@ std::optional<Verification> verification_of(const Row& before, const Row& after,
   result.achieved_img_per_s = rate_of(ratio, now_img_per_s / 1e3);
   const Estimate& achieved = result.achieved_img_per_s;
   result.error_percent = 100 * (cure.img_per_s / achieved.value - 1);
-  const bool inside =
-      blocks.size() > 1 && achieved.low <= cure.img_per_s && cure.img_per_s <= achieved.high;
-  result.agrees = inside || std::abs(result.error_percent) <= kToleratedPercent;
+  const bool inside = achieved.low <= cure.img_per_s && cure.img_per_s <= achieved.high;
+  result.agrees =
+      is_clear(result) && (inside || std::abs(result.error_percent) <= kToleratedPercent);
   return result;
 }
 
@@ -37,8 +49,8 @@ std::string sentence_of(const Verification& verification) {
   return fmt::format(
       "Tried {}: predicted {:.0f} img/s, achieved {}; the prediction {} ({:+.1f} %).",
       verification.change, verification.predicted_img_per_s,
-      format_estimate(verification.achieved_img_per_s, 0),
-      verification.agrees ? "holds" : "does not hold", verification.error_percent);
+      format_estimate(verification.achieved_img_per_s, 0), outcome_of(verification),
+      verification.error_percent);
 }
 
 std::string why_unverified(const Isolation& found, bool interrupted) {

@@ -80,6 +80,14 @@ std::vector<Flag> isolate_flags(Wanted& wanted) {
   flags.push_back(switch_flag(
       "verify", "then try what should help most here, for at most 0.6 of the budget more",
       wanted.plan.verify));
+  flags.push_back(switch_flag(
+      "ladder",
+      "then measure every rung from batches on the device to cold files, and what each adds",
+      wanted.plan.ladder));
+  flags.push_back(
+      flag("ladder_budget", "how long the ladder may take", "4min", [&](const std::string& text) {
+        wanted.plan.ladder_budget = parse_duration(text, "--ladder-budget");
+      }));
   flags.push_back(flag("out",
                        "folder for isolation.json, results.json, results.csv and report.html",
                        "out/isolate", [&](const std::string& text) { wanted.out = text; }));

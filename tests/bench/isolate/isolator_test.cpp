@@ -86,6 +86,22 @@ TEST_F(IsolatorTest, AFeederOfTwiceTheStepTimeCostsHalfAndDecodingIsBlamed) {
   EXPECT_TRUE(found.doubts.empty()) << found.doubts.front();
 }
 
+TEST_F(IsolatorTest, WhatComesNextIsTheLeastBoundWithoutTheBottleneck) {
+  machine_.device_ms = 5;
+  machine_.feeder_ms = 40;  // 20 ms with two threads
+  machine_.read_share = 0.4;
+  const Isolation& reading = isolate();
+  ASSERT_TRUE(reading.next_bottleneck);
+  EXPECT_EQ(reading.stages[*reading.next_bottleneck].name, "read");
+  EXPECT_NEAR(reading.gain_until_next, 2.5, 0.1) << "reading is left, and takes 8 of 20 ms";
+  machine_.device_ms = 10;
+  machine_.read_share = 0.1;
+  const Isolation& training = isolate();
+  EXPECT_TRUE(training.bottleneck);
+  EXPECT_FALSE(training.next_bottleneck) << "the trainer";
+  EXPECT_NEAR(training.gain_until_next, 2, 0.1);
+}
+
 TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
   machine_.device_ms = 20;
   machine_.feeder_ms = 60;  // 30 with two threads: starves for what the others leave
@@ -204,6 +220,22 @@ TEST_F(IsolatorTest, VerifySaysSoWhereAPredictionDoesNotHold) {
   ASSERT_TRUE(found.verification);
   EXPECT_FALSE(found.verification->agrees);
   EXPECT_TRUE(mentions(found.verdict, "does not hold"));
+}
+
+TEST_F(IsolatorTest, VerifyIsNotContentWithAnIntervalThatHoldsEverything) {
+  plan_.verify = true;
+  machine_.device_ms = 12;
+  machine_.feeder_ms = 40;
+  change_ = [](RunResult& result) {
+    if (result.config.feeder_threads != 4 || result.config.model == "null") return;
+    Random random(result.config.seed);
+    const double factor = random.uniform(0.3, 4);
+    for (double& ms : result.step_ms) ms *= factor;
+  };
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.verification);
+  EXPECT_FALSE(found.verification->agrees);
+  EXPECT_TRUE(mentions(found.verdict, "neither confirmed nor refuted"));
 }
 
 TEST_F(IsolatorTest, VerifyTriesNothingThatThisMachineDoesNotHave) {
