@@ -140,7 +140,7 @@ void SweepRunner::run_row(std::size_t index, std::int32_t round, SweepListener& 
     row.unavailable =
         result.reason.empty() ? "the run was skipped without a reason" : result.reason;
   }
-  if (result.status == Status::ok) {
+  if (result.status == Status::ok || result.status == Status::draining) {
     const std::uint64_t seed = row.config.seed;
     row.config = result.config;
     row.config.seed = seed;

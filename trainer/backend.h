@@ -108,7 +108,8 @@ struct ExecutableSpec {
   std::uint64_t seed = 1;        ///< of dropout; weights are set by initialise()
   float loss_scale = 1;  ///< of gradients on their way through 16 bits; parameters' have it no more
   std::filesystem::path cache_directory{};  ///< for what compiling found out; empty: nowhere
-  /// Called now and then from the compiling thread, with done <= total. May be empty.
+  /// Called now and then from the compiling thread, with done <= total, until Backend::compile
+  /// returns. May be empty.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 

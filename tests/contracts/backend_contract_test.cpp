@@ -166,6 +166,21 @@ TEST_P(BackendContract, ForwardOnlyChangesNothing) {
   });
 }
 
+TEST_P(BackendContract, TellsOfProgressUntilItIsCompiledAndNotLater) {
+  const SmallGraph small = small_graphs().front();
+  ExecutableSpec spec = spec_for(small.graph, small.images);
+  bool compiled = false;
+  spec.progress = [&](std::size_t done, std::size_t total) {
+    EXPECT_FALSE(compiled);
+    EXPECT_LE(done, total);
+  };
+  CompiledGraph graph(*GetParam().entry, small.graph, spec);
+  compiled = true;
+  for (const Phase phase : {Phase::train, Phase::evaluate, Phase::forward_only}) {
+    graph.run(phase, batch_for(small));
+  }
+}
+
 TEST_P(BackendContract, ImagesBeyondTheValidOnesDoNotCount) {
   for_each_graph([](const SmallGraph& small, CompiledGraph& compiled, Precision precision) {
     const PlainBatch full = batch_for(small);

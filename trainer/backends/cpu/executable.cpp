@@ -34,18 +34,24 @@ std::string gib(std::size_t bytes) {
          " GiB";
 }
 
+/// Other phases are compiled when they are first run, and `progress` may be gone by then.
+ExecutableSpec without_progress(ExecutableSpec spec) {
+  spec.progress = {};
+  return spec;
+}
+
 }  // namespace
 
 CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device,
                              const CpuOptions& options)
     : graph_(std::move(graph)),
-      spec_(spec),
+      spec_(without_progress(spec)),
       device_(device),
       options_(options),
       engine_(dnnl::engine::kind::cpu, 0),
       layouts_(make_layouts(graph_)) {
   if (graph_.nodes().empty()) return;
-  ExecutableSpec first = spec_;
+  ExecutableSpec first = spec;
   constexpr std::int32_t kTrialImages = 8;
   if (least_bytes(graph_, spec) > share_of_memory()) {  // building the real one could take forever
     first.batch.images = std::min(kTrialImages, spec.batch.images);
@@ -103,7 +109,6 @@ std::int32_t CpuExecutable::find_batch_that_fits(std::int32_t images, std::size_
     if (images < 1) return 0;
     ExecutableSpec smaller = spec_;
     smaller.batch.images = images;
-    smaller.progress = {};
     const auto schedule = build(Phase::train, smaller);
     if (rank_bytes(*schedule) <= share_of_memory()) return images;
     planned_bytes = schedule->planned_bytes();
