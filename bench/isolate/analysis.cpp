@@ -31,6 +31,15 @@ std::vector<const Row*> supplies_of(const Isolation& found) {
   return supplies;
 }
 
+/// Did others compute on this machine in most blocks?
+bool is_crowded(const std::vector<BlockNoise>& noise) {
+  constexpr double kCrowdedPercent = 10;
+  const auto crowded = std::count_if(noise.begin(), noise.end(), [](const BlockNoise& block) {
+    return block.foreign_cpu_percent + block.steal_percent > kCrowdedPercent;
+  });
+  return 2 * crowded > static_cast<std::ptrdiff_t>(noise.size());
+}
+
 void take(Outlook& outlook, Isolation& found) {
   found.supply_curve = std::move(outlook.supply_curve);
   found.law = outlook.law;
@@ -63,7 +72,8 @@ std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan) {
     Diagnosis diagnosis = diagnose({.coupled = coupled,
                                     .cost = *found.cost,
                                     .margin = plan.targets.margin,
-                                    .has_producer = plan.has_producer});
+                                    .has_producer = plan.has_producer,
+                                    .crowded = is_crowded(found.noise)});
     Outlook outlook = look_ahead({.ceiling = ceiling,
                                   .coupled = coupled,
                                   .supplies = supplies_of(found),

@@ -100,18 +100,21 @@ double group_bound(const std::vector<StageUse>& stages, const std::string& worke
 
 /// Of two stages: the one that holds images up more. Its workers are busier; within one group, it
 /// takes more of their time.
-bool holds_up_more(const std::vector<StageFinding>& stages, std::size_t a, std::size_t b) {
+bool holds_up_more(const std::vector<StageFinding>& stages, std::size_t a, std::size_t b,
+                   bool crowded) {
   if (stages[a].workers == stages[b].workers) {
+    if (crowded) return stages[a].cpu_us_per_image > stages[b].cpu_us_per_image;
     return stages[a].utilisation_percent > stages[b].utilisation_percent;
   }
   return group_utilisation(stages, stages[a].workers) >
          group_utilisation(stages, stages[b].workers);
 }
 
-std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages) {
+std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages, bool crowded) {
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    if (stages[i].utilisation_percent > 0 && (!found || holds_up_more(stages, i, *found))) {
+    if (stages[i].utilisation_percent > 0 &&
+        (!found || holds_up_more(stages, i, *found, crowded))) {
       found = i;
     }
   }
@@ -195,7 +198,7 @@ Diagnosis diagnose(const Patient& patient) {
     blame_producer(work, patient.cost, diagnosis);
     return diagnosis;
   } else {
-    diagnosis.bottleneck = busiest(diagnosis.stages);
+    diagnosis.bottleneck = busiest(diagnosis.stages, patient.crowded);
   }
   if (!diagnosis.bottleneck) return diagnosis;
   const std::string& workers = diagnosis.stages[*diagnosis.bottleneck].workers;

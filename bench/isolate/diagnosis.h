@@ -29,6 +29,9 @@ struct Patient {
   const InputCostFinding& cost;
   double margin = 0.01;
   bool has_producer = false;  ///< its batches come from processes outside the run
+  /// Others computed on the same processors in most blocks. A stage's wall time then tells of them
+  /// (threads are mostly displaced where they call the kernel), and CPU time of its work.
+  bool crowded = false;
 };
 
 /// Nothing is the bottleneck where the cost is within the margin, and where steps themselves got

@@ -40,8 +40,18 @@ class IsolatorTest : public testing::Test {
       return result;
     };
     isolator_.emplace(
-        plan_, run, [] { return NoiseReading{}; }, clock_);
+        plan_, run, [this] { return look(); }, clock_);
     return isolator_->run(listener_, stop_.get_token());
+  }
+
+  /// Others use `foreign_` per cent of the processors between any two looks.
+  NoiseReading look() {
+    all_ticks_ += 1000;
+    NoiseReading reading;
+    reading.time = clock_.now();
+    reading.all_ticks = all_ticks_;
+    reading.busy_ticks = all_ticks_ / 100 * foreign_;
+    return reading;
   }
 
   double elapsed_s() const { return std::chrono::duration<double>(clock_.now() - Time{}).count(); }
@@ -51,6 +61,7 @@ class IsolatorTest : public testing::Test {
   TurnedClock clock_;
   IsolateListener listener_;
   std::stop_source stop_;
+  std::uint64_t all_ticks_ = 0, foreign_ = 0;
   std::size_t stop_after_ = 100000;
   std::function<void(RunResult&)> change_;
   std::vector<RunConfig> ran_;
@@ -100,6 +111,23 @@ TEST_F(IsolatorTest, WhatComesNextIsTheLeastBoundWithoutTheBottleneck) {
   EXPECT_TRUE(training.bottleneck);
   EXPECT_FALSE(training.next_bottleneck) << "the trainer";
   EXPECT_NEAR(training.gain_until_next, 2, 0.1);
+}
+
+TEST_F(IsolatorTest, WallTimeIsNotBlamedWhereOthersComputeOnTheSameProcessors) {
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 40;
+  change_ = [](RunResult& result) {  // readers are displaced, or wait for the disk
+    if (!result.stages.empty()) result.stages.front().wall_s *= 20;
+  };
+  const Isolation& quiet = isolate();
+  ASSERT_TRUE(quiet.bottleneck);
+  EXPECT_EQ(quiet.stages[*quiet.bottleneck].name, "read");
+  EXPECT_TRUE(mentions(quiet.verdict, "waiting for storage"));
+  foreign_ = 50;
+  const Isolation& crowded = isolate();
+  ASSERT_TRUE(crowded.bottleneck);
+  EXPECT_EQ(crowded.stages[*crowded.bottleneck].name, "decode");
+  EXPECT_TRUE(mentions(crowded.doubts, "the machine was not quiet"));
 }
 
 TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
