@@ -40,10 +40,11 @@ struct EvaluationReport {
 /// What one stage of the way from source to device did in the window. Times are of its workers'
 /// clocks, scaled up from those items that were timed.
 struct StageUse {
-  std::string name;          ///< "read", "decode", "receive", "unpack", "draw", "copy"
-  std::string workers;       ///< what runs it; stages of the same workers share their time
-  std::int32_t threads = 1;  ///< of them
-  std::int64_t images = 0;   ///< that passed it
+  std::string name;     ///< "read", "decode", "receive", "unpack", "draw", "copy"
+  std::string workers;  ///< what runs it; stages of the same workers share their time
+  std::int32_t threads =
+      1;                    ///< of them, that may run it at once; their most is the workers' number
+  std::int64_t images = 0;  ///< that passed it
   std::int64_t items = 0, timed_items = 0;  ///< images or batches, whatever it takes at once
   double cpu_s = 0, wall_s = 0;  ///< working; of copies: the stager's CPU, the device's time
   double wait_in_s = 0;          ///< nothing came from upstream

@@ -390,7 +390,7 @@ DecodePool::DecodePool(const DecodePlan& plan, Source& source,
       source_(source),
       clock_(clock),
       probe_(probe),
-      read_stage_(probe.stage({"read", "decode threads", plan.threads})),
+      read_stage_(probe.stage({"read", "decode threads"})),
       decode_stage_(probe.stage({"decode", "decode threads", plan.threads})) {
   PENSTOCK_ASSERT(plan.threads > 0);
   for (std::int32_t i = 0; i < plan.threads; ++i) decoders_.push_back(make_decoder());

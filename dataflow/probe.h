@@ -34,7 +34,7 @@ class Counter {
 struct StageName {
   std::string_view name;     ///< "decode"; a literal
   std::string_view workers;  ///< "decode threads"; a literal. Stages of the same workers share time
-  std::int32_t threads = 1;
+  std::int32_t threads = 1;  ///< of its workers, that may run it at once
   bool operator==(const StageName&) const = default;
 };
 

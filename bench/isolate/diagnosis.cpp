@@ -51,11 +51,16 @@ WorkSum work_of(const Row& row) {
   return work;
 }
 
-double workers_s(const StageUse& stage, const WorkSum& work) {
-  return stage.threads * work.window_s;
+/// Threads of a group of workers: one of its stages at least may be run by all of them.
+std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& workers) {
+  std::int32_t threads = 0;
+  for (const StageUse& stage : stages) {
+    if (stage.workers == workers) threads = std::max(threads, stage.threads);
+  }
+  return threads;
 }
 
-/// Images a second if its workers did nothing but this.
+/// Images a second if as many threads as may run it did nothing but this.
 double capacity(const StageUse& stage) {
   return stage.wall_s > 0 ? static_cast<double>(stage.images) * stage.threads / stage.wall_s
                           : kUnbounded;
@@ -65,7 +70,7 @@ StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
   StageFinding finding{.name = stage.name, .workers = stage.workers};
   const double bound = capacity(stage);
   if (bound < kUnbounded) finding.capacity_img_per_s = bound;
-  if (const double all = workers_s(stage, work); all > 0) {
+  if (const double all = threads_of(work.stages, stage.workers) * work.window_s; all > 0) {
     finding.utilisation_percent = 100 * stage.wall_s / all;
     finding.waits_in_percent = 100 * stage.wait_in_s / all;
     finding.waits_out_percent = 100 * stage.wait_out_s / all;
@@ -88,38 +93,67 @@ double group_utilisation(const std::vector<StageFinding>& stages, const std::str
   return percent;
 }
 
-/// Images a second of a group whose stage `without` costs nothing.
+/// Images a second of a group whose stage `without` costs nothing: by the time of its workers, and
+/// by those of its stages that fewer of them may run at once.
 double group_bound(const std::vector<StageUse>& stages, const std::string& workers,
                    std::size_t without) {
-  double seconds_per_image = 0;
+  double seconds_per_image = 0, bound = kUnbounded;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    if (stages[i].workers == workers && i != without) seconds_per_image += 1 / capacity(stages[i]);
+    if (stages[i].workers != workers || i == without || !(stages[i].wall_s > 0)) continue;
+    seconds_per_image += stages[i].wall_s / static_cast<double>(stages[i].images);
+    bound = std::min(bound, capacity(stages[i]));
   }
-  return seconds_per_image > 0 ? 1 / seconds_per_image : kUnbounded;
+  if (!(seconds_per_image > 0)) return kUnbounded;
+  return std::min(bound, threads_of(stages, workers) / seconds_per_image);
 }
 
-/// Of two stages: the one that holds images up more. Its workers are busier; within one group, it
-/// takes more of their time.
-bool holds_up_more(const std::vector<StageFinding>& stages, std::size_t a, std::size_t b,
-                   bool crowded) {
-  if (stages[a].workers == stages[b].workers) {
-    if (crowded) return stages[a].cpu_us_per_image > stages[b].cpu_us_per_image;
-    return stages[a].utilisation_percent > stages[b].utilisation_percent;
+/// How much of their time stages are at work, of the threads that may run them at once.
+std::vector<double> saturations(const WorkSum& work) {
+  std::vector<double> percent;
+  for (const StageUse& stage : work.stages) {
+    const double all = stage.threads * work.window_s;
+    percent.push_back(all > 0 ? 100 * stage.wall_s / all : 0);
   }
-  return group_utilisation(stages, stages[a].workers) >
-         group_utilisation(stages, stages[b].workers);
+  return percent;
 }
 
-std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages, bool crowded) {
-  std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    if (stages[i].utilisation_percent > 0 &&
-        (!found || holds_up_more(stages, i, *found, crowded))) {
-      found = i;
+/// Finds the stage that holds images up most: the one whose workers are busiest, and among those of
+/// the same workers the one that takes most of their time, unless fewer of them may run another at
+/// once, and these are busier than all of them. Where others compute on the same processors, wall
+/// time tells of them, and CPU time is what stages are compared by.
+class Search {
+ public:
+  Search(const std::vector<StageFinding>& stages, const WorkSum& work, bool crowded)
+      : stages_(stages), saturations_(saturations(work)), crowded_(crowded) {}
+
+  std::optional<std::size_t> busiest() const {
+    std::optional<std::size_t> found;
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      if (stages_[i].utilisation_percent > 0 && (!found || holds_up_more(i, *found))) found = i;
     }
+    return found;
   }
-  return found;
-}
+  /// Of the workers of stage i, or of those that may run it.
+  double busy_percent(std::size_t i) const {
+    const double group = group_utilisation(stages_, stages_[i].workers);
+    return crowded_ ? group : std::max(group, saturations_[i]);
+  }
+
+ private:
+  bool is_narrow(std::size_t i) const {
+    return busy_percent(i) > group_utilisation(stages_, stages_[i].workers);
+  }
+  bool holds_up_more(std::size_t a, std::size_t b) const {
+    if (stages_[a].workers != stages_[b].workers) return busy_percent(a) > busy_percent(b);
+    if (is_narrow(a) != is_narrow(b)) return is_narrow(a);
+    if (crowded_) return stages_[a].cpu_us_per_image > stages_[b].cpu_us_per_image;
+    return stages_[a].utilisation_percent > stages_[b].utilisation_percent;
+  }
+
+  const std::vector<StageFinding>& stages_;
+  const std::vector<double> saturations_;
+  const bool crowded_;
+};
 
 /// The stage that copies batches to devices.
 std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
@@ -192,17 +226,17 @@ Diagnosis diagnose(const Patient& patient) {
   const double waited_ms = split.starvation_ms.value + split.transfer_ms.value;
   const bool costs = patient.cost.percent.value > 100 * patient.margin;
   if (!costs || split.interference_ms.value > waited_ms || work.stages.empty()) return diagnosis;
+  const Search search(diagnosis.stages, work, patient.crowded);
   if (split.transfer_ms.value > split.starvation_ms.value) {
     diagnosis.bottleneck = copying(diagnosis.stages);
   } else if (patient.has_producer && waits_for_producer(diagnosis.stages)) {
     blame_producer(work, patient.cost, diagnosis);
     return diagnosis;
   } else {
-    diagnosis.bottleneck = busiest(diagnosis.stages, patient.crowded);
+    diagnosis.bottleneck = search.busiest();
   }
   if (!diagnosis.bottleneck) return diagnosis;
-  const std::string& workers = diagnosis.stages[*diagnosis.bottleneck].workers;
-  diagnosis.busiest_percent = group_utilisation(diagnosis.stages, workers);
+  diagnosis.busiest_percent = search.busy_percent(*diagnosis.bottleneck);
   find_next(work.stages, diagnosis.bottleneck, patient.cost, diagnosis);
   return diagnosis;
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/diagnosis.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+constexpr double kWindow = 10;           // s
+constexpr std::int64_t kImages = 10000;  // in it
+
+StageUse stage(const char* name, std::int32_t threads, double wall_s) {
+  return {.name = name,
+          .workers = "decode threads",
+          .threads = threads,
+          .images = kImages,
+          .items = kImages,
+          .timed_items = kImages,
+          .cpu_s = wall_s,
+          .wall_s = wall_s};
+}
+
+/// Eight threads decode, one at a time reads, and devices starve for half of each step.
+Row row_of(double read_s, double decode_s) {
+  RunResult result;
+  result.config.fake_location = "queue";
+  result.images_per_step = 100;
+  result.window_s = kWindow;
+  result.img_per_s = kImages / kWindow;
+  result.step_ms.assign(100, 100);
+  result.stages = {stage("read", 1, read_s), stage("decode", 8, decode_s)};
+  Row row;
+  row.repetitions.push_back({0, result});
+  return row;
+}
+
+InputCostFinding half_lost() {
+  InputCostFinding cost;
+  cost.ceiling_img_per_s.value = 2000;
+  cost.coupled_img_per_s.value = 1000;
+  cost.percent.value = 50;
+  cost.split.starvation_ms.value = 50;
+  return cost;
+}
+
+Diagnosis diagnosis_of(const Row& row, bool crowded = false) {
+  const InputCostFinding cost = half_lost();
+  return diagnose({.coupled = row, .cost = cost, .margin = 0.01, .crowded = crowded});
+}
+
+TEST(Diagnosis, BlamesReadingWhereOneThreadAtATimeReadsAndIsNeverIdle) {
+  const Row row = row_of(9.9, 40);  // 99 % of one thread; all eight are busy 62 % of their time
+  const Diagnosis diagnosis = diagnosis_of(row);
+  ASSERT_TRUE(diagnosis.bottleneck);
+  EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "read");
+  EXPECT_NEAR(diagnosis.busiest_percent, 99, 1e-9);
+  EXPECT_NEAR(diagnosis.stages[0].capacity_img_per_s, kImages / 9.9, 1e-6);
+  EXPECT_NEAR(diagnosis.stages[0].utilisation_percent, 100 * 9.9 / 80, 1e-9);
+  // Without reading, eight threads decode 2,000 img/s: as many as the trainer takes.
+  EXPECT_NEAR(diagnosis.gain_until_next, 2, 1e-9);
+}
+
+TEST(Diagnosis, BlamesDecodingWhereItsThreadsAreBusierThanTheOneThatReads) {
+  const Row row = row_of(5, 72);
+  const Diagnosis diagnosis = diagnosis_of(row);
+  ASSERT_TRUE(diagnosis.bottleneck);
+  EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "decode");
+  EXPECT_NEAR(diagnosis.busiest_percent, 100 * 77.0 / 80, 1e-9);
+  // Without decoding, one thread reads 2,000 img/s, whatever the others do.
+  EXPECT_NEAR(diagnosis.gain_until_next, 2, 1e-9);
+}
+
+TEST(Diagnosis, GoesByCpuTimeWhereOthersComputeOnTheSameProcessors) {
+  Row row = row_of(9.9, 40);
+  row.repetitions.front().result.stages.front().cpu_s = 0.5;  // it was kept from running
+  const Diagnosis diagnosis = diagnosis_of(row, true);
+  ASSERT_TRUE(diagnosis.bottleneck);
+  EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "decode");
+}
+
+}  // namespace
+}  // namespace penstock
