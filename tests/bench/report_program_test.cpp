@@ -141,7 +141,7 @@ TEST_F(ReportProgram, ARunTellsItsParentHowFarItIs) {
   ChildProcess child(std::move(command));
   EXPECT_EQ(child.wait().code, 0) << child.wait().last_words;
   ASSERT_FALSE(lines.empty()) << "one at the end, however short the run";
-  EXPECT_EQ(nlohmann::json::parse(lines.back())["steps_done"], 60);
+  EXPECT_EQ(nlohmann::json::parse(lines.back())["steps_done"], 2000);
   EXPECT_EQ(penstock({"run", "--progress-fd=77"}).code, 2);
 }
 
