@@ -3,10 +3,11 @@
 """Lets `penstock isolate` find costs that are known beforehand, and prints what it found as Markdown.
 
 Usage: known_answers.py PENSTOCK DATA_DIR [BUDGET]. Each case runs for BUDGET (default 30s); keep the machine
-quiet meanwhile. Exits 1 when an answer lies outside the interval that was found, widened by 1 % of the
-rate, or another stage is blamed.
+quiet meanwhile. Exits 1 when an answer lies outside the interval that was found, widened by one
+percentage point, or another part of the step grew, or another stage is blamed.
 """
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def cases(program):
     """Name, flags, device's img/s, expected cost in per cent, where it arises, and the stage to blame."""
     serve = f"producer='{program} serve --endpoint ipc://known --fake-location host --img-per-s 500'"
     copy = ["--fake-location", "host", "--device", "emulated:img_per_s=1000,copy_gb_per_s=0.1"]
-    slow_decode = "queue:source=memory,decode=raw,extra_us=2000"
+    slow_decode = "queue:decode=raw,extra_us=2000,source=memory:limit=64MiB"
     yield ("a loader of 500 img/s", ["--fake-location", "host:img_per_s=500", "--device", "emulated:img_per_s=1000"],
            cost_percent(1000, 500), "starvation", None)
     yield ("a loader faster than the device", ["--fake-location", "host:img_per_s=1500", "--device", "emulated:img_per_s=1000"],
@@ -56,7 +57,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             found = isolate(program, data, budget, flags, pathlib.Path(folder))
         cost = found["cost"]
-        percent = cost["percent"]
+        percent = {key: value if value is not None else (-math.inf if key == "low" else math.inf)
+                   for key, value in cost["percent"].items()}  # null: no bound
         split = {key: cost["split"][f"{key}_ms"]["value"] for key in ("starvation", "transfer", "interference")}
         largest = max(split, key=split.get) if percent["value"] > 1 else None
         blamed = found["stages"][found["bottleneck"]]["name"] if found.get("bottleneck") is not None else None
