@@ -8,20 +8,13 @@
 #include "bench/result_json.h"
 #include "bench/runner.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
 namespace {
 
-/// 64 images of 2 x 2 x 3 pixels and their labels: 1024 bytes a batch.
-constexpr ModelEntry kTinyModel{
-    .name = "tiny",
-    .image = {2, 2, 3},
-    .batch = 64,
-    .build = [](Graph& graph,
-                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
-};
-
+/// Of kTinyModel a batch is 64 images of 2 x 2 x 3 pixels and their labels: 1024 bytes.
 class EmulatedRuns : public ::testing::Test {
  protected:
   EmulatedRuns() {

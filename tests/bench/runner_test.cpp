@@ -10,6 +10,7 @@
 
 #include "bench/statistics.h"
 #include "dataflow/error.h"
+#include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
@@ -17,15 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// ---- a tiny model, and feeders that misbehave in stated ways ----------------
-
-constexpr ModelEntry kTinyModel{
-    .name = "tiny",
-    .image = {2, 2, 3},
-    .batch = 64,
-    .build = [](Graph& graph,
-                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
-};
+// ---- feeders that misbehave in stated ways ----------------------------------
 
 /// Publishes `burst` batches at once and then one every `period`; does not catch up when held up.
 class Throttled final : public Feeder {

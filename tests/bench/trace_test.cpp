@@ -15,6 +15,7 @@
 
 #include "bench/runner.h"
 #include "dataflow/error.h"
+#include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/optimizer.h"
 
@@ -22,14 +23,6 @@ namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr ModelEntry kTinyModel{
-    .name = "tiny",
-    .image = {2, 2, 3},
-    .batch = 64,
-    .build = [](Graph& graph,
-                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
-};
 
 /// One event of a trace, in nanoseconds.
 struct Event {

@@ -11,6 +11,7 @@
 #include "bench/runner.h"
 #include "dataflow/host_device.h"
 #include "dataflow/stage_timer.h"
+#include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/optimizer.h"
 
@@ -18,14 +19,6 @@ namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr ModelEntry kTinyModel{
-    .name = "tiny",
-    .image = {2, 2, 3},
-    .batch = 64,
-    .build = [](Graph& graph,
-                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
-};
 
 // ---- a feeder of stated pace --------------------------------------------------
 

@@ -53,7 +53,7 @@ TEST(Diagnosis, BlamesReadingWhereOneThreadAtATimeReadsAndIsNeverIdle) {
   const Diagnosis diagnosis = diagnosis_of(row);
   ASSERT_TRUE(diagnosis.bottleneck);
   EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "read");
-  EXPECT_NEAR(diagnosis.busiest_percent, 99, 1e-9);
+  EXPECT_NEAR(diagnosis.stages[*diagnosis.bottleneck].busy_percent, 99, 1e-9);
   EXPECT_NEAR(diagnosis.stages[0].capacity_img_per_s, kImages / 9.9, 1e-6);
   EXPECT_NEAR(diagnosis.stages[0].utilisation_percent, 100 * 9.9 / 80, 1e-9);
   // Without reading, eight threads decode 2,000 img/s: as many as the trainer takes.
@@ -65,7 +65,7 @@ TEST(Diagnosis, BlamesDecodingWhereItsThreadsAreBusierThanTheOneThatReads) {
   const Diagnosis diagnosis = diagnosis_of(row);
   ASSERT_TRUE(diagnosis.bottleneck);
   EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "decode");
-  EXPECT_NEAR(diagnosis.busiest_percent, 100 * 77.0 / 80, 1e-9);
+  EXPECT_NEAR(diagnosis.stages[*diagnosis.bottleneck].busy_percent, 100 * 77.0 / 80, 1e-9);
   // Without decoding, one thread reads 2,000 img/s, whatever the others do.
   EXPECT_NEAR(diagnosis.gain_until_next, 2, 1e-9);
 }
@@ -76,6 +76,11 @@ TEST(Diagnosis, GoesByCpuTimeWhereOthersComputeOnTheSameProcessors) {
   const Diagnosis diagnosis = diagnosis_of(row, true);
   ASSERT_TRUE(diagnosis.bottleneck);
   EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "decode");
+}
+
+TEST(Diagnosis, BlamesNoStageWhereAllWorkersAreIdleForMostOfTheTime) {
+  const Diagnosis diagnosis = diagnosis_of(row_of(0.1, 8));  // a loader that is held to its rate
+  EXPECT_FALSE(diagnosis.bottleneck);
 }
 
 }  // namespace
