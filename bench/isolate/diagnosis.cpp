@@ -9,6 +9,8 @@
 namespace penstock {
 namespace {
 
+/// Workers that do nothing for more than half of their time hold nothing up.
+constexpr double kBusyPercent = 50;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 /// Stages of all usable runs, summed.
@@ -107,53 +109,43 @@ double group_bound(const std::vector<StageUse>& stages, const std::string& worke
   return std::min(bound, threads_of(stages, workers) / seconds_per_image);
 }
 
-/// How much of their time stages are at work, of the threads that may run them at once.
-std::vector<double> saturations(const WorkSum& work) {
-  std::vector<double> percent;
-  for (const StageUse& stage : work.stages) {
-    const double all = stage.threads * work.window_s;
-    percent.push_back(all > 0 ? 100 * stage.wall_s / all : 0);
+/// Fills in busy_percent. Where others compute on the same processors, the time of a stage that few
+/// may run at once tells of them.
+void add_busy(const WorkSum& work, bool crowded, std::vector<StageFinding>& stages) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageUse& stage = work.stages[i];
+    const double own_s = crowded ? 0 : stage.threads * work.window_s;
+    const double own = own_s > 0 ? 100 * stage.wall_s / own_s : 0;
+    stages[i].busy_percent = std::max(group_utilisation(stages, stages[i].workers), own);
   }
-  return percent;
 }
 
-/// Finds the stage that holds images up most: the one whose workers are busiest, and among those of
-/// the same workers the one that takes most of their time, unless fewer of them may run another at
-/// once, and these are busier than all of them. Where others compute on the same processors, wall
-/// time tells of them, and CPU time is what stages are compared by.
-class Search {
- public:
-  Search(const std::vector<StageFinding>& stages, const WorkSum& work, bool crowded)
-      : stages_(stages), saturations_(saturations(work)), crowded_(crowded) {}
+/// May fewer of its workers run it at once than there are, and are those busier than all of them?
+bool is_narrow(const std::vector<StageFinding>& stages, const StageFinding& stage) {
+  return stage.busy_percent > group_utilisation(stages, stage.workers);
+}
 
-  std::optional<std::size_t> busiest() const {
-    std::optional<std::size_t> found;
-    for (std::size_t i = 0; i < stages_.size(); ++i) {
-      if (stages_[i].utilisation_percent > 0 && (!found || holds_up_more(i, *found))) found = i;
+/// Of two stages: the one that holds images up more. Its workers are busier; within one group,
+/// fewer of them may run it, or it takes more of their time.
+bool holds_up_more(const std::vector<StageFinding>& stages, const StageFinding& a,
+                   const StageFinding& b, bool crowded) {
+  if (a.workers != b.workers) return a.busy_percent > b.busy_percent;
+  const bool a_is_narrow = is_narrow(stages, a);
+  if (a_is_narrow != is_narrow(stages, b)) return a_is_narrow;
+  if (crowded) return a.cpu_us_per_image > b.cpu_us_per_image;
+  return a.utilisation_percent > b.utilisation_percent;
+}
+
+std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages, bool crowded) {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i].busy_percent >= kBusyPercent &&
+        (!found || holds_up_more(stages, stages[i], stages[*found], crowded))) {
+      found = i;
     }
-    return found;
   }
-  /// Of the workers of stage i, or of those that may run it.
-  double busy_percent(std::size_t i) const {
-    const double group = group_utilisation(stages_, stages_[i].workers);
-    return crowded_ ? group : std::max(group, saturations_[i]);
-  }
-
- private:
-  bool is_narrow(std::size_t i) const {
-    return busy_percent(i) > group_utilisation(stages_, stages_[i].workers);
-  }
-  bool holds_up_more(std::size_t a, std::size_t b) const {
-    if (stages_[a].workers != stages_[b].workers) return busy_percent(a) > busy_percent(b);
-    if (is_narrow(a) != is_narrow(b)) return is_narrow(a);
-    if (crowded_) return stages_[a].cpu_us_per_image > stages_[b].cpu_us_per_image;
-    return stages_[a].utilisation_percent > stages_[b].utilisation_percent;
-  }
-
-  const std::vector<StageFinding>& stages_;
-  const std::vector<double> saturations_;
-  const bool crowded_;
-};
+  return found;
+}
 
 /// The stage that copies batches to devices.
 std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
@@ -206,7 +198,7 @@ void blame_producer(const WorkSum& work, const InputCostFinding& cost, Diagnosis
   producer.capacity_img_per_s =
       work.window_s > 0 ? static_cast<double>(receiver.images) / work.window_s : 0;
   producer.utilisation_percent = 100 - diagnosis.stages.front().waits_out_percent;
-  diagnosis.busiest_percent = producer.utilisation_percent;
+  producer.busy_percent = producer.utilisation_percent;
   diagnosis.stages.insert(diagnosis.stages.begin(), std::move(producer));
   diagnosis.bottleneck = 0;
 }
@@ -221,22 +213,21 @@ Diagnosis diagnose(const Patient& patient) {
     diagnosis.stages.push_back(finding_of(stage, work));
     cpu_s += stage.cpu_s;
   }
+  add_busy(work, patient.crowded, diagnosis.stages);
   if (cpu_s > 0) diagnosis.instrumentation_percent = 100 * work.instrumentation_s / cpu_s;
   const CostSplit& split = patient.cost.split;
   const double waited_ms = split.starvation_ms.value + split.transfer_ms.value;
   const bool costs = patient.cost.percent.value > 100 * patient.margin;
   if (!costs || split.interference_ms.value > waited_ms || work.stages.empty()) return diagnosis;
-  const Search search(diagnosis.stages, work, patient.crowded);
   if (split.transfer_ms.value > split.starvation_ms.value) {
     diagnosis.bottleneck = copying(diagnosis.stages);
   } else if (patient.has_producer && waits_for_producer(diagnosis.stages)) {
     blame_producer(work, patient.cost, diagnosis);
     return diagnosis;
   } else {
-    diagnosis.bottleneck = search.busiest();
+    diagnosis.bottleneck = busiest(diagnosis.stages, patient.crowded);
   }
   if (!diagnosis.bottleneck) return diagnosis;
-  diagnosis.busiest_percent = search.busy_percent(*diagnosis.bottleneck);
   find_next(work.stages, diagnosis.bottleneck, patient.cost, diagnosis);
   return diagnosis;
 }

@@ -19,7 +19,6 @@ struct Diagnosis {
   std::vector<StageFinding> stages;  ///< upstream first
   std::optional<std::size_t> bottleneck, next_bottleneck;
   double gain_until_next = 1;
-  double busiest_percent = 0;  ///< of the bottleneck's workers
   double instrumentation_percent = 0;
 };
 
@@ -34,8 +33,9 @@ struct Patient {
   bool crowded = false;
 };
 
-/// Nothing is the bottleneck where the cost is within the margin, and where steps themselves got
-/// longer more than devices waited: then the trainer is. A feeder that receives, and whose receiver
+/// Nothing is the bottleneck where the cost is within the margin, where steps themselves got longer
+/// more than devices waited, and where all workers are idle for more than half of their time: what
+/// holds such a feeder up is none of its stages. A feeder that receives, and whose receiver
 /// waits for messages more than it works or waits for room, is held up by its producer, which
 /// becomes a stage of its own in front of all others.
 Diagnosis diagnose(const Patient& patient);

@@ -44,8 +44,11 @@ struct StageFinding {
   std::string workers;  ///< what runs it: "decode threads", "receiver", "stager", "producer"
   double capacity_img_per_s = 0;   ///< if nothing else held it up; 0: not known
   double utilisation_percent = 0;  ///< of its workers' time, working
-  double waits_in_percent = 0;     ///< of its workers' time: nothing came from upstream
-  double waits_out_percent = 0;    ///< of its workers' time: no room downstream
+  /// Its workers at work on all their stages, or the fewer of them that may run this one at once at
+  /// work on it, whichever is more.
+  double busy_percent = 0;
+  double waits_in_percent = 0;   ///< of its workers' time: nothing came from upstream
+  double waits_out_percent = 0;  ///< of its workers' time: no room downstream
   double cpu_us_per_image = 0, wall_us_per_image = 0, bytes_per_image = 0;
 };
 

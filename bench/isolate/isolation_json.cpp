@@ -31,6 +31,7 @@ Json to_json(const StageFinding& stage) {
               {"workers", stage.workers},
               {"capacity_img_per_s", stage.capacity_img_per_s},
               {"utilisation_percent", stage.utilisation_percent},
+              {"busy_percent", stage.busy_percent},
               {"waits_in_percent", stage.waits_in_percent},
               {"waits_out_percent", stage.waits_out_percent},
               {"cpu_us_per_image", stage.cpu_us_per_image},

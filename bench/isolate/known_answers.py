@@ -63,7 +63,7 @@ def main():
         largest = max(split, key=split.get) if percent["value"] > 1 else None
         blamed = found["stages"][found["bottleneck"]]["name"] if found.get("bottleneck") is not None else None
         right = (percent["low"] - 1 <= expected <= percent["high"] + 1 and largest == part
-                 and (stage is None or blamed == stage))
+                 and blamed == stage)
         wrong += not right
         print(f"| {name} | {expected:.1f} | {percent['value']:.2f} ({percent['low']:.2f} to {percent['high']:.2f}) "
               f"| {found['blocks']} | {largest or '-'} | {blamed or '-'} | {'yes' if right else 'NO'} |", flush=True)

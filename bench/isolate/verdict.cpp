@@ -84,7 +84,7 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
   if (split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value) {
     return fmt::format("Feeding slows the steps themselves down: {}.", costs);
   }
-  return fmt::format("No stage explains it, but {}.", costs);
+  return fmt::format("None of the feeder's stages is busy, it supplies no more: {}.", costs);
 }
 
 std::string split_sentence(const InputCostFinding& cost) {
@@ -107,14 +107,10 @@ std::string cause_sentence(const Isolation& found) {
         "more: {:.0f} img/s came",
         found.stages.size() > 1 ? found.stages[1].waits_in_percent : 0.0, stage.capacity_img_per_s);
   } else {
-    double busy = 0;
-    for (const StageFinding& other : found.stages) {
-      if (other.workers == stage.workers) busy += other.utilisation_percent;
-    }
     text = fmt::format(
         "Its workers ({}) were busy {:.0f} % of the time, {:.0f} us of a thread for "
         "each image in this stage",
-        stage.workers, busy, stage.wall_us_per_image);
+        stage.workers, stage.busy_percent, stage.wall_us_per_image);
     if (stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
       text += fmt::format(
           ", {:.0f} of them computing and the others waiting for storage or for a "
