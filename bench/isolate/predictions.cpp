@@ -184,8 +184,11 @@ class CureList {
     if (!(each > 0)) return;
     const double machines = std::ceil(predictor_.demand() / each);
     add(std::min(predictor_.demand(), machines * each),
-        fmt::format("{:.0f} producers of {:.0f} img/s each, like this machine's, over zmq-consume",
-                    machines, each));
+        machines == 1
+            ? fmt::format("a producer of {:.0f} img/s, like this machine's, over zmq-consume", each)
+            : fmt::format(
+                  "{:.0f} producers of {:.0f} img/s each, like this machine's, over zmq-consume",
+                  machines, each));
   }
 
   void add_producers() {
