@@ -51,12 +51,16 @@ class UpdateStrategy {
   virtual void finish_step(Executable&, Stream&, StepResult&) = 0;
 };
 
+/// Where ranks run. processes: one device in each process, which mpirun or srun starts.
+enum class RankKind : std::uint8_t { threads, processes };
+
 /// What the ranks' weights are after a step.
 enum class Agreement : std::uint8_t { identical, own };
 
 struct UpdateEntry {
   std::string_view name{}, summary{};
   Agreement agreement = Agreement::identical;
+  RankKind ranks = RankKind::threads;
   std::span<const OptionSpec> options{};
   std::unique_ptr<UpdateStrategy> (*make)(const UpdateContext&) = nullptr;
 };

@@ -28,14 +28,23 @@ class Replicated final : public UpdateStrategy {
   const float scale_;
 };
 
+std::unique_ptr<UpdateStrategy> make(const UpdateContext& context) {
+  return std::make_unique<Replicated>(context);
+}
+
 }  // namespace
 
 extern constinit const UpdateEntry replicated_update{
     .name = "replicated",
     .summary = "every replica holds the weights; gradients are all-reduced, ranks step together",
-    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      return std::make_unique<Replicated>(context);
-    },
+    .make = make,
+};
+
+extern constinit const UpdateEntry horovod_update{
+    .name = "horovod",
+    .summary = "the same over processes with one device each, which mpirun or srun starts",
+    .ranks = RankKind::processes,
+    .make = make,
 };
 
 }  // namespace penstock

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of a run through MPI. Every call is a non-blocking one that is asked for its end until
+// a deadline, since MPI itself waits for ever for a process that is gone; one that was given up
+// leaves its request behind, and the process ends soon after.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "dataflow/error.h"
+#include "trainer/processes.h"
+
+namespace penstock {
+namespace {
+
+constexpr int kTimedOut = 5;  // the exit code of that name
+constexpr Nanoseconds kSpin = std::chrono::microseconds(200), kNap = std::chrono::microseconds(50);
+
+void check(int code, std::string_view what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw DeviceError(std::string(what) + ": MPI reports '" +
+                    std::string(text, static_cast<std::size_t>(length)) +
+                    "'; see what the launcher says of the other ranks");
+}
+
+/// Ends the process where its scope lasts longer than it may: for calls that cannot be given up.
+class Deadline {
+ public:
+  Deadline(Nanoseconds patience, const char* what)
+      : thread_([this, patience, what](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          if (condition_.wait_for(lock, stop, patience, [] { return false; })) return;
+          if (stop.stop_requested()) return;
+          std::fprintf(stderr,
+                       "penstock: %s took longer than %lld s; see that every rank was started and "
+                       "that hosts reach each other\n",
+                       what, static_cast<long long>(patience / std::chrono::seconds(1)));
+          std::_Exit(kTimedOut);
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any condition_;
+  std::jthread thread_;  // last: it ends first
+};
+
+/// Asks for the end of requests.
+class Waiter {
+ public:
+  explicit Waiter(Clock& clock) : clock_(clock) {}
+
+  /// False: `give_up()` was true, or the deadline came.
+  bool wait(MPI_Request& request, Time deadline, const std::function<bool()>& give_up,
+            std::string_view what) const {
+    const Time begin = clock_.now();
+    for (int done = 0;;) {
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+      if (done != 0) return true;
+      const Time now = clock_.now();
+      if (now >= deadline || give_up()) return false;
+      if (now - begin > kSpin) {
+        clock_.sleep_until(now + kNap);
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+ private:
+  Clock& clock_;
+};
+
+/// One rank's side of the exchange. Tensors are in the host's memory.
+class MpiCollective final : public Collective {
+ public:
+  MpiCollective(const Processes::Exchange& exchange, MPI_Comm comm, const Launch& launch,
+                Clock& clock)
+      : exchange_(exchange),
+        comm_(comm),
+        launch_(launch),
+        clock_(clock),
+        waiter_(clock),
+        arrived_(exchange.device.make_event()) {}
+
+  World world() const noexcept override { return {launch_.rank, launch_.size}; }
+  bool recordable() const noexcept override { return true; }
+
+  void all_reduce_sum(Tensor tensor, Stream& stream) override {
+    exchange(tensor, stream, [this](float* data, int count, MPI_Request* request) {
+      return MPI_Iallreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, comm_, request);
+    });
+  }
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    exchange(tensor, stream, [this, root](float* data, int count, MPI_Request* request) {
+      const bool home = launch_.rank == root;
+      return MPI_Ireduce(home ? MPI_IN_PLACE : data, home ? data : nullptr, count, MPI_FLOAT,
+                         MPI_SUM, root, comm_, request);
+    });
+  }
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
+    exchange(tensor, stream, [this, root](float* data, int count, MPI_Request* request) {
+      return MPI_Ibcast(data, count, MPI_FLOAT, root, comm_, request);
+    });
+  }
+
+ private:
+  template <typename Call>
+  void exchange(const Tensor& tensor, Stream& stream, const Call& call) {
+    stream.record(*arrived_);
+    arrived_->wait_until(Time::max());  // the CPU touches the elements
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (tensor.count == 0) {
+      check(MPI_Ibarrier(comm_, &request), "meeting the other ranks");
+      wait(request);
+      return;
+    }
+    PENSTOCK_ASSERT(tensor.dtype == DType::f32);
+    auto* const data = static_cast<float*>(tensor.data);
+    for (std::size_t first = 0; first < tensor.count; first += INT_MAX) {
+      const auto count = static_cast<int>(std::min<std::size_t>(INT_MAX, tensor.count - first));
+      check(call(data + first, count, &request), "exchanging with the other ranks");
+      wait(request);
+    }
+  }
+
+  void wait(MPI_Request& request) {
+    const Time deadline = clock_.now() + exchange_.patience;
+    Time last_moment = Time::max();
+    const auto give_up = [&] {
+      if (exchange_.abandon.stop_requested()) return true;
+      if (!exchange_.stopping.stop_requested()) return false;
+      const Time now = clock_.now();
+      last_moment = std::min(last_moment, now + Processes::kGrace);
+      return now >= last_moment;
+    };
+    if (waiter_.wait(request, deadline, give_up, "exchanging with the other ranks")) return;
+    if (exchange_.abandon.stop_requested() || exchange_.stopping.stop_requested()) {
+      throw Error("the run is being stopped");
+    }
+    throw TimeoutError(
+        "rank " + std::to_string(launch_.rank) + " waited " +
+        std::to_string(exchange_.patience / std::chrono::seconds(1)) +
+        " s in the exchange for other ranks: one of them hangs, is stopped, or cannot be reached; "
+        "see what the launcher says of them, or raise --timeout");
+  }
+
+  const Processes::Exchange exchange_;
+  const MPI_Comm comm_;
+  const Launch launch_;
+  Clock& clock_;
+  const Waiter waiter_;
+  const std::unique_ptr<Event> arrived_;
+};
+
+class MpiGroup final : public CollectiveGroup {
+ public:
+  MpiGroup(const Processes::Exchange& exchange, MPI_Comm comm, const Launch& launch, Clock& clock)
+      : exchange_(exchange), comm_(comm), launch_(launch), clock_(clock) {}
+  std::unique_ptr<Collective> join(std::int32_t rank) override {
+    PENSTOCK_ASSERT(rank == launch_.rank);
+    return std::make_unique<MpiCollective>(exchange_, comm_, launch_, clock_);
+  }
+
+ private:
+  const Processes::Exchange exchange_;
+  const MPI_Comm comm_;
+  const Launch launch_;
+  Clock& clock_;
+};
+
+class MpiProcesses final : public Processes {
+ public:
+  MpiProcesses(const Launch& launch, Clock& clock)
+      : launch_(launch), clock_(clock), waiter_(clock) {
+    int provided = 0;
+    {
+      const Deadline deadline(kRendezvous, "joining the other ranks (MPI_Init)");
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    }
+    if (provided < MPI_THREAD_MULTIPLE) {
+      throw Unavailable(
+          "joining the processes that " + std::string(launch.launcher) +
+          " started: this MPI cannot be called from several threads (MPI_THREAD_MULTIPLE); use one "
+          "that can, such as Debian's Open MPI");
+    }
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &training_), "MPI_Comm_dup");
+    for (const MPI_Comm comm : {control_, training_}) {
+      check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    }
+    int rank = 0, size = 0;
+    check(MPI_Comm_rank(control_, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(control_, &size), "MPI_Comm_size");
+    if (rank != launch.rank || size != launch.size) {
+      throw ConfigError("joining the processes that " + std::string(launch.launcher) +
+                        " started: the environment says rank " + std::to_string(launch.rank) +
+                        " of " + std::to_string(launch.size) + ", MPI says " +
+                        std::to_string(rank) + " of " + std::to_string(size) +
+                        "; start with the mpirun or srun of the MPI that Penstock is linked with");
+    }
+  }
+  MpiProcesses(const MpiProcesses&) = delete;
+  ~MpiProcesses() override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibarrier(control_, &request);
+    bool together = false;
+    try {
+      const auto never = [] { return false; };
+      together = waiter_.wait(request, clock_.now() + kGoodbye, never, "leaving");
+    } catch (const Error&) {
+      together = false;
+    }
+    if (!together) MPI_Abort(MPI_COMM_WORLD, kTimedOut);
+    MPI_Finalize();
+  }
+
+  const Launch& launch() const noexcept override { return launch_; }
+
+  std::vector<std::string> all_gather(std::string_view text, Nanoseconds patience,
+                                      std::string_view what) override {
+    const Time deadline = clock_.now() + patience;
+    const auto size = static_cast<std::size_t>(launch_.size);
+    const int mine = static_cast<int>(text.size());
+    std::vector<int> lengths(size), offsets(size);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(&mine, 1, MPI_INT, lengths.data(), 1, MPI_INT, control_, &request), what);
+    wait(request, deadline, what);
+    std::int64_t total = 0;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      offsets[rank] = static_cast<int>(total);
+      total += lengths[rank];
+      PENSTOCK_ASSERT(total < INT_MAX);
+    }
+    std::string all(static_cast<std::size_t>(total), '\0');
+    check(MPI_Iallgatherv(text.data(), mine, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
+                          MPI_CHAR, control_, &request),
+          what);
+    wait(request, deadline, what);
+    std::vector<std::string> texts;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      texts.push_back(all.substr(static_cast<std::size_t>(offsets[rank]),
+                                 static_cast<std::size_t>(lengths[rank])));
+    }
+    return texts;
+  }
+
+  std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
+    return std::make_unique<MpiGroup>(exchange, training_, launch_, clock_);
+  }
+
+  void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+  void exit_stopped(int exit_code) override {
+    // The launcher kills the others as soon as one has ended: rank 0 saves what it has first.
+    if (launch_.rank > 0) clock_.sleep_until(clock_.now() + 2 * kGrace);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  void wait(MPI_Request& request, Time deadline, std::string_view what) {
+    if (waiter_.wait(
+            request, deadline, [] { return false; }, what))
+      return;
+    throw TimeoutError(std::string(what) +
+                       ": not every rank came in time; see what the launcher says of them");
+  }
+
+  const Launch launch_;
+  Clock& clock_;
+  const Waiter waiter_;
+  MPI_Comm control_ = MPI_COMM_NULL, training_ = MPI_COMM_NULL;
+};
+
+}  // namespace
+
+std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock) {
+  return std::make_unique<MpiProcesses>(launch, clock);
+}
+
+}  // namespace penstock
