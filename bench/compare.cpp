@@ -22,9 +22,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Rates of runs that differ in these say nothing about each other.
-constexpr std::array<std::string_view, 11> kWorkloadKeys = {
-    "fake_location", "model",   "device",       "precision", "num_gpus",  "batch_size",
-    "image_size",    "classes", "forward_only", "eval",      "page_cache"};
+constexpr std::array<std::string_view, 12> kWorkloadKeys = {
+    "fake_location", "model",   "device",       "precision", "num_gpus",   "batch_size",
+    "image_size",    "classes", "forward_only", "eval",      "page_cache", "num_processes"};
 /// Nobody who measures reads these.
 constexpr std::array<std::string_view, 6> kSilentKeys = {"seed",
                                                          "cache_dir",

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -47,6 +48,13 @@ std::int32_t usable_cores() {
     cores = std::clamp(static_cast<std::int32_t>(share), 1, cores);
   }
   return cores;
+}
+
+bool is_bound_to_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 &&
+         CPU_COUNT(&set) < sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 void yield_to_other_threads() noexcept {

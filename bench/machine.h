@@ -11,6 +11,9 @@ namespace penstock {
 /// Processors that this process may use: its affinity, cut by its cgroup's quota.
 std::int32_t usable_cores();
 
+/// May it use only some of the machine's processors, as launchers bind ranks to cores of their own?
+bool is_bound_to_processors();
+
 /// CPU time of all threads of this process, in seconds since it began.
 double process_cpu_seconds();
 

@@ -47,7 +47,7 @@ void ListenerGroup::evaluated(const EvaluationReport& report) {
 }
 
 ProgressMeter::ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock)
-    : images_(static_cast<double>(config.batch_size) * config.num_gpus),
+    : images_(static_cast<double>(config.batch_size * all_devices(config))),
       steps_(config.num_batches),
       gauges_(std::move(gauges)),
       clock_(clock),

@@ -29,6 +29,7 @@ void check_schema(const JsonField& schema) {
 
 RunConfig config_of(const JsonField& field) {
   RunConfig config;
+  config.num_processes = 1;  // where the key is lacking, it was this one alone
   for (const auto& [name, value] : field.members()) {
     const std::span<const ConfigKey> keys = config_keys();
     const auto key = std::find_if(keys.begin(), keys.end(),
@@ -91,6 +92,12 @@ EvaluationReport evaluation_of(const JsonField& field) {
           .complete = true};
 }
 
+RankResult rank_of(const JsonField& field) {
+  return {.host = field.at("host").text(),
+          .img_per_s = field.at("img_per_s").amount(),
+          .window_s = field.at("window_s").amount()};
+}
+
 /// What texts of schema 1 may lack, each of them since another day.
 void read_since_schema_1(const JsonField& field, bool may_lack, RunResult& result) {
   const auto has = [&](const char* name) { return !may_lack || field.has(name); };
@@ -143,6 +150,10 @@ RunResult result_of(const JsonField& field, bool may_lack) {
   result.notes = field.at("notes").texts();
   result.step_ms = field.at("step_ms").amounts();
   result.input_wait_ms = field.at("input_wait_ms").numbers();
+  if (field.has("ranks")) {
+    for (const JsonField& rank : field.at("ranks").elements())
+      result.ranks.push_back(rank_of(rank));
+  }
   read_since_schema_1(field, may_lack, result);
   return result;
 }

@@ -44,6 +44,10 @@ Json to_json(const std::vector<EvaluationReport>& evaluations) {
   return list;
 }
 
+Json to_json(const RankResult& rank) {
+  return Json{{"host", rank.host}, {"img_per_s", rank.img_per_s}, {"window_s", rank.window_s}};
+}
+
 Json to_json(const StageUse& stage) {
   return Json{{"name", stage.name},           {"workers", stage.workers},
               {"threads", stage.threads},     {"images", stage.images},
@@ -95,37 +99,39 @@ Json to_json(const RunConfig& config) {
 }
 
 Json to_json(const RunResult& result) {
-  return Json{{"schema", kResultsSchema},
-              {"config", to_json(result.config)},
-              {"status", to_string(result.status)},
-              {"reason", result.reason},
-              {"exit_code", result.exit_code},
-              {"started", result.started},
-              {"img_per_s", result.img_per_s},
-              {"sustained_img_per_s", result.sustained_img_per_s},
-              {"device_idle_percent", result.device_idle_percent},
-              {"window_s", result.window_s},
-              {"images_per_step", result.images_per_step},
-              {"examples_per_epoch", result.examples_per_epoch},
-              {"reserve_start", result.reserve_start},
-              {"reserve_end", result.reserve_end},
-              {"discarded_steps", result.discarded_steps},
-              {"process_cpu_s", result.process_cpu_s},
-              {"staging_cpu_s", result.staging_cpu_s},
-              {"facts", result.facts},
-              {"counters", result.counters},
-              {"notes", result.notes},
-              {"step_ms", result.step_ms},
-              {"input_wait_ms", result.input_wait_ms},
-              {"device_idle_ms", result.device_idle_ms},
-              {"starved_ms", result.starved_ms},
-              {"copy_exposed_ms", result.copy_exposed_ms},
-              {"late_ms", result.late_ms},
-              {"stages", list_of(result.stages)},
-              {"queues", list_of(result.queues)},
-              {"instrumentation_s", result.instrumentation_s},
-              {"losses", result.losses},
-              {"evaluations", to_json(result.evaluations)}};
+  Json json{{"schema", kResultsSchema},
+            {"config", to_json(result.config)},
+            {"status", to_string(result.status)},
+            {"reason", result.reason},
+            {"exit_code", result.exit_code},
+            {"started", result.started},
+            {"img_per_s", result.img_per_s},
+            {"sustained_img_per_s", result.sustained_img_per_s},
+            {"device_idle_percent", result.device_idle_percent},
+            {"window_s", result.window_s},
+            {"images_per_step", result.images_per_step},
+            {"examples_per_epoch", result.examples_per_epoch},
+            {"reserve_start", result.reserve_start},
+            {"reserve_end", result.reserve_end},
+            {"discarded_steps", result.discarded_steps},
+            {"process_cpu_s", result.process_cpu_s},
+            {"staging_cpu_s", result.staging_cpu_s},
+            {"facts", result.facts},
+            {"counters", result.counters},
+            {"notes", result.notes},
+            {"step_ms", result.step_ms},
+            {"input_wait_ms", result.input_wait_ms},
+            {"device_idle_ms", result.device_idle_ms},
+            {"starved_ms", result.starved_ms},
+            {"copy_exposed_ms", result.copy_exposed_ms},
+            {"late_ms", result.late_ms},
+            {"stages", list_of(result.stages)},
+            {"queues", list_of(result.queues)},
+            {"instrumentation_s", result.instrumentation_s},
+            {"losses", result.losses},
+            {"evaluations", to_json(result.evaluations)}};
+  for (const RankResult& rank : result.ranks) json["ranks"].push_back(to_json(rank));
+  return json;
 }
 
 Json to_json(const Environment& environment) {

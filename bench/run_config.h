@@ -4,6 +4,7 @@
 // round-trips.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,10 +25,11 @@ struct RunConfig {
   std::string precision = "fp32";    ///< of activations: fp32, tf32, fp16 or bf16
   std::int32_t compute_threads = 0;  ///< of a device made of cores; 0: cores / num_gpus
 
-  std::int32_t num_gpus = 1;    ///< devices of any kind
-  std::int32_t batch_size = 0;  ///< per device; 0: the model's own
-  std::int32_t image_size = 0;  ///< height and width; 0: the model's own
-  std::int32_t classes = 0;     ///< outputs of the model; 0: the model's own
+  std::int32_t num_gpus = 1;       ///< devices of any kind, of each process
+  std::int32_t num_processes = 0;  ///< that a launcher starts; 0: as many as it did
+  std::int32_t batch_size = 0;     ///< per device; 0: the model's own
+  std::int32_t image_size = 0;     ///< height and width; 0: the model's own
+  std::int32_t classes = 0;        ///< outputs of the model; 0: the model's own
   bool forward_only = false;
   std::string gradient_reduction = "default";  ///< resolved: sum, mean or mean-sum
   std::string local_parameter_device = "gpu";
@@ -85,6 +87,11 @@ struct RunConfig {
 
   bool operator==(const RunConfig&) const = default;
 };
+
+/// Devices of all processes.
+inline std::int64_t all_devices(const RunConfig& config) {
+  return std::int64_t{config.num_gpus} * std::max(config.num_processes, 1);
+}
 
 /// One key of RunConfig.
 struct ConfigKey {

@@ -25,7 +25,7 @@ std::string of_queues(const std::vector<QueueGauge>& queues, std::string_view na
 }  // namespace
 
 RunMetrics::RunMetrics(const RunConfig& config, Gauges gauges)
-    : images_(std::int64_t{config.batch_size} * config.num_gpus), gauges_(std::move(gauges)) {}
+    : images_(std::int64_t{config.batch_size} * all_devices(config)), gauges_(std::move(gauges)) {}
 
 void RunMetrics::step(const StepReport& step) {
   const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), step.seconds);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "bench/training_rules.h"
 #include "dataflow/error.h"
 #include "trainer/initialise.h"
+#include "trainer/processes.h"
 
 namespace penstock {
 namespace {
@@ -38,20 +40,20 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
       optimizer_options_(options_of(optimizer_text(config), components.optimizer->options)) {
-  if (config.num_gpus > backend->device_count()) {
-    throw ConfigError(fmt::format("--num-gpus is {}; this machine has {}", config.num_gpus,
-                                  backend->device_count()));
+  const std::int32_t neighbours = processes() == nullptr ? 1 : processes()->launch().local_size;
+  if (config.num_gpus * neighbours > backend->device_count()) {
+    throw ConfigError(fmt::format("--num-gpus is {}, in {} processes of this machine; it has {}",
+                                  config.num_gpus, neighbours, backend->device_count()));
   }
   if (components.feeder->outside_reserve != nullptr) {
     const std::int64_t batches = components.feeder->outside_reserve(feeder_options_);
     outside_reserve = static_cast<double>(batches);
   }
-  std::vector<Device*> devices;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].device = backend->open(static_cast<std::int32_t>(rank));
-    devices.push_back(ranks[rank].device.get());
+  const std::int32_t first_device = processes() == nullptr ? 0 : processes()->launch().local_rank;
+  for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) {
+    ranks[static_cast<std::size_t>(rank)].device = backend->open(first_device + rank);
   }
-  group = backend->make_group(devices, clock, std::move(abandon));
+  group = make_group(std::move(abandon));
   const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
   examples_per_epoch = extent.examples > 0 ? static_cast<double>(extent.examples) : kImageNetImages;
@@ -63,6 +65,24 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   note_unused_classes();
   note_unused_loss_scale();
   note_shared_cores();
+}
+
+/// Among those of all processes.
+std::int32_t RunParts::global_rank(std::int32_t rank) const noexcept {
+  return processes() == nullptr ? rank : processes()->launch().rank;
+}
+
+std::unique_ptr<CollectiveGroup> RunParts::make_group(std::stop_token abandon) {
+  if (processes() != nullptr) {
+    const auto patience = std::chrono::duration<double>(config.timeout);
+    return processes()->make_group({.device = *ranks.front().device,
+                                    .patience = std::chrono::round<Nanoseconds>(patience),
+                                    .stopping = stopping.get_token(),
+                                    .abandon = std::move(abandon)});
+  }
+  std::vector<Device*> devices;
+  for (const Rank& rank : ranks) devices.push_back(rank.device.get());
+  return backend->make_group(devices, clock, std::move(abandon));
 }
 
 CheckpointInfo RunParts::checkpoint_info(std::int64_t step) const {
@@ -143,11 +163,11 @@ DataPlan RunParts::data_plan(std::int32_t rank) const {
                 .seed = config.seed,
                 .first_sample = 0,
                 .classes = spec.classes};
-  if (components.feeder->slots == MemoryKind::device) {
-    data.rank = rank;
-    data.ranks = config.num_gpus;
+  if (processes() != nullptr || components.feeder->slots == MemoryKind::device) {
+    data.rank = global_rank(rank);
+    data.ranks = static_cast<std::int32_t>(all_devices(config));
   }
-  const std::int64_t taken_a_step = std::int64_t{spec.images} * (config.num_gpus / data.ranks);
+  const std::int64_t taken_a_step = spec.images * (all_devices(config) / data.ranks);
   data.first_sample = static_cast<std::uint64_t>(first_step * taken_a_step);
   return data;
 }
@@ -176,7 +196,7 @@ ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t 
           .precision = parse_precision(config.precision),
           .threads = config.compute_threads,
           .local_ranks = config.num_gpus,
-          .seed = config.seed + static_cast<std::uint64_t>(rank),
+          .seed = config.seed + static_cast<std::uint64_t>(global_rank(rank)),
           .loss_scale = loss_scale_of(config),
           .cache_directory = config.cache_dir};
 }
@@ -184,17 +204,21 @@ ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t 
 std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int32_t rank) {
   CompileProgress progress(stderr, config.model);
   ExecutableSpec compilation = executable_spec(batches, rank);
-  compilation.progress = [&](std::size_t done, std::size_t total) { progress.update(done, total); };
+  if (global_rank(rank) == 0 || processes() == nullptr) {
+    compilation.progress = [&](std::size_t done, std::size_t total) {
+      progress.update(done, total);
+    };
+  }
   return backend->compile(graph, compilation, *ranks[static_cast<std::size_t>(rank)].device);
 }
 
 void RunParts::make_rank(std::int32_t index) {
   Rank& rank = ranks[static_cast<std::size_t>(index)];
   rank.executable = compile(spec, index);
-  if (index == 0) initialise(*rank.executable, graph, config.seed);
+  if (global_rank(index) == 0) initialise(*rank.executable, graph, config.seed);
   rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_},
                                            executable_spec(spec, index), *rank.device);
-  rank.collective = group->join(index);
+  rank.collective = group->join(global_rank(index));
   rank.update =
       components.update->make({.collective = *rank.collective,
                                .optimizer = *rank.optimizer,

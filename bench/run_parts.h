@@ -48,7 +48,7 @@ class RunParts {
            std::stop_token abandon, Trace* trace = nullptr);
 
   double steps_per_epoch() const noexcept {
-    return examples_per_epoch / (static_cast<double>(config.batch_size) * config.num_gpus);
+    return examples_per_epoch / static_cast<double>(config.batch_size * all_devices(config));
   }
   bool feeds_devices() const noexcept { return host_ring == nullptr; }
   /// Published by the feeders so far, in batches.
@@ -78,12 +78,16 @@ class RunParts {
   std::unique_ptr<Backend> backend;
   BatchSpec spec;
   Graph graph;
-  std::vector<Rank> ranks;
+  std::vector<Rank> ranks;    ///< of this process
+  std::stop_source stopping;  ///< requested when someone outside ends the run
   std::unique_ptr<CollectiveGroup> group;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
  private:
+  Processes* processes() const noexcept { return components.processes; }
+  std::int32_t global_rank(std::int32_t rank) const noexcept;
+  std::unique_ptr<CollectiveGroup> make_group(std::stop_token abandon);
   std::optional<Checkpoint> open_checkpoint();
   void restore(const Checkpoint& checkpoint);
   void make_feeders();

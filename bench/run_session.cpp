@@ -49,7 +49,10 @@ RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& liste
 
 RunResult RunSession::run(std::stop_token external) {
   const std::string started = utc_now();
-  const std::stop_callback forward(external, [this] { ending_.request_stop(); });
+  const std::stop_callback forward(external, [this] {
+    ending_.request_stop();
+    parts_.stopping.request_stop();
+  });
   listener_.warm_up_begins();
   start_threads();
   for (std::jthread& thread : replica_threads_) thread.join();
@@ -187,6 +190,7 @@ std::size_t RunSession::next_leg(std::size_t rank) {
   end_leg();
   lock.unlock();
   pause();
+  meet_other_processes();
   lock.lock();
   leg_steps_ = decide_leg();
   ++legs_begun_;
@@ -200,6 +204,13 @@ void RunSession::pause() {
     goal_reached_ = evaluate() || goal_reached_;
   }
   keeper_.pause(position());
+}
+
+/// So that legs begin together. On rank 0's thread, with every device idle.
+void RunSession::meet_other_processes() {
+  if (parts_.components.processes == nullptr) return;
+  RunParts::Rank& rank = parts_.ranks.front();
+  rank.collective->all_reduce_sum({}, *rank.device->make_stream());
 }
 
 /// Also where the run was stopped: rank 0's weights are those after whole steps.

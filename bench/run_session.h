@@ -45,6 +45,7 @@ class RunSession {
   void run_replica(std::size_t rank);
   std::size_t next_leg(std::size_t rank);
   void pause();
+  void meet_other_processes();
   void save_at_end();
   bool evaluate();
   std::int64_t position() const;

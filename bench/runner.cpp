@@ -18,6 +18,7 @@
 #include "bench/run_session.h"
 #include "bench/training_rules.h"
 #include "dataflow/error.h"
+#include "trainer/processes.h"
 
 namespace penstock {
 namespace {
@@ -35,6 +36,11 @@ RunResult failed_result(const RunConfig& config) {
     result.reason = error.what();
   }
   return result;
+}
+
+/// What one of `processes` on this machine may count on: its own cores, or a share of all.
+std::int32_t cores_of_one(std::int32_t processes) {
+  return is_bound_to_processors() ? usable_cores() : std::max(1, usable_cores() / processes);
 }
 
 }  // namespace
@@ -55,12 +61,20 @@ RunConfig resolve(RunConfig config, const Runner::Components& components) {
   if (config.image_size == 0 && image.height == image.width) config.image_size = image.height;
   if (config.classes == 0) config.classes = components.model->classes;
   config.gradient_reduction = resolve_gradient_reduction(config);
-  if (config.compute_threads == 0) {
-    config.compute_threads = std::max(1, usable_cores() / config.num_gpus);
+  if (components.update->ranks == RankKind::processes && config.num_gpus != 1) {
+    throw ConfigError(
+        fmt::format("--variable-update {} trains on one device in each process, and --num-gpus is "
+                    "{}; start more processes with mpirun, or use replicated",
+                    config.variable_update, config.num_gpus));
   }
+  const Processes* const processes = components.processes;
+  config.num_processes = processes == nullptr ? 1 : processes->launch().size;
+  const std::int32_t cores =
+      cores_of_one(processes == nullptr ? 1 : processes->launch().local_size);
+  if (config.compute_threads == 0) config.compute_threads = std::max(1, cores / config.num_gpus);
   if (config.feeder_threads == 0) {
     const bool shared = components.backend->computes_on_host;
-    config.feeder_threads = shared ? std::max(1, usable_cores() / 2) : usable_cores();
+    config.feeder_threads = std::max(1, shared ? cores / 2 : cores);
   }
   if (components.feeder->reads_files && config.data_dir.empty()) config.data_dir = "data/train";
   if (config.cache_dir.empty()) config.cache_dir = default_cache_dir();
@@ -73,7 +87,8 @@ Runner::Components find_components(const RunConfig& config) {
           &find_entry(model_table(), name(config.model)),
           &find_entry(backend_table(), name(config.device)),
           &find_entry(update_table(), name(config.variable_update)),
-          &find_entry(optimizer_table(), name(config.optimizer))};
+          &find_entry(optimizer_table(), name(config.optimizer)),
+          nullptr};
 }
 
 /// The parts, and what lets their ranks leave an exchange.

@@ -21,6 +21,7 @@
 
 namespace penstock {
 
+class Processes;
 class Trace;
 
 /// How a run ended, as rows and files spell it.
@@ -63,6 +64,12 @@ struct QueueUse {
   std::vector<double> filled;
 };
 
+/// One of several processes, in its own window.
+struct RankResult {
+  std::string host;
+  double img_per_s = 0, window_s = 0;
+};
+
 struct RunResult {
   RunConfig config;  ///< resolved: no automatic values are left in it
   Status status = Status::ok;
@@ -70,7 +77,8 @@ struct RunResult {
   int exit_code = 0;    ///< of the table that all verbs share
   std::string started;  ///< UTC, ISO 8601
 
-  double img_per_s = 0;            ///< images of all ranks in the window / its length
+  double img_per_s = 0;  ///< images of all ranks in the window / its length, of processes the
+                         ///< longest of theirs
   double sustained_img_per_s = 0;  ///< images that the feeder published in the window / its length
   double window_s = 0;
   double reserve_start = 0,
@@ -84,10 +92,11 @@ struct RunResult {
   /// What device_idle_ms consists of, step by step: no batch was ready on the host's side; the copy
   /// of a batch that was; the host was late to enqueue the step.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;
-  std::vector<StageUse> stages;  ///< upstream first
-  std::vector<QueueUse> queues;  ///< upstream first
-  double instrumentation_s = 0;  ///< CPU time that timing the stages took, by its own calibration
-  std::vector<double> losses;    ///< the same, as --loss-type-to-report wants them
+  std::vector<StageUse> stages;   ///< upstream first
+  std::vector<QueueUse> queues;   ///< upstream first
+  double instrumentation_s = 0;   ///< CPU time that timing the stages took, by its own calibration
+  std::vector<double> losses;     ///< the same, as --loss-type-to-report wants them
+  std::vector<RankResult> ranks;  ///< by rank, where they are processes
   std::vector<EvaluationReport> evaluations;  ///< complete ones
   std::map<std::string, double> facts;        ///< of device and data, with units in the names
   std::map<std::string, std::int64_t> counters;
@@ -136,6 +145,7 @@ class Runner {
     const BackendEntry* backend = nullptr;
     const UpdateEntry* update = nullptr;
     const OptimizerEntry* optimizer = nullptr;
+    Processes* processes = nullptr;  ///< those of the run, outliving it; null: this one alone
   };
   /// `trace` is null, or outlives the runner and gets the first steps of the window.
   Runner(const RunConfig& config, Clock& clock, const Components& components,

@@ -43,7 +43,7 @@ bool evaluates_while_training(const RunConfig& config) {
 
 std::string format_header(const StepTableHeader& header) {
   const RunConfig& config = header.config;
-  const std::int64_t global = std::int64_t{config.batch_size} * config.num_gpus;
+  const std::int64_t global = config.batch_size * all_devices(config);
   const double epochs =
       static_cast<double>(config.num_batches * global) / header.examples_per_epoch;
   std::string text = line("Model:", config.model);
@@ -85,7 +85,7 @@ std::string format_total(double img_per_s) {
 
 StepTable::StepTable(const RunConfig& config, std::FILE* out)
     : config_(config),
-      images_(static_cast<double>(config.batch_size) * config.num_gpus),
+      images_(static_cast<double>(config.batch_size * all_devices(config))),
       out_(out) {
   step_seconds_.reserve(static_cast<std::size_t>(config.num_batches));
 }

@@ -141,7 +141,7 @@ std::string resolve_gradient_reduction(const RunConfig& config) {
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,
                                     double examples_per_epoch) {
   refuse_contradictions(config);
-  const double global = static_cast<double>(config.batch_size) * config.num_gpus;
+  const double global = static_cast<double>(config.batch_size * all_devices(config));
   const double steps_per_epoch = examples_per_epoch / global;
   LearningRatePlan plan;
   if (!config.piecewise_learning_rate_schedule.empty()) {
@@ -152,7 +152,7 @@ LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& m
     plan.initial = config.init_learning_rate;
   } else if (has_resnet_schedule(config, model)) {
     double initial = config.resnet_base_lr * global / 256;
-    if (config.gradient_reduction == "sum") initial /= config.num_gpus;
+    if (config.gradient_reduction == "sum") initial /= static_cast<double>(all_devices(config));
     plan = resnet_plan(initial, steps_per_epoch);
   } else {
     plan.initial = kDefaultLearningRate;
@@ -178,7 +178,7 @@ std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent) {
                     "--fake-location queue, or state --num-batches",
                     config.num_epochs, config.fake_location));
   }
-  const double global = static_cast<double>(config.batch_size) * config.num_gpus;
+  const double global = static_cast<double>(config.batch_size * all_devices(config));
   const double steps = config.num_epochs * static_cast<double>(extent.examples) / global;
   constexpr double kSlack = 1e-6;  // of products that should be whole numbers
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(steps - kSlack)));

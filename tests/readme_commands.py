@@ -8,12 +8,15 @@ Commands are the lines of ```sh blocks; a line that ends in a backslash goes on 
 run in WORK_DIRECTORY, in which `build` and the source folders are links. Lines that begin with `make`,
 `git` or `cd` are how the reader got here, and are not run again. Anything but exit code 0 is a failure.
 """
+import os
 import pathlib
 import re
 import subprocess
 import sys
 
 NOT_RUN_AGAIN = ("make", "git", "cd")
+# mpirun asks root to allow itself, as CI's containers are.
+ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 LINKS = ("examples", "bench", "tests")
 
 
@@ -35,7 +38,7 @@ def main():
         if command.split()[0] in NOT_RUN_AGAIN:
             continue
         print(f"$ {command}", flush=True)
-        done = subprocess.run(["bash", "-c", command], cwd=work, timeout=120)
+        done = subprocess.run(["bash", "-c", command], cwd=work, timeout=120, env=ENVIRONMENT)
         if done.returncode != 0:
             print(f"{readme.name}: exit code {done.returncode}")
             return 1

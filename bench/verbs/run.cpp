@@ -5,17 +5,21 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
 
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/exit_code.h"
+#include "bench/process_run.h"
 #include "bench/report.h"
+#include "bench/result_folder.h"
 #include "bench/result_json.h"
 #include "bench/run_watch.h"
 #include "bench/runner.h"
@@ -28,6 +32,8 @@
 
 namespace penstock {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 /// Every resolved value, on one line, so that no default is silent.
 std::string resolved_line(const RunConfig& config) {
@@ -73,23 +79,49 @@ class TraceFile {
   std::optional<Trace> trace_;
 };
 
-RunResult watched(Runner& runner, Clock& clock, const WatchWish& wish, RunListener* table,
-                  std::stop_token stop) {
-  RunWatch watch(wish, runner, clock, table);
-  return runner.run(watch.listener(), std::move(stop));
-}
-
-/// What a run leaves behind, and who looks on.
+/// What a run leaves behind, who looks on, and who takes part.
 struct Wish {
   TraceWish trace;
   WatchWish watch;
   bool json = false;
-  std::string format;  ///< a report's name; empty: the table, while it runs
+  std::string format;              ///< a report's name; empty: the table, while it runs
+  std::string out;                 ///< file for the JSON object; empty: none
+  Processes* processes = nullptr;  ///< null: this one alone
 };
+
+void ensure_data(const RunConfig& wanted, const Runner::Components& components,
+                 std::stop_token stop) {
+  if (components.processes != nullptr) {
+    ensure_data_together(*components.processes, wanted, *components.feeder, std::move(stop));
+  } else {
+    ensure_data_of(wanted, *components.feeder, std::move(stop));
+  }
+}
+
+RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* table,
+                  std::stop_token stop) {
+  RunWatch watch(wish.watch, runner, clock, table);
+  if (wish.processes != nullptr) await_all_ready(*wish.processes);
+  RunResult result = runner.run(watch.listener(), std::move(stop));
+  if (wish.processes != nullptr) gather_ranks(*wish.processes, result);
+  return result;
+}
+
+Json described(const RunResult& result) {
+  Json json = to_json(result);
+  json["environment"] = to_json(read_environment());
+  return json;
+}
+
+/// Before anything is printed: whoever ends the process soon after does not end the file.
+void keep(const RunResult& result, const Wish& wish) {
+  if (wish.out.empty()) return;
+  replace_file(wish.out, described(result).dump(1, ' ', false, Json::error_handler_t::replace));
+}
 
 int run_with_table(const RunConfig& wanted, const Runner::Components& components, const Wish& wish,
                    std::stop_token stop) {
-  ensure_data_of(wanted, *components.feeder, stop);
+  ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
   Runner runner(wanted, clock, components, trace.trace());
@@ -99,11 +131,12 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
                                   components.update->agreement == Agreement::identical,
                                   runner.examples_per_epoch()}));
   StepTable table(runner.config(), stdout);
-  const RunResult result = watched(runner, clock, wish.watch, &table, std::move(stop));
+  const RunResult result = watched(runner, clock, wish, &table, std::move(stop));
+  keep(result, wish);
   if (evaluates_while_training(wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
-    fmt::print("{}", format_total(result.img_per_s));
+    fmt::print("{}{}", format_total(result.img_per_s), format_ranks(result));
   }
   std::fflush(stdout);
   print_outcome(result);
@@ -113,12 +146,13 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
 
 /// Without the table.
 RunResult run_silently(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
-  const Runner::Components components = find_components(wanted);
-  ensure_data_of(wanted, *components.feeder, stop);
+  Runner::Components components = find_components(wanted);
+  components.processes = wish.processes;
+  ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
   Runner runner(wanted, clock, components, trace.trace());
-  RunResult result = watched(runner, clock, wish.watch, nullptr, std::move(stop));
+  RunResult result = watched(runner, clock, wish, nullptr, std::move(stop));
   trace.write();
   return result;
 }
@@ -134,9 +168,8 @@ int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop)
     result.status = result.exit_code == 3 ? Status::skipped : Status::failed;
     result.reason = error.what();
   }
-  nlohmann::ordered_json json = to_json(result);
-  json["environment"] = to_json(read_environment());
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  keep(result, wish);
+  fmt::print("{}\n", described(result).dump(-1, ' ', false, Json::error_handler_t::replace));
   std::fflush(stdout);
   print_outcome(result);
   return result.exit_code;
@@ -145,10 +178,48 @@ int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop)
 int run_to_report(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   const ReportEntry& report = find_entry(report_table(), wish.format);
   const RunResult result = run_silently(wanted, wish, std::move(stop));
+  keep(result, wish);
   report.write(sweep_of({result}, read_environment()), style_of(STDOUT_FILENO), std::cout);
   std::cout.flush();
   print_outcome(result);
   return result.exit_code;
+}
+
+/// A rank beside rank 0 prints nothing but what went wrong.
+int run_beside(const RunConfig& wanted, Wish wish, std::stop_token stop) {
+  wish.trace.file.clear();
+  wish.watch = {};
+  const RunResult result = run_silently(wanted, wish, std::move(stop));
+  if (result.status == Status::failed) print_outcome(result);
+  return result.exit_code;
+}
+
+int run_wanted(const RunConfig& config, const Wish& wish, std::stop_token stop) {
+  if (wish.processes != nullptr && wish.processes->launch().rank > 0) {
+    return run_beside(config, wish, std::move(stop));
+  }
+  if (wish.json) return run_to_json(config, wish, std::move(stop));
+  if (!wish.format.empty()) return run_to_report(config, wish, std::move(stop));
+  Runner::Components components = find_components(config);
+  components.processes = wish.processes;
+  return run_with_table(config, components, wish, std::move(stop));
+}
+
+/// The same in each of several processes, none of which outlives another's failure.
+int run_together(Processes& processes, const RunConfig& config, const Wish& wish,
+                 std::stop_token stop) {
+  int code = 0;
+  try {
+    check_alike(processes, config);
+    code = run_wanted(config, wish, stop);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, error.what());
+    code = exit_code_of(std::current_exception());
+  }
+  std::fflush(stdout);
+  if (stop.stop_requested()) processes.exit_stopped(code);
+  if (code != 0) processes.abort(code);
+  return code;
 }
 
 std::vector<Flag> trace_flags(TraceWish& wish) {
@@ -187,6 +258,10 @@ std::vector<Flag> output_flags(Wish& wish) {
   flags.push_back(flag("format",
                        "print this report at the end instead of the table: " + join(reports),
                        [&](const std::string& text) { wish.format = text; }));
+  flags.push_back(flag("out",
+                       "write the JSON object to this file, also where the run is stopped or "
+                       "fails; default: none",
+                       [&](const std::string& text) { wish.out = text; }));
   flags.push_back(
       flag("progress_fd", "open file for lines of JSON about how far the run is; default: none",
            [&](const std::string& text) { wish.watch.progress_fd = parse_progress_fd(text); }));
@@ -219,9 +294,12 @@ int run(const Invocation& invocation) {
   }
   // The table is a live view itself; a line that changes would break it.
   wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
-  if (wish.json) return run_to_json(config, wish, invocation.stop);
-  if (!wish.format.empty()) return run_to_report(config, wish, invocation.stop);
-  return run_with_table(config, find_components(config), wish, invocation.stop);
+  SteadyClock clock;
+  const std::unique_ptr<Processes> processes =
+      join_run(config, read_launch([](const char* name) { return std::getenv(name); }), clock);
+  wish.processes = processes.get();
+  if (processes) return run_together(*processes, config, wish, invocation.stop);
+  return run_wanted(config, wish, invocation.stop);
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/process_run.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/support/virtual_clock.h"
+
+namespace penstock {
+namespace {
+
+/// Rank 0 of three, whose others have prepared what they say.
+class ScriptedProcesses final : public Processes {
+ public:
+  explicit ScriptedProcesses(std::vector<std::string> others) : others_(std::move(others)) {}
+  const Launch& launch() const noexcept override { return launch_; }
+  std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
+                                      std::string_view what) override {
+    if (others_.empty()) throw TimeoutError(std::string(what) + ": rank 1 is gone");
+    std::vector<std::string> texts{std::string(text)};
+    texts.insert(texts.end(), others_.begin(), others_.end());
+    return texts;
+  }
+  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
+  void abort(int) override { std::abort(); }
+  void exit_stopped(int) override { std::abort(); }
+
+ private:
+  const Launch launch_{.launcher = "mpirun", .rank = 0, .size = 3};
+  const std::vector<std::string> others_;
+};
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+class JoinRun : public ::testing::Test {
+ protected:
+  std::string refusal(const std::optional<Launch>& launch) {
+    return message_of([&] { join_run(config_, launch, clock_); });
+  }
+  const Launch four_{.launcher = "mpirun", .rank = 1, .size = 4};
+  RunConfig config_;
+  VirtualClock clock_;
+};
+
+TEST_F(JoinRun, TrainsAloneWhereNobodyStartedOthers) {
+  EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
+  config_.variable_update = "horovod";
+  EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
+  EXPECT_EQ(join_run(config_, Launch{.launcher = "mpirun"}, clock_), nullptr);
+}
+
+TEST_F(JoinRun, RefusesAnUpdateThatTrainsInOneProcess) {
+  EXPECT_EQ(refusal(four_),
+            "mpirun started 4 processes, and --variable-update replicated trains in one; use "
+            "--variable-update horovod, or start without mpirun");
+}
+
+TEST_F(JoinRun, RefusesAnotherNumberOfProcessesThanWasAskedFor) {
+  config_.num_processes = 2;
+  EXPECT_EQ(refusal(std::nullopt),
+            "--num-processes is 2, and this one alone was started; start with `mpirun -np 2`");
+  EXPECT_EQ(refusal(four_), "--num-processes is 2, and 4 were started; start with `mpirun -np 2`");
+}
+
+TEST_F(JoinRun, RefusesWhatSeveralProcessesCannotDoTogether) {
+  config_.variable_update = "horovod";
+  config_.extend_window = true;
+  EXPECT_NE(refusal(four_).find("--extend-window"), std::string::npos);
+  config_.extend_window = false;
+  config_.train_dir = "here";
+  EXPECT_NE(refusal(four_).find("--train-dir"), std::string::npos);
+  config_.train_dir.clear();
+  config_.eval_during_training_every_n_steps = 5;
+  EXPECT_NE(refusal(four_).find("--eval"), std::string::npos);
+}
+
+TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
+  RunConfig config;
+  config.batch_size = 32;
+  const std::string same = describe(config);
+  ScriptedProcesses alike({same, same});
+  EXPECT_NO_THROW(check_alike(alike, config));
+  RunConfig other = config;
+  other.batch_size = 64;
+  other.prefetch = 5;
+  ScriptedProcesses unlike({same, describe(other)});
+  const std::string message = message_of([&] { check_alike(unlike, config); });
+  EXPECT_NE(message.find("rank 2 has"), std::string::npos) << message;
+  EXPECT_NE(message.find("--batch-size=64"), std::string::npos) << message;
+  EXPECT_NE(message.find("--prefetch=5"), std::string::npos) << message;
+  EXPECT_NE(message.find("rank 0 has"), std::string::npos) << message;
+  EXPECT_NE(message.find("--batch-size=32"), std::string::npos) << message;
+  EXPECT_EQ(message.find("rank 1 has"), std::string::npos) << message;
+}
+
+RunResult result_of_rank_0() {
+  RunResult result;
+  result.img_per_s = 100;
+  result.sustained_img_per_s = 90;
+  result.window_s = 2;
+  result.images_per_step = 10;
+  return result;
+}
+
+TEST(GatherRanks, RatesAreAllImagesOverTheLongestWindow) {
+  ScriptedProcesses processes(
+      {R"({"host": "b", "img_per_s": 100, "sustained_img_per_s": 90, "window_s": 2})",
+       R"({"host": "c", "img_per_s": 80, "sustained_img_per_s": 40, "window_s": 2.5})"});
+  RunResult result = result_of_rank_0();
+  gather_ranks(processes, result);
+  EXPECT_DOUBLE_EQ(result.img_per_s, 600 / 2.5);
+  EXPECT_DOUBLE_EQ(result.sustained_img_per_s, 460 / 2.5);
+  EXPECT_DOUBLE_EQ(result.window_s, 2.5);
+  EXPECT_EQ(result.images_per_step, 30);
+  ASSERT_EQ(result.ranks.size(), 3U);
+  EXPECT_EQ(result.ranks[2].host, "c");
+  const std::string lines = format_ranks(result);
+  EXPECT_NE(lines.find("rank 1 on b: 100.00 images/sec\nrank 2 on c: 80.00 images/sec\n"),
+            std::string::npos)
+      << lines;
+}
+
+TEST(GatherRanks, SaysWhereRatesAreOfOneRankAlone) {
+  ScriptedProcesses nobody({});
+  RunResult result = result_of_rank_0();
+  gather_ranks(nobody, result);
+  EXPECT_EQ(result.status, Status::partial);
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_DOUBLE_EQ(result.img_per_s, 100);
+  ASSERT_EQ(result.notes.size(), 1U);
+  EXPECT_NE(result.notes[0].find("rank 0 alone"), std::string::npos);
+  RunResult stopped = result_of_rank_0();
+  stopped.exit_code = 130;
+  gather_ranks(nobody, stopped);
+  ASSERT_EQ(stopped.notes.size(), 1U);
+  EXPECT_EQ(stopped.exit_code, 130);
+}
+
+}  // namespace
+}  // namespace penstock
