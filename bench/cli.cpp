@@ -228,6 +228,19 @@ std::vector<Flag> run_flags(RunConfig& config) {
                          if (!wanted && config.precision == "fp16") config.precision = "fp32";
                        },
                    .group = "Run"});
+  flags.push_back({.name = "fusion_threshold_mb",
+                   .aliases = "",
+                   .help = "Horovod's name for --bucket-mib, with the first bucket as large as the "
+                           "others; 0: every tensor is a bucket",
+                   .fallback = "",
+                   .set =
+                       [&config](const std::string& text) {
+                         find_config_key("bucket_mib").set(config, text);
+                         config.first_bucket_mib = 0;
+                         constexpr double kOneByte = 1.0 / (1 << 20);
+                         if (config.bucket_mib == 0) config.bucket_mib = kOneByte;
+                       },
+                   .group = "Run"});
   flags.push_back({.name = "use_xla_compile",
                    .aliases = "xla_compile xla",
                    .help = "accepted: steps are compiled with and without it",

@@ -128,6 +128,15 @@ constexpr ConfigKey kKeys[] = {
      "how ranks' gradients become one: sum, mean, mean-sum (mean in a process, sum over "
      "processes), tf_cnn_benchmarks or tensorpack (by update, as those do); default: mean",
      get<&RunConfig::gradient_reduction>, set_gradient_reduction},
+    {"first_bucket_mib", "", false,
+     "most of the first bucket of gradients, small so that the exchange begins early; 0: as the "
+     "others",
+     get<&RunConfig::first_bucket_mib>, set_amount<&RunConfig::first_bucket_mib>},
+    {"bucket_mib", "", false,
+     "most of a bucket of gradients, in MiB; devices made of cores exchange one after the other "
+     "while backward goes on; larger tensors are buckets of their own; 0: one bucket, exchanged "
+     "behind backward",
+     get<&RunConfig::bucket_mib>, set_amount<&RunConfig::bucket_mib>},
     {"local_parameter_device", "", false,
      "cpu or gpu: where parameter_server keeps its weights; devices made of the host's cores have "
      "one memory, where both are the same",

@@ -64,7 +64,7 @@ constexpr ForeignFlag kForeign[] = {
     {"all_reduce_spec", "one all-reduce is built; leave it out"},
     {"hierarchical_copy", "one all-reduce is built; leave it out"},
     {"network_topology", "one all-reduce is built; leave it out"},
-    {"gradient_repacking", kNotYet},
+    {"gradient_repacking", "gradients lie packed already; use --bucket-mib"},
     {"compact_gradient_transfer", kNotYet},
     {"variable_consistency", kNotYet},
     {"agg_small_grads_max_bytes", kNotYet},

@@ -32,6 +32,8 @@ struct RunConfig {
   std::int32_t classes = 0;        ///< outputs of the model; 0: the model's own
   bool forward_only = false;
   std::string gradient_reduction = "default";  ///< resolved: sum, mean or mean-sum
+  double first_bucket_mib = 1;                 ///< 0: as bucket_mib
+  double bucket_mib = 25;                      ///< 0: one bucket
   std::string local_parameter_device = "gpu";
   std::string on_nonfinite = "stop";
   std::optional<double> fp16_loss_scale;  ///< of fp16 alone; not set: kFp16LossScale

@@ -219,12 +219,14 @@ void RunParts::make_rank(std::int32_t index) {
   rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_},
                                            executable_spec(spec, index), *rank.device);
   rank.collective = group->join(global_rank(index));
+  rank.exchange = make_exchange(rank);
   rank.update =
       components.update->make({.collective = *rank.collective,
                                .optimizer = *rank.optimizer,
                                .reduction = parse_gradient_reduction(config.gradient_reduction),
                                .local_ranks = config.num_gpus,
-                               .options = update_options_});
+                               .options = update_options_,
+                               .exchange = rank.exchange.get()});
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
                              [this](std::int64_t step) {
                                Hyper hyper = hyper_of(config);
@@ -237,6 +239,16 @@ void RunParts::make_rank(std::int32_t index) {
                              Marks(backend->marks(), nullptr, Work::staging, index)};
   const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
   rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, clock);
+}
+
+/// Of devices that are made of the host's cores: others have only begun what a step tells of.
+std::unique_ptr<GradientExchange> RunParts::make_exchange(const Rank& rank) {
+  const bool trains = !config.forward_only && !config.eval;
+  if (!components.backend->computes_on_host || !trains || rank.collective->world().size == 1) {
+    return nullptr;
+  }
+  return std::make_unique<GradientExchange>(*rank.collective, rank.executable->parameters(),
+                                            *rank.device, clock, bucket_limits(config));
 }
 
 Marks RunParts::marks(Work work, std::int32_t rank) const {
@@ -281,6 +293,14 @@ std::uint64_t RunParts::taken() const {
   for (const Rank& rank : ranks) {
     const RingStats ring = rank.ring->stats();
     sum += ring.published - ring.filled_slots;
+  }
+  return sum;
+}
+
+ExchangeTimes RunParts::exchange_times() const {
+  ExchangeTimes sum;
+  for (const Rank& rank : ranks) {
+    if (rank.exchange) sum += rank.exchange->times();
   }
   return sum;
 }

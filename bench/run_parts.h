@@ -21,6 +21,7 @@
 #include "feeders/feeder.h"
 #include "trainer/checkpoint.h"
 #include "trainer/collective.h"
+#include "trainer/exchange.h"
 #include "trainer/learning_rate.h"
 #include "trainer/replica.h"
 
@@ -37,6 +38,7 @@ class RunParts {
     std::unique_ptr<Executable> executable;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<Collective> collective;
+    std::unique_ptr<GradientExchange> exchange;  // if it overlaps with backward
     std::unique_ptr<UpdateStrategy> update;
     std::unique_ptr<Replica> replica;
     Leg leg;
@@ -55,6 +57,8 @@ class RunParts {
   std::uint64_t published() const;
   /// Taken from the device rings so far, in batches.
   std::uint64_t taken() const;
+  /// What all ranks' exchanges took so far.
+  ExchangeTimes exchange_times() const;
 
   /// A feeder of the run's kind and options, for a ring of `slots` slots in `device`'s memory or
   /// the host's.
@@ -95,6 +99,7 @@ class RunParts {
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
+  std::unique_ptr<GradientExchange> make_exchange(const Rank& rank);
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
   void note_unused_classes();

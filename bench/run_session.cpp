@@ -329,7 +329,8 @@ Snapshot RunSession::snapshot() {
   Snapshot now{.time = clock_.now(),
                .published = parts_.published(),
                .taken = parts_.taken(),
-               .process_cpu_s = process_cpu_seconds()};
+               .process_cpu_s = process_cpu_seconds(),
+               .exchange = parts_.exchange_times()};
   now.stages = stage_sums(parts_.probe, clock_.now());
   for (std::jthread& thread : stager_threads_) now.staging_cpu_s += thread_cpu_seconds(thread);
   return now;

@@ -89,6 +89,20 @@ double idle_percent(const RunWindow& window) {
   return all.count() > 0 ? 100 * seconds(idle) / seconds(all) : 0;
 }
 
+/// Of gradients, in overlapping buckets: means over steps and ranks, where there were any.
+void add_exchange(const RunWindow& window, RunResult& result) {
+  ExchangeTimes sum;
+  for (const WindowLeg& leg : window.legs) {
+    sum += leg.end.exchange;
+    sum -= leg.begin.exchange;
+  }
+  if (sum.steps == 0) return;
+  const auto steps = static_cast<double>(sum.steps);
+  result.facts["exchange_ms_per_step"] = milliseconds(sum.busy) / steps;
+  result.facts["exchange_exposed_ms_per_step"] = milliseconds(sum.exposed) / steps;
+  result.facts["gradient_buckets"] = static_cast<double>(sum.buckets) / steps;
+}
+
 }  // namespace
 
 std::size_t RunWindow::steps() const {
@@ -141,6 +155,7 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
   if (published_s > 0) {
     result.sustained_img_per_s = published * config.batch_size / published_s;
   }
+  add_exchange(window, result);
   result.device_idle_percent = idle_percent(window);
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();

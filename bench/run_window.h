@@ -9,6 +9,7 @@
 #include "bench/runner.h"
 #include "bench/stage_use.h"
 #include "bench/step_log.h"
+#include "trainer/exchange.h"
 #include "trainer/metrics.h"
 
 namespace penstock {
@@ -19,6 +20,7 @@ struct Snapshot {
   std::uint64_t published = 0, taken = 0;  ///< batches so far
   double process_cpu_s = 0, staging_cpu_s = 0;
   std::vector<StageSums> stages{};
+  ExchangeTimes exchange{};  ///< summed over ranks
   double reserve() const { return static_cast<double>(published) - static_cast<double>(taken); }
 };
 
@@ -44,7 +46,7 @@ struct RunWindow {
   bool is_draining() const;
 };
 
-/// Steps, rates, reserves and CPU time of the window.
+/// Steps, rates, reserves, exchange and CPU time of the window.
 void summarise(const RunWindow& window, const RunConfig& config, RunResult& result);
 
 }  // namespace penstock

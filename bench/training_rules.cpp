@@ -138,6 +138,16 @@ std::string resolve_gradient_reduction(const RunConfig& config) {
   return "mean";
 }
 
+BucketLimits bucket_limits(const RunConfig& config) {
+  const auto bytes = [](double mib) {
+    constexpr double kMostMiB = 1 << 30;  // more than any model has
+    if (!(mib > 0)) return std::size_t{0};
+    return std::max<std::size_t>(
+        1, static_cast<std::size_t>(std::min(mib, kMostMiB) * BucketLimits::kMiB));
+  };
+  return {.first_bytes = bytes(config.first_bucket_mib), .bytes = bytes(config.bucket_mib)};
+}
+
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,
                                     double examples_per_epoch) {
   refuse_contradictions(config);

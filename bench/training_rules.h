@@ -9,6 +9,7 @@
 #include "dataflow/batch.h"
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
+#include "trainer/buckets.h"
 #include "trainer/learning_rate.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
@@ -54,6 +55,9 @@ GradientReduction parse_gradient_reduction(const std::string& text);
 /// The word that --gradient-reduction stands for: sum, mean or mean-sum. tf_cnn_benchmarks and
 /// tensorpack have a rule for each update.
 std::string resolve_gradient_reduction(const RunConfig& config);
+
+/// How gradients are cut into buckets.
+BucketLimits bucket_limits(const RunConfig& config);
 
 /// The learning rates of a resolved configuration. Throws ConfigError for flags that contradict
 /// each other.

@@ -106,7 +106,9 @@ void Replica::launch(const Batch& batch, Launched& launched) {
   if (programs_[slot] == nullptr) {
     // The ring's batch views live as long as the ring, so a program may keep a reference.
     programs_[slot] = stream_->capture([this, &batch, slot] {
-      parts_.executable.run(phase_, batch, *stream_, {}, results_[slot]);
+      const bool trains = phase_ == Phase::train;
+      const GradientReady ready = trains ? parts_.update.gradient_ready(*stream_) : GradientReady();
+      parts_.executable.run(phase_, batch, *stream_, ready, results_[slot]);
       if (parts_.record_update) update(slot);
     });
   }

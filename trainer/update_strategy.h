@@ -18,6 +18,8 @@
 
 namespace penstock {
 
+class GradientExchange;
+
 /// How the gradients of several ranks become one. mean_sum: the mean inside a process, summed over
 /// processes, as tf_cnn_benchmarks' parameter servers do it.
 enum class GradientReduction : std::uint8_t { sum, mean, mean_sum };
@@ -29,6 +31,9 @@ struct UpdateContext {
   GradientReduction reduction = GradientReduction::mean;
   std::int32_t local_ranks = 1;  ///< ranks of this process
   const Options& options;
+  /// Of buckets, while backward goes on. Null: gradients are exchanged behind each backward pass,
+  /// as on devices that replay a recorded step, and where a rank is alone.
+  GradientExchange* exchange = nullptr;
 };
 
 /// What a sum over `ranks` ranks is multiplied by. mean_sum divides by those of this process.
@@ -46,6 +51,10 @@ class UpdateStrategy {
   /// Called once on the rank's thread, before the first step: every rank leaves with rank 0's
   /// weights and running statistics.
   virtual void start(Executable&, Stream&) = 0;
+  /// Called in front of each training step, or of its recording, on the rank's thread: what the
+  /// step tells, while backward goes on, of each gradient that is complete on the stream. Empty:
+  /// nobody wants to know.
+  virtual GradientReady gradient_ready(Stream&) { return {}; }
   /// Called behind each backward pass, on the rank's thread: enqueues the exchange and the update.
   /// May block the thread until other ranks get here, not until a device does.
   virtual void finish_step(Executable&, Stream&, StepResult&) = 0;

@@ -131,6 +131,20 @@ TEST(CommandLine, HalfPrecisionHasTwoNames) {
   EXPECT_EQ(parse({"--precision=bf16", "--use_fp16=false"}).precision, "bf16");
 }
 
+TEST(CommandLine, BucketsHaveHorovodsNameToo) {
+  EXPECT_EQ(parse({}).first_bucket_mib, 1);
+  EXPECT_EQ(parse({}).bucket_mib, 25);
+  const RunConfig config = parse({"--first-bucket-mib=0.5", "--bucket-mib", "4"});
+  EXPECT_EQ(config.first_bucket_mib, 0.5);
+  EXPECT_EQ(config.bucket_mib, 4);
+  EXPECT_EQ(parse(to_flags(config)), config);
+  EXPECT_EQ(parse({"--fusion-threshold-mb=64"}).bucket_mib, 64);
+  EXPECT_EQ(parse({"--fusion-threshold-mb=64"}).first_bucket_mib, 0);
+  EXPECT_EQ(parse({"--fusion-threshold-mb=0"}).bucket_mib, 1.0 / (1 << 20)) << "one byte";
+  EXPECT_NE(error_of({"--bucket-mib=-1"}).find("--bucket-mib is -1"), std::string::npos);
+  EXPECT_NE(error_of({"--gradient_repacking=8"}).find("--bucket-mib"), std::string::npos);
+}
+
 TEST(RunConfig, FlagsRoundTrip) {
   RunConfig config;
   config.fake_location = "zmq-consume:endpoint=ipc://x,hwm=2";

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the gradients of a model are cut into buckets, each exchanged as one tensor. Gradients lie in
+// one arena in the order in which backward finishes them, so that a bucket is a range of it and
+// nothing is copied to fuse small tensors:
+//
+//   | fc.weight | fc.bias  bn.shift  bn.scale  conv.weight ... | ...     | conv1.weight |
+//   |  bucket 0 |                  bucket 1                    |   ...   | last bucket  |
+//
+// Pure arithmetic over addresses; no gradient is read. A plan is a function of layout and limits
+// alone, so that ranks of the same model have the same one.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "trainer/backend.h"
+
+namespace penstock {
+
+/// The largest buckets, in bytes. The defaults are those of PyTorch's DistributedDataParallel: a
+/// small one first, so that the exchange begins early.
+struct BucketLimits {
+  static constexpr std::size_t kMiB = std::size_t{1} << 20;
+  std::size_t first_bytes = 1 * kMiB;  ///< of the first bucket; 0: as the others
+  std::size_t bytes = 25 * kMiB;       ///< of the others; 0: one bucket holds everything
+};
+
+struct Bucket {
+  Tensor gradients;            ///< the range of the arena
+  std::size_t parameters = 0;  ///< it is complete once that many of its own have their gradients
+};
+
+class BucketPlan {
+ public:
+  /// A bucket takes one parameter behind the other as long as it stays within its limit; one that
+  /// exceeds the limit is a bucket of its own. The buckets cover the whole arena, what lies between
+  /// parameters included, and borrow it. A set without parameters has one empty bucket, in which
+  /// ranks only meet.
+  BucketPlan(const ParameterSet& set, const BucketLimits& limits);
+
+  std::span<const Bucket> buckets() const noexcept { return buckets_; }
+  /// The bucket that holds a parameter's gradient, by the parameter's index in the set.
+  std::size_t bucket_of(std::size_t parameter) const { return bucket_of_.at(parameter); }
+
+ private:
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  // by parameter
+};
+
+}  // namespace penstock

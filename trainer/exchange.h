@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient exchange of one rank that overlaps with backward: buckets of gradients are summed
+// over all ranks by a communication thread while the rank's own thread goes on computing.
+//
+//   replica's thread:        forward | backward ...................... | finish() | update
+//   gradients complete:                  bucket 0    bucket 1    bucket 2
+//   communication thread:                |== 0 ==|   |==== 1 ====|==== 2 ====|
+//                                                                      ^^^^^^^^ exposed
+//
+// Buckets go in the plan's order, each once it and all before it are complete: since every rank has
+// the same plan, every rank calls its collective in the same order, whatever order gradients come
+// in. Sums are of the same elements in the same order of ranks as without buckets, so that a
+// collective which adds in rank order gives the same bits.
+//
+// For devices whose work is done when Executable::run returns and whose memory is the host's: what
+// a device merely has in its queue when a gradient is reported cannot be exchanged from a thread.
+//
+// Thread-safety: start, ready and finish from the replica's thread; times from any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "dataflow/clock.h"
+#include "dataflow/device.h"
+#include "trainer/backend.h"
+#include "trainer/buckets.h"
+#include "trainer/collective.h"
+
+namespace penstock {
+
+/// What a rank's exchange took, summed over steps.
+struct ExchangeTimes {
+  std::int64_t steps = 0, buckets = 0;
+  Nanoseconds busy{};     ///< in the collective: moving, adding, and waiting for other ranks in it
+  Nanoseconds exposed{};  ///< from the end of backward to the end of the exchange
+
+  ExchangeTimes& operator+=(const ExchangeTimes& other) {
+    steps += other.steps;
+    buckets += other.buckets;
+    busy += other.busy;
+    exposed += other.exposed;
+    return *this;
+  }
+  ExchangeTimes& operator-=(const ExchangeTimes& other) {
+    steps -= other.steps;
+    buckets -= other.buckets;
+    busy -= other.busy;
+    exposed -= other.exposed;
+    return *this;
+  }
+};
+
+class GradientExchange {
+ public:
+  /// Plans the buckets. All but the limits are borrowed; the arena of `set` stays where it is.
+  GradientExchange(Collective& collective, const ParameterSet& set, Device& device, Clock& clock,
+                   const BucketLimits& limits);
+  /// Waits for the communication thread, which is idle between steps. Within one, the collective
+  /// has to end by itself, as it does where the run is being stopped.
+  ~GradientExchange();
+
+  /// Starts the communication thread. Called once, before the first step; from here on nobody else
+  /// may call the collective.
+  void start();
+
+  /// What backward of one step tells of each gradient that is complete on `stream`, in any order.
+  /// Borrows both; does not block.
+  GradientReady ready(Stream& stream);
+
+  /// Called once in each step, behind its backward pass: hands over what was not reported, waits
+  /// until all buckets are exchanged, and lets `stream` go on behind that. Throws what the
+  /// collective threw, after which the exchange is of no more use.
+  void finish(Stream& stream);
+
+  /// Of all steps that were finished.
+  ExchangeTimes times() const;
+  const BucketPlan& plan() const noexcept { return plan_; }
+
+ private:
+  void complete(std::size_t parameter, Stream& stream);
+  void hand_over(std::size_t end, Stream& stream);
+  void run(const std::stop_token& stop);
+  bool await_bucket(const std::stop_token& stop);
+  void exchange(std::size_t bucket);
+
+  Collective& collective_;
+  Clock& clock_;
+  const BucketPlan plan_;
+  const std::unique_ptr<Stream> stream_;                // the communication thread's
+  const std::vector<std::unique_ptr<Event>> complete_;  // by bucket, on the replica's stream
+  const std::unique_ptr<Event> backward_done_, exchanged_;
+
+  // Of the replica's thread, in the step under way.
+  std::vector<std::size_t> missing_;  // by bucket: parameters without gradients
+  std::size_t handed_ = 0;            // buckets
+
+  mutable std::mutex mutex_;
+  Gate gate_;
+  // All below under mutex_.
+  std::size_t given_ = 0, done_ = 0;  // buckets of the step under way
+  std::exception_ptr failure_;
+  ExchangeTimes times_;
+  Nanoseconds busy_{};  // of the step under way
+
+  std::jthread thread_;
+};
+
+}  // namespace penstock
