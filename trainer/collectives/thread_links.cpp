@@ -25,18 +25,22 @@ ThreadLinks::ThreadLinks(std::int32_t ranks, Clock& clock, Nanoseconds timeout,
 }
 
 void ThreadLinks::watch_deadlines(const std::stop_token& stop) {
-  // A wait that begins after a look cannot be over before the next one, so nobody has to say that
-  // it waits.
-  Time next = clock_.now() + timeout_;
   for (;;) {
-    clock_.sleep_until(next, stop);
-    if (stop.stop_requested()) return;
-    next = expire(clock_.now());
+    {
+      std::unique_lock lock(watch_mutex_);
+      if (!clock_.wait(lock, watch_gate_, stop, [&] { return watched_; })) return;
+      watched_ = false;
+    }
+    // Waits that begin while this thread sleeps have later deadlines than it.
+    for (Time next = expire(clock_.now()); next != Time::max(); next = expire(clock_.now())) {
+      clock_.sleep_until(next, stop);
+      if (stop.stop_requested()) return;
+    }
   }
 }
 
 Time ThreadLinks::expire(Time now) {
-  Time next = now + timeout_;
+  Time next = Time::max();
   for (Place& place : places_) {
     const std::lock_guard lock(place.mutex);
     if (place.deadline > now) {
@@ -47,6 +51,13 @@ Time ThreadLinks::expire(Time now) {
     }
   }
   return next;
+}
+
+void ThreadLinks::watch() {
+  const std::lock_guard lock(watch_mutex_);
+  if (watched_) return;
+  watched_ = true;
+  clock_.wake(watch_gate_);
 }
 
 class ThreadLink final : public Link {
@@ -139,6 +150,7 @@ class ThreadLink final : public Link {
   bool await(Place& place, std::unique_lock<std::mutex>& lock, State wanted) {
     if (place.state == wanted) return true;
     place.deadline = links_.clock_.now() + links_.timeout_;
+    links_.watch();
     links_.clock_.wait(lock, place.gate, links_.stop_,
                        [&] { return place.state == wanted || place.expired; });
     place.deadline = Time::max();

@@ -46,15 +46,20 @@ class ThreadLinks {
     return places_[static_cast<std::size_t>(from * ranks_ + to)];
   }
   void watch_deadlines(const std::stop_token& stop);
-  /// When the next deadline may come; waits that are over theirs are told so.
+  /// Tells those that wait beyond their deadlines; returns the first deadline of the others.
   Time expire(Time now);
+  /// Somebody begins to wait.
+  void watch();
 
   const std::int32_t ranks_;
   Clock& clock_;
   const Nanoseconds timeout_;
   const std::stop_token stop_;
   std::vector<Place> places_;  // by sender, then by receiver
-  std::jthread watcher_;       // last: it uses the others
+  std::mutex watch_mutex_;
+  Gate watch_gate_;       // all below under watch_mutex_
+  bool watched_ = false;  // the watcher looks again
+  std::jthread watcher_;  // last: it uses the others
 };
 
 }  // namespace penstock
