@@ -18,8 +18,8 @@ namespace penstock {
 
 /// What an algorithm has besides its link; one per rank, the same local_ranks on each.
 struct Workspace {
-  std::int32_t local_ranks = 1;  ///< ranks 0 .. local_ranks - 1 are near each other, and so on
-  std::vector<float> incoming;   ///< grows to what is asked for and keeps it
+  std::int32_t local_ranks = 1;   ///< ranks 0 .. local_ranks - 1 are near each other, and so on
+  std::vector<float> incoming{};  ///< grows to what is asked for and keeps it
   std::span<float> take(std::size_t count) {
     if (incoming.size() < count) incoming.resize(count);
     return std::span(incoming).first(count);

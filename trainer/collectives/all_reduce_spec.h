@@ -17,7 +17,7 @@
 namespace penstock {
 
 struct AllReduceRange {
-  std::string algorithm;  ///< of all_reduce_table()
+  std::string algorithm{};  ///< of all_reduce_table()
   std::int32_t shards = 1;
   std::uint64_t max_elements = std::numeric_limits<std::uint64_t>::max();
 
