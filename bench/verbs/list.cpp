@@ -11,6 +11,7 @@
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
+#include "trainer/collectives/all_reduce.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
@@ -53,6 +54,7 @@ int run(const Invocation& invocation) {
   print_table(backend_table());
   print_table(update_table());
   print_table(optimizer_table());
+  print_table(all_reduce_table());
   return 0;
 }
 

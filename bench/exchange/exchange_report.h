@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was found out about exchanges, as figures, as a table and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "bench/exchange/exchange_run.h"
+#include "bench/statistics.h"
+
+namespace penstock {
+
+/// All that a reader has to know about the numbers.
+struct ExchangeReport {
+  std::string command{}, model{};
+  ExchangePlan plan{};
+  std::int32_t local_ranks = 1;
+  double bucket_mib = 0;
+  std::vector<ExchangeTimes> times{};                ///< by way
+  std::vector<std::optional<ExchangeCost>> costs{};  ///< by way; none: without messages
+  bool stopped = false;                              ///< before all iterations were done
+  std::vector<std::string> notes{};
+
+  double bytes() const;  ///< of all gradients of one rank
+};
+
+/// nccl-tests' two figures, for S bytes, n ranks and the median of t: algbw = S / t, and busbw =
+/// algbw * 2 (n - 1) / n, which a ring would move over each of its links. 1 GB is 1e9 bytes.
+struct ExchangeFigures {
+  Spread ms{};
+  double algbw_gb_per_s = 0, busbw_gb_per_s = 0;
+};
+/// At least one time.
+ExchangeFigures exchange_figures(const std::vector<double>& seconds, double bytes,
+                                 std::int32_t ranks);
+
+void write_exchange_text(const ExchangeReport& report, std::ostream& out);
+nlohmann::ordered_json to_json(const ExchangeReport& report);
+
+}  // namespace penstock

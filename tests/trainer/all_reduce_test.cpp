@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every algorithm of the table: sums with known answers, and the steps and bytes that it says it
+// takes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "tests/support/entry_names.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/virtual_clock.h"
+#include "trainer/collectives/link_collective.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::array<std::size_t, 10> kSizes = {0, 1, 2, 3, 7, 8, 63, 1000, 4099, 65537};
+constexpr std::int32_t kMostRanks = 8;
+
+/// Small whole numbers, whose sums are exact in any order.
+float element(std::int32_t rank, std::size_t i) {
+  return static_cast<float>((rank + 1) * (static_cast<std::int32_t>(i % 89) + 1));
+}
+float sum(std::int32_t ranks, std::size_t i) {
+  return static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<std::int32_t>(i % 89) + 1));
+}
+
+std::vector<float> elements(std::int32_t rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = element(rank, i);
+  return values;
+}
+
+void expect_sums(const std::vector<float>& values, std::int32_t ranks, const std::string& where) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], sum(ranks, i)) << where << ", element " << i << " of " << values.size();
+  }
+}
+
+class AllReduce : public testing::TestWithParam<const AllReduceEntry*> {};
+
+TEST_P(AllReduce, SumsAnyCountOverAnyNumberOfRanks) {
+  SteadyClock clock;
+  for (std::int32_t ranks = 1; ranks <= kMostRanks; ++ranks) {
+    for (const std::int32_t local : {1, 2, 3, 8}) {
+      ThreadLinks links(ranks, clock, 1min, {});
+      run_ranks(ranks, [&](std::int32_t rank) {
+        const std::unique_ptr<Link> link = links.join(rank);
+        Workspace workspace{.local_ranks = local, .incoming = {}};
+        for (const std::size_t count : kSizes) {
+          std::vector<float> values = elements(rank, count);
+          GetParam()->all_reduce(*link, values, workspace);
+          expect_sums(values, ranks, std::to_string(ranks) + " ranks, " + std::to_string(local));
+        }
+      });
+    }
+  }
+}
+
+TEST_P(AllReduce, LeavesTheSameBitsOnAllRanksWhereTheOrderMatters) {
+  SteadyClock clock;
+  constexpr std::size_t kCount = 1000;
+  for (const std::int32_t ranks : {3, 5, 8}) {
+    ThreadLinks links(ranks, clock, 1min, {});
+    std::vector<std::vector<float>> values(static_cast<std::size_t>(ranks));
+    run_ranks(ranks, [&](std::int32_t rank) {
+      const std::unique_ptr<Link> link = links.join(rank);
+      std::vector<float>& mine = values[static_cast<std::size_t>(rank)];
+      for (std::size_t i = 0; i < kCount; ++i) {
+        mine.push_back(1.0F / static_cast<float>((i + 3) * static_cast<std::size_t>(rank + 1)));
+      }
+      Workspace workspace{.local_ranks = 2, .incoming = {}};
+      GetParam()->all_reduce(*link, mine, workspace);
+    });
+    for (const std::vector<float>& other : values) {
+      EXPECT_EQ(std::memcmp(other.data(), values[0].data(), kCount * sizeof(float)), 0) << ranks;
+    }
+  }
+}
+
+/// Counts what goes over a link; each message takes a millisecond of simulated time.
+class MeteredLink final : public Link {
+ public:
+  MeteredLink(std::unique_ptr<Link> link, Clock& clock) : link_(std::move(link)), clock_(clock) {}
+  World world() const noexcept override { return link_->world(); }
+  void send(std::int32_t to, std::span<const std::byte> bytes) override {
+    link_->send(to, bytes);
+    count(bytes.size(), 0);
+  }
+  void receive(std::int32_t from, std::span<std::byte> bytes) override {
+    link_->receive(from, bytes);
+    count(0, bytes.size());
+  }
+  void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
+                    std::span<std::byte> received) override {
+    link_->send_receive(to, sent, from, received);
+    count(sent.size(), received.size());
+  }
+  double most_bytes() const { return static_cast<double>(std::max(sent_, received_)); }
+
+ private:
+  void count(std::size_t sent, std::size_t received) {
+    sent_ += sent;
+    received_ += received;
+    if (sent + received > 0) clock_.sleep_until(clock_.now() + 1ms);
+  }
+
+  const std::unique_ptr<Link> link_;
+  Clock& clock_;
+  std::size_t sent_ = 0, received_ = 0;
+};
+
+/// What the algorithm really takes, with a tensor of `count` elements.
+ExchangeCost measured_cost(const AllReduceEntry& entry, std::int32_t ranks, std::int32_t local,
+                           std::size_t count) {
+  VirtualClock clock;
+  const Time begin = clock.now();
+  ThreadLinks links(ranks, clock, 1h, {});
+  std::vector<ExchangeCost> costs(static_cast<std::size_t>(ranks));
+  std::vector<std::jthread> threads;
+  std::vector<Clock::Participant> participants;  // all, before one of them runs
+  for (std::int32_t rank = 0; rank < ranks; ++rank) participants.emplace_back(clock);
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    threads.emplace_back([&, rank, index, participant = std::move(participants[index])] {
+      MeteredLink link(links.join(rank), clock);
+      std::vector<float> values = elements(rank, count);
+      Workspace workspace{.local_ranks = local, .incoming = {}};
+      entry.all_reduce(link, values, workspace);
+      costs[index] = {(clock.now() - begin) / 1ms, link.most_bytes()};
+    });
+  }
+  threads.clear();
+  ExchangeCost all;
+  for (const ExchangeCost& cost : costs) {
+    all.steps = std::max(all.steps, cost.steps);
+    all.bytes = std::max(all.bytes, cost.bytes);
+  }
+  return all;
+}
+
+TEST_P(AllReduce, TakesTheStepsAndBytesThatItSays) {
+  constexpr std::size_t kCount = 840;  // a multiple of 1 to 8
+  for (std::int32_t ranks = 2; ranks <= kMostRanks; ++ranks) {
+    for (const std::int32_t local : {1, 2, 3, 8}) {
+      const ExchangeCost measured = measured_cost(*GetParam(), ranks, local, kCount);
+      const ExchangeCost said =
+          GetParam()->cost({.ranks = ranks, .local_ranks = local, .bytes = kCount * sizeof(float)});
+      EXPECT_EQ(measured.steps, said.steps) << ranks << " ranks, groups of " << local;
+      EXPECT_NEAR(measured.bytes, said.bytes, 0.01) << ranks << " ranks, groups of " << local;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, AllReduce, testing::ValuesIn(all_reduce_table().entries),
+                         [](const testing::TestParamInfo<const AllReduceEntry*>& entry) {
+                           return test_name(entry.param->name);
+                         });
+
+/// A group whose small tensors go by the first algorithm of the table and others by the last, in
+/// pieces.
+std::unique_ptr<LinkGroup> make_group(Device& device, std::int32_t ranks, Clock& clock,
+                                      std::stop_token stop = {}) {
+  const std::span<const AllReduceEntry* const> entries = all_reduce_table().entries;
+  const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
+  return std::make_unique<LinkGroup>(devices, clock, 1min, std::move(stop),
+                                     AllReducePlan{{entries.front(), 1, 8}, {entries.back(), 3}},
+                                     2);
+}
+
+TEST(LinkCollective, SumsAnyCountOverAnyNumberOfRanks) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
+    const std::unique_ptr<LinkGroup> group = make_group(device, ranks, clock);
+    run_ranks(ranks, [&](std::int32_t rank) {
+      const std::unique_ptr<Collective> collective = group->join(rank);
+      const std::unique_ptr<Stream> stream = device.make_stream();
+      for (const std::size_t count : kSizes) {
+        std::vector<float> values = elements(rank, count);
+        collective->all_reduce_sum({values.data(), count}, *stream);
+        expect_sums(values, ranks, std::to_string(ranks) + " ranks");
+      }
+    });
+  }
+}
+
+TEST(LinkCollective, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
+    const std::unique_ptr<LinkGroup> group = make_group(device, ranks, clock);
+    run_ranks(ranks, [&](std::int32_t rank) {
+      const std::unique_ptr<Collective> collective = group->join(rank);
+      const std::unique_ptr<Stream> stream = device.make_stream();
+      for (std::int32_t root = 0; root < ranks; ++root) {
+        for (const std::size_t count : kSizes) {
+          std::vector<float> values = elements(rank, count);
+          collective->reduce_sum({values.data(), count}, root, *stream);
+          if (rank == root) {
+            expect_sums(values, ranks, "root " + std::to_string(root));
+          } else {
+            EXPECT_EQ(values, elements(rank, count)) << "root " << root;
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(LinkCollective, ABroadcastLeavesTheRootsValuesOnAllRanks) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
+    const std::unique_ptr<LinkGroup> group = make_group(device, ranks, clock);
+    run_ranks(ranks, [&](std::int32_t rank) {
+      const std::unique_ptr<Collective> collective = group->join(rank);
+      const std::unique_ptr<Stream> stream = device.make_stream();
+      for (std::int32_t root = 0; root < ranks; ++root) {
+        for (const std::size_t count : kSizes) {
+          std::vector<float> values = elements(rank, count);
+          collective->broadcast({values.data(), count}, root, *stream);
+          EXPECT_EQ(values, elements(root, count)) << "root " << root << " of " << ranks;
+        }
+      }
+    });
+  }
+}
+
+TEST(LinkCollective, StreamsMeetInEveryCall) {
+  // The stream of the slowest rank holds back the others' next work, whoever is the root.
+  VirtualClock clock;
+  HostDevice device(clock);
+  const Time begin = clock.now();
+  {
+    const std::unique_ptr<LinkGroup> group = make_group(device, 3, clock);
+    std::vector<std::jthread> threads;
+    std::vector<Clock::Participant> participants;
+    for (int rank = 0; rank < 3; ++rank) participants.emplace_back(clock);
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back(
+          [&, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
+            const std::unique_ptr<Collective> collective = group->join(rank);
+            const std::unique_ptr<Stream> stream = device.make_stream();
+            auto* timeline = static_cast<Timeline*>(stream->native());
+            float value = 1;
+            const auto slow = [&](std::int32_t slowest) {
+              if (rank == slowest) timeline->occupy(1s);
+            };
+            slow(2);
+            collective->all_reduce_sum({}, *stream);
+            EXPECT_EQ(timeline->free_at(), begin + 1s);
+            slow(1);
+            collective->broadcast({&value, 1}, 0, *stream);
+            EXPECT_EQ(timeline->free_at(), begin + 2s);
+            slow(0);
+            collective->reduce_sum({&value, 1}, 2, *stream);
+            EXPECT_EQ(timeline->free_at(), begin + 3s);
+          });
+    }
+  }
+}
+
+TEST(LinkCollective, AStopFreesTheRanksThatWait) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  std::stop_source stop;
+  const std::unique_ptr<LinkGroup> group = make_group(device, 2, clock, stop.get_token());
+  std::future<void> waiting = std::async(std::launch::async, [&] {
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    group->join(0)->all_reduce_sum({}, *stream);
+  });
+  stop.request_stop();
+  ASSERT_EQ(waiting.wait_for(5s), std::future_status::ready);
+  EXPECT_THROW(waiting.get(), Error);
+}
+
+}  // namespace
+}  // namespace penstock

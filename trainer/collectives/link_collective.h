@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Collective over links, with an all-reduce algorithm chosen by the tensor's size; for memory
+// that the CPU can reach, whatever carries the links.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+
+#include "dataflow/clock.h"
+#include "trainer/collective.h"
+#include "trainer/collectives/all_reduce.h"
+#include "trainer/collectives/link.h"
+#include "trainer/collectives/thread_links.h"
+
+namespace penstock {
+
+/// Sums have the same bits on all ranks, but not always those of adding in the order of ranks: each
+/// algorithm has an order of its own, and elements of one tensor may differ in it. broadcast and
+/// reduce_sum go along a binary tree.
+class LinkCollective final : public Collective {
+ public:
+  /// `device` is borrowed. All ranks have the same plan, which is not empty, and local ranks.
+  LinkCollective(std::unique_ptr<Link> link, Device& device, AllReducePlan plan,
+                 std::int32_t local_ranks);
+
+  World world() const noexcept override { return link_->world(); }
+  bool recordable() const noexcept override { return true; }
+  void all_reduce_sum(Tensor tensor, Stream& stream) override;
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override;
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override;
+
+ private:
+  /// Waits for the stream and for all ranks. Empty: there is nothing to exchange.
+  std::span<float> arrive(const Tensor& tensor, Stream& stream);
+  void meet();
+
+  const std::unique_ptr<Link> link_;
+  const std::unique_ptr<Event> arrived_;
+  const AllReducePlan plan_;
+  Workspace workspace_;
+  std::vector<float> sums_;  // of reduce_sum, where the rank keeps its own values
+};
+
+/// Ranks that are threads of one process, connected by links.
+class LinkGroup final : public CollectiveGroup {
+ public:
+  /// One device per rank, borrowed. See ThreadLinks.
+  LinkGroup(std::span<Device* const> devices, Clock& clock, Nanoseconds timeout,
+            std::stop_token stop, AllReducePlan plan, std::int32_t local_ranks)
+      : devices_(devices.begin(), devices.end()),
+        plan_(std::move(plan)),
+        local_ranks_(local_ranks),
+        links_(static_cast<std::int32_t>(devices.size()), clock, timeout, std::move(stop)) {}
+  std::unique_ptr<Collective> join(std::int32_t rank) override {
+    return std::make_unique<LinkCollective>(
+        links_.join(rank), *devices_[static_cast<std::size_t>(rank)], plan_, local_ranks_);
+  }
+
+ private:
+  const std::vector<Device*> devices_;
+  const AllReducePlan plan_;
+  const std::int32_t local_ranks_;
+  ThreadLinks links_;
+};
+
+}  // namespace penstock
