@@ -51,6 +51,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
     ranks[rank].device = backend->open(static_cast<std::int32_t>(rank));
     devices.push_back(ranks[rank].device.get());
   }
+  models = std::make_unique<ThreadsModelStore>(devices, clock, abandon);
   group = backend->make_group(devices, clock, std::move(abandon));
   const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
@@ -200,7 +201,12 @@ void RunParts::make_rank(std::int32_t index) {
                                .optimizer = *rank.optimizer,
                                .reduction = parse_gradient_reduction(config.gradient_reduction),
                                .local_ranks = config.num_gpus,
-                               .options = update_options_});
+                               .options = update_options_,
+                               .device = rank.device.get(),
+                               .models = models.get(),
+                               .probe = &probe,
+                               .seed = config.seed});
+  refuse_partial_checkpoints(rank);
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
                              [this](std::int64_t step) {
                                Hyper hyper = hyper_of(config);
@@ -208,11 +214,20 @@ void RunParts::make_rank(std::int32_t index) {
                                hyper.step = step;
                                return hyper;
                              },
-                             rank.collective->recordable(),
+                             rank.collective->recordable() && rank.update->recordable(),
                              // A trace has its times already.
                              Marks(backend->marks(), nullptr, Work::staging, index)};
   const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
   rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, clock);
+}
+
+void RunParts::refuse_partial_checkpoints(const Rank& rank) const {
+  if (config.train_dir.empty() || components.optimizer->slots == 0) return;
+  if (rank.update->rank_0_knows_all()) return;
+  throw ConfigError(fmt::format(
+      "--train-dir is '{}', and with --variable-update {} rank 0 would save a part only of what "
+      "the optimizer {} remembers; leave --train-dir out, or use placement=first",
+      config.train_dir, config.variable_update, components.optimizer->name));
 }
 
 Marks RunParts::marks(Work work, std::int32_t rank) const {

@@ -22,6 +22,7 @@
 #include "trainer/checkpoint.h"
 #include "trainer/collective.h"
 #include "trainer/learning_rate.h"
+#include "trainer/model_store.h"
 #include "trainer/replica.h"
 
 namespace penstock {
@@ -80,6 +81,7 @@ class RunParts {
   Graph graph;
   std::vector<Rank> ranks;
   std::unique_ptr<CollectiveGroup> group;
+  std::unique_ptr<ModelStore> models;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
@@ -91,6 +93,7 @@ class RunParts {
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
+  void refuse_partial_checkpoints(const Rank& rank) const;
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
   void note_unused_classes();
