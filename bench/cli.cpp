@@ -15,6 +15,7 @@
 
 #include "bench/exit_code.h"
 #include "bench/foreign_flags.h"
+#include "bench/update_flags.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 #include "penstock_build.h"
@@ -256,6 +257,7 @@ std::vector<Flag> run_flags(RunConfig& config) {
                              "fused kernels a step\n");
                        },
                    .group = "Run"});
+  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
   return flags;
 }
 

@@ -53,6 +53,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) {
     ranks[static_cast<std::size_t>(rank)].device = backend->open(first_device + rank);
   }
+  models = make_models(abandon);
   group = make_group(std::move(abandon));
   const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
@@ -72,6 +73,12 @@ std::int32_t RunParts::global_rank(std::int32_t rank) const noexcept {
   return processes() == nullptr ? rank : processes()->launch().rank;
 }
 
+std::vector<Device*> RunParts::devices() const {
+  std::vector<Device*> devices;
+  for (const Rank& rank : ranks) devices.push_back(rank.device.get());
+  return devices;
+}
+
 std::unique_ptr<CollectiveGroup> RunParts::make_group(std::stop_token abandon) {
   if (processes() != nullptr) {
     const auto patience = std::chrono::duration<double>(config.timeout);
@@ -80,9 +87,12 @@ std::unique_ptr<CollectiveGroup> RunParts::make_group(std::stop_token abandon) {
                                     .stopping = stopping.get_token(),
                                     .abandon = std::move(abandon)});
   }
-  std::vector<Device*> devices;
-  for (const Rank& rank : ranks) devices.push_back(rank.device.get());
-  return backend->make_group(devices, clock, std::move(abandon));
+  return backend->make_group(devices(), clock, std::move(abandon));
+}
+
+std::unique_ptr<ModelStore> RunParts::make_models(std::stop_token abandon) {
+  if (processes() != nullptr) return nullptr;
+  return std::make_unique<ThreadsModelStore>(devices(), clock, std::move(abandon));
 }
 
 CheckpointInfo RunParts::checkpoint_info(std::int64_t step) const {
@@ -123,12 +133,10 @@ void RunParts::restore(const Checkpoint& checkpoint) {
 void RunParts::make_feeders() {
   const bool on_devices = components.feeder->slots == MemoryKind::device;
   if (!on_devices) {
-    std::vector<Device*> devices;
-    for (const Rank& rank : ranks) devices.push_back(rank.device.get());
-    host_ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.prefetch),
-                                            *devices.front(), MemoryKind::pinned, devices,
-                                            order_of(config), clock);
-    host_feeder = make_feeder(spec, data_plan(0), *devices.front(), config.prefetch, probe);
+    Device& first = *ranks.front().device;
+    host_ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.prefetch), first,
+                                            MemoryKind::pinned, devices(), order_of(config), clock);
+    host_feeder = make_feeder(spec, data_plan(0), first, config.prefetch, probe);
     extent = host_feeder->extent();
   }
   for (std::size_t index = 0; index < ranks.size(); ++index) {
@@ -226,7 +234,12 @@ void RunParts::make_rank(std::int32_t index) {
                                .reduction = parse_gradient_reduction(config.gradient_reduction),
                                .local_ranks = config.num_gpus,
                                .options = update_options_,
-                               .exchange = rank.exchange.get()});
+                               .exchange = rank.exchange.get(),
+                               .device = rank.device.get(),
+                               .models = models.get(),
+                               .probe = &probe,
+                               .seed = config.seed});
+  refuse_partial_checkpoints(rank);
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
                              [this](std::int64_t step) {
                                Hyper hyper = hyper_of(config);
@@ -234,7 +247,7 @@ void RunParts::make_rank(std::int32_t index) {
                                hyper.step = step;
                                return hyper;
                              },
-                             rank.collective->recordable(),
+                             rank.collective->recordable() && rank.update->recordable(),
                              // A trace has its times already.
                              Marks(backend->marks(), nullptr, Work::staging, index)};
   const Phase phase = config.forward_only ? Phase::forward_only : Phase::train;
@@ -249,6 +262,15 @@ std::unique_ptr<GradientExchange> RunParts::make_exchange(const Rank& rank) {
   }
   return std::make_unique<GradientExchange>(*rank.collective, rank.executable->parameters(),
                                             *rank.device, clock, bucket_limits(config));
+}
+
+void RunParts::refuse_partial_checkpoints(const Rank& rank) const {
+  if (config.train_dir.empty() || components.optimizer->slots == 0) return;
+  if (rank.update->rank_0_knows_all()) return;
+  throw ConfigError(fmt::format(
+      "--train-dir is '{}', and with --variable-update {} rank 0 would save a part only of what "
+      "the optimizer {} remembers; leave --train-dir out, or use placement=first",
+      config.train_dir, config.variable_update, components.optimizer->name));
 }
 
 Marks RunParts::marks(Work work, std::int32_t rank) const {

@@ -23,6 +23,7 @@
 #include "trainer/collective.h"
 #include "trainer/exchange.h"
 #include "trainer/learning_rate.h"
+#include "trainer/model_store.h"
 #include "trainer/replica.h"
 
 namespace penstock {
@@ -85,13 +86,16 @@ class RunParts {
   std::vector<Rank> ranks;    ///< of this process
   std::stop_source stopping;  ///< requested when someone outside ends the run
   std::unique_ptr<CollectiveGroup> group;
+  std::unique_ptr<ModelStore> models;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
  private:
   Processes* processes() const noexcept { return components.processes; }
   std::int32_t global_rank(std::int32_t rank) const noexcept;
+  std::vector<Device*> devices() const;
   std::unique_ptr<CollectiveGroup> make_group(std::stop_token abandon);
+  std::unique_ptr<ModelStore> make_models(std::stop_token abandon);
   std::optional<Checkpoint> open_checkpoint();
   void restore(const Checkpoint& checkpoint);
   void make_feeders();
@@ -100,6 +104,7 @@ class RunParts {
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
   std::unique_ptr<GradientExchange> make_exchange(const Rank& rank);
+  void refuse_partial_checkpoints(const Rank& rank) const;
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
   void note_unused_classes();

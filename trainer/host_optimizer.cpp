@@ -61,6 +61,20 @@ class HostOptimizer final : public Optimizer {
     result.l2_loss = static_cast<float>(0.5 * hyper_.weight_decay * squares);
   }
 
+  void average(const ParameterSet& set, const Tensor& other, float scale, float share,
+               Stream&) override {
+    PENSTOCK_ASSERT(other.count == set.weights.count);
+    auto* const weights = static_cast<float*>(set.weights.data);
+    const auto* const others = static_cast<const float*>(other.data);
+    const std::size_t pieces = (other.count + kPiece - 1) / kPiece;
+    parallel_for_(pieces, [&](std::size_t piece) {
+      const std::size_t end = std::min((piece + 1) * kPiece, other.count);
+      for (std::size_t i = piece * kPiece; i < end; ++i) {
+        weights[i] += share * (scale * others[i] - weights[i]);
+      }
+    });
+  }
+
   Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
     PENSTOCK_ASSERT(slot < slots_);
     prepare(set);

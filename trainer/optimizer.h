@@ -45,9 +45,13 @@ class Optimizer {
   /// Into device memory; never captured, so that replays see new values.
   virtual void set(const Hyper& hyper, Stream& stream) = 0;
   /// Enqueues one update of all weights by their gradients times `gradient_scale`, and the decay's
-  /// share of the loss.
+  /// share of the loss. `set` is the prepared one, or has its layout in other arenas.
   virtual void apply(const ParameterSet& set, float gradient_scale, Stream& stream,
                      StepResult& result) = 0;
+  /// Enqueues weights += share * (scale * other - weights) for the whole arena, decaying or not:
+  /// what updates that average models need. `other` is f32 and as long as the arena.
+  virtual void average(const ParameterSet& set, const Tensor& other, float scale, float share,
+                       Stream& stream) = 0;
   /// Number of tensors kept for each parameter.
   virtual std::size_t slots() const noexcept = 0;
   /// One of them, in the layout of its parameter; for checkpoints.

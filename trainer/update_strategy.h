@@ -19,6 +19,8 @@
 namespace penstock {
 
 class GradientExchange;
+class ModelStore;
+class Probe;
 
 /// How the gradients of several ranks become one. mean_sum: the mean inside a process, summed over
 /// processes, as tf_cnn_benchmarks' parameter servers do it.
@@ -34,6 +36,10 @@ struct UpdateContext {
   /// Of buckets, while backward goes on. Null: gradients are exchanged behind each backward pass,
   /// as on devices that replay a recorded step, and where a rank is alone.
   GradientExchange* exchange = nullptr;
+  Device* device = nullptr;      ///< for arenas of a strategy's own; null: it may need none
+  ModelStore* models = nullptr;  ///< where ranks read each other's models; null: nowhere
+  Probe* probe = nullptr;        ///< for counters of the result; null: nobody reads them
+  std::uint64_t seed = 1;        ///< of what a strategy draws
 };
 
 /// What a sum over `ranks` ranks is multiplied by. mean_sum divides by those of this process.
@@ -58,6 +64,12 @@ class UpdateStrategy {
   /// Called behind each backward pass, on the rank's thread: enqueues the exchange and the update.
   /// May block the thread until other ranks get here, not until a device does.
   virtual void finish_step(Executable&, Stream&, StepResult&) = 0;
+  /// Every step enqueues the same, so that it may be part of a Program, as far as the collective's
+  /// calls may. Otherwise finish_step is called anew for each step.
+  virtual bool recordable() const noexcept { return true; }
+  /// Rank 0's optimizer remembers what belongs to all weights, so that a checkpoint of rank 0 is
+  /// one of the run.
+  virtual bool rank_0_knows_all() const noexcept { return true; }
 };
 
 /// Where ranks run. processes: one device in each process, which mpirun or srun starts.

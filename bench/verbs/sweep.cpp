@@ -63,7 +63,10 @@ Flag flag(std::string name, std::string help, std::string fallback,
 std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
   std::vector<Flag> flags = run_flags(base);
   for (Flag& run_flag : flags) {
-    if (run_flag.name == "like" || run_flag.name == "use_fp16") continue;
+    const std::span<const ConfigKey> keys = config_keys();
+    const bool is_key = std::any_of(
+        keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.name == run_flag.name; });
+    if (!is_key) continue;  // of what all runs start from
     run_flag.group = "Run (each takes a list)";
     run_flag.set = [&wanted, name = run_flag.name](const std::string& text) {
       wanted.axes.set(name, text);

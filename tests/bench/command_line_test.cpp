@@ -145,6 +145,28 @@ TEST(CommandLine, BucketsHaveHorovodsNameToo) {
   EXPECT_NE(error_of({"--gradient_repacking=8"}).find("--bucket-mib"), std::string::npos);
 }
 
+TEST(CommandLine, FlagsOfUpdatesStandForTheirOptions) {
+  const auto update = [](const std::vector<std::string>& arguments) {
+    return parse(arguments).variable_update;
+  };
+  EXPECT_EQ(update({"--variable_consistency=relaxed"}), "replicated:consistency=relaxed");
+  EXPECT_EQ(update({"--variable_consistency=strong", "--variable_update=sma"}), "sma");
+  EXPECT_EQ(
+      update({"--staged_vars", "--ps_placement=greedy", "--variable_update=parameter_server"}),
+      "parameter_server:staged=true,placement=greedy");
+  EXPECT_EQ(update({"--nostaged_vars"}), "replicated");
+  EXPECT_EQ(update({"--kungfu=async_sgd"}), "async-sgd");
+  EXPECT_EQ(update({"--kf-optimizer", "sma"}), "sma");
+  EXPECT_EQ(update({"--like=kungfu"}), "sync-sgd");
+  EXPECT_EQ(error_of({"--staged_vars"}),
+            "--staged-vars is of --variable-update parameter_server, and that is 'replicated'; "
+            "pass --variable-update parameter_server:staged=true, or leave --staged-vars out");
+  EXPECT_EQ(error_of({"--ps_placement=last"}),
+            "--ps-placement is 'last'; expected first, greedy or split");
+  EXPECT_EQ(error_of({"--kungfu=ada-sgd"}),
+            "--kungfu is 'ada-sgd'; expected one of sync-sgd, async-sgd, sma");
+}
+
 TEST(RunConfig, FlagsRoundTrip) {
   RunConfig config;
   config.fake_location = "zmq-consume:endpoint=ipc://x,hwm=2";

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The smallest training run there is, as tf_cnn_benchmarks tests its update modes with it: images
 // of one pixel x, loss x A B, A = 1 and B = 2 at first, plain gradient descent. Every update with
-// every reduction has to take the losses that a recursion of two numbers predicts.
+// every reduction has to take the losses that a recursion of two numbers predicts; but async-sgd,
+// whose losses depend on who is faster.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "dataflow/host_device.h"
@@ -84,7 +86,8 @@ class TrainingRun {
                                             .optimizer = *optimizer,
                                             .reduction = case_.reduction,
                                             .local_ranks = collective->world().size,
-                                            .options = update_options});
+                                            .options = update_options,
+                                            .device = &device_});
     // Whatever other ranks begin with, rank 0's weights are everybody's.
     ProductModel model(kA + 10 * static_cast<float>(rank), kB);
     Device* const reader = &device_;
@@ -135,6 +138,10 @@ std::vector<std::vector<double>> recursion(const Case& of, const Pixels& pixels)
       losses.back().push_back(x[rank] * a[rank] * b[rank]);
       sum += x[rank];
     }
+    const auto mean = [&](const std::vector<double>& of_ranks) {
+      return std::accumulate(of_ranks.begin(), of_ranks.end(), 0.) / static_cast<double>(ranks);
+    };
+    const double share = of.update->name == "sma" ? 0.1 : 0, mean_a = mean(a), mean_b = mean(b);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       double gradient = x[rank];
       if (of.update->agreement == Agreement::identical) {
@@ -143,8 +150,8 @@ std::vector<std::vector<double>> recursion(const Case& of, const Pixels& pixels)
         gradient = sums ? sum : sum / static_cast<double>(ranks);
       }
       const double da = gradient * b[rank], db = gradient * a[rank];
-      a[rank] -= of.learning_rate * da;
-      b[rank] -= of.learning_rate * db;
+      a[rank] += share * (mean_a - a[rank]) - of.learning_rate * da;
+      b[rank] += share * (mean_b - b[rank]) - of.learning_rate * db;
     }
   }
   return losses;
@@ -194,9 +201,14 @@ TEST_P(OneByOne, AGradientSummedOverTwoRanksCountsTwice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OneByOne,
-                         ::testing::ValuesIn(update_table().entries.begin(),
-                                             update_table().entries.end()),
+std::vector<const UpdateEntry*> entries() {
+  std::vector<const UpdateEntry*> entries;
+  for (const UpdateEntry* entry : update_table().entries) {
+    if (entry->name != "async-sgd") entries.push_back(entry);
+  }
+  return entries;
+}
+INSTANTIATE_TEST_SUITE_P(All, OneByOne, ::testing::ValuesIn(entries()),
                          [](const auto& test) { return test_name(test.param->name); });
 
 }  // namespace

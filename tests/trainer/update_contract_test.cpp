@@ -11,6 +11,7 @@
 #include "tests/support/entry_names.h"
 #include "tests/support/rank_threads.h"
 #include "trainer/collectives/threads.h"
+#include "trainer/model_store.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
@@ -51,7 +52,8 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdateStrategy> strategy;
   };
-  Rank make(ThreadsGroup& group, std::int32_t rank, GradientReduction reduction) {
+  Rank make(ThreadsGroup& group, ModelStore& models, std::int32_t rank,
+            GradientReduction reduction) {
     Rank made{Options(entry().name, entry().options, {}), group.join(rank), nullptr, nullptr};
     const Options sgd_options("sgd", {}, {});
     made.optimizer =
@@ -61,7 +63,9 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
                                   .optimizer = *made.optimizer,
                                   .reduction = reduction,
                                   .local_ranks = made.collective->world().size,
-                                  .options = made.no_options});
+                                  .options = made.no_options,
+                                  .device = &device_,
+                                  .models = &models});
     return made;
   }
   SteadyClock clock_;
@@ -74,8 +78,9 @@ TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
     for (const std::int32_t ranks : {1, 2, 3}) {
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device_);
       ThreadsGroup group(devices, clock_, {});
+      ThreadsModelStore models(devices, clock_, {});
       run_ranks(ranks, [&](std::int32_t rank) {
-        const Rank made = make(group, rank, reduction);
+        const Rank made = make(group, models, rank, reduction);
         const std::unique_ptr<Stream> stream = device_.make_stream();
         FixedGradients executable(rank);
         StepResult result;
@@ -102,8 +107,9 @@ TEST_P(UpdateContract, ARankThatEndsEarlyEndsAll) {
   Device* const devices[] = {&device_, &device_};
   std::stop_source stop;
   ThreadsGroup group(devices, clock_, stop.get_token());
+  ThreadsModelStore models(devices, clock_, stop.get_token());
   std::future<bool> other = std::async(std::launch::async, [&] {
-    const Rank made = make(group, 0, GradientReduction::mean);
+    const Rank made = make(group, models, 0, GradientReduction::mean);
     const std::unique_ptr<Stream> stream = device_.make_stream();
     FixedGradients executable(0);
     StepResult result;

@@ -1,35 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// One home for the weights, on rank 0: it adds the gradients of all ranks, applies them, and hands
-// the weights back. In one process the home is rank 0's device.
-#include "trainer/update_strategy.h"
+// Homes for the weights, on the ranks themselves: each adds the gradients of all ranks for its part
+// of the weights, applies them, and hands the weights back. Rank 0 is the only home unless a
+// placement spreads them. In one process a home is its rank's device.
+#include "dataflow/error.h"
+#include "trainer/updates/homes.h"
+#include "trainer/updates/staged.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::int32_t kHome = 0;
-
 class ParameterServer final : public UpdateStrategy {
  public:
-  explicit ParameterServer(const UpdateContext& context)
+  ParameterServer(const UpdateContext& context, Placement placement)
       : collective_(context.collective),
         optimizer_(context.optimizer),
-        scale_(gradient_scale(context)) {}
+        scale_(gradient_scale(context)),
+        homes_(context, placement) {}
+
+  bool rank_0_knows_all() const noexcept override { return homes_.rank_0_knows_all(); }
 
   void start(Executable& executable, Stream& stream) override {
-    collective_.broadcast(executable.parameters().weights, kHome, stream);
-    collective_.broadcast(executable.parameters().running, kHome, stream);
+    collective_.broadcast(executable.parameters().weights, 0, stream);
+    collective_.broadcast(executable.parameters().running, 0, stream);
   }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
-    collective_.reduce_sum(set.gradients, kHome, stream);
-    if (collective_.world().rank == kHome) optimizer_.apply(set, scale_, stream, result);
-    collective_.broadcast(set.weights, kHome, stream);
+    homes_.reduce(set, stream);
+    if (homes_.updates()) optimizer_.apply(set, scale_, stream, result);
+    homes_.hand_out(set, set.weights, stream);
   }
 
  private:
   Collective& collective_;
   Optimizer& optimizer_;
   const float scale_;
+  Homes homes_;
+};
+
+constexpr OptionValue kPlacements[] = {
+    {"first", "rank 0 is the home of all weights"},
+    {"greedy", "each tensor's home is the rank with the fewest bytes so far"},
+    {"split", "tensors of a million elements and more are cut evenly, the others placed greedily"},
+};
+constexpr OptionSpec kOptions[] = {
+    {"placement", "first", "which ranks are the weights' homes", kPlacements},
+    {"staged", "false", "tf_cnn_benchmarks' --staged-vars: a step reads weights one update old"},
 };
 
 }  // namespace
@@ -37,8 +52,24 @@ class ParameterServer final : public UpdateStrategy {
 extern constinit const UpdateEntry parameter_server_update{
     .name = "parameter_server",
     .summary = "one home adds the gradients, applies them and hands the weights back",
+    .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      return std::make_unique<ParameterServer>(context);
+      const Placement placement =
+          parse_placement(context.options.text("placement"), "parameter_server:placement");
+      if (context.options.flag("staged")) return make_staged_server(context, placement);
+      return std::make_unique<ParameterServer>(context, placement);
+    },
+};
+
+/// Its shadow copy is rank 0's: with one process as its only worker, which takes the mean of its
+/// devices' gradients, that is a parameter server whose clients hold copies, as all of ours do.
+extern constinit const UpdateEntry distributed_replicated_update{
+    .name = "distributed_replicated",
+    .summary =
+        "tf_cnn_benchmarks': replicas, and a shadow copy that gradients are applied to; "
+        "with one process as its only worker",
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      return std::make_unique<ParameterServer>(context, Placement::first);
     },
 };
 

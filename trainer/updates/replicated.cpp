@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every replica holds the weights; gradients are summed over all ranks, and every rank applies
 // them, so that ranks step together. Buckets of gradients are exchanged while backward goes on,
-// where there is such an exchange, else all of them behind it.
+// where there is such an exchange, else all of them behind it. Several systems have this update,
+// under names of their own.
+#include "dataflow/error.h"
 #include "trainer/exchange.h"
 #include "trainer/update_strategy.h"
+#include "trainer/updates/deferred.h"
 
 namespace penstock {
 namespace {
@@ -40,23 +43,58 @@ class Replicated final : public UpdateStrategy {
   const float scale_;
 };
 
-std::unique_ptr<UpdateStrategy> make(const UpdateContext& context) {
+std::unique_ptr<UpdateStrategy> make_replicated(const UpdateContext& context) {
   return std::make_unique<Replicated>(context);
 }
+
+constexpr OptionValue kConsistencies[] = {
+    {"strong", "each step's gradients are applied in it"},
+    {"relaxed", "the gradients of the step before are applied: staleness is exactly 1"},
+};
+constexpr OptionSpec kReplicatedOptions[] = {
+    {"consistency", "strong", "tf_cnn_benchmarks' --variable-consistency", kConsistencies},
+};
 
 }  // namespace
 
 extern constinit const UpdateEntry replicated_update{
     .name = "replicated",
     .summary = "every replica holds the weights; gradients are all-reduced, ranks step together",
-    .make = make,
+    .options = kReplicatedOptions,
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      const std::string& consistency = context.options.text("consistency");
+      if (consistency == "relaxed") return make_deferred(context);
+      if (consistency == "strong") return make_replicated(context);
+      throw ConfigError("replicated:consistency is '" + consistency +
+                        "'; expected strong or relaxed");
+    },
 };
 
 extern constinit const UpdateEntry horovod_update{
     .name = "horovod",
     .summary = "the same over processes with one device each, which mpirun or srun starts",
     .ranks = RankKind::processes,
-    .make = make,
+    .make = make_replicated,
+};
+
+/// KungFu's divides by the number of ranks, as ours does unless --gradient-reduction says sum.
+extern constinit const UpdateEntry sync_sgd_update{
+    .name = "sync-sgd",
+    .summary = "KungFu's: gradients are all-reduced and every rank applies their mean",
+    .make = make_replicated,
+};
+
+/// In tf_cnn_benchmarks one session drives the devices of all workers, and here one process does.
+extern constinit const UpdateEntry distributed_all_reduce_update{
+    .name = "distributed_all_reduce",
+    .summary = "tf_cnn_benchmarks': as replicated, whose one process drives all devices",
+    .make = make_replicated,
+};
+
+extern constinit const UpdateEntry collective_all_reduce_update{
+    .name = "collective_all_reduce",
+    .summary = "tf_cnn_benchmarks': as replicated, with one process as its only worker",
+    .make = make_replicated,
 };
 
 }  // namespace penstock

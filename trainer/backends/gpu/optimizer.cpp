@@ -48,6 +48,10 @@ class GpuOptimizer final : public Optimizer {
     kernel_.chunk_count = static_cast<std::int32_t>(chunks.size());
     chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
     kernel_.chunks = reinterpret_cast<const ArenaChunk*>(chunks_.bytes().data());
+    for (ArenaChunk& chunk : chunks) chunk.flag = true;
+    averaging_chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
+    const StepScalars scalars;
+    averaging_scalars_ = upload(&scalars, sizeof(scalars));
     const std::vector<float> zeros(set.weights.count);
     for (std::size_t slot = 0; slot < slots_; ++slot) {
       state_[slot] = upload(zeros.data(), zeros.size() * sizeof(float));
@@ -74,8 +78,30 @@ class GpuOptimizer final : public Optimizer {
     if (set.parameters.empty()) return;
     PENSTOCK_ASSERT(kernel_.squares != nullptr);
     UpdateWeights update = kernel_;
+    update.weights = static_cast<float*>(set.weights.data);
+    update.gradients = static_cast<const float*>(set.gradients.data);
     update.gradient_scale = gradient_scale;
     launch(update, set.gradients.count, stream, result);
+  }
+
+  /// As gradient descent: w -= share * (-scale * other + 1 * w), where all weights decay.
+  void average(const ParameterSet& set, const Tensor& other, float scale, float share,
+               Stream& stream) override {
+    if (set.parameters.empty()) return;
+    PENSTOCK_ASSERT(kernel_.squares != nullptr && other.count == set.weights.count);
+    auto* const scalars = reinterpret_cast<StepScalars*>(averaging_scalars_.bytes().data());
+    Driver& driver = device_.driver();
+    const StreamHandle on = GpuStream::of(stream).handle();
+    driver.launch(on, SetHyper{scalars, {.learning_rate = share, .weight_decay = 1}});
+    driver.launch(on, UpdateWeights{.rule = UpdateRule::sgd,
+                                    .weights = static_cast<float*>(set.weights.data),
+                                    .gradients = static_cast<const float*>(other.data),
+                                    .gradient_scale = -scale,
+                                    .chunks = reinterpret_cast<const ArenaChunk*>(
+                                        averaging_chunks_.bytes().data()),
+                                    .chunk_count = kernel_.chunk_count,
+                                    .scalars = scalars,
+                                    .squares = kernel_.squares});
   }
 
   Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
@@ -153,6 +179,7 @@ class GpuOptimizer final : public Optimizer {
   const bool checks_finite_;
   GpuDevice& device_;
   Buffer chunks_, squares_, finite_;
+  Buffer averaging_chunks_, averaging_scalars_;  ///< of average(): all chunks decay
   std::array<Buffer, 2> state_;
 };
 

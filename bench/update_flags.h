@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of other systems that say how an update works. Each stands for an update, or for an option
+// of the one that --variable-update names.
+#pragma once
+
+#include <vector>
+
+#include "bench/cli.h"
+#include "bench/run_config.h"
+
+namespace penstock {
+
+/// --variable-consistency, --staged-vars, --ps-placement and --kungfu. They change
+/// `config.variable_update`, so that they have to be applied behind --variable-update.
+std::vector<Flag> update_flags(RunConfig& config);
+
+}  // namespace penstock

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/updates/async_sgd.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "dataflow/probe.h"
+#include "trainer/model_store.h"
+#include "trainer/updates/arena_copy.h"
+#include "trainer/updates/peer_choice.h"
+
+namespace penstock {
+namespace {
+
+/// How far behind, or ahead, the models were that ranks averaged with.
+class StalenessCounters {
+ public:
+  explicit StalenessCounters(Probe* probe) {
+    if (probe == nullptr) return;
+    for (std::int64_t staleness = -kMostStale; staleness <= kMostStale; ++staleness) {
+      const std::string name = staleness < 0 ? fmt::format("reads_ahead_by_{}", -staleness)
+                                             : fmt::format("reads_stale_by_{}", staleness);
+      counters_[index(staleness)] = &probe->counter(name);
+    }
+  }
+  void add(std::int64_t staleness) noexcept {
+    if (Counter* const counter = counters_[index(staleness)]) counter->add();
+  }
+
+ private:
+  static std::size_t index(std::int64_t staleness) noexcept {
+    return static_cast<std::size_t>(std::clamp(staleness, -kMostStale, kMostStale) + kMostStale);
+  }
+  std::array<Counter*, 2 * kMostStale + 1> counters_{};
+};
+
+class AsyncSgd final : public UpdateStrategy {
+ public:
+  AsyncSgd(const UpdateContext& context, PairAveraging rule)
+      : world_(context.collective.world()),
+        collective_(context.collective),
+        optimizer_(context.optimizer),
+        models_(*context.models),
+        rule_(std::move(rule)),
+        staleness_(context.probe),
+        other_(context) {}
+
+  /// Reads depend on the step, and on what others have published.
+  bool recordable() const noexcept override { return false; }
+
+  void start(Executable& executable, Stream& stream) override {
+    const ParameterSet& set = executable.parameters();
+    collective_.broadcast(set.weights, 0, stream);
+    collective_.broadcast(set.running, 0, stream);
+    if (world_.size == 1) return;
+    models_.publish(world_.rank, 0, set.weights, stream);
+    collective_.broadcast({}, 0, stream);  // all have published
+    if (rule_.prefetch) fetch(set, stream);
+  }
+
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    const ParameterSet& set = executable.parameters();
+    if (world_.size > 1) {
+      if (!rule_.prefetch) fetch(set, stream);
+      average(set, stream);
+    }
+    optimizer_.apply(set, 1, stream, result);
+    ++updates_;
+    if (world_.size == 1) return;
+    models_.publish(world_.rank, updates_, set.weights, stream);
+    if (rule_.prefetch) fetch(set, stream);
+  }
+
+ private:
+  void fetch(const ParameterSet& set, Stream& stream) {
+    const std::int32_t peer = rule_.peer(updates_);
+    PENSTOCK_ASSERT(peer != world_.rank && peer >= 0 && peer < world_.size);
+    version_ = models_.read(world_.rank, peer, other_.beside(set.weights), stream);
+  }
+  void average(const ParameterSet& set, Stream& stream) {
+    if (!version_) throw Error("pair averaging found no model of another rank: none has started");
+    optimizer_.average(set, other_.beside(set.weights), 1, 0.5F, stream);
+    staleness_.add(updates_ - *version_);
+  }
+
+  const World world_;
+  Collective& collective_;
+  Optimizer& optimizer_;
+  ModelStore& models_;
+  const PairAveraging rule_;
+  StalenessCounters staleness_;
+  ArenaCopy other_;
+  std::optional<std::int64_t> version_;  ///< of what `other_` holds
+  std::int64_t updates_ = 0;             ///< made by this rank
+};
+
+constexpr OptionValue kPeers[] = {
+    {"uniform", "every other rank as often"},
+    {"kungfu", "as KungFu draws: the right neighbour twice as often as each other one"},
+    {"round-robin", "the right neighbour, the one beyond, and so on, in turn"},
+};
+constexpr OptionSpec kOptions[] = {
+    {"peer", "uniform", "whose model is read in a step", kPeers},
+    {"prefetch", "false", "read the model for the next step behind publishing one's own"},
+};
+
+PeerRule parse_peer_rule(const std::string& text) {
+  if (text == "uniform") return PeerRule::uniform;
+  if (text == "kungfu") return PeerRule::kungfu;
+  if (text == "round-robin") return PeerRule::round_robin;
+  throw ConfigError("async-sgd:peer is '" + text + "'; expected uniform, kungfu or round-robin");
+}
+
+}  // namespace
+
+std::unique_ptr<UpdateStrategy> make_pair_averaging(const UpdateContext& context,
+                                                    PairAveraging rule) {
+  if (context.models == nullptr) {
+    throw Unavailable(
+        "async-sgd reads other ranks' models, and these ranks cannot reach each other's; run "
+        "ranks of one process with --num-gpus, or use sync-sgd or sma");
+  }
+  return std::make_unique<AsyncSgd>(context, std::move(rule));
+}
+
+extern constinit const UpdateEntry async_sgd_update{
+    .name = "async-sgd",
+    .summary =
+        "KungFu's pair averaging: each rank averages with a model that another one has "
+        "published, and applies its own gradient; nobody waits",
+    .agreement = Agreement::own,
+    .options = kOptions,
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      const PeerRule rule = parse_peer_rule(context.options.text("peer"));
+      const auto peer = [rule, world = context.collective.world(), seed = context.seed](
+                            std::int64_t step) { return choose_peer(rule, world, seed, step); };
+      return make_pair_averaging(context, {context.options.flag("prefetch"), peer});
+    },
+};
+
+}  // namespace penstock

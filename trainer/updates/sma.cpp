@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Synchronous model averaging as KungFu's SynchronousAveragingOptimizer has it: in each step
+//   w <- w + alpha (mean over ranks of w - w),
+// and behind it the rank's own gradient, which was computed with the weights before. Nobody's
+// gradient travels: ranks exchange weights, as many bytes as an all-reduce of gradients. Running
+// statistics of batch norm stay each rank's own. The reduction is a mean whatever
+// --gradient-reduction says, since what is reduced are no gradients.
+#include "dataflow/error.h"
+#include "trainer/update_strategy.h"
+#include "trainer/updates/arena_copy.h"
+
+namespace penstock {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"alpha", "0.1", "share of the ranks' mean in each step's weights, above 0 and at most 1"},
+};
+
+class ModelAveraging final : public UpdateStrategy {
+ public:
+  explicit ModelAveraging(const UpdateContext& context)
+      : collective_(context.collective),
+        optimizer_(context.optimizer),
+        alpha_(context.options.real("alpha")),
+        sum_(context) {
+    if (!(alpha_ > 0 && alpha_ <= 1)) {
+      throw ConfigError("sma:alpha is " + context.options.text("alpha") +
+                        "; expected a share above 0 and at most 1, such as 0.1");
+    }
+  }
+
+  void start(Executable& executable, Stream& stream) override {
+    collective_.broadcast(executable.parameters().weights, 0, stream);
+    collective_.broadcast(executable.parameters().running, 0, stream);
+    sum_.beside(executable.parameters().weights);
+  }
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    const ParameterSet& set = executable.parameters();
+    const std::int32_t ranks = collective_.world().size;
+    if (ranks > 1) {
+      const Tensor sum = sum_.beside(set.weights);
+      copy(sum, set.weights, stream);
+      collective_.all_reduce_sum(sum, stream);
+      optimizer_.average(set, sum, 1 / static_cast<float>(ranks), static_cast<float>(alpha_),
+                         stream);
+    }
+    optimizer_.apply(set, 1, stream, result);
+  }
+
+ private:
+  Collective& collective_;
+  Optimizer& optimizer_;
+  const double alpha_;
+  ArenaCopy sum_;
+};
+
+}  // namespace
+
+extern constinit const UpdateEntry sma_update{
+    .name = "sma",
+    .summary =
+        "KungFu's synchronous model averaging: weights move towards the ranks' mean, and "
+        "each rank applies its own gradient",
+    .agreement = Agreement::own,
+    .options = kOptions,
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      return std::make_unique<ModelAveraging>(context);
+    },
+};
+
+}  // namespace penstock

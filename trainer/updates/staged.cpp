@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/updates/staged.h"
+
+#include <optional>
+
+#include "trainer/updates/arena_copy.h"
+#include "trainer/updates/homes.h"
+
+namespace penstock {
+namespace {
+
+class StagedServer final : public UpdateStrategy {
+ public:
+  StagedServer(const UpdateContext& context, Placement placement)
+      : collective_(context.collective),
+        optimizer_(context.optimizer),
+        scale_(gradient_scale(context)),
+        homes_(context, placement),
+        current_(context) {}
+
+  bool rank_0_knows_all() const noexcept override { return homes_.rank_0_knows_all(); }
+
+  void start(Executable& executable, Stream& stream) override {
+    const ParameterSet& set = executable.parameters();
+    collective_.broadcast(set.weights, 0, stream);
+    collective_.broadcast(set.running, 0, stream);
+    current_set_.emplace(in_arenas(set, current_.beside(set.weights), set.gradients));
+    copy(current_set_->weights, set.weights, stream);
+  }
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    const ParameterSet& set = executable.parameters();
+    homes_.reduce(set, stream);
+    // The executable's become the homes' weights in front of this step, on every rank.
+    if (homes_.updates()) copy(set.weights, current_set_->weights, stream);
+    homes_.hand_out(set, set.weights, stream);
+    if (!homes_.updates()) return;
+    copy(current_set_->weights, set.weights, stream);  // those of other homes, too
+    optimizer_.apply(*current_set_, scale_, stream, result);
+  }
+
+ private:
+  Collective& collective_;
+  Optimizer& optimizer_;
+  const float scale_;
+  Homes homes_;
+  ArenaCopy current_;  ///< the homes' weights
+  std::optional<ParameterSet> current_set_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateStrategy> make_staged_server(const UpdateContext& context,
+                                                   Placement placement) {
+  return std::make_unique<StagedServer>(context, placement);
+}
+
+}  // namespace penstock
