@@ -58,7 +58,7 @@ TEST_P(AllReduce, SumsAnyCountOverAnyNumberOfRanks) {
       ThreadLinks links(ranks, clock, 1min, {});
       run_ranks(ranks, [&](std::int32_t rank) {
         const std::unique_ptr<Link> link = links.join(rank);
-        Workspace workspace{.local_ranks = local, .incoming = {}};
+        Workspace workspace{.local_ranks = local};
         for (const std::size_t count : kSizes) {
           std::vector<float> values = elements(rank, count);
           GetParam()->all_reduce(*link, values, workspace);
@@ -81,7 +81,7 @@ TEST_P(AllReduce, LeavesTheSameBitsOnAllRanksWhereTheOrderMatters) {
       for (std::size_t i = 0; i < kCount; ++i) {
         mine.push_back(1.0F / static_cast<float>((i + 3) * static_cast<std::size_t>(rank + 1)));
       }
-      Workspace workspace{.local_ranks = 2, .incoming = {}};
+      Workspace workspace{.local_ranks = 2};
       GetParam()->all_reduce(*link, mine, workspace);
     });
     for (const std::vector<float>& other : values) {
@@ -137,7 +137,7 @@ ExchangeCost measured_cost(const AllReduceEntry& entry, std::int32_t ranks, std:
     threads.emplace_back([&, rank, index, participant = std::move(participants[index])] {
       MeteredLink link(links.join(rank), clock);
       std::vector<float> values = elements(rank, count);
-      Workspace workspace{.local_ranks = local, .incoming = {}};
+      Workspace workspace{.local_ranks = local};
       entry.all_reduce(link, values, workspace);
       costs[index] = {(clock.now() - begin) / 1ms, link.most_bytes()};
     });

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchanges of gradients alone: what is exchanged, and times that are known.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <sstream>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "bench/exchange/exchange_report.h"
+#include "bench/exchange/exchange_run.h"
+#include "bench/exchange/exchange_ways.h"
+#include "bench/exchange/gradient_buckets.h"
+#include "dataflow/error.h"
+#include "tests/support/virtual_clock.h"
+#include "trainer/collectives/threads.h"
+#include "trainer/model.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<std::size_t> sizes_of(std::string_view model) {
+  const ModelEntry& entry = find_entry(model_table(), model);
+  return gradient_sizes(build_graph(entry, entry.image, entry.classes));
+}
+
+TEST(GradientBuckets, ResNet50HasAllItsGradientsFromTheLastToTheFirst) {
+  const std::vector<std::size_t> sizes = sizes_of("resnet50");
+  EXPECT_EQ(sizes.size(), 161U);
+  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), 25'557'032U);
+  EXPECT_EQ(sizes[0], 1000U) << "the bias of the last layer";
+  EXPECT_EQ(sizes[1], 2048U * 1000U);
+  EXPECT_EQ(sizes.back(), 7U * 7U * 3U * 64U) << "the first convolution";
+}
+
+TEST(GradientBuckets, NeighboursShareABucketWhileTheyFit) {
+  const std::vector<std::size_t> sizes{1, 2, 3, 10, 1, 1};
+  EXPECT_EQ(pack_buckets(sizes, 0), sizes);
+  EXPECT_EQ(pack_buckets(sizes, 12), (std::vector<std::size_t>{3, 3, 10, 2}));
+  EXPECT_EQ(pack_buckets(sizes, 24), (std::vector<std::size_t>{6, 10, 2}));
+  EXPECT_EQ(pack_buckets(sizes, 1e9), (std::vector<std::size_t>{18}));
+  EXPECT_EQ(pack_buckets({}, 12), std::vector<std::size_t>{});
+}
+
+TEST(ExchangeWays, AllAreTheSharedMemoryAndEveryAlgorithm) {
+  const std::vector<ExchangeWay> ways = exchange_ways({.all_reduce_spec = "pscpu:2k:xring#2"});
+  ASSERT_EQ(ways.size(), all_reduce_table().entries.size() + 2);
+  EXPECT_EQ(ways.front().name, "shared-memory");
+  EXPECT_FALSE(ways.front().plan);
+  EXPECT_EQ(ways[1].name, all_reduce_table().entries.front()->name);
+  EXPECT_EQ(ways.back().name, "pscpu:2k:xring#2");
+  ASSERT_EQ(ways.back().plan->size(), 2U);
+  EXPECT_EQ(ways.back().plan->front().max_elements, 2048U);
+  EXPECT_EQ(ways.back().plan->back().shards, 2);
+}
+
+TEST(ExchangeWays, AListNamesEachOnceInAnySpelling) {
+  const std::vector<ExchangeWay> ways =
+      exchange_ways({.algorithms = "Ring,halving_doubling,ring,shared_memory"});
+  ASSERT_EQ(ways.size(), 3U);
+  EXPECT_EQ(ways[0].name, "ring");
+  EXPECT_EQ(ways[1].name, "halving-doubling");
+  EXPECT_EQ(ways[2].name, "shared-memory");
+  EXPECT_THROW(exchange_ways({.algorithms = "rings"}), ConfigError);
+}
+
+TEST(ExchangeWays, TheCostIsThatOfAllBucketsInAllTheirPieces) {
+  const AllReducePlan plan =
+      *exchange_ways({.algorithms = "shared-memory", .all_reduce_spec = "pscpu:10:xring#2"})
+           .back()
+           .plan;
+  // Of 4 ranks: 10 elements to and from rank 0 in 6 steps, then 2 pieces of 40 around the ring.
+  const ExchangeCost cost = exchange_cost(plan, std::vector<std::size_t>{10, 80}, 4, 2);
+  EXPECT_EQ(cost.steps, 6 + 2 * 6);
+  EXPECT_DOUBLE_EQ(cost.bytes, 3 * 40 + 2 * (1.5 * 160));
+}
+
+/// Adds like the shared-memory group, and takes `time` for each bucket on the slowest rank.
+class SlowGroup final : public CollectiveGroup {
+ public:
+  SlowGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop, Nanoseconds time)
+      : ranks_(static_cast<std::int32_t>(devices.size())),
+        clock_(clock),
+        time_(time),
+        group_(devices, clock, std::move(stop)) {}
+  std::unique_ptr<Collective> join(std::int32_t rank) override {
+    return std::make_unique<Slow>(group_.join(rank), clock_, rank == ranks_ - 1 ? time_ : 0ns);
+  }
+
+ private:
+  class Slow final : public Collective {
+   public:
+    Slow(std::unique_ptr<Collective> collective, Clock& clock, Nanoseconds time)
+        : collective_(std::move(collective)), clock_(clock), time_(time) {}
+    World world() const noexcept override { return collective_->world(); }
+    bool recordable() const noexcept override { return false; }
+    void all_reduce_sum(Tensor tensor, Stream& stream) override {
+      collective_->all_reduce_sum(tensor, stream);
+      clock_.sleep_until(clock_.now() + time_);
+    }
+    void reduce_sum(Tensor, std::int32_t, Stream&) override { FAIL() << "is not exchanged so"; }
+    void broadcast(Tensor, std::int32_t, Stream&) override { FAIL() << "is not exchanged so"; }
+
+   private:
+    const std::unique_ptr<Collective> collective_;
+    Clock& clock_;
+    const Nanoseconds time_;
+  };
+
+  const std::int32_t ranks_;
+  Clock& clock_;
+  const Nanoseconds time_;
+  ThreadsGroup group_;
+};
+
+ExchangeWay slow_way(std::string name, Nanoseconds time) {
+  return {.name = std::move(name),
+          .make = [time](std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
+            return std::make_unique<SlowGroup>(devices, clock, std::move(stop), time);
+          }};
+}
+
+TEST(ExchangeRun, AnIterationLastsAsLongAsAllBucketsOnTheSlowestRank) {
+  VirtualClock clock;
+  const ExchangePlan plan{.buckets = {100, 1, 7}, .ranks = 3, .warmup = 2, .iterations = 5};
+  const std::vector<ExchangeWay> ways{slow_way("slow", 5ms), slow_way("slower", 20ms)};
+  const std::vector<ExchangeTimes> times = measure_exchanges(plan, ways, clock, {});
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times[0].name, "slow");
+  EXPECT_TRUE(times[0].checked);
+  EXPECT_EQ(times[0].seconds, std::vector<double>(5, 0.015));
+  EXPECT_EQ(times[1].name, "slower");
+  EXPECT_EQ(times[1].seconds, std::vector<double>(5, 0.060));
+}
+
+TEST(ExchangeRun, EveryWayOfTheProgramAddsRightly) {
+  SteadyClock clock;
+  const std::vector<ExchangeWay> ways = exchange_ways({.local_ranks = 2});
+  const std::vector<std::size_t> buckets = pack_buckets(sizes_of("tiny_cnn"), 1024);
+  for (const std::int32_t ranks : {2, 5}) {
+    const ExchangePlan plan{.buckets = buckets, .ranks = ranks, .warmup = 1, .iterations = 2};
+    for (const ExchangeTimes& times : measure_exchanges(plan, ways, clock, {})) {
+      EXPECT_TRUE(times.checked) << times.name;
+      EXPECT_EQ(times.seconds.size(), 2U) << times.name;
+    }
+  }
+}
+
+/// Forgets to exchange.
+class IdleGroup final : public CollectiveGroup {
+ public:
+  explicit IdleGroup(std::int32_t ranks) : ranks_(ranks) {}
+  std::unique_ptr<Collective> join(std::int32_t rank) override {
+    return std::make_unique<Idle>(World{rank, ranks_});
+  }
+
+ private:
+  class Idle final : public Collective {
+   public:
+    explicit Idle(World world) : world_(world) {}
+    World world() const noexcept override { return world_; }
+    bool recordable() const noexcept override { return true; }
+    void all_reduce_sum(Tensor, Stream&) override {}
+    void reduce_sum(Tensor, std::int32_t, Stream&) override {}
+    void broadcast(Tensor, std::int32_t, Stream&) override {}
+
+   private:
+    const World world_;
+  };
+  const std::int32_t ranks_;
+};
+
+TEST(ExchangeRun, AWrongSumEndsItBeforeAnythingIsMeasured) {
+  SteadyClock clock;
+  const ExchangeWay idle{
+      .name = "idle", .make = [](std::span<Device* const> devices, Clock&, std::stop_token) {
+        return std::make_unique<IdleGroup>(static_cast<std::int32_t>(devices.size()));
+      }};
+  const ExchangePlan plan{.buckets = {3}, .ranks = 1, .iterations = 1};
+  EXPECT_TRUE(measure_exchanges(plan, std::vector{idle}, clock, {})[0].checked)
+      << "one rank has nothing to add";
+  const ExchangePlan two{.buckets = {3}, .ranks = 2, .iterations = 1};
+  try {
+    measure_exchanges(two, std::vector{idle}, clock, {});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("idle added wrongly: element 0 of 3 on rank ")) << message;
+    EXPECT_NE(message.find("expected 3; nothing was measured"), std::string::npos) << message;
+  }
+}
+
+TEST(ExchangeRun, AStopLeavesWhatWasMeasuredByThen) {
+  // The way itself asks for the stop, in its fourth iteration.
+  VirtualClock clock;
+  std::stop_source stop;
+  std::atomic<int> exchanges = 0;
+  constexpr int kBeforeStop = 4;  // the check, and three iterations
+  class Stopping final : public CollectiveGroup {
+   public:
+    Stopping(std::unique_ptr<CollectiveGroup> group, std::stop_source& source,
+             std::atomic<int>& count)
+        : group_(std::move(group)), source_(source), count_(count) {}
+    std::unique_ptr<Collective> join(std::int32_t rank) override {
+      if (rank == 0) return std::make_unique<First>(group_->join(rank), source_, count_);
+      return group_->join(rank);
+    }
+
+   private:
+    class First final : public Collective {
+     public:
+      First(std::unique_ptr<Collective> collective, std::stop_source& source,
+            std::atomic<int>& count)
+          : collective_(std::move(collective)), source_(source), count_(count) {}
+      World world() const noexcept override { return collective_->world(); }
+      bool recordable() const noexcept override { return false; }
+      void all_reduce_sum(Tensor tensor, Stream& stream) override {
+        if (count_++ == kBeforeStop) source_.request_stop();
+        collective_->all_reduce_sum(tensor, stream);
+      }
+      void reduce_sum(Tensor, std::int32_t, Stream&) override {}
+      void broadcast(Tensor, std::int32_t, Stream&) override {}
+
+     private:
+      const std::unique_ptr<Collective> collective_;
+      std::stop_source& source_;
+      std::atomic<int>& count_;
+    };
+    const std::unique_ptr<CollectiveGroup> group_;
+    std::stop_source& source_;
+    std::atomic<int>& count_;
+  };
+  const ExchangeWay slow = slow_way("", 5ms);
+  const ExchangeWay stopping{
+      .name = "stopping",
+      .make = [&](std::span<Device* const> devices, Clock& of, std::stop_token token) {
+        return std::make_unique<Stopping>(slow.make(devices, of, std::move(token)), stop,
+                                          exchanges);
+      }};
+  const ExchangePlan plan{.buckets = {3}, .ranks = 2, .iterations = 1000};
+  const std::vector<ExchangeTimes> times =
+      measure_exchanges(plan, std::vector{stopping}, clock, stop.get_token());
+  EXPECT_TRUE(times[0].checked);
+  EXPECT_EQ(times[0].seconds, std::vector<double>(3, 0.005));
+}
+
+TEST(ExchangeFigures, AreThoseOfNcclTests) {
+  // 1 GB in 10 ms is 100 GB/s; among 4 ranks a ring moves 1.5 times that over each link.
+  const ExchangeFigures figures = exchange_figures({0.01, 0.02, 0.005}, 1e9, 4);
+  EXPECT_DOUBLE_EQ(figures.ms.median, 10);
+  EXPECT_DOUBLE_EQ(figures.ms.low, 5);
+  EXPECT_DOUBLE_EQ(figures.ms.high, 20);
+  EXPECT_DOUBLE_EQ(figures.algbw_gb_per_s, 100);
+  EXPECT_DOUBLE_EQ(figures.busbw_gb_per_s, 150);
+}
+
+ExchangeReport sample_report() {
+  ExchangeReport report{.command = "penstock allreduce",
+                        .model = "made_up",
+                        .plan = {.buckets = {200'000, 50'000}, .ranks = 2, .iterations = 3},
+                        .bucket_mib = 1,
+                        .stopped = true,
+                        .notes = {"2 ranks share 1 usable cores and take turns on them"}};
+  report.times = {{"shared-memory", true, {0.001, 0.002, 0.004}}, {"ring", false, {}}};
+  report.costs = {std::nullopt, ExchangeCost{.steps = 4, .bytes = 1e6}};
+  return report;
+}
+
+TEST(ExchangeReport, TheTableHasARowForEachWay) {
+  std::ostringstream out;
+  write_exchange_text(sample_report(), out);
+  const std::string text = out.str();
+  for (const char* part : {
+           "Exchange of the gradients of made_up: 250000 elements, 1.0 MB in 2 buckets; 2 ranks",
+           "algorithm            ms (low..high)  algbw GB/s  busbw GB/s  steps  MB moved  "
+           "iterations       sums\n",
+           "shared-memory  2.000 (1.000..4.000)        0.50        0.50      -         -  "
+           "         3      right\n",
+           "ring                              -           -           -      4       1.0  "
+           "         0  unchecked\n",
+           "note: 2 ranks share 1 usable cores and take turns on them.\n",
+           "Stopped: this is what was measured by then.\n",
+       }) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  }
+}
+
+TEST(ExchangeReport, TheJsonHasEveryTimeAndSaysThatItIsPartial) {
+  const nlohmann::ordered_json json = to_json(sample_report());
+  EXPECT_EQ(json["status"], "partial");
+  EXPECT_EQ(json["bytes"], 1e6);
+  EXPECT_EQ(json["bucket_elements"], (std::vector<int>{200'000, 50'000}));
+  ASSERT_EQ(json["rows"].size(), 2U);
+  const nlohmann::ordered_json& memory = json["rows"][0];
+  EXPECT_EQ(memory["algorithm"], "shared-memory");
+  EXPECT_EQ(memory["time_ms_median"], 2.0);
+  EXPECT_EQ(memory["times_ms"], (std::vector<double>{1, 2, 4}));
+  EXPECT_EQ(memory["algbw_gb_per_s"], 0.5);
+  EXPECT_TRUE(memory["sums_checked"].get<bool>());
+  EXPECT_TRUE(memory["steps"].is_null());
+  const nlohmann::ordered_json& ring = json["rows"][1];
+  EXPECT_TRUE(ring["time_ms_median"].is_null());
+  EXPECT_EQ(ring["bytes_moved"], 1e6);
+}
+
+}  // namespace
+}  // namespace penstock
