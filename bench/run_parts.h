@@ -38,7 +38,6 @@ class RunParts {
     std::unique_ptr<Executable> executable;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<Collective> collective;
-    std::unique_ptr<GradientExchange> exchange;  // if it overlaps with backward
     std::unique_ptr<UpdateStrategy> update;
     std::unique_ptr<Replica> replica;
     Leg leg;
@@ -84,6 +83,8 @@ class RunParts {
   Graph graph;
   std::vector<Rank> ranks;
   std::unique_ptr<CollectiveGroup> group;
+  /// One a rank where they overlap with backward. Before `group` ends, their threads do.
+  std::vector<std::unique_ptr<GradientExchange>> exchanges;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
@@ -95,7 +96,7 @@ class RunParts {
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
-  std::unique_ptr<GradientExchange> make_exchange(const Rank& rank);
+  GradientExchange* make_exchange(const Rank& rank);
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
   void note_unused_classes();
