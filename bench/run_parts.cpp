@@ -227,14 +227,13 @@ void RunParts::make_rank(std::int32_t index) {
   rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_},
                                            executable_spec(spec, index), *rank.device);
   rank.collective = group->join(global_rank(index));
-  rank.exchange = make_exchange(rank);
   rank.update =
       components.update->make({.collective = *rank.collective,
                                .optimizer = *rank.optimizer,
                                .reduction = parse_gradient_reduction(config.gradient_reduction),
                                .local_ranks = config.num_gpus,
                                .options = update_options_,
-                               .exchange = rank.exchange.get(),
+                               .exchange = make_exchange(rank),
                                .device = rank.device.get(),
                                .models = models.get(),
                                .probe = &probe,
@@ -255,13 +254,14 @@ void RunParts::make_rank(std::int32_t index) {
 }
 
 /// Of devices that are made of the host's cores: others have only begun what a step tells of.
-std::unique_ptr<GradientExchange> RunParts::make_exchange(const Rank& rank) {
+GradientExchange* RunParts::make_exchange(const Rank& rank) {
   const bool trains = !config.forward_only && !config.eval;
   if (!components.backend->computes_on_host || !trains || rank.collective->world().size == 1) {
     return nullptr;
   }
-  return std::make_unique<GradientExchange>(*rank.collective, rank.executable->parameters(),
-                                            *rank.device, clock, bucket_limits(config));
+  exchanges.push_back(std::make_unique<GradientExchange>(
+      *rank.collective, rank.executable->parameters(), *rank.device, clock, bucket_limits(config)));
+  return exchanges.back().get();
 }
 
 void RunParts::refuse_partial_checkpoints(const Rank& rank) const {
@@ -321,9 +321,7 @@ std::uint64_t RunParts::taken() const {
 
 ExchangeTimes RunParts::exchange_times() const {
   ExchangeTimes sum;
-  for (const Rank& rank : ranks) {
-    if (rank.exchange) sum += rank.exchange->times();
-  }
+  for (const auto& exchange : exchanges) sum += exchange->times();
   return sum;
 }
 

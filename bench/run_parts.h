@@ -39,7 +39,6 @@ class RunParts {
     std::unique_ptr<Executable> executable;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<Collective> collective;
-    std::unique_ptr<GradientExchange> exchange;  // if it overlaps with backward
     std::unique_ptr<UpdateStrategy> update;
     std::unique_ptr<Replica> replica;
     Leg leg;
@@ -87,6 +86,8 @@ class RunParts {
   std::stop_source stopping;  ///< requested when someone outside ends the run
   std::unique_ptr<CollectiveGroup> group;
   std::unique_ptr<ModelStore> models;
+  /// One a rank where they overlap with backward. Before `group` ends, their threads do.
+  std::vector<std::unique_ptr<GradientExchange>> exchanges;
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
@@ -103,7 +104,7 @@ class RunParts {
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
-  std::unique_ptr<GradientExchange> make_exchange(const Rank& rank);
+  GradientExchange* make_exchange(const Rank& rank);
   void refuse_partial_checkpoints(const Rank& rank) const;
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
