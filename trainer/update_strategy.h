@@ -64,8 +64,9 @@ class UpdateStrategy {
   virtual bool rank_0_knows_all() const noexcept { return true; }
 };
 
-/// What the ranks' weights are after a step.
-enum class Agreement : std::uint8_t { identical, own };
+/// What the ranks' weights are after a step: the same bits; each rank's own; or its own and mixed
+/// with what others happened to have got to, so that two runs differ.
+enum class Agreement : std::uint8_t { identical, own, mixed };
 
 struct UpdateEntry {
   std::string_view name{}, summary{};
