@@ -75,8 +75,9 @@ class UpdateStrategy {
 /// Where ranks run. processes: one device in each process, which mpirun or srun starts.
 enum class RankKind : std::uint8_t { threads, processes };
 
-/// What the ranks' weights are after a step.
-enum class Agreement : std::uint8_t { identical, own };
+/// What the ranks' weights are after a step: the same bits; each rank's own; or its own and mixed
+/// with what others happened to have got to, so that two runs differ.
+enum class Agreement : std::uint8_t { identical, own, mixed };
 
 struct UpdateEntry {
   std::string_view name{}, summary{};

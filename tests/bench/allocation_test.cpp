@@ -25,7 +25,7 @@ class CountBetween final : public RunListener {
 TEST(SteadyState, AStepAllocatesNothing) {
   ASSERT_GT(allocation_count(), 0) << "this program's operator new is not the one in use";
   for (const char* feeder : {"gpu", "host", "cpu"}) {
-    for (const char* update : {"replicated", "independent"}) {
+    for (const char* update : {"replicated", "independent", "async-sgd"}) {
       for (const bool traced : {false, true}) {
         SteadyClock clock;
         RunConfig config;

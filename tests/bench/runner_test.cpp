@@ -280,7 +280,7 @@ TEST_F(RunnerTest, ResolvesAutomaticValues) {
 
 TEST_F(RunnerTest, RefusesWhatItDoesNotHave) {
   VirtualClock clock;
-  config_.variable_update = "horovod";
+  config_.variable_update = "byteps";
   EXPECT_THROW(Runner(config_, clock), Unavailable);
   config_.variable_update = "replicted";
   EXPECT_THROW(Runner(config_, clock), ConfigError);

@@ -68,6 +68,43 @@ TEST_F(Training, TwoRanksOnHalfTheBatchTrainLikeOne) {
   }
 }
 
+TEST_F(Training, AveragingAndStaleUpdatesTrainAsWell) {
+  config_.num_batches = 60;
+  config_.num_gpus = 2;
+  config_.batch_size = 4;
+  for (const char* update : {"sync-sgd", "sma", "async-sgd", "async-sgd:prefetch=true",
+                             "replicated:consistency=relaxed", "parameter_server:staged=true",
+                             "parameter_server:placement=greedy", "distributed_replicated"}) {
+    config_.variable_update = update;
+    const RunResult result = run();
+    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    EXPECT_LT(result.losses.back(), 0.5 * result.losses.front()) << update;
+  }
+}
+
+TEST_F(Training, AsyncSgdCountsHowOldTheModelsWere) {
+  config_.num_gpus = 2;
+  config_.variable_update = "async-sgd";
+  const RunResult result = run();
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  std::int64_t reads = 0;
+  for (const auto& [name, count] : result.counters) {
+    if (name.starts_with("reads_")) reads += count;
+  }
+  EXPECT_EQ(reads, config_.num_gpus * config_.num_batches);
+}
+
+TEST_F(Training, SpreadHomesRefuseToSaveAPartOfAnOptimizersState) {
+  config_.num_gpus = 2;
+  config_.variable_update = "parameter_server:placement=split";
+  config_.train_dir = (folder_ / "checkpoints").string();
+  EXPECT_EQ(refusal(), "accepted");  // sgd remembers nothing
+  config_.optimizer = "momentum";
+  EXPECT_TRUE(says(refusal(), "rank 0 would save a part only")) << refusal();
+  config_.train_dir.clear();
+  EXPECT_EQ(refusal(), "accepted");
+}
+
 TEST_F(Training, SumsOfGradientsStepFurtherThanMeans) {
   config_.num_gpus = 2;
   config_.num_batches = 2;

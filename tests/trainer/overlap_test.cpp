@@ -79,7 +79,8 @@ class Overlap : public ::testing::TestWithParam<BackendSubject> {
  private:
   void train(Collective& collective, CompiledGraph& graph, const BucketLimits* limits) {
     const auto [rank, ranks] = collective.world();
-    const Options no_options("replicated", {}, {});
+    const UpdateEntry& replicated = find_entry(update_table(), "replicated");
+    const Options no_options(replicated.name, replicated.options, {});
     const OptimizerEntry& momentum = find_entry(optimizer_table(), "momentum");
     const Options momentum_options(momentum.name, momentum.options, {});
     const auto optimizer =
@@ -91,12 +92,11 @@ class Overlap : public ::testing::TestWithParam<BackendSubject> {
       exchange =
           std::make_unique<GradientExchange>(collective, set, graph.device(), clock_, *limits);
     }
-    const auto update = find_entry(update_table(), "replicated")
-                            .make({.collective = collective,
-                                   .optimizer = *optimizer,
-                                   .local_ranks = ranks,
-                                   .options = no_options,
-                                   .exchange = exchange.get()});
+    const auto update = replicated.make({.collective = collective,
+                                         .optimizer = *optimizer,
+                                         .local_ranks = ranks,
+                                         .options = no_options,
+                                         .exchange = exchange.get()});
     update->start(graph.executable(), graph.stream());
     for (int step = 0; step < kSteps; ++step) {
       const std::uint64_t seed = static_cast<std::uint64_t>(step * ranks + rank + 1);

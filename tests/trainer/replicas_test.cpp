@@ -16,6 +16,7 @@
 #include "trainer/collective.h"
 #include "trainer/model.h"
 #include "trainer/update_strategy.h"
+#include "trainer/updates/arena_copy.h"
 
 namespace penstock {
 namespace {
@@ -203,6 +204,52 @@ TEST_P(Replicas, IndependentOnesAreSeparateRunsBitForBit) {
       EXPECT_EQ(many[static_cast<std::size_t>(rank)], alone(small, batches)) << "rank " << rank;
     }
   }
+}
+
+/// Scales and shifts of batch norm do not decay, but are averaged like all others.
+TEST_P(Replicas, AveragesAndUpdatesTakeArenasBesideTheirOwn) {
+  Graph graph({8, 8, 3});
+  NodeId node = graph.add("conv", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}, 1, false}, {Graph::kInput});
+  node = graph.add("norm", BatchNorm{}, {node});
+  graph.add("logits", Linear{7}, {node});
+  const SmallGraph small{"norm", kImages, std::move(graph)};
+  Trainee trainee(make_backend(), 0, small, spec_for(small.graph, kImages));
+  CompiledGraph& compiled = trainee.compiled;
+  const ParameterSet& set = compiled.executable().parameters();
+  const Buffer beside =
+      compiled.device().allocate(set.weights.count * sizeof(float), MemoryKind::device);
+  const Tensor other{beside.bytes().data(), set.weights.count};
+  compiled.set_weights(uneven_weights(small.graph, 1));
+  const PlainTensors first = compiled.weights();
+  copy(other, set.weights, compiled.stream());
+  compiled.wait();
+  compiled.set_weights(uneven_weights(small.graph, 2));
+  PlainTensors expected = compiled.weights();
+
+  const auto expect = [&](const char* what) {
+    const PlainTensors weights = compiled.weights();
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_LE(distance(weights[i], expected[i]), 1e-6 * norm(expected[i])) << what << " " << i;
+    }
+  };
+  const auto change = [&](double keep, double add) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      for (std::size_t k = 0; k < expected[i].size(); ++k) {
+        expected[i][k] = keep * expected[i][k] + add * first[i][k];
+      }
+    }
+  };
+  trainee.optimizer->average(set, other, 0.5F, 0.25F, compiled.stream());
+  compiled.wait();
+  change(0.75, 0.125);
+  expect("average");
+
+  trainee.optimizer->set({.learning_rate = 0.125F}, compiled.stream());
+  trainee.optimizer->apply(in_arenas(set, set.weights, other), 1, compiled.stream(),
+                           compiled.result());
+  compiled.wait();
+  change(1, -0.125 * 1.9);  // Nesterov's first step: 1 + momentum
+  expect("update");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Replicas, ::testing::ValuesIn(backends_with_weights()),

@@ -133,7 +133,7 @@ extern constinit const UpdateEntry async_sgd_update{
     .summary =
         "KungFu's pair averaging: each rank averages with a model that another one has "
         "published, and applies its own gradient; nobody waits",
-    .agreement = Agreement::own,
+    .agreement = Agreement::mixed,
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const PeerRule rule = parse_peer_rule(context.options.text("peer"));
