@@ -64,6 +64,7 @@ class HostOptimizer final : public Optimizer {
   void average(const ParameterSet& set, const Tensor& other, float scale, float share,
                Stream&) override {
     PENSTOCK_ASSERT(other.count == set.weights.count);
+    if (set.parameters.empty()) return;
     auto* const weights = static_cast<float*>(set.weights.data);
     const auto* const others = static_cast<const float*>(other.data);
     const std::size_t pieces = (other.count + kPiece - 1) / kPiece;

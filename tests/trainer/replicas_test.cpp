@@ -215,6 +215,7 @@ TEST_P(Replicas, AveragesAndUpdatesTakeArenasBesideTheirOwn) {
   const SmallGraph small{"norm", kImages, std::move(graph)};
   Trainee trainee(make_backend(), 0, small, spec_for(small.graph, kImages));
   CompiledGraph& compiled = trainee.compiled;
+  compiled.run(Phase::train, random_batch(small.graph.input_shape(), kImages, 7, 1));
   const ParameterSet& set = compiled.executable().parameters();
   const Buffer beside =
       compiled.device().allocate(set.weights.count * sizeof(float), MemoryKind::device);
