@@ -49,6 +49,7 @@ class ExchangeRun {
         clock_(clock),
         device_(clock),
         elements_(std::accumulate(plan.buckets.begin(), plan.buckets.end(), std::size_t{0})),
+        memories_(static_cast<std::size_t>(plan.ranks)),
         meeting_(static_cast<std::size_t>(plan.ranks), clock, abandon_.get_token()),
         spans_(static_cast<std::size_t>(plan.ranks)) {
     const std::vector<Device*> devices(spans_.size(), &device_);
@@ -82,7 +83,6 @@ class ExchangeRun {
   struct Rank {
     std::int32_t index;
     std::unique_ptr<Stream> stream;
-    Buffer memory;
     std::span<float> values;
     std::vector<std::unique_ptr<Collective>> collectives;  // by way
   };
@@ -112,12 +112,12 @@ class ExchangeRun {
   }
 
   Rank make_rank(std::int32_t index) {
+    Buffer& memory = memories_[static_cast<std::size_t>(index)];
+    memory = device_.allocate(elements_ * sizeof(float), MemoryKind::host);
     Rank rank{.index = index,
               .stream = device_.make_stream(),
-              .memory = device_.allocate(elements_ * sizeof(float), MemoryKind::host),
-              .values = {},
+              .values = {reinterpret_cast<float*>(memory.bytes().data()), elements_},
               .collectives = {}};
-    rank.values = {reinterpret_cast<float*>(rank.memory.bytes().data()), elements_};
     for (const std::unique_ptr<CollectiveGroup>& group : groups_) {
       rank.collectives.push_back(group->join(index));
     }
@@ -167,6 +167,8 @@ class ExchangeRun {
   Clock& clock_;
   HostDevice device_;
   const std::size_t elements_;
+  // By rank. They outlive all ranks: one may still read another's where that has been stopped.
+  std::vector<Buffer> memories_;
   std::stop_source abandon_;
   Meeting meeting_;
   std::vector<Span> spans_;  // by rank; each rank writes its own between two meetings
