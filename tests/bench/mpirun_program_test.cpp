@@ -139,6 +139,7 @@ TEST_F(Mpirun, ARankThatIsKilledEndsAll) {
        .timeout = 50s});
   const std::map<std::string, pid_t> ranks = running_ranks(3);
   ASSERT_EQ(ranks.size(), 3U);
+  std::this_thread::sleep_for(2s);  // MPI_Init has a longer patience of its own
   ASSERT_EQ(kill(ranks.at("2"), SIGKILL), 0);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.cause, ChildExit::Cause::ended);
