@@ -200,6 +200,7 @@ const ChildExit& ChildProcess::stop() {
 }
 
 void ChildProcess::take_output(std::string_view text) {
+  if (command_.on_output) return command_.on_output(text);
   const std::size_t room = ChildExit::kMaxOutput - exit_.output.size();
   exit_.output_cut = exit_.output_cut || text.size() > room;
   exit_.output += text.substr(0, room);

@@ -28,6 +28,9 @@ struct ChildCommand {
   /// Between SIGINT and SIGTERM, and between that and SIGKILL.
   Nanoseconds grace = std::chrono::seconds(5);
   bool show_stderr = false;  ///< passes on what it says while it runs
+  /// Where set, gets standard output as it comes, on a thread of the object; then ChildExit::output
+  /// stays empty.
+  std::function<void(std::string_view)> on_output{};
   /// Where not empty, the last argument is this and the number of a pipe that the child inherits:
   /// each line that it writes there goes to `on_line`, on a thread of the object. Lines that are
   /// longer than kMaxLine are left out.

@@ -15,6 +15,8 @@
 
 #include "bench/exit_code.h"
 #include "bench/foreign_flags.h"
+#include "bench/horovod_flags.h"
+#include "bench/image_flags.h"
 #include "bench/update_flags.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -258,6 +260,8 @@ std::vector<Flag> run_flags(RunConfig& config) {
                        },
                    .group = "Run"});
   for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : horovod_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : image_flags(config)) flags.push_back(std::move(flag));
   return flags;
 }
 

@@ -36,8 +36,9 @@ constexpr std::array<std::string_view, 6> kSilentKeys = {"seed",
 constexpr std::array<std::string_view, 4> kLengthKeys = {"num_batches", "num_epochs",
                                                          "num_warmup_batches", "extend_window"};
 /// Options of feeders that change how data travel, and not the data.
-constexpr std::array<std::string_view, 7> kTransportOptions = {
-    "endpoint", "bind", "hwm", "io_threads", "max_message", "producer", "insecure"};
+constexpr std::array<std::string_view, 10> kTransportOptions = {
+    "endpoint", "bind",     "hwm",          "io_threads",  "max_message",
+    "producer", "insecure", "curve_secret", "curve_allow", "curve_server_key"};
 /// What is known of an environment at the moment it was looked at.
 constexpr std::array<std::string_view, 3> kMomentary = {"date", "load_average", "steal_percent"};
 

@@ -4,7 +4,10 @@
 
 #include "bench/config_values.h"
 #include "bench/due_points.h"
+#include "trainer/collectives/all_reduce_spec.h"
+#include "trainer/collectives/wire_format.h"
 #include "trainer/learning_rate.h"
+#include "trainer/loss_scale.h"
 #include "trainer/model.h"
 
 namespace penstock {
@@ -42,9 +45,22 @@ void set_page_cache(RunConfig& config, std::string_view name, std::string_view t
   set_word(config.page_cache, name, text, {"as-is", "warm", "cold"});
 }
 
+void set_huge_pages(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.huge_pages, name, text, {"off", "transparent", "explicit"});
+}
+
 void set_gradient_reduction(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.gradient_reduction, name, text,
            {"default", "sum", "mean", "mean-sum", "tf_cnn_benchmarks", "tensorpack"});
+}
+
+void set_all_reduce_spec(RunConfig& config, std::string_view name, std::string_view text) {
+  if (!text.empty()) static_cast<void>(parse_all_reduce_spec(text, flag_of(name)));  // throws
+  config.all_reduce_spec = text;
+}
+
+void set_gradient_wire(RunConfig& config, std::string_view name, std::string_view text) {
+  config.gradient_wire = to_string(parse_wire_format(text, flag_of(name)));
 }
 
 void set_local_parameter_device(RunConfig& config, std::string_view name, std::string_view text) {
@@ -63,6 +79,14 @@ void set_loss_scale(RunConfig& config, std::string_view name, std::string_view t
   set_amount<&RunConfig::fp16_loss_scale>(config, name, text);
   if (config.fp16_loss_scale == 0) {
     throw ConfigError("--fp16-loss-scale is 0; expected a number above 0, such as 128");
+  }
+}
+
+void set_steps_of_a_scale(RunConfig& config, std::string_view name, std::string_view text) {
+  set_count<&RunConfig::fp16_inc_loss_scale_every_n, 1>(config, name, text);
+  if (static_cast<double>(config.fp16_inc_loss_scale_every_n) > double{kMostCountedSteps}) {
+    throw ConfigError(fmt::format("{} is {}; expected at most {:.0f}", flag_of(name), text,
+                                  double{kMostCountedSteps}));
   }
 }
 
@@ -137,6 +161,27 @@ constexpr ConfigKey kKeys[] = {
      "while backward goes on; larger tensors are buckets of their own; 0: one bucket, exchanged "
      "behind backward",
      get<&RunConfig::bucket_mib>, set_amount<&RunConfig::bucket_mib>},
+    {"gradient_repacking", "", false,
+     "exchange all gradients behind backward, in so many equal pieces; 0: in buckets by size",
+     get<&RunConfig::gradient_repacking>, set_count<&RunConfig::gradient_repacking, 0>},
+    {"agg_small_grads_max_bytes", "", false,
+     "exchange each gradient by itself, but small ones, of at most so many bytes, in groups; 0: in "
+     "buckets by size",
+     get<&RunConfig::agg_small_grads_max_bytes>,
+     set_count<&RunConfig::agg_small_grads_max_bytes, 0>},
+    {"agg_small_grads_max_group", "", false, "most gradients of such a group",
+     get<&RunConfig::agg_small_grads_max_group>,
+     set_count<&RunConfig::agg_small_grads_max_group, 1>},
+    {"all_reduce_spec", "", false,
+     "which all-reduce adds gradients of which size, such as pscpu:32k:xring#2; default: what "
+     "suits "
+     "ranks and devices best, which the result says",
+     get<&RunConfig::all_reduce_spec>, set_all_reduce_spec},
+    {"gradient_wire", "", false,
+     "gradients as they are exchanged: fp32, fp16 or bf16; 16 bits are half the bytes, and added "
+     "in "
+     "fp32",
+     get<&RunConfig::gradient_wire>, set_gradient_wire},
     {"local_parameter_device", "", false,
      "cpu or gpu: where parameter_server keeps its weights; devices made of the host's cores have "
      "one memory, where both are the same",
@@ -146,10 +191,23 @@ constexpr ConfigKey kKeys[] = {
      "a gradient is not (in fp16 and bf16, where it overflowed): such a step leaves weights and "
      "optimizer as they were; both are counted, as nonfinite_steps and skipped_steps",
      get<&RunConfig::on_nonfinite>, set_on_nonfinite},
+    {"fp16_vars", "", true,
+     "weights and biases are stored in the 16 bits of --precision: rounded to them after each "
+     "update, which is computed in 32 bits; those of batch norm stay in 32",
+     get<&RunConfig::fp16_vars>, set_flag<&RunConfig::fp16_vars>},
     {"fp16_loss_scale", "", false,
      "what gradients are multiplied by on their way through fp16; default 128; a power of 2 rounds "
      "nothing",
      get<&RunConfig::fp16_loss_scale>, set_loss_scale},
+    {"fp16_enable_auto_loss_scale", "", true,
+     "the loss scale adapts itself, from --fp16-loss-scale on: a step whose gradients are not "
+     "finite halves it and skips its update, which is no failure and is counted as skipped_steps",
+     get<&RunConfig::fp16_enable_auto_loss_scale>,
+     set_flag<&RunConfig::fp16_enable_auto_loss_scale>},
+    {"fp16_inc_loss_scale_every_n", "", false,
+     "steps with finite gradients that are counted before the next one doubles a loss scale that "
+     "adapts itself",
+     get<&RunConfig::fp16_inc_loss_scale_every_n>, set_steps_of_a_scale},
     {"cache_dir", "", false,
      "folder for what is found out about a device once, such as its fastest convolutions; default: "
      "penstock in $XDG_CACHE_HOME, or in ~/.cache",
@@ -271,11 +329,17 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::page_cache>, set_page_cache},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},
+    {"huge_pages", "", false,
+     "pages of the host ring's slots: transparent (the kernel is asked for large ones), explicit "
+     "(taken from those that the machine sets apart) or off",
+     get<&RunConfig::huge_pages>, set_huge_pages},
     {"device_slots", "", false, "slots of each device's ring, in batches",
      get<&RunConfig::device_slots>, set_count<&RunConfig::device_slots, 1>},
     {"feeder_threads", "datasets_num_private_threads", false, "decoding threads; 0: usable cores",
      get<&RunConfig::feeder_threads>, set_count<&RunConfig::feeder_threads, 0>},
-    {"timeout", "", false, "how long an outside producer may stay silent, such as 30s",
+    {"timeout", "", false,
+     "how long an outside producer, or another rank of several processes, may stay silent, such as "
+     "30s; ranks get twice that to join and ten times that for the first step",
      get<&RunConfig::timeout>, set_timeout},
     {"seed", "tf_random_seed", false, "of all random numbers", get<&RunConfig::seed>,
      set_count<&RunConfig::seed, 0>},

@@ -9,7 +9,7 @@ constexpr std::string_view kTensorFlow = "it tunes TensorFlow's runtime; leave i
 constexpr std::string_view kPipeline =
     "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
 constexpr std::string_view kCluster =
-    "runs over several processes are not built yet; use --num-gpus";
+    "`penstock run` takes it, in each process of a run with parameter servers";
 constexpr std::string_view kTracing =
     "--trace-file of `penstock run` writes a timeline, and --json every step time";
 constexpr std::string_view kOneTrace = "one run writes a trace: use `penstock run`";
@@ -17,20 +17,13 @@ constexpr std::string_view kLayout = "batches travel as NHWC and devices choose 
 
 constexpr ForeignFlag kForeign[] = {
     {"data_format", kLayout},
-    {"fp16_vars", kNotYet},
-    {"fp16_enable_auto_loss_scale", kNotYet},
-    {"fp16_inc_loss_scale_every_n", kNotYet},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},
     {"freeze_when_forward_only", "weights are always held where they are computed with"},
     {"load", "use --train-dir, whose newest checkpoint is restored"},
     {"eval_dir", "evaluations are printed, and kept by --json; the images lie in --eval-data-dir"},
     {"eval_interval_secs", "--eval evaluates the newest checkpoint once; call it again"},
-    {"data_name", "data are a folder of class folders, whatever they show; leave it out"},
-    {"distortions", "colour distortions are not built yet"},
-    {"resize_method", "images are resized with an antialiased triangle filter"},
-    {"input_preprocessor", "images are decoded, randomly cropped, resized and flipped"},
+    {"input_preprocessor", "use --fake-location queue:chain=tf_cnn_benchmarks"},
     {"fuse_decode_and_crop", "decoding and cropping are always fused"},
-    {"distort_color_in_yiq", "colour distortions are not built yet"},
     {"use_datasets", "choose the pipeline with --fake-location"},
     {"datasets_use_prefetch", "use --prefetch and --device-slots"},
     {"datasets_prefetch_buffer_size", "use --prefetch"},
@@ -61,23 +54,17 @@ constexpr ForeignFlag kForeign[] = {
     {"autotune_threshold", kTensorFlow},
     {"gpu_indices", "devices are numbered from 0; use --num-gpus"},
     {"gpu", "use --num-gpus with the number of devices"},
-    {"all_reduce_spec", "one all-reduce is built; leave it out"},
-    {"hierarchical_copy", "one all-reduce is built; leave it out"},
-    {"network_topology", "one all-reduce is built; leave it out"},
-    {"gradient_repacking", "gradients lie packed already; use --bucket-mib"},
-    {"compact_gradient_transfer", kNotYet},
-    {"agg_small_grads_max_bytes", kNotYet},
-    {"agg_small_grads_max_group", kNotYet},
-    {"allreduce_merge_scope", kNotYet},
-    {"cross_replica_sync", kCluster},
+    {"hierarchical_copy", "use --all-reduce-spec nccl/xring"},
+    {"network_topology", "use --all-reduce-spec nccl/xring; groups are of neighbours"},
     {"job_name", kCluster},
     {"job", kCluster},
     {"ps_hosts", kCluster},
     {"worker_hosts", kCluster},
-    {"controller_host", kCluster},
+    {"controller_host", "no task of a run controls the others; leave it out"},
     {"task_index", kCluster},
-    {"server_protocol", kCluster},
-    {"horovod_device", kCluster},
+    {"server_protocol", "parameter servers speak ZeroMQ over TCP; leave it out"},
+    {"horovod_device", "start with mpirun and --variable-update horovod; leave it out"},
+    {"use_adasum", "gradients are added or averaged; leave it out"},
     {"rewriter_config", kTensorFlow},
     {"enable_optimizations", kTensorFlow},
     {"compute_lr_on_cpu", kTensorFlow},

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 
@@ -61,6 +62,12 @@ void yield_to_other_threads() noexcept {
   constexpr int kLowest = 19;
   // For Linux, "process" 0 is the calling thread. Lowering one's own priority is always allowed.
   setpriority(PRIO_PROCESS, 0, kLowest);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
 }
 
 std::string utc_now() {

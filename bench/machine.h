@@ -23,6 +23,9 @@ double thread_cpu_seconds(std::jthread& thread);
 /// The calling thread, and those that it starts, run when no other thread wants to: nice 19.
 void yield_to_other_threads() noexcept;
 
+/// As this machine calls itself; "unknown" where it does not tell.
+std::string host_name();
+
 /// The present time in UTC, as ISO 8601.
 std::string utc_now();
 

@@ -51,7 +51,7 @@ void drop_from_page_cache(const FileList& files, const std::stop_token& stop);
 /// page_cache_resident_percent_before and _after, page_cache_files and _checked, and
 /// page_cache_warm or page_cache_cold, 1 or 0; and notes. Warm is at least 95 % of the set's pages
 /// before the first step; cold is at most 5 %, and no file read twice by the run: `examples`
-/// samples an epoch.
+/// samples an epoch; or with direct reads (fact direct_reads) at most 5 % after it.
 void add_page_cache(RunResult& result, PageCache wanted, const Residency& before,
                     const Residency& after, std::uint64_t examples);
 

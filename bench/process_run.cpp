@@ -2,10 +2,10 @@
 #include "bench/process_run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
@@ -13,6 +13,9 @@
 #include "bench/dataset/default_dataset.h"
 #include "bench/environment.h"
 #include "bench/exit_code.h"
+#include "bench/machine.h"
+#include "bench/peer_watch.h"
+#include "bench/run_exchange.h"
 #include "bench/step_table.h"
 #include "dataflow/error.h"
 
@@ -23,34 +26,12 @@ using Json = nlohmann::json;
 
 /// For making data, and for compiling.
 constexpr Nanoseconds kPreparing = std::chrono::minutes(10);
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
+/// Whoever watches the ranks knows more than that not all came in time, and goes first.
+constexpr Nanoseconds kAhead = std::chrono::seconds(5);
 
 void refuse(std::string_view flag, std::string_view value, std::string_view instead) {
   throw ConfigError(
       fmt::format("--{} is {}, in a run of several processes; {}", flag, value, instead));
-}
-
-/// What several processes cannot do together.
-void refuse_unfit(const RunConfig& config) {
-  if (config.device.starts_with("gpu")) {
-    refuse("device", config.device,
-           "they exchange through the host's memory so far; use cpu or emulated, or one process "
-           "with --variable-update replicated");
-  }
-  if (config.extend_window) {
-    refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
-  }
-  if (config.eval || evaluates_while_training(config) || config.stop_at_top_1_accuracy > 0) {
-    refuse("eval", "asked for", "evaluate in a run of one process");
-  }
-  if (!config.train_dir.empty()) {
-    refuse("train-dir", config.train_dir, "checkpoints are kept by runs of one process");
-  }
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -60,14 +41,30 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Sums the images and finds the longest window.
+/// Ranks that step together end together; others may be as late as a step may take.
+Nanoseconds patience_of_goodbye(const RunConfig& config) {
+  return std::max(Processes::kGoodbye, patience_of(config));
+}
+
+/// Into the sums over all ranks, but of steps, which ranks count alike, the most.
+void add_counters(const Json& counters, std::map<std::string, std::int64_t>& sums) {
+  for (const auto& [name, value] : counters.items()) {
+    std::int64_t& sum = sums[name];
+    const auto count = value.get<std::int64_t>();
+    sum = name.ends_with("_steps") ? std::max(sum, count) : sum + count;
+  }
+}
+
+/// Sums the images and what was counted, and finds the longest window.
 void merge_ranks(std::span<const std::string> texts, RunResult& result) {
   double images = 0, published = 0, longest = 0;
+  result.counters.clear();
   for (const std::string& text : texts) {
     const Json rank = Json::parse(text);
     result.ranks.push_back({.host = rank.at("host"),
                             .img_per_s = rank.at("img_per_s"),
                             .window_s = rank.at("window_s")});
+    add_counters(rank.at("counters"), result.counters);
     const RankResult& added = result.ranks.back();
     images += added.img_per_s * added.window_s;
     published += rank.at("sustained_img_per_s").get<double>() * added.window_s;
@@ -82,33 +79,61 @@ void merge_ranks(std::span<const std::string> texts, RunResult& result) {
 
 }  // namespace
 
-std::unique_ptr<Processes> join_run(const RunConfig& config, const std::optional<Launch>& launch,
-                                    Clock& clock) {
+void refuse_one_process_update(const UpdateEntry& update, const Launch& launch) {
+  if (update.ranks != RankKind::threads) return;
+  throw ConfigError(fmt::format(
+      "{} started {} processes, and --variable-update {} trains in one; use --variable-update "
+      "replicated, or start without {}",
+      launch.launcher, launch.size, update.name, launch.launcher));
+}
+
+void refuse_unfit(const RunConfig& config) {
+  if (config.extend_window) {
+    refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
+  }
+  if (config.eval || evaluates_while_training(config) || config.stop_at_top_1_accuracy > 0) {
+    refuse("eval", "asked for", "evaluate in a run of one process");
+  }
+  if (!config.train_dir.empty()) {
+    refuse("train-dir", config.train_dir, "checkpoints are kept by runs of one process");
+  }
+}
+
+bool spans_processes(const RunConfig& config, const std::optional<Launch>& launch) {
   const std::int32_t size = launch ? launch->size : 1;
   if (config.num_processes > 0 && config.num_processes != size) {
     throw ConfigError(fmt::format(
         "--num-processes is {}, and {} started; start with `mpirun -np {}`", config.num_processes,
         size == 1 ? "this one alone was" : fmt::format("{} were", size), config.num_processes));
   }
-  if (size == 1) return nullptr;
+  if (size == 1) return false;
   const std::string update = parse_component(config.variable_update).name;
-  if (find_entry(update_table(), update).ranks == RankKind::threads) {
-    throw ConfigError(
-        fmt::format("{} started {} processes, and --variable-update {} trains in one; use "
-                    "--variable-update horovod, or start without {}",
-                    launch->launcher, size, update, launch->launcher));
-  }
+  refuse_one_process_update(find_entry(update_table(), update), *launch);
   refuse_unfit(config);
-  return join_processes(*launch, clock);
+  return true;
 }
 
-std::string describe(const RunConfig& config) {
+std::unique_ptr<Processes> join_run(const RunConfig& config, const std::optional<Launch>& launch,
+                                    Clock& clock) {
+  if (!spans_processes(config, launch)) return nullptr;
+  return join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAhead);
+}
+
+std::vector<std::string> gather(Processes& processes, std::string_view text, Nanoseconds patience,
+                                std::string_view what) {
+  const RankWait wait(processes.progress(), std::chrono::steady_clock::now() + patience);
+  return processes.all_gather(text, patience + kAhead, what);
+}
+
+std::string describe(std::span<const std::string> flags) {
   const Environment environment = read_environment();
   std::string text =
       fmt::format("penstock-{} revision-{}\n", environment.version, environment.revision);
-  for (const std::string& flag : to_flags(config)) text += flag + "\n";
+  for (const std::string& flag : flags) text += flag + "\n";
   return text;
 }
+
+std::string describe(const RunConfig& config) { return describe(to_flags(config)); }
 
 std::string differences(std::span<const std::string> descriptions) {
   std::string text;
@@ -130,8 +155,12 @@ std::string differences(std::span<const std::string> descriptions) {
 }
 
 void check_alike(Processes& processes, const RunConfig& config) {
-  const std::vector<std::string> descriptions = processes.all_gather(
-      describe(config), Processes::kRendezvous, "comparing how the ranks were started");
+  check_alike(processes, describe(config));
+}
+
+void check_alike(Processes& processes, const std::string& description) {
+  const std::vector<std::string> descriptions = gather(
+      processes, description, Processes::kRendezvous, "comparing how the ranks were started");
   const std::string text = differences(descriptions);
   if (!text.empty()) {
     throw ConfigError("ranks were started unlike each other: " + text +
@@ -142,11 +171,11 @@ void check_alike(Processes& processes, const RunConfig& config) {
 void ensure_data_together(Processes& processes, const RunConfig& config, const FeederEntry& feeder,
                           std::stop_token stop) {
   if (processes.launch().local_rank == 0) ensure_data_of(config, feeder, std::move(stop));
-  processes.all_gather("", kPreparing, "waiting for the data that a rank makes");
+  gather(processes, "", kPreparing, "waiting for the data that a rank makes");
 }
 
 void await_all_ready(Processes& processes) {
-  processes.all_gather("", kPreparing, "waiting for all ranks to be ready");
+  gather(processes, "", kPreparing, "waiting for all ranks to be ready");
 }
 
 void gather_ranks(Processes& processes, RunResult& result) {
@@ -154,14 +183,18 @@ void gather_ranks(Processes& processes, RunResult& result) {
     result.notes.push_back(
         fmt::format("rates are those of rank {} alone: {}", processes.launch().rank, why));
   };
+  // What was measured before another one was lost is worth keeping.
+  if (result.exit_code == 5 && !result.step_ms.empty()) result.status = Status::partial;
   if (result.exit_code != 0) return note("the run did not come to its end");
   const Json mine{{"host", host_name()},
                   {"img_per_s", result.img_per_s},
                   {"sustained_img_per_s", result.sustained_img_per_s},
-                  {"window_s", result.window_s}};
+                  {"window_s", result.window_s},
+                  {"counters", result.counters}};
   std::vector<std::string> texts;
   try {
-    texts = processes.all_gather(mine.dump(), Processes::kGoodbye, "gathering the ranks' results");
+    texts = gather(processes, mine.dump(), patience_of_goodbye(result.config),
+                   "gathering the ranks' results");
   } catch (const Error& error) {
     result.status = Status::partial;
     result.exit_code = exit_code_of(std::current_exception());

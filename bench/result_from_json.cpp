@@ -98,6 +98,12 @@ RankResult rank_of(const JsonField& field) {
           .window_s = field.at("window_s").amount()};
 }
 
+BucketUse bucket_of(const JsonField& field) {
+  return {.mib = field.at("mib").amount(),
+          .lead_ms = field.at("lead_ms").amount(),
+          .exchange_ms = field.at("exchange_ms").amount()};
+}
+
 /// What texts of schema 1 may lack, each of them since another day.
 void read_since_schema_1(const JsonField& field, bool may_lack, RunResult& result) {
   const auto has = [&](const char* name) { return !may_lack || field.has(name); };
@@ -153,6 +159,10 @@ RunResult result_of(const JsonField& field, bool may_lack) {
   if (field.has("ranks")) {
     for (const JsonField& rank : field.at("ranks").elements())
       result.ranks.push_back(rank_of(rank));
+  }
+  if (field.has("buckets")) {
+    for (const JsonField& bucket : field.at("buckets").elements())
+      result.buckets.push_back(bucket_of(bucket));
   }
   read_since_schema_1(field, may_lack, result);
   return result;

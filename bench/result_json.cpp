@@ -48,6 +48,11 @@ Json to_json(const RankResult& rank) {
   return Json{{"host", rank.host}, {"img_per_s", rank.img_per_s}, {"window_s", rank.window_s}};
 }
 
+Json to_json(const BucketUse& bucket) {
+  return Json{
+      {"mib", bucket.mib}, {"lead_ms", bucket.lead_ms}, {"exchange_ms", bucket.exchange_ms}};
+}
+
 Json to_json(const StageUse& stage) {
   return Json{{"name", stage.name},           {"workers", stage.workers},
               {"threads", stage.threads},     {"images", stage.images},
@@ -131,6 +136,7 @@ Json to_json(const RunResult& result) {
             {"losses", result.losses},
             {"evaluations", to_json(result.evaluations)}};
   for (const RankResult& rank : result.ranks) json["ranks"].push_back(to_json(rank));
+  for (const BucketUse& bucket : result.buckets) json["buckets"].push_back(to_json(bucket));
   return json;
 }
 

@@ -34,10 +34,18 @@ struct RunConfig {
   std::string gradient_reduction = "default";  ///< resolved: sum, mean or mean-sum
   double first_bucket_mib = 1;                 ///< 0: as bucket_mib
   double bucket_mib = 25;                      ///< 0: one bucket
+  std::int32_t gradient_repacking = 0;         ///< above 0: equal pieces instead
+  std::int64_t agg_small_grads_max_bytes = 0;  ///< above 0: buckets of small tensors instead
+  std::int32_t agg_small_grads_max_group = 10;
+  std::string all_reduce_spec;         ///< empty: what suits ranks and devices best
+  std::string gradient_wire = "fp32";  ///< fp32, fp16 or bf16
   std::string local_parameter_device = "gpu";
   std::string on_nonfinite = "stop";
+  bool fp16_vars = false;  ///< weights and biases as the precision, which has 16 bits
   std::optional<double> fp16_loss_scale;  ///< of fp16 alone; not set: kFp16LossScale
-  std::string cache_dir;                  ///< empty: the user's own, see training_rules.h
+  bool fp16_enable_auto_loss_scale = false;
+  std::int32_t fp16_inc_loss_scale_every_n = 1000;
+  std::string cache_dir;  ///< empty: the user's own, see training_rules.h
 
   // The optimizer; what is not set is the component's own.
   std::optional<double> momentum, rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, adam_beta1,
@@ -75,10 +83,11 @@ struct RunConfig {
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
   std::string page_cache = "as-is";
-  std::int32_t prefetch = 3;        ///< slots of the host ring
-  std::int32_t device_slots = 2;    ///< slots of each device's ring
-  std::int32_t feeder_threads = 0;  ///< 0: as many as usable cores
-  double timeout = 30;              ///< seconds that an outside producer may stay silent
+  std::int32_t prefetch = 3;               ///< slots of the host ring
+  std::string huge_pages = "transparent";  ///< of those slots: off, transparent or explicit
+  std::int32_t device_slots = 2;           ///< slots of each device's ring
+  std::int32_t feeder_threads = 0;         ///< 0: as many as usable cores
+  double timeout = 30;                     ///< seconds that producers and other ranks may be silent
   std::uint64_t seed = 1234;
   bool extend_window = false;  ///< measure again while the reserve drains
   bool instrument = true;      ///< time the stages, watch the rings

@@ -11,16 +11,31 @@
 #include "bench/checkpoint_keeper.h"
 #include "bench/compile_progress.h"
 #include "bench/machine.h"
+#include "bench/run_exchange.h"
+#include "bench/slot_memory.h"
 #include "bench/training_rules.h"
 #include "dataflow/error.h"
 #include "trainer/initialise.h"
+#include "trainer/process_models.h"
 #include "trainer/processes.h"
+#include "trainer/servers/connection.h"
 
 namespace penstock {
 namespace {
 
-Order order_of(const RunConfig& config) {
-  return config.order == "strict" ? Order::strict : Order::relaxed;
+/// As model and feeder have them.
+BatchSpec agreed_batches(const RunConfig& config, const Runner::Components& components) {
+  BatchSpec batches = batch_spec(config, *components.model);
+  const FeederEntry& feeder = *components.feeder;
+  if (feeder.shape_batches != nullptr) {
+    feeder.shape_batches(options_of(config.fake_location, feeder.options), batches);
+  }
+  return batches;
+}
+
+/// Where the ranks are watched, whoever does that names a lost one before its readers give up.
+Nanoseconds model_patience(const RunConfig& config, const RankProgress* progress) {
+  return patience_of(config) * (progress == nullptr ? 1 : 2);
 }
 
 }  // namespace
@@ -34,27 +49,37 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       probe(config.instrument),
       backend(
           components.backend->make(options_of(config.device, components.backend->options), clock)),
-      spec(batch_spec(config, *components.model)),
+      spec(agreed_batches(config, components)),
       graph(build_graph(*components.model, spec.image, spec.classes)),
       ranks(static_cast<std::size_t>(config.num_gpus)),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
       optimizer_options_(options_of(optimizer_text(config), components.optimizer->options)) {
-  const std::int32_t neighbours = processes() == nullptr ? 1 : processes()->launch().local_size;
-  if (config.num_gpus * neighbours > backend->device_count()) {
+  if (config.num_gpus * neighbours() > backend->device_count()) {
     throw ConfigError(fmt::format("--num-gpus is {}, in {} processes of this machine; it has {}",
-                                  config.num_gpus, neighbours, backend->device_count()));
+                                  config.num_gpus, neighbours(), backend->device_count()));
   }
   if (components.feeder->outside_reserve != nullptr) {
     const std::int64_t batches = components.feeder->outside_reserve(feeder_options_);
     outside_reserve = static_cast<double>(batches);
   }
-  const std::int32_t first_device = processes() == nullptr ? 0 : processes()->launch().local_rank;
+  const std::int32_t first_device =
+      processes() == nullptr ? 0 : processes()->launch().local_rank * config.num_gpus;
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) {
     ranks[static_cast<std::size_t>(rank)].device = backend->open(first_device + rank);
   }
   models = make_models(abandon);
-  group = make_group(std::move(abandon));
+  if (components.servers != nullptr) components.servers->attach(stopping.get_token(), abandon);
+  const RunExchange exchange{.config = config,
+                             .backend = *backend,
+                             .devices = devices(),
+                             .processes = exchanges_inside() ? nullptr : processes(),
+                             .clock = clock,
+                             .probe = probe,
+                             .stopping = stopping.get_token(),
+                             .abandon = abandon};
+  group = make_exchange(exchange);
+  if (!exchanges_inside()) meeting = std::make_unique<ProcessMeeting>(exchange);
   const std::optional<Checkpoint> checkpoint = open_checkpoint();
   make_feeders();
   examples_per_epoch = extent.examples > 0 ? static_cast<double>(extent.examples) : kImageNetImages;
@@ -68,9 +93,19 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   note_shared_cores();
 }
 
+/// Updates may have threads of their own, which end before the models that they read.
+RunParts::~RunParts() {
+  for (Rank& rank : ranks) rank.update.reset();
+}
+
 /// Among those of all processes.
 std::int32_t RunParts::global_rank(std::int32_t rank) const noexcept {
-  return processes() == nullptr ? rank : processes()->launch().rank;
+  return processes() == nullptr ? rank : processes()->launch().rank * config.num_gpus + rank;
+}
+
+/// Processes of the run on this machine, this one among them.
+std::int32_t RunParts::neighbours() const noexcept {
+  return processes() == nullptr ? 1 : processes()->launch().local_size;
 }
 
 std::vector<Device*> RunParts::devices() const {
@@ -79,20 +114,19 @@ std::vector<Device*> RunParts::devices() const {
   return devices;
 }
 
-std::unique_ptr<CollectiveGroup> RunParts::make_group(std::stop_token abandon) {
-  if (processes() != nullptr) {
-    const auto patience = std::chrono::duration<double>(config.timeout);
-    return processes()->make_group({.device = *ranks.front().device,
-                                    .patience = std::chrono::round<Nanoseconds>(patience),
-                                    .stopping = stopping.get_token(),
-                                    .abandon = std::move(abandon)});
+/// Null: the update does not ask for it.
+std::unique_ptr<ModelStore> RunParts::make_models(const std::stop_token& abandon) {
+  if (!components.update->reads_models) return nullptr;
+  if (processes() == nullptr) {
+    return std::make_unique<ThreadsModelStore>(devices(), clock, abandon);
   }
-  return backend->make_group(devices(), clock, std::move(abandon));
-}
-
-std::unique_ptr<ModelStore> RunParts::make_models(std::stop_token abandon) {
-  if (processes() != nullptr) return nullptr;
-  return std::make_unique<ThreadsModelStore>(devices(), clock, std::move(abandon));
+  return make_process_models({.processes = *processes(),
+                              .devices = devices(),
+                              .clock = clock,
+                              .probe = probe,
+                              .patience = model_patience(config, processes()->progress()),
+                              .stopping = stopping.get_token(),
+                              .abandon = abandon});
 }
 
 CheckpointInfo RunParts::checkpoint_info(std::int64_t step) const {
@@ -101,7 +135,16 @@ CheckpointInfo RunParts::checkpoint_info(std::int64_t step) const {
           .image = spec.image,
           .classes = spec.classes,
           .step = step,
-          .seed = config.seed};
+          .seed = config.seed,
+          .loss_scale = loss_scale()};
+}
+
+std::optional<LossScale> RunParts::loss_scale() const {
+  const Rank& first = ranks.front();
+  if (first.optimizer == nullptr) return std::nullopt;
+  const Tensor scale = first.optimizer->loss_scale();
+  if (scale.count == 0) return std::nullopt;
+  return read_loss_scale(scale, *first.device);
 }
 
 /// The newest one in --train-dir, checked, or none; `first_step` is then its step.
@@ -122,6 +165,10 @@ std::optional<Checkpoint> RunParts::open_checkpoint() {
 void RunParts::restore(const Checkpoint& checkpoint) {
   for (Rank& rank : ranks) {
     checkpoint.restore(*rank.executable, config.eval ? nullptr : rank.optimizer.get());
+    const Tensor scale = rank.optimizer->loss_scale();
+    if (checkpoint.info().loss_scale && scale.count > 0) {
+      write_loss_scale(*checkpoint.info().loss_scale, scale, *rank.device);
+    }
     rank.executable->set_step(first_step);
     rank.replica->set_step(first_step);
   }
@@ -130,82 +177,14 @@ void RunParts::restore(const Checkpoint& checkpoint) {
 }
 
 /// Rings and feeders: of the host for all ranks, or one for each device.
-void RunParts::make_feeders() {
-  const bool on_devices = components.feeder->slots == MemoryKind::device;
-  if (!on_devices) {
-    Device& first = *ranks.front().device;
-    host_ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.prefetch), first,
-                                            MemoryKind::pinned, devices(), order_of(config), clock);
-    host_feeder = make_feeder(spec, data_plan(0), first, config.prefetch, probe);
-    extent = host_feeder->extent();
-  }
-  for (std::size_t index = 0; index < ranks.size(); ++index) {
-    Rank& rank = ranks[index];
-    Device* const device = rank.device.get();
-    rank.ring = std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.device_slots),
-                                            *device, MemoryKind::device, std::span(&device, 1),
-                                            Order::relaxed, clock);
-    if (on_devices) {
-      rank.feeder = make_feeder(spec, data_plan(static_cast<std::int32_t>(index)), *device,
-                                config.device_slots, probe);
-    } else {
-      rank.stager =
-          std::make_unique<Stager>(*host_ring, index, *rank.ring, *device,
-                                   marks(Work::staging, static_cast<std::int32_t>(index)));
-      rank.stager->count(probe.stage({"copy", "stager"}), clock);
-    }
-  }
-  if (trace != nullptr) watch_rings();
-}
-
-void RunParts::watch_rings() {
-  if (host_ring) trace->watch(*host_ring, "host ring", -1);
-  for (std::size_t index = 0; index < ranks.size(); ++index) {
-    trace->watch(*ranks[index].ring, "device ring", static_cast<std::int32_t>(index));
-  }
-}
-
-DataPlan RunParts::data_plan(std::int32_t rank) const {
-  DataPlan data{.directory = config.data_dir,
-                .order = order_of(config),
-                .seed = config.seed,
-                .first_sample = 0,
-                .classes = spec.classes};
-  if (processes() != nullptr || components.feeder->slots == MemoryKind::device) {
-    data.rank = global_rank(rank);
-    data.ranks = static_cast<std::int32_t>(all_devices(config));
-  }
-  const std::int64_t taken_a_step = spec.images * (all_devices(config) / data.ranks);
-  data.first_sample = static_cast<std::uint64_t>(first_step * taken_a_step);
-  return data;
-}
-
-std::unique_ptr<Feeder> RunParts::make_feeder(const BatchSpec& batches, DataPlan data,
-                                              Device& device, std::int32_t slots, Probe& counters) {
-  const auto timeout = std::chrono::duration<double>(config.timeout);
-  return components.feeder->make(FeederContext{
-      .spec = batches,
-      .device = device,
-      .clock = clock,
-      .options = feeder_options_,
-      .data = std::move(data),
-      .probe = counters,
-      .marks = marks(Work::feeding),
-      .on_bad_sample = parse_bad_sample_policy(config.on_bad_sample),
-      .timeout = std::chrono::round<Nanoseconds>(timeout),
-      .threads = config.feeder_threads,
-      .slots = slots,
-      .seed = config.seed,
-  });
-}
-
 ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t rank) const {
   return {.batch = batches,
           .precision = parse_precision(config.precision),
           .threads = config.compute_threads,
-          .local_ranks = config.num_gpus,
+          .local_ranks = config.num_gpus * neighbours(),
           .seed = config.seed + static_cast<std::uint64_t>(global_rank(rank)),
           .loss_scale = loss_scale_of(config),
+          .loss_scale_count_to = counted_steps_of_loss_scale(config),
           .cache_directory = config.cache_dir};
 }
 
@@ -224,27 +203,35 @@ void RunParts::make_rank(std::int32_t index) {
   Rank& rank = ranks[static_cast<std::size_t>(index)];
   rank.executable = compile(spec, index);
   if (global_rank(index) == 0) initialise(*rank.executable, graph, config.seed);
-  rank.optimizer = backend->make_optimizer({*components.optimizer, optimizer_options_},
-                                           executable_spec(spec, index), *rank.device);
-  rank.collective = group->join(global_rank(index));
+  rank.optimizer =
+      backend->make_optimizer({*components.optimizer, optimizer_options_, stored_weights(config)},
+                              executable_spec(spec, index), *rank.device);
+  rank.collective = group->join(exchanges_inside() ? index : global_rank(index));
+  const auto hyper = [this](std::int64_t step) {
+    Hyper terms = hyper_of(config);
+    terms.learning_rate = learning_rate(learning_rates, step);
+    terms.step = step;
+    return terms;
+  };
   rank.update =
       components.update->make({.collective = *rank.collective,
                                .optimizer = *rank.optimizer,
                                .reduction = parse_gradient_reduction(config.gradient_reduction),
                                .local_ranks = config.num_gpus,
                                .options = update_options_,
-                               .exchange = make_exchange(rank),
+                               .exchange = overlap(rank),
                                .device = rank.device.get(),
                                .models = models.get(),
                                .probe = &probe,
-                               .seed = config.seed});
+                               .seed = config.seed,
+                               .clock = &clock,
+                               .servers = components.servers,
+                               .hyper = hyper});
   refuse_partial_checkpoints(rank);
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
-                             [this](std::int64_t step) {
-                               Hyper hyper = hyper_of(config);
-                               hyper.learning_rate = learning_rate(learning_rates, step);
-                               hyper.step = step;
-                               return hyper;
+                             [this, hyper](std::int64_t step) {
+                               tell_step(step);
+                               return hyper(step);
                              },
                              rank.collective->recordable() && rank.update->recordable(),
                              // A trace has its times already.
@@ -253,8 +240,13 @@ void RunParts::make_rank(std::int32_t index) {
   rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, clock);
 }
 
+void RunParts::tell_step(std::int64_t step) const {
+  RankProgress* const progress = processes() == nullptr ? nullptr : processes()->progress();
+  if (progress != nullptr) progress->begin_step(step, clock.now());
+}
+
 /// Of devices that are made of the host's cores: others have only begun what a step tells of.
-GradientExchange* RunParts::make_exchange(const Rank& rank) {
+GradientExchange* RunParts::overlap(const Rank& rank) {
   const bool trains = !config.forward_only && !config.eval;
   if (!components.backend->computes_on_host || !trains || rank.collective->world().size == 1) {
     return nullptr;
@@ -284,9 +276,16 @@ void RunParts::note_unused_classes() {
 }
 
 void RunParts::note_unused_loss_scale() {
-  if (!config.fp16_loss_scale || parse_precision(config.precision) == Precision::f16) return;
-  probe.note(fmt::format("--fp16-loss-scale is {}, and {} trains without one: it is ignored",
-                         *config.fp16_loss_scale, config.precision));
+  if (config.fp16_loss_scale && parse_precision(config.precision) != Precision::f16) {
+    probe.note(fmt::format("--fp16-loss-scale is {}, and {} trains without one: it is ignored",
+                           *config.fp16_loss_scale, config.precision));
+  }
+  if (config.fp16_enable_auto_loss_scale && !loss_scale()) {
+    probe.note(
+        fmt::format("--fp16-enable-auto-loss-scale is ignored: in {} the device '{}' trains "
+                    "without a loss scale",
+                    config.precision, components.backend->name));
+  }
 }
 
 /// An OpenMP trainer loses far more than the load when something else runs on one of its cores.
@@ -301,22 +300,6 @@ void RunParts::note_shared_cores() {
   } else {
     probe.note("feeding runs at nice 19, beside a trainer on the same machine's cores");
   }
-}
-
-std::uint64_t RunParts::published() const {
-  if (host_ring) return host_ring->stats().published;
-  std::uint64_t sum = 0;
-  for (const Rank& rank : ranks) sum += rank.ring->stats().published;
-  return sum;
-}
-
-std::uint64_t RunParts::taken() const {
-  std::uint64_t sum = 0;
-  for (const Rank& rank : ranks) {
-    const RingStats ring = rank.ring->stats();
-    sum += ring.published - ring.filled_slots;
-  }
-  return sum;
 }
 
 ExchangeTimes RunParts::exchange_times() const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/run_config.h"
+#include "bench/run_exchange.h"
 #include "bench/runner.h"
 #include "bench/trace.h"
 #include "dataflow/batch_ring.h"
@@ -48,6 +49,7 @@ class RunParts {
   /// `abandon` lets ranks leave an exchange. Throws ConfigError, Unavailable, TimeoutError.
   RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
            std::stop_token abandon, Trace* trace = nullptr);
+  ~RunParts();
 
   double steps_per_epoch() const noexcept {
     return examples_per_epoch / static_cast<double>(config.batch_size * all_devices(config));
@@ -66,6 +68,8 @@ class RunParts {
                                       std::int32_t slots, Probe& counters);
   /// What a checkpoint of this run says, after `step` updates.
   CheckpointInfo checkpoint_info(std::int64_t step) const;
+  /// Rank 0's, where it adapts itself. The device is idle.
+  std::optional<LossScale> loss_scale() const;
   /// The model for batches of `batches` on the rank's device, with weights that mean nothing.
   std::unique_ptr<Executable> compile(const BatchSpec& batches, std::int32_t rank);
 
@@ -82,21 +86,27 @@ class RunParts {
   std::unique_ptr<Backend> backend;
   BatchSpec spec;
   Graph graph;
-  std::vector<Rank> ranks;    ///< of this process
-  std::stop_source stopping;  ///< requested when someone outside ends the run
-  std::unique_ptr<CollectiveGroup> group;
-  std::unique_ptr<ModelStore> models;
+  std::vector<Rank> ranks;                  ///< of this process
+  std::stop_source stopping;                ///< requested when someone outside ends the run
+  std::unique_ptr<CollectiveGroup> group;   ///< of the ranks
+  std::unique_ptr<ProcessMeeting> meeting;  ///< null: this process is alone
+  std::unique_ptr<ModelStore> models;       ///< null where the update does not ask for it
   /// One a rank where they overlap with backward. Before `group` ends, their threads do.
   std::vector<std::unique_ptr<GradientExchange>> exchanges;
+  std::unique_ptr<Device> slot_memory;   // of the host ring
   std::unique_ptr<BatchRing> host_ring;  // null where feeders fill device slots
   std::unique_ptr<Feeder> host_feeder;
 
  private:
   Processes* processes() const noexcept { return components.processes; }
+  /// The ranks of this process exchange among themselves alone.
+  bool exchanges_inside() const noexcept {
+    return components.processes == nullptr || components.servers != nullptr;
+  }
   std::int32_t global_rank(std::int32_t rank) const noexcept;
+  std::int32_t neighbours() const noexcept;
   std::vector<Device*> devices() const;
-  std::unique_ptr<CollectiveGroup> make_group(std::stop_token abandon);
-  std::unique_ptr<ModelStore> make_models(std::stop_token abandon);
+  std::unique_ptr<ModelStore> make_models(const std::stop_token& abandon);
   std::optional<Checkpoint> open_checkpoint();
   void restore(const Checkpoint& checkpoint);
   void make_feeders();
@@ -104,7 +114,8 @@ class RunParts {
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
   void make_rank(std::int32_t index);
-  GradientExchange* make_exchange(const Rank& rank);
+  void tell_step(std::int64_t step) const;
+  GradientExchange* overlap(const Rank& rank);
   void refuse_partial_checkpoints(const Rank& rank) const;
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();

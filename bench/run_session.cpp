@@ -7,10 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/accelerator_utilisation.h"
-#include "bench/exit_code.h"
 #include "bench/machine.h"
+#include "bench/peer_watch.h"
+#include "bench/process_run.h"
 #include "bench/statistics.h"
+#include "bench/training_rules.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -144,15 +145,22 @@ void RunSession::run_replica(std::size_t index) {
 }
 
 /// Runs on a replica's thread, inside the window, but not in runs that are as they should be. With
-/// a finite loss, gradients overflowed, and the update was skipped.
+/// a finite loss, gradients overflowed, and the update was skipped, as a loss scale that adapts
+/// itself now and then makes it.
 void RunSession::warn_nonfinite(std::int64_t step, bool finite_loss) {
+  if (finite_loss && counted_steps_of_loss_scale(config_) > 0) {
+    const std::lock_guard lock(mutex_);
+    skipped_steps_.insert(step);
+    return;
+  }
   const std::string where =
       fmt::format("step {} of {} in {}", step + 1, config_.model, config_.precision);
   const std::string text =
       finite_loss ? fmt::format("gradients of {} are not finite, its update was skipped", where)
                   : fmt::format("the loss of {} is not finite", where);
   if (config_.on_nonfinite == "stop") {
-    const char* const cure = finite_loss ? "lower --fp16-loss-scale"
+    const char* const cure = finite_loss ? "lower --fp16-loss-scale, let it adapt itself with "
+                                           "--fp16-enable-auto-loss-scale"
                                          : "lower --init-learning-rate, warm it up with "
                                            "--num-learning-rate-warmup-epochs, set --gradient-clip";
     record_failure(std::make_exception_ptr(
@@ -208,9 +216,28 @@ void RunSession::pause() {
 
 /// So that legs begin together. On rank 0's thread, with every device idle.
 void RunSession::meet_other_processes() {
-  if (parts_.components.processes == nullptr) return;
-  RunParts::Rank& rank = parts_.ranks.front();
-  rank.collective->all_reduce_sum({}, *rank.device->make_stream());
+  if (parts_.meeting != nullptr) return parts_.meeting->meet(patience_between_legs());
+  if (parts_.components.servers == nullptr) return;
+  gather(*parts_.components.processes, "", patience_between_legs(),
+         "waiting for all workers between steps");
+}
+
+/// Ranks that do not wait for each other in every step may be far apart: whoever is at work is
+/// taken to be up to ten times slower than this one.
+Nanoseconds RunSession::patience_between_legs() {
+  constexpr int kSlower = 10;
+  const StepPatience patience = step_patience(config_);
+  const Time now = clock_.now();
+  if (legs_begun_ == 0) {
+    first_leg_ = now;
+    return patience.first_step;
+  }
+  const RankProgress* const progress = parts_.components.processes->progress();
+  const Nanoseconds median = progress == nullptr ? Nanoseconds{} : progress->median_step();
+  const bool together = parts_.components.servers == nullptr &&
+                        parts_.components.update->agreement == Agreement::identical;
+  return std::max(patience.step, StepPatience::kMedians * median) +
+         (together ? Nanoseconds{} : (kSlower - 1) * (now - first_leg_));
 }
 
 /// Also where the run was stopped: rank 0's weights are those after whole steps.
@@ -261,7 +288,11 @@ std::size_t RunSession::decide_leg() {
     discarded_steps_ += static_cast<std::int64_t>(steps);
     return steps;
   }
-  if (windows_ == 0) return begin_window();
+  if (windows_ == 0) {
+    const std::size_t steps = steps_to_settle();
+    discarded_steps_ += static_cast<std::int64_t>(steps);
+    return steps > 0 ? steps : begin_window();
+  }
   if (window_left_ > 0) return begin_leg();
   if (config_.extend_window && windows_ < kMaxWindows && window_.is_draining()) {
     discarded_steps_ += static_cast<std::int64_t>(window_.wanted);
@@ -269,6 +300,31 @@ std::size_t RunSession::decide_leg() {
   }
   window_complete_ = true;
   return 0;
+}
+
+/// More steps of warm-up, for feeders that have something left to find out. Where the number of
+/// steps matters, or other processes count them, there are none; nor for ever.
+std::size_t RunSession::steps_to_settle() {
+  constexpr Nanoseconds kLongest = std::chrono::seconds(30);
+  constexpr std::int64_t kSteps = 10;
+  const Time now = clock_.now();
+  if (settling_since_ == Time{}) settling_since_ = now;
+  const bool may_add = parts_.meeting == nullptr && parts_.components.servers == nullptr &&
+                       config_.train_dir.empty() && evaluation_points_.empty();
+  bool settled = true;
+  for (const Feeder* feeder : feeders()) settled = settled && feeder->is_settled();
+  if (!settled && may_add && now - settling_since_ < kLongest) return kSteps;
+  for (Feeder* feeder : feeders()) feeder->settle();
+  return 0;
+}
+
+std::vector<Feeder*> RunSession::feeders() const {
+  std::vector<Feeder*> feeders;
+  if (parts_.host_feeder) feeders.push_back(parts_.host_feeder.get());
+  for (const RunParts::Rank& rank : parts_.ranks) {
+    if (rank.feeder) feeders.push_back(rank.feeder.get());
+  }
+  return feeders;
 }
 
 std::size_t RunSession::begin_window() {
@@ -334,83 +390,6 @@ Snapshot RunSession::snapshot() {
   now.stages = stage_sums(parts_.probe, clock_.now());
   for (std::jthread& thread : stager_threads_) now.staging_cpu_s += thread_cpu_seconds(thread);
   return now;
-}
-
-// ---- results ----------------------------------------------------------------
-
-RunResult RunSession::collect(bool stopped_from_outside) {
-  RunResult result;
-  result.config = config_;
-  result.images_per_step = std::int64_t{config_.batch_size} * config_.num_gpus;
-  result.examples_per_epoch = parts_.examples_per_epoch;
-  result.facts = parts_.backend->facts();
-  result.counters = parts_.probe.values();
-  const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {
-    if (!steps.empty()) result.counters[name] = static_cast<std::int64_t>(steps.size());
-  };
-  count("nonfinite_steps", nonfinite_steps_);
-  count("skipped_steps", skipped_steps_);
-  result.notes = parts_.probe.notes();
-  add_condition(result);
-  for (const std::string& note : parts_.backend->notes()) result.notes.push_back(note);
-  if (evaluator_ != nullptr) {
-    for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
-  }
-  result.evaluations = evaluations_;
-  result.discarded_steps = discarded_steps_;
-  summarise(window_, config_, result);
-  add_accelerator_utilisation(result);
-  if (config_.instrument && !window_.legs.empty()) {
-    const std::vector<StageSums> stages = window_.stages();
-    result.stages = stage_uses(parts_.probe, stages);
-    result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
-    for (const auto& [name, ring] : rings()) result.queues.push_back(queue_use(name, *ring));
-  }
-  if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
-    const EvaluationReport& report = evaluations_.back();
-    result.window_s = report.seconds;
-    result.img_per_s = static_cast<double>(report.images) / report.seconds;
-  }
-  set_outcome(result, stopped_from_outside);
-  return result;
-}
-
-/// How the devices were from the window's begin to its end.
-void RunSession::add_condition(RunResult& result) const {
-  if (window_.legs.empty()) return;
-  const Condition condition =
-      parts_.backend->condition(window_.legs.front().begin.time, window_.legs.back().end.time);
-  result.facts.insert(condition.facts.begin(), condition.facts.end());
-  result.notes.insert(result.notes.end(), condition.notes.begin(), condition.notes.end());
-}
-
-void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const {
-  const std::size_t steps = result.step_ms.size();
-  if (failure_) {
-    result.status = Status::failed;
-    result.exit_code = exit_code_of(failure_);
-    try {
-      std::rethrow_exception(failure_);
-    } catch (const std::exception& error) {
-      result.reason = error.what();
-    }
-  } else if (stopped_from_outside) {
-    result.status = Status::partial;
-    result.reason = fmt::format("stopped after {} steps of the window", steps);
-    result.exit_code = 130;
-  } else if (data_ended_ && !window_complete_) {
-    result.status = Status::partial;
-    result.reason =
-        fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
-    result.exit_code = 6;
-  } else if (!window_.legs.empty() && window_.is_draining()) {
-    result.status = Status::draining;
-    result.reason = fmt::format(
-        "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least "
-        "{:.0f} steps, or let --extend-window do it",
-        result.reserve_start, result.reserve_end,
-        kMinReserves * result.reserve_start / config_.num_gpus + 1);
-  }
 }
 
 }  // namespace penstock

@@ -46,11 +46,14 @@ class RunSession {
   std::size_t next_leg(std::size_t rank);
   void pause();
   void meet_other_processes();
+  Nanoseconds patience_between_legs();
   void save_at_end();
   bool evaluate();
   std::int64_t position() const;
   std::size_t cut(std::int64_t steps) const;
   std::size_t decide_leg();
+  std::size_t steps_to_settle();
+  std::vector<Feeder*> feeders() const;
   std::size_t begin_window();
   std::size_t begin_leg();
   void end_leg();
@@ -84,6 +87,8 @@ class RunSession {
   // All below under mutex_, until the threads have ended.
   std::size_t waiting_ranks_ = 0, leg_steps_ = 0;
   std::uint64_t legs_begun_ = 0;
+  Time first_leg_{};       // when it began
+  Time settling_since_{};  // the end of warm-up as asked for
   std::int64_t warm_up_left_ = 0, window_left_ = 0, wanted_steps_ = 0;
   int windows_ = 0;
   std::int64_t discarded_steps_ = 0;

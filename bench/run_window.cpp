@@ -100,7 +100,14 @@ void add_exchange(const RunWindow& window, RunResult& result) {
   const auto steps = static_cast<double>(sum.steps);
   result.facts["exchange_ms_per_step"] = milliseconds(sum.busy) / steps;
   result.facts["exchange_exposed_ms_per_step"] = milliseconds(sum.exposed) / steps;
-  result.facts["gradient_buckets"] = static_cast<double>(sum.buckets) / steps;
+  const Nanoseconds least = least_exposed(sum.buckets);
+  result.facts["exchange_hideable_ms_per_step"] = milliseconds(sum.busy - least) / steps;
+  result.facts["gradient_buckets"] = static_cast<double>(sum.buckets.size());
+  for (const BucketTimes& bucket : sum.buckets) {
+    result.buckets.push_back({.mib = static_cast<double>(bucket.bytes) / (1 << 20),
+                              .lead_ms = milliseconds(bucket.lead) / steps,
+                              .exchange_ms = milliseconds(bucket.busy) / steps});
+  }
 }
 
 }  // namespace

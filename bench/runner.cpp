@@ -88,6 +88,7 @@ Runner::Components find_components(const RunConfig& config) {
           &find_entry(backend_table(), name(config.device)),
           &find_entry(update_table(), name(config.variable_update)),
           &find_entry(optimizer_table(), name(config.optimizer)),
+          nullptr,
           nullptr};
 }
 

@@ -22,6 +22,7 @@
 namespace penstock {
 
 class Processes;
+class ServerConnection;
 class Trace;
 
 /// How a run ended, as rows and files spell it.
@@ -70,6 +71,13 @@ struct RankResult {
   double img_per_s = 0, window_s = 0;
 };
 
+/// A bucket of gradients that is exchanged while backward goes on: means over steps and ranks.
+struct BucketUse {
+  double mib = 0;
+  double lead_ms = 0;      ///< from the moment when it was complete to the end of backward
+  double exchange_ms = 0;  ///< its own, without what it waited for the buckets before it
+};
+
 struct RunResult {
   RunConfig config;  ///< resolved: no automatic values are left in it
   Status status = Status::ok;
@@ -92,11 +100,12 @@ struct RunResult {
   /// What device_idle_ms consists of, step by step: no batch was ready on the host's side; the copy
   /// of a batch that was; the host was late to enqueue the step.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;
-  std::vector<StageUse> stages;   ///< upstream first
-  std::vector<QueueUse> queues;   ///< upstream first
-  double instrumentation_s = 0;   ///< CPU time that timing the stages took, by its own calibration
-  std::vector<double> losses;     ///< the same, as --loss-type-to-report wants them
-  std::vector<RankResult> ranks;  ///< by rank, where they are processes
+  std::vector<StageUse> stages;    ///< upstream first
+  std::vector<QueueUse> queues;    ///< upstream first
+  double instrumentation_s = 0;    ///< CPU time that timing the stages took, by its own calibration
+  std::vector<double> losses;      ///< the same, as --loss-type-to-report wants them
+  std::vector<RankResult> ranks;   ///< by rank, where they are processes
+  std::vector<BucketUse> buckets;  ///< in the order of their exchange
   std::vector<EvaluationReport> evaluations;  ///< complete ones
   std::map<std::string, double> facts;        ///< of device and data, with units in the names
   std::map<std::string, std::int64_t> counters;
@@ -146,6 +155,8 @@ class Runner {
     const UpdateEntry* update = nullptr;
     const OptimizerEntry* optimizer = nullptr;
     Processes* processes = nullptr;  ///< those of the run, outliving it; null: this one alone
+    /// To parameter servers that are processes, outliving the run; null: there are none.
+    ServerConnection* servers = nullptr;
   };
   /// `trace` is null, or outlives the runner and gets the first steps of the window.
   Runner(const RunConfig& config, Clock& clock, const Components& components,

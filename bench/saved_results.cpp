@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/result_json.h"
+#include "bench/step_records.h"
 #include "bench/sweep.h"
 #include "dataflow/error.h"
 
@@ -93,6 +94,7 @@ SweepResult sweep_of(std::vector<RunResult> results, Environment environment, st
 
 SweepResult parse_saved_results(std::string_view text, std::string_view name) {
   try {
+    if (is_step_records(text)) return parse_step_records(text);
     const std::vector<Json> objects = objects_of(text);
     if (objects.size() > 1) return sweep_of_runs(objects);
     const Json& json = objects.front();
@@ -110,8 +112,13 @@ SweepResult read_saved_results(const std::filesystem::path& path) {
   const std::filesystem::path file = is_folder ? path / "results.json" : path;
   std::ifstream in(file, std::ios::binary);
   if (!std::filesystem::is_regular_file(file) || !in) {
+    const std::filesystem::path steps = step_records_path(file);
     throw ConfigError(
-        fmt::format("cannot read '{}': there is no such file to read; {}", file.native(), kWanted));
+        fmt::format("cannot read '{}': there is no such file to read; {}", file.native(),
+                    std::filesystem::is_regular_file(steps)
+                        ? fmt::format("its run did not end, and left its steps in '{}': read that",
+                                      steps.native())
+                        : kWanted));
   }
   std::ostringstream text;
   text << in.rdbuf();

@@ -11,9 +11,9 @@
 
 namespace penstock {
 
-/// Reads results.json of a sweep (or its folder), the sweep in isolation.json, or what `penstock
-/// run
-/// --json` printed: one object, or several, one a line. Throws ConfigError where there is no such
+/// Reads results.json of a sweep (or its folder), the sweep in isolation.json, what `penstock run
+/// --json` printed (one object, or several, one a line), or the steps that a run left which did not
+/// end. Throws ConfigError where there is no such
 /// file, DataError, with its name and what is wrong, for texts that are damaged, newer or foreign.
 SweepResult read_saved_results(const std::filesystem::path& path);
 

@@ -59,7 +59,9 @@ std::string format_header(const StepTableHeader& header) {
   text += line("Data format:", "NHWC");
   text += line("Optimizer:", config.optimizer.substr(0, config.optimizer.find(':')));
   text += line("Variables:", config.variable_update);
-  if (header.exchanges) text += line("AllReduce:", "None");
+  if (header.exchanges) {
+    text += line("AllReduce:", config.all_reduce_spec.empty() ? "None" : config.all_reduce_spec);
+  }
   return text + "==========\n";
 }
 

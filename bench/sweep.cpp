@@ -25,12 +25,13 @@ namespace {
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 13> kFeederKeys = {"fake_location",
+constexpr std::array<std::string_view, 14> kFeederKeys = {"fake_location",
                                                           "data_dir",
                                                           "on_bad_sample",
                                                           "order",
                                                           "page_cache",
                                                           "prefetch",
+                                                          "huge_pages",
                                                           "feeder_threads",
                                                           "timeout",
                                                           "instrument",
@@ -161,8 +162,9 @@ std::string unavailable_reason(const RunConfig& config) {
       if (reason.empty()) reason = error.what();
     }
   }
+  // A list with braces is looked up by the source that takes lists.
   if (feeder != nullptr && feeder->reads_files && !config.data_dir.empty() &&
-      !std::filesystem::exists(config.data_dir)) {
+      config.data_dir.find('{') == std::string::npos && !std::filesystem::exists(config.data_dir)) {
     throw ConfigError(
         fmt::format("--data-dir is '{}', which does not exist; expected a folder of "
                     "class folders of images",

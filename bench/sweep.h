@@ -30,8 +30,8 @@ class Sweep {
 
 /// Do both configurations train alike, so that their rates differ by what feeds them alone? All
 /// keys are equal but `fake_location` and those that feeders alone read, or nobody who measures:
-/// data_dir, on_bad_sample, order, page_cache, prefetch, feeder_threads, timeout, display_every,
-/// display_perf_ewma, loss_type_to_report and print_training_accuracy.
+/// data_dir, on_bad_sample, order, page_cache, prefetch, huge_pages, feeder_threads, timeout,
+/// display_every, display_perf_ewma, loss_type_to_report and print_training_accuracy.
 bool same_trainer(const RunConfig& a, const RunConfig& b);
 
 /// The keys that tell configurations apart, in the order of the table; `fake_location` among them.

@@ -82,9 +82,29 @@ Precision parse_precision(const std::string& text) {
   throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
 }
 
+DType stored_weights(const RunConfig& config) {
+  if (!config.fp16_vars) return DType::f32;
+  switch (parse_precision(config.precision)) {
+    case Precision::f16:
+      return DType::f16;
+    case Precision::bf16:
+      return DType::bf16;
+    default:
+      throw ConfigError("--fp16-vars stores weights in the 16 bits of --precision, which is " +
+                        config.precision +
+                        "; expected fp16 or bf16; state it, or leave "
+                        "--fp16-vars out");
+  }
+}
+
 float loss_scale_of(const RunConfig& config) {
   if (parse_precision(config.precision) != Precision::f16) return 1;
   return static_cast<float>(config.fp16_loss_scale.value_or(kFp16LossScale));
+}
+
+std::int32_t counted_steps_of_loss_scale(const RunConfig& config) {
+  if (parse_precision(config.precision) != Precision::f16) return 0;
+  return config.fp16_enable_auto_loss_scale ? config.fp16_inc_loss_scale_every_n : 0;
 }
 
 std::string default_cache_dir() {
@@ -145,7 +165,17 @@ BucketLimits bucket_limits(const RunConfig& config) {
     return std::max<std::size_t>(
         1, static_cast<std::size_t>(std::min(mib, kMostMiB) * BucketLimits::kMiB));
   };
-  return {.first_bytes = bytes(config.first_bucket_mib), .bytes = bytes(config.bucket_mib)};
+  if (config.gradient_repacking > 0 && config.agg_small_grads_max_bytes > 0) {
+    throw ConfigError(fmt::format(
+        "--gradient-repacking is {}, which cuts all gradients into equal pieces, and "
+        "--agg-small-grads-max-bytes is {}, which groups small ones; leave one of them out",
+        config.gradient_repacking, config.agg_small_grads_max_bytes));
+  }
+  return {.first_bytes = bytes(config.first_bucket_mib),
+          .bytes = bytes(config.bucket_mib),
+          .pieces = static_cast<std::size_t>(config.gradient_repacking),
+          .small_bytes = static_cast<std::size_t>(config.agg_small_grads_max_bytes),
+          .small_group = static_cast<std::size_t>(config.agg_small_grads_max_group)};
 }
 
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,

@@ -33,9 +33,16 @@ BatchSpec batch_spec(const RunConfig& config, const ModelEntry& model);
 /// The precision that a configuration names.
 Precision parse_precision(const std::string& text);
 
+/// What weights and biases are stored as. Throws ConfigError for --fp16-vars in a precision of 32
+/// bits.
+DType stored_weights(const RunConfig& config);
+
 /// What gradients are multiplied by on their way through the configuration's precision: bf16 has
 /// f32's range and needs no scale.
 float loss_scale_of(const RunConfig& config);
+
+/// The steps that are counted before that scale is doubled; 0: it does not adapt itself.
+std::int32_t counted_steps_of_loss_scale(const RunConfig& config);
 
 /// Where programs keep what they can find out again, by the XDG Base Directory specification;
 /// empty where the environment says nothing.

@@ -40,6 +40,11 @@ void set_staged(RunConfig& config, const std::string& text) {
   add_option(config, "--staged-vars", "parameter_server", "staged=true");
 }
 
+void set_cross_replica_sync(RunConfig& config, const std::string& text) {
+  if (parse_flag(text, "--cross-replica-sync")) return;  // what every update does, unless told
+  add_option(config, "--cross-replica-sync", "parameter_server", "sync=false");
+}
+
 void set_placement(RunConfig& config, const std::string& text) {
   static_cast<void>(parse_placement(text, "--ps-placement"));  // throws on another word
   add_option(config, "--ps-placement", "parameter_server", "placement=" + text);
@@ -47,6 +52,39 @@ void set_placement(RunConfig& config, const std::string& text) {
 
 void set_kungfu(RunConfig& config, const std::string& text) {
   set_word(config.variable_update, "kungfu", text, {"sync-sgd", "async-sgd", "sma"});
+}
+
+/// tf_cnn_benchmarks has it set unless told otherwise, but for gradients that are of 16 bits
+/// anyway.
+void set_compact(RunConfig& config, const std::string& text) {
+  if (!parse_flag(text, "--compact-gradient-transfer")) return;
+  if (config.gradient_wire == "bf16") {
+    throw ConfigError(
+        "--compact-gradient-transfer exchanges fp16, and --gradient-wire is bf16; leave one of "
+        "them "
+        "out");
+  }
+  config.gradient_wire = "fp16";
+}
+
+/// tf_cnn_benchmarks lets TensorFlow merge all-reduces of one scope, of so many gradients.
+void set_merge_scope(RunConfig& config, const std::string& text) {
+  constexpr std::int64_t kMost = 1'000'000, kAnySize = std::int64_t{1} << 40;
+  const std::int64_t gradients = parse_integer(text, "--allreduce-merge-scope");
+  if (gradients < 1 || gradients > kMost) {
+    throw ConfigError(fmt::format(
+        "--allreduce-merge-scope is {}; expected the gradients of one exchange, 1 to {}", text,
+        kMost));
+  }
+  if (gradients == 1) return;  // what tf_cnn_benchmarks has unless told otherwise
+  if (config.agg_small_grads_max_bytes > 0) {
+    throw ConfigError(fmt::format(
+        "--allreduce-merge-scope is {}, which groups gradients of all sizes, and "
+        "--agg-small-grads-max-bytes is {}, which groups small ones; leave one of them out",
+        gradients, config.agg_small_grads_max_bytes));
+  }
+  config.agg_small_grads_max_bytes = kAnySize;
+  config.agg_small_grads_max_group = static_cast<std::int32_t>(gradients);
 }
 
 }  // namespace
@@ -69,10 +107,22 @@ std::vector<Flag> update_flags(RunConfig& config) {
       flag("ps_placement",
            "first, greedy or split: the same as --variable-update parameter_server:placement=...",
            "first", set_placement),
+      flag("cross_replica_sync",
+           "--nocross-replica-sync is the same as --variable-update parameter_server:sync=false",
+           "true", set_cross_replica_sync),
       flag("kungfu", "sync-sgd, async-sgd or sma: the same as --variable-update with that", "",
-           set_kungfu)};
+           set_kungfu),
+      flag("compact_gradient_transfer", "the same as --gradient-wire fp16", "false", set_compact),
+      flag("allreduce_merge_scope",
+           "exchange so many gradients at a time, whatever their sizes: the same as "
+           "--agg-small-grads-max-group with --agg-small-grads-max-bytes above the largest; 1: "
+           "buckets",
+           "1", set_merge_scope)};
   flags[1].boolean = true;
-  flags[3].aliases = "kf_optimizer";
+  flags[3].boolean = true;
+  flags[4].aliases = "kf_optimizer";
+  flags[5].boolean = true;
+  flags[5].aliases = "fp16_allreduce";
   return flags;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/batch_ring.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -97,7 +98,8 @@ BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, M
       clock_(clock),
       slots_(slots),
       free_(slots),
-      filled_(order == Order::strict ? readers.size() : 1, Fifo(slots)) {
+      filled_(order == Order::strict ? readers.size() : 1, Fifo(slots)),
+      asked_(readers.size()) {
   PENSTOCK_ASSERT(slots > 0 && !readers.empty());
   for (std::size_t index = 0; index < slots; ++index) {
     Slot& slot = slots_[index];
@@ -115,6 +117,14 @@ BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, M
 
 BatchRing::Fifo& BatchRing::queue_of(std::size_t reader) noexcept {
   return filled_[order_ == Order::strict ? reader : 0];
+}
+
+/// Under mutex_. Of those that share this reader's queue, which wait and asked before it.
+std::size_t BatchRing::readers_ahead_of(std::size_t reader) const noexcept {
+  if (order_ == Order::strict) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(asked_.begin(), asked_.end(),
+                    [&](std::uint64_t ask) { return ask != 0 && ask < asked_[reader]; }));
 }
 
 /// Blocks until `ready` or stopped. Before every change of what is accounted for, and of nothing
@@ -144,8 +154,14 @@ WriteLease BatchRing::acquire(std::stop_token stop) {
 ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
   std::unique_lock lock(mutex_);
   Fifo& queue = queue_of(reader);
-  wait(lock, filled_gate_, waiting_readers_, stop, [&] { return queue.size() > 0 || closed_; });
-  if (stop.stop_requested()) return {};
+  asked_[reader] = ++asks_;
+  wait(lock, filled_gate_, waiting_readers_, stop,
+       [&] { return queue.size() > readers_ahead_of(reader) || closed_; });
+  asked_[reader] = 0;
+  if (stop.stop_requested()) {
+    clock_.wake(filled_gate_);  // for those that were behind this one
+    return {};
+  }
   if (queue.size() > 0) {
     account();
     const std::size_t slot = queue.pop();

@@ -98,7 +98,7 @@ class ReadLease {
   std::size_t slot_ = 0, reader_ = 0;
 };
 
-/// strict: batch k goes to reader k mod R. relaxed: to the first that asks.
+/// strict: batch k goes to reader k mod R. relaxed: to the reader that has asked for longest.
 enum class Order : std::uint8_t { strict, relaxed };
 
 struct RingStats {
@@ -125,6 +125,10 @@ class BatchRing {
   const BatchSpec& spec() const noexcept { return spec_; }
   std::size_t slots() const noexcept { return slots_.size(); }
   std::size_t readers() const noexcept { return reader_count_; }
+  /// Of one slot: pixels, then labels. Theirs who hold its lease; others may ask where it lies.
+  std::span<std::byte> memory(std::size_t slot) const noexcept {
+    return slots_[slot].memory.bytes();
+  }
 
   /// Blocks while no slot is free. Empty lease: stopped, closed or failed.
   [[nodiscard]] WriteLease acquire(std::stop_token stop);
@@ -185,6 +189,7 @@ class BatchRing {
   void account() noexcept;
   void note_depth() noexcept;
   Fifo& queue_of(std::size_t reader) noexcept;
+  std::size_t readers_ahead_of(std::size_t reader) const noexcept;
 
   const BatchSpec spec_;
   const std::size_t reader_count_;
@@ -196,7 +201,9 @@ class BatchRing {
   // All below under mutex_.
   Gate free_gate_, filled_gate_;
   Fifo free_;
-  std::vector<Fifo> filled_;  // one per reader if strict, else one
+  std::vector<Fifo> filled_;          // one per reader if strict, else one
+  std::vector<std::uint64_t> asked_;  // per reader: the number of what it asks now; 0: nothing
+  std::uint64_t asks_ = 0;
   std::uint64_t published_ = 0;
   std::int64_t waiting_producers_ = 0, waiting_readers_ = 0;
   bool watching_ = false;

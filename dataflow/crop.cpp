@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -14,6 +15,13 @@ constexpr int kTries = 10;
 /// The usual evaluation: resize to 256, crop 224.
 constexpr double kCentreZoom = 256.0 / 224;
 
+// What tf_cnn_benchmarks asks of sample_distorted_bounding_box, and the zoom of its evaluation.
+constexpr double kTfMinArea = 0.05, kTfMinRatio = 0.75, kTfMaxRatio = 1.33, kTfMinCovered = 0.1;
+constexpr int kTfTries = 100;
+constexpr double kTfCentreZoom = 1.145;
+
+constexpr double kTensorpackMaxRatio = 1.333;
+
 Stretch stretch_of(std::int64_t begin, std::int64_t length) {
   return {static_cast<double>(begin), static_cast<double>(length), static_cast<std::int32_t>(begin),
           static_cast<std::int32_t>(begin + length)};
@@ -21,6 +29,32 @@ Stretch stretch_of(std::int64_t begin, std::int64_t length) {
 
 std::int64_t place(std::int64_t room, Random& random) {
   return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(room) + 1));
+}
+
+/// The largest of 1..`height` whose width at `ratio`, rounded, is at most `width`; 0: none.
+std::int64_t tallest(std::int64_t width, std::int64_t height, double ratio) {
+  std::int64_t h =
+      std::min<std::int64_t>(height, std::llrint(static_cast<double>(width + 1) / ratio));
+  while (h > 0 && std::llrint(static_cast<double>(h) * ratio) > width) --h;
+  return h;
+}
+
+/// Where the centre of an image lies that is resized to `zoomed` and then cut to `wanted` pixels.
+Stretch centre_of_resized(std::int32_t size, std::int64_t zoomed, std::int32_t wanted) {
+  const double scale = static_cast<double>(size) / static_cast<double>(zoomed);
+  const std::int64_t begin = (zoomed - wanted) / 2;
+  return {static_cast<double>(begin) * scale, wanted * scale, 0, size};
+}
+
+/// tensorpack's ResizeShortestEdge to `zoom` times what the output needs, and its CenterCrop.
+Region tensorpack_centre(ImageSize image, const ImageShape& output, double zoom) {
+  const double scale = zoom * std::max(static_cast<double>(output.width) / image.width,
+                                       static_cast<double>(output.height) / image.height);
+  const auto resized = [scale](std::int32_t size, std::int32_t wanted) {
+    return std::max<std::int64_t>(wanted, std::llround(scale * size));
+  };
+  return {centre_of_resized(image.width, resized(image.width, output.width), output.width),
+          centre_of_resized(image.height, resized(image.height, output.height), output.height)};
 }
 
 }  // namespace
@@ -52,8 +86,76 @@ Region centre_crop(ImageSize image, const ImageShape& output) {
   return {{(image.width - w) / 2, w, 0, image.width}, {(image.height - h) / 2, h, 0, image.height}};
 }
 
+Region tf_random_crop(ImageSize image, Random& random) {
+  const std::int64_t width = image.width, height = image.height;
+  const double area = static_cast<double>(width) * static_cast<double>(height);
+  const double least = area * kTfMinArea;
+  const auto width_of = [](std::int64_t h, double ratio) {
+    return std::llrint(static_cast<double>(h) * ratio);
+  };
+  for (int i = 0; i < kTfTries; ++i) {
+    const double ratio = random.uniform(kTfMinRatio, kTfMaxRatio);
+    const std::int64_t high =
+        std::min<std::int64_t>(tallest(width, height, ratio), std::llrint(std::sqrt(area / ratio)));
+    const std::int64_t low = std::min<std::int64_t>(high, std::llrint(std::sqrt(least / ratio)));
+    std::int64_t h = low + place(high - low, random);
+    // Rounding may have left the bounds by a row.
+    if (static_cast<double>(h * width_of(h, ratio)) < least) ++h;
+    if (static_cast<double>(h * width_of(h, ratio)) > area) --h;
+    const std::int64_t w = width_of(h, ratio);
+    const auto covered = static_cast<double>(h * w);
+    if (w < 1 || w > width || h < 1 || h > height) continue;
+    if (covered < least || covered > area || covered < kTfMinCovered * area) continue;
+    const std::int64_t top = place(std::max<std::int64_t>(0, height - h - 1), random);
+    const std::int64_t left = place(std::max<std::int64_t>(0, width - w - 1), random);
+    return {stretch_of(left, w), stretch_of(top, h)};
+  }
+  return whole_image(image);
+}
+
+Region tf_centre_crop(ImageSize image, const ImageShape& output) {
+  const double ratio = std::max(static_cast<double>(output.width) / image.width,
+                                static_cast<double>(output.height) / image.height);
+  const auto resized = [ratio](std::int32_t size) {
+    return static_cast<std::int64_t>(size * ratio * kTfCentreZoom);
+  };
+  // Outputs of a few pixels would be rounded below themselves.
+  return {
+      centre_of_resized(image.width, std::max<std::int64_t>(output.width, resized(image.width)),
+                        output.width),
+      centre_of_resized(image.height, std::max<std::int64_t>(output.height, resized(image.height)),
+                        output.height)};
+}
+
+Region tensorpack_random_crop(ImageSize image, const ImageShape& output, Random& random) {
+  const std::int64_t width = image.width, height = image.height;
+  const double area = static_cast<double>(width) * static_cast<double>(height);
+  for (int i = 0; i < kTries; ++i) {
+    const double target = area * random.uniform(kMinArea, kMaxArea);
+    const double ratio = random.uniform(kMinRatio, kTensorpackMaxRatio);
+    std::int64_t w = std::llround(std::sqrt(target * ratio));
+    std::int64_t h = std::llround(std::sqrt(target / ratio));
+    if (random.uniform() < 0.5) std::swap(w, h);
+    if (w < 1 || w > width || h < 1 || h > height) continue;
+    const std::int64_t left = place(width - w, random);
+    const std::int64_t top = place(height - h, random);
+    return {stretch_of(left, w), stretch_of(top, h)};
+  }
+  return tensorpack_centre(image, output, 1);
+}
+
+Region tensorpack_centre_crop(ImageSize image, const ImageShape& output) {
+  return tensorpack_centre(image, output, kCentreZoom);
+}
+
 Region whole_image(ImageSize image) {
   return {stretch_of(0, image.width), stretch_of(0, image.height)};
+}
+
+Region padded_crop(ImageSize image, std::int32_t pad, Random& random) {
+  const std::int64_t top = place(2 * std::int64_t{pad}, random);
+  const std::int64_t left = place(2 * std::int64_t{pad}, random);
+  return {stretch_of(left, image.width), stretch_of(top, image.height)};
 }
 
 }  // namespace penstock

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers that turn a Source's samples into rows of leased batches, each with a Decoder of its own.
 //
-//   source -> (one worker at a time: a batch's next row, a sample) -> decode into the row -> the
-//   worker that fills the last row publishes the batch
+//   source -> (one worker at a time: a batch's next row, a sample) -> read the sample -> decode
+//   into the row -> the worker that fills the last row publishes the batch
 //
 // A worker holds one sample at a time, and batches in flight hold slots of the ring: both bound
 // memory and work. Rows are given out in the source's order; a row's pixels depend on (seed, epoch,
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -23,13 +24,17 @@
 #include "dataflow/clock.h"
 #include "dataflow/decoder.h"
 #include "dataflow/mark.h"
+#include "dataflow/placement/cpu_topology.h"
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
+#include "dataflow/thread_tuner.h"
 
 namespace penstock {
 
 struct DecodePlan {
-  std::int32_t threads = 1;  ///< including the one that calls run()
+  std::int32_t threads = 1;     ///< including the one that calls run()
+  bool choose_threads = false;  ///< begin with one, and take as many of `threads` as readers need
+  std::vector<Cpu> places{};  ///< of the threads, in their order; empty: wherever the kernel likes
   Order order = Order::relaxed;
   std::uint64_t seed = 1;
   Marks marks{};  ///< "wait for a slot", "read" and "decode", the last two for each sample
@@ -46,9 +51,9 @@ class DecodePool {
   /// the images that are timed), bad_samples, and decode_threads, the workers that have decoded
   /// anything.
   ///
-  /// Stages of the "decode threads": "read", which one of them does at a time, and "decode". Each
-  /// worker times one in kTimedPeriod of its images. It waits for input where another one reads, or
-  /// takes its row; it waits for room where it has no slot, or where the one that takes a row has
+  /// Stages of the "decode threads": "read" and "decode". Each worker times one in kTimedPeriod of
+  /// its images. It waits for input where another one chooses a sample, or takes its row; it waits
+  /// for room where it has no slot, or where the one that takes a row has
   /// none. Both are waits of "decode".
   DecodePool(const DecodePlan& plan, Source& source,
              const std::function<std::unique_ptr<Decoder>()>& make_decoder, Clock& clock,
@@ -62,6 +67,11 @@ class DecodePool {
   /// goes through.
   void run(BatchRing& out, std::stop_token stop);
 
+  /// Is it known how many threads readers need? True where nobody asked. From any thread.
+  bool is_settled() const { return !tuner_ || tuner_->is_settled(); }
+  /// No more threads than by now, of which stages then tell. While nobody reads those.
+  void settle();
+
  private:
   class Crew;
   const DecodePlan plan_;
@@ -70,6 +80,7 @@ class DecodePool {
   Probe& probe_;
   StageCounters &read_stage_, &decode_stage_;
   std::vector<std::unique_ptr<Decoder>> decoders_;
+  std::optional<ThreadTuner> tuner_;
 };
 
 }  // namespace penstock

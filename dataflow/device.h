@@ -96,6 +96,9 @@ class Device {
   virtual ~Device() = default;
   /// Aligned to 4096 bytes; its pages have been touched. Throws DeviceError when there is no room.
   virtual Buffer allocate(std::size_t bytes, MemoryKind) = 0;
+  /// May host and pinned memory that it copies from be any memory of the host, whoever allocated
+  /// it?
+  virtual bool takes_any_memory() const noexcept { return false; }
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 };

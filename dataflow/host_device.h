@@ -54,6 +54,7 @@ class HostDevice final : public Device {
   /// `clock` outlives the device and all that it made.
   explicit HostDevice(Clock& clock, HostDeviceOptions options = {});
   Buffer allocate(std::size_t bytes, MemoryKind) override;
+  bool takes_any_memory() const noexcept override { return true; }
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/image_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,14 +11,12 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/io/sample_file.h"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Checked before a file is read: a hundred times the largest photographs.
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
 
 constexpr std::string_view kAdvice =
     "expected <class>/<image>.JPEG in it; `penstock dataset make` writes such a folder";
@@ -53,38 +49,20 @@ std::vector<std::string> list_names(const fs::path& directory, Wanted wanted) {
   return names;
 }
 
-/// An open file, closed when it goes.
-class File {
- public:
-  explicit File(const char* path) : descriptor_(::open(path, O_RDONLY | O_CLOEXEC)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  int descriptor() const noexcept { return descriptor_; }
-
- private:
-  const int descriptor_;
-};
-
-[[noreturn]] void refuse_file(const char* path, const std::string& problem) {
-  throw DataError("reading '" + std::string(path) + "': " + problem +
-                  "; expected a readable image file; replace it, or pass --on-bad-sample skip");
+bool is_image(const fs::directory_entry& entry) {
+  return has_image_extension(entry.path()) && !entry.is_directory();
 }
 
 /// Adds the images of one class.
-void list_class(const fs::path& folder, std::int32_t label, ImageFiles& images) {
-  for (const std::string& name : list_names(folder, [](const fs::directory_entry& entry) {
-         return has_image_extension(entry.path()) && !entry.is_directory();
-       })) {
-    images.files.add((folder / name).native());
-    images.labels.push_back(label);
-  }
+void list_class(const fs::path& folder, ImageFiles& images) {
+  images.files.open_folder(folder.native());
+  for (const std::string& name : list_names(folder, is_image)) images.files.add(name);
+  images.ends.push_back(images.files.size());
 }
 
-/// Names of the class folders below `directory`.
-std::vector<std::string> list_classes(const std::string& directory, std::int32_t limit) {
+}  // namespace
+
+std::vector<std::string> list_class_folders(const std::string& directory, std::int32_t limit) {
   const fs::path root(directory);
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
@@ -105,47 +83,42 @@ std::vector<std::string> list_classes(const std::string& directory, std::int32_t
   return classes;
 }
 
-}  // namespace
-
-ImageFiles list_image_files(const std::string& directory, std::int32_t classes) {
+ImageFiles list_image_files(const std::string& directory, std::int32_t classes,
+                            const std::stop_token& stop) {
   const fs::path root(directory);
-  const std::vector<std::string> names = list_classes(directory, classes);
+  const std::vector<std::string> names = list_class_folders(directory, classes);
   ImageFiles images;
-  images.classes = static_cast<std::int32_t>(names.size());
-  for (std::size_t label = 0; label < names.size(); ++label) {
-    list_class(root / names[label], static_cast<std::int32_t>(label), images);
+  for (const std::string& name : names) {
+    if (stop.stop_requested()) return images;
+    list_class(root / name, images);
   }
-  if (images.labels.empty()) {
+  if (images.files.size() == 0) {
     std::error_code error;
     const bool is_parent = fs::is_directory(root / "train", error);
     refuse_folder(directory,
                   "has no images in its " + std::to_string(names.size()) + " class folders" +
                       (is_parent ? " (did you mean '" + (root / "train").native() + "'?)" : ""));
   }
-  images.files.shrink_to_fit();
-  images.labels.shrink_to_fit();
   return images;
 }
 
-void read_image_file(const char* path, std::vector<std::byte>& bytes) {
-  const File file(path);
-  struct stat status {};
-  if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0) {
-    refuse_file(path, std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) refuse_file(path, "it is no regular file");
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size == 0) refuse_file(path, "it is empty");
-  if (size > kMaxFileBytes) {
-    refuse_file(path, "it has " + std::to_string(size) + " bytes, more than the limit of " +
-                          std::to_string(kMaxFileBytes));
-  }
+std::vector<std::string> list_image_names(const std::string& directory) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) refuse_folder(directory, "is no folder");
+  std::vector<std::string> names = list_names(directory, is_image);
+  if (names.empty()) refuse_folder(directory, "has no images beside each other");
+  return names;
+}
+
+void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {
+  const SampleFile file(path.c_str());
+  const std::uint64_t size = file.size_to_read();
   bytes.resize(size);
   for (std::size_t done = 0; done < size;) {
     const ssize_t count = ::read(file.descriptor(), bytes.data() + done, size - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) refuse_file(path, std::strerror(errno));
-    if (count == 0) refuse_file(path, "it ended after " + std::to_string(done) + " bytes");
+    if (count < 0) file.refuse(std::strerror(errno));
+    if (count == 0) file.refuse("it ended after " + std::to_string(done) + " bytes");
     done += static_cast<std::size_t>(count);
   }
 }

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,14 @@ class Probe {
     return counters_[std::string(name)];
   }
 
+  /// The same, of a class of a histogram: left out of values() as long as it has counted nothing.
+  Counter& histogram_class(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    Counter& made = counters_[std::string(name)];
+    histogram_classes_.insert(&made);
+    return made;
+  }
+
   /// Keeps a sentence for the result; only the first kMaxNotes are kept, the rest are counted.
   void note(std::string sentence) {
     const std::lock_guard lock(mutex_);
@@ -90,10 +99,24 @@ class Probe {
     }
   }
 
+  /// Keeps a figure for the result that is found out once, and does not grow: a place, a choice.
+  void fact(std::string name, double value) {
+    const std::lock_guard lock(mutex_);
+    facts_[std::move(name)] = value;
+  }
+
+  std::map<std::string, double> facts() const {
+    const std::lock_guard lock(mutex_);
+    return facts_;
+  }
+
   std::map<std::string, std::int64_t> values() const {
     const std::lock_guard lock(mutex_);
     std::map<std::string, std::int64_t> result;
-    for (const auto& [name, counter] : counters_) result[name] = counter.value();
+    for (const auto& [name, counter] : counters_) {
+      const std::int64_t value = counter.value();
+      if (value != 0 || !histogram_classes_.contains(&counter)) result[name] = value;
+    }
     return result;
   }
 
@@ -109,8 +132,10 @@ class Probe {
   const bool instrument_;
   mutable std::mutex mutex_;
   std::map<std::string, Counter> counters_;  // nodes do not move
-  std::deque<StageCounters> stages_;         // the same
+  std::set<const Counter*> histogram_classes_;
+  std::deque<StageCounters> stages_;  // the same as counters_
   std::deque<std::string> notes_;
+  std::map<std::string, double> facts_;
   std::int64_t notes_dropped_ = 0;
 };
 

@@ -2,52 +2,11 @@
 #include "dataflow/resample.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "dataflow/error.h"
 
 namespace penstock {
-
-// ---- weights ----------------------------------------------------------------
-
-void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirrored) {
-  PENSTOCK_ASSERT(stretch.low < stretch.high && stretch.length > 0 && outputs > 0);
-  const double scale = stretch.length / outputs;
-  // Between source pixels the filter interpolates; where it shrinks, it averages over its outputs'
-  // area.
-  const double support = std::max(1.0, scale);
-  const double step = 1 / support;
-  stride_ = static_cast<std::size_t>(2 * std::ceil(support)) + 1;
-  ranges_.resize(static_cast<std::size_t>(outputs));
-  weights_.resize(static_cast<std::size_t>(outputs) * stride_);
-  reads_ = {stretch.high, stretch.low};
-  max_count_ = 1;
-  for (std::int32_t i = 0; i < outputs; ++i) {
-    const double centre = stretch.begin + (i + 0.5) * scale;
-    const auto first = static_cast<std::int32_t>(std::floor(centre - support + 0.5));
-    const auto end = static_cast<std::int32_t>(std::floor(centre + support + 0.5));
-    PixelRange range{std::clamp(first, stretch.low, stretch.high - 1), 0};
-    range.end = std::clamp(end, range.first + 1, stretch.high);
-    const auto output = static_cast<std::size_t>(mirrored ? outputs - 1 - i : i);
-    float* const weights = weights_.data() + output * stride_;
-    const std::int32_t count = range.end - range.first;
-    float sum = 0;
-    for (std::int32_t k = 0; k < count; ++k) {
-      const double distance = std::abs(range.first + k + 0.5 - centre) * step;
-      sum += weights[k] = static_cast<float>(std::max(0.0, 1 - distance));
-    }
-    // No weight at all: the stretch lies beside what may be read, whose nearest pixel stands for
-    // it.
-    if (sum == 0) sum = weights[0] = 1;
-    const float factor = 1 / sum;
-    for (std::int32_t k = 0; k < count; ++k) weights[k] *= factor;
-    std::fill(weights + count, weights + stride_, 0.0F);
-    max_count_ = std::max(max_count_, count);
-    ranges_[output] = range;
-    reads_ = {std::min(reads_.first, range.first), std::max(reads_.end, range.end)};
-  }
-}
 
 // ---- kernels ----------------------------------------------------------------
 
@@ -85,7 +44,9 @@ constexpr std::size_t kBlock = 16;
 
 /// Four rows of `outputs` RGB pixels from blocks[x]. All outputs take as many blocks as the one
 /// that needs most, beyond its run with zero weights: a count that changes costs more than what it
-/// saves.
+/// saves. Weights add up to one, so that no sum of positive ones leaves [0, 255] by more than
+/// rounding: `clamps` is for the others.
+template <bool clamps>
 [[gnu::always_inline]] inline void stretch(const float* blocks, const FilterTaps& taps,
                                            std::int32_t low, std::int32_t outputs,
                                            std::byte* const* to) {
@@ -99,7 +60,10 @@ constexpr std::size_t kBlock = 16;
       std::memcpy(&pixel, block, sizeof pixel);
       sum += pixel * run.weights[k];
     }
-    // Weights add up to one, so that no sum leaves [0, 255] by more than rounding: no clamp.
+    if constexpr (clamps) {
+      sum = sum < 0.0F ? Floats16{} : sum;
+      sum = sum > 255.5F ? Floats16{} + 255.5F : sum;
+    }
     const auto shorts = __builtin_convertvector(__builtin_convertvector(sum, Ints16), Shorts16);
     const auto bytes = __builtin_convertvector(shorts, Bytes16);
     std::uint8_t quads[kBlock];
@@ -122,9 +86,10 @@ void blend_portable(const std::uint8_t* const* rows, const float* weights, std::
                     std::size_t pixels, float* blocks) {
   blend(rows, weights, count, pixels, blocks);
 }
+template <bool clamps>
 void stretch_portable(const float* blocks, const FilterTaps& taps, std::int32_t low,
                       std::int32_t outputs, std::byte* const* to) {
-  stretch(blocks, taps, low, outputs, to);
+  stretch<clamps>(blocks, taps, low, outputs, to);
 }
 
 #if defined(__x86_64__)
@@ -132,22 +97,24 @@ void stretch_portable(const float* blocks, const FilterTaps& taps, std::int32_t 
                                         std::int32_t count, std::size_t pixels, float* blocks) {
   blend(rows, weights, count, pixels, blocks);
 }
+template <bool clamps>
 [[gnu::target("avx2")]] void stretch_avx2(const float* blocks, const FilterTaps& taps,
                                           std::int32_t low, std::int32_t outputs,
                                           std::byte* const* to) {
-  stretch(blocks, taps, low, outputs, to);
+  stretch<clamps>(blocks, taps, low, outputs, to);
 }
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void blend_avx512(
     const std::uint8_t* const* rows, const float* weights, std::int32_t count, std::size_t pixels,
     float* blocks) {
   blend(rows, weights, count, pixels, blocks);
 }
+template <bool clamps>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void stretch_avx512(const float* blocks,
                                                                           const FilterTaps& taps,
                                                                           std::int32_t low,
                                                                           std::int32_t outputs,
                                                                           std::byte* const* to) {
-  stretch(blocks, taps, low, outputs, to);
+  stretch<clamps>(blocks, taps, low, outputs, to);
 }
 #endif
 
@@ -155,13 +122,14 @@ void stretch_portable(const float* blocks, const FilterTaps& taps, std::int32_t 
 
 struct Resampler::Kernels {
   Blend* blend;
-  StretchColumns* stretch;
+  StretchColumns *stretch, *stretch_clamped;
 
   static const Kernels& choose(Code code) {
-    static constexpr Kernels kPortable{blend_portable, stretch_portable};
+    static constexpr Kernels kPortable{blend_portable, stretch_portable<false>,
+                                       stretch_portable<true>};
 #if defined(__x86_64__)
-    static constexpr Kernels kAvx2{blend_avx2, stretch_avx2};
-    static constexpr Kernels kAvx512{blend_avx512, stretch_avx512};
+    static constexpr Kernels kAvx2{blend_avx2, stretch_avx2<false>, stretch_avx2<true>};
+    static constexpr Kernels kAvx512{blend_avx512, stretch_avx512<false>, stretch_avx512<true>};
     if (code == Code::best && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
       return kAvx512;
@@ -177,12 +145,13 @@ struct Resampler::Kernels {
 Resampler::Resampler(Code code) : kernels_(Kernels::choose(code)) {}
 
 void Resampler::begin(const Stretch& columns, const Stretch& rows, bool mirrored,
-                      const ImageView& to) {
+                      const ImageView& to, Filter filter) {
   PENSTOCK_ASSERT(to.dtype == DType::u8 && to.shape.channels == 3);
   to_ = to;
   next_output_ = 0;
-  columns_.build(columns, to.shape.width, mirrored);
-  rows_.build(rows, to.shape.height, false);
+  clamps_ = overshoots(filter);
+  columns_.build(columns, to.shape.width, mirrored, filter);
+  rows_.build(rows, to.shape.height, false, filter);
   scratch_.resize(static_cast<std::size_t>(to.shape.width) * 3);
 }
 
@@ -239,7 +208,8 @@ void Resampler::write_group() {
     kernels_.blend(taken_.data(), run.weights, run.count, pixels,
                    blocks_.data() + static_cast<std::size_t>(r) * kPixelBytes);
   }
-  kernels_.stretch(blocks_.data(), columns_, reads.first, to_.shape.width, lines);
+  (clamps_ ? kernels_.stretch_clamped : kernels_.stretch)(blocks_.data(), columns_, reads.first,
+                                                          to_.shape.width, lines);
   next_output_ += outputs;
 }
 

@@ -1,61 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Antialiased bilinear resampling (a triangle filter whose support grows with the scale, as PIL and
-// torchvision have it) of an image that arrives row by row and never exists as a whole.
+// Resampling, by any Filter, of an image that arrives row by row and never exists as a whole.
 //
 //   decoded rows (RGBX, a ring of a few) -> blend 4 output rows -> stretch their columns -> RGB out
 //
 // Rows are blended before columns are stretched: the first runs along memory, so the part that does
 // not is done once for each row of the output and for four rows at a time. Weights and sums are
-// float; results are the same on every instruction set. One resampler belongs to one thread.
+// float, and are rounded once, at the end; results are the same on every instruction set. One
+// resampler belongs to one thread.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "dataflow/filter_taps.h"
 #include "dataflow/sample.h"
 
 namespace penstock {
-
-/// A part of one axis of an image, in pixels, and the pixels that may contribute to it.
-struct Stretch {
-  double begin = 0, length = 0;    ///< what the output covers
-  std::int32_t low = 0, high = 0;  ///< [low, high) may be read; not empty
-};
-
-/// Source pixels [first, end).
-struct PixelRange {
-  std::int32_t first = 0, end = 0;
-  bool operator==(const PixelRange&) const = default;
-};
-
-/// The triangle filter along one axis: a run of source pixels with weights for each output pixel.
-class FilterTaps {
- public:
-  struct Run {
-    std::int32_t first = 0, count = 0;
-    const float* weights = nullptr;  ///< they add up to one; zeros beyond count, up to max_count()
-  };
-
-  /// `mirrored` reverses the order of the outputs. Allocates only to grow.
-  void build(const Stretch& stretch, std::int32_t outputs, bool mirrored);
-
-  Run run(std::int32_t output) const noexcept {
-    const PixelRange& range = ranges_[static_cast<std::size_t>(output)];
-    return {range.first, range.end - range.first,
-            weights_.data() + static_cast<std::size_t>(output) * stride_};
-  }
-  /// The longest run.
-  std::int32_t max_count() const noexcept { return max_count_; }
-  /// All source pixels that any output reads.
-  PixelRange reads() const noexcept { return reads_; }
-
- private:
-  std::vector<PixelRange> ranges_;
-  std::vector<float> weights_;  // [outputs][stride_]
-  std::size_t stride_ = 0;
-  std::int32_t max_count_ = 1;
-  PixelRange reads_;
-};
 
 class Resampler {
  public:
@@ -67,7 +27,8 @@ class Resampler {
   explicit Resampler(Code code = Code::best);
 
   /// Begins an image that goes to `to`: u8, three channels. `to` is written until the last row.
-  void begin(const Stretch& columns, const Stretch& rows, bool mirrored, const ImageView& to);
+  void begin(const Stretch& columns, const Stretch& rows, bool mirrored, const ImageView& to,
+             Filter filter = Filter::bilinear);
 
   PixelRange columns() const noexcept { return columns_.reads(); }  ///< source columns it reads
   PixelRange rows() const noexcept { return rows_.reads(); }        ///< source rows it reads
@@ -94,6 +55,7 @@ class Resampler {
 
   const Kernels& kernels_;
   FilterTaps columns_, rows_;
+  bool clamps_ = false;  // sums may leave [0, 255]
   ImageView to_;
   std::int32_t next_output_ = 0;
   std::vector<std::uint8_t> ring_;

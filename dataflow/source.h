@@ -32,15 +32,26 @@ struct DataPlan {
   std::int32_t threads = 1;  ///< that it may run while it is made
 };
 
+/// What the content of a source's samples is.
+enum class SampleKind : std::uint8_t {
+  encoded,  ///< a JPEG image
+  pixels,   ///< laid out as Sample::layout says
+};
+
 class Source {
  public:
   virtual ~Source() = default;
-  /// Fills `sample` with the next one; false: end of data. One caller at a time. Throws DataError
-  /// for a sample that cannot be read, with its file; `sample` then has its index and epoch, and
-  /// the next call goes on behind it.
+  /// Chooses the next sample, and fills in what load() does not; false: end of data. One caller at
+  /// a time. Throws DataError for a sample that cannot be read, with its file; `sample` then has
+  /// its index and epoch, and the next call goes on behind it.
   virtual bool next(Sample& sample) = 0;
+  /// Reads the image of a sample that next() chose, where next() has not. Any number of callers at
+  /// a time, beside one of next(). Throws DataError as next() does.
+  virtual void load(Sample&) const {}
   /// Samples in one epoch of this rank's share.
   virtual std::uint64_t size() const noexcept = 0;
+  /// The same for all samples.
+  virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
   /// Labels lie in [0, classes).
   virtual std::int32_t classes() const noexcept = 0;
   /// The files that samples are read from while next() is called; null: none are. Of all ranks.

@@ -58,6 +58,12 @@ class Feeder {
   virtual DataExtent extent() const noexcept { return {}; }
   /// The files that it reads while it runs; null: none. They live as long as the feeder.
   virtual const FileList* files() const noexcept { return nullptr; }
+  /// Has it found out what it has to while a run warms up, such as how many threads it needs? From
+  /// any thread.
+  virtual bool is_settled() const { return true; }
+  /// What it has not found out by now stays as it is: a window begins. From any thread, between
+  /// steps.
+  virtual void settle() {}
   /// Fills batches until the ring closes, a stop is requested, or the data end. Called once, on a
   /// thread of its own. Returning ends the data; throwing fails the run with that reason. Must
   /// return within a second of a stop request.
@@ -80,6 +86,8 @@ struct FeederEntry {
   /// `producer` is given; its options then include `endpoint`, `bind`, `hwm` and `producer`.
   bool needs_producer = false;
   std::span<const OptionSpec> options{};
+  /// Makes of batches of bytes those that the options ask for. Null: bytes. Throws ConfigError.
+  void (*shape_batches)(const Options&, BatchSpec&) = nullptr;
   /// Opens files and sockets, so that what is missing is said before anything starts.
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;
   /// Batches that may lie ready outside our rings when the window begins, given the options:

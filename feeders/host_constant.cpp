@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/normalisation.h"
 #include "dataflow/pace.h"
 #include "feeders/feeder.h"
+#include "feeders/normalise_option.h"
 #include "feeders/synthetic_pixels.h"
 
 namespace penstock {
@@ -14,6 +16,7 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"img_per_s", "0", "supply so many images per second at most; 0: as many as are taken"},
+    kNormaliseOption,
 };
 
 double parse_rate(const Options& options) {
@@ -28,7 +31,9 @@ double parse_rate(const Options& options) {
 class HostConstant final : public Feeder {
  public:
   explicit HostConstant(const FeederContext& context)
-      : clock_(context.clock), img_per_s_(parse_rate(context.options)), seed_(context.seed) {}
+      : clock_(context.clock), img_per_s_(parse_rate(context.options)), seed_(context.seed) {
+    check_normalised(context.options, context.spec);
+  }
 
   void run(BatchRing& out, std::stop_token stop) override {
     Pace pace(clock_, img_per_s_);
@@ -36,7 +41,7 @@ class HostConstant final : public Feeder {
     while (WriteLease lease = out.acquire(stop)) {
       const auto slot = static_cast<std::size_t>(lease.batch().slot);
       if (!filled[slot]) {
-        fill_random(lease.batch(), out.spec().classes, seed_, 0, slot);
+        fill(lease.batch(), out.spec(), slot);
         filled[slot] = true;
       }
       pace.await(out.spec().images, stop);
@@ -45,6 +50,18 @@ class HostConstant final : public Feeder {
   }
 
  private:
+  void fill(const Batch& batch, const BatchSpec& spec, std::size_t slot) const {
+    if (!spec.normalised) {
+      fill_random(batch, spec.classes, seed_, 0, slot);
+      return;
+    }
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(spec.images) * spec.image.elements());
+    Batch random = batch;
+    random.pixels = std::as_writable_bytes(std::span(bytes));
+    fill_random(random, spec.classes, seed_, 0, slot);
+    normalise(bytes, spec.image.channels, spec.pixel, batch.pixels.data());
+  }
+
   Clock& clock_;
   const double img_per_s_;
   const std::uint64_t seed_;
@@ -60,6 +77,7 @@ extern constinit const FeederEntry host_constant_feeder{
     .name = "host",
     .summary = "constant batches in pinned host memory: the copy alone",
     .options = kOptions,
+    .shape_batches = normalise_batches,
     .make = make,
 };
 

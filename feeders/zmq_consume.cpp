@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches from outside producers, in any language, over ZeroMQ: a PULL socket, tensorpack's zmq_op
-// messages, one copy from libzmq's memory into the slot.
+// Batches from outside producers, in any language, over ZeroMQ: a PULL socket, messages of the
+// formats of batch_message.h, one copy from libzmq's memory into the slot.
 //
 // What waits in the socket is bounded in messages (hwm, per producer) and, as no message may be
 // larger than max_message, in bytes. libzmq does not count the frames of an unfinished multi-frame
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
+#include "dataflow/wire/batch_message.h"
 #include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
 #include "feeders/producer_process.h"
@@ -31,10 +33,17 @@ constexpr OptionSpec kOptions[] = {
     {"max_message", "auto",
      "largest message, in bytes; auto: four batches, so that float32 is named"},
     {"io_threads", "1", "libzmq's own threads"},
-    {"format", "zmq_op", "of the messages"},
+    {"format", "auto",
+     "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
     {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
-    {"insecure", "false", "may bind tcp:// where other machines can send"},
+    {"curve_secret", "", kCurveSecretHelp},
+    {"curve_allow", "", kCurveAllowHelp},
+    {"curve_server_key", "", kCurveServerKeyHelp},
+    {"insecure", "false", "may bind tcp:// without keys where other machines can send"},
 };
+
+/// Bad messages in a row for which a producer is cut off, where bad ones are skipped.
+constexpr int kMostBadInARow = 8;
 
 /// What a producer that has ended left in the kernel's buffers arrives within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
@@ -57,22 +66,36 @@ ZmqSocketOptions socket_options(const FeederContext& context) {
   return {.role = ZmqSocketOptions::Role::pull,
           .bind = options.flag("bind"),
           .insecure = options.flag("insecure"),
+          .curve = read_curve({.secret = options.text("curve_secret"),
+                               .server_key = options.text("curve_server_key"),
+                               .allow = options.text("curve_allow")}),
           .hwm = checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX),
           .max_message = static_cast<std::int64_t>(max_message),
           .io_threads = checked_count("zmq-consume:io_threads", options.integer("io_threads"), 64)};
 }
 
-/// Refuses what this feeder does not speak, before a socket is opened.
+/// Refuses what this feeder does not take, before a socket is opened.
 Endpoint checked_endpoint(const FeederContext& context) {
-  const std::string format = canonical_name(context.options.text("format"));
-  if (format != "zmq-op" && format != "zmq-ops") {
-    throw ConfigError("zmq-consume:format is '" + context.options.text("format") +
-                      "'; expected zmq_op");
-  }
   if (context.spec.pixel != DType::u8 || context.spec.normalised) {
     throw ConfigError("zmq-consume receives uint8 pixels; this run wants another type");
   }
   return parse_endpoint(context.options.text("endpoint"));
+}
+
+/// Empty: messages say it themselves.
+std::optional<MessageFormat> declared_format(const Options& options) {
+  const std::string& text = options.text("format");
+  if (canonical_name(text) == "auto") return std::nullopt;
+  const std::optional<MessageFormat> format = message_format_of(text);
+  if (format) return format;
+  throw ConfigError("zmq-consume:format is '" + text +
+                    "'; expected auto, zmq_op, pickle, msgpack or numpy-frames");
+}
+
+/// Peers that were turned away, in the result.
+PeerReports peer_reports(Probe& probe) {
+  return {.refused = [&counter = probe.counter("peers_refused")] { counter.add(); },
+          .say = [&probe](const std::string& text) { probe.note("zmq-consume " + text); }};
 }
 
 class ZmqConsume final : public Feeder {
@@ -86,9 +109,11 @@ class ZmqConsume final : public Feeder {
         timeout_(context.timeout),
         options_(socket_options(context)),
         endpoint_(checked_endpoint(context)),
-        socket_(endpoint_, options_),
+        format_(declared_format(context.options)),
+        socket_(endpoint_, options_, peer_reports(probe_)),
         received_(probe_.counter("messages_received")),
         rejected_(probe_.counter("messages_rejected")),
+        cut_off_(probe_.counter("producers_cut_off")),
         bytes_(probe_.counter("bytes_received")),
         images_(probe_.counter("images_received")),
         receiving_(probe_.stage({"receive", "receiver"}), clock_),
@@ -103,47 +128,80 @@ class ZmqConsume final : public Feeder {
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
-    zmq::message_t message;
     const auto slot = [&] {
       const auto wait = unpacking_.wait_out();
       return out.acquire(stop);
     };
     while (WriteLease lease = slot()) {
-      const std::optional<WireBatch> batch = receive_batch(message, stop);
+      const std::optional<WireBatch> batch = receive_batch(stop);
       if (!batch) return;
       {
         const auto wait = unpacking_.wait_out();
         lease.await();
       }
       copy(*batch, lease.batch());
-      message.rebuild();
+      for (zmq::message_t& frame : frames_) frame.rebuild();
       std::move(lease).publish();
       images_.add(spec_.images);
     }
   }
 
  private:
-  /// The next good batch, in `message`; empty: stopped, or the producer has ended.
-  std::optional<WireBatch> receive_batch(zmq::message_t& message, const std::stop_token& stop) {
+  /// The next good batch, in frames_; empty: stopped, or the producer has ended.
+  std::optional<WireBatch> receive_batch(const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     const Time deadline = clock_.now() + timeout_;
     StageTimer::Item item(receiving_);
     while (true) {
-      if (!receive(message, deadline, item, stop)) return std::nullopt;
+      if (!receive(frames_[0], deadline, item, stop)) return std::nullopt;
+      const int connection = zmq_msg_get(frames_[0].handle(), ZMQ_SRCFD);
       try {
-        if (message.more()) {
-          throw DataError("a message of " + std::to_string(drain(message)) +
-                          " frames; expected one frame");
-        }
-        const auto batch =
-            as_batch(parse_zmq_op({message.data<std::byte>(), message.size()}), spec_);
-        item.done(spec_.images, static_cast<std::int64_t>(message.size()));
+        const std::size_t count = receive_rest();
+        const MessageFrames frames = std::span(views_).first(count);
+        const MessageFormat format = format_.value_or(detect_message_format(frames));
+        const WireBatch batch = reader_.read(format, frames);
+        note_format(format);
+        std::int64_t bytes = 0;
+        for (const auto& frame : frames) bytes += static_cast<std::int64_t>(frame.size());
+        item.done(spec_.images, bytes);
+        bad_in_a_row_.erase(connection);
         return batch;
       } catch (const DataError& error) {
-        reject(error.what());
+        reject(sender_of(frames_[0].handle()), error.what());
         if (clock_.now() >= deadline) throw TimeoutError(silence());
       }
     }
+  }
+
+  /// Takes the frames behind the first off the socket, into frames_, and returns how many there are
+  /// in all. Throws DataError for more than a batch can have, once they are all gone.
+  std::size_t receive_rest() {
+    zmq::socket_ref socket(zmq::from_handle, socket_.native());
+    views_[0] = {frames_[0].data<std::byte>(), frames_[0].size()};
+    std::size_t count = 1;
+    bool more = frames_[0].more();
+    zmq::message_t surplus;
+    while (more) {
+      zmq::message_t& frame = count < kMaxMessageFrames ? frames_[count] : surplus;
+      // The frames of a message arrive as one: none of them is late.
+      if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
+      bytes_.add(static_cast<std::int64_t>(frame.size()));
+      if (count < kMaxMessageFrames) views_[count] = {frame.data<std::byte>(), frame.size()};
+      more = frame.more();
+      ++count;
+    }
+    if (count <= kMaxMessageFrames) return count;
+    throw DataError("a message of " + std::to_string(count) +
+                    " frames; expected one, or a header and two arrays");
+  }
+
+  /// Says once which formats came, where nobody declared one.
+  void note_format(MessageFormat format) {
+    const auto bit = 1U << static_cast<unsigned>(format);
+    if (format_ || (seen_formats_ & bit) != 0) return;
+    seen_formats_ |= bit;
+    if (format == MessageFormat::zmq_op) return;
+    probe_.note("zmq-consume reads messages of the format " + std::string(to_string(format)));
   }
 
   void copy(const WireBatch& batch, Batch& slot) {
@@ -175,6 +233,7 @@ class ZmqConsume final : public Feeder {
       }
     }
     if (stop.stop_requested()) return false;
+    socket_.look();
     received_.add();
     bytes_.add(static_cast<std::int64_t>(message.size()));
     return true;
@@ -185,21 +244,10 @@ class ZmqConsume final : public Feeder {
     return socket_.wait(limit, stop, other_fd);
   }
 
-  /// Takes the other frames of a message off the socket and returns how many there were in all.
-  std::size_t drain(zmq::message_t& message) {
-    zmq::socket_ref socket(zmq::from_handle, socket_.native());
-    std::size_t frames = 1;
-    while (message.more() && socket.recv(message, zmq::recv_flags::dontwait)) {
-      ++frames;
-      bytes_.add(static_cast<std::int64_t>(message.size()));
-    }
-    return frames;
-  }
-
-  void reject(const std::string& why) {
+  void reject(const MessageSender& sender, const std::string& why) {
     rejected_.add();
-    const std::string text = "message " + std::to_string(received_.value()) + " from " +
-                             endpoint_.text + " refused: " + why;
+    const std::string text = "message " + std::to_string(received_.value()) + " of " +
+                             describe(sender) + " at " + endpoint_.text + " refused: " + why;
     if (policy_.action == BadSamplePolicy::Action::fail) {
       throw DataError(text +
                       "; mend the producer, or skip such messages with --on-bad-sample skip");
@@ -210,6 +258,13 @@ class ZmqConsume final : public Feeder {
                       std::to_string(policy_.limit) + " allows");
     }
     last_rejection_ = text;
+    if (++bad_in_a_row_[sender.connection] < kMostBadInARow) return;
+    bad_in_a_row_.erase(sender.connection);
+    if (!socket_.cut_off(sender)) return;
+    cut_off_.add();
+    probe_.note("cut off " + describe(sender) + " after " + std::to_string(kMostBadInARow) +
+                " bad messages in a row" +
+                (sender.public_key.empty() ? ", until it connects anew" : "; its key is banned"));
   }
 
   /// Whether our own producer has ended, as it may; throws when it failed.
@@ -234,6 +289,10 @@ class ZmqConsume final : public Feeder {
                        seconds_text(timeout_) + " (this side " +
                        (options_.bind ? "binds" : "connects") + "); ";
     const ZmqSocket::Peers peers = socket_.peers();
+    if (peers.refused > 0) {
+      text += std::to_string(peers.refused) +
+              " tries to come in were refused, see the notes about keys; ";
+    }
     if (!last_rejection_.empty()) {
       text += std::to_string(rejected_.value()) +
               " messages were refused, the last: " + last_rejection_;
@@ -260,10 +319,16 @@ class ZmqConsume final : public Feeder {
   const Nanoseconds timeout_;
   const ZmqSocketOptions options_;
   const Endpoint endpoint_;
+  const std::optional<MessageFormat> format_;
   ZmqSocket socket_;
-  Counter &received_, &rejected_, &bytes_, &images_;
+  Counter &received_, &rejected_, &cut_off_, &bytes_, &images_;
   StageTimer receiving_, unpacking_;
+  BatchMessageReader reader_{spec_};
+  std::array<zmq::message_t, kMaxMessageFrames> frames_;
+  std::array<std::span<const std::byte>, kMaxMessageFrames> views_;  // of frames_
+  unsigned seen_formats_ = 0;                                        // a bit each
   std::string last_rejection_;
+  std::map<int, int> bad_in_a_row_;          // of each connection
   std::optional<ProducerProcess> producer_;  // ends before the socket does
 };
 

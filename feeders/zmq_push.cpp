@@ -65,7 +65,7 @@ struct ZmqPush::Outgoing {
 };
 
 ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptions& options,
-                 Clock& clock, Probe& probe)
+                 Clock& clock, Probe& probe, PeerReports reports)
     : ring_(ring),
       endpoint_(endpoint),
       clock_(clock),
@@ -73,7 +73,7 @@ ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptio
       bytes_(probe.counter("bytes_sent")),
       wait_ns_(probe.counter("send_wait_ns")),
       outgoing_(std::make_unique<Outgoing>(ring.slots())),
-      socket_(endpoint, options) {
+      socket_(endpoint, options, std::move(reports)) {
   PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::push);
 }
 
@@ -149,6 +149,9 @@ void ZmqPush::nobody_takes(Nanoseconds timeout) const {
       (peers.joined == 0 ? "no consumer ever connected"
                          : std::to_string(peers.joined) + " consumers connected, " +
                                std::to_string(peers.left) + " went away") +
+      (peers.refused == 0
+           ? ""
+           : "; " + std::to_string(peers.refused) + " tries to come in were refused") +
       "; start one, such as `penstock run --fake-location zmq-consume:endpoint=" + endpoint_.text +
       "`, or wait longer with --timeout");
 }

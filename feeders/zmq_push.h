@@ -44,18 +44,21 @@ struct PushPlan {
 
 class ZmqPush {
  public:
-  /// Binds or connects. `ring` has one reader and its slots in FrameMemory, and outlives this
-  /// object, whose destructor gives all slots back.
+  /// Binds or connects; `reports` are ZmqSocket's. `ring` has one reader and its slots in
+  /// FrameMemory, and outlives this object, whose destructor gives all slots back.
   ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptions& options, Clock& clock,
-          Probe& probe);
+          Probe& probe, PeerReports reports = {});
   ~ZmqPush();
 
   /// Sends until the plan is done, the ring ends, or a stop is requested; unless stopped, returns
   /// when the kernel has every byte. Called once. Counts batches_sent, bytes_sent and send_wait_ns,
-  /// the time in which nobody took a batch. Throws TimeoutError, and what the ring was failed with.
+  /// the time in which nobody took a batch. Throws TimeoutError, what the ring was failed with, and
+  /// ConfigError where the consumer that this side connects to will never let it in.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
+  /// Tries of consumers that had not the right key.
+  std::int64_t refused() const noexcept { return socket_.peers().refused; }
 
  private:
   struct Outgoing;

@@ -2,8 +2,8 @@
 #include "feeders/zmq_socket.h"
 
 #include <linux/sockios.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,39 +12,17 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <utility>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/stop_signal.h"
 
 namespace penstock {
 namespace {
 
-/// Where libzmq reports the peers of the one socket of a context.
-constexpr char kMonitorAddress[] = "inproc://peers";
-constexpr int kMonitoredEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED |
-                                 ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
-
 /// No wait is longer: far from where sums of times overflow.
 constexpr Nanoseconds kLongest = std::chrono::hours(24 * 365);
-
-/// An eventfd: readable for ever once it was signalled.
-class StopSignal {
- public:
-  StopSignal() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (fd_ < 0) throw ConfigError(std::string("cannot open an eventfd: ") + std::strerror(errno));
-  }
-  StopSignal(const StopSignal&) = delete;
-  StopSignal& operator=(const StopSignal&) = delete;
-  ~StopSignal() { close(fd_); }
-  void send() const noexcept {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = write(fd_, &one, sizeof one);
-  }
-  int fd() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// The socket file that a bind made, removed at the end unless it is another's by then.
 class SocketFile {
@@ -85,67 +63,70 @@ class SocketFile {
 }  // namespace
 
 struct ZmqSocket::State {
-  State(const Endpoint& endpoint, const ZmqSocketOptions& options)
+  State(const Endpoint& endpoint, const ZmqSocketOptions& options, PeerReports reports)
       : context(static_cast<int>(options.io_threads)),
         role(options.role),
+        bind(options.bind),
+        security(context.handle(), options.curve, std::move(reports)),
         socket(context, role == ZmqSocketOptions::Role::pull ? ZMQ_PULL : ZMQ_PUSH),
-        peers_monitor(context, ZMQ_PAIR) {
-    socket.set(zmq::sockopt::linger, 0);
+        monitor(context.handle(), socket.handle()) {
+    bound_socket(socket.handle(), options.max_message);
+    security.set_up(socket.handle());
     socket.set(zmq::sockopt::rcvhwm, static_cast<int>(options.hwm));
     socket.set(zmq::sockopt::sndhwm, static_cast<int>(options.hwm));
-    socket.set(zmq::sockopt::maxmsgsize, options.max_message);
     // Batches go to peers that are there, and do not pile up for one that never comes.
     socket.set(zmq::sockopt::immediate, 1);
     if (endpoint.host.starts_with('[')) socket.set(zmq::sockopt::ipv6, 1);
-    if (zmq_socket_monitor(socket.handle(), kMonitorAddress, kMonitoredEvents) != 0) {
-      throw zmq::error_t();
-    }
-    peers_monitor.set(zmq::sockopt::linger, 0);
-    peers_monitor.set(zmq::sockopt::rcvhwm, 0);  // else a full pipe blocks libzmq's own thread
-    peers_monitor.connect(kMonitorAddress);
     try {
-      options.bind ? socket.bind(endpoint.text) : socket.connect(endpoint.text);
+      bind ? socket.bind(endpoint.text) : socket.connect(endpoint.text);
     } catch (const zmq::error_t& error) {
-      refuse(endpoint, options.bind, error);
+      refuse(endpoint, bind, error);
     }
     address = socket.get(zmq::sockopt::last_endpoint);
-    if (options.bind) file.emplace(address);
+    if (bind) file.emplace(address);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { zmq_socket_monitor(socket.handle(), nullptr, 0); }
 
-  /// An event is its number in 16 bits, a value in 32 (of connections: their descriptor), and a
-  /// frame with the address.
   void count_peers() {
-    zmq::message_t event;
-    while (peers_monitor.recv(event, zmq::recv_flags::dontwait)) {
-      std::uint16_t number = 0;
-      std::int32_t value = 0;
-      PENSTOCK_ASSERT(event.size() == sizeof number + sizeof value);
-      std::memcpy(&number, event.data(), sizeof number);
-      std::memcpy(&value, event.data<std::byte>() + sizeof number, sizeof value);
-      if (number == ZMQ_EVENT_ACCEPTED || number == ZMQ_EVENT_CONNECTED) connections.insert(value);
-      if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) ++peers.joined;
-      if (number == ZMQ_EVENT_DISCONNECTED) peers.left += connections.erase(value) > 0 ? 1 : 0;
-      if (event.more()) static_cast<void>(peers_monitor.recv(event, zmq::recv_flags::dontwait));
+    while (const std::optional<ConnectionEvent> event = monitor.next()) {
+      switch (event->kind) {
+        case ConnectionEvent::Kind::opened:
+          connections.insert(event->connection);
+          break;
+        case ConnectionEvent::Kind::joined:
+          ++peers.joined;
+          break;
+        case ConnectionEvent::Kind::ended:
+          if (connections.erase(event->connection) > 0 && !event->fault) ++peers.left;
+      }
+      if (bind) {
+        security.see_at_listener(*event);
+      } else {
+        security.see_at_connector(*event, address, failures);
+      }
     }
   }
 
   StopSignal stop;
   zmq::context_t context;
   const ZmqSocketOptions::Role role;
-  zmq::socket_t socket, peers_monitor;
+  const bool bind;
+  SocketSecurity security;
+  zmq::socket_t socket;
+  ZmqMonitor monitor;
   Peers peers;
+  int failures = 0;  // of handshakes, in a row
   std::set<int> connections;
   std::string address;
   std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
 };
 
-ZmqSocket::ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options) {
-  if (options.bind) check_bindable(endpoint, options.insecure);
+ZmqSocket::ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options,
+                     PeerReports reports) {
+  if (options.bind) check_bindable(endpoint, options.insecure || options.curve);
   try {
-    state_ = std::make_unique<State>(endpoint, options);
+    state_ = std::make_unique<State>(endpoint, options, std::move(reports));
   } catch (const zmq::error_t& error) {
     throw ConfigError("cannot open a ZeroMQ socket for " + endpoint.text + ": " + error.what() +
                       "; is the process out of file descriptors?");
@@ -156,7 +137,23 @@ ZmqSocket::~ZmqSocket() = default;
 
 void* ZmqSocket::native() noexcept { return state_->socket.handle(); }
 const std::string& ZmqSocket::address() const noexcept { return state_->address; }
-ZmqSocket::Peers ZmqSocket::peers() const noexcept { return state_->peers; }
+
+ZmqSocket::Peers ZmqSocket::peers() const noexcept {
+  Peers peers = state_->peers;
+  peers.refused = state_->security.refused();
+  return peers;
+}
+
+void ZmqSocket::look() { state_->count_peers(); }
+
+bool ZmqSocket::cut_off(const MessageSender& sender) {
+  state_->security.ban(sender.public_key);
+  state_->count_peers();
+  // The descriptor of a connection that has ended may be that of anything by now.
+  return state_->connections.contains(sender.connection) &&
+         peer_of(sender.connection).starts_with(sender.address) &&
+         shutdown(sender.connection, SHUT_RDWR) == 0;
+}
 
 bool ZmqSocket::has_unread_bytes() {
   state_->count_peers();
@@ -178,7 +175,7 @@ ZmqSocket::Wake ZmqSocket::wait(Nanoseconds limit, const std::stop_token& stop, 
   const short ready = pulls ? ZMQ_POLLIN : ZMQ_POLLOUT;
   while (true) {
     zmq::pollitem_t items[] = {{state_->socket.handle(), 0, ready, 0},
-                               {state_->peers_monitor.handle(), 0, ZMQ_POLLIN, 0},
+                               {state_->monitor.handle(), 0, ZMQ_POLLIN, 0},
                                {nullptr, state_->stop.fd(), ZMQ_POLLIN, 0},
                                {nullptr, other_fd, ZMQ_POLLIN, 0}};
     const auto left =

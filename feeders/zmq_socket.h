@@ -12,7 +12,9 @@
 #include <string>
 
 #include "dataflow/clock.h"
-#include "feeders/zmq_endpoint.h"
+#include "dataflow/curve_setup.h"
+#include "dataflow/socket_security.h"
+#include "dataflow/zmq_endpoint.h"
 
 namespace penstock {
 
@@ -20,7 +22,8 @@ struct ZmqSocketOptions {
   enum class Role : std::uint8_t { push, pull };
   Role role = Role::pull;
   bool bind = true;               ///< else connect
-  bool insecure = false;          ///< may bind where other machines can reach it
+  bool insecure = false;          ///< may bind without keys where other machines can reach it
+  CurveSetup curve{};             ///< none: plain text
   std::int64_t hwm = 8;           ///< messages that wait in it, per peer
   std::int64_t max_message = -1;  ///< bytes; peers that send more are cut off; -1: no limit
   std::int64_t io_threads = 1;
@@ -28,8 +31,9 @@ struct ZmqSocketOptions {
 
 class ZmqSocket {
  public:
-  /// Throws ConfigError when the endpoint is in use, not allowed or not to be had.
-  ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options);
+  /// `reports` are of peers that were turned away. Throws ConfigError when
+  /// the endpoint is in use, not allowed or not to be had.
+  ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options, PeerReports reports = {});
   ~ZmqSocket();
 
   /// The handle of libzmq's C interface.
@@ -39,14 +43,22 @@ class ZmqSocket {
 
   enum class Wake : std::uint8_t { ready, stopped, late, other };
   /// Blocks until a message can be sent or received, `other_fd` is readable (-1: none), a stop is
-  /// requested, or `limit` has passed.
+  /// requested, or `limit` has passed. Throws ConfigError where the peer that this side connects to
+  /// will never let it in.
   Wake wait(Nanoseconds limit, const std::stop_token& stop, int other_fd = -1);
 
-  /// Connections of peers so far, and how many of them have ended. Up to date after each wait.
+  /// Connections of peers so far, how many of them have ended, and how many tries to come in were
+  /// refused for want of the right key. Up to date after each wait and look.
   struct Peers {
-    std::int64_t joined = 0, left = 0;
+    std::int64_t joined = 0, left = 0, refused = 0;
   };
   Peers peers() const noexcept;
+  /// For those who find a message each time and so never wait. Throws what wait does.
+  void look();
+
+  /// Ends the connection of whoever sent a message. A producer with a key is not let in again; one
+  /// without may come back, as libzmq's do. False: it has gone by itself.
+  bool cut_off(const MessageSender& sender);
 
   /// Whether bytes of ours lie in the kernel that their receiver has not read.
   bool has_unread_bytes();

@@ -16,7 +16,7 @@ ALLOWED = {
     "bench": {"dataflow", "feeders", "trainer", "bench"},
 }
 VENDORS = re.compile(
-    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
+    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
 )
 HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|feeders|trainer|bench|tests|examples)/[^"]+)"')
 SYSTEM = re.compile(r"^#include <([^>]+)>")

@@ -15,4 +15,11 @@ std::unique_ptr<CollectiveGroup> Backend::make_group(std::span<Device* const> de
   return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop));
 }
 
+std::unique_ptr<CollectiveGroup> Backend::make_process_group(std::span<Device* const> /*devices*/,
+                                                             const ProcessRanks& ranks,
+                                                             Clock& /*clock*/,
+                                                             std::stop_token /*stop*/) {
+  return ranks.make_host_group();
+}
+
 }  // namespace penstock

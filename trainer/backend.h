@@ -107,10 +107,24 @@ struct ExecutableSpec {
   std::int32_t local_ranks = 1;  ///< executables that share the machine's memory
   std::uint64_t seed = 1;        ///< of dropout; weights are set by initialise()
   float loss_scale = 1;  ///< of gradients on their way through 16 bits; parameters' have it no more
+  /// Above 0: the scale adapts itself (trainer/loss_scale.h), after so many counted steps; as far
+  /// as the optimizer that the backend makes has one.
+  std::int32_t loss_scale_count_to = 0;
   std::filesystem::path cache_directory{};  ///< for what compiling found out; empty: nowhere
   /// Called now and then from the compiling thread, with done <= total, until Backend::compile
   /// returns. May be empty.
   std::function<void(std::size_t done, std::size_t total)> progress{};
+};
+
+/// The ranks of a run of several processes, as those of one of them see them.
+struct ProcessRanks {
+  std::int32_t first = 0;  ///< of this process
+  std::int32_t size = 1;   ///< of all processes
+  /// Every process's text, in the order of their ranks. All of them call it together. Throws
+  /// TimeoutError where one does not come.
+  std::function<std::vector<std::string>(std::string_view text)> all_gather{};
+  /// Makes the exchange of tensors in the host's memory.
+  std::function<std::unique_ptr<CollectiveGroup>()> make_host_group{};
 };
 
 /// How the devices were while something was measured.
@@ -135,6 +149,11 @@ class Backend {
   /// knows better.
   virtual std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
                                                       Clock& clock, std::stop_token stop);
+  /// The same among the ranks of several processes, with `devices` those of this one: all of them
+  /// call it together. Tensors lie in the host's memory unless a backend knows better.
+  virtual std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,
+                                                              const ProcessRanks& ranks,
+                                                              Clock& clock, std::stop_token stop);
   /// What a result should say about the device: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
   /// What was seen of its devices between two moments of the steady clock.

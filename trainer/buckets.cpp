@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/buckets.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "dataflow/error.h"
@@ -28,25 +29,55 @@ std::size_t limit_of(std::size_t bucket, const BucketLimits& limits) {
   return bucket == 0 && limits.first_bytes > 0 ? limits.first_bytes : limits.bytes;
 }
 
+/// Of equal pieces, all but the first wait for nothing but that.
+std::vector<BucketRange> plan_pieces(std::span<const std::size_t> edges, std::size_t pieces) {
+  const std::size_t elements = edges.back();
+  const std::size_t count = std::clamp<std::size_t>(pieces, 1, std::max<std::size_t>(elements, 1));
+  std::vector<BucketRange> ranges;
+  for (std::size_t piece = 0; piece < count; ++piece) {
+    const std::size_t first = elements * piece / count;
+    ranges.push_back({first, elements * (piece + 1) / count - first, 0});
+  }
+  ranges.front().parameters = edges.size() - 1;
+  return ranges;
+}
+
+/// Whether parameter `i` still belongs to the open bucket, the last of `ranges`.
+bool fits(std::span<const std::size_t> edges, const BucketLimits& limits,
+          const std::vector<BucketRange>& ranges, std::size_t i) {
+  const BucketRange& open = ranges.back();
+  if (limits.small_bytes == 0) {
+    return (edges[i + 1] - open.first) * sizeof(float) <= limit_of(ranges.size() - 1, limits);
+  }
+  const auto is_small = [&](std::size_t parameter) {
+    return (edges[parameter + 1] - edges[parameter]) * sizeof(float) <= limits.small_bytes;
+  };
+  return is_small(i) && is_small(i - 1) && open.parameters < limits.small_group;
+}
+
 }  // namespace
+
+std::vector<BucketRange> plan_buckets(std::span<const std::size_t> edges,
+                                      const BucketLimits& limits) {
+  PENSTOCK_ASSERT(!edges.empty());
+  if (limits.pieces > 0) return plan_pieces(edges, limits.pieces);
+  std::vector<BucketRange> ranges;
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
+    if (ranges.empty() || !fits(edges, limits, ranges, i)) ranges.push_back({edges[i], 0, 0});
+    ranges.back().count = edges[i + 1] - ranges.back().first;
+    ++ranges.back().parameters;
+  }
+  if (ranges.empty()) ranges.push_back({0, edges.back(), 0});
+  return ranges;
+}
 
 BucketPlan::BucketPlan(const ParameterSet& set, const BucketLimits& limits) {
   PENSTOCK_ASSERT(set.gradients.dtype == DType::f32);
   auto* const arena = static_cast<float*>(set.gradients.data);
-  const std::vector<std::size_t> bounds = bounds_of(set);
-  std::size_t first = 0;  // element of the arena that the open bucket begins with
-  for (std::size_t i = 0; i < set.parameters.size(); ++i) {
-    const std::size_t bytes = (bounds[i + 1] - first) * sizeof(float);
-    if (buckets_.empty() || bytes > limit_of(buckets_.size() - 1, limits)) {
-      first = bounds[i];
-      buckets_.push_back({{arena + first, 0, DType::f32}, 0});
-    }
-    Bucket& open = buckets_.back();
-    open.gradients.count = bounds[i + 1] - first;
-    ++open.parameters;
-    bucket_of_.push_back(buckets_.size() - 1);
+  for (const BucketRange& range : plan_buckets(bounds_of(set), limits)) {
+    bucket_of_.insert(bucket_of_.end(), range.parameters, buckets_.size());
+    buckets_.push_back({{arena + range.first, range.count, DType::f32}, range.parameters});
   }
-  if (buckets_.empty()) buckets_.push_back({set.gradients, 0});
 }
 
 }  // namespace penstock

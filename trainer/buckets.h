@@ -19,12 +19,32 @@
 namespace penstock {
 
 /// The largest buckets, in bytes. The defaults are those of PyTorch's DistributedDataParallel: a
-/// small one first, so that the exchange begins early.
+/// small one first, so that the exchange begins early. Two rules of tf_cnn_benchmarks stand instead
+/// where they are set, at most one of them.
 struct BucketLimits {
   static constexpr std::size_t kMiB = std::size_t{1} << 20;
   std::size_t first_bytes = 1 * kMiB;  ///< of the first bucket; 0: as the others
   std::size_t bytes = 25 * kMiB;       ///< of the others; 0: one bucket holds everything
+  /// --gradient-repacking: as many equal pieces of all gradients, whatever they cut through. They
+  /// are complete once all gradients are. 0: off.
+  std::size_t pieces = 0;
+  /// --agg-small-grads-max-bytes: tensors of at most so many bytes that follow each other are
+  /// buckets of up to `small_group` tensors, all others of one. 0: off.
+  std::size_t small_bytes = 0;
+  std::size_t small_group = 10;
 };
+
+/// A bucket as elements of the arena.
+struct BucketRange {
+  std::size_t first = 0, count = 0;
+  std::size_t parameters = 0;  ///< whose gradients it waits for
+  bool operator==(const BucketRange&) const = default;
+};
+
+/// `edges`: where the gradient of each parameter begins, ascending, and where the last one ends. At
+/// least one edge. One empty range where there are no parameters.
+std::vector<BucketRange> plan_buckets(std::span<const std::size_t> edges,
+                                      const BucketLimits& limits);
 
 struct Bucket {
   Tensor gradients;            ///< the range of the arena
@@ -40,7 +60,8 @@ class BucketPlan {
   BucketPlan(const ParameterSet& set, const BucketLimits& limits);
 
   std::span<const Bucket> buckets() const noexcept { return buckets_; }
-  /// The bucket that holds a parameter's gradient, by the parameter's index in the set.
+  /// The bucket that waits for a parameter's gradient, by the parameter's index in the set: the one
+  /// that holds it, and of equal pieces the first.
   std::size_t bucket_of(std::size_t parameter) const { return bucket_of_.at(parameter); }
 
  private:

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -61,6 +62,20 @@ Number number_of(const SafeTensors& tensors, const std::string& key) {
   return number;
 }
 
+std::optional<LossScale> parse_loss_scale(const SafeTensors& tensors) {
+  const std::string scale = metadata_of(tensors, "loss_scale");
+  const std::string good_steps = metadata_of(tensors, "loss_scale_good_steps");
+  if (scale.empty() && good_steps.empty()) return std::nullopt;
+  LossScale found;
+  if (!parse_number(scale, found.scale) || !parse_number(good_steps, found.good_steps) ||
+      !(found.scale > 0 && std::isfinite(found.scale)) ||
+      !(found.good_steps >= 0 && found.good_steps <= kMostCountedSteps)) {
+    throw DataError("its loss scale is '" + scale + "', after '" + good_steps +
+                    "' steps; expected a number above 0, and a count");
+  }
+  return found;
+}
+
 CheckpointInfo parse_info(const SafeTensors& tensors) {
   if (metadata_of(tensors, "format") != "penstock") {
     throw ConfigError("it is a safetensors file, but no checkpoint of penstock");
@@ -82,20 +97,32 @@ CheckpointInfo parse_info(const SafeTensors& tensors) {
                     .channels = number_of<std::int32_t>(tensors, "channels")},
           .classes = number_of<std::int32_t>(tensors, "classes"),
           .step = number_of<std::int64_t>(tensors, "step"),
-          .seed = number_of<std::uint64_t>(tensors, "seed")};
+          .seed = number_of<std::uint64_t>(tensors, "seed"),
+          .loss_scale = parse_loss_scale(tensors)};
+}
+
+/// The shortest text that parses to the same bits.
+std::string exact_text(float number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
 }
 
 std::map<std::string, std::string> metadata(const CheckpointInfo& info) {
-  return {{"format", "penstock"},
-          {"version", std::to_string(kVersion)},
-          {"model", info.model},
-          {"optimizer", info.optimizer},
-          {"height", std::to_string(info.image.height)},
-          {"width", std::to_string(info.image.width)},
-          {"channels", std::to_string(info.image.channels)},
-          {"classes", std::to_string(info.classes)},
-          {"step", std::to_string(info.step)},
-          {"seed", std::to_string(info.seed)}};
+  std::map<std::string, std::string> data{{"format", "penstock"},
+                                          {"version", std::to_string(kVersion)},
+                                          {"model", info.model},
+                                          {"optimizer", info.optimizer},
+                                          {"height", std::to_string(info.image.height)},
+                                          {"width", std::to_string(info.image.width)},
+                                          {"channels", std::to_string(info.image.channels)},
+                                          {"classes", std::to_string(info.classes)},
+                                          {"step", std::to_string(info.step)},
+                                          {"seed", std::to_string(info.seed)}};
+  if (info.loss_scale) {
+    data["loss_scale"] = exact_text(info.loss_scale->scale);
+    data["loss_scale_good_steps"] = exact_text(info.loss_scale->good_steps);
+  }
+  return data;
 }
 
 std::string state_name(std::size_t slot, const ParameterSpec& spec) {

@@ -15,6 +15,7 @@
 
 #include "dataflow/batch.h"
 #include "trainer/backend.h"
+#include "trainer/loss_scale.h"
 #include "trainer/optimizer.h"
 #include "trainer/safetensors.h"
 
@@ -27,6 +28,7 @@ struct CheckpointInfo {
   std::int32_t classes = 0;
   std::int64_t step = 0;  ///< updates made
   std::uint64_t seed = 0;
+  std::optional<LossScale> loss_scale{};  ///< where it adapts itself
   bool operator==(const CheckpointInfo&) const = default;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "dataflow/device.h"
 #include "trainer/backend.h"
@@ -25,8 +26,10 @@ class Collective {
   /// Its calls only enqueue, or host streams keep them: they may be part of a Program. Otherwise
   /// they are made again for each step.
   virtual bool recordable() const noexcept = 0;
-  /// Every rank's tensor becomes the sum over all ranks, the same bits on each: added in rank
-  /// order, unless a vendor's library adds.
+  /// Every rank's tensor becomes the sum over all ranks, the same bits on each. Ranks that share
+  /// memory add in the order of ranks; algorithms in messages, MPI and vendors' libraries have
+  /// orders of their own, which may differ between elements. Where the exchange is of 16 bits, see
+  /// collectives/exchange_choice.h, gradients and sums are rounded to those.
   virtual void all_reduce_sum(Tensor tensor, Stream& stream) = 0;
   /// The root's tensor becomes that sum; the others keep theirs.
   virtual void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) = 0;
@@ -39,6 +42,8 @@ class CollectiveGroup {
  public:
   virtual ~CollectiveGroup() = default;
   virtual std::unique_ptr<Collective> join(std::int32_t rank) = 0;
+  /// How they exchange, in words for who reads the result; empty: as it always is.
+  virtual std::string how() const { return {}; }
 };
 
 }  // namespace penstock

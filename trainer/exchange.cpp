@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/exchange.h"
 
-#include <utility>
+#include <algorithm>
 
 #include "dataflow/error.h"
 
@@ -14,6 +14,14 @@ std::vector<std::unique_ptr<Event>> make_events(Device& device, std::size_t coun
   return events;
 }
 
+ExchangeTimes no_times(const BucketPlan& plan) {
+  ExchangeTimes times;
+  for (const Bucket& bucket : plan.buckets()) {
+    times.buckets.push_back({.bytes = bucket.gradients.count * sizeof(float)});
+  }
+  return times;
+}
+
 std::vector<std::size_t> parameters_of(const BucketPlan& plan) {
   std::vector<std::size_t> counts;
   for (const Bucket& bucket : plan.buckets()) counts.push_back(bucket.parameters);
@@ -21,6 +29,38 @@ std::vector<std::size_t> parameters_of(const BucketPlan& plan) {
 }
 
 }  // namespace
+
+ExchangeTimes& ExchangeTimes::operator+=(const ExchangeTimes& other) {
+  steps += other.steps;
+  busy += other.busy;
+  exposed += other.exposed;
+  if (buckets.empty()) {
+    buckets = other.buckets;
+    return *this;
+  }
+  for (std::size_t i = 0; i < other.buckets.size(); ++i) {
+    buckets.at(i).lead += other.buckets[i].lead;
+    buckets.at(i).busy += other.buckets[i].busy;
+  }
+  return *this;
+}
+
+ExchangeTimes& ExchangeTimes::operator-=(const ExchangeTimes& other) {
+  steps -= other.steps;
+  busy -= other.busy;
+  exposed -= other.exposed;
+  for (std::size_t i = 0; i < other.buckets.size(); ++i) {
+    buckets.at(i).lead -= other.buckets[i].lead;
+    buckets.at(i).busy -= other.buckets[i].busy;
+  }
+  return *this;
+}
+
+Nanoseconds least_exposed(std::span<const BucketTimes> buckets) {
+  Nanoseconds done = Nanoseconds::min();  // before the end of backward, where negative
+  for (const BucketTimes& bucket : buckets) done = std::max(done, -bucket.lead) + bucket.busy;
+  return std::max(done, Nanoseconds(0));
+}
 
 GradientExchange::GradientExchange(Collective& collective, const ParameterSet& set, Device& device,
                                    Clock& clock, const BucketLimits& limits)
@@ -31,7 +71,10 @@ GradientExchange::GradientExchange(Collective& collective, const ParameterSet& s
       complete_(make_events(device, plan_.buckets().size())),
       backward_done_(device.make_event()),
       exchanged_(device.make_event()),
-      missing_(parameters_of(plan_)) {}
+      missing_(parameters_of(plan_)),
+      completed_(plan_.buckets().size()),
+      times_(no_times(plan_)),
+      busy_(plan_.buckets().size()) {}
 
 GradientExchange::~GradientExchange() = default;  // thread_ ends first, by its own stop request
 
@@ -57,7 +100,11 @@ void GradientExchange::complete(std::size_t parameter, Stream& stream) {
 }
 
 void GradientExchange::hand_over(std::size_t end, Stream& stream) {
-  for (; handed_ < end; ++handed_) stream.record(*complete_[handed_]);
+  const Time now = clock_.now();
+  for (; handed_ < end; ++handed_) {
+    stream.record(*complete_[handed_]);
+    completed_[handed_] = now;
+  }
   const std::lock_guard lock(mutex_);
   given_ = end;
   clock_.wake(gate_);
@@ -73,10 +120,13 @@ void GradientExchange::finish(Stream& stream) {
   // Without a stop: either all ranks get through their last bucket, or none does.
   clock_.wait(lock, gate_, {}, [&] { return failure_ != nullptr || done_ == missing_.size(); });
   if (failure_ != nullptr) std::rethrow_exception(failure_);
-  times_ += {.steps = 1,
-             .buckets = static_cast<std::int64_t>(done_),
-             .busy = std::exchange(busy_, {}),
-             .exposed = clock_.now() - begin};
+  ++times_.steps;
+  times_.exposed += clock_.now() - begin;
+  for (std::size_t i = 0; i < times_.buckets.size(); ++i) {
+    times_.buckets[i].lead += begin - completed_[i];
+    times_.buckets[i].busy += busy_[i];
+    times_.busy += busy_[i];
+  }
   given_ = done_ = 0;
   handed_ = 0;
   for (std::size_t i = 0; i < missing_.size(); ++i) missing_[i] = plan_.buckets()[i].parameters;
@@ -114,7 +164,7 @@ void GradientExchange::exchange(std::size_t bucket) {
   collective_.all_reduce_sum(plan_.buckets()[bucket].gradients, *stream_);
   stream_->record(*exchanged_);
   const std::lock_guard lock(mutex_);
-  busy_ += clock_.now() - begin;
+  busy_[bucket] = clock_.now() - begin;
   ++done_;
   clock_.wake(gate_);
 }

@@ -23,6 +23,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -35,27 +36,29 @@
 
 namespace penstock {
 
+/// Of one bucket, summed over steps.
+struct BucketTimes {
+  std::size_t bytes = 0;  ///< of the bucket
+  Nanoseconds lead{};     ///< from the moment when it was complete to the end of backward
+  Nanoseconds busy{};     ///< in the collective
+};
+
 /// What a rank's exchange took, summed over steps.
 struct ExchangeTimes {
-  std::int64_t steps = 0, buckets = 0;
+  std::int64_t steps = 0;
   Nanoseconds busy{};     ///< in the collective: moving, adding, and waiting for other ranks in it
   Nanoseconds exposed{};  ///< from the end of backward to the end of the exchange
+  std::vector<BucketTimes> buckets{};  ///< in the order of their exchange
 
-  ExchangeTimes& operator+=(const ExchangeTimes& other) {
-    steps += other.steps;
-    buckets += other.buckets;
-    busy += other.busy;
-    exposed += other.exposed;
-    return *this;
-  }
-  ExchangeTimes& operator-=(const ExchangeTimes& other) {
-    steps -= other.steps;
-    buckets -= other.buckets;
-    busy -= other.busy;
-    exposed -= other.exposed;
-    return *this;
-  }
+  /// Of exchanges with the same buckets, or of none.
+  ExchangeTimes& operator+=(const ExchangeTimes& other);
+  ExchangeTimes& operator-=(const ExchangeTimes& other);
 };
+
+/// What shows of an exchange whose buckets begin as soon as they are complete and the one before is
+/// done: c_j = max(c_(j-1), t_j) + T_j, exposed = max(0, c_last - T_b). Of one step, or of sums
+/// over steps that resemble each other.
+Nanoseconds least_exposed(std::span<const BucketTimes> buckets);
 
 class GradientExchange {
  public:
@@ -99,6 +102,7 @@ class GradientExchange {
 
   // Of the replica's thread, in the step under way.
   std::vector<std::size_t> missing_;  // by bucket: parameters without gradients
+  std::vector<Time> completed_;       // by bucket that was handed over
   std::size_t handed_ = 0;            // buckets
 
   mutable std::mutex mutex_;
@@ -106,8 +110,8 @@ class GradientExchange {
   // All below under mutex_.
   std::size_t given_ = 0, done_ = 0;  // buckets of the step under way
   std::exception_ptr failure_;
-  ExchangeTimes times_;
-  Nanoseconds busy_{};  // of the step under way
+  ExchangeTimes times_;            // of finished steps
+  std::vector<Nanoseconds> busy_;  // by bucket, of the step under way
 
   std::jthread thread_;
 };

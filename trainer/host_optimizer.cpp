@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applies a rule to the arenas of a host device, in pieces that threads share.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "dataflow/error.h"
+#include "trainer/collectives/wire_format.h"
 #include "trainer/optimizer.h"
+#include "trainer/optimizers/effective_gradient.h"
 
 namespace penstock {
 namespace {
@@ -18,10 +21,14 @@ class HostOptimizer final : public Optimizer {
   HostOptimizer(const OptimizerChoice& choice, ParallelFor parallel_for)
       : rule_(choice.entry.make(choice.options)),
         slots_(choice.entry.slots),
+        tensors_(tensor_rules(choice)),
+        stored_(stored_as(choice.weights)),
         parallel_for_(std::move(parallel_for)) {}
 
   void set(const Hyper& hyper, Stream&) override { hyper_ = hyper; }
   std::size_t slots() const noexcept override { return slots_; }
+  bool layer_wise() const noexcept override { return tensors_.layer_wise; }
+  Tensor loss_scale() override { return {}; }  // f32 and bf16 need none
 
   void prepare(const ParameterSet& set) override {
     if (!pieces_.empty()) return;
@@ -29,32 +36,36 @@ class HostOptimizer final : public Optimizer {
     for (std::size_t index = 0; index < set.parameters.size(); ++index) {
       const std::size_t count = set.parameters[index].weight.count;
       for (std::size_t first = 0; first < count; first += kPiece) {
-        pieces_.push_back({index, first, std::min(kPiece, count - first), 0});
+        pieces_.push_back({index, first, std::min(kPiece, count - first)});
       }
     }
+    round_all(set);
   }
 
   void apply(const ParameterSet& set, float gradient_scale, Stream&, StepResult& result) override {
     if (set.parameters.empty()) return;
     prepare(set);
+    if (tensors_.layer_wise) find_norms(set, gradient_scale);
     parallel_for_(pieces_.size(), [&](std::size_t index) {
       Piece& piece = pieces_[index];
       const Parameter& parameter = set.parameters[piece.parameter];
-      const std::span<float> weight = part(parameter.weight, piece);
-      UpdateRange range{.weight = weight,
-                        .gradient = part(parameter.gradient, piece),
-                        .gradient_scale = gradient_scale};
+      UpdateRange range = range_of(parameter, piece, gradient_scale);
       for (std::size_t slot = 0; slot < slots_; ++slot) {
         range.state[slot] = part(state(set, piece.parameter, slot), piece);
       }
+      if (tensors_.layer_wise) {
+        range.weight_norm = norms_[piece.parameter].weight;
+        range.gradient_norm = norms_[piece.parameter].gradient;
+      }
       Hyper hyper = hyper_;
       piece.squares = 0;
-      if (parameter.spec.decays()) {
-        if (hyper.weight_decay != 0) piece.squares = sum_of_squares(weight);
+      if (tensors_.decays(parameter.spec)) {
+        if (hyper.weight_decay != 0) piece.squares = sum_of_squares(range.weight);
       } else {
         hyper.weight_decay = 0;
       }
       rule_(hyper, range);
+      round(parameter.spec, range.weight);
     });
     double squares = 0;
     for (const Piece& piece : pieces_) squares += piece.squares;
@@ -74,6 +85,8 @@ class HostOptimizer final : public Optimizer {
         weights[i] += share * (scale * others[i] - weights[i]);
       }
     });
+    prepare(set);
+    round_all(set);
   }
 
   Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
@@ -89,34 +102,90 @@ class HostOptimizer final : public Optimizer {
  private:
   struct Piece {
     std::size_t parameter, first, count;
-    double squares;
+    double squares = 0, gradient_squares = 0;
   };
+  struct Norms {
+    double weight = 0, gradient = 0;
+  };
+
+  static WireFormat stored_as(DType type) {
+    PENSTOCK_ASSERT(type == DType::f32 || type == DType::f16 || type == DType::bf16);
+    if (type == DType::f32) return WireFormat::f32;
+    return type == DType::f16 ? WireFormat::f16 : WireFormat::bf16;
+  }
+  void round(const ParameterSpec& spec, std::span<float> weights) const {
+    if (stored_ != WireFormat::f32 && may_be_short(spec)) round_to(stored_, weights);
+  }
+
+  void round_all(const ParameterSet& set) const {
+    if (stored_ == WireFormat::f32) return;
+    parallel_for_(pieces_.size(), [&](std::size_t index) {
+      const Piece& piece = pieces_[index];
+      const Parameter& parameter = set.parameters[piece.parameter];
+      round(parameter.spec, part(parameter.weight, piece));
+    });
+  }
+
+  static UpdateRange range_of(const Parameter& parameter, const Piece& piece,
+                              float gradient_scale) {
+    return {.weight = part(parameter.weight, piece),
+            .gradient = part(parameter.gradient, piece),
+            .gradient_scale = gradient_scale};
+  }
+
+  void find_norms(const ParameterSet& set, float gradient_scale) {
+    Hyper undecayed = hyper_;
+    undecayed.weight_decay = 0;
+    parallel_for_(pieces_.size(), [&](std::size_t index) {
+      Piece& piece = pieces_[index];
+      const Parameter& parameter = set.parameters[piece.parameter];
+      if (!tensors_.scales(parameter.spec)) return;
+      const UpdateRange range = range_of(parameter, piece, gradient_scale);
+      piece.squares = sum_of_squares(range.weight);
+      piece.gradient_squares = sum_of_squares(
+          piece.count, [&](std::size_t i) { return effective_gradient(undecayed, range, i); });
+    });
+    norms_.assign(set.parameters.size(), {});
+    for (const Piece& piece : pieces_) {
+      if (!tensors_.scales(set.parameters[piece.parameter].spec)) continue;
+      norms_[piece.parameter].weight += piece.squares;
+      norms_[piece.parameter].gradient += piece.gradient_squares;
+    }
+    for (Norms& norm : norms_) norm = {std::sqrt(norm.weight), std::sqrt(norm.gradient)};
+  }
 
   static std::span<float> part(const Tensor& tensor, const Piece& piece) {
     return std::span(static_cast<float*>(tensor.data), tensor.count)
         .subspan(piece.first, piece.count);
   }
-  /// In eight lanes, so that it vectorises without reordering the sum from run to run.
   static double sum_of_squares(std::span<const float> values) {
+    return sum_of_squares(values.size(), [&](std::size_t i) { return values[i]; });
+  }
+  /// In eight lanes, so that it vectorises without reordering the sum from run to run.
+  template <typename ValueAt>
+  static double sum_of_squares(std::size_t count, const ValueAt& value_at) {
     std::array<double, 8> lanes{};
     std::size_t i = 0;
-    for (; i + lanes.size() <= values.size(); i += lanes.size()) {
+    for (; i + lanes.size() <= count; i += lanes.size()) {
       for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const double value = values[i + lane];
+        const double value = value_at(i + lane);
         lanes[lane] += value * value;
       }
     }
     double sum = 0;
-    for (; i < values.size(); ++i) sum += double{values[i]} * values[i];
+    for (; i < count; ++i) sum += double{value_at(i)} * value_at(i);
     for (const double lane : lanes) sum += lane;
     return sum;
   }
 
   const OptimizerEntry::Rule rule_;
   const std::size_t slots_;
+  const TensorRules tensors_;
+  const WireFormat stored_;
   const ParallelFor parallel_for_;
   Hyper hyper_{};
   std::vector<Piece> pieces_;
+  std::vector<Norms> norms_;  // of layer-wise rules: by parameter; 0 where it is not scaled
   std::vector<float> state_;  // [slot][element of the arena]
 };
 

@@ -4,8 +4,8 @@
 // bytes get there: in one process through its memory, between processes through whatever carries
 // one-sided reads.
 //
-// Thread-safety: publish from the publishing rank's thread, read from the reading rank's; all of
-// them at once.
+// Thread-safety: publish from the publishing rank's thread, read from one thread of the reading
+// rank's at a time; all ranks at once.
 #pragma once
 
 #include <array>

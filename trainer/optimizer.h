@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An optimiser turns gradients into new weights, one element at a time. Its rule is one function
-// over ranges, which host devices run on several threads and other devices have kernels for.
+// over ranges, which host devices run on several threads and other devices have kernels for. A
+// layer-wise rule is also told the norms of the tensor that its range belongs to.
 //
 // To add one: a file in optimizers/ that ends in `extern constinit const OptimizerEntry
 // NAME_optimizer{...}`, and one line `penstock_component(optimizer NAME)` there.
@@ -34,6 +35,23 @@ struct UpdateRange {
   std::span<const float> gradient;  ///< times `gradient_scale`
   std::array<std::span<float>, 2> state{};
   float gradient_scale = 1;
+  /// Of the whole tensors, for layer-wise rules, and 0 for tensors that are not to be scaled; the
+  /// gradient's is taken behind scaling and clipping, without decay.
+  double weight_norm = 0, gradient_norm = 0;
+};
+
+/// What a rule makes of whole tensors.
+struct TensorRules {
+  bool layer_wise = false;     ///< it needs their norms, so that it cannot update parts of them
+  bool weights_alone = false;  ///< biases and batch norms are neither scaled nor decayed
+
+  bool scales(const ParameterSpec& spec) const noexcept { return layer_wise && takes(spec); }
+  bool decays(const ParameterSpec& spec) const noexcept { return spec.decays() && takes(spec); }
+
+ private:
+  bool takes(const ParameterSpec& spec) const noexcept {
+    return !weights_alone || spec.role == Role::weight;
+  }
 };
 
 /// Keeps what a rule needs between steps, for the parameters of one executable.
@@ -56,6 +74,11 @@ class Optimizer {
   virtual std::size_t slots() const noexcept = 0;
   /// One of them, in the layout of its parameter; for checkpoints.
   virtual Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) = 0;
+  /// Updates are of whole tensors, not of parts of them.
+  virtual bool layer_wise() const noexcept = 0;
+  /// The LossScale that apply() adapts, as a tensor of two floats in device memory; empty where it
+  /// is fixed. A rank whose optimizer applies nothing takes it over from one whose does.
+  virtual Tensor loss_scale() = 0;
 };
 
 struct OptimizerEntry {
@@ -65,6 +88,7 @@ struct OptimizerEntry {
   /// Makes the rule: updates the range in place. Called from several threads at once.
   using Rule = std::function<void(const Hyper&, const UpdateRange&)>;
   Rule (*make)(const Options&) = nullptr;
+  TensorRules (*tensors)(const Options&) = nullptr;  ///< null: TensorRules{}
 };
 
 /// Every optimiser of this program; generated from the component lists.
@@ -74,7 +98,17 @@ const Table<OptimizerEntry>& optimizer_table();
 struct OptimizerChoice {
   const OptimizerEntry& entry;
   const Options& options;
+  /// f16 or bf16: weights and biases are rounded to what it holds of them, when the optimizer is
+  /// prepared and behind each update, as if they were stored in it.
+  DType weights = DType::f32;
 };
+/// Whether OptimizerChoice::weights is about this parameter: batch norms stay f32.
+inline bool may_be_short(const ParameterSpec& spec) noexcept {
+  return spec.role == Role::weight || spec.role == Role::bias;
+}
+inline TensorRules tensor_rules(const OptimizerChoice& choice) {
+  return choice.entry.tensors != nullptr ? choice.entry.tensors(choice.options) : TensorRules{};
+}
 
 /// Runs body(i) for i in [0, count), possibly on several threads, and returns when all are done.
 using ParallelFor =

@@ -60,6 +60,22 @@ class Homes {
 
 }  // namespace
 
+std::vector<ArenaRange> parameter_ranges(const ParameterSet& set) {
+  std::vector<const Parameter*> parameters;
+  for (const Parameter& parameter : set.parameters) parameters.push_back(&parameter);
+  std::reverse(parameters.begin(), parameters.end());
+  std::stable_sort(
+      parameters.begin(), parameters.end(),
+      [](const Parameter* a, const Parameter* b) { return a->spec.node < b->spec.node; });
+  std::vector<ArenaRange> ranges;
+  const auto* const arena = static_cast<const float*>(set.weights.data);
+  for (const Parameter* parameter : parameters) {
+    const auto first = static_cast<const float*>(parameter->weight.data) - arena;
+    ranges.push_back({static_cast<std::size_t>(first), parameter->weight.count});
+  }
+  return ranges;
+}
+
 Placement parse_placement(std::string_view text, std::string_view option) {
   if (text == "first") return Placement::first;
   if (text == "greedy") return Placement::greedy;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/backend.h"
+
 namespace penstock {
 
 /// Elements [first, first + count) of an arena.
@@ -30,6 +32,11 @@ constexpr std::size_t kSplitAlignment = 16;
 
 /// Throws ConfigError, which names `option`, for a word that is none of the enumerators.
 Placement parse_placement(std::string_view text, std::string_view option);
+
+/// Where parameters lie in the arenas, in the order of the graph's nodes, as systems place
+/// variables in the order in which a model makes them; the arenas have them in the order of
+/// backward.
+std::vector<ArenaRange> parameter_ranges(const ParameterSet& set);
 
 /// The ranges of each home, ascending, with neighbours joined. `tensors` are disjoint, in the order
 /// in which they are placed; every element of theirs has exactly one home.

@@ -11,7 +11,9 @@
 
 #include "dataflow/clock.h"
 #include "trainer/collective.h"
+#include "trainer/collectives/exchange_choice.h"
 #include "trainer/launch.h"
+#include "trainer/rank_progress.h"
 
 namespace penstock {
 
@@ -20,6 +22,10 @@ class Processes {
   /// Leaves the run. Where other processes do not come to the end within kGoodbye, all are ended.
   virtual ~Processes() = default;
   virtual const Launch& launch() const noexcept = 0;
+  /// Where the ranks' preparing and training tell how far they are; null: nobody wants to know.
+  RankProgress* progress() const noexcept { return progress_; }
+  /// `progress` outlives the object.
+  void tell(RankProgress& progress) noexcept { progress_ = &progress; }
   /// Every process's text, by rank. All processes call it in the same order. Throws TimeoutError,
   /// with `what` in its words, where one does not come in time.
   virtual std::vector<std::string> all_gather(std::string_view text, Nanoseconds patience,
@@ -32,7 +38,10 @@ class Processes {
     Device& device;
     Nanoseconds patience;
     std::stop_token stopping, abandon;
+    ExchangeChoice choice{};
   };
+  /// Called by all processes together, with the same choice; throws Unavailable where that cannot
+  /// be had. The devices outlive the group.
   virtual std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) = 0;
   /// Ends this process with `exit_code`, and the launcher the others.
   [[noreturn]] virtual void abort(int exit_code) = 0;
@@ -43,11 +52,15 @@ class Processes {
   static constexpr Nanoseconds kRendezvous = std::chrono::seconds(60);  ///< to find each other
   static constexpr Nanoseconds kGoodbye = std::chrono::seconds(10);
   static constexpr Nanoseconds kGrace = std::chrono::milliseconds(300);
+
+ private:
+  RankProgress* progress_ = nullptr;
 };
 
 /// Joins the processes that the launcher started; `clock` outlives them. Throws Unavailable where
 /// this program was built without MPI, or MPI cannot be called from several threads. Processes that
-/// do not find each other within kRendezvous end with a message and exit code 5.
-std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock);
+/// do not find each other within `rendezvous` end with a message and exit code 5.
+std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock,
+                                          Nanoseconds rendezvous = Processes::kRendezvous);
 
 }  // namespace penstock

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -21,6 +22,7 @@ namespace penstock {
 class GradientExchange;
 class ModelStore;
 class Probe;
+class ServerConnection;
 
 /// How the gradients of several ranks become one. mean_sum: the mean inside a process, summed over
 /// processes, as tf_cnn_benchmarks' parameter servers do it.
@@ -40,6 +42,11 @@ struct UpdateContext {
   ModelStore* models = nullptr;  ///< where ranks read each other's models; null: nowhere
   Probe* probe = nullptr;        ///< for counters of the result; null: nobody reads them
   std::uint64_t seed = 1;        ///< of what a strategy draws
+  Clock* clock = nullptr;        ///< for threads of a strategy's own; null: it may need none
+  /// To parameter servers that are processes; null: there are none.
+  ServerConnection* servers = nullptr;
+  /// Of the update with that number, from 0, for those who apply elsewhere; empty: nobody asks.
+  std::function<Hyper(std::int64_t)> hyper{};
 };
 
 /// What a sum over `ranks` ranks is multiplied by. mean_sum divides by those of this process.
@@ -72,8 +79,9 @@ class UpdateStrategy {
   virtual bool rank_0_knows_all() const noexcept { return true; }
 };
 
-/// Where ranks run. processes: one device in each process, which mpirun or srun starts.
-enum class RankKind : std::uint8_t { threads, processes };
+/// Where ranks can run: as threads of one process; as processes with one device each, which mpirun
+/// or srun starts; or either way, and as several threads in each of several processes.
+enum class RankKind : std::uint8_t { threads, processes, either };
 
 /// What the ranks' weights are after a step: the same bits; each rank's own; or its own and mixed
 /// with what others happened to have got to, so that two runs differ.
@@ -82,7 +90,8 @@ enum class Agreement : std::uint8_t { identical, own, mixed };
 struct UpdateEntry {
   std::string_view name{}, summary{};
   Agreement agreement = Agreement::identical;
-  RankKind ranks = RankKind::threads;
+  RankKind ranks = RankKind::either;
+  bool reads_models = false;  ///< its context has models
   std::span<const OptionSpec> options{};
   std::unique_ptr<UpdateStrategy> (*make)(const UpdateContext&) = nullptr;
 };

@@ -10,11 +10,16 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "bench/dataset/inspect_samples.h"
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/photo.h"
 #include "dataflow/error.h"
@@ -84,10 +89,11 @@ void write_text(Photo& sheet, std::int32_t left, std::int32_t top, std::string_v
 }
 
 /// Draws `photo` into the middle of the cell, as large as fits; every dot is the mean of those it
-/// covers.
+/// covers. Small ones are enlarged by a whole number.
 void draw_small(Photo& sheet, std::int32_t left, std::int32_t top, const Photo& photo) {
-  const double scale = std::min({1.0, static_cast<double>(kCellWidth) / photo.width,
-                                 static_cast<double>(kCellHeight) / photo.height});
+  const double fits = std::min(static_cast<double>(kCellWidth) / photo.width,
+                               static_cast<double>(kCellHeight) / photo.height);
+  const double scale = fits < 1 ? fits : std::floor(fits);
   const auto scaled = [&](std::int32_t length) {
     return std::max(1, static_cast<std::int32_t>(scale * length));
   };
@@ -125,20 +131,61 @@ void cross_out(Photo& sheet, std::int32_t left, std::int32_t top) {
   }
 }
 
-/// One class: its name and images spread evenly over its files.
-Photo draw_row(const ClassInventory& one, std::vector<OddFile>& odd) {
+std::size_t shown_of(const ClassInventory& one) {
+  return std::min<std::size_t>(kColumns, one.images());
+}
+
+/// Which of the class's images a column shows: they are spread evenly.
+std::size_t place_of(const ClassInventory& one, std::size_t column) {
+  return column * one.images() / shown_of(one);
+}
+
+/// Gives the picture of an image by its class and its place there; none: it cannot be shown.
+class Pictures {
+ public:
+  Pictures(DatasetInventory& inventory, std::size_t rows, const std::stop_token& stop)
+      : odd_(inventory.odd) {
+    std::set<std::uint64_t> wanted;
+    for (std::size_t i = 0; i < rows; ++i) {
+      const ClassInventory& one = inventory.classes[i];
+      if (one.samples.empty()) continue;
+      for (std::size_t column = 0; column < shown_of(one); ++column) {
+        wanted.insert(one.samples[place_of(one, column)]);
+      }
+    }
+    if (wanted.empty()) return;
+    samples_ = draw_samples(inventory, std::move(wanted), kCellWidth, kCellHeight, stop);
+  }
+
+  std::optional<Photo> operator()(const ClassInventory& one, std::size_t place) const {
+    if (!one.samples.empty()) {
+      const auto found = samples_.find(one.samples[place]);
+      return found == samples_.end() ? std::nullopt : std::optional(found->second);
+    }
+    try {
+      return read_jpeg_reduced(one.files[place], kCellWidth, kCellHeight);
+    } catch (const DataError& error) {
+      odd_.push_back({one.files[place], error.what()});
+      return std::nullopt;
+    }
+  }
+
+ private:
+  std::vector<OddFile>& odd_;
+  std::map<std::uint64_t, Photo> samples_;  // of sets whose images are not files
+};
+
+/// One class: its name and some of its images.
+Photo draw_row(const ClassInventory& one, const Pictures& pictures) {
   Photo row{kSheetWidth, kRowHeight,
             std::vector<std::uint8_t>(std::size_t{3} * kSheetWidth * kRowHeight, kPaper)};
-  write_text(row, kGap, kGap, fmt::format("{}  {}", one.name, one.files.size()));
-  const std::size_t shown = std::min<std::size_t>(kColumns, one.files.size());
-  for (std::size_t column = 0; column < shown; ++column) {
+  write_text(row, kGap, kGap, fmt::format("{}  {}", one.name, one.images()));
+  for (std::size_t column = 0; column < shown_of(one); ++column) {
     const std::int32_t left = kGap + static_cast<std::int32_t>(column) * (kCellWidth + kGap);
     fill(row, left, kLabelHeight, kCellWidth, kCellHeight, kEmpty);
-    const std::string& file = one.files[column * one.files.size() / shown];
-    try {
-      draw_small(row, left, kLabelHeight, read_jpeg_reduced(file, kCellWidth, kCellHeight));
-    } catch (const DataError& error) {
-      odd.push_back({file, error.what()});
+    if (const std::optional<Photo> picture = pictures(one, place_of(one, column))) {
+      draw_small(row, left, kLabelHeight, *picture);
+    } else {
       cross_out(row, left, kLabelHeight);
     }
   }
@@ -219,11 +266,13 @@ class PngFile {
 
 }  // namespace
 
-void write_contact_sheet(DatasetInventory& inventory, const std::string& path) {
+void write_contact_sheet(DatasetInventory& inventory, const std::string& path,
+                         const std::stop_token& stop) {
   const std::size_t rows = std::min(inventory.classes.size(), kMostRows);
   PngFile sheet(path);
   sheet.begin(kSheetWidth, static_cast<std::int32_t>(rows) * kRowHeight);
-  for (std::size_t i = 0; i < rows; ++i) sheet.add(draw_row(inventory.classes[i], inventory.odd));
+  const Pictures pictures(inventory, rows, stop);
+  for (std::size_t i = 0; i < rows; ++i) sheet.add(draw_row(inventory.classes[i], pictures));
   sheet.end();
 }
 

@@ -8,9 +8,12 @@
 #include <fstream>
 #include <numeric>
 
+#include "bench/dataset/inspect_samples.h"
 #include "bench/dataset/jpeg_file.h"
 #include "bench/statistics.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
+#include "dataflow/packed/detect_source.h"
 
 namespace penstock {
 namespace {
@@ -29,12 +32,11 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   return paths;
 }
 
-/// JPEGs end in the marker FF D9; one that was cut short does not.
 bool ends_as_a_jpeg(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   char end[2] = {};
   file.seekg(-2, std::ios::end).read(end, 2);
-  return file && end[0] == '\xff' && end[1] == '\xd9';
+  return file && has_end_marker(std::as_bytes(std::span(end)));
 }
 
 bool is_named_as_a_jpeg(const fs::path& path) {
@@ -53,14 +55,7 @@ void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::pat
   const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
   try {
     const JpegHeader header = read_jpeg_header(path.string());
-    inventory.file_bytes.push_back(static_cast<double>(bytes));
-    inventory.widths.push_back(header.width);
-    inventory.heights.push_back(header.height);
-    ++inventory.sizes[fmt::format("{}x{}", header.width, header.height)];
-    ++inventory.subsamplings[header.subsampling];
-    ++inventory.colour_spaces[header.colour_space];
-    inventory.progressive += header.progressive ? 1 : 0;
-    inventory.portrait += header.height > header.width ? 1 : 0;
+    count_jpeg(inventory, header, bytes);
     owner.bytes += bytes;
     owner.files.push_back(path.string());
   } catch (const DataError& failure) {
@@ -70,8 +65,7 @@ void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::pat
   if (!is_named_as_a_jpeg(path)) {
     inventory.odd.push_back({path.string(), "a JPEG by another name"});
   } else if (!ends_as_a_jpeg(path)) {
-    inventory.odd.push_back(
-        {path.string(), "has no end marker: cut short, or with something behind it"});
+    inventory.odd.push_back({path.string(), kNoEndMarker});
   }
 }
 
@@ -115,6 +109,11 @@ double total_bytes(const DatasetInventory& inventory) {
   return std::accumulate(inventory.file_bytes.begin(), inventory.file_bytes.end(), 0.0);
 }
 
+/// Options, such as labels of a flat folder, are the source's own business.
+bool is_folder_of_files(const ComponentText& source) {
+  return source.name == "image-folder" && source.values.empty();
+}
+
 [[noreturn]] void no_images(const fs::path& directory, const DatasetInventory& inventory) {
   std::string text =
       fmt::format("{} holds no JPEG; expected a folder of class folders", directory.string());
@@ -129,21 +128,20 @@ double total_bytes(const DatasetInventory& inventory) {
   throw ConfigError(text);
 }
 
-}  // namespace
-
-DatasetInventory inspect_dataset(const std::string& directory, const std::stop_token& stop) {
-  DatasetInventory inventory;
-  inventory.directory = directory;
+void inspect_folder(DatasetInventory& inventory, const std::stop_token& stop) {
+  const std::string& directory = inventory.of.directory;
   try {
     for (const fs::path& folder : sorted_entries(directory)) {
       if (!fs::is_directory(folder)) {
         inventory.odd.push_back({folder.string(), "lies beside the class folders"});
         continue;
       }
+      const auto label = static_cast<std::int32_t>(inventory.classes.size());
       ClassInventory& owner = inventory.classes.emplace_back();
       owner.name = folder.filename().string();
+      owner.label = label;
       for (const fs::path& path : sorted_entries(folder)) {
-        if (stop.stop_requested()) return inventory;
+        if (stop.stop_requested()) return;
         add_image(inventory, owner, path);
       }
     }
@@ -154,6 +152,20 @@ DatasetInventory inspect_dataset(const std::string& directory, const std::stop_t
                     error.path1().string(), error.code().message()));
   }
   if (inventory.images() == 0) no_images(directory, inventory);
+}
+
+}  // namespace
+
+DatasetInventory inspect_dataset(const InspectDataset& order, const std::stop_token& stop) {
+  const ComponentText source = source_text(order.source, order.directory);
+  DatasetInventory inventory;
+  inventory.of = order;
+  inventory.format = source.name;
+  if (is_folder_of_files(source)) {
+    inspect_folder(inventory, stop);
+  } else {
+    inspect_samples(inventory, stop);
+  }
   return inventory;
 }
 
@@ -161,9 +173,13 @@ std::string to_text(const DatasetInventory& inventory) {
   const Summary bytes = summary(inventory.file_bytes);
   const Summary widths = summary(inventory.widths), heights = summary(inventory.heights);
   std::string text =
-      fmt::format("{}: {} images in {} classes, {:.1f} MB\n", inventory.directory,
+      fmt::format("{}: {} images in {} classes, {:.1f} MB\n", inventory.of.directory,
                   inventory.images(), inventory.classes.size(), 1e-6 * total_bytes(inventory));
-  text += fmt::format("file size    min {:.1f}  mean {:.1f}  median {:.1f}  max {:.1f} kB\n",
+  if (inventory.format != "image-folder") {
+    text += fmt::format("format       {}{}{}\n", inventory.format,
+                        inventory.note.empty() ? "" : "; ", inventory.note);
+  }
+  text += fmt::format("image bytes  min {:.1f}  mean {:.1f}  median {:.1f}  max {:.1f} kB\n",
                       1e-3 * bytes.low, 1e-3 * bytes.mean, 1e-3 * bytes.median, 1e-3 * bytes.high);
   const auto line = [&](std::string_view name, const Summary& of) {
     text += fmt::format("{:<12} min {:.0f}  mean {:.0f}  median {:.0f}  max {:.0f} pixels\n", name,
@@ -173,10 +189,12 @@ std::string to_text(const DatasetInventory& inventory) {
   line("height", heights);
   text += fmt::format("sizes        {}; {} portrait\n", counts_text(inventory.sizes, kSizesShown),
                       inventory.portrait);
-  text += fmt::format("subsampling  {}\n", counts_text(inventory.subsamplings, kSizesShown));
+  if (!inventory.subsamplings.empty()) {
+    text += fmt::format("subsampling  {}\n", counts_text(inventory.subsamplings, kSizesShown));
+    text += fmt::format("progressive  {}\n", inventory.progressive);
+  }
   text += fmt::format("colours      {}\n", counts_text(inventory.colour_spaces, kSizesShown));
-  text += fmt::format("progressive  {}\n", inventory.progressive);
-  text += fmt::format("odd files    {}\n", inventory.odd.size());
+  text += fmt::format("odd          {}\n", inventory.odd.size());
   for (std::size_t i = 0; i < std::min(kOddShown, inventory.odd.size()); ++i) {
     text += fmt::format("  {}: {}\n", inventory.odd[i].path, inventory.odd[i].reason);
   }
@@ -184,10 +202,9 @@ std::string to_text(const DatasetInventory& inventory) {
     text += fmt::format("  and {} more; --json names all\n", inventory.odd.size() - kOddShown);
   }
   text += fmt::format("\nlabel  {:<24} images  mean kB\n", "class");
-  for (std::size_t label = 0; label < inventory.classes.size(); ++label) {
-    const ClassInventory& one = inventory.classes[label];
-    const double count = std::max(1.0, static_cast<double>(one.files.size()));
-    text += fmt::format("{:>5}  {:<24} {:>6}  {:>7.1f}\n", label, one.name, one.files.size(),
+  for (const ClassInventory& one : inventory.classes) {
+    const double count = std::max(1.0, static_cast<double>(one.images()));
+    text += fmt::format("{:>5}  {:<24} {:>6}  {:>7.1f}\n", one.label, one.name, one.images(),
                         1e-3 * static_cast<double>(one.bytes) / count);
   }
   return text;
@@ -201,12 +218,15 @@ Json to_json(const DatasetInventory& inventory) {
   };
   Json classes = Json::array(), odd = Json::array();
   for (const ClassInventory& one : inventory.classes) {
-    classes.push_back({{"name", one.name}, {"images", one.files.size()}, {"bytes", one.bytes}});
+    classes.push_back(
+        {{"name", one.name}, {"label", one.label}, {"images", one.images()}, {"bytes", one.bytes}});
   }
   for (const OddFile& file : inventory.odd) {
     odd.push_back({{"file", file.path}, {"reason", file.reason}});
   }
-  return {{"directory", inventory.directory},
+  return {{"directory", inventory.of.directory},
+          {"source", inventory.format},
+          {"note", inventory.note},
           {"images", inventory.images()},
           {"bytes", static_cast<std::int64_t>(total_bytes(inventory))},
           {"file_bytes", to_json(summary(inventory.file_bytes))},

@@ -84,17 +84,25 @@ struct Reader {
       throw DataError(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
     }
   }
+  explicit Reader(std::span<const std::byte> encoded) : bytes(encoded) {
+    codec.err = error.install();
+  }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
   ~Reader() {
     jpeg_destroy_decompress(&codec);
-    std::fclose(file);
+    if (file != nullptr) std::fclose(file);
   }
 
   bool read_header() {
     if (setjmp(error.back) != 0) return false;
     jpeg_create_decompress(&codec);
-    jpeg_stdio_src(&codec, file);
+    if (file != nullptr) {
+      jpeg_stdio_src(&codec, file);
+    } else {
+      jpeg_mem_src(&codec, reinterpret_cast<const unsigned char*>(bytes.data()),
+                   static_cast<unsigned long>(bytes.size()));
+    }
     jpeg_read_header(&codec, TRUE);
     progress.progress_monitor = [](j_common_ptr common) {
       const auto* const decoder = reinterpret_cast<jpeg_decompress_struct*>(common);
@@ -139,7 +147,8 @@ struct Reader {
   ErrorExit error;
   jpeg_progress_mgr progress{};
   jpeg_decompress_struct codec{};
-  std::FILE* file;
+  std::FILE* file = nullptr;  // null: bytes
+  std::span<const std::byte> bytes;
 };
 
 std::string subsampling_of(const jpeg_decompress_struct& codec) {
@@ -197,15 +206,28 @@ JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
   return result;
 }
 
-JpegHeader read_jpeg_header(const std::string& path) {
-  Reader reader(path);
-  if (!reader.read_header()) unreadable(path, reader.error);
+namespace {
+
+JpegHeader header_of(Reader& reader, const std::string& name) {
+  if (!reader.read_header()) unreadable(name, reader.error);
   return {.width = static_cast<std::int32_t>(reader.codec.image_width),
           .height = static_cast<std::int32_t>(reader.codec.image_height),
           .components = reader.codec.num_components,
           .colour_space = name_of(reader.codec.jpeg_color_space),
           .subsampling = subsampling_of(reader.codec),
           .progressive = reader.codec.progressive_mode != FALSE};
+}
+
+}  // namespace
+
+JpegHeader read_jpeg_header(const std::string& path) {
+  Reader reader(path);
+  return header_of(reader, path);
+}
+
+JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string& name) {
+  Reader reader(bytes);
+  return header_of(reader, name);
 }
 
 Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_t height) {

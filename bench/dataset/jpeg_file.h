@@ -41,6 +41,8 @@ struct JpegHeader {
 
 /// Reads no further than the header. Throws DataError naming `path`, for what is no JPEG as well.
 JpegHeader read_jpeg_header(const std::string& path);
+/// The same for bytes in memory, which messages call `name`.
+JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string& name);
 
 /// Decodes with the coarsest of libjpeg's scales that is no smaller than width x height in both
 /// directions, where there is one. Throws DataError naming `path`, for images beyond 100 million

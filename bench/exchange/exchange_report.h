@@ -18,8 +18,8 @@ namespace penstock {
 struct ExchangeReport {
   std::string command{}, model{};
   ExchangePlan plan{};
+  std::string ranks_are = "threads";  ///< or processes
   std::int32_t local_ranks = 1;
-  double bucket_mib = 0;
   std::vector<ExchangeTimes> times{};                ///< by way
   std::vector<std::optional<ExchangeCost>> costs{};  ///< by way; none: without messages
   bool stopped = false;                              ///< before all iterations were done
@@ -37,6 +37,10 @@ struct ExchangeFigures {
 /// At least one time.
 ExchangeFigures exchange_figures(const std::vector<double>& seconds, double bytes,
                                  std::int32_t ranks);
+
+/// How much faster a way is than another: the other's time over its own, in each iteration. None
+/// where there is no iteration of both.
+std::optional<Spread> speed_against(const ExchangeTimes& way, const ExchangeTimes& other);
 
 void write_exchange_text(const ExchangeReport& report, std::ostream& out);
 nlohmann::ordered_json to_json(const ExchangeReport& report);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -20,13 +22,22 @@
 namespace penstock {
 namespace {
 
-/// Element i of a rank's tensor in the check: small whole numbers, whose sums are exact in f32.
+/// Element i of a rank's tensor in the check: small whole numbers, whose sums are exact in f32; for
+/// fp16 so much smaller that no sum is too large for it.
 constexpr std::size_t kPeriod = 97;
-float known_element(std::int32_t rank, std::size_t i) {
-  return static_cast<float>((rank + 1) * (static_cast<std::int32_t>(i % kPeriod) + 1));
+float unit_of(WireFormat wire) { return wire == WireFormat::f16 ? 0x1p-10F : 1.0F; }
+float known_element(WireFormat wire, std::int32_t rank, std::size_t i) {
+  return unit_of(wire) *
+         static_cast<float>((rank + 1) * (static_cast<std::int32_t>(i % kPeriod) + 1));
 }
-float known_sum(std::int32_t ranks, std::size_t i) {
-  return static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<std::int32_t>(i % kPeriod) + 1));
+float known_sum(WireFormat wire, std::int32_t ranks, std::size_t i) {
+  return unit_of(wire) *
+         static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<std::int32_t>(i % kPeriod) + 1));
+}
+/// How far a sum may be off, as a share of it: no algorithm rounds a number more often than once
+/// for each rank, and the sum once more.
+double tolerance(WireFormat wire, std::int32_t ranks) {
+  return std::pow(1 + unit_roundoff(wire), ranks + 1) - 1;
 }
 
 /// The order of ways in an iteration: a shuffle that depends on seed and iteration alone.
@@ -43,24 +54,41 @@ std::vector<std::size_t> order_of_ways(std::size_t ways, std::uint64_t seed,
 
 class ExchangeRun {
  public:
-  ExchangeRun(const ExchangePlan& plan, std::span<const ExchangeWay> ways, Clock& clock)
+  ExchangeRun(const ExchangePlan& plan, std::span<const ExchangeWay> ways, Clock& clock,
+              Processes* processes)
       : plan_(plan),
         ways_(ways),
         clock_(clock),
+        processes_(processes),
         device_(clock),
         elements_(std::accumulate(plan.buckets.begin(), plan.buckets.end(), std::size_t{0})),
         memories_(static_cast<std::size_t>(plan.ranks)),
         meeting_(static_cast<std::size_t>(plan.ranks), clock, abandon_.get_token()),
         spans_(static_cast<std::size_t>(plan.ranks)) {
-    const std::vector<Device*> devices(spans_.size(), &device_);
+    const std::vector<Device*> devices(processes == nullptr ? spans_.size() : 1, &device_);
     for (const ExchangeWay& way : ways) {
       groups_.push_back(way.make(devices, clock, abandon_.get_token()));
-      times_.push_back({.name = way.name});
+      times_.push_back({.name = way.name, .wire = way.wire, .adds = way.adds});
       times_.back().seconds.reserve(static_cast<std::size_t>(plan.iterations));
     }
+    if (processes == nullptr) return;
+    meeting_group_ = processes->make_group({.device = device_,
+                                            .patience = plan.patience,
+                                            .stopping = {},
+                                            .abandon = {},
+                                            .choice = {.method = ExchangeMethod::mpi}});
+    meeting_rank_ = meeting_group_->join(processes->launch().rank);
+    meeting_stream_ = device_.make_stream();
   }
 
   std::vector<ExchangeTimes> run(const std::stop_token& stop) {
+    if (processes_ != nullptr) {
+      stop_ = stop;
+      run_rank(processes_->launch().rank);
+      if (failure_ != nullptr) std::rethrow_exception(failure_);
+      gather();
+      return std::move(times_);
+    }
     const std::stop_callback pass_on(stop, [this] { abandon_.request_stop(); });
     std::vector<Clock::Participant> participants;  // all, before one of them runs
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) participants.emplace_back(clock_);
@@ -93,14 +121,17 @@ class ExchangeRun {
   void run_rank(std::int32_t index) noexcept {
     try {
       Rank rank = make_rank(index);
-      for (std::size_t way = 0; way < ways_.size(); ++way) check(rank, way);
+      for (std::size_t way = 0; way < ways_.size(); ++way) {
+        if (ways_[way].adds && !check(rank, way)) return;
+      }
       // Zeros stay what they are, however often they are added.
       std::fill(rank.values.begin(), rank.values.end(), 0.0F);
       for (std::int64_t i = 0; i < plan_.warmup + plan_.iterations; ++i) {
         for (const std::size_t way : order_of_ways(ways_.size(), plan_.seed, i)) {
-          const Nanoseconds time = timed_exchange(rank, way);
-          if (index == 0 && i >= plan_.warmup) {
-            times_[way].seconds.push_back(std::chrono::duration<double>(time).count());
+          const std::optional<Nanoseconds> time = timed_exchange(rank, way);
+          if (!time) return;
+          if ((index == 0 || processes_ != nullptr) && i >= plan_.warmup) {
+            times_[way].seconds.push_back(std::chrono::duration<double>(*time).count());
           }
         }
       }
@@ -108,6 +139,35 @@ class ExchangeRun {
       const std::lock_guard lock(mutex_);
       if (failure_ == nullptr) failure_ = std::current_exception();
       abandon_.request_stop();
+    }
+  }
+
+  /// Blocks until all ranks are here. False: processes were told to stop, and all leave. Threads
+  /// leave with an Error.
+  bool meet() {
+    if (processes_ == nullptr) {
+      meeting_.meet();
+      return true;
+    }
+    float told = stop_.stop_requested() ? 1 : 0;
+    meeting_rank_->all_reduce_sum({&told, 1}, *meeting_stream_);
+    return told == 0;
+  }
+
+  /// Makes each time the longest that a process found.
+  void gather() {
+    for (ExchangeTimes& way : times_) {
+      const std::string mine(reinterpret_cast<const char*>(way.seconds.data()),
+                             way.seconds.size() * sizeof(double));
+      for (const std::string& text :
+           processes_->all_gather(mine, plan_.patience, "gathering the ranks' times")) {
+        PENSTOCK_ASSERT(text.size() == mine.size());  // they left together
+        std::vector<double> other(way.seconds.size());
+        std::memcpy(other.data(), text.data(), text.size());
+        for (std::size_t i = 0; i < other.size(); ++i) {
+          way.seconds[i] = std::max(way.seconds[i], other[i]);
+        }
+      }
     }
   }
 
@@ -132,29 +192,37 @@ class ExchangeRun {
     }
   }
 
-  void check(Rank& rank, std::size_t way) {
-    for (std::size_t i = 0; i < elements_; ++i) rank.values[i] = known_element(rank.index, i);
+  /// False: stopped. Throws Error where a sum is wrong.
+  bool check(Rank& rank, std::size_t way) {
+    const WireFormat wire = ways_[way].wire;
+    for (std::size_t i = 0; i < elements_; ++i) {
+      rank.values[i] = known_element(wire, rank.index, i);
+    }
+    if (!meet()) return false;
     exchange(rank, way);
     for (std::size_t i = 0; i < elements_; ++i) {
-      if (rank.values[i] == known_sum(plan_.ranks, i)) continue;
+      const double sum = known_sum(wire, plan_.ranks, i);
+      if (std::abs(rank.values[i] - sum) <= tolerance(wire, plan_.ranks) * sum) continue;
       throw Error(fmt::format(
           "{} added wrongly: element {} of {} on rank {} is {}; expected {}; nothing was measured; "
           "please report this",
-          ways_[way].name, i, elements_, rank.index, rank.values[i], known_sum(plan_.ranks, i)));
+          ways_[way].name, i, elements_, rank.index, rank.values[i], sum));
     }
-    meeting_.meet();  // so that all ranks found it right
+    if (!meet()) return false;  // all ranks found it right
     if (rank.index == 0) times_[way].checked = true;
+    return true;
   }
 
-  /// The same on all ranks but for their views of it; whole on rank 0.
-  Nanoseconds timed_exchange(Rank& rank, std::size_t way) {
+  /// None: stopped. Of threads, whole on rank 0 alone.
+  std::optional<Nanoseconds> timed_exchange(Rank& rank, std::size_t way) {
     Span& mine = spans_[static_cast<std::size_t>(rank.index)];
-    meeting_.meet();
+    if (!meet()) return std::nullopt;
     mine.begin = clock_.now();
     exchange(rank, way);
     mine.end = clock_.now();
-    meeting_.meet();
-    if (rank.index != 0) return {};
+    if (processes_ != nullptr) return mine.end - mine.begin;
+    meet();
+    if (rank.index != 0) return Nanoseconds::zero();
     Span all = mine;
     for (const Span& span : spans_) {
       all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
@@ -165,6 +233,7 @@ class ExchangeRun {
   const ExchangePlan& plan_;
   const std::span<const ExchangeWay> ways_;
   Clock& clock_;
+  Processes* const processes_;
   HostDevice device_;
   const std::size_t elements_;
   // By rank. They outlive all ranks: one may still read another's where that has been stopped.
@@ -174,6 +243,11 @@ class ExchangeRun {
   std::vector<Span> spans_;  // by rank; each rank writes its own between two meetings
   std::vector<std::unique_ptr<CollectiveGroup>> groups_;  // by way
   std::vector<ExchangeTimes> times_;                      // by way; rank 0's until it ends
+  // Of a rank that is a process.
+  std::stop_token stop_;
+  std::unique_ptr<CollectiveGroup> meeting_group_;
+  std::unique_ptr<Collective> meeting_rank_;
+  std::unique_ptr<Stream> meeting_stream_;
   std::mutex mutex_;
   std::exception_ptr failure_;  // under mutex_ while ranks run
 };
@@ -182,9 +256,10 @@ class ExchangeRun {
 
 std::vector<ExchangeTimes> measure_exchanges(const ExchangePlan& plan,
                                              std::span<const ExchangeWay> ways, Clock& clock,
-                                             std::stop_token stop) {
+                                             std::stop_token stop, Processes* processes) {
   PENSTOCK_ASSERT(!plan.buckets.empty() && plan.ranks > 0);
-  return ExchangeRun(plan, ways, clock).run(stop);
+  PENSTOCK_ASSERT(processes == nullptr || processes->launch().size == plan.ranks);
+  return ExchangeRun(plan, ways, clock, processes).run(stop);
 }
 
 }  // namespace penstock

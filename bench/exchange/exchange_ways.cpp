@@ -6,54 +6,118 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/exchange/exchange_rules.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
-#include "trainer/collectives/all_reduce_spec.h"
 #include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/threads.h"
 
 namespace penstock {
 namespace {
 
-ExchangeWay shared_memory() {
+ExchangeWay between_processes(std::string name, const ExchangeChoice& choice,
+                              const ExchangeWish& wish) {
+  return {.name = std::move(name),
+          .make =
+              [choice, &processes = *wish.processes, timeout = wish.timeout](
+                  std::span<Device* const> devices, Clock&, std::stop_token stop) {
+                return processes.make_group({.device = *devices.front(),
+                                             .patience = timeout,
+                                             .stopping = {},
+                                             .abandon = std::move(stop),
+                                             .choice = choice});
+              },
+          .wire = choice.wire};
+}
+
+ExchangeWay shared_memory(const ExchangeWish& wish) {
+  const ExchangeChoice choice{.method = ExchangeMethod::shared_memory, .wire = wish.wire};
+  if (wish.processes != nullptr) {
+    return between_processes(std::string(kSharedMemory), choice, wish);
+  }
   return {.name = std::string(kSharedMemory),
-          .make = [](std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
-            return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop));
-          }};
+          .make =
+              [choice](std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
+                return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop), choice);
+              },
+          .wire = wish.wire};
+}
+
+/// MPI knows no 16 bits.
+ExchangeWay by_mpi(std::string_view name, const ExchangeWish& wish) {
+  if (wish.processes == nullptr) {
+    throw ConfigError(fmt::format(
+        "--algorithm {} is of ranks that are processes; start them with `mpirun -np 2 penstock "
+        "allreduce ...`, or leave it out",
+        name));
+  }
+  const ExchangeMethod method = name == kMpi ? ExchangeMethod::mpi_blocking : ExchangeMethod::mpi;
+  return between_processes(std::string(name), {.method = method}, wish);
 }
 
 ExchangeWay over_links(std::string name, AllReducePlan plan, const ExchangeWish& wish) {
-  return {.name = std::move(name),
-          .make =
-              [plan, local = wish.local_ranks, timeout = wish.timeout](
-                  std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
-                return std::make_unique<LinkGroup>(devices, clock, timeout, std::move(stop), plan,
-                                                   local);
-              },
-          .plan = plan};
+  const ExchangeChoice choice{.method = ExchangeMethod::links,
+                              .plan = plan,
+                              .local_ranks = wish.local_ranks,
+                              .wire = wish.wire};
+  ExchangeWay way{.wire = wish.wire};
+  if (wish.processes != nullptr) {
+    way = between_processes(std::move(name), choice, wish);
+  } else {
+    way.name = std::move(name);
+    way.make = [choice, timeout = wish.timeout](std::span<Device* const> devices, Clock& clock,
+                                                std::stop_token stop) {
+      return std::make_unique<LinkGroup>(devices, clock, timeout, std::move(stop), choice);
+    };
+  }
+  way.plan = std::move(plan);
+  return way;
 }
 
-AllReducePlan plan_of(const AllReduceSpec& spec) {
-  AllReducePlan plan;
-  for (const AllReduceRange& range : spec) {
-    plan.push_back(
-        {&find_entry(all_reduce_table(), range.algorithm), range.shards, range.max_elements});
+ExchangeWay find_way(const std::string& name, const ExchangeWish& wish) {
+  const std::string canonical = canonical_name(name);
+  if (canonical == kSharedMemory) return shared_memory(wish);
+  for (const std::string_view mpi : {kMpi, kMpiNonblocking}) {
+    if (canonical == mpi) return by_mpi(mpi, wish);
   }
-  return plan;
+  const AllReduceEntry& entry = find_entry(all_reduce_table(), name);
+  return over_links(std::string(entry.name), {{.algorithm = &entry}}, wish);
+}
+
+std::vector<std::string> names_of_all(const ExchangeWish& wish) {
+  std::vector<std::string> names;
+  if (wish.processes != nullptr) names = {std::string(kMpi), std::string(kMpiNonblocking)};
+  names.emplace_back(kSharedMemory);
+  for (const AllReduceEntry* entry : all_reduce_table().entries) names.emplace_back(entry->name);
+  return names;
 }
 
 void add_way(std::vector<ExchangeWay>& ways, const std::string& name, const ExchangeWish& wish) {
-  const bool shares_memory = canonical_name(name) == kSharedMemory;
-  ExchangeWay way = shared_memory();
-  if (!shares_memory) {
-    const AllReduceEntry& entry = find_entry(all_reduce_table(), name);
-    way = over_links(std::string(entry.name), {{.algorithm = &entry}}, wish);
-  }
+  ExchangeWay way = find_way(name, wish);
   const bool known = std::any_of(ways.begin(), ways.end(),
                                  [&](const ExchangeWay& other) { return other.name == way.name; });
   if (!known) ways.push_back(std::move(way));
 }
+
+/// Adds nothing: touches every element of its own tensor.
+class TouchingGroup final : public CollectiveGroup {
+ public:
+  std::unique_ptr<Collective> join(std::int32_t) override { return std::make_unique<Touching>(); }
+
+ private:
+  class Touching final : public Collective {
+   public:
+    World world() const noexcept override { return {}; }
+    bool recordable() const noexcept override { return true; }
+    void all_reduce_sum(Tensor tensor, Stream&) override {
+      float* const values = static_cast<float*>(tensor.data);
+      for (std::size_t i = 0; i < tensor.count; ++i) values[i] = -values[i];
+    }
+    void reduce_sum(Tensor, std::int32_t, Stream&) override {}
+    void broadcast(Tensor, std::int32_t, Stream&) override {}
+  };
+};
 
 }  // namespace
 
@@ -64,24 +128,28 @@ std::vector<ExchangeWay> exchange_ways(const ExchangeWish& wish) {
       add_way(ways, name, wish);
       continue;
     }
-    add_way(ways, std::string(kSharedMemory), wish);
-    for (const AllReduceEntry* entry : all_reduce_table().entries) {
-      add_way(ways, std::string(entry->name), wish);
-    }
+    for (const std::string& each : names_of_all(wish)) add_way(ways, each, wish);
   }
   if (!wish.all_reduce_spec.empty()) {
-    const AllReduceSpec spec = parse_all_reduce_spec(wish.all_reduce_spec, "--all-reduce-spec");
-    ways.push_back(over_links(wish.all_reduce_spec, plan_of(spec), wish));
+    ways.push_back(over_links(wish.all_reduce_spec,
+                              all_reduce_plan(wish.all_reduce_spec, "--all-reduce-spec"), wish));
   }
   return ways;
 }
 
-ExchangeCost exchange_cost(const AllReducePlan& plan, std::span<const std::size_t> buckets,
+ExchangeWay memory_bound_way() {
+  return {.name = std::string(kReadAndWrite),
+          .make = [](std::span<Device* const>, Clock&,
+                     std::stop_token) { return std::make_unique<TouchingGroup>(); },
+          .adds = false};
+}
+
+ExchangeCost exchange_cost(const ExchangeWay& way, std::span<const std::size_t> buckets,
                            std::int32_t ranks, std::int32_t local_ranks) {
   ExchangeCost total;
   for (const std::size_t elements : buckets) {
-    const AllReduceChoice& choice = choice_for(plan, elements);
-    const double bytes = static_cast<double>(elements * sizeof(float));
+    const AllReduceChoice& choice = choice_for(*way.plan, elements);
+    const double bytes = static_cast<double>(elements * element_bytes(way.wire));
     const ExchangeCost cost = choice.algorithm->cost(
         {.ranks = ranks, .local_ranks = local_ranks, .bytes = bytes / choice.shards});
     total.steps += cost.steps * choice.shards;

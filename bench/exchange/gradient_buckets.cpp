@@ -14,17 +14,12 @@ std::vector<std::size_t> gradient_sizes(const Graph& graph) {
   return sizes;
 }
 
-std::vector<std::size_t> pack_buckets(std::span<const std::size_t> sizes, double bucket_bytes) {
+std::vector<std::size_t> bucket_sizes(std::span<const std::size_t> sizes,
+                                      const BucketLimits& limits) {
+  std::vector<std::size_t> edges{0};
+  for (const std::size_t size : sizes) edges.push_back(edges.back() + size);
   std::vector<std::size_t> buckets;
-  for (const std::size_t size : sizes) {
-    const bool fits = !buckets.empty() &&
-                      static_cast<double>((buckets.back() + size) * sizeof(float)) <= bucket_bytes;
-    if (fits) {
-      buckets.back() += size;
-    } else {
-      buckets.push_back(size);
-    }
-  }
+  for (const BucketRange& range : plan_buckets(edges, limits)) buckets.push_back(range.count);
   return buckets;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "trainer/buckets.h"
 #include "trainer/graph.h"
 
 namespace penstock {
@@ -14,8 +15,8 @@ namespace penstock {
 /// Elements of each trainable tensor, in the order of nodes from the last to the first.
 std::vector<std::size_t> gradient_sizes(const Graph& graph);
 
-/// Elements of each bucket: neighbours share one while together they have at most `bucket_bytes`
-/// as f32; a larger tensor has one of its own. 0 bytes: each tensor has.
-std::vector<std::size_t> pack_buckets(std::span<const std::size_t> sizes, double bucket_bytes);
+/// Elements of each bucket that a run would exchange them in.
+std::vector<std::size_t> bucket_sizes(std::span<const std::size_t> sizes,
+                                      const BucketLimits& limits);
 
 }  // namespace penstock

@@ -31,6 +31,12 @@ constexpr std::array kColours = {
     Colour{".residual", "fill", "#b4bcc4", "#5d6872"},
     Colour{".band", "fill", "#3a75b4", "#5b9bdc"},
     Colour{".law", "stroke", "#3a75b4", "#5b9bdc"},
+    Colour{".curve-1", "stroke", "#3a75b4", "#5b9bdc"},
+    Colour{".curve-2", "stroke", "#c5512d", "#ee8660"},
+    Colour{".curve-3", "stroke", "#2c8a69", "#54bd95"},
+    Colour{".curve-4", "stroke", "#7c559d", "#b78ee0"},
+    Colour{".curve-5", "stroke", "#dba32c", "#e9bd5a"},
+    Colour{".curve-ideal", "stroke", "#8b959e", "#6d7882"},
     Colour{".shade", "fill", "#eff2f5", "#1f262d"},
     Colour{".halo", "stroke", "#ffffff", "#14181c"},
     Colour{".tear", "stroke", "#ffffff", "#14181c"},
@@ -48,6 +54,11 @@ constexpr std::string_view kShapes =
 .ps .dotted{stroke-dasharray:2 3}
 .ps .band{fill-opacity:.2}
 .ps .law{fill:none;stroke-width:2}
+.ps .curve{fill:none;stroke-width:2}
+.ps .curve-2{stroke-dasharray:9 3}
+.ps .curve-3{stroke-dasharray:2 2}
+.ps .curve-4{stroke-dasharray:9 3 2 3}
+.ps .curve-ideal{stroke-dasharray:6 4}
 .ps .faint{fill-opacity:.4}
 .ps .thin{stroke-width:1}
 .ps .edge{stroke-width:1.5}

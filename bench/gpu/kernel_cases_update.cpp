@@ -84,6 +84,7 @@ KernelCase update(const Rule& rule, bool finite, std::uint64_t seed) {
   const OperandId are_finite = build.constant(std::span<const std::int32_t>(flags));
   const OperandId squares = build.output(DType::f32, kChunks.size());
   const OperandId scalars = build.scalars(1);
+  const OperandId trust = build.floats(kChunks.size(), 0, 1);
   return build.build([=](const OperandAddresses& at) -> KernelCall {
     return UpdateWeights{.rule = rule.rule,
                          .constants = {rule.constants[0], rule.constants[1], rule.constants[2]},
@@ -95,7 +96,47 @@ KernelCase update(const Rule& rule, bool finite, std::uint64_t seed) {
                          .chunk_count = static_cast<std::int32_t>(kChunks.size()),
                          .scalars = at.as<StepScalars>(scalars),
                          .finite = at.as<std::int32_t>(are_finite),
-                         .squares = at.as<float>(squares)};
+                         .squares = at.as<float>(squares),
+                         .trust = at.as<float>(trust)};
+  });
+}
+
+KernelCase sum_squares(std::uint64_t seed) {
+  CaseBuilder build("SumSquares", DType::f32, seed);
+  const OperandId chunks = build.constant(std::span<const ArenaChunk>(kChunks));
+  const OperandId weights = build.floats(kWeights), gradients = build.floats(kWeights);
+  const OperandId scalars = build.scalars(1);
+  const OperandId squares = build.output(DType::f32, 2 * kChunks.size());
+  return build.build([=](const OperandAddresses& at) -> KernelCall {
+    return SumSquares{.weights = at.as<float>(weights),
+                      .gradients = at.as<float>(gradients),
+                      .gradient_scale = 0.5F,
+                      .chunks = at.as<ArenaChunk>(chunks),
+                      .chunk_count = static_cast<std::int32_t>(kChunks.size()),
+                      .scalars = at.as<StepScalars>(scalars),
+                      .squares = at.as<float>(squares)};
+  });
+}
+
+/// Two tensors: of the first chunk, and of the others.
+KernelCase find_trust(std::uint64_t seed) {
+  static constexpr std::array kTensors{
+      ArenaTensor{0, 1, true, true},
+      ArenaTensor{1, static_cast<std::int32_t>(kChunks.size()) - 1, true, false}};
+  CaseBuilder build("FindTrust", DType::f32, seed);
+  const OperandId tensors = build.constant(std::span<const ArenaTensor>(kTensors));
+  const OperandId squares = build.floats(2 * kChunks.size(), 1, 4);
+  const OperandId scalars = build.scalars(1);
+  const OperandId trust = build.output(DType::f32, kChunks.size());
+  return build.build([=](const OperandAddresses& at) -> KernelCall {
+    return FindTrust{.eta = 0.001,
+                     .epsilon = 1e-6,
+                     .tensors = at.as<ArenaTensor>(tensors),
+                     .tensor_count = static_cast<std::int32_t>(kTensors.size()),
+                     .chunk_count = static_cast<std::int32_t>(kChunks.size()),
+                     .squares = at.as<float>(squares),
+                     .scalars = at.as<StepScalars>(scalars),
+                     .trust = at.as<float>(trust)};
   });
 }
 
@@ -108,6 +149,18 @@ KernelCase summarise_update(std::int32_t chunks, std::uint64_t seed) {
                            .chunk_count = chunks,
                            .scalars = at.as<StepScalars>(scalars),
                            .result = at.as<StepResult>(result)};
+  });
+}
+
+KernelCase adapt_loss_scale(bool finite, std::uint64_t seed) {
+  CaseBuilder build(fmt::format("AdaptLossScale{}", finite ? "" : "_not_finite"), DType::f32, seed);
+  std::vector<std::int32_t> flags(kFiniteBlocks, 1);
+  if (!finite) flags.back() = 0;
+  const OperandId are_finite = build.constant(std::span<const std::int32_t>(flags));
+  static_assert(sizeof(StepScalars) % sizeof(float) == 0);
+  const OperandId scalars = build.both(DType::f32, sizeof(StepScalars) / sizeof(float), 1, 2);
+  return build.build([=](const OperandAddresses& at) -> KernelCall {
+    return AdaptLossScale{at.as<std::int32_t>(are_finite), 1.5F, at.as<StepScalars>(scalars)};
   });
 }
 
@@ -143,12 +196,17 @@ void add_update_cases(std::vector<KernelCase>& cases, std::uint64_t seed) {
        {Rule{"sgd", UpdateRule::sgd, {}}, Rule{"momentum", UpdateRule::momentum, {0.9}},
         Rule{"nesterov", UpdateRule::nesterov, {0.9}},
         Rule{"rmsprop", UpdateRule::rmsprop, {0.9, 0.9, 1}},
-        Rule{"adam", UpdateRule::adam, {0.9, 0.999, 1e-8}}}) {
+        Rule{"adam", UpdateRule::adam, {0.9, 0.999, 1e-8}},
+        Rule{"lars", UpdateRule::lars, {0.9}}}) {
     cases.push_back(update(rule, true, seed));
     cases.push_back(update(rule, false, seed));
   }
+  cases.push_back(sum_squares(seed));
+  cases.push_back(find_trust(seed));
   cases.push_back(summarise_update(1, seed));
   cases.push_back(summarise_update(1700, seed));
+  cases.push_back(adapt_loss_scale(true, seed));
+  cases.push_back(adapt_loss_scale(false, seed));
   for (const std::int32_t ranks : {2, 4, 16}) {
     cases.push_back(sum_slices(ranks, -1, seed));
     cases.push_back(sum_slices(ranks, ranks - 1, seed));

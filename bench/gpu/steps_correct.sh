@@ -80,7 +80,7 @@ step_gradients() { compare gradients --device gpu:autotune=false,fused=off; }
 step_losses() { compare losses --device gpu:autotune=false,fused=off; }
 
 # Small shapes of every kernel: tools make them a hundred times slower.
-small=50x7,20x8,5x2056,2x7x9x3,3x5x4x17,1x1x1x5,17x15,5x7,SetStep,SetHyper,Summarise,CheckFinite,UpdateWeights,SumSlices,WidenGradients,1003
+small=50x7,20x8,5x2056,2x7x9x3,3x5x4x17,1x1x1x5,17x15,5x7,SetStep,SetHyper,Summarise,CheckFinite,SumSquares,FindTrust,UpdateWeights,AdaptLossScale,SumSlices,WidenGradients,1003
 sanitize() {
   local filter rc
   need_gpu

@@ -10,6 +10,7 @@
 
 #include "bench/isolate/cost.h"
 #include "bench/isolate/isolation.h"
+#include "bench/isolate/ladder_data.h"
 #include "dataflow/clock.h"
 
 namespace penstock {
@@ -24,6 +25,7 @@ struct IsolatePlan {
   std::int32_t cores = 1;       ///< usable ones
   bool has_producer = false;    ///< the feeder receives from other processes
   bool threads_matter = false;  ///< its rate depends on --feeder-threads
+  LadderData data;              ///< that the ladder's rungs read
   std::string command;          ///< for the reports
 };
 

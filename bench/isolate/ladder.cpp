@@ -15,14 +15,21 @@ namespace penstock {
 namespace {
 
 /// Options of `queue` that rungs set themselves.
-constexpr std::array<std::string_view, 4> kSetByRungs = {"source", "decode", "crop", "flip"};
+constexpr std::array<std::string_view, 8> kSetByRungs = {
+    "source", "decode", "shrink", "engine", "crop", "readahead", "flip", "normalise"};
 
-/// `queue` with the options of a rung, and those of the user that no rung sets.
-std::string queue_text(const ComponentText& users, std::string options) {
+/// `queue` with the options of a rung, and those of the user that no rung sets; sets that are no
+/// folders keep their source. Where a rung takes no chances, colours are as they are.
+std::string queue_text(const ComponentText& users, const LadderData& data, std::string options,
+                       bool chances = true) {
   if (users.name == "queue") {
     for (const auto& [key, value] : users.values) {
-      if (std::find(kSetByRungs.begin(), kSetByRungs.end(), key) != kSetByRungs.end()) continue;
+      const bool is_set =
+          std::find(kSetByRungs.begin(), kSetByRungs.end(), key) != kSetByRungs.end();
+      if (is_set && (key != "source" || data.is_folder)) continue;
+      if (!chances && key == "color") continue;
       options += fmt::format("{}{}={}", options.empty() ? "" : ",", key, value);
+      if (!chances && key == "chain") options += ",color=none";
     }
   }
   return options.empty() ? "queue" : "queue:" + options;
@@ -53,43 +60,115 @@ std::string why_not(const LadderRung& rung, const Row& row) {
   }
   if (usable == 0) return row.reason.empty() ? "no run of it was usable" : row.reason;
   if (rung.proof.empty() || proved == usable) return "";
-  const std::string& reason = row.notes.empty() ? row.reason : row.notes.front();
+  const auto note = std::ranges::find_if(row.notes, [](const std::string& text) {
+    return text.find("page cache, this is no") != std::string::npos;
+  });
+  const std::string& reason = note == row.notes.end() ? row.reason : *note;
   return fmt::format("its runs do not show {} = 1{}{}", rung.proof, reason.empty() ? "" : ": ",
                      reason);
 }
 
-}  // namespace
+/// Adds one rung after the other.
+class Ladder {
+ public:
+  Ladder(const RunConfig& base, const LadderData& data)
+      : base_(base), data_(data), users_(parse_component(base.fake_location)) {
+    for (const auto& [key, value] : users_.values) {
+      if (users_.name == "queue" && key == "normalise" && value != "device") {
+        normalise_ = "normalise=" + value;
+      }
+    }
+  }
 
-std::vector<LadderRung> ladder_rungs(const RunConfig& base) {
-  const ComponentText users = parse_component(base.fake_location);
-  std::vector<LadderRung> rungs;
-  const auto add = [&](std::string name, std::string adds, std::string feeder) -> LadderRung& {
-    LadderRung& rung = rungs.emplace_back();
+  LadderRung& add(std::string name, std::string adds, std::string feeder) {
+    LadderRung& rung = rungs_.emplace_back();
     rung.name = std::move(name);
     rung.adds = std::move(adds);
-    rung.config = base;
+    rung.config = base_;
     rung.config.fake_location = std::move(feeder);
+    rung.examples = data_.examples;
     return rung;
-  };
-  add("gpu", "nothing: batches lie on the device", "gpu").is_ceiling = true;
-  add("host", "the copy to the device", "host");
-  add("cpu", "random pixels drawn for every batch", "cpu");
-  add("raw pixels from memory", "decoded images instead of random pixels",
-      queue_text(users, "source=memory,decode=raw"));
-  add("decode, centre crop", "JPEG decoding of whole images",
-      queue_text(users, "source=memory,decode=full,crop=center,flip=false"));
-  add("decode, random crop", "random crop, resize and flip",
-      queue_text(users, "source=memory,decode=full"));
-  add("region decode", "decoding no more than the crop", queue_text(users, "source=memory"));
-  LadderRung& warm = add("warm files", "reading files from the page cache", queue_text(users, ""));
-  warm.config.page_cache = "warm";
-  warm.proof = "page_cache_warm";
-  LadderRung& cold = add("cold files", "reading files from the disk", queue_text(users, ""));
-  cold.config.page_cache = "cold";
-  cold.proof = "page_cache_cold";
-  add("over ZeroMQ", "constant batches of another process", "zmq-consume").branch = true;
-  for (LadderRung& rung : rungs) complete(rung);
-  return rungs;
+  }
+  /// Batches that nothing is read for.
+  void add_synthetic() {
+    add("gpu", "nothing: batches lie on the device", "gpu").is_ceiling = true;
+    add("host", "the copy to the device", "host");
+    add("cpu", "random pixels drawn for every batch", "cpu");
+  }
+  /// From memory, or where that cannot hold the set, from the page cache.
+  void add_decoding() {
+    if (data_.is_folder) {
+      add("raw pixels from memory", "decoded images instead of random pixels",
+          queue_text(users_, data_, "source=memory,decode=raw", false));
+    }
+    add_near("decode, centre crop", "JPEG decoding of whole images",
+             "decode=full,engine=libjpeg,crop=center,flip=false", false);
+    add_near("decode, random crop", "random crop, resize and flip", "decode=full,engine=libjpeg");
+    add_near("region decode", "decoding no more than the crop", "engine=libjpeg,shrink=false");
+    add_near("shrunk decode", "large crops decoded at a half or less", "engine=libjpeg");
+    add_near("own JPEG engine", "an engine of our own where it can decode", "");
+  }
+  void add_pixels() {
+    add_near("whole pixels", "images of the set instead of random pixels", "crop=full,flip=false",
+             false);
+    add_near("random crop", "random crop and flip, as the set's images have them", "");
+  }
+  void add_normalising() {
+    if (normalise_.empty()) return;
+    add_near("normalised on the CPU", "its arithmetic, and a larger copy", normalise_);
+  }
+  void add_files() {
+    if (data_.is_folder) {
+      set_page_cache(add("warm files", "reading files from the page cache", text(normalise_)),
+                     "warm");
+    }
+    set_page_cache(add("cold files", "reading files from the disk", text(normalise_)), "cold");
+    set_page_cache(add("cold files, read ahead", "samples read before they are asked for",
+                       text("readahead=64" + (normalise_.empty() ? "" : "," + normalise_))),
+                   "cold");
+  }
+
+  std::vector<LadderRung> rungs() {
+    for (LadderRung& rung : rungs_) complete(rung);
+    return std::move(rungs_);
+  }
+
+ private:
+  std::string text(std::string options) const {
+    return queue_text(users_, data_, std::move(options));
+  }
+  void add_near(std::string name, std::string adds, std::string options, bool chances = true) {
+    if (data_.is_folder) options = "source=memory" + (options.empty() ? "" : "," + options);
+    LadderRung& rung = add(std::move(name), std::move(adds),
+                           queue_text(users_, data_, std::move(options), chances));
+    if (!data_.is_folder) set_page_cache(rung, "warm");
+  }
+  static void set_page_cache(LadderRung& rung, const std::string& state) {
+    rung.config.page_cache = state;
+    rung.proof = "page_cache_" + state;
+  }
+
+  const RunConfig& base_;
+  const LadderData& data_;
+  const ComponentText users_;
+  std::string normalise_;  // as an option; empty: the device does it
+  std::vector<LadderRung> rungs_;
+};
+
+}  // namespace
+
+std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& data) {
+  Ladder ladder(base, data);
+  ladder.add_synthetic();
+  if (data.kind == SampleKind::pixels) {
+    ladder.add_pixels();
+  } else {
+    ladder.add_decoding();
+  }
+  ladder.add_normalising();
+  ladder.add_files();
+  ladder.add("over ZeroMQ", "constant batches of another process", "zmq-consume").branch = true;
+  return ladder.rungs();
 }
 
 std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const LadderRung> rungs,
@@ -124,8 +203,9 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
 std::optional<std::int64_t> longest_window(const LadderRung& rung, const RunResult& pilot) {
   const auto files = pilot.facts.find("page_cache_files");
   if (rung.proof != "page_cache_cold" || files == pilot.facts.end()) return std::nullopt;
-  const auto steps =
-      static_cast<std::int64_t>(files->second) / std::max<std::int64_t>(1, pilot.images_per_step);
+  const auto images = rung.examples > 0 ? static_cast<std::int64_t>(rung.examples)
+                                        : static_cast<std::int64_t>(files->second);
+  const std::int64_t steps = images / std::max<std::int64_t>(1, pilot.images_per_step);
   return std::max<std::int64_t>(2 * static_cast<std::int64_t>(kMinKeptSteps),
                                 steps - kWarmupSteps - reserve_steps(rung.config) - 1);
 }

@@ -88,6 +88,13 @@ BENCHMARK_CAPTURE(JpegDecoder, center, "jpeg:crop=center,flip=false")
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(JpegDecoder, full, "jpeg:crop=full,flip=false")->Unit(benchmark::kMicrosecond);
 
+BENCHMARK_CAPTURE(JpegDecoder, bicubic, "jpeg:resize=bicubic")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(JpegDecoder, tf_cnn_benchmarks, "jpeg:chain=tf_cnn_benchmarks,color=tf_yiq")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(JpegDecoder, tf_in_hsv, "jpeg:chain=tf_cnn_benchmarks,color=tf")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(JpegDecoder, tensorpack, "jpeg:chain=tensorpack")->Unit(benchmark::kMicrosecond);
+
 /// The resampler alone: a region of the mean size of a random resized crop of 500x375 pixels.
 void Resample(benchmark::State& state, Resampler::Code code) {
   constexpr std::int32_t kWidth = 280, kHeight = 270;

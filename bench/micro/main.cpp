@@ -38,8 +38,8 @@ Loaded load() {
     const std::unique_ptr<Source> source =
         entry.make(plan, Options(entry.name, entry.options, ComponentText{}));
     for (Sample sample; loaded.samples.size() < kMaxSamples && source->next(sample);) {
+      source->load(sample);
       loaded.samples.push_back(sample);
-      loaded.samples.back().file = "a file of the data directory";  // the source's memory ends here
     }
   } catch (const Error& error) {
     loaded.problem = error.what();

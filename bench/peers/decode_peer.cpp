@@ -2,13 +2,14 @@
 // The queue feeder beside libjpeg-turbo's plain full decode of the same files, interleaved in one
 // process: what reading, cropping, resizing and flipping cost on top of, or save from, decoding.
 //
-//   penstock_decode_peer [directory=data/train] [rounds=9] [images=1000]
+//   penstock_decode_peer [directory=data/train] [rounds=9] [images=1000] [plain]
 //
 // Each round decodes the folder's images, as many passes as make up `images`: all of each from
 // memory to RGB on one thread, then through the feeder from files (which the first pass leaves in
-// the page cache) on one thread, on one whose stages are not timed, and on two. Prints the median
-// over rounds with the lowest and the highest, and the median ratio with its 95 % interval. Small
-// differences take many short rounds: 600 of 100 images.
+// the page cache) on one thread, on one whose stages are not timed, on one with libjpeg as the only
+// engine, and on two. Prints the median over rounds with the lowest and the highest, and the median
+// ratio with its 95 % interval. Small differences take many short rounds: 600 of 100 images. With
+// `plain` it is the full decode alone.
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from the header above.
 #include <fmt/format.h>
@@ -81,6 +82,7 @@ std::vector<Sample> load(const DataPlan& plan) {
   std::vector<Sample> samples;
   std::uint64_t bytes = 0;
   for (Sample sample; source->next(sample); samples.push_back(sample)) {
+    source->load(sample);
     bytes += sample.bytes.size();
     if (bytes > kMaxBytes) {
       throw ConfigError("the images in '" + plan.directory +
@@ -100,13 +102,14 @@ double cpu_seconds() {
 }
 
 /// Runs the queue feeder to the end of its data, on this thread and `threads` - 1 more.
-std::int64_t run_queue(const DataPlan& plan, std::int32_t threads, bool instrument = true) {
+std::int64_t run_queue(const DataPlan& plan, std::int32_t threads, bool instrument = true,
+                       const std::string& text = "queue") {
   SteadyClock clock;
   HostDevice device(clock);
   Device* const readers[] = {&device};
   Probe probe(instrument);
   const FeederEntry& entry = find_entry(feeder_table(), "queue");
-  const Options options(entry.name, entry.options, ComponentText{});
+  const Options options(entry.name, entry.options, parse_component(text));
   const FeederContext context{.spec = {},
                               .device = device,
                               .clock = clock,
@@ -158,29 +161,37 @@ void print_ratio(const Figure& of, const Figure& to) {
              ratio.high);
 }
 
-void run(const std::string& directory, std::int64_t rounds, std::int64_t images) {
+void run(const std::string& directory, std::int64_t rounds, std::int64_t images, bool plain_only) {
   if (rounds < 1 || images < 1) throw ConfigError("rounds and images must be at least 1");
   DataPlan plan{.directory = directory, .seed = kSeed};
   const std::vector<Sample> samples = load(plan);
   const auto size = static_cast<std::int64_t>(samples.size());
   plan.epochs = (images + size - 1) / size;
   PlainDecoder plain;
-  Figure figures[] = {{"plain full decode",
-                       [&] {
-                         for (std::int64_t pass = 0; pass < plan.epochs; ++pass) {
-                           for (const Sample& sample : samples) plain.decode(sample.bytes);
-                         }
-                         return plan.epochs * size;
-                       },
+  std::vector<Figure> figures = {{"plain full decode",
+                                  [&] {
+                                    for (std::int64_t pass = 0; pass < plan.epochs; ++pass) {
+                                      for (const Sample& sample : samples) {
+                                        plain.decode(sample.bytes);
+                                      }
+                                    }
+                                    return plan.epochs * size;
+                                  },
+                                  {},
+                                  {}}};
+  if (!plain_only) {
+    figures.push_back({"queue, 1 thread", [&] { return run_queue(plan, 1); }, {}, {}});
+    figures.push_back({"queue, 1, untimed", [&] { return run_queue(plan, 1, false); }, {}, {}});
+    figures.push_back({"queue, 1, libjpeg",
+                       [&] { return run_queue(plan, 1, true, "queue:engine=libjpeg"); },
                        {},
-                       {}},
-                      {"queue, 1 thread", [&] { return run_queue(plan, 1); }, {}, {}},
-                      {"queue, 1, untimed", [&] { return run_queue(plan, 1, false); }, {}, {}},
-                      {"queue, 2 threads", [&] { return run_queue(plan, 2); }, {}, {}}};
+                       {}});
+    figures.push_back({"queue, 2 threads", [&] { return run_queue(plan, 2); }, {}, {}});
+  }
   for (std::int64_t round = 0; round < rounds; ++round) {
     // Another one is first in each round, so that none always follows the same one.
-    for (std::size_t i = 0; i < std::size(figures); ++i) {
-      measure(figures[(static_cast<std::size_t>(round) + i) % std::size(figures)]);
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      measure(figures[(static_cast<std::size_t>(round) + i) % figures.size()]);
     }
     std::cerr << "round " << round + 1 << " of " << rounds << '\n';
   }
@@ -195,10 +206,12 @@ void run(const std::string& directory, std::int64_t rounds, std::int64_t images)
     fmt::print("{:<20}{:>10.1f}{:>10.1f}{:>10.1f}{:>14.1f}\n", figure.name, rate.median, rate.low,
                rate.high, median(figure.cpu_us));
   }
+  if (plain_only) return;
   const Figure &plain_decode = figures[0], &one = figures[1], &untimed = figures[2],
-               &two = figures[3];
+               &by_libjpeg = figures[3], &two = figures[4];
   print_ratio(one, plain_decode);
   print_ratio(one, untimed);
+  print_ratio(one, by_libjpeg);
   print_ratio(two, one);
 }
 
@@ -208,9 +221,13 @@ void run(const std::string& directory, std::int64_t rounds, std::int64_t images)
 int main(int count, char** arguments) {
   try {
     const std::vector<std::string> words(arguments + 1, arguments + count);
+    if (words.size() > 3 && words[3] != "plain") {
+      throw penstock::ConfigError("the fourth word is '" + words[3] + "'; expected plain");
+    }
     penstock::run(words.empty() ? "data/train" : words[0],
                   words.size() > 1 ? penstock::parse_integer(words[1], "rounds") : 9,
-                  words.size() > 2 ? penstock::parse_integer(words[2], "images") : 1000);
+                  words.size() > 2 ? penstock::parse_integer(words[2], "images") : 1000,
+                  words.size() > 3);
     return 0;
   } catch (const std::exception& error) {
     std::cerr << "penstock_decode_peer: " << error.what() << '\n';

@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <iostream>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,10 +18,15 @@
 #include "bench/command_text.h"
 #include "bench/environment.h"
 #include "bench/exchange/exchange_report.h"
+#include "bench/exchange/exchange_rules.h"
 #include "bench/exchange/exchange_run.h"
 #include "bench/exchange/exchange_ways.h"
 #include "bench/exchange/gradient_buckets.h"
+#include "bench/exit_code.h"
+#include "bench/process_run.h"
 #include "bench/result_json.h"
+#include "bench/training_rules.h"
+#include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -35,9 +44,14 @@ struct Wanted {
   std::string model = "resnet50";
   ExchangePlan plan{.ranks = 2, .warmup = 5, .iterations = 20};
   ExchangeWish wish{.local_ranks = 0};
-  double bucket_mib = 25;
+  RunConfig buckets;  ///< of it, what says how gradients are cut
   bool json = false;
 };
+
+/// The keys of a run that say so.
+constexpr std::string_view kBucketKeys[] = {"first_bucket_mib", "bucket_mib", "gradient_repacking",
+                                            "agg_small_grads_max_bytes",
+                                            "agg_small_grads_max_group"};
 
 std::int64_t whole_number(const std::string& text, std::string_view flag, std::int64_t least,
                           std::int64_t most) {
@@ -49,21 +63,14 @@ std::int64_t whole_number(const std::string& text, std::string_view flag, std::i
   return number;
 }
 
-Flag flag(std::string name, std::string help, std::string fallback,
-          std::function<void(const std::string&)> set, std::string aliases = "") {
-  return {.name = std::move(name),
-          .aliases = std::move(aliases),
-          .help = std::move(help),
-          .fallback = std::move(fallback),
-          .set = std::move(set),
-          .group = "Allreduce"};
-}
+constexpr FlagGroup flag{"Allreduce"};
 
 std::vector<Flag> measuring_flags(Wanted& wanted) {
   ExchangePlan& plan = wanted.plan;
   std::vector<Flag> flags;
   flags.push_back(flag(
-      "ranks", "ranks that exchange, as threads of this process", "2",
+      "ranks",
+      "ranks that exchange, as threads of this process; under mpirun or srun, the processes", "2",
       [&](const std::string& text) {
         plan.ranks = static_cast<std::int32_t>(whole_number(text, "--ranks", 2, kMostRanks));
       },
@@ -84,6 +91,7 @@ std::vector<Flag> measuring_flags(Wanted& wanted) {
   flags.push_back(flag("timeout", "how long a rank may wait for another one, such as 90s", "60s",
                        [&](const std::string& text) {
                          wanted.wish.timeout = parse_duration(text, "--timeout");
+                         wanted.plan.patience = wanted.wish.timeout;
                          if (wanted.wish.timeout > Nanoseconds::zero()) return;
                          throw ConfigError(fmt::format(
                              "--timeout is {}; expected a time above 0, such as 90s", text));
@@ -95,8 +103,14 @@ std::vector<Flag> allreduce_flags(Wanted& wanted) {
   std::vector<Flag> flags = measuring_flags(wanted);
   flags.push_back(flag("model", "whose gradients are exchanged", wanted.model,
                        [&](const std::string& text) { wanted.model = text; }));
-  flags.push_back(flag("algorithm", "all, or a list of shared-memory and those of `penstock list`",
+  flags.push_back(flag("algorithm",
+                       "all, or a list of shared-memory and those of `penstock list`; of processes "
+                       "also mpi (MPI_Allreduce) and mpi-nonblocking",
                        "all", [&](const std::string& text) { wanted.wish.algorithms = text; }));
+  flags.push_back(flag(
+      "wire", "gradients as they are exchanged, but by MPI's: fp32, fp16 or bf16", "fp32",
+      [&](const std::string& text) { wanted.wish.wire = parse_wire_format(text, "--wire"); },
+      "gradient_wire"));
   flags.push_back(flag("all_reduce_spec",
                        "tf_cnn_benchmarks' choice by size, such as pscpu:32k:xring#2; alone, it is "
                        "compared with shared-memory",
@@ -107,17 +121,19 @@ std::vector<Flag> allreduce_flags(Wanted& wanted) {
              wanted.wish.local_ranks =
                  static_cast<std::int32_t>(whole_number(text, "--local-ranks", 0, kMostRanks));
            }));
-  flags.push_back(flag("bucket_mib", "gradients that are exchanged together; 0: each alone", "25",
-                       [&](const std::string& text) {
-                         wanted.bucket_mib = parse_real(text, "--bucket-mib");
-                         if (wanted.bucket_mib >= 0) return;
-                         throw ConfigError(
-                             fmt::format("--bucket-mib is {}; expected MiB, 0 or more", text));
-                       }));
+  for (const std::string_view name : kBucketKeys) {
+    const ConfigKey& key = find_config_key(name);
+    flags.push_back(flag(std::string(name), std::string(key.help), key.get(wanted.buckets),
+                         [&](const std::string& text) { key.set(wanted.buckets, text); }));
+  }
   flags.push_back(flag("json", "print one JSON object instead of the table", "false",
                        [&](const std::string& text) { wanted.json = parse_flag(text, "--json"); }));
   flags.back().boolean = true;
   return flags;
+}
+
+bool shares_host(const Processes& processes) {
+  return processes.launch().local_size == processes.launch().size;
 }
 
 void refuse_too_large(const Wanted& wanted, const Environment& environment) {
@@ -136,6 +152,15 @@ void refuse_too_large(const Wanted& wanted, const Environment& environment) {
 
 /// Resolves what was left open, and refuses what cannot be measured.
 void complete(Wanted& wanted, const Invocation& invocation, const Environment& environment) {
+  const Processes* const processes = wanted.wish.processes;
+  if (processes != nullptr) {
+    const Launch& launch = processes->launch();
+    if (is_typed("ranks", invocation.arguments) && wanted.plan.ranks != launch.size) {
+      throw ConfigError(fmt::format("--ranks is {}, and {} started {} processes; leave it out",
+                                    wanted.plan.ranks, launch.launcher, launch.size));
+    }
+    wanted.plan.ranks = launch.size;
+  }
   const ModelEntry& model = find_entry(model_table(), wanted.model);
   wanted.model = model.name;
   const std::vector<std::size_t> sizes =
@@ -146,11 +171,15 @@ void complete(Wanted& wanted, const Invocation& invocation, const Environment& e
                     "weights, such as resnet50",
                     wanted.model));
   }
-  wanted.plan.buckets = pack_buckets(sizes, wanted.bucket_mib * 0x1p20);
-  if (wanted.wish.local_ranks == 0) wanted.wish.local_ranks = (wanted.plan.ranks + 1) / 2;
+  wanted.plan.buckets = bucket_sizes(sizes, bucket_limits(wanted.buckets));
+  if (wanted.wish.local_ranks == 0) {
+    wanted.wish.local_ranks =
+        ranks_of_a_group(wanted.plan.ranks,
+                         processes == nullptr ? wanted.plan.ranks : processes->launch().local_size);
+  }
   wanted.wish.local_ranks = std::min(wanted.wish.local_ranks, wanted.plan.ranks);
   if (!wanted.wish.all_reduce_spec.empty() && !is_typed("algorithm", invocation.arguments)) {
-    wanted.wish.algorithms = kSharedMemory;
+    wanted.wish.algorithms = processes == nullptr || shares_host(*processes) ? kSharedMemory : kMpi;
   }
   refuse_too_large(wanted, environment);
 }
@@ -164,6 +193,77 @@ std::vector<std::string> notes_of(const Wanted& wanted, const Environment& envir
   return notes;
 }
 
+ExchangeReport measure(const Wanted& wanted, const Invocation& invocation,
+                       const Environment& environment, Clock& clock) {
+  std::vector<ExchangeWay> ways = exchange_ways(wanted.wish);
+  ways.push_back(memory_bound_way());
+  Processes* const processes = wanted.wish.processes;
+  ExchangeReport report{.command = command_text("allreduce", invocation.arguments),
+                        .model = wanted.model,
+                        .plan = wanted.plan,
+                        .ranks_are = processes == nullptr ? "threads" : "processes",
+                        .local_ranks = wanted.wish.local_ranks,
+                        .notes = notes_of(wanted, environment)};
+  for (const ExchangeWay& way : ways) {
+    report.costs.emplace_back();
+    if (way.plan) {
+      report.costs.back() =
+          exchange_cost(way, wanted.plan.buckets, wanted.plan.ranks, report.local_ranks);
+    }
+  }
+  if (processes == nullptr || processes->launch().rank == 0) {
+    fmt::print(
+        stderr,
+        "penstock allreduce: {} algorithms take turns, {} times each; Ctrl-C ends it with what "
+        "was measured\n",
+        ways.size() - 1, wanted.plan.warmup + wanted.plan.iterations);
+  }
+  report.times = measure_exchanges(wanted.plan, ways, clock, invocation.stop, processes);
+  report.stopped =
+      std::any_of(report.times.begin(), report.times.end(), [&](const ExchangeTimes& times) {
+        return times.seconds.size() < static_cast<std::size_t>(wanted.plan.iterations);
+      });
+  return report;
+}
+
+void print(const ExchangeReport& report, const Environment& environment, bool as_json) {
+  if (as_json) {
+    nlohmann::ordered_json json = to_json(report);
+    json["environment"] = to_json(environment);
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else {
+    write_exchange_text(report, std::cout);
+    std::cout.flush();
+  }
+  std::fflush(stdout);
+}
+
+void measure_and_print(Wanted& wanted, const Invocation& invocation, Clock& clock) {
+  const Environment environment = read_environment();
+  complete(wanted, invocation, environment);
+  const ExchangeReport report = measure(wanted, invocation, environment, clock);
+  const Processes* const processes = wanted.wish.processes;
+  if (processes == nullptr || processes->launch().rank == 0) {
+    print(report, environment, wanted.json);
+  }
+}
+
+/// The same in each of several processes, none of which outlives another's failure.
+int run_together(Wanted& wanted, const Invocation& invocation, Clock& clock) {
+  Processes& processes = *wanted.wish.processes;
+  int code = 0;
+  try {
+    check_alike(processes, describe(invocation.arguments));
+    measure_and_print(wanted, invocation, clock);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, error.what());
+    code = exit_code_of(std::current_exception());
+  }
+  if (invocation.stop.stop_requested()) processes.exit_stopped(code);
+  if (code != 0) processes.abort(code);
+  return code;
+}
+
 int run(const Invocation& invocation) {
   Wanted wanted;
   if (!parse_flags("allreduce",
@@ -172,41 +272,15 @@ int run(const Invocation& invocation) {
                    allreduce_flags(wanted), invocation.arguments)) {
     return 0;
   }
-  const Environment environment = read_environment();
-  complete(wanted, invocation, environment);
-  const std::vector<ExchangeWay> ways = exchange_ways(wanted.wish);
-  ExchangeReport report{.command = command_text("allreduce", invocation.arguments),
-                        .model = wanted.model,
-                        .plan = wanted.plan,
-                        .local_ranks = wanted.wish.local_ranks,
-                        .bucket_mib = wanted.bucket_mib,
-                        .notes = notes_of(wanted, environment)};
-  for (const ExchangeWay& way : ways) {
-    report.costs.emplace_back();
-    if (way.plan) {
-      report.costs.back() =
-          exchange_cost(*way.plan, wanted.plan.buckets, wanted.plan.ranks, report.local_ranks);
-    }
-  }
-  fmt::print(
-      stderr,
-      "penstock allreduce: {} algorithms take turns, {} times each; Ctrl-C ends it with what "
-      "was measured\n",
-      ways.size(), wanted.plan.warmup + wanted.plan.iterations);
   SteadyClock clock;
-  report.times = measure_exchanges(wanted.plan, ways, clock, invocation.stop);
-  report.stopped =
-      std::any_of(report.times.begin(), report.times.end(), [&](const ExchangeTimes& times) {
-        return times.seconds.size() < static_cast<std::size_t>(wanted.plan.iterations);
-      });
-  if (wanted.json) {
-    nlohmann::ordered_json json = to_json(report);
-    json["environment"] = to_json(environment);
-    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  } else {
-    write_exchange_text(report, std::cout);
-    std::cout.flush();
+  const std::optional<Launch> launch =
+      read_launch([](const char* name) { return std::getenv(name); });
+  if (launch && launch->size > 1) {
+    const std::unique_ptr<Processes> processes = join_processes(*launch, clock);
+    wanted.wish.processes = processes.get();
+    return run_together(wanted, invocation, clock);
   }
+  measure_and_print(wanted, invocation, clock);
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock dataset: makes a synthetic data set, and inspects any folder of JPEGs.
+// penstock dataset: makes a synthetic data set, and inspects one of any format; two words have
+// files of their own.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,51 +9,16 @@
 #include <cstdio>
 #include <limits>
 
-#include "bench/cli.h"
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
 #include "bench/machine.h"
+#include "bench/verbs/dataset_words.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
-
-/// A flag that takes a whole number between two bounds.
-template <typename Value>
-Flag count_flag(const std::string& name, const std::string& help, Value& value, std::int64_t least,
-                std::int64_t most) {
-  const auto set = [name, least, most, &value](const std::string& text) {
-    const std::int64_t parsed = parse_integer(text, "--" + name);
-    if (parsed < least || parsed > most) {
-      throw ConfigError(fmt::format("--{} is {}; expected a whole number from {} to {}", name, text,
-                                    least, most));
-    }
-    value = static_cast<Value>(parsed);
-  };
-  return {.name = name, .help = help, .fallback = fmt::format("{}", value), .set = set};
-}
-
-Flag word_flag(const std::string& name, const std::string& help, std::string& value) {
-  return {.name = name,
-          .help = help,
-          .fallback = value,
-          .set = [name, &value](const std::string& text) {
-            if (text.empty()) throw ConfigError("--" + name + " is empty; expected a path");
-            value = text;
-          }};
-}
-
-Flag boolean_flag(const std::string& name, const std::string& help, bool& value) {
-  return {
-      .name = name,
-      .help = help,
-      .fallback = "false",
-      .boolean = true,
-      .set = [name, &value](const std::string& text) { value = parse_flag(text, "--" + name); }};
-}
 
 /// Says what begins; then one line that is rewritten on a terminal, and a line every few seconds
 /// elsewhere.
@@ -130,19 +96,27 @@ int make(const Invocation& invocation) {
 }
 
 int inspect(const Invocation& invocation) {
-  std::string directory = "data/train", sheet;
+  InspectDataset order{.directory = "data/train"};
+  std::string sheet;
   bool json = false;
   const Flag flags[] = {
-      word_flag("data-dir", "folder of class folders", directory),
+      word_flag("data-dir", "folder of class folders, or a packed set as `check` takes it",
+                order.directory),
+      word_flag("source",
+                "format, with its options, such as tfrecord:crc=false; auto: by the names",
+                order.source),
       word_flag("contact-sheet", "writes a PNG with a few images of every class", sheet),
-      boolean_flag("json", "print one JSON object, with all odd files", json)};
-  if (!parse_flags("dataset inspect", "Says what a folder of class folders of JPEGs holds.", flags,
-                   invocation.arguments)) {
+      boolean_flag("json", "print one JSON object, with all that is odd", json)};
+  if (!parse_flags("dataset inspect",
+                   "Says what a data set holds: images, classes, sizes, and what is odd about it.",
+                   flags, invocation.arguments)) {
     return 0;
   }
-  DatasetInventory inventory = inspect_dataset(directory, invocation.stop);
+  DatasetInventory inventory = inspect_dataset(order, invocation.stop);
+  if (!sheet.empty() && !invocation.stop.stop_requested()) {
+    write_contact_sheet(inventory, sheet, invocation.stop);
+  }
   if (invocation.stop.stop_requested()) return 130;
-  if (!sheet.empty()) write_contact_sheet(inventory, sheet);
   if (json) {
     fmt::print("{}\n", to_json(inventory).dump(2));
   } else {
@@ -152,21 +126,27 @@ int inspect(const Invocation& invocation) {
 }
 
 constexpr std::string_view kHelp =
-    "Makes and inspects data sets.\n\n"
+    "Makes, inspects, checks, converts and indexes data sets.\n\n"
     "Usage: penstock dataset WORD [flags]\n\n"
     "  make     a synthetic data set of photograph-like JPEGs, the same for the same seed\n"
-    "  inspect  counts, sizes and oddities of a folder of class folders; a contact sheet\n\n"
+    "  inspect  counts, sizes and oddities of a data set of any format; a contact sheet\n"
+    "  check    reads and decodes every sample of a data set of any format, and names the bad "
+    "ones\n"
+    "  convert  writes a data set in another format, and says what reading it costs then\n"
+    "  index    saves the list of an image folder's files, so that runs need not make it\n\n"
     "See `penstock dataset WORD --help` for its flags.\n";
 
 constexpr VerbEntry kMake{.name = "make", .summary = "", .run = make};
 constexpr VerbEntry kInspect{.name = "inspect", .summary = "", .run = inspect};
-constexpr const VerbEntry* kWords[] = {&kMake, &kInspect};
-constexpr AbsentEntry kAbsentWords[] = {{"convert", "not built yet"}, {"check", "not built yet"}};
-constexpr Table<VerbEntry> kWordTable{"dataset word", kWords, kAbsentWords};
+constexpr VerbEntry kCheck{.name = "check", .summary = "", .run = check_word};
+constexpr VerbEntry kConvert{.name = "convert", .summary = "", .run = convert_word};
+constexpr VerbEntry kIndex{.name = "index", .summary = "", .run = index_word};
+constexpr const VerbEntry* kWords[] = {&kMake, &kInspect, &kCheck, &kConvert, &kIndex};
+constexpr Table<VerbEntry> kWordTable{"dataset word", kWords, {}};
 
 int run(const Invocation& invocation) {
   if (invocation.arguments.empty()) {
-    throw ConfigError("penstock dataset needs a word: make or inspect");
+    throw ConfigError("penstock dataset needs a word: make, inspect, check, convert or index");
   }
   const std::string& word = invocation.arguments.front();
   if (word == "--help" || word == "-h") {
@@ -182,7 +162,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry dataset_verb{
     .name = "dataset",
-    .summary = "makes and inspects data sets",
+    .summary = "makes, inspects, checks, converts and indexes data sets",
     .run = run,
 };
 

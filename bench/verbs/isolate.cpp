@@ -19,6 +19,7 @@
 #include "bench/machine.h"
 #include "bench/sweep.h"
 #include "bench/terminal.h"
+#include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -36,14 +37,7 @@ struct Wanted {
   bool verbose = false;
 };
 
-Flag flag(std::string name, std::string help, std::string fallback,
-          std::function<void(const std::string&)> set) {
-  return {.name = std::move(name),
-          .help = std::move(help),
-          .fallback = std::move(fallback),
-          .set = std::move(set),
-          .group = "Isolate"};
-}
+constexpr FlagGroup flag{"Isolate"};
 
 Flag switch_flag(std::string name, std::string help, bool& value) {
   const std::string typed = "--" + kebab(name);
@@ -137,7 +131,10 @@ void complete(Wanted& wanted, const Invocation& invocation) {
   }
   ensure_data_of(plan.config, *components.feeder, invocation.stop);
   const FeederEntry* const files = match_entry(feeder_table(), "queue");
-  if (plan.ladder && files != nullptr) ensure_data_of(plan.config, *files, invocation.stop);
+  if (plan.ladder && files != nullptr) {
+    ensure_data_of(plan.config, *files, invocation.stop);
+    if (!invocation.stop.stop_requested()) plan.data = ladder_data(plan.config);
+  }
 }
 
 bool write_files(const Isolation& found, const ResultFolder& folder) {

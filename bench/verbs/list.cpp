@@ -8,6 +8,7 @@
 
 #include "bench/cli.h"
 #include "dataflow/decoder.h"
+#include "dataflow/packed/shard_stream.h"
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
@@ -49,6 +50,7 @@ int run(const Invocation& invocation) {
   }
   print_table(feeder_table());
   print_table(source_table());
+  print_table(decompressor_table());
   print_table(decoder_table());
   print_table(model_table());
   print_table(backend_table());

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -15,8 +16,10 @@
 #include <optional>
 
 #include "bench/cli.h"
+#include "bench/cluster_run.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/exit_code.h"
+#include "bench/peer_watch.h"
 #include "bench/process_run.h"
 #include "bench/report.h"
 #include "bench/result_folder.h"
@@ -24,11 +27,13 @@
 #include "bench/run_watch.h"
 #include "bench/runner.h"
 #include "bench/saved_results.h"
+#include "bench/step_records.h"
 #include "bench/step_table.h"
 #include "bench/terminal.h"
 #include "bench/trace.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "trainer/servers/worker_processes.h"
 
 namespace penstock {
 namespace {
@@ -84,9 +89,13 @@ struct Wish {
   TraceWish trace;
   WatchWish watch;
   bool json = false;
-  std::string format;              ///< a report's name; empty: the table, while it runs
-  std::string out;                 ///< file for the JSON object; empty: none
-  Processes* processes = nullptr;  ///< null: this one alone
+  std::string format;                   ///< a report's name; empty: the table, while it runs
+  std::string out;                      ///< file for the JSON object; empty: none
+  Processes* processes = nullptr;       ///< null: this one alone
+  PeerWatch* peers = nullptr;           ///< over them; null: this one alone
+  ServerConnection* servers = nullptr;  ///< null: there are none
+
+  bool is_first() const { return processes == nullptr || processes->launch().rank == 0; }
 };
 
 void ensure_data(const RunConfig& wanted, const Runner::Components& components,
@@ -96,15 +105,6 @@ void ensure_data(const RunConfig& wanted, const Runner::Components& components,
   } else {
     ensure_data_of(wanted, *components.feeder, std::move(stop));
   }
-}
-
-RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* table,
-                  std::stop_token stop) {
-  RunWatch watch(wish.watch, runner, clock, table);
-  if (wish.processes != nullptr) await_all_ready(*wish.processes);
-  RunResult result = runner.run(watch.listener(), std::move(stop));
-  if (wish.processes != nullptr) gather_ranks(*wish.processes, result);
-  return result;
 }
 
 Json described(const RunResult& result) {
@@ -117,6 +117,45 @@ Json described(const RunResult& result) {
 void keep(const RunResult& result, const Wish& wish) {
   if (wish.out.empty()) return;
   replace_file(wish.out, described(result).dump(1, ' ', false, Json::error_handler_t::replace));
+  std::error_code ignored;
+  std::filesystem::remove(step_records_path(wish.out), ignored);
+}
+
+void print_json(const RunResult& result) {
+  fmt::print("{}\n", described(result).dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+/// Where another rank was lost.
+std::string keep_partial(RunResult result, const std::string& reason, const Wish& wish) {
+  result.reason = reason;
+  keep(result, wish);
+  if (wish.json && wish.is_first()) print_json(result);
+  return wish.out;
+}
+
+RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* table,
+                  std::stop_token stop) {
+  RunWatch watch(wish.watch, runner, clock, table);
+  const bool to_file = !wish.out.empty() && wish.is_first();
+  StepRecords records(to_file ? step_records_path(wish.out) : "", runner.config(), clock);
+  ListenerGroup listeners;
+  listeners.add(watch.listener());
+  listeners.add(records);
+  if (wish.processes == nullptr) return runner.run(listeners, std::move(stop));
+  const PeerWatch::Keeping keeping(wish.peers, [&](const std::string& reason) {
+    return keep_partial(records.so_far(), reason, wish);
+  });
+  const auto enter = [progress = wish.processes->progress()](RankPhase phase) {
+    if (progress != nullptr) progress->enter(phase);
+  };
+  await_all_ready(*wish.processes);
+  enter(RankPhase::training);
+  RunResult result = runner.run(listeners, std::move(stop));
+  enter(RankPhase::gathering);
+  gather_ranks(*wish.processes, result);
+  enter(RankPhase::leaving);
+  return result;
 }
 
 int run_with_table(const RunConfig& wanted, const Runner::Components& components, const Wish& wish,
@@ -148,6 +187,7 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
 RunResult run_silently(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   Runner::Components components = find_components(wanted);
   components.processes = wish.processes;
+  components.servers = wish.servers;
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
@@ -169,8 +209,7 @@ int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop)
     result.reason = error.what();
   }
   keep(result, wish);
-  fmt::print("{}\n", described(result).dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
+  print_json(result);
   print_outcome(result);
   return result.exit_code;
 }
@@ -190,7 +229,7 @@ int run_beside(const RunConfig& wanted, Wish wish, std::stop_token stop) {
   wish.trace.file.clear();
   wish.watch = {};
   const RunResult result = run_silently(wanted, wish, std::move(stop));
-  if (result.status == Status::failed) print_outcome(result);
+  if (result.exit_code != 0 && result.exit_code != 130) print_outcome(result);
   return result.exit_code;
 }
 
@@ -202,6 +241,7 @@ int run_wanted(const RunConfig& config, const Wish& wish, std::stop_token stop) 
   if (!wish.format.empty()) return run_to_report(config, wish, std::move(stop));
   Runner::Components components = find_components(config);
   components.processes = wish.processes;
+  components.servers = wish.servers;
   return run_with_table(config, components, wish, std::move(stop));
 }
 
@@ -217,9 +257,21 @@ int run_together(Processes& processes, const RunConfig& config, const Wish& wish
     code = exit_code_of(std::current_exception());
   }
   std::fflush(stdout);
+  if (code != 0 && wish.peers != nullptr) wish.peers->leave();
   if (stop.stop_requested()) processes.exit_stopped(code);
   if (code != 0) processes.abort(code);
   return code;
+}
+
+/// A worker of a run with parameter servers.
+int run_as_worker(const ClusterWish& cluster, const RunConfig& config, Wish& wish,
+                  const std::stop_token& stop) {
+  SteadyClock clock;
+  const std::unique_ptr<ServerConnection> servers = join_servers(cluster, config, clock, stop);
+  const std::unique_ptr<Processes> processes = make_worker_processes(*servers);
+  wish.servers = servers.get();
+  wish.processes = processes.get();
+  return run_together(*processes, config, wish, stop);
 }
 
 std::vector<Flag> trace_flags(TraceWish& wish) {
@@ -279,6 +331,8 @@ int run(const Invocation& invocation) {
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
   for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
+  ClusterWish cluster;
+  for (Flag& flag : cluster_flags(cluster)) flags.push_back(std::move(flag));
   if (!parse_flags("run", "Runs one configuration once and prints its rate.", flags,
                    invocation.arguments)) {
     return 0;
@@ -294,12 +348,24 @@ int run(const Invocation& invocation) {
   }
   // The table is a live view itself; a line that changes would break it.
   wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
+  check_cluster(cluster, config);
+  if (cluster.job == ClusterWish::Job::ps) return serve_job(cluster, config, invocation.stop);
+  if (cluster.job == ClusterWish::Job::worker) {
+    return run_as_worker(cluster, config, wish, invocation.stop);
+  }
+  const auto find = [](const char* name) { return std::getenv(name); };
+  const std::optional<Launch> launch = read_launch(find);
+  if (!spans_processes(config, launch)) return run_wanted(config, wish, invocation.stop);
   SteadyClock clock;
-  const std::unique_ptr<Processes> processes =
-      join_run(config, read_launch([](const char* name) { return std::getenv(name); }), clock);
+  PeerWatch peers(config, *launch, find);
+  // The launcher ends all as soon as it hears of a loss or an interruption: those who stop because
+  // of that are not lost.
+  const std::stop_callback leaving(invocation.stop, [&peers] { peers.leave(); });
+  const std::unique_ptr<Processes> processes = join_run(config, launch, clock);
+  peers.follow(*processes);
   wish.processes = processes.get();
-  if (processes) return run_together(*processes, config, wish, invocation.stop);
-  return run_wanted(config, wish, invocation.stop);
+  wish.peers = &peers;
+  return run_together(*processes, config, wish, invocation.stop);
 }
 
 }  // namespace

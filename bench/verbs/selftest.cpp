@@ -15,6 +15,7 @@
 #include "bench/result_folder.h"
 #include "bench/sweep_runner.h"
 #include "bench/terminal.h"
+#include "bench/verbs/flag_group.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
@@ -55,14 +56,7 @@ class Watch final : public SweepListener {
 };
 
 std::vector<Flag> selftest_flags(Wanted& wanted) {
-  const auto flag = [](std::string name, std::string help, std::string fallback,
-                       std::function<void(const std::string&)> set) {
-    return Flag{.name = std::move(name),
-                .help = std::move(help),
-                .fallback = std::move(fallback),
-                .set = std::move(set),
-                .group = "Selftest"};
-  };
+  const FlagGroup flag{"Selftest"};
   std::vector<Flag> flags;
   flags.push_back(
       flag("budget", "how long it may take, such as 45s or 5min", "45s",

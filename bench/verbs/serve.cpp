@@ -36,6 +36,7 @@ struct ServeConfig {
   RunConfig run;
   std::string endpoint = "ipc://testpipe";
   ZmqSocketOptions socket{.role = ZmqSocketOptions::Role::push, .bind = false};
+  CurveFiles keys;
   PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
 };
 
@@ -64,9 +65,15 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
     config.socket.hwm = checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
   });
   add(
-      "insecure", "may bind tcp:// where other machines can receive", "false",
+      "insecure", "may bind tcp:// without keys where other machines can receive", "false",
       [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
       true);
+  add("curve-secret", kCurveSecretHelp, "",
+      [&](const std::string& text) { config.keys.secret = text; });
+  add("curve-server-key", kCurveServerKeyHelp, "",
+      [&](const std::string& text) { config.keys.server_key = text; });
+  add("curve-allow", kCurveAllowHelp, "",
+      [&](const std::string& text) { config.keys.allow = text; });
   add("num-batches", "batches to send; 0: until stopped", "0", [&](const std::string& text) {
     config.plan.batches = parse_integer(text, "--num-batches");
     if (config.plan.batches < 0)
@@ -177,6 +184,7 @@ int run(const Invocation& invocation) {
                    serve_flags(config), invocation.arguments)) {
     return 0;
   }
+  config.socket.curve = read_curve(config.keys);
   const Runner::Components components = find_components(config.run);
   ensure_data_of(config.run, *components.feeder, invocation.stop);
   config.run = resolve(config.run, components);
@@ -204,11 +212,14 @@ int run(const Invocation& invocation) {
       .slots = static_cast<std::int32_t>(ring.slots()),
       .seed = config.run.seed,
   });
-  ZmqPush push(ring, parse_endpoint(config.endpoint), config.socket, clock, probe);
+  ZmqPush push(
+      ring, parse_endpoint(config.endpoint), config.socket, clock, probe,
+      {.refused = {}, .say = [](const std::string& text) { say("penstock serve: {}\n", text); }});
   say("penstock serve: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", describe(spec),
       config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
       ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
   serve(config.plan, *feeder, ring, push, Progress(probe, clock, spec.images), invocation.stop);
+  if (push.refused() > 0) say("penstock serve: refused {} tries of peers\n", push.refused());
   for (const std::string& note : probe.notes()) say("penstock: {}\n", note);
   return 0;
 }

@@ -21,6 +21,7 @@
 #include "bench/sweep_progress.h"
 #include "bench/sweep_runner.h"
 #include "bench/terminal.h"
+#include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -50,14 +51,7 @@ struct Wanted {
   CompareOptions compare;
 };
 
-Flag flag(std::string name, std::string help, std::string fallback,
-          std::function<void(const std::string&)> set) {
-  return {.name = std::move(name),
-          .help = std::move(help),
-          .fallback = std::move(fallback),
-          .set = std::move(set),
-          .group = "Sweep"};
-}
+constexpr FlagGroup flag{"Sweep"};
 
 /// The flags of `run`, each taking a list, and those of the sweep itself.
 std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {

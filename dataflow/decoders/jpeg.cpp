@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG to a row of a batch by libjpeg-turbo: only the region that is wanted is decoded, and each
-// row of it goes straight through the resampler into the batch. Pixels equal those of a full
-// decode, crop, resize and flip, unless the region is at least twice the output's size: then
-// libjpeg decodes it at a half, a quarter or an eighth, which is another filter in front of ours.
-// With decode=full the image is decoded as a whole first, at its own size, as most loaders do.
+// JPEG to a row of a batch: only the region that is wanted is decoded, and each row of it goes
+// straight through the resampler into the batch, where colours are distorted last. libjpeg-turbo
+// reads the headers; images of the usual kind, baseline at full size, are then decoded by our own
+// BaselineDecoder, to the same pixels. All others are libjpeg's, and so is whatever BaselineDecoder
+// stumbles over: libjpeg begins anew then, and has the last word on what is damage.
+// Pixels equal those of a full decode, crop, resize and flip, unless the region is at least twice
+// the output's size and the resize is antialiased: then libjpeg decodes it at a half, a quarter or
+// an eighth, which is another filter in front of ours; shrink=false leaves that out. With
+// decode=full the image is decoded as a whole first, at its own size, as most loaders do.
 //
 // Damage counts where it is met: what lies below the region is not read. Orientation tags are
 // ignored, as PIL and torchvision do when they open a file.
@@ -20,8 +24,10 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/crop.h"
+#include "dataflow/augmentation.h"
 #include "dataflow/decoder.h"
+#include "dataflow/decoders/file_kind.h"
+#include "dataflow/decoders/jpeg_frame.h"
 #include "dataflow/error.h"
 #include "dataflow/resample.h"
 
@@ -29,51 +35,30 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"crop", "random", "random (resized crop), center, or full (the whole image, squeezed)"},
+    {"crop", "", "which part of the image [the chain's]", kCropValues},
+    {"chain", "torchvision", "crop, resize and color at once; each can be given besides",
+     kChainValues},
+    {"resize", "", "how the part is resized [the chain's]", kResizeValues},
+    {"color", "", "how colours are distorted [the chain's]", kColourValues},
     {"flip", "true", "mirror every other image, by chance"},
     {"upsampling", "fancy", "fancy (smooth chroma) or plain (faster)"},
     {"max_pixels", "178956970", "refuse larger images before decoding them"},  // PIL's limit
     {"decode", "region", "region (no more than is wanted), or full (all pixels, then the crop)"},
+    {"shrink", "true", "decode regions of twice the batch's size and more at a half or less"},
+    {"engine", "auto", "auto (our own decoder for baseline images), or libjpeg for all"},
 };
 
 /// Columns and rows that are decoded beside the region: fancy upsampling looks at one neighbour,
 /// and treats the first and the last column that it is given as edges.
 constexpr std::int32_t kMargin = 2;
+/// Of fewer columns than about this libjpeg would not upsample chroma smoothly.
+constexpr std::int32_t kNarrowest = 8;
 /// Progressive files have about ten scans; a file of thousands can keep a decoder busy for hours.
 constexpr int kMaxScans = 100;
 
-/// What kind of file begins with these bytes, as far as files named .JPEG go.
-std::string describe_first_bytes(std::span<const std::byte> bytes) {
-  struct Magic {
-    std::string_view bytes, name;
-  };
-  static constexpr Magic kMagics[] = {{"\x89PNG", "a PNG image"},
-                                      {"GIF8", "a GIF image"},
-                                      {"RIFF", "a WebP image"},
-                                      {"BM", "a BMP image"},
-                                      {"II*", "a TIFF image"},
-                                      {"MM", "a TIFF image"},
-                                      {"<", "an HTML or XML page"},
-                                      {"\x1f\x8b", "a gzip file"},
-                                      {"version https://git-lfs", "a Git LFS pointer"}};
-  if (bytes.empty()) return "it is empty";
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  for (const Magic& magic : kMagics) {
-    if (text.starts_with(magic.bytes)) return "it looks like " + std::string(magic.name);
-  }
-  std::string hex = "it begins with";
-  for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 8))) {
-    char digits[4];
-    std::snprintf(digits, sizeof digits, " %02x", std::to_integer<unsigned>(byte));
-    hex += digits;
-  }
-  return hex;
-}
-
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
-  throw DataError("decoding '" + std::string(sample.file) + "' (sample " +
-                  std::to_string(sample.index) + ", " + std::to_string(sample.content().size()) +
-                  " bytes): " + reason +
+  throw DataError("decoding '" + sample.file + "' (sample " + std::to_string(sample.index) + ", " +
+                  std::to_string(sample.content().size()) + " bytes): " + reason +
                   "; expected a whole JPEG image; replace the file, or pass --on-bad-sample skip");
 }
 
@@ -124,25 +109,15 @@ struct ScanLimit {
   }
 };
 
-/// CMYK to RGBX in place. Adobe's files hold the inks inverted.
-void convert_cmyk(std::uint8_t* pixels, std::size_t count, bool inverted) {
-  const std::uint8_t flip = inverted ? 0 : 255;
+/// CMYK to RGBX in place. Files hold the inks inverted, as Adobe's do: PIL takes all to be so,
+/// whether Adobe's marker says it or not.
+void convert_cmyk(std::uint8_t* pixels, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i, pixels += 4) {
-    const unsigned light = pixels[3] ^ flip;
     for (int c = 0; c < 3; ++c) {
-      const unsigned product = static_cast<unsigned>(pixels[c] ^ flip) * light;
+      const unsigned product = unsigned{pixels[c]} * pixels[3];
       pixels[c] = static_cast<std::uint8_t>((product + 127) / 255);
     }
   }
-}
-
-enum class Crop : std::uint8_t { random, centre, full };
-
-Crop parse_crop(const std::string& text) {
-  if (text == "random") return Crop::random;
-  if (text == "center" || text == "centre") return Crop::centre;
-  if (text == "full") return Crop::full;
-  throw ConfigError("jpeg: option 'crop' is '" + text + "'; expected random, center or full");
 }
 
 bool parse_fancy(const std::string& text) {
@@ -159,13 +134,49 @@ bool parse_whole(const std::string& text) {
   return text == "full";
 }
 
+bool parse_own_engine(const std::string& text) {
+  if (text != "auto" && text != "libjpeg") {
+    throw ConfigError("jpeg: option 'engine' is '" + text + "'; expected auto or libjpeg");
+  }
+  return text == "auto";
+}
+
+constexpr std::size_t kPixelBytes = 4;
+
+/// Rows of the region, to be resampled at once.
+class RegionSink final : public jpeg::RowSink {
+ public:
+  explicit RegionSink(Resampler& resampler) : resampler_(resampler) {}
+  std::uint8_t* row(std::int32_t row) override { return resampler_.row_buffer(row); }
+  void written(std::int32_t end) override { resampler_.rows_ready(end); }
+
+ private:
+  Resampler& resampler_;
+};
+
+/// Rows of an image that is kept.
+class ImageSink final : public jpeg::RowSink {
+ public:
+  ImageSink(std::uint8_t* image, std::size_t line_bytes) : image_(image), line_bytes_(line_bytes) {}
+  std::uint8_t* row(std::int32_t row) override {
+    return image_ + static_cast<std::size_t>(row) * line_bytes_;
+  }
+  void written(std::int32_t) override {}
+
+ private:
+  std::uint8_t* const image_;
+  const std::size_t line_bytes_;
+};
+
 class JpegDecoder final : public Decoder {
  public:
   explicit JpegDecoder(const Options& options)
-      : crop_(parse_crop(options.text("crop"))),
+      : augmentation_(read_augmentation("jpeg", options)),
         flip_(options.flag("flip")),
         fancy_(parse_fancy(options.text("upsampling"))),
         whole_(parse_whole(options.text("decode"))),
+        shrink_(options.flag("shrink")),
+        own_engine_(parse_own_engine(options.text("engine"))),
         max_pixels_(options.integer("max_pixels")) {
     if (max_pixels_ < 1) throw ConfigError("jpeg: option 'max_pixels' must be at least 1");
     jpeg_.err = jpeg_std_error(&trap_.base);
@@ -196,19 +207,30 @@ class JpegDecoder final : public Decoder {
     jpeg_read_header(&jpeg_, TRUE);
     check_header(sample);
     jpeg_.do_fancy_upsampling = fancy_ ? TRUE : FALSE;
-    const Region region = choose_region(row.shape, random);
+    const ImageSize size{static_cast<std::int32_t>(jpeg_.image_width),
+                         static_cast<std::int32_t>(jpeg_.image_height)};
+    const Region region = choose_region(augmentation_.crop, size, row.shape, random);
     const bool mirrored = flip_ && random.uniform() < 0.5;
-    const std::int32_t divisor = whole_ ? 1 : choose_divisor(region, row.shape);
-    jpeg_.scale_num = 1;
-    jpeg_.scale_denom = static_cast<unsigned>(divisor);
-    jpeg_start_decompress(&jpeg_);
-    resampler_.begin(shrink(region.columns, divisor, jpeg_.output_width),
-                     shrink(region.rows, divisor, jpeg_.output_height), mirrored, row);
-    if (whole_) {
-      read_whole();
-    } else {
-      read_region();
+    const std::uint64_t turn = sample.index + sample.epoch;
+    const Filter filter = augmentation_.filter(turn);
+    const bool scaled = shrink_ && !whole_ && is_antialiased(filter);
+    const std::int32_t divisor = scaled ? choose_divisor(region, row.shape) : 1;
+    const bool own = own_engine_ && divisor == 1 && read_frame(jpeg_, frame_);
+    if (own) resampler_.begin(region.columns, region.rows, mirrored, row, filter);
+    if (!own || !(whole_ ? decode_whole() : decode_region())) {
+      jpeg_.scale_num = 1;
+      jpeg_.scale_denom = static_cast<unsigned>(divisor);
+      jpeg_start_decompress(&jpeg_);
+      resampler_.begin(shrink(region.columns, divisor, jpeg_.output_width),
+                       shrink(region.rows, divisor, jpeg_.output_height), mirrored, row, filter);
+      if (whole_) {
+        read_whole();
+      } else {
+        read_region();
+      }
     }
+    if (augmentation_.colour == Colour::none) return;
+    colours_.apply(draw_colour(augmentation_.colour, turn, random), row);
   }
 
   void check_header(const Sample& sample) {
@@ -234,20 +256,6 @@ class JpegDecoder final : public Decoder {
     }
   }
 
-  Region choose_region(const ImageShape& output, Random& random) const {
-    const ImageSize size{static_cast<std::int32_t>(jpeg_.image_width),
-                         static_cast<std::int32_t>(jpeg_.image_height)};
-    switch (crop_) {
-      case Crop::random:
-        return random_resized_crop(size, random);
-      case Crop::centre:
-        return centre_crop(size, output);
-      case Crop::full:
-        break;
-    }
-    return whole_image(size);
-  }
-
   /// The largest reduction that leaves the region no smaller than the output. Powers of two only:
   /// the others have no vector code, and cost more than they save.
   static std::int32_t choose_divisor(const Region& region, const ImageShape& output) {
@@ -266,12 +274,35 @@ class JpegDecoder final : public Decoder {
     return {stretch.begin / divisor, stretch.length / divisor, stretch.low / divisor, end};
   }
 
+  /// The region by our own decoder; false if libjpeg has to decode it.
+  bool decode_region() {
+    if (!baseline_.begin(frame_, resampler_.columns(), resampler_.rows(), fancy_)) return false;
+    resampler_.set_row_layout(baseline_.left(), baseline_.width());
+    RegionSink sink(resampler_);
+    return baseline_.decode(sink);
+  }
+
+  /// All pixels by our own decoder.
+  bool decode_whole() {
+    if (!baseline_.begin(frame_, {0, frame_.width}, {0, frame_.height}, fancy_)) return false;
+    const std::size_t line_bytes = static_cast<std::size_t>(baseline_.width()) * kPixelBytes;
+    make_room(line_bytes * static_cast<std::size_t>(frame_.height));
+    ImageSink sink(image_.data(), line_bytes);
+    if (!baseline_.decode(sink)) return false;
+    resample_whole(line_bytes);
+    return true;
+  }
+
   /// Rows and columns of the region, and as little else as libjpeg can be asked for.
   void read_region() {
     const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
     const auto output_width = static_cast<std::int32_t>(jpeg_.output_width);
-    auto left = static_cast<JDIMENSION>(std::max(0, columns.first - kMargin));
-    auto width = static_cast<JDIMENSION>(std::min(output_width, columns.end + kMargin)) - left;
+    const std::int32_t first =
+        std::max(0, std::min(columns.first - kMargin, output_width - kNarrowest));
+    const std::int32_t end =
+        std::min(output_width, std::max(columns.end + kMargin, first + kNarrowest));
+    auto left = static_cast<JDIMENSION>(first);
+    auto width = static_cast<JDIMENSION>(end - first);
     if (width < jpeg_.output_width) jpeg_crop_scanline(&jpeg_, &left, &width);
     resampler_.set_row_layout(static_cast<std::int32_t>(left), static_cast<std::int32_t>(width));
     std::int32_t row = std::max(0, rows.first - kMargin);
@@ -287,10 +318,8 @@ class JpegDecoder final : public Decoder {
 
   /// All pixels into a buffer that is kept for the next image, and from there what the crop takes.
   void read_whole() {
-    constexpr std::size_t kPixelBytes = 4;
     const std::size_t line_bytes = std::size_t{jpeg_.output_width} * kPixelBytes;
-    const std::size_t bytes = line_bytes * jpeg_.output_height;
-    if (image_.size() < bytes) image_.resize(bytes);
+    make_room(line_bytes * jpeg_.output_height);
     while (jpeg_.output_scanline < jpeg_.output_height) {
       JSAMPROW lines[Resampler::kRowsAhead];
       const JDIMENSION left = jpeg_.output_height - jpeg_.output_scanline;
@@ -300,6 +329,14 @@ class JpegDecoder final : public Decoder {
       }
       read_lines(lines, wanted, jpeg_.output_width);
     }
+    resample_whole(line_bytes);
+  }
+
+  void make_room(std::size_t bytes) {
+    if (image_.size() < bytes) image_.resize(bytes);
+  }
+
+  void resample_whole(std::size_t line_bytes) {
     const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
     const std::int32_t width = columns.end - columns.first;
     resampler_.set_row_layout(columns.first, width);
@@ -317,9 +354,7 @@ class JpegDecoder final : public Decoder {
     const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, wanted);
     PENSTOCK_ASSERT(count > 0);
     if (jpeg_.out_color_space == JCS_CMYK) {
-      for (JDIMENSION i = 0; i < count; ++i) {
-        convert_cmyk(lines[i], width, jpeg_.saw_Adobe_marker != 0);
-      }
+      for (JDIMENSION i = 0; i < count; ++i) convert_cmyk(lines[i], width);
     }
     return count;
   }
@@ -334,13 +369,16 @@ class JpegDecoder final : public Decoder {
     refuse(sample, trap_.text.data());
   }
 
-  const Crop crop_;
-  const bool flip_, fancy_, whole_;
+  const Augmentation augmentation_;
+  const bool flip_, fancy_, whole_, shrink_, own_engine_;
   const std::int64_t max_pixels_;
   ErrorTrap trap_{};
   ScanLimit scans_{};
   jpeg_decompress_struct jpeg_{};
+  jpeg::Frame frame_;
+  jpeg::BaselineDecoder baseline_;
   Resampler resampler_;
+  ColourDistorter colours_;
   std::vector<std::uint8_t> image_;  // with decode=full: RGBX, of the largest image so far
 };
 
@@ -352,7 +390,7 @@ std::unique_ptr<Decoder> make(const Options& options) {
 
 extern constinit const DecoderEntry jpeg_decoder{
     .name = "jpeg",
-    .summary = "region, scale and flip of a JPEG image by libjpeg-turbo, fused",
+    .summary = "region, scale and flip of a JPEG image, fused",
     .options = kOptions,
     .make = make,
 };

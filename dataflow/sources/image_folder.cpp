@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of a folder of classes, each read when its turn comes.
+#include <utility>
+
 #include "dataflow/image_files.h"
+#include "dataflow/open_image_folder.h"
 #include "dataflow/sample_order.h"
 #include "dataflow/source.h"
 
@@ -9,35 +12,36 @@ namespace {
 
 class ImageFolder final : public Source {
  public:
-  explicit ImageFolder(const DataPlan& plan)
-      : images_(list_image_files(plan.directory, plan.classes)),
-        order_(plan, images_.labels.size()) {}
+  ImageFolder(const DataPlan& plan, ImageFiles images)
+      : images_(std::move(images)), order_(plan, images_.files.size()) {}
 
   bool next(Sample& sample) override {
     const std::optional<SampleOrder::Turn> turn = order_.next();
     if (!turn) return false;
-    const char* const path = images_.files.path(turn->sample);
-    sample.label = images_.labels[turn->sample];
+    sample.label = images_.label(turn->sample);
     sample.index = turn->sample;
     sample.epoch = turn->epoch;
-    sample.file = path;
+    images_.files.path(turn->sample, sample.file);
     sample.offset = 0;
     sample.lent = {};
-    read_image_file(path, sample.bytes);
+    sample.bytes.clear();
     return true;
   }
 
+  void load(Sample& sample) const override { read_image_file(sample.file, sample.bytes); }
+
   std::uint64_t size() const noexcept override { return order_.size(); }
-  std::int32_t classes() const noexcept override { return images_.classes; }
+  std::int32_t classes() const noexcept override { return images_.classes(); }
   const FileList* files() const noexcept override { return &images_.files; }
+  std::string note() const override { return images_.note; }
 
  private:
   const ImageFiles images_;
   SampleOrder order_;
 };
 
-std::unique_ptr<Source> make(const DataPlan& plan, const Options&) {
-  return std::make_unique<ImageFolder>(plan);
+std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
+  return std::make_unique<ImageFolder>(plan, open_image_folder(plan, options));
 }
 
 }  // namespace
@@ -45,6 +49,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options&) {
 extern constinit const SourceEntry image_folder_source{
     .name = "image-folder",
     .summary = "a folder of classes, as ImageNet is unpacked: directory/<class>/<image>",
+    .options = kImageFolderOptions,
     .make = make,
 };
 

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image folder that lies in memory: all of it is read before the run, or as much as fits, taken
-// from all classes in turn. Samples keep their places in the folder's listing and come in the
-// folder's order, so that a set that fits gives the batches that its files would give.
+// A data set that lies in memory: all of it is read before the run by the source that its files
+// have, or as much as fits: of an image folder from all classes in turn, of other sets at random.
+// Samples keep their places in the set and come in its order, so that a set that fits gives the
+// batches that its files would give.
 //
-// With `pixels` it holds what a decoder makes of each image at the batch's size. A file that cannot
-// be read or decoded fails when its turn comes, as it would have from the folder.
+// With `pixels` it holds what a decoder makes of each image at the batch's size. A sample that
+// cannot be read or decoded fails when its turn comes, as it would have from its file.
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/image_files.h"
 #include "dataflow/memory_limit.h"
+#include "dataflow/open_image_folder.h"
+#include "dataflow/packed/detect_source.h"
 #include "dataflow/sample_order.h"
 #include "dataflow/source.h"
 #include "dataflow/workers.h"
@@ -26,31 +29,55 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"limit", "1GiB", "hold at most so much, and at most half of the memory that is available"},
     {"pixels", "", "hold what this decoder makes of an image, such as jpeg:crop=center"},
+    {"from", "auto",
+     "the source that it is filled from, such as tfrecord, with its options; auto: by the names in "
+     "--data-dir"},
 };
 
-/// One image in memory, or why it is not.
+/// One sample in memory, or why it is not.
 struct Held {
   std::vector<std::byte> bytes;
-  std::exception_ptr failure;  // a DataError
-  std::uint32_t index = 0;     // of the file
+  std::exception_ptr failure;         // a DataError
+  const std::string* file = nullptr;  // among those of the source
+  std::uint64_t index = 0, offset = 0;
+  std::int32_t label = -1;
+  PixelLayout layout;
 };
 
-/// Indices of all files: the first of each class, the second of each, and so on. Whatever is cut
-/// off at the end, classes are represented as evenly as they can be.
-std::vector<std::uint32_t> take_turns(const std::vector<std::int32_t>& labels) {
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> places;  // rank within its class, index
-  places.reserve(labels.size());
-  std::uint32_t rank = 0;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    rank = i > 0 && labels[i] == labels[i - 1] ? rank + 1 : 0;
-    places.emplace_back(rank, static_cast<std::uint32_t>(i));
+/// An image folder once: the first file of each class, the second of each, and so on. Whatever is
+/// cut off at the end, classes are represented as evenly as they can be.
+class ImagesInTurn final : public Source {
+ public:
+  explicit ImagesInTurn(ImageFiles images) : images_(std::move(images)) {
+    std::vector<std::pair<std::size_t, std::size_t>> left;  // of each class: [next, end)
+    for (std::size_t begin = 0; const std::size_t end : images_.ends) {
+      if (begin < end) left.emplace_back(begin, end);
+      begin = end;
+    }
+    turns_.reserve(images_.files.size());
+    while (!left.empty()) {
+      for (auto& [next, end] : left) turns_.push_back(static_cast<std::uint32_t>(next++));
+      std::erase_if(left, [](const auto& files) { return files.first == files.second; });
+    }
   }
-  std::sort(places.begin(), places.end());
-  std::vector<std::uint32_t> order;
-  order.reserve(places.size());
-  for (const auto& place : places) order.push_back(place.second);
-  return order;
-}
+
+  bool next(Sample& sample) override {
+    if (taken_ == turns_.size()) return false;
+    sample.index = turns_[taken_++];
+    sample.label = images_.label(sample.index);
+    images_.files.path(sample.index, sample.file);
+    return true;
+  }
+  void load(Sample& sample) const override { read_image_file(sample.file, sample.bytes); }
+  std::uint64_t size() const noexcept override { return images_.files.size(); }
+  std::int32_t classes() const noexcept override { return images_.classes(); }
+  std::string note() const override { return images_.note; }
+
+ private:
+  const ImageFiles images_;
+  std::vector<std::uint32_t> turns_;
+  std::size_t taken_ = 0;
+};
 
 std::string megabytes(std::uint64_t bytes) {
   char text[32];
@@ -61,21 +88,23 @@ std::string megabytes(std::uint64_t bytes) {
 class MemorySource final : public Source {
  public:
   MemorySource(const DataPlan& plan, const Options& options)
-      : images_(list_image_files(plan.directory, plan.classes)),
-        limit_(std::min<std::uint64_t>(options.bytes("limit"), available_memory() / 2)) {
-    if (options.text("pixels").empty()) {
-      hold_files();
-    } else {
-      hold_pixels(plan, options.text("pixels"));
+      : plan_(plan),
+        pixels_(options.text("pixels")),
+        limit_(std::min<std::uint64_t>(options.bytes("limit"), available_memory() / 2)),
+        from_(source_text(options.text("from"), plan.directory)) {
+    if (from_.name == "memory") {
+      throw ConfigError("the source memory is filled from another source, and from is '" +
+                        options.text("from") + "'; expected one that reads files; leave from out");
     }
+    in_turn_ = canonical_name(from_.name) == "image-folder";
+    // In order as far as possible, which is how disks like it.
+    if (!hold_all(false) && !in_turn_) hold_all(true);
     if (held_.empty()) {
-      throw ConfigError("the source memory holds none of the " +
-                        std::to_string(images_.files.size()) + " images of '" + plan.directory +
-                        "': it may take " + megabytes(limit_) +
+      throw ConfigError("the source memory holds none of the " + std::to_string(all_) +
+                        " images of '" + plan.directory + "': it may take " + megabytes(limit_) +
                         ", less than the first image; raise memory:limit, or free memory");
     }
-    std::sort(held_.begin(), held_.end(),
-              [](const Held& a, const Held& b) { return a.index < b.index; });
+    std::ranges::sort(held_, {}, &Held::index);
     order_.emplace(plan, held_.size());
   }
 
@@ -83,64 +112,128 @@ class MemorySource final : public Source {
     const std::optional<SampleOrder::Turn> turn = order_->next();
     if (!turn) return false;
     const Held& held = held_[turn->sample];
-    sample.label = images_.labels[held.index];
+    sample.label = held.label;
     sample.index = held.index;
     sample.epoch = turn->epoch;
-    sample.file = images_.files.path(held.index);
-    sample.offset = 0;
+    sample.file = *held.file;
+    sample.offset = held.offset;
     sample.lent = held.bytes;
+    sample.layout = held.layout;
     if (held.failure) std::rethrow_exception(held.failure);
     return true;
   }
 
   std::uint64_t size() const noexcept override { return order_->size(); }
-  std::int32_t classes() const noexcept override { return images_.classes; }
+  SampleKind kind() const noexcept override { return kind_; }
+  std::int32_t classes() const noexcept override { return classes_; }
 
   std::string note() const override {
     std::uint64_t bytes = 0;
     for (const Held& held : held_) bytes += held.bytes.size();
-    const std::size_t all = images_.files.size();
-    return "the source memory holds " + std::to_string(held_.size()) + " of " +
-           std::to_string(all) + " images, " + megabytes(bytes) +
-           (held_.size() < all ? " of the " + megabytes(limit_) + " that it may, from all classes"
-                               : "");
+    std::string text = "the source memory holds " + std::to_string(held_.size()) + " of " +
+                       std::to_string(all_) + " images, " + megabytes(bytes);
+    if (held_.size() < all_) {
+      text += " of the " + megabytes(limit_) + " that it may, " +
+              (in_turn_ ? "from all classes" : "chosen at random");
+    }
+    return inner_note_.empty() ? text : text + "; " + inner_note_;
   }
 
  private:
-  void hold_files() {
+  /// The whole set once, whatever the rank.
+  std::unique_ptr<Source> open(bool shuffle) const {
+    const SourceEntry& entry = find_entry(source_table(), from_.name);
+    const Options options(entry.name, entry.options, from_);
+    if (in_turn_) return std::make_unique<ImagesInTurn>(open_image_folder(plan_, options));
+    DataPlan plan = plan_;
+    plan.rank = 0;
+    plan.ranks = 1;
+    plan.epochs = 1;
+    plan.first_sample = 0;
+    plan.shuffle = shuffle;
+    return entry.make(plan, options);
+  }
+
+  /// False: something did not fit.
+  bool hold_all(bool shuffle) {
+    const std::unique_ptr<Source> inner = open(shuffle);
+    held_.clear();
+    files_.clear();
+    all_ = inner->size();
+    classes_ = inner->classes();
+    kind_ = pixels_.empty() ? inner->kind() : SampleKind::pixels;
+    const bool fits = pixels_.empty() ? hold_content(*inner) : hold_pixels(*inner);
+    inner_note_ = inner->note();
+    return fits;
+  }
+
+  void describe(const Sample& sample, Held& held) {
+    held.file = &*files_.insert(sample.file).first;
+    held.index = sample.index;
+    held.offset = sample.offset;
+    held.label = sample.label;
+    held.layout = sample.layout;
+  }
+
+  bool hold_content(Source& inner) {
     std::uint64_t used = 0;
-    for (const std::uint32_t index : take_turns(images_.labels)) {
-      Held held{.bytes = {}, .failure = {}, .index = index};
+    for (Sample sample;;) {
+      Held held;
       try {
-        read_image_file(images_.files.path(index), held.bytes);
+        if (!inner.next(sample)) return true;
+        inner.load(sample);
+        const std::span<const std::byte> content = sample.content();
+        used += content.size();
+        if (used > limit_) return false;
+        held.bytes.assign(content.begin(), content.end());
       } catch (const DataError&) {
-        held.bytes.clear();
         held.failure = std::current_exception();
       }
-      used += held.bytes.size();
-      if (used > limit_) return;
+      describe(sample, held);
       held_.push_back(std::move(held));
     }
   }
 
-  void hold_pixels(const DataPlan& plan, const std::string& text) {
-    const ComponentText parts = parse_component(text);
+  bool hold_pixels(Source& inner) {
+    if (inner.kind() == SampleKind::pixels) {
+      throw ConfigError("the source memory is to hold what '" + pixels_ +
+                        "' makes of images, and " + from_.name +
+                        " gives pixels; leave pixels (decode=raw) out");
+    }
+    const ComponentText parts = parse_component(pixels_);
     const DecoderEntry& entry = find_entry(decoder_table(), parts.name);
     const Options options(entry.name, entry.options, parts);
-    const std::vector<std::uint32_t> turns = take_turns(images_.labels);
-    held_.resize(std::min<std::size_t>(turns.size(), limit_ / plan.image.elements()));
-    for (std::size_t i = 0; i < held_.size(); ++i) held_[i].index = turns[i];
     std::vector<std::unique_ptr<Decoder>> decoders;
-    for (std::int32_t i = 0; i < plan.threads; ++i) decoders.push_back(entry.make(options));
-    std::atomic<std::size_t> next{0};
+    for (std::int32_t i = 0; i < plan_.threads; ++i) decoders.push_back(entry.make(options));
+    const std::uint64_t most = std::min(limit_ / plan_.image.elements(), inner.size());
+    held_.reserve(most);  // workers keep places in it
     std::mutex mutex;
-    std::exception_ptr failure;  // under mutex
-    run_workers(plan.threads, [&](std::int32_t worker) {
+    std::exception_ptr failure;  // all below under mutex
+    bool fits = true;
+    const auto take = [&](Sample& sample) -> Held* {
+      const std::lock_guard lock(mutex);
+      if (failure) return nullptr;
+      if (held_.size() == most) {
+        fits = held_.size() == inner.size();
+        return nullptr;
+      }
+      Held held;
       try {
-        Decoder& decoder = *decoders[static_cast<std::size_t>(worker)];
+        if (!inner.next(sample)) return nullptr;
+      } catch (const DataError&) {
+        held.failure = std::current_exception();
+      }
+      describe(sample, held);
+      held_.push_back(std::move(held));
+      return &held_.back();
+    };
+    run_workers(plan_.threads, [&](std::int32_t worker) {
+      try {
         Sample sample;
-        for (std::size_t i = next++; i < held_.size(); i = next++) {
-          decode(decoder, plan, sample, held_[i]);
+        while (Held* const held = take(sample)) {
+          if (!held->failure) {
+            decode(*decoders[static_cast<std::size_t>(worker)], inner, sample, *held);
+          }
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -148,18 +241,18 @@ class MemorySource final : public Source {
       }
     });
     if (failure) std::rethrow_exception(failure);
+    return fits;
   }
 
-  void decode(Decoder& decoder, const DataPlan& plan, Sample& sample, Held& held) const {
+  void decode(Decoder& decoder, const Source& inner, Sample& sample, Held& held) const {
     try {
-      const char* const path = images_.files.path(held.index);
-      sample.index = held.index;
-      sample.file = path;
-      read_image_file(path, sample.bytes);
-      held.bytes.resize(plan.image.elements());
-      const ImageView row{held.bytes.data(), plan.image, DType::u8,
-                          std::ptrdiff_t{plan.image.width} * plan.image.channels};
-      Random random(plan.seed, 0, held.index);
+      inner.load(sample);
+      held.label = sample.label;
+      held.layout = {plan_.image.width, plan_.image.height, plan_.image.channels};
+      held.bytes.resize(plan_.image.elements());
+      const ImageView row{held.bytes.data(), plan_.image, DType::u8,
+                          std::ptrdiff_t{plan_.image.width} * plan_.image.channels};
+      Random random(plan_.seed, 0, held.index);
       decoder.decode(sample, row, random);
     } catch (const DataError&) {
       held.bytes = {};
@@ -167,8 +260,16 @@ class MemorySource final : public Source {
     }
   }
 
-  const ImageFiles images_;
+  const DataPlan plan_;
+  const std::string pixels_;  // the decoder's text; empty: the content is held as it is
   const std::uint64_t limit_;
+  const ComponentText from_;
+  bool in_turn_ = false;
+  std::uint64_t all_ = 0;  // samples of the set
+  std::int32_t classes_ = 0;
+  SampleKind kind_ = SampleKind::encoded;
+  std::string inner_note_;
+  std::set<std::string> files_;
   std::vector<Held> held_;
   std::optional<SampleOrder> order_;
 };
@@ -181,7 +282,8 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry memory_source{
     .name = "memory",
-    .summary = "an image folder that is read into memory before the run, as far as it fits",
+    .summary =
+        "a data set of any format that is read into memory before the run, as far as it fits",
     .options = kOptions,
     .make = make,
 };

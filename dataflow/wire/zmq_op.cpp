@@ -154,17 +154,6 @@ bool has_shape(const WireTensor& tensor, std::span<const std::int32_t> dims) {
   return std::memcmp(tensor.dims.data(), dims.data(), dims.size_bytes()) == 0;
 }
 
-std::int64_t label_at(const WireBatch& batch, std::size_t index) {
-  if (batch.wide) {
-    std::int64_t label;
-    std::memcpy(&label, batch.labels.data() + index * sizeof label, sizeof label);
-    return label;
-  }
-  std::int32_t label;
-  std::memcpy(&label, batch.labels.data() + index * sizeof label, sizeof label);
-  return label;
-}
-
 template <typename Integer>
 std::byte* put(std::byte* to, Integer value) {
   std::memcpy(to, &value, sizeof value);
@@ -227,30 +216,10 @@ WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
     }
     throw DataError(text);
   }
-  const WireBatch batch{pixels.data, labels.data, wide};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(spec.images); ++i) {
-    const std::int64_t label = label_at(batch, i);
-    if (label < 0 || label >= spec.classes) {
-      throw DataError("zmq_op message: label " + std::to_string(i) + " is " +
-                      std::to_string(label) + "; expected 0 to " +
-                      std::to_string(spec.classes - 1));
-    }
-  }
+  const NumpyType label_type{.kind = 'i', .bytes = static_cast<std::uint8_t>(wide ? 8 : 4)};
+  const WireBatch batch{pixels.data, labels.data, label_type};
+  check_labels(batch, spec, "zmq_op message");
   return batch;
-}
-
-void copy_batch(const WireBatch& from, const Batch& to) {
-  PENSTOCK_ASSERT(from.pixels.size() == to.pixels.size());
-  std::memcpy(to.pixels.data(), from.pixels.data(), from.pixels.size());
-  if (!from.wide) {
-    PENSTOCK_ASSERT(from.labels.size() == to.labels.size_bytes());
-    std::memcpy(to.labels.data(), from.labels.data(), from.labels.size());
-    return;
-  }
-  PENSTOCK_ASSERT(from.labels.size() == to.labels.size() * sizeof(std::int64_t));
-  for (std::size_t i = 0; i < to.labels.size(); ++i) {
-    to.labels[i] = static_cast<std::int32_t>(label_at(from, i));
-  }
 }
 
 std::size_t write_tensor_header(std::span<std::byte> to, WireType type,

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "dataflow/batch.h"
+#include "dataflow/wire/wire_batch.h"
 
 namespace penstock {
 
@@ -60,19 +61,9 @@ struct WireMessage {
 /// offset.
 WireMessage parse_zmq_op(std::span<const std::byte> message);
 
-/// What a batch of the run looks like in a message: a view of its bytes.
-struct WireBatch {
-  std::span<const std::byte> pixels;  ///< [N,H,W,C] u8
-  std::span<const std::byte> labels;  ///< [N] i32, or i64 where `wide`; not aligned
-  bool wide = false;
-};
-
 /// Checks that `message` is one whole batch of `spec`, labels included: u8 [N,H,W,C] and i32 or i64
 /// [N]. Throws DataError with the wanted and the found shapes.
 WireBatch as_batch(const WireMessage& message, const BatchSpec& spec);
-
-/// Copies a checked batch into a slot of the same spec.
-void copy_batch(const WireBatch& from, const Batch& to);
 
 /// Writes what stands before a tensor's data: type, dimensions and nbytes. Returns its length,
 /// which `to` must have room for: 16 bytes and 4 for each dimension.

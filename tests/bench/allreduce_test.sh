@@ -24,8 +24,17 @@ expect "the shared memory beside a spec (grep)" 0 $?
 grep -q '"algorithm":"pscpu:1k:xring#2","iterations":3,"sums_checked":true' json
 expect "the spec (grep)" 0 $?
 
+"$penstock" allreduce --model tiny_cnn --num-iters 3 --wire fp16 --gradient-repacking 4 \
+  --algorithm ring,shared-memory > half
+expect "--wire" 0 $?
+expect "rows of fp16 whose sums are right" 2 "$(grep -c ' fp16 .* right$' half)"
+grep -q ' in 4 buckets;' half
+expect "--gradient-repacking (grep)" 0 $?
+grep -q '^bound: ' half
+expect "the bound (grep)" 0 $?
+
 for refused in --ranks=1 --ranks=many --num-iters=0 --model=null --model=resnet51 --algorithm=rings \
-               --all-reduce-spec=xring#0 --bucket-mib=-1 --timeout=0 --local-ranks=-1 --seed=-1; do
+               --all-reduce-spec=xring#0 --bucket-mib=-1 --wire=fp8 --algorithm=mpi --timeout=0 --local-ranks=-1 --seed=-1; do
   "$penstock" allreduce "$refused" 2> refusal
   expect "$refused" 2 $?
 done

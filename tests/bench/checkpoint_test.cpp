@@ -63,7 +63,7 @@ class StopAfter final : public RunListener {
 };
 
 TEST_F(Checkpoints, GoingOnEqualsNeverHavingStopped) {
-  for (const char* optimizer : {"sgd", "momentum", "rmsprop", "adam"}) {
+  for (const char* optimizer : {"sgd", "momentum", "rmsprop", "adam", "lars"}) {
     config_.optimizer = optimizer;
     const std::string whole = std::string("whole-") + optimizer;
     const std::string parts = std::string("parts-") + optimizer;

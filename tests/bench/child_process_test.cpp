@@ -53,6 +53,16 @@ TEST(ChildProcess, HandsOverAllOutputAndTheCode) {
   EXPECT_TRUE(is_gone(child.pid()));
 }
 
+TEST(ChildProcess, OutputMayGoToAListenerInstead) {
+  std::string heard;
+  ChildCommand command = shell("echo one; echo two");
+  command.on_output = [&](std::string_view text) { heard += text; };
+  ChildProcess child(std::move(command));
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(heard, "one\ntwo\n");
+  EXPECT_TRUE(exit.output.empty());
+}
+
 TEST(ChildProcess, LinesOfAnInheritedPipeComeOneByOne) {
   std::vector<std::string> lines;
   // The shell's last argument, its $0 aside, is the flag with the pipe's number.

@@ -37,6 +37,59 @@ TEST(CommandLine, TakesEverySpellingOfAFlag) {
   EXPECT_EQ(parse({"--tf_random_seed=7"}).seed, 7U);
 }
 
+TEST(CommandLine, TakesTheFlagsOfHorovodsScripts) {
+  EXPECT_EQ(parse({"--num-iters=3"}).num_batches, 30);
+  EXPECT_EQ(parse({"--num-batches-per-iter=4"}).num_batches, 40);
+  EXPECT_EQ(parse({"--num-iters=3", "--num-batches-per-iter=4"}).num_batches, 12);
+  EXPECT_EQ(parse({"--num-batches-per-iter=4", "--num-iters=3"}).num_batches, 12);
+  EXPECT_EQ(parse({"--no-cuda"}).device, "cpu");
+  EXPECT_EQ(parse({"--fp16-allreduce"}).gradient_wire, "fp16");
+  EXPECT_EQ(error_of({"--num-iters=0"}), "--num-iters is 0; expected a whole number of at least 1");
+}
+
+TEST(CommandLine, TakesWhatTfCnnBenchmarksDoesToImages) {
+  const auto feeder = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), "--resize-method=area");
+    flags.push_back("--fake-location=queue:chain=tf_cnn_benchmarks");
+    return parse(flags).fake_location;
+  };
+  const std::string queue = "queue:chain=tf_cnn_benchmarks";
+  EXPECT_EQ(feeder({}), queue + ",resize=area");
+  EXPECT_EQ(feeder({"--resize_method=round_robin"}), queue + ",resize=tf_round_robin");
+  EXPECT_EQ(feeder({"--nodistortions"}), queue + ",resize=area");
+  EXPECT_EQ(feeder({"--distortions"}), queue + ",resize=area,color=tf_yiq");
+  EXPECT_EQ(feeder({"--nodistort_color_in_yiq", "--distortions"}), queue + ",resize=area,color=tf");
+  EXPECT_EQ(feeder({"--nodistort_color_in_yiq"}), queue + ",resize=area");
+  EXPECT_EQ(parse({"--fake-location=queue", "--distortions"}).fake_location, "queue:color=tf_yiq");
+  EXPECT_EQ(feeder({"--datasets_repeat_cached_sample"}),
+            queue + ",resize=area,repeat_cached_sample=true");
+  EXPECT_EQ(feeder({"--nodatasets-repeat-cached-sample"}), queue + ",resize=area");
+  EXPECT_NE(error_of({"--fake-location=gpu", "--distortions"}).find("queue:color=tf_yiq"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--fake-location=queue:resize=area", "--resize-method=area"})
+                .find("leave one of them out"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--fake-location=queue", "--resize-method=lanczos"}).find("round_robin"),
+            std::string::npos);
+}
+
+TEST(CommandLine, CompilersMayBeAskedForAndAreThereAnyway) {
+  for (const char* flag : {"--use_xla_compile", "--xla", "--xla_compile=false"}) {
+    EXPECT_NO_THROW(parse({flag})) << flag;
+  }
+}
+
+TEST(CommandLine, NamesOfDataChooseTheSource) {
+  const auto feeder = [](const char* fake_location, const char* name) {
+    return parse({fake_location, name}).fake_location;
+  };
+  EXPECT_EQ(feeder("--fake-location=queue", "--data_name=imagenet"), "queue");
+  EXPECT_EQ(feeder("--fake-location=queue:crop=pad4", "--data_name=cifar10"),
+            "queue:crop=pad4,source=cifar10");
+  EXPECT_EQ(feeder("--fake-location=gpu", "--data_name=cifar10"), "gpu");
+  EXPECT_NE(error_of({"--data-name=coco"}).find("imagenet or cifar10"), std::string::npos);
+}
+
 TEST(CommandLine, BooleansComeBareNegatedOrWithAValue) {
   EXPECT_TRUE(parse({"--extend_window"}).extend_window);
   EXPECT_TRUE(parse({"--extend-window=true"}).extend_window);
@@ -131,6 +184,17 @@ TEST(CommandLine, HalfPrecisionHasTwoNames) {
   EXPECT_EQ(parse({"--precision=bf16", "--use_fp16=false"}).precision, "bf16");
 }
 
+TEST(CommandLine, ALossScaleThatAdaptsItselfHasTheReferencesFlags) {
+  EXPECT_FALSE(parse({}).fp16_enable_auto_loss_scale);
+  EXPECT_EQ(parse({}).fp16_inc_loss_scale_every_n, 1000);
+  const RunConfig config = parse({"--use_fp16", "--fp16_enable_auto_loss_scale",
+                                  "--fp16_inc_loss_scale_every_n=200", "--fp16-loss-scale=64"});
+  EXPECT_TRUE(config.fp16_enable_auto_loss_scale);
+  EXPECT_EQ(config.fp16_inc_loss_scale_every_n, 200);
+  EXPECT_EQ(config.fp16_loss_scale, 64);
+  EXPECT_EQ(parse(to_flags(config)), config);
+}
+
 TEST(CommandLine, BucketsHaveHorovodsNameToo) {
   EXPECT_EQ(parse({}).first_bucket_mib, 1);
   EXPECT_EQ(parse({}).bucket_mib, 25);
@@ -142,7 +206,14 @@ TEST(CommandLine, BucketsHaveHorovodsNameToo) {
   EXPECT_EQ(parse({"--fusion-threshold-mb=64"}).first_bucket_mib, 0);
   EXPECT_EQ(parse({"--fusion-threshold-mb=0"}).bucket_mib, 1.0 / (1 << 20)) << "one byte";
   EXPECT_NE(error_of({"--bucket-mib=-1"}).find("--bucket-mib is -1"), std::string::npos);
-  EXPECT_NE(error_of({"--gradient_repacking=8"}).find("--bucket-mib"), std::string::npos);
+  EXPECT_EQ(parse({"--gradient_repacking=8"}).gradient_repacking, 8);
+  EXPECT_EQ(parse({"--agg_small_grads_max_bytes=1024"}).agg_small_grads_max_bytes, 1024);
+  EXPECT_EQ(parse({"--agg_small_grads_max_group=5"}).agg_small_grads_max_group, 5);
+  EXPECT_EQ(parse({"--allreduce_merge_scope=1"}).agg_small_grads_max_bytes, 0);
+  EXPECT_EQ(parse({"--allreduce_merge_scope=7"}).agg_small_grads_max_group, 7);
+  EXPECT_EQ(parse({"--allreduce_merge_scope=7"}).agg_small_grads_max_bytes, std::int64_t{1} << 40);
+  EXPECT_THROW(parse({"--allreduce_merge_scope=0"}), ConfigError);
+  EXPECT_THROW(parse({"--allreduce_merge_scope=7", "--agg_small_grads_max_bytes=64"}), ConfigError);
 }
 
 TEST(CommandLine, FlagsOfUpdatesStandForTheirOptions) {
@@ -163,6 +234,17 @@ TEST(CommandLine, FlagsOfUpdatesStandForTheirOptions) {
             "pass --variable-update parameter_server:staged=true, or leave --staged-vars out");
   EXPECT_EQ(error_of({"--ps_placement=last"}),
             "--ps-placement is 'last'; expected first, greedy or split");
+  EXPECT_EQ(parse({}).gradient_wire, "fp32");
+  EXPECT_EQ(parse({"--gradient-wire=bf16"}).gradient_wire, "bf16");
+  EXPECT_EQ(parse({"--compact_gradient_transfer=true"}).gradient_wire, "fp16");
+  EXPECT_EQ(parse({"--compact-gradient-transfer=false"}).gradient_wire, "fp32");
+  EXPECT_EQ(parse({"--fp16-allreduce"}).gradient_wire, "fp16");
+  EXPECT_EQ(error_of({"--gradient-wire=fp8"}),
+            "--gradient-wire is 'fp8'; expected fp32, fp16 or bf16");
+  EXPECT_NE(error_of({"--gradient-wire=bf16", "--fp16-allreduce"}).find("leave one of them out"),
+            std::string::npos);
+  EXPECT_EQ(parse({"--all_reduce_spec=pscpu:32k:xring"}).all_reduce_spec, "pscpu:32k:xring");
+  EXPECT_NE(error_of({"--all-reduce-spec=rings"}).find("no algorithm 'rings'"), std::string::npos);
   EXPECT_EQ(error_of({"--kungfu=ada-sgd"}),
             "--kungfu is 'ada-sgd'; expected one of sync-sgd, async-sgd, sma");
 }

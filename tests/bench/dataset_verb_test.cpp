@@ -106,6 +106,25 @@ TEST(DatasetVerb, MakesOnceAndInspects) {
   EXPECT_TRUE(says(json.output, "\"images\": 2")) << json.output;
 }
 
+TEST(DatasetVerb, InspectsPackedSets) {
+  const TempFolder folder;
+  const std::string data = (folder / "data").string(), packed = (folder / "packed").string();
+  Program make(folder, {"dataset", "make", "--data-dir", data, "--images=6", "--classes", "2"});
+  ASSERT_EQ(make.wait(), 0) << make.errors;
+  Program convert(folder, {"dataset", "convert", "--data-dir", data + "/train", "--to",
+                           "webdataset", "--out", packed});
+  ASSERT_EQ(convert.wait(), 0) << convert.errors;
+  const std::string sheet = (folder / "sheet.png").string();
+  Program inspect(folder, {"dataset", "inspect", "--data-dir", packed, "--contact-sheet", sheet});
+  ASSERT_EQ(inspect.wait(), 0) << inspect.errors;
+  EXPECT_TRUE(says(inspect.output, "6 images in 2 classes")) << inspect.output;
+  EXPECT_TRUE(says(inspect.output, "webdataset")) << inspect.output;
+  EXPECT_GT(fs::file_size(sheet), 10'000U);
+  Program wrong(folder, {"dataset", "inspect", "--data-dir", packed, "--source", "tfrecord"});
+  EXPECT_EQ(wrong.wait(), 2);
+  EXPECT_TRUE(says(wrong.errors, "packed")) << wrong.errors;
+}
+
 TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
   struct Case {
     std::vector<std::string> arguments;
@@ -115,10 +134,17 @@ TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
   const TempFolder folder;
   const std::string data = (folder / "data").string();
   const Case cases[] = {
-      {{"dataset"}, 2, "make or inspect"},
+      {{"dataset"}, 2, "make, inspect, check, convert or index"},
       {{"dataset", "mkae"}, 2, "did you mean 'make'?"},
-      {{"dataset", "convert"}, 3, "not built yet"},
-      {{"dataset", "chekc"}, 2, "did you mean 'check' (known, but not built yet)?"},
+      {{"dataset", "convert"}, 2, "--to is not stated"},
+      {{"dataset", "convert", "--to", "tar"}, 2, "--out is not stated"},
+      {{"dataset", "convert", "--to", "webdatset", "--out", data}, 2, "did you mean 'webdataset'?"},
+      {{"dataset", "convert", "--to", "mds", "--out", data, "--data-dir", "/nowhere"},
+       2,
+       "/nowhere"},
+      {{"dataset", "convert", "--to", "mds", "--out", data, "--shards", "-1"}, 2, "--shards is -1"},
+      {{"dataset", "check", "--data-dir", data}, 2, data},
+      {{"dataset", "chekc"}, 2, "did you mean 'check'?"},
       {{"dataset", "make", "--imgaes", "5"}, 2, "did you mean --images?"},
       {{"dataset", "make", "--images=0", "--data-dir", data}, 2, "--images is 0"},
       {{"dataset", "make", "--val-images=-3", "--data-dir", data}, 2, "--val-images is -3"},
@@ -129,6 +155,8 @@ TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
       {{"dataset", "make", "stray", "--data-dir", data}, 2, "stray"},
       {{"dataset", "make", "--images=1", "--data-dir", "/dev/null/data"}, 2, "/dev/null/data"},
       {{"dataset", "inspect", "--data-dir", data}, 2, data},
+      {{"dataset", "index", "--data-dir", data}, 2, data},
+      {{"dataset", "index", "stray"}, 2, "stray"},
   };
   for (const Case& one : cases) {
     Program program(folder, one.arguments);

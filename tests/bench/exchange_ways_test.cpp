@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/exchange/exchange_report.h"
+#include "bench/exchange/exchange_rules.h"
 #include "bench/exchange/exchange_run.h"
 #include "bench/exchange/exchange_ways.h"
 #include "bench/exchange/gradient_buckets.h"
@@ -40,13 +41,47 @@ TEST(GradientBuckets, ResNet50HasAllItsGradientsFromTheLastToTheFirst) {
   EXPECT_EQ(sizes.back(), 7U * 7U * 3U * 64U) << "the first convolution";
 }
 
-TEST(GradientBuckets, NeighboursShareABucketWhileTheyFit) {
+TEST(GradientBuckets, AreThoseOfARun) {
   const std::vector<std::size_t> sizes{1, 2, 3, 10, 1, 1};
-  EXPECT_EQ(pack_buckets(sizes, 0), sizes);
-  EXPECT_EQ(pack_buckets(sizes, 12), (std::vector<std::size_t>{3, 3, 10, 2}));
-  EXPECT_EQ(pack_buckets(sizes, 24), (std::vector<std::size_t>{6, 10, 2}));
-  EXPECT_EQ(pack_buckets(sizes, 1e9), (std::vector<std::size_t>{18}));
-  EXPECT_EQ(pack_buckets({}, 12), std::vector<std::size_t>{});
+  EXPECT_EQ(bucket_sizes(sizes, {.first_bytes = 1, .bytes = 1}), sizes);
+  EXPECT_EQ(bucket_sizes(sizes, {.first_bytes = 0, .bytes = 12}),
+            (std::vector<std::size_t>{3, 3, 10, 2}));
+  EXPECT_EQ(bucket_sizes(sizes, {.bytes = 0}), (std::vector<std::size_t>{18}));
+  EXPECT_EQ(bucket_sizes(sizes, {.pieces = 2}), (std::vector<std::size_t>{9, 9}));
+}
+
+TEST(ExchangeRules, TheChoiceIsTheConfigurations) {
+  RunConfig config;
+  EXPECT_FALSE(chooses_exchange(config));
+  EXPECT_EQ(exchange_choice(config, 4, 4, nullptr).method, ExchangeMethod::fastest);
+  EXPECT_EQ(exchange_choice(config, 4, 4, nullptr).local_ranks, 2) << "half of one host's";
+  EXPECT_EQ(exchange_choice(config, 8, 4, nullptr).local_ranks, 4) << "those of a host";
+  config.all_reduce_spec = "pscpu:2k:xring#2";
+  config.gradient_wire = "bf16";
+  EXPECT_TRUE(chooses_exchange(config));
+  const ExchangeChoice choice = exchange_choice(config, 4, 2, nullptr);
+  EXPECT_EQ(choice.method, ExchangeMethod::links);
+  EXPECT_EQ(choice.wire, WireFormat::bf16);
+  EXPECT_EQ(describe(choice.plan), "gather-add up to 2048 elements, ring in 2 pieces beyond");
+}
+
+TEST(ExchangeRules, WhatNothingAllReducesIsRefused) {
+  RunConfig config;
+  config.gradient_wire = "fp16";
+  for (const char* update : {"replicated", "horovod", "sync_sgd", "replicated:consistency=relaxed",
+                             "collective_all_reduce"}) {
+    config.variable_update = update;
+    EXPECT_NO_THROW(refuse_unfit_exchange(config)) << update;
+  }
+  for (const char* update : {"parameter_server", "independent", "sma", "async-sgd"}) {
+    config.variable_update = update;
+    EXPECT_THROW(refuse_unfit_exchange(config), ConfigError) << update;
+  }
+  config.variable_update = "replicated";
+  config.device = "gpu";
+  EXPECT_THROW(refuse_unfit_exchange(config), ConfigError);
+  config.gradient_wire = "fp32";
+  EXPECT_NO_THROW(refuse_unfit_exchange(config));
 }
 
 TEST(ExchangeWays, AllAreTheSharedMemoryAndEveryAlgorithm) {
@@ -69,17 +104,20 @@ TEST(ExchangeWays, AListNamesEachOnceInAnySpelling) {
   EXPECT_EQ(ways[1].name, "halving-doubling");
   EXPECT_EQ(ways[2].name, "shared-memory");
   EXPECT_THROW(exchange_ways({.algorithms = "rings"}), ConfigError);
+  EXPECT_THROW(exchange_ways({.algorithms = "mpi"}), ConfigError) << "ranks are threads";
 }
 
 TEST(ExchangeWays, TheCostIsThatOfAllBucketsInAllTheirPieces) {
-  const AllReducePlan plan =
-      *exchange_ways({.algorithms = "shared-memory", .all_reduce_spec = "pscpu:10:xring#2"})
-           .back()
-           .plan;
+  ExchangeWay way =
+      exchange_ways({.algorithms = "shared-memory", .all_reduce_spec = "pscpu:10:xring#2"}).back();
   // Of 4 ranks: 10 elements to and from rank 0 in 6 steps, then 2 pieces of 40 around the ring.
-  const ExchangeCost cost = exchange_cost(plan, std::vector<std::size_t>{10, 80}, 4, 2);
+  const ExchangeCost cost = exchange_cost(way, std::vector<std::size_t>{10, 80}, 4, 2);
   EXPECT_EQ(cost.steps, 6 + 2 * 6);
   EXPECT_DOUBLE_EQ(cost.bytes, 3 * 40 + 2 * (1.5 * 160));
+  way.wire = WireFormat::f16;
+  const ExchangeCost half = exchange_cost(way, std::vector<std::size_t>{10, 80}, 4, 2);
+  EXPECT_EQ(half.steps, cost.steps);
+  EXPECT_DOUBLE_EQ(half.bytes, cost.bytes / 2);
 }
 
 /// Adds like the shared-memory group, and takes `time` for each bucket on the slowest rank.
@@ -142,13 +180,17 @@ TEST(ExchangeRun, AnIterationLastsAsLongAsAllBucketsOnTheSlowestRank) {
 
 TEST(ExchangeRun, EveryWayOfTheProgramAddsRightly) {
   SteadyClock clock;
-  const std::vector<ExchangeWay> ways = exchange_ways({.local_ranks = 2});
-  const std::vector<std::size_t> buckets = pack_buckets(sizes_of("tiny_cnn"), 1024);
-  for (const std::int32_t ranks : {2, 5}) {
-    const ExchangePlan plan{.buckets = buckets, .ranks = ranks, .warmup = 1, .iterations = 2};
-    for (const ExchangeTimes& times : measure_exchanges(plan, ways, clock, {})) {
-      EXPECT_TRUE(times.checked) << times.name;
-      EXPECT_EQ(times.seconds.size(), 2U) << times.name;
+  const std::vector<std::size_t> buckets =
+      bucket_sizes(sizes_of("tiny_cnn"), {.first_bytes = 0, .bytes = 1024});
+  for (const WireFormat wire : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
+    std::vector<ExchangeWay> ways = exchange_ways({.local_ranks = 2, .wire = wire});
+    ways.push_back(memory_bound_way());
+    for (const std::int32_t ranks : {2, 5}) {
+      const ExchangePlan plan{.buckets = buckets, .ranks = ranks, .warmup = 1, .iterations = 2};
+      for (const ExchangeTimes& times : measure_exchanges(plan, ways, clock, {})) {
+        EXPECT_EQ(times.checked, times.name != kReadAndWrite) << times.name;
+        EXPECT_EQ(times.seconds.size(), 2U) << times.name;
+      }
     }
   }
 }
@@ -265,11 +307,12 @@ ExchangeReport sample_report() {
   ExchangeReport report{.command = "penstock allreduce",
                         .model = "made_up",
                         .plan = {.buckets = {200'000, 50'000}, .ranks = 2, .iterations = 3},
-                        .bucket_mib = 1,
                         .stopped = true,
                         .notes = {"2 ranks share 1 usable cores and take turns on them"}};
-  report.times = {{"shared-memory", true, {0.001, 0.002, 0.004}}, {"ring", false, {}}};
-  report.costs = {std::nullopt, ExchangeCost{.steps = 4, .bytes = 1e6}};
+  report.times = {{"shared-memory", true, {0.001, 0.002, 0.004}},
+                  {"ring", false, {}, WireFormat::bf16},
+                  {"read-and-write", false, {0.0005, 0.001, 0.001}, WireFormat::f32, false}};
+  report.costs = {std::nullopt, ExchangeCost{.steps = 4, .bytes = 1e6}, std::nullopt};
   return report;
 }
 
@@ -279,17 +322,31 @@ TEST(ExchangeReport, TheTableHasARowForEachWay) {
   const std::string text = out.str();
   for (const char* part : {
            "Exchange of the gradients of made_up: 250000 elements, 1.0 MB in 2 buckets; 2 ranks",
-           "algorithm            ms (low..high)  algbw GB/s  busbw GB/s  steps  MB moved  "
-           "iterations       sums\n",
-           "shared-memory  2.000 (1.000..4.000)        0.50        0.50      -         -  "
-           "         3      right\n",
-           "ring                              -           -           -      4       1.0  "
-           "         0  unchecked\n",
+           "algorithm      wire        ms (low..high)  algbw GB/s  busbw GB/s  of bound  steps  "
+           "MB moved  iterations       sums\n",
+           "shared-memory  fp32  2.000 (1.000..4.000)        0.50        0.50      50 %      -  "
+           "       -           3      right\n",
+           "ring           bf16                     -           -           -         -      4  "
+           "     1.0           0  unchecked\n",
+           "adds nothing: 1.000 (0.500..1.000) ms, 4.0 GB/s of memory.\n",
            "note: 2 ranks share 1 usable cores and take turns on them.\n",
            "Stopped: this is what was measured by then.\n",
        }) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
+}
+
+TEST(ExchangeReport, SpeedsAreAgainstMpiOfTheSameIteration) {
+  ExchangeReport report = sample_report();
+  report.times.push_back({"mpi", true, {0.002, 0.006, 0.004}});
+  report.costs.emplace_back();
+  const nlohmann::ordered_json json = to_json(report);
+  EXPECT_EQ(json["rows"][0]["speed_against_mpi"]["median"], 2.0);
+  EXPECT_EQ(json["rows"][0]["speed_against_mpi"]["high"], 3.0);
+  std::ostringstream out;
+  write_exchange_text(report, out);
+  EXPECT_NE(out.str().find("2.00 (1.00..3.00)"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("x mpi: how often as fast"), std::string::npos) << out.str();
 }
 
 TEST(ExchangeReport, TheJsonHasEveryTimeAndSaysThatItIsPartial) {
@@ -305,6 +362,11 @@ TEST(ExchangeReport, TheJsonHasEveryTimeAndSaysThatItIsPartial) {
   EXPECT_EQ(memory["algbw_gb_per_s"], 0.5);
   EXPECT_TRUE(memory["sums_checked"].get<bool>());
   EXPECT_TRUE(memory["steps"].is_null());
+  EXPECT_EQ(memory["wire"], "fp32");
+  EXPECT_EQ(memory["share_of_bound"]["median"], 0.5);
+  EXPECT_EQ(memory["share_of_bound"]["low"], 0.25);
+  EXPECT_TRUE(memory["speed_against_mpi"].is_null());
+  EXPECT_EQ(json["memory_bound"]["gb_per_s"], 4.0);
   const nlohmann::ordered_json& ring = json["rows"][1];
   EXPECT_TRUE(ring["time_ms_median"].is_null());
   EXPECT_EQ(ring["bytes_moved"], 1e6);

@@ -16,6 +16,7 @@
 #include "bench/figures/quantity.h"
 #include "bench/figures/queue_occupancy.h"
 #include "bench/figures/scale.h"
+#include "bench/figures/scaling_curve.h"
 #include "bench/figures/step_times.h"
 #include "bench/figures/supply_demand.h"
 #include "bench/figures/waterfall.h"
@@ -199,6 +200,51 @@ TEST(StepTimes, ShowIdlenessWhereItsCauseIsNotKnownAndNoComputingWhereNeitherIs)
   const std::string neither = step_times_figure({{60, 60}, {}, {}, {}, {}, {}}, kWide);
   EXPECT_FALSE(has(neither, ">computing</text>"));
   EXPECT_TRUE(has(neither, ">the whole step</text>"));
+}
+
+ScalingCurves make_curves(bool doublings) {
+  return {.title = "a ladder",
+          .description = "of ranks",
+          .ranks_title = "ranks",
+          .value_title = "img/s",
+          .stamp = "projected",
+          .doublings = doublings,
+          .from_origin = !doublings,
+          .curves = {{"measured", CurveLook::first, true, {{1, 100, 90, 110}, {8, 700, 650, 720}}},
+                     {"ideal", CurveLook::ideal, false, {{1, 100, 100, 100}, {8, 800, 800, 800}}}}};
+}
+
+TEST(ScalingCurves, AreWellFormedWhateverTheyShow) {
+  ScalingCurves hostile = make_curves(false);
+  hostile.title = hostile.stamp = hostile.curves[0].name = kHostile;
+  hostile.curves[0].points.push_back({kNan, 5, 0, 0});
+  hostile.curves[0].points.push_back({-3, 5, 0, 0});
+  hostile.curves[0].points.push_back({4096, 1e12, -kInfinity, kInfinity});
+  ScalingCurves single = make_curves(true);
+  for (Curve& curve : single.curves) curve.points.resize(1);
+  const auto draw = [](const ScalingCurves& data) {
+    return [data](const FigureSize& size) { return scaling_curves_figure(data, size); };
+  };
+  EXPECT_EQ(faults_of({{"linear", draw(make_curves(false))},
+                       {"doublings", draw(make_curves(true))},
+                       {"hostile", draw(hostile)},
+                       {"single", draw(single)},
+                       {"empty", draw({.title = "nothing",
+                                       .description = "at all",
+                                       .ranks_title = {},
+                                       .value_title = {},
+                                       .stamp = {},
+                                       .curves = {}})}}),
+            "");
+}
+
+TEST(ScalingCurves, BeginAtTheOriginWhereTheyShould) {
+  const std::string linear = scaling_curves_figure(make_curves(false), kWide);
+  const std::string doublings = scaling_curves_figure(make_curves(true), kWide);
+  EXPECT_TRUE(has(linear, ">0</text>"));
+  EXPECT_TRUE(has(doublings, ">8</text>"));
+  EXPECT_TRUE(has(doublings, "projected"));
+  EXPECT_TRUE(has(linear, "curve-ideal"));
 }
 
 TEST(Figures, BringTheirStyleOnlyAsFiles) {

@@ -88,8 +88,8 @@ TEST_F(GpuRuns, GradientsThatOverflow_StopTheRunWithWhatToType) {
   EXPECT_EQ(result.exit_code, 8);
   EXPECT_TRUE(says(result.reason,
                    "gradients of step 1 of tiny_cnn in fp16 are not finite, its "
-                   "update was skipped; lower --fp16-loss-scale, or go on with "
-                   "--on-nonfinite continue"))
+                   "update was skipped; lower --fp16-loss-scale, let it adapt itself with "
+                   "--fp16-enable-auto-loss-scale, or go on with --on-nonfinite continue"))
       << result.reason;
 }
 
@@ -108,6 +108,81 @@ TEST_F(GpuRuns, OrAreCountedOnceAStep_WhileWeightsStayAsTheyAre) {
              says(note, "later ones are only counted");
     }));
   }
+}
+
+TEST_F(GpuRuns, ALossScaleThatAdaptsItself_SkipsUntilGradientsFit_AndIsRemembered) {
+  config_.precision = "fp16";
+  config_.fp16_loss_scale = 0x1p30;
+  config_.fp16_enable_auto_loss_scale = true;
+  config_.num_batches = 40;
+  config_.train_dir = (folder_ / "checkpoints").string();
+  for (const std::int32_t ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    config_.train_dir = (folder_ / std::to_string(ranks)).string();
+    config_.num_batches = 40;
+    const RunResult result = run_on(gpu_on_host_backend, ranks);
+    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const std::int64_t skipped = result.counters.at("skipped_steps");
+    EXPECT_GT(skipped, 5);
+    EXPECT_LT(skipped, 25);
+    const double scale = result.facts.at("loss_scale");
+    EXPECT_EQ(scale, 0x1p30 / static_cast<double>(std::int64_t{1} << skipped));
+    EXPECT_LT(result.losses.back(), 0.8 * result.losses.front());
+    config_.num_batches = 44;
+    const RunResult more = run_on(gpu_on_host_backend, ranks);
+    ASSERT_EQ(more.exit_code, 0) << more.reason;
+    EXPECT_FALSE(more.counters.contains("skipped_steps")) << "it began with the scale it had";
+    EXPECT_EQ(more.facts.at("loss_scale"), scale);
+  }
+}
+
+TEST_F(GpuRuns, ALossScaleThatAdaptsItself_Grows) {
+  config_.precision = "fp16";
+  config_.fp16_loss_scale = 2;
+  config_.fp16_enable_auto_loss_scale = true;
+  config_.fp16_inc_loss_scale_every_n = 4;
+  config_.num_batches = 15;
+  const RunResult result = run_on(gpu_on_host_backend);
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(result.facts.at("loss_scale"), 16) << "doubled by the steps 5, 10 and 15";
+}
+
+TEST_F(GpuRuns, SpreadHomesRefuseALossScaleThatAdaptsItself) {
+  config_.precision = "fp16";
+  config_.fp16_enable_auto_loss_scale = true;
+  config_.variable_update = "parameter_server:placement=greedy";
+  try {
+    run_on(gpu_on_host_backend, 2);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(says(error.what(), "placement=first")) << error.what();
+  }
+}
+
+TEST_F(GpuRuns, EveryOptimizerTrains) {
+  config_.num_batches = 30;
+  const std::pair<const char*, double> rates[] = {
+      {"sgd", 0.05}, {"momentum", 0.02}, {"rmsprop", 0.02}, {"adam", 0.01}, {"lars", 10}};
+  for (const auto& [optimizer, rate] : rates) {
+    config_.optimizer = optimizer;
+    config_.init_learning_rate = rate;
+    const RunResult result = run_on(gpu_on_host_backend);
+    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    EXPECT_LT(result.losses.back(), 0.8 * result.losses.front()) << optimizer;
+  }
+}
+
+TEST_F(GpuRuns, AutomaticScalingThatAnotherPrecisionHasNoUseFor_IsOneNote) {
+  config_.fp16_enable_auto_loss_scale = true;
+  config_.num_batches = 1;
+  const RunResult result = run_on(gpu_on_host_backend);
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_FALSE(result.facts.contains("loss_scale"));
+  EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const auto& note) {
+    return note ==
+           "--fp16-enable-auto-loss-scale is ignored: in fp32 the device 'gpu' trains without a "
+           "loss scale";
+  }));
 }
 
 TEST_F(GpuRuns, AScaleThatAnotherPrecisionHasNoUseFor_IsOneNote) {

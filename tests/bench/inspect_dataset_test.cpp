@@ -66,7 +66,7 @@ TEST(InspectDataset, CountsWhatWasMade) {
       make_dataset({.directory = folder.path().string(),
                     .parameters = {.images = 7, .val_images = 1, .classes = 3}},
                    {});
-  const DatasetInventory train = inspect_dataset((folder / "train").string(), {});
+  const DatasetInventory train = inspect_dataset({.directory = (folder / "train").string()}, {});
   EXPECT_EQ(train.images(), 7);
   ASSERT_EQ(train.classes.size(), 3U);
   EXPECT_EQ(train.classes[0].name, "n00_balls");
@@ -76,7 +76,7 @@ TEST(InspectDataset, CountsWhatWasMade) {
   EXPECT_EQ(train.subsamplings, (std::map<std::string, std::int64_t>{{"4:2:0", 7}}));
   EXPECT_EQ(train.colour_spaces, (std::map<std::string, std::int64_t>{{"YCbCr", 7}}));
   EXPECT_EQ(train.progressive, 0);
-  const DatasetInventory val = inspect_dataset((folder / "val").string(), {});
+  const DatasetInventory val = inspect_dataset({.directory = (folder / "val").string()}, {});
   EXPECT_EQ(train.classes[0].bytes + train.classes[1].bytes + train.classes[2].bytes +
                 val.classes[0].bytes,
             made.bytes);
@@ -93,7 +93,7 @@ TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
   write_text(folder / "a/inks.jpg", encode(JCS_CMYK, 4, false, 1));
   write_text(folder / "a/full.jpeg", encode(JCS_RGB, 3, false, 1));
   write_text(folder / "a/progressive.JPG", encode(JCS_RGB, 3, true, 2));
-  const DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  const DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
   EXPECT_EQ(inventory.images(), 4);
   EXPECT_EQ(inventory.progressive, 1);
   EXPECT_EQ(inventory.colour_spaces,
@@ -118,7 +118,7 @@ TEST(InspectDataset, NamesRubbish) {
   write_text(folder / ".hidden/x.jpg", "not looked at");
   fs::create_symlink("nowhere", folder / "a/dangling.jpg");
   ASSERT_EQ(mkfifo((folder / "a/pipe.jpg").c_str(), 0600), 0);  // reading it would block for ever
-  const DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  const DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
   EXPECT_EQ(inventory.images(), 3);
   EXPECT_EQ(inventory.odd.size(), 9U);
   EXPECT_EQ(reason_of(inventory, "good.jpg"), "");
@@ -146,7 +146,7 @@ TEST(InspectDataset, SurvivesEveryDamagedByte) {
     write_text(folder / ("a/" + std::to_string(i) + ".jpg"), damaged);
   }
   write_text(folder / "b/good.jpg", image);
-  DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
   EXPECT_GT(inventory.images(), 1);
   EXPECT_GT(inventory.odd.size(), 0U);
   // Whatever the header promises, decoding ends, with a picture or a DataError that names the file.
@@ -166,7 +166,7 @@ TEST(InspectDataset, RefusesFoldersWithoutImages) {
   fs::create_directories(folder / "train/cats");
   const auto refusal = [](const fs::path& path) {
     try {
-      inspect_dataset(path.string(), {});
+      inspect_dataset({.directory = path.string()}, {});
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -219,9 +219,9 @@ TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
   std::string bad = plain();
   bad.replace(bad.find("\xff\xda"), 2, "\xff\xd9");  // ends before its only scan
   write_text(folder / "b/bad.jpg", bad);
-  DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
   const fs::path sheet = folder / "sheet.png";
-  write_contact_sheet(inventory, sheet.string());
+  write_contact_sheet(inventory, sheet.string(), {});
   const std::string png = read_text(sheet);
   ASSERT_GT(png.size(), 24U);
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
@@ -237,10 +237,10 @@ TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
 TEST(ContactSheet, SaysWhereItCannotBeWritten) {
   const TempFolder folder;
   write_text(folder / "a/good.jpg", plain());
-  DatasetInventory inventory = inspect_dataset(folder.path().string(), {});
+  DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
   for (const std::string path : {"/dev/full", "/nowhere/sheet.png"}) {
     try {
-      write_contact_sheet(inventory, path);
+      write_contact_sheet(inventory, path, {});
       FAIL() << "wrote " << path;
     } catch (const ConfigError& error) {
       EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();

@@ -63,19 +63,22 @@ std::vector<std::string> with(std::vector<std::string> words) {
   return words;
 }
 
-/// The longest text between two returns to the first column.
+/// The longest text that was written over, or may have been: lines that stay, as those of runs that
+/// did not end well, may be wider than the terminal.
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0, length = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\r' || text[i] == '\n') {
+      const bool stays = text.compare(i, 2, "\r\n") == 0;
+      if (!stays) longest = std::max(longest, length);
       length = 0;
     } else if (text[i] == '\x1b') {
       while (i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])) == 0) ++i;
     } else {
-      longest = std::max(longest, ++length);
+      ++length;
     }
   }
-  return longest;
+  return std::max(longest, length);
 }
 
 TEST(LiveProgram, ASweepHasOneLineThatIsGoneBeforeTheTable) {

@@ -219,6 +219,21 @@ TEST_F(PageCacheRun, AColdRunIsProvedColdUnlessItReadsFilesTwice) {
   EXPECT_LE(twice.facts.at("page_cache_resident_percent_before"), 5);
 }
 
+TEST_F(PageCacheRun, DirectReadsStayColdHoweverOftenTheyReadAFile) {
+  config_.page_cache = "cold";
+  config_.fake_location = "queue:io=direct";
+  config_.num_batches = 40;
+  const RunResult result = run();
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  if (!result.facts.contains("direct_reads")) GTEST_SKIP() << notes_of(result);
+  if (result.facts.at("page_cache_resident_percent_before") > 5) GTEST_SKIP() << kKeepsPages;
+  EXPECT_EQ(result.facts.at("page_cache_cold"), 1) << notes_of(result);
+  EXPECT_LE(result.facts.at("page_cache_resident_percent_after"), 5) << "nothing was left there";
+  config_.page_cache = "warm";
+  const RunResult warm = run();
+  EXPECT_EQ(warm.facts.at("page_cache_warm"), 0) << notes_of(warm);
+}
+
 TEST_F(PageCacheRun, FeedersWithoutFilesSayThatItHasNoEffect) {
   config_.page_cache = "cold";
   for (const char* feeder : {"gpu", "queue:source=memory"}) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
@@ -33,19 +34,10 @@ class ScriptedProcesses final : public Processes {
   const std::vector<std::string> others_;
 };
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 class JoinRun : public ::testing::Test {
  protected:
   std::string refusal(const std::optional<Launch>& launch) {
-    return message_of([&] { join_run(config_, launch, clock_); });
+    return thrown_by<ConfigError>([&] { join_run(config_, launch, clock_); });
   }
   const Launch four_{.launcher = "mpirun", .rank = 1, .size = 4};
   RunConfig config_;
@@ -60,9 +52,13 @@ TEST_F(JoinRun, TrainsAloneWhereNobodyStartedOthers) {
 }
 
 TEST_F(JoinRun, RefusesAnUpdateThatTrainsInOneProcess) {
-  EXPECT_EQ(refusal(four_),
-            "mpirun started 4 processes, and --variable-update replicated trains in one; use "
-            "--variable-update horovod, or start without mpirun");
+  const UpdateEntry threads_only{.name = "mine", .ranks = RankKind::threads};
+  EXPECT_EQ(thrown_by<ConfigError>([&] { refuse_one_process_update(threads_only, four_); }),
+            "mpirun started 4 processes, and --variable-update mine trains in one; use "
+            "--variable-update replicated, or start without mpirun");
+  for (const UpdateEntry* entry : update_table().entries) {
+    EXPECT_NO_THROW(refuse_one_process_update(*entry, four_)) << entry->name;
+  }
 }
 
 TEST_F(JoinRun, RefusesAnotherNumberOfProcessesThanWasAskedFor) {
@@ -94,7 +90,7 @@ TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
   other.batch_size = 64;
   other.prefetch = 5;
   ScriptedProcesses unlike({same, describe(other)});
-  const std::string message = message_of([&] { check_alike(unlike, config); });
+  const std::string message = thrown_by<ConfigError>([&] { check_alike(unlike, config); });
   EXPECT_NE(message.find("rank 2 has"), std::string::npos) << message;
   EXPECT_NE(message.find("--batch-size=64"), std::string::npos) << message;
   EXPECT_NE(message.find("--prefetch=5"), std::string::npos) << message;
@@ -114,14 +110,20 @@ RunResult result_of_rank_0() {
 
 TEST(GatherRanks, RatesAreAllImagesOverTheLongestWindow) {
   ScriptedProcesses processes(
-      {R"({"host": "b", "img_per_s": 100, "sustained_img_per_s": 90, "window_s": 2})",
-       R"({"host": "c", "img_per_s": 80, "sustained_img_per_s": 40, "window_s": 2.5})"});
+      {R"({"host": "b", "img_per_s": 100, "sustained_img_per_s": 90, "window_s": 2,
+           "counters": {"reads_stale_by_0": 4, "skipped_steps": 1}})",
+       R"({"host": "c", "img_per_s": 80, "sustained_img_per_s": 40, "window_s": 2.5,
+           "counters": {"reads_stale_by_1": 5, "skipped_steps": 1}})"});
   RunResult result = result_of_rank_0();
+  result.counters = {{"reads_stale_by_0", 3}, {"skipped_steps", 1}};
   gather_ranks(processes, result);
   EXPECT_DOUBLE_EQ(result.img_per_s, 600 / 2.5);
   EXPECT_DOUBLE_EQ(result.sustained_img_per_s, 460 / 2.5);
   EXPECT_DOUBLE_EQ(result.window_s, 2.5);
   EXPECT_EQ(result.images_per_step, 30);
+  const std::map<std::string, std::int64_t> counted{
+      {"reads_stale_by_0", 7}, {"reads_stale_by_1", 5}, {"skipped_steps", 1}};
+  EXPECT_EQ(result.counters, counted);
   ASSERT_EQ(result.ranks.size(), 3U);
   EXPECT_EQ(result.ranks[2].host, "c");
   const std::string lines = format_ranks(result);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -14,15 +15,6 @@ std::vector<std::string> feeders_of(const std::vector<RunConfig>& configurations
   std::vector<std::string> names;
   for (const RunConfig& config : configurations) names.push_back(config.fake_location);
   return names;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Sweep, WithoutListsIsTheBase) {
@@ -64,16 +56,18 @@ TEST(Sweep, OneValueIsAConstantAndTheLastListOfAKeyHolds) {
 
 TEST(Sweep, RefusesWhatTheKeyRefusesByItsFlag) {
   Sweep sweep;
-  EXPECT_NE(message_of([&] { sweep.set("num_gpus", "1,0"); }).find("--num-gpus is 0"),
+  EXPECT_NE(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "1,0"); }).find("--num-gpus is 0"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { sweep.set("num_gpus", "1,,2"); }).find("empty element"),
+  EXPECT_NE(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "1,,2"); }).find("empty element"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { sweep.set("fake_location", "gpu,,cpu"); }).find("empty element"),
+  EXPECT_NE(
+      thrown_by<ConfigError>([&] { sweep.set("fake_location", "gpu,,cpu"); }).find("empty element"),
+      std::string::npos);
+  EXPECT_NE(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "2,1,2"); }).find("lists '2' twice"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { sweep.set("num_gpus", "2,1,2"); }).find("lists '2' twice"),
-            std::string::npos);
-  EXPECT_NE(message_of([&] { sweep.set("num_gpu", "2"); }).find("did you mean 'num_gpus'"),
-            std::string::npos);
+  EXPECT_NE(
+      thrown_by<ConfigError>([&] { sweep.set("num_gpu", "2"); }).find("did you mean 'num_gpus'"),
+      std::string::npos);
 }
 
 TEST(Sweep, RefusesMoreConfigurationsThanAnyoneWaitsFor) {
@@ -112,8 +106,9 @@ TEST(UnavailableReason, ThrowsForSlipsEvenBesideAbsentComponents) {
   RunConfig config;
   config.fake_location = "python-queue";
   config.model = "resnet5O";
-  EXPECT_NE(message_of([&] { unavailable_reason(config); }).find("did you mean 'resnet50'"),
-            std::string::npos);
+  EXPECT_NE(
+      thrown_by<ConfigError>([&] { unavailable_reason(config); }).find("did you mean 'resnet50'"),
+      std::string::npos);
   config.model = "resnet50:depth=18";
   EXPECT_THROW(unavailable_reason(config), ConfigError);
   config.model = "resnet50";

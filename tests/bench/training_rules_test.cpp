@@ -128,6 +128,31 @@ TEST(LossScale, IsOfFp16Alone) {
   EXPECT_THROW(find_config_key("fp16_loss_scale").set(config, "-1"), ConfigError);
 }
 
+TEST(ShortWeights, AreOfThePrecision) {
+  RunConfig config;
+  EXPECT_EQ(stored_weights(config), DType::f32);
+  find_config_key("fp16_vars").set(config, "true");
+  EXPECT_THROW(stored_weights(config), ConfigError);
+  config.precision = "fp16";
+  EXPECT_EQ(stored_weights(config), DType::f16);
+  config.precision = "bf16";
+  EXPECT_EQ(stored_weights(config), DType::bf16);
+}
+
+TEST(LossScale, AdaptsItselfInFp16WhereThatIsAskedFor) {
+  RunConfig config;
+  EXPECT_EQ(counted_steps_of_loss_scale(config), 0);
+  config.fp16_enable_auto_loss_scale = true;
+  EXPECT_EQ(counted_steps_of_loss_scale(config), 0) << "fp32 needs none";
+  config.precision = "fp16";
+  EXPECT_EQ(counted_steps_of_loss_scale(config), 1000);
+  find_config_key("fp16_inc_loss_scale_every_n").set(config, "20");
+  EXPECT_EQ(counted_steps_of_loss_scale(config), 20);
+  for (const char* text : {"0", "-1", "16777217"}) {
+    EXPECT_THROW(find_config_key("fp16_inc_loss_scale_every_n").set(config, text), ConfigError);
+  }
+}
+
 TEST(CacheDir, IsThatOfTheXdgSpecification) {
   const auto with = [](const char* xdg, const char* home) {
     ::setenv("XDG_CACHE_HOME", xdg, 1);

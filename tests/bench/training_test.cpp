@@ -2,7 +2,10 @@
 // Runs that train for real, on a model and a device small enough for a test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "bench/machine.h"
 #include "tests/support/training_fixture.h"
@@ -103,6 +106,65 @@ TEST_F(Training, SpreadHomesRefuseToSaveAPartOfAnOptimizersState) {
   EXPECT_TRUE(says(refusal(), "rank 0 would save a part only")) << refusal();
   config_.train_dir.clear();
   EXPECT_EQ(refusal(), "accepted");
+}
+
+TEST_F(Training, EveryOptimizerTrains) {
+  config_.num_batches = 60;
+  const std::pair<const char*, double> rates[] = {
+      {"sgd", 0.05},     {"momentum", 0.01}, {"momentum:nesterov=false", 0.01},
+      {"rmsprop", 0.02}, {"adam", 0.01},     {"lars:eta=0.2", 0.1}};
+  for (const auto& [optimizer, rate] : rates) {
+    config_.optimizer = optimizer;
+    config_.init_learning_rate = rate;
+    const RunResult result = run();
+    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    EXPECT_LT(result.losses.back(), 0.6 * result.losses.front()) << optimizer;
+  }
+}
+
+TEST_F(Training, HomesOfWholeTensorsTrainLayerWise_AndThoseOfPartsRefuse) {
+  config_.num_gpus = 2;
+  config_.optimizer = "lars";
+  config_.init_learning_rate = 5;
+  config_.variable_update = "parameter_server";
+  const RunResult first = run();
+  config_.variable_update = "parameter_server:placement=greedy";
+  const RunResult greedy = run();
+  ASSERT_EQ(greedy.exit_code, 0) << greedy.reason;
+  EXPECT_EQ(greedy.losses, first.losses);
+  config_.variable_update = "parameter_server:placement=split";
+  EXPECT_TRUE(says(refusal(), "use placement=greedy or placement=first")) << refusal();
+}
+
+TEST_F(Training, RatesDecayAndClipping_ShowInTheStepThatTheyChange) {
+  config_.fake_location = "queue:crop=full,flip=false";
+  config_.num_batches = 14;  // 40 images are 5 steps
+  config_.weight_decay = 0;
+  const std::vector<double> plain = run().losses;
+  // The first step whose loss the flags change, which is that behind the first changed update; -1:
+  // none.
+  const auto first_change = [&](const std::vector<std::pair<const char*, const char*>>& flags) {
+    const RunConfig before = config_;
+    for (const auto& [name, value] : flags) find_config_key(name).set(config_, value);
+    const RunResult result = run();
+    EXPECT_EQ(result.exit_code, 0) << result.reason;
+    config_ = before;
+    const auto place = std::ranges::mismatch(result.losses, plain).in1;
+    return place == result.losses.end() ? -1 : static_cast<int>(place - result.losses.begin());
+  };
+  EXPECT_EQ(first_change({}), -1);
+  EXPECT_EQ(first_change({{"init_learning_rate", "0.02"}}), 1);
+  // int(2 * 5) - 1 = 9 is the last step of the first rate, so that step 10 is the first to have
+  // the second, and the loss of step 11 the first to show it.
+  EXPECT_EQ(first_change(
+                {{"init_learning_rate", "0"}, {"piecewise_learning_rate_schedule", "0.05;2;0.5"}}),
+            11);
+  EXPECT_EQ(first_change({{"num_epochs_per_decay", "1.2"}, {"learning_rate_decay_factor", "0.5"}}),
+            7);
+  EXPECT_EQ(first_change({{"num_learning_rate_warmup_epochs", "0.4"}}), 1);
+  EXPECT_EQ(first_change({{"weight_decay", "0.5"}, {"loss_type_to_report", "base_loss"}}), 1);
+  EXPECT_EQ(first_change({{"gradient_clip", "1000"}}), -1);
+  EXPECT_EQ(first_change({{"gradient_clip", "1e-4"}}), 1);
 }
 
 TEST_F(Training, SumsOfGradientsStepFurtherThanMeans) {

@@ -23,6 +23,13 @@ using namespace std::chrono_literals;
 constexpr BatchSpec kSpec{.images = 4, .image = {224, 224, 3}, .classes = 1000};
 constexpr auto kDeadline = 20s;
 
+/// kSpec, as the feeder's options make it.
+BatchSpec shaped(const FeederEntry& entry, const Options& options) {
+  BatchSpec batches = kSpec;
+  if (entry.shape_batches != nullptr) entry.shape_batches(options, batches);
+  return batches;
+}
+
 /// One feeder at work in a ring of its own.
 class AtWork {
  public:
@@ -30,9 +37,10 @@ class AtWork {
          std::size_t slots, Nanoseconds timeout = 15s)
       : parts_(parse_component(text)),
         options_(parts_.name, entry.options, parts_),
-        ring_(kSpec, slots, device_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
+        spec_(shaped(entry, options_)),
+        ring_(spec_, slots, device_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
               clock_),
-        feeder_(entry.make(FeederContext{.spec = kSpec,
+        feeder_(entry.make(FeederContext{.spec = spec_,
                                          .device = device_,
                                          .clock = clock_,
                                          .options = options_,
@@ -51,6 +59,7 @@ class AtWork {
     done_.wait();
   }
 
+  const BatchSpec& spec() const { return spec_; }
   BatchRing& ring() { return ring_; }
   ReadLease next() { return ring_.next(0, {}); }
   bool ends_in_time() { return done_.wait_for(kDeadline) == std::future_status::ready; }
@@ -62,6 +71,7 @@ class AtWork {
   Device* const reader_ = &device_;
   const ComponentText parts_;
   const Options options_;
+  const BatchSpec spec_;
   Probe probe_;
   BatchRing ring_;
   std::unique_ptr<Feeder> feeder_;
@@ -101,7 +111,8 @@ TEST_P(FeederContract, FillsWholeBatchesWithLabelsInRange) {
       EXPECT_LT(label, kSpec.classes);
     }
     for (std::size_t image = 0; image < 4; ++image) {
-      const auto row = batch.pixels.subspan(image * kSpec.row_bytes(), kSpec.row_bytes());
+      const std::size_t bytes = feeder->spec().row_bytes();
+      const auto row = batch.pixels.subspan(image * bytes, bytes);
       const auto [low, high] = std::minmax_element(row.begin(), row.end());
       EXPECT_NE(*low, *high) << "image " << image << " of batch " << count << " is one flat colour";
     }
@@ -163,6 +174,8 @@ std::vector<Variant> variants() {
   std::vector<Variant> result;
   for (const FeederEntry* entry : feeder_table().entries) result.push_back({entry, ""});
   for (const auto& [name, options] : {std::pair{"host", ":img_per_s=400"},
+                                      {"host", ":normalise=f16"},
+                                      {"queue", ":normalise=f32"},
                                       {"queue", ":source=memory"},
                                       {"queue", ":decode=full"},
                                       {"queue", ":decode=raw,flip=true"},

@@ -204,6 +204,61 @@ TEST_F(Ring, AReaderMayAskWhenItsBatchWasWrittenAfterTheNextOneWas) {
   EXPECT_EQ(ring->next(0, {}).written(), nullptr);  // not by a stream
 }
 
+/// Three readers, on a simulated clock.
+class ReadersInTurn : public ::testing::Test {
+ protected:
+  void pass(Nanoseconds time) { clock_.sleep_until(clock_.now() + time, {}); }
+
+  VirtualClock clock_;
+  const Clock::Participant participant_{clock_};
+  HostDevice device_{clock_};
+  const std::vector<Device*> devices_ = std::vector<Device*>(3, &device_);
+  BatchRing ring_{kSpec, 4, device_, MemoryKind::host, devices_, Order::relaxed, clock_};
+};
+
+TEST_F(ReadersInTurn, ABatchGoesToTheOneThatHasAskedForLongest) {
+  std::mutex mutex;
+  std::vector<std::size_t> takers;
+  {
+    std::vector<std::jthread> readers;
+    for (std::size_t reader = 0; reader < 3; ++reader) {
+      readers.emplace_back([&, reader, participant = Clock::Participant(clock_)] {
+        pass((reader + 1) * 1ms);
+        while (ring_.next(reader, {})) {  // given back, and asked again, at once
+          const std::lock_guard lock(mutex);
+          takers.push_back(reader);
+        }
+      });
+    }
+    for (int batch = 0; batch < 9; ++batch) {
+      pass(10ms);
+      ring_.acquire({}).publish();
+    }
+    pass(10ms);
+    ring_.close();
+  }
+  EXPECT_EQ(takers, (std::vector<std::size_t>{0, 1, 2, 0, 1, 2, 0, 1, 2}));
+}
+
+TEST_F(ReadersInTurn, OneThatIsStoppedKeepsNobodyWaiting) {
+  std::stop_source stop;
+  bool taken = false;
+  {
+    std::jthread first([&, participant = Clock::Participant(clock_)] {
+      EXPECT_FALSE(ring_.next(0, stop.get_token()));
+    });
+    std::jthread second([&, participant = Clock::Participant(clock_)] {
+      pass(1ms);
+      taken = static_cast<bool>(ring_.next(1, {}));
+    });
+    pass(2ms);
+    stop.request_stop();
+    pass(1ms);
+    ring_.acquire({}).publish();
+  }
+  EXPECT_TRUE(taken);
+}
+
 // ---- watching ---------------------------------------------------------------
 
 /// On a simulated clock; time passes when the test's own thread says so.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/crop.h"
+#include "dataflow/crop_choice.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+
+#include "dataflow/error.h"
 
 namespace penstock {
 namespace {
@@ -32,6 +35,21 @@ TEST(RandomResizedCrop, AreasAndRatiosLieWithinTheirBounds) {
   // size.
   EXPECT_NEAR(area_sum / kCount, 0.43, 0.01);
   EXPECT_NEAR(log_ratio_sum / kCount, 0, 0.04);
+}
+
+TEST(PaddedCrop, HasTheImagesSizeAndEveryPlace) {
+  int seen[9][9] = {};
+  for (std::uint64_t i = 0; i < 8100; ++i) {
+    Random random(1, 0, i);
+    const Region region = padded_crop({32, 20}, 4, random);
+    ASSERT_TRUE(is_inside(region.columns, 40) && is_inside(region.rows, 28));
+    ASSERT_EQ(region.columns.length, 32);
+    ASSERT_EQ(region.rows.length, 20);
+    ++seen[region.rows.low][region.columns.low];
+  }
+  for (const auto& row : seen) {
+    for (const int count : row) EXPECT_NEAR(count, 100, 50);
+  }
 }
 
 TEST(RandomResizedCrop, EverySizeHasOne) {
@@ -66,6 +84,169 @@ TEST(WholeImage, IsAllOfIt) {
   const Region region = whole_image({5, 4});
   EXPECT_TRUE(is_inside(region.columns, 5) && is_inside(region.rows, 4));
   EXPECT_EQ(region.columns.length, 5);
+}
+
+// ---- the references' crops --------------------------------------------------
+
+/// What many crops of a 500x375 image have in common.
+struct Spread {
+  double min_area = 9, max_area = 0, mean_area = 0, min_ratio = 9, max_ratio = 0, mean_ratio = 0;
+  double mean_left = 0;  // as a part of the room that there is
+};
+
+Spread spread_of(const std::function<Region(Random&)>& crop) {
+  constexpr int kCount = 20000;
+  Spread spread;
+  for (int i = 0; i < kCount; ++i) {
+    Random random(5, 0, static_cast<std::uint64_t>(i));
+    const Region region = crop(random);
+    EXPECT_TRUE(is_inside(region.columns, 500) && is_inside(region.rows, 375));
+    const double area = region.columns.length * region.rows.length / (500 * 375);
+    const double ratio = region.columns.length / region.rows.length;
+    spread.min_area = std::min(spread.min_area, area);
+    spread.max_area = std::max(spread.max_area, area);
+    spread.min_ratio = std::min(spread.min_ratio, ratio);
+    spread.max_ratio = std::max(spread.max_ratio, ratio);
+    spread.mean_area += area / kCount;
+    spread.mean_ratio += ratio / kCount;
+    spread.mean_left += region.columns.begin / (500 - region.columns.length) / kCount;
+  }
+  return spread;
+}
+
+TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
+  const Spread spread = spread_of([](Random& random) {
+    return tf_random_crop({500, 375}, random);
+  });
+  // An object that is the whole image is covered to a tenth at least.
+  EXPECT_GE(spread.min_area, 0.1);
+  EXPECT_LT(spread.min_area, 0.102);
+  EXPECT_LE(spread.max_area, 1);
+  EXPECT_GT(spread.max_area, 0.95);
+  EXPECT_GE(spread.min_ratio, 0.745);
+  EXPECT_LE(spread.max_ratio, 1.335);
+  EXPECT_NEAR(spread.mean_ratio, (0.75 + 1.33) / 2, 0.005);
+  // The mean area, by integrating over the ratio r: heights h are uniform from the one that covers
+  // a tenth to the least of 375 and 500 / r.
+  double area = 0;
+  constexpr int kSteps = 1000;
+  for (int i = 0; i < kSteps; ++i) {
+    const double r = 0.75 + 0.58 * (i + 0.5) / kSteps;
+    const double low = std::sqrt(0.1 * 187500 / r), high = std::min(375.0, 500 / r);
+    area += r * (high * high * high - low * low * low) / (3 * (high - low)) / 187500 / kSteps;
+  }
+  EXPECT_NEAR(spread.mean_area, area, 0.006);
+  EXPECT_NEAR(spread.mean_left, 0.5, 0.01);
+}
+
+TEST(TfRandomCrop, TheLastPlaceIsNeverDrawn) {
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    Random random(2, 0, i);
+    const Region region = tf_random_crop({12, 9}, random);
+    EXPECT_TRUE(region.columns.length == 12 || region.columns.high < 12);
+    EXPECT_TRUE(region.rows.length == 9 || region.rows.high < 9);
+  }
+}
+
+TEST(TfRandomCrop, ImagesOfAnotherShapeThanAnyCropAreTakenWhole) {
+  Random random(1);
+  const Region region = tf_random_crop({1000, 20}, random);  // a crop of it covers 3 % at most
+  EXPECT_EQ(region.columns.length, 1000);
+  EXPECT_EQ(region.rows.length, 20);
+}
+
+TEST(TfCentreCrop, IsTheCentreOfTheImageAt1145OfTheOutput) {
+  const Region region = tf_centre_crop({500, 375}, {224, 224, 3});
+  // 375 becomes 256.48, rounded down; 500 becomes 341.97.
+  EXPECT_DOUBLE_EQ(region.rows.length, 224 * 375.0 / 256);
+  EXPECT_DOUBLE_EQ(region.rows.begin, 16 * 375.0 / 256);
+  EXPECT_DOUBLE_EQ(region.columns.length, 224 * 500.0 / 341);
+  EXPECT_DOUBLE_EQ(region.columns.begin, 58 * 500.0 / 341);
+  EXPECT_EQ(region.columns.low, 0);
+  EXPECT_EQ(region.columns.high, 500);
+}
+
+TEST(TensorpackRandomCrop, RatiosAreUniformAndInvertedForEveryOther) {
+  const Spread spread = spread_of([](Random& random) {
+    return tensorpack_random_crop({500, 375}, {224, 224, 3}, random);
+  });
+  EXPECT_GE(spread.min_area, 0.078);
+  EXPECT_LT(spread.min_area, 0.085);
+  EXPECT_GT(spread.max_area, 0.97);
+  EXPECT_GE(spread.min_ratio, 1 / 1.345);
+  EXPECT_LE(spread.max_ratio, 1.345);
+  EXPECT_NEAR(spread.mean_left, 0.5, 0.01);
+  // For areas so small that every ratio fits, the ratios' own mean is seen: of r and 1/r in turn.
+  double sum = 0;
+  int count = 0;
+  for (std::uint64_t i = 0; i < 40000; ++i) {
+    Random random(9, 0, i);
+    const Region region = tensorpack_random_crop({1000, 1000}, {224, 224, 3}, random);
+    if (region.columns.length * region.rows.length > 0.5e6) continue;
+    sum += region.columns.length / region.rows.length;
+    count += 1;
+  }
+  const double inverse = std::log(1.333 / 0.75) / (1.333 - 0.75);
+  EXPECT_NEAR(sum / count, ((0.75 + 1.333) / 2 + inverse) / 2, 0.005);
+}
+
+TEST(TensorpackRandomCrop, OtherwiseTheCentreOfTheShorterSide) {
+  Random random(1);
+  const Region region = tensorpack_random_crop({1000, 30}, {224, 224, 3}, random);
+  EXPECT_DOUBLE_EQ(region.rows.begin, 0);
+  EXPECT_DOUBLE_EQ(region.rows.length, 30);
+  // 1000 becomes 7466.67, rounded to 7467.
+  EXPECT_DOUBLE_EQ(region.columns.length, 224 * 1000.0 / 7467);
+  EXPECT_DOUBLE_EQ(region.columns.begin, 3621 * 1000.0 / 7467);
+  EXPECT_EQ(region.columns.high, 1000);
+}
+
+TEST(TensorpackCentreCrop, RoundsTheLongerSide) {
+  const Region region = tensorpack_centre_crop({500, 375}, {224, 224, 3});
+  EXPECT_DOUBLE_EQ(region.rows.length, 224 * 375.0 / 256);
+  EXPECT_DOUBLE_EQ(region.columns.length, 224 * 500.0 / 341);  // 341.33
+  EXPECT_DOUBLE_EQ(region.columns.begin, 58 * 500.0 / 341);
+}
+
+TEST(CropChoice, EveryCropOfEverySizeLiesInTheImage) {
+  for (std::size_t crop = 0; crop < std::size(kCropValues); ++crop) {
+    for (const auto& [width, height] :
+         {std::pair{1, 1}, {1, 1000}, {1000, 1}, {2, 3}, {65500, 3}, {224, 224}, {65500, 65500}}) {
+      for (const ImageShape& output : {ImageShape{224, 224, 3}, {1, 1, 3}, {7, 300, 3}}) {
+        for (std::uint64_t i = 0; i < 20; ++i) {
+          SCOPED_TRACE(std::string(kCropValues[crop].name) + " of " + std::to_string(width) + 'x' +
+                       std::to_string(height));
+          Random random(1, 0, i);
+          const Region region =
+              choose_region(static_cast<Crop>(crop), {width, height}, output, random);
+          for (const auto& [stretch, size] :
+               {std::pair{region.columns, width}, {region.rows, height}}) {
+            ASSERT_GE(stretch.low, 0);
+            ASSERT_LT(stretch.low, stretch.high);
+            ASSERT_LE(stretch.high, size);
+            ASSERT_GT(stretch.length, 0);
+            ASSERT_GE(stretch.begin, stretch.low - 1e-9);
+            ASSERT_LE(stretch.begin + stretch.length, stretch.high + 1e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CropChoice, EvaluationLeavesNothingToChance) {
+  for (std::size_t i = 0; i < std::size(kCropValues); ++i) {
+    const auto crop = static_cast<Crop>(i);
+    EXPECT_EQ(parse_crop("jpeg", name_of(crop)), crop);
+    const Crop still = evaluation_crop(crop);
+    EXPECT_EQ(evaluation_crop(still), still);
+    Random random(3), untouched(3);
+    choose_region(still, {300, 200}, {224, 224, 3}, random);
+    EXPECT_EQ(random.bits(), untouched.bits()) << name_of(still);
+  }
+  EXPECT_EQ(parse_crop("jpeg", "centre"), Crop::centre);
+  EXPECT_EQ(parse_crop("jpeg", "tf-random"), Crop::tf_random);
+  EXPECT_THROW(parse_crop("jpeg", "left"), ConfigError);
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST_F(PoolStages, WorkersWaitForInputWhileAnotherReads) {
     while (ring_.next(0, {})) {
     }
   });
-  EXPECT_EQ(stage(0).stage, (StageName{"read", "decode threads", 1}));
+  EXPECT_EQ(stage(0).stage, (StageName{"read", "decode threads", 2}));
   EXPECT_EQ(stage(1).stage, (StageName{"decode", "decode threads", 2}));
   for (const std::size_t number : {0U, 1U}) {
     EXPECT_EQ(stage(number).items.value(), 102);

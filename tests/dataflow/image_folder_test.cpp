@@ -19,6 +19,13 @@ std::unique_ptr<Source> open(DataPlan plan) {
   return entry.make(plan, Options(entry.name, entry.options, ComponentText{}));
 }
 
+/// The next sample with its bytes; false: end of data.
+bool take(Source& source, Sample& sample) {
+  if (!source.next(sample)) return false;
+  source.load(sample);
+  return true;
+}
+
 std::string error_of(const DataPlan& plan) {
   try {
     open(plan);
@@ -64,7 +71,7 @@ TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
   Sample sample;
   std::string before;
   for (std::uint64_t index = 0; index < 21; ++index) {
-    ASSERT_TRUE(source->next(sample));
+    ASSERT_TRUE(take(*source, sample));
     EXPECT_EQ(sample.index, index);
     EXPECT_EQ(sample.epoch, 0U);
     const std::string text = text_of(sample);
@@ -73,8 +80,8 @@ TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
     EXPECT_LT(before, text);
     before = text;
   }
-  EXPECT_FALSE(source->next(sample));
-  EXPECT_FALSE(source->next(sample));
+  EXPECT_FALSE(take(*source, sample));
+  EXPECT_FALSE(take(*source, sample));
 }
 
 TEST_F(ImageFolderTest, TellsWhichFilesItReads) {
@@ -83,7 +90,7 @@ TEST_F(ImageFolderTest, TellsWhichFilesItReads) {
   ASSERT_NE(source->files(), nullptr);
   ASSERT_EQ(source->files()->size(), 21U);
   Sample sample;
-  for (std::size_t i = 0; source->next(sample); ++i)
+  for (std::size_t i = 0; take(*source, sample); ++i)
     EXPECT_EQ(source->files()->path(i), sample.file);
 }
 
@@ -98,7 +105,7 @@ TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
       const auto source = open(plan_);
       total += source->size();
       Sample sample;
-      while (source->next(sample)) {
+      while (take(*source, sample)) {
         EXPECT_TRUE(sample.file.ends_with(text_of(sample)));
         seen[sample.epoch].insert(sample.index);
       }
@@ -118,7 +125,7 @@ TEST_F(ImageFolderTest, OrderIsAFunctionOfSeedAndEpoch) {
     plan_.epochs = 2;
     const auto source = open(plan_);
     std::vector<std::uint64_t> indices;
-    for (Sample sample; source->next(sample);) indices.push_back(sample.index);
+    for (Sample sample; take(*source, sample);) indices.push_back(sample.index);
     return indices;
   };
   const std::vector<std::uint64_t> first = order(1);
@@ -132,7 +139,7 @@ TEST_F(ImageFolderTest, EndlessEpochsDoNotEnd) {
   plan_.epochs = -1;
   const auto source = open(plan_);
   Sample sample;
-  for (int i = 0; i < 21 * 10; ++i) ASSERT_TRUE(source->next(sample));
+  for (int i = 0; i < 21 * 10; ++i) ASSERT_TRUE(take(*source, sample));
   EXPECT_EQ(sample.epoch, 9U);
   plan_.epochs = 0;
   EXPECT_FALSE(open(plan_)->next(sample));
@@ -146,19 +153,19 @@ TEST_F(ImageFolderTest, AFileThatCannotBeReadIsNamedAndPassed) {
   std::filesystem::remove(folder_.path() / "ant/3.png");
   std::filesystem::create_directory(folder_.path() / "ant/3.png");
   Sample sample;
-  ASSERT_TRUE(source->next(sample));
+  ASSERT_TRUE(take(*source, sample));
   for (const auto& [name, reason] : {std::pair{"ant/1.jpg", "empty"},
                                      {"ant/2.JpG", "No such file"},
                                      {"ant/3.png", "no regular file"}}) {
     try {
-      source->next(sample);
+      take(*source, sample);
       ADD_FAILURE() << name << " was read";
     } catch (const DataError& error) {
       EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
     }
   }
-  ASSERT_TRUE(source->next(sample));
+  ASSERT_TRUE(take(*source, sample));
   EXPECT_EQ(sample.index, 4U);
 }
 
@@ -167,7 +174,7 @@ TEST_F(ImageFolderTest, AFileTooLargeIsRefusedBeforeItIsRead) {
   std::filesystem::resize_file(folder_.path() / "ant/0.JPEG", std::uintmax_t{1} << 40);
   const auto source = open(plan_);
   Sample sample;
-  EXPECT_THROW(source->next(sample), DataError);
+  EXPECT_THROW(take(*source, sample), DataError);
   EXPECT_LT(sample.bytes.capacity(), std::size_t{1} << 20);
 }
 

@@ -37,6 +37,7 @@ struct Told {
 std::vector<Told> all_of(Source& source) {
   std::vector<Told> all;
   for (Sample sample; source.next(sample);) {
+    source.load(sample);
     all.push_back(
         {sample.index, sample.epoch, sample.label, std::string(sample.file), content_of(sample)});
   }
@@ -202,6 +203,7 @@ TEST_F(PixelSourceTest, HoldsWhatTheDecoderMakesWhateverTheThreads) {
     Sample file, held;
     for (int i = 0; i < 8; ++i) {
       ASSERT_TRUE(files->next(file) && pixels->next(held));
+      files->load(file);
       EXPECT_EQ(held.index, file.index);
       EXPECT_EQ(held.label, file.label);
       EXPECT_EQ(content_of(held), decoded(file)) << i;

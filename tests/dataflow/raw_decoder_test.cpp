@@ -1,48 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
+// The oracles: the pixels themselves, the resampler, and the triangle filter by its definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
+#include "dataflow/crop.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "tests/support/jpeg_writer.h"
+#include "tests/support/plain_resample.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
+using Bytes = std::vector<std::byte>;
+
 constexpr ImageShape kShape{3, 5, 3};
 constexpr std::ptrdiff_t kLine = 15;
+
+std::unique_ptr<Decoder> make(std::string_view text = "raw") {
+  const DecoderEntry& entry = find_entry(decoder_table(), "raw");
+  return entry.make(Options(entry.name, entry.options, parse_component(text)));
+}
+
+Bytes bytes_of(const TestImage& image) {
+  const auto bytes = std::as_bytes(std::span(image.pixels));
+  return {bytes.begin(), bytes.end()};
+}
+
+Sample make_sample(Bytes pixels, PixelLayout layout) {
+  Sample sample;
+  sample.bytes = std::move(pixels);
+  sample.layout = layout;
+  sample.file = "some/file.bin";
+  sample.index = 12;
+  return sample;
+}
+
+Bytes decode(Decoder& decoder, const Sample& sample, Random random, ImageShape shape = kShape,
+             std::ptrdiff_t row_bytes = 0) {
+  if (row_bytes == 0) row_bytes = std::ptrdiff_t{3} * shape.width;
+  Bytes row(static_cast<std::size_t>(row_bytes * shape.height));
+  decoder.decode(sample, {row.data(), shape, DType::u8, row_bytes}, random);
+  return row;
+}
 
 class RawDecoderTest : public testing::Test {
  protected:
   RawDecoderTest() {
-    sample_.file = "some/file.JPEG";
-    sample_.index = 12;
     for (std::size_t i = 0; i < kShape.elements(); ++i) pixels_.push_back(std::byte(i + 1));
-    sample_.lent = pixels_;
+    sample_ = make_sample(pixels_, {5, 3});
+    for (std::size_t y = 0; y < 3; ++y) {
+      for (std::size_t x = 5; x-- > 0;) {
+        for (std::size_t c = 0; c < 3; ++c) mirrored_.push_back(pixels_[(y * 5 + x) * 3 + c]);
+      }
+    }
   }
 
-  static std::unique_ptr<Decoder> make(std::string_view text = "raw") {
-    const DecoderEntry& entry = find_entry(decoder_table(), "raw");
-    return entry.make(Options(entry.name, entry.options, parse_component(text)));
+  /// In planes, with the channels in that order.
+  Bytes planes(std::initializer_list<std::size_t> channels) const {
+    Bytes result;
+    for (const std::size_t c : channels) {
+      for (std::size_t i = 0; i < 15; ++i) result.push_back(pixels_[i * 3 + c]);
+    }
+    return result;
   }
 
-  std::vector<std::byte> decode(Decoder& decoder, std::uint64_t seed,
-                                std::ptrdiff_t row_bytes = kLine) const {
-    std::vector<std::byte> row(static_cast<std::size_t>(row_bytes * kShape.height));
-    Random random(seed);
-    decoder.decode(sample_, {row.data(), kShape, DType::u8, row_bytes}, random);
-    return row;
-  }
-
-  std::vector<std::byte> pixels_;
+  Bytes pixels_, mirrored_;
   Sample sample_;
 };
 
 TEST_F(RawDecoderTest, CopiesPixelsAsTheyAre) {
   const auto decoder = make();
-  for (std::uint64_t seed = 0; seed < 20; ++seed) EXPECT_EQ(decode(*decoder, seed), pixels_);
-  const std::vector<std::byte> padded = decode(*decoder, 1, kLine + 4);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EXPECT_EQ(decode(*decoder, sample_, Random(seed)), pixels_);
+  }
+  const Bytes padded = decode(*decoder, sample_, Random(1), kShape, kLine + 4);
   for (std::size_t y = 0; y < 3; ++y) {
     EXPECT_TRUE(std::equal(pixels_.begin() + static_cast<std::ptrdiff_t>(y) * kLine,
                            pixels_.begin() + static_cast<std::ptrdiff_t>(y + 1) * kLine,
@@ -51,35 +87,119 @@ TEST_F(RawDecoderTest, CopiesPixelsAsTheyAre) {
   }
 }
 
-TEST_F(RawDecoderTest, FlipsEveryOtherImageIfAsked) {
-  std::vector<std::byte> mirrored;
-  for (std::size_t y = 0; y < 3; ++y) {
-    for (std::size_t x = 5; x-- > 0;) {
-      for (std::size_t c = 0; c < 3; ++c) mirrored.push_back(pixels_[(y * 5 + x) * 3 + c]);
+TEST_F(RawDecoderTest, PlanesAndOtherOrdersOfChannelsBecomeRgb) {
+  const auto decoder = make(), flipping = make("raw:flip");
+  const Sample planar = make_sample(planes({0, 1, 2}), {5, 3, 3, true});
+  const Sample bgr_planar = make_sample(planes({2, 1, 0}), {5, 3, 3, true, true});
+  Bytes swapped = pixels_;
+  for (std::size_t i = 0; i < swapped.size(); i += 3) std::swap(swapped[i], swapped[i + 2]);
+  const Sample bgr = make_sample(swapped, {5, 3, 3, false, true});
+  for (const Sample* sample : {&planar, &bgr_planar, &bgr}) {
+    EXPECT_EQ(decode(*decoder, *sample, Random(1)), pixels_);
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      EXPECT_EQ(decode(*flipping, *sample, Random(seed)), decode(*flipping, sample_, Random(seed)));
     }
   }
+  Bytes grey, triple;
+  for (int i = 0; i < 15; ++i) {
+    grey.push_back(std::byte(i + 40));
+    triple.insert(triple.end(), 3, std::byte(i + 40));
+  }
+  EXPECT_EQ(decode(*decoder, make_sample(grey, {5, 3, 1}), Random(1)), triple);
+  EXPECT_EQ(decode(*decoder, make_sample(grey, {5, 3, 1, true}), Random(1)), triple);
+}
+
+TEST_F(RawDecoderTest, FlipsEveryOtherImageIfAsked) {
   const auto decoder = make("raw:flip");
   int flipped = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const std::vector<std::byte> row = decode(*decoder, seed);
-    EXPECT_TRUE(row == pixels_ || row == mirrored);
-    flipped += row == mirrored;
+    const Bytes row = decode(*decoder, sample_, Random(seed));
+    EXPECT_TRUE(row == pixels_ || row == mirrored_);
+    flipped += row == mirrored_;
   }
   EXPECT_GT(flipped, 70);
   EXPECT_LT(flipped, 130);
 }
 
-TEST_F(RawDecoderTest, PixelsOfAnotherSizeAreRefused) {
-  pixels_.pop_back();
-  sample_.lent = pixels_;
+TEST_F(RawDecoderTest, PaddedCropsAreAllShiftsOverBlack) {
+  std::set<std::string> wanted, seen;
+  for (const Bytes* from : {&pixels_, &mirrored_}) {
+    for (int top = -2; top <= 2; ++top) {
+      for (int left = -2; left <= 2; ++left) {
+        std::string shifted;
+        for (int y = top; y < top + 3; ++y) {
+          for (int i = 3 * left; i < 3 * (left + 5); ++i) {
+            const bool inside = y >= 0 && y < 3 && i >= 0 && i < 15;
+            shifted +=
+                inside ? static_cast<char>((*from)[static_cast<std::size_t>(y * 15 + i)]) : '\0';
+          }
+        }
+        wanted.insert(shifted);
+      }
+    }
+  }
+  const auto decoder = make("raw:crop=pad2");
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    const Bytes row = decode(*decoder, sample_, Random(seed));
+    seen.emplace(reinterpret_cast<const char*>(row.data()), row.size());
+  }
+  EXPECT_EQ(seen.size(), 50U);
+  EXPECT_EQ(seen, wanted);
+}
+
+TEST_F(RawDecoderTest, OfAnotherSizeAreResampledLikeDecodedImages) {
+  const TestImage image = make_test_image(61, 47);
+  const Sample sample = make_sample(bytes_of(image), {61, 47});
+  const ImageShape shape{20, 24, 3};
+  const auto random_crop = make(), centre = make("raw:auto-center"), padded = make("raw:pad6");
+  TestImage black{73, 59, 3, std::vector<std::uint8_t>(std::size_t{73} * 59 * 3)};
+  for (int y = 0; y < 47; ++y) {
+    std::copy_n(image.at(0, y), 61 * 3, black.pixels.data() + ((y + 6) * 73 + 6) * 3);
+  }
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Random random(seed), pad_random(seed);
+    const Region region = random_resized_crop({61, 47}, random);
+    const bool mirrored = random.uniform() < 0.5;
+    EXPECT_LE(max_difference(decode(*random_crop, sample, Random(seed), shape),
+                             plain_resample(image, region.columns, region.rows, mirrored, 24, 20)),
+              1);
+    const Region shifted = padded_crop({61, 47}, 6, pad_random);
+    const bool pad_mirrored = pad_random.uniform() < 0.5;
+    EXPECT_LE(
+        max_difference(decode(*padded, sample, Random(seed), shape),
+                       plain_resample(black, shifted.columns, shifted.rows, pad_mirrored, 24, 20)),
+        1);
+  }
+  const Region middle = centre_crop({61, 47}, shape);
+  EXPECT_LE(max_difference(decode(*centre, sample, Random(1), shape),
+                           plain_resample(image, middle.columns, middle.rows, false, 24, 20)),
+            1);
+}
+
+TEST_F(RawDecoderTest, CopiesAreWhatTheResamplerGivesAtTheSameSize) {
+  const TestImage image = make_test_image(29, 23);
+  const Bytes pixels = bytes_of(image);
+  EXPECT_EQ(decode(*make("raw:crop=full"), make_sample(pixels, {29, 23}), Random(1), {23, 29, 3}),
+            pixels);
+  const Stretch columns{0, 29, 0, 29}, rows{0, 23, 0, 23};
+  EXPECT_EQ(max_difference(pixels, plain_resample(image, columns, rows, false, 29, 23)), 0);
+}
+
+TEST_F(RawDecoderTest, PixelsThatAreNotAsManyAsTheirLayoutSaysAreRefused) {
   const auto decoder = make();
-  try {
-    decode(*decoder, 1);
-    FAIL() << "copied them";
-  } catch (const DataError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("some/file.JPEG"), std::string::npos) << text;
-    EXPECT_NE(text.find("44 bytes; expected 45, 3x5x3"), std::string::npos) << text;
+  sample_.bytes.pop_back();
+  const std::string text = thrown_by<DataError>([&] { decode(*decoder, sample_, Random(1)); });
+  EXPECT_NE(text.find("some/file.bin"), std::string::npos) << text;
+  EXPECT_NE(text.find("44 bytes for 3x5x3 pixels"), std::string::npos) << text;
+  for (const PixelLayout layout : {PixelLayout{}, PixelLayout{-5, -3}, PixelLayout{5, 3, 2},
+                                   PixelLayout{5, 0}, PixelLayout{INT32_MAX, INT32_MAX, 3}}) {
+    EXPECT_THROW(decode(*decoder, make_sample(pixels_, layout), Random(1)), DataError);
+  }
+}
+
+TEST_F(RawDecoderTest, CropsThatMakeNoSenseAreRefused) {
+  for (const char* text : {"left", "pad", "pad0", "pad-1", "pad4x", "pad257", "pad99999999999"}) {
+    EXPECT_THROW(make(std::string("raw:crop=") + text), ConfigError) << text;
   }
 }
 

@@ -1,90 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue feeder over real JPEG files: each is of one colour, which encodes its index.
-#include <gtest/gtest.h>
-
+// The queue feeder: epochs, order, damage, options and chains.
 #include <set>
-#include <string>
-#include <thread>
 
 #include "dataflow/error.h"
-#include "dataflow/host_device.h"
-#include "feeders/feeder.h"
+#include "tests/feeders/decode_queue_fixture.h"
 #include "tests/support/allocation_count.h"
-#include "tests/support/jpeg_writer.h"
-#include "tests/support/temp_folder.h"
 
 namespace penstock {
 namespace {
-
-constexpr int kFiles = 60, kClasses = 4;
-
-class DecodeQueueTest : public testing::Test {
- protected:
-  DecodeQueueTest() {
-    for (int index = 0; index < kFiles; ++index) {
-      // Four levels of each colour, far enough apart to survive compression.
-      const auto level = [&](int digit) { return static_cast<std::uint8_t>(40 + 55 * digit); };
-      folder_.write(name_of(index),
-                    encode_jpeg(make_flat_image(30 + index, 70 - index, level(index / 16),
-                                                level(index / 4 % 4), level(index % 4))));
-    }
-    data_.directory = folder_.path().string();
-    data_.classes = kClasses;
-  }
-
-  /// Files are numbered in the order in which the source lists them.
-  static std::string name_of(int index) {
-    return "class" + std::to_string(index / (kFiles / kClasses)) + "/" +
-           std::to_string(100 + index) + ".JPEG";
-  }
-  static int index_of(const std::byte* pixel) {
-    const auto digit = [&](int c) { return (std::to_integer<int>(pixel[c]) - 40 + 27) / 55; };
-    return digit(0) * 16 + digit(1) * 4 + digit(2);
-  }
-
-  std::unique_ptr<Feeder> make(std::string_view text, std::int32_t threads,
-                               BadSamplePolicy policy = {}) {
-    const FeederEntry& entry = find_entry(feeder_table(), "queue");
-    const Options options(entry.name, entry.options, parse_component(text));
-    return entry.make(FeederContext{.spec = spec_,
-                                    .device = device_,
-                                    .clock = clock_,
-                                    .options = options,
-                                    .data = data_,
-                                    .probe = probe_,
-                                    .on_bad_sample = policy,
-                                    .threads = threads});
-  }
-
-  /// Runs `feeder`, and gives every batch to `read` until that returns false.
-  template <typename Read>
-  void run(Feeder& feeder, Read read) {
-    BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);
-    std::stop_source stop;
-    std::jthread reader([&] {
-      while (const ReadLease lease = ring.next(0, {})) {
-        if (!read(lease.batch())) stop.request_stop();
-      }
-    });
-    try {
-      feeder.run(ring, stop.get_token());
-    } catch (...) {
-      ring.close();
-      throw;
-    }
-    ring.close();
-  }
-
-  std::vector<std::byte> pass(std::string_view text);
-
-  TempFolder folder_;
-  DataPlan data_;
-  BatchSpec spec_{.images = 8, .image = {32, 32, 3}, .classes = kClasses};
-  SteadyClock clock_;
-  HostDevice device_{clock_};
-  Device* readers_[1] = {&device_};
-  Probe probe_;
-};
 
 TEST_F(DecodeQueueTest, EachFileOncePerEpochOverRanksAndThreads) {
   data_.epochs = 2;
@@ -163,7 +86,7 @@ TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
   const Counter& threads = probe_.counter("decode_threads");
   std::int64_t batches = 0, before = 0, after = 0;
   for (const char* text : {"queue:crop=full", "queue:crop=full,decode=full,source=memory",
-                           "queue:decode=raw,flip=true"}) {
+                           "queue:decode=raw,flip=true", "queue:crop=full,chain=tensorpack"}) {
     const std::int64_t earlier = threads.value();
     batches = before = after = 0;
     run(*make(text, 2), [&](const Batch&) {
@@ -177,99 +100,38 @@ TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
   }
 }
 
+TEST_F(DecodeQueueTest, HoweverFilesAreReadAndWhereverThreadsRunPixelsAreTheSame) {
+  const std::vector<std::byte> expected = pass("queue");
+  EXPECT_FALSE(expected.empty());
+  for (const char* text : {"queue:io=pread", "queue:io=direct", "queue:io=uring",
+                           "queue:io=direct,readahead=8", "queue:cores=auto,threads=auto"}) {
+    EXPECT_EQ(pass(text), expected) << text;
+  }
+  EXPECT_TRUE(probe_.facts().contains("decode_thread_0_core"));
+  std::string notes;
+  for (const std::string& note : probe_.notes()) notes += note + "\n";
+  EXPECT_NE(notes.find("decode threads: thread 0 on core "), std::string::npos) << notes;
+}
+
 TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts) {
   EXPECT_THROW(make("queue:crop=left", 1), ConfigError);
+  EXPECT_THROW(make("queue:chain=keras", 1), ConfigError);
+  EXPECT_THROW(make("queue:resize=lanczos", 1), ConfigError);
+  EXPECT_THROW(make("queue:color=sepia", 1), ConfigError);
   EXPECT_THROW(make("queue:source=nowhere", 1), ConfigError);
+  EXPECT_THROW(make("queue:threads=2", 1), ConfigError);
+  EXPECT_THROW(make("queue:io=mmap", 1), ConfigError);
+  EXPECT_THROW(make("queue:io=direct,source=memory", 1), ConfigError);
+  EXPECT_THROW(make("queue:cores=65000", 1), ConfigError);
+  EXPECT_THROW(make("queue:cores=all", 1), ConfigError);
+  EXPECT_THROW(make("queue:numa=999", 1), ConfigError);
   EXPECT_NO_THROW(make("queue:center,flip=false,upsampling=plain,source=image-folder", 1));
   spec_.pixel = DType::f32;
   EXPECT_THROW(make("queue", 1), ConfigError);
   spec_.pixel = DType::u8;
+  EXPECT_THROW(make("queue:normalise=f32", 1), ConfigError) << "bytes were agreed on";
   data_.directory += "/nothing";
   EXPECT_THROW(make("queue", 1), ConfigError);
-}
-
-// ---- where pixels come from -------------------------------------------------
-
-/// All pixels of one epoch, in order.
-std::vector<std::byte> DecodeQueueTest::pass(std::string_view text) {
-  data_.order = Order::strict;
-  data_.epochs = 1;
-  std::vector<std::byte> pixels;
-  const std::unique_ptr<Feeder> feeder = make(text, 2);
-  run(*feeder, [&](const Batch& batch) {
-    const auto valid = static_cast<std::size_t>(batch.valid) * spec_.row_bytes();
-    pixels.insert(pixels.end(), batch.pixels.begin(),
-                  batch.pixels.begin() + static_cast<std::ptrdiff_t>(valid));
-    return true;
-  });
-  return pixels;
-}
-
-TEST_F(DecodeQueueTest, MemoryAndWholeImagesGiveTheSameBatches) {
-  for (const char* crop : {"queue:center,flip=false", "queue:random"}) {
-    const std::string text = crop;
-    const std::vector<std::byte> files = pass(text);
-    EXPECT_EQ(files.size(), kFiles * spec_.row_bytes());
-    EXPECT_EQ(pass(text + ",source=memory"), files);
-    EXPECT_EQ(pass(text + ",source='memory:limit=512MiB'"), files);
-    EXPECT_EQ(pass(text + ",decode=full"), files);
-    EXPECT_EQ(pass(text + ",decode=full,source=memory"), files);
-    EXPECT_EQ(pass(text + ",decode=region"), files);
-  }
-}
-
-TEST_F(DecodeQueueTest, RawPixelsAreThoseOfTheCentre) {
-  const std::vector<std::byte> files = pass("queue:center,flip=false");
-  EXPECT_EQ(pass("queue:decode=raw"), files);
-  EXPECT_EQ(pass("queue:decode=raw,crop=center,source='memory:limit=1MiB'"), files);
-  EXPECT_EQ(pass("queue:decode=raw,crop=full"), pass("queue:crop=full,flip=false"));
-  data_.augment = false;
-  EXPECT_EQ(pass("queue:decode=raw,flip=true"), files);
-}
-
-TEST_F(DecodeQueueTest, ASetThatIsTooLargeForMemoryIsSaid) {
-  const std::string text = "queue:decode=raw,source='memory:limit=31kB'";  // rows of 3072 bytes
-  EXPECT_EQ(pass(text).size(), 10 * spec_.row_bytes());
-  EXPECT_EQ(make(text, 1)->extent().examples, 10U);
-  ASSERT_FALSE(probe_.notes().empty());
-  EXPECT_NE(probe_.notes().front().find("10 of 60 images"), std::string::npos)
-      << probe_.notes().front();
-}
-
-TEST_F(DecodeQueueTest, DamagedFilesAreBadSamplesInMemoryToo) {
-  folder_.write(name_of(7), std::vector<std::byte>(50, std::byte{0x42}));
-  data_.epochs = 1;
-  for (const char* text : {"queue:source=memory", "queue:decode=raw", "queue:decode=full"}) {
-    EXPECT_THROW(run(*make(text, 2), [](const Batch&) { return true; }), DataError) << text;
-    std::int64_t images = 0;
-    run(*make(text, 2, {BadSamplePolicy::Action::skip}), [&](const Batch& batch) {
-      images += batch.valid;
-      return true;
-    });
-    EXPECT_EQ(images, kFiles - 1) << text;
-  }
-}
-
-TEST_F(DecodeQueueTest, ExtraWorkTakesItsTimeAndLeavesThePixels) {
-  const std::vector<std::byte> files = pass("queue");
-  for (const char* text : {"queue:extra_us=1500", "queue:extra_us=1500,decode=raw"}) {
-    const std::int64_t before = probe_.values().at("decode_ns");
-    const std::vector<std::byte> slowed = pass(text);
-    EXPECT_GE(probe_.values().at("decode_ns") - before, kFiles * 1'500'000) << text;
-    EXPECT_EQ(slowed.size(), files.size());
-    EXPECT_TRUE(slowed == files || text != std::string("queue:extra_us=1500"));
-  }
-  EXPECT_THROW(make("queue:extra_us=-1", 1), ConfigError);
-  EXPECT_THROW(make("queue:extra_us=1ms", 1), ConfigError);
-}
-
-TEST_F(DecodeQueueTest, WaysToDecodeThatContradictTheSourceAreRefused) {
-  EXPECT_THROW(make("queue:decode=half", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,crop=random", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,source=image-folder", 1), ConfigError);
-  EXPECT_THROW(make("queue:source=memory:pixels=jpeg", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,source=memory:pixels=jpeg", 1), ConfigError);
-  EXPECT_THROW(make("queue:source=memory:size=3", 1), ConfigError);
 }
 
 TEST_F(DecodeQueueTest, KnowsHowMuchDataItHas) {
@@ -295,6 +157,46 @@ TEST_F(DecodeQueueTest, WithoutAugmentationNothingIsLeftToTheSeed) {
   }
   EXPECT_EQ(passes[0], passes[1]);
   EXPECT_EQ(passes[0], passes[2]);
+}
+
+TEST_F(DecodeQueueTest, ChainsDependOnTheSeedAndOnNothingElse) {
+  for (const char* text : {"queue:chain=tf_cnn_benchmarks,color=tf", "queue:chain=tensorpack",
+                           "queue:color=tf_yiq,resize=round_robin"}) {
+    data_.order = Order::strict;
+    data_.epochs = 2;
+    std::vector<std::vector<std::byte>> passes;
+    for (const std::int32_t threads : {1, 4, 4}) {
+      if (passes.size() == 2) data_.seed += 1;
+      std::vector<std::byte>& pixels = passes.emplace_back();
+      const std::unique_ptr<Feeder> feeder = make(text, threads, {});
+      run(*feeder, [&](const Batch& batch) {
+        pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
+        return true;
+      });
+    }
+    EXPECT_EQ(passes[0], passes[1]) << text;
+    EXPECT_NE(passes[0], passes[2]) << text;
+  }
+}
+
+TEST_F(DecodeQueueTest, EvaluationTakesTheCentreOfEachChain) {
+  data_.augment = false;
+  data_.shuffle = false;
+  const std::pair<const char*, const char*> cases[] = {
+      {"queue:chain=torchvision", "queue:crop=center,flip=false"},
+      {"queue:chain=tf_cnn_benchmarks,color=tf",
+       "queue:crop=tf_center,flip=false,resize=tf_bilinear"},
+      {"queue:chain=tensorpack", "queue:crop=tensorpack_center,flip=false,resize=cv_bicubic"},
+      {"queue:chain=tensorpack,crop=full", "queue:crop=full,flip=false,resize=cv_bicubic"},
+      {"queue:crop=tf_random", "queue:crop=tf_center,flip=false"}};
+  for (const auto& [chain, parts] : cases) {
+    data_.augment = false;
+    const std::vector<std::byte> pixels = pass(chain);
+    data_.seed += 1;
+    EXPECT_EQ(pass(chain), pixels) << chain;
+    data_.augment = true;
+    EXPECT_EQ(pass(parts), pixels) << chain;
+  }
 }
 
 }  // namespace

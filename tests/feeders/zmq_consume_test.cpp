@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The zmq-consume feeder with real bytes on real sockets.
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "tests/feeders/zmq_fixture.h"
+#include "tests/feeders/zmq_consume_fixture.h"
 
 namespace penstock {
 namespace {
@@ -36,29 +33,6 @@ std::vector<std::byte> text_bytes(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
-
-/// The text of the exception of type Kind that `body` throws.
-template <typename Kind, typename Body>
-std::string thrown_by(Body body) {
-  try {
-    body();
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
-class ZmqConsume : public ::testing::Test {
- protected:
-  std::string file() const { return folder_.path().string() + "/feed"; }
-  std::string endpoint() const { return "ipc://" + file(); }
-
-  TempFolder folder_;
-};
 
 TEST_F(ZmqConsume, EveryBatchArrivesOnceInOrder) {
   Consumer consumer("endpoint=" + endpoint());
@@ -157,7 +131,7 @@ TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
   EXPECT_EQ(consumer.counter("messages_rejected"), 6);
   const std::vector<std::string> notes = consumer.notes();
   ASSERT_EQ(notes.size(), 6U);
-  EXPECT_TRUE(contains(notes[0], "message 2 from ipc://")) << notes[0];
+  EXPECT_TRUE(contains(notes[0], "message 2 of process ")) << notes[0];
   EXPECT_TRUE(contains(notes[0], "0 bytes")) << notes[0];
   EXPECT_TRUE(contains(notes[1], "is the producer's format zmq_op?")) << notes[1];
   EXPECT_TRUE(contains(notes[3], "uint8 [6,5,6,3]")) << notes[3];
@@ -169,15 +143,14 @@ TEST_F(ZmqConsume, MessagesOfSeveralFramesAreDrainedAndRefused) {
   Consumer consumer("endpoint=" + endpoint());
   consumer.start();
   Producer producer(endpoint(), false);
-  producer.send(message_of(kSmall, 8), true);
-  producer.send(message_of(kSmall, 9), true);
+  for (int frame = 0; frame < 4; ++frame) producer.send(message_of(kSmall, 9), true);
   producer.send(message_of(kSmall, 9));
   producer.send(message_of(kSmall, 1));
   EXPECT_EQ(consumer.next(), 1U);
   consumer.stop();
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
   ASSERT_EQ(consumer.notes().size(), 1U);
-  EXPECT_TRUE(contains(consumer.notes()[0], "3 frames")) << consumer.notes()[0];
+  EXPECT_TRUE(contains(consumer.notes()[0], "5 frames")) << consumer.notes()[0];
 }
 
 TEST_F(ZmqConsume, BadMessagesFailTheRunWhereThePolicySaysSo) {
@@ -327,7 +300,7 @@ TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
   EXPECT_TRUE(contains(error_of("endpoint=tcp://0.0.0.0:5555"), "insecure=true"));
   EXPECT_TRUE(contains(error_of("endpoint=tcp://*:5555"), "insecure=true"));
   EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",hwm=0"), "hwm is 0"));
-  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",format=pickle"), "expected zmq_op"));
+  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",format=arrow"), "expected auto"));
   EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",max_message=10"), "a batch has"));
 }
 
@@ -342,81 +315,6 @@ TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
 
 TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoOnTheWay) {
   EXPECT_EQ(Consumer("endpoint=" + endpoint() + ",hwm=5").outside_reserve(), 12);
-}
-
-// ---- producers as child processes -------------------------------------------
-
-class ZmqProducerProcess : public ZmqConsume {
- protected:
-  ZmqProducerProcess() { EXPECT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
-  /// Where a producer writes the number of a process of its own.
-  std::string pipe() const { return folder_.path().string() + "/pid"; }
-  /// That process. Blocks until the producer says it.
-  int open_process() const {
-    pid_t pid = 0;
-    std::ifstream(pipe()) >> pid;
-    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  }
-  static bool has_ended(int process, std::chrono::milliseconds limit) {
-    pollfd ended{process, POLLIN, 0};
-    return poll(&ended, 1, static_cast<int>(limit.count())) == 1;
-  }
-  std::string command(const std::string& text) const {
-    return "endpoint=" + endpoint() + ",producer='" + text + "'";
-  }
-};
-
-TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
-  Consumer consumer(command("sleep 1000 & echo $! > " + pipe() + "; wait"));
-  consumer.start();
-  const int grandchild = open_process();
-  ASSERT_GE(grandchild, 0);
-  EXPECT_FALSE(has_ended(grandchild, 0ms));
-  consumer.destroy();
-  EXPECT_TRUE(has_ended(grandchild, 5s));
-  close(grandchild);
-}
-
-TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
-  Consumer consumer(
-      command("trap \"\" TERM; echo $$ > " + pipe() + "; while true; do sleep 0.1; done"));
-  const int child = open_process();
-  ASSERT_GE(child, 0);
-  const auto asked = std::chrono::steady_clock::now();
-  consumer.destroy();
-  EXPECT_LT(std::chrono::steady_clock::now() - asked, 5s);
-  EXPECT_TRUE(has_ended(child, 5s));
-  close(child);
-}
-
-TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
-  Consumer consumer(command("exit 3"));
-  consumer.start();
-  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "producer 'exit 3' ended with status 3")) << text;
-}
-
-TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
-  Consumer consumer(command("kill -9 $$"));
-  consumer.start();
-  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "was ended by signal 9")) << text;
-}
-
-TEST_F(ZmqProducerProcess, OneThatEndsWithoutABatchIsReported) {
-  Consumer consumer(command("true"));
-  consumer.start();
-  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "sent no batch")) << text;
-}
-
-TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {
-  Consumer consumer(command("true"));
-  Producer producer(endpoint(), false);
-  producer.send(message_of(kSmall, 0));
-  consumer.start();
-  EXPECT_EQ(consumer.next(), 0U);
-  EXPECT_EQ(consumer.next(), std::nullopt);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer on checkpoints. Build with clang and -DPENSTOCK_FUZZERS=ON; run with a time or without:
-//   build-fuzz/checkpoint_fuzzer -max_total_time=60
+// libFuzzer on checkpoints.
 #include "tests/fuzz/checkpoint_target.h"
+#include "tests/fuzz/seeds.h"
+
+std::vector<std::vector<std::byte>> penstock::fuzz_seeds() { return {good_checkpoint()}; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   penstock::try_checkpoint(std::as_bytes(std::span(data, size)));

@@ -3,8 +3,6 @@
 // fixed seed. Digits of the header are also changed for other digits, which keeps it JSON.
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/fuzz/checkpoint_target.h"
 #include "tests/fuzz/mutation.h"
 
@@ -12,29 +10,6 @@ namespace penstock {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-/// Two tensors of 6 and 2 elements, all zero.
-Bytes good_file() {
-  const std::vector<float> zeros(8);
-  const std::span<const std::byte> data = std::as_bytes(std::span(zeros));
-  const std::vector<SafeTensor> tensors = {{"logits.weight", {2, 3, 1, 1}, data.first(24)},
-                                           {"logits.bias", {2}, data.last(8)}};
-  const std::string header = safetensors_header({{"format", "penstock"},
-                                                 {"version", "1"},
-                                                 {"model", "tiny"},
-                                                 {"optimizer", "sgd"},
-                                                 {"height", "1"},
-                                                 {"width", "1"},
-                                                 {"channels", "3"},
-                                                 {"classes", "2"},
-                                                 {"step", "40"},
-                                                 {"seed", "7"},
-                                                 {"crc32", "190a55ad"}},
-                                                tensors);
-  Bytes bytes(header.size() + data.size());
-  std::memcpy(bytes.data(), header.data(), header.size());
-  return bytes;
-}
 
 /// One digit of the text for another one.
 void mutate_digit(Bytes& bytes, Random& random) {
@@ -48,7 +23,7 @@ void mutate_digit(Bytes& bytes, Random& random) {
 }
 
 TEST(CheckpointMutation, NothingIsReadOutsideTheFile) {
-  const Bytes seed = good_file();
+  const Bytes seed = good_checkpoint();
   ASSERT_TRUE(try_checkpoint(seed));
   std::size_t accepted = 0;
   constexpr std::size_t kFiles = 40'000;

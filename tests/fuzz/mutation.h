@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "dataflow/random.h"
@@ -40,6 +41,19 @@ inline void mutate(std::vector<std::byte>& bytes, Random& random) {
       const std::size_t count = std::min(bytes.size() - at, bytes.size() - from);
       if (count > 0) std::memmove(bytes.data() + at, bytes.data() + from, 1 + random.below(count));
     }
+  }
+}
+
+/// Calls `use` with so many inputs, each one of the seeds with one to four changes, in a block of
+/// exactly its size, so that a sanitizer sees one byte too many.
+template <typename Use>
+void for_each_mutation(std::span<const std::vector<std::byte>> seeds, std::size_t count,
+                       const Use& use) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Random random(1, 0, i);
+    std::vector<std::byte> bytes = seeds[random.below(seeds.size())];
+    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) mutate(bytes, random);
+    use(std::vector<std::byte>(bytes.begin(), bytes.end()));
   }
 }
 

@@ -1,31 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds a fuzzer with clang and runs it for a while; what it finds lies in FOLDER/NAME.
-# Usage: run_fuzzer.sh SOURCE_DIRECTORY FOLDER SECONDS NAME [SOURCES, -lLIBRARIES...]
+# Runs FOLDER/fuzzer from seeds that it writes itself: for PENSTOCK_FUZZ_SECONDS, with what it finds kept in FOLDER/corpus
+# for the next such run; without that variable for two seconds, which keep nothing. An input that fails is kept in
+# FOLDER/failures, its path is printed, and it is tried again by each later run.
+# Usage: run_fuzzer.sh FOLDER
 set -eu
-source=$1 folder=$2/$4 seconds=$3 name=$4
-shift 4
-
-mkdir -p "$folder"
-cd "$folder"
-echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' > probe.cpp
-clang=
-for compiler in clang++ clang++-14; do
-  command="$compiler -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined"
-  if $command -o probe probe.cpp 2> /dev/null; then clang=$command; break; fi
-done
-if [ -z "$clang" ]; then
-  echo "skipped: no clang++ with libFuzzer; install clang-14 and libclang-rt-14-dev"
+folder=$1
+if [ ! -x "$folder/fuzzer" ]; then
+  echo "skipped: there was no clang++ with libFuzzer when this was built; install clang-14 and libclang-rt-14-dev"
   exit 77
 fi
-parts=
-for part in "$@"; do
-  case $part in
-    -l*) parts="$parts $part" ;;
-    *) parts="$parts $source/$part" ;;
-  esac
-done
-# shellcheck disable=SC2086  # lists of words
-$clang -std=c++20 -O1 -g -I"$source" -o fuzzer "$source/tests/fuzz/${name}_fuzzer.cpp" $parts
-mkdir -p corpus
-./fuzzer corpus -max_total_time="$seconds" -max_len=2000 -use_value_profile=1 -print_final_stats=1
+cd "$folder"
+corpus=corpus
+if [ -z "${PENSTOCK_FUZZ_SECONDS:-}" ]; then
+  corpus=scratch
+  rm -rf scratch
+fi
+rm -rf seeds
+mkdir -p $corpus failures seeds
+PENSTOCK_FUZZ_SEEDS=seeds ./fuzzer $corpus seeds failures -max_total_time="${PENSTOCK_FUZZ_SECONDS:-2}" \
+  -artifact_prefix="$folder/failures/" -timeout=20 -malloc_limit_mb=512 -use_value_profile=1 -print_final_stats=1

@@ -16,6 +16,19 @@ namespace penstock {
 
 inline constexpr BatchSpec kFuzzSpec{.images = 2, .image = {2, 3, 1}, .classes = 10};
 
+/// Takes a batch of kFuzzSpec into a slot. Throws std::logic_error where a label is none.
+inline void copy_fuzzed_batch(const WireBatch& batch) {
+  std::vector<std::byte> pixels(kFuzzSpec.pixel_bytes());
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(kFuzzSpec.images));
+  Batch slot;
+  slot.pixels = pixels;
+  slot.labels = labels;
+  copy_batch(batch, slot);
+  for (const std::int32_t label : labels) {
+    if (label < 0 || label >= kFuzzSpec.classes) throw std::logic_error("a label out of range");
+  }
+}
+
 /// Whether the message was a batch of kFuzzSpec.
 inline bool try_zmq_op(std::span<const std::byte> bytes) {
   try {
@@ -30,19 +43,35 @@ inline bool try_zmq_op(std::span<const std::byte> bytes) {
     }
     if (data + 4 != bytes.size()) throw std::logic_error("bytes that no tensor accounts for");
     const WireBatch batch = as_batch(message, kFuzzSpec);
-    std::vector<std::byte> pixels(kFuzzSpec.pixel_bytes());
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(kFuzzSpec.images));
-    Batch slot;
-    slot.pixels = pixels;
-    slot.labels = labels;
-    copy_batch(batch, slot);
-    for (const std::int32_t label : labels) {
-      if (label < 0 || label >= kFuzzSpec.classes) throw std::logic_error("a label out of range");
-    }
+    copy_fuzzed_batch(batch);
     return true;
   } catch (const DataError&) {
     return false;
   }
+}
+
+/// Batches of kFuzzSpec with labels of 32 and 64 bits, a scalar, and a tensor of eight dimensions.
+inline std::vector<std::vector<std::byte>> zmq_op_corpus() {
+  using Bytes = std::vector<std::byte>;
+  const BatchLayout layout(kFuzzSpec, kFuzzSpec.images);
+  Bytes batch(layout.size());
+  layout.write_headers(batch);
+
+  Bytes wide(batch.begin(), batch.begin() + BatchLayout::kPixelsAt + 12);
+  wide.resize(wide.size() + 20 + 16);
+  const std::int32_t labels_shape[] = {2};
+  write_tensor_header(std::span(wide).subspan(BatchLayout::kPixelsAt + 12), WireType::i64,
+                      labels_shape);
+
+  Bytes scalar(4 + 16 + 4);
+  scalar[0] = std::byte{1};
+  write_tensor_header(std::span(scalar).subspan(4), WireType::i32, {});
+
+  Bytes deep(4 + 48 + 16);
+  deep[0] = std::byte{1};
+  const std::int32_t deep_shape[] = {1, 2, 1, 2, 1, 1, 1, 1};
+  write_tensor_header(std::span(deep).subspan(4), WireType::f32, deep_shape);
+  return {batch, wide, scalar, deep};
 }
 
 }  // namespace penstock

@@ -75,6 +75,7 @@ std::vector<std::byte> encode_jpeg(const TestImage& image, const JpegForm& form)
   }
   if (image.channels == 4 && !form.ycck) jpeg.write_Adobe_marker = form.adobe_marker ? TRUE : FALSE;
   jpeg.arith_code = form.arithmetic ? TRUE : FALSE;
+  jpeg.optimize_coding = form.optimised ? TRUE : FALSE;
   jpeg.restart_interval = static_cast<unsigned>(form.restart_interval);
   jpeg_scan_info scans[4]{};
   if (form.separate_scans) {

@@ -33,7 +33,8 @@ struct JpegForm {
   int restart_interval = 0;     ///< in MCUs; 0: none
   bool stored_as_rgb = false;   ///< no conversion to YCbCr
   bool ycck = false;            ///< CMYK stored as YCCK
-  bool adobe_marker = true;     ///< for CMYK: readers then take the inks as inverted
+  bool adobe_marker = true;     ///< for CMYK
+  bool optimised = false;       ///< Huffman tables made for the image
 };
 
 std::vector<std::byte> encode_jpeg(const TestImage& image, const JpegForm& form = {});

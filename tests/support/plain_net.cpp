@@ -7,9 +7,9 @@
 #include <span>
 
 #include "dataflow/error.h"
+#include "dataflow/normalisation.h"
 #include "tests/support/plain_operators.h"
 #include "trainer/initialise.h"
-#include "trainer/normalisation.h"
 
 namespace penstock {
 namespace {

@@ -164,6 +164,8 @@ void add_norms(std::vector<SmallGraph>& graphs) {
   add("batch_norm_relu", 2, {4, 5, 3}, 16, two(BatchNorm{}, Relu{}));
   add("batch_norm_twice", 3, {3, 5, 3}, 1, two(BatchNorm{1e-5F, 0.5F}, BatchNorm{1e-2F, 0.1F}));
   add("lrn", 2, {3, 5, 3}, 17, one(Lrn{5, 0.5F, 0.75F, 1}));
+  add("lrn_24", 2, {3, 5, 3}, 24, one(Lrn{5, 0.5F, 0.75F, 1}));
+  add("lrn_32", 2, {3, 5, 3}, 32, one(Lrn{5, 0.5F, 0.75F, 1}));
   add("lrn_3", 2, {3, 4, 3}, 5, one(Lrn{3, 0.3F, 0.75F, 2}));
   add("lrn_wider_than_channels", 2, {3, 3, 3}, 3, one(Lrn{7, 1, 0.5F, 1}));
   add("lrn_one_channel", 2, {3, 3, 3}, 1, one(Lrn{5, 1, 0.75F, 1}));

@@ -3,6 +3,8 @@
 // gradient is a formula of the weights, so that a test can follow an algorithm in double.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,7 +50,7 @@ class Quadratic final : public Executable {
     NodeId node = 3;
     for (const std::size_t count : kQuadraticCounts) {
       const auto shape = static_cast<std::int64_t>(count);
-      set_.parameters.push_back({{"w" + std::to_string(--node), node, Role::weight, {shape}},
+      set_.parameters.push_back({{fmt::format("w{}", --node), node, Role::weight, {shape}},
                                  {weights_.data() + first, count},
                                  {gradients_.data() + first, count}});
       first += count;
@@ -74,12 +76,19 @@ class Quadratic final : public Executable {
   ParameterSet set_;
 };
 
+/// Ranks [first, first + count) of a run, and what they exchange through.
+struct RanksHere {
+  CollectiveGroup& group;
+  ModelStore* models;
+  std::int32_t first = 0, count = 1;
+};
+
 class UpdateRanks {
  public:
   static constexpr float kRate = 0.125F;
   using Make = std::function<std::unique_ptr<UpdateStrategy>(const UpdateContext&)>;
 
-  /// `update` with the options typed behind its name.
+  /// `update` with the options typed behind its name. Ranks are threads, and all of them are here.
   UpdateRanks(std::int32_t ranks, std::string_view update, Clock& clock,
               GradientReduction reduction = GradientReduction::mean,
               std::string_view optimizer = "sgd")
@@ -89,19 +98,13 @@ class UpdateRanks {
   UpdateRanks(std::int32_t ranks, std::string_view update, const Make& make, Clock& clock,
               GradientReduction reduction = GradientReduction::mean,
               std::string_view optimizer = "sgd")
-      : device_(clock),
-        devices_(static_cast<std::size_t>(ranks), &device_),
-        group_(devices_, clock, {}),
-        store_(devices_, clock, {}) {
-    for (std::int32_t rank = 0; rank < ranks; ++rank) {
-      ranks_.push_back(make_rank(rank, update, make, reduction, optimizer));
-    }
-    together([&](std::int32_t rank) {
-      Rank& one = at(rank);
-      one.optimizer->prepare(one.model.parameters());
-      one.strategy->start(one.model, *one.stream);
-    });
-  }
+      : UpdateRanks(std::make_unique<Threads>(ranks, clock), update, make, clock, reduction,
+                    optimizer) {}
+
+  /// Others of the ranks may be elsewhere. `here` is borrowed.
+  UpdateRanks(const RanksHere& here, std::string_view update, Clock& clock,
+              GradientReduction reduction = GradientReduction::mean)
+      : UpdateRanks(here, update, find_update(update).make, clock, reduction, "sgd") {}
 
   /// One step of one rank, on the calling thread.
   void step(std::int32_t rank) {
@@ -117,6 +120,7 @@ class UpdateRanks {
       for (std::int32_t i = 0; i < count; ++i) step(rank);
     });
   }
+  /// Of a rank that is here.
   const std::vector<float>& weights(std::int32_t rank) { return at(rank).model.weights(); }
   const UpdateStrategy& strategy(std::int32_t rank) { return *at(rank).strategy; }
   Probe& probe() { return probe_; }
@@ -132,6 +136,38 @@ class UpdateRanks {
     std::int64_t steps = 0;
   };
 
+  struct Threads {
+    Threads(std::int32_t ranks, Clock& clock)
+        : device(clock),
+          devices(static_cast<std::size_t>(ranks), &device),
+          group(devices, clock, {}),
+          store(devices, clock, {}) {}
+    HostDevice device;
+    std::vector<Device*> devices;
+    ThreadsGroup group;
+    ThreadsModelStore store;
+  };
+
+  UpdateRanks(std::unique_ptr<Threads> threads, std::string_view update, const Make& make,
+              Clock& clock, GradientReduction reduction, std::string_view optimizer)
+      : UpdateRanks({threads->group, &threads->store, 0,
+                     static_cast<std::int32_t>(threads->devices.size())},
+                    update, make, clock, reduction, optimizer) {
+    threads_ = std::move(threads);
+  }
+  UpdateRanks(const RanksHere& here, std::string_view update, const Make& make, Clock& clock,
+              GradientReduction reduction, std::string_view optimizer)
+      : clock_(clock), device_(clock), here_(here) {
+    for (std::int32_t index = 0; index < here.count; ++index) {
+      ranks_.push_back(make_rank(here.first + index, update, make, reduction, optimizer));
+    }
+    together([&](std::int32_t rank) {
+      Rank& one = at(rank);
+      one.optimizer->prepare(one.model.parameters());
+      one.strategy->start(one.model, *one.stream);
+    });
+  }
+
   static const UpdateEntry& find_update(std::string_view text) {
     return find_entry(update_table(), parse_component(text).name);
   }
@@ -144,28 +180,29 @@ class UpdateRanks {
         .optimizer_options = Options(rule.name, rule.options, {}),
         .model = Quadratic(rank),
     });
-    one->collective = group_.join(rank);
+    one->collective = here_.group.join(rank);
     one->optimizer = make_host_optimizer({rule, one->optimizer_options}, serial_for);
     one->stream = device_.make_stream();
     one->strategy = make({.collective = *one->collective,
                           .optimizer = *one->optimizer,
                           .reduction = reduction,
-                          .local_ranks = static_cast<std::int32_t>(devices_.size()),
+                          .local_ranks = here_.count,
                           .options = one->options,
                           .device = &device_,
-                          .models = &store_,
-                          .probe = &probe_});
+                          .models = here_.models,
+                          .probe = &probe_,
+                          .clock = &clock_});
     return one;
   }
-  Rank& at(std::int32_t rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  Rank& at(std::int32_t rank) { return *ranks_.at(static_cast<std::size_t>(rank - here_.first)); }
   void together(const std::function<void(std::int32_t)>& body) {
-    run_ranks(static_cast<std::int32_t>(ranks_.size()), body);
+    run_ranks(here_.count, [&](std::int32_t index) { body(here_.first + index); });
   }
 
+  Clock& clock_;
   HostDevice device_;
-  std::vector<Device*> devices_;
-  ThreadsGroup group_;
-  ThreadsModelStore store_;
+  std::unique_ptr<Threads> threads_;  // null where ranks exchange through what others made
+  const RanksHere here_;
   Probe probe_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
@@ -164,6 +167,44 @@ TEST_P(AllReduce, TakesTheStepsAndBytesThatItSays) {
   }
 }
 
+/// Positive and of no few digits; sums of 8 are below 2^10.
+float fraction(std::int32_t rank, std::size_t i) {
+  return static_cast<float>(rank + 1) * 100.0F / static_cast<float>(i % 977 + 7);
+}
+
+TEST_P(AllReduce, On16BitsAgreesOnSumsThatAreRoundedNoMoreThanOncePerRank) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  for (const WireFormat wire : {WireFormat::f16, WireFormat::bf16}) {
+    for (const std::int32_t ranks : {2, 3, 5, 8}) {
+      const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
+      LinkGroup group(
+          devices, clock, 1min, {},
+          {.plan = {{.algorithm = GetParam(), .shards = 2}}, .local_ranks = 2, .wire = wire});
+      // As many roundings as ranks on the way of a sum, one more at its end, and those of f32.
+      const double bound =
+          std::pow(1 + unit_roundoff(wire), ranks + 1) * std::pow(1 + 0x1p-24, ranks) - 1;
+      for (const std::size_t count : {1U, 2U, 7U, 1000U, 4099U}) {
+        std::vector<std::vector<float>> values(static_cast<std::size_t>(ranks));
+        run_ranks(ranks, [&](std::int32_t rank) {
+          std::vector<float>& mine = values[static_cast<std::size_t>(rank)];
+          for (std::size_t i = 0; i < count; ++i) mine.push_back(fraction(rank, i));
+          const std::unique_ptr<Stream> stream = device.make_stream();
+          group.join(rank)->all_reduce_sum({mine.data(), count}, *stream);
+        });
+        for (std::size_t i = 0; i < count; ++i) {
+          double exact = 0;
+          for (std::int32_t rank = 0; rank < ranks; ++rank) exact += fraction(rank, i);
+          ASSERT_NEAR(values[0][i], exact, bound * exact) << ranks << " ranks, element " << i;
+        }
+        for (const std::vector<float>& other : values) {
+          ASSERT_EQ(std::memcmp(other.data(), values[0].data(), count * sizeof(float)), 0) << ranks;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Algorithms, AllReduce, testing::ValuesIn(all_reduce_table().entries),
                          [](const testing::TestParamInfo<const AllReduceEntry*>& entry) {
                            return test_name(entry.param->name);
@@ -175,9 +216,9 @@ std::unique_ptr<LinkGroup> make_group(Device& device, std::int32_t ranks, Clock&
                                       std::stop_token stop = {}) {
   const std::span<const AllReduceEntry* const> entries = all_reduce_table().entries;
   const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-  return std::make_unique<LinkGroup>(devices, clock, 1min, std::move(stop),
-                                     AllReducePlan{{entries.front(), 1, 8}, {entries.back(), 3}},
-                                     2);
+  return std::make_unique<LinkGroup>(
+      devices, clock, 1min, std::move(stop),
+      ExchangeChoice{.plan = {{entries.front(), 1, 8}, {entries.back(), 3}}, .local_ranks = 2});
 }
 
 TEST(LinkCollective, SumsAnyCountOverAnyNumberOfRanks) {
@@ -197,7 +238,50 @@ TEST(LinkCollective, SumsAnyCountOverAnyNumberOfRanks) {
   }
 }
 
-TEST(LinkCollective, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
+TEST(CompactLink, MovesHalfTheBytes) {
+  SteadyClock clock;
+  ThreadLinks links(2, clock, 1min, {});
+  run_ranks(2, [&](std::int32_t rank) {
+    MeteredLink metered(links.join(rank), clock);
+    CompactLink link(metered, WireFormat::f16);
+    std::vector<float> values = elements(rank, 1000);
+    Workspace workspace;
+    find_entry(all_reduce_table(), "ring").all_reduce(link, values, workspace);
+    EXPECT_EQ(metered.most_bytes(), 1000 * 2);
+    expect_sums(values, 2, "fp16");  // whole numbers below 2048 are exact
+  });
+}
+
+TEST(LinkCollective, CountsTheSumsThatOverflow) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  Device* const devices[] = {&device, &device, &device};
+  Counter nonfinite;
+  LinkGroup group(devices, clock, 1min, {}, {.wire = WireFormat::f16, .nonfinite = &nonfinite});
+  EXPECT_EQ(group.how(),
+            "tree up to 4096 elements, ring beyond, in messages between threads of fp16");
+  run_ranks(3, [&](std::int32_t rank) {
+    std::vector<float> values(100, 1);
+    values[7] = 30000;  // three of them are too much for fp16
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    group.join(rank)->all_reduce_sum({values.data(), values.size()}, *stream);
+    EXPECT_EQ(values[7], std::numeric_limits<float>::infinity());
+    EXPECT_EQ(values[8], 3);
+  });
+  EXPECT_EQ(nonfinite.value(), 1);
+}
+
+/// One collective call of one rank.
+struct RootedCall {
+  Collective& collective;
+  Stream& stream;
+  std::int32_t rank, ranks, root;
+  std::size_t count;
+};
+
+/// On every rank of groups of one to five, for every root and size.
+template <typename Body>
+void for_each_root(const Body& body) {
   SteadyClock clock;
   HostDevice device(clock);
   for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
@@ -207,36 +291,32 @@ TEST(LinkCollective, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
       const std::unique_ptr<Stream> stream = device.make_stream();
       for (std::int32_t root = 0; root < ranks; ++root) {
         for (const std::size_t count : kSizes) {
-          std::vector<float> values = elements(rank, count);
-          collective->reduce_sum({values.data(), count}, root, *stream);
-          if (rank == root) {
-            expect_sums(values, ranks, "root " + std::to_string(root));
-          } else {
-            EXPECT_EQ(values, elements(rank, count)) << "root " << root;
-          }
+          body(RootedCall{*collective, *stream, rank, ranks, root, count});
         }
       }
     });
   }
 }
 
+TEST(LinkCollective, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
+  for_each_root([](const RootedCall& call) {
+    std::vector<float> values = elements(call.rank, call.count);
+    call.collective.reduce_sum({values.data(), call.count}, call.root, call.stream);
+    if (call.rank == call.root) {
+      expect_sums(values, call.ranks, "root " + std::to_string(call.root));
+    } else {
+      EXPECT_EQ(values, elements(call.rank, call.count)) << "root " << call.root;
+    }
+  });
+}
+
 TEST(LinkCollective, ABroadcastLeavesTheRootsValuesOnAllRanks) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-    const std::unique_ptr<LinkGroup> group = make_group(device, ranks, clock);
-    run_ranks(ranks, [&](std::int32_t rank) {
-      const std::unique_ptr<Collective> collective = group->join(rank);
-      const std::unique_ptr<Stream> stream = device.make_stream();
-      for (std::int32_t root = 0; root < ranks; ++root) {
-        for (const std::size_t count : kSizes) {
-          std::vector<float> values = elements(rank, count);
-          collective->broadcast({values.data(), count}, root, *stream);
-          EXPECT_EQ(values, elements(root, count)) << "root " << root << " of " << ranks;
-        }
-      }
-    });
-  }
+  for_each_root([](const RootedCall& call) {
+    std::vector<float> values = elements(call.rank, call.count);
+    call.collective.broadcast({values.data(), call.count}, call.root, call.stream);
+    EXPECT_EQ(values, elements(call.root, call.count))
+        << "root " << call.root << " of " << call.ranks;
+  });
 }
 
 TEST(LinkCollective, StreamsMeetInEveryCall) {

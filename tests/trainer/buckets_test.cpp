@@ -126,6 +126,26 @@ TEST(Buckets, WhatLiesBetweenParametersBelongsToThem) {
   EXPECT_EQ(counts_of(BucketPlan(arena.set(), {.first_bytes = 1, .bytes = 1})), (Counts{8, 6, 7}));
 }
 
+TEST(Buckets, EqualPiecesCutThroughParametersAndWaitForAllOfThem) {
+  const Arena arena({5, 1, 4, 1});
+  const BucketPlan plan(arena.set(), {.pieces = 3});
+  EXPECT_EQ(counts_of(plan), (Counts{3, 4, 4}));
+  EXPECT_EQ(parameters_of(plan), (Counts{4, 0, 0}));
+  for (std::size_t parameter = 0; parameter < 4; ++parameter) {
+    EXPECT_EQ(plan.bucket_of(parameter), 0U);
+  }
+  EXPECT_EQ(counts_of(BucketPlan(arena.set(), {.pieces = 100})), Counts(11, 1)) << "none is empty";
+  EXPECT_EQ(counts_of(BucketPlan(ParameterSet{}, {.pieces = 4})), (Counts{0}));
+}
+
+TEST(Buckets, SmallNeighboursAreGroupedAndAllOthersStandAlone) {
+  const Arena arena({1, 2, 9, 2, 2, 2, 1, 9, 1});
+  const BucketPlan plan(arena.set(), {.small_bytes = 8, .small_group = 3});
+  EXPECT_EQ(counts_of(plan), (Counts{3, 9, 6, 1, 9, 1}));
+  EXPECT_EQ(parameters_of(plan), (Counts{2, 1, 3, 1, 1, 1}));
+  EXPECT_EQ(counts_of(BucketPlan(arena.set(), {.small_bytes = 1})).size(), 9U) << "none is small";
+}
+
 TEST(Buckets, OfNoParametersThereIsAnEmptyOne) {
   const BucketPlan plan(ParameterSet{}, BucketLimits{});
   EXPECT_EQ(counts_of(plan), (Counts{0}));

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <future>
+#include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -41,6 +43,44 @@ TEST(ThreadsCollective, SumsAnyCountOverAnyNumberOfRanks) {
       });
     }
   }
+}
+
+TEST(ThreadsCollective, RoundsAsIf16BitsWereMovedAndCountsWhatOverflows) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  Device* const devices[] = {&device, &device, &device};
+  Counter nonfinite;
+  ThreadsGroup group(devices, clock, {}, {.wire = WireFormat::bf16, .nonfinite = &nonfinite});
+  EXPECT_NE(group.how().find("bf16"), std::string::npos);
+  EXPECT_EQ(ThreadsGroup(devices, clock, {}).how(), "");
+  run_ranks(3, [&](std::int32_t rank) {
+    std::vector<float> values(1001, 1.0F + 0x1p-9F);  // which bf16 rounds to 1
+    values[1000] = rank == 2 ? std::numeric_limits<float>::infinity() : 0;
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    group.join(rank)->all_reduce_sum({values.data(), values.size()}, *stream);
+    EXPECT_EQ(values[0], 3);
+    EXPECT_EQ(values[999], 3);
+    EXPECT_EQ(values[1000], std::numeric_limits<float>::infinity());
+  });
+  EXPECT_EQ(nonfinite.value(), 1);
+}
+
+TEST(ThreadsCollective, TheSumOfAReduceIsAtTheRootAndABroadcastIsTheRoots) {
+  SteadyClock clock;
+  HostDevice device(clock);
+  Device* const devices[] = {&device, &device, &device};
+  ThreadsGroup group(devices, clock, {});
+  run_ranks(3, [&](std::int32_t rank) {
+    const std::unique_ptr<Collective> collective = group.join(rank);
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    for (std::int32_t root = 0; root < 3; ++root) {
+      std::vector<float> values(2001, static_cast<float>(rank + 1));
+      collective->reduce_sum({values.data(), values.size()}, root, *stream);
+      EXPECT_EQ(values, std::vector<float>(2001, rank == root ? 6 : static_cast<float>(rank + 1)));
+      collective->broadcast({values.data(), values.size()}, root, *stream);
+      EXPECT_EQ(values, std::vector<float>(2001, 6));
+    }
+  });
 }
 
 TEST(ThreadsCollective, StreamsMeet) {

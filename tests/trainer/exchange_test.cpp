@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <barrier>
 #include <future>
 #include <map>
 #include <set>
@@ -115,9 +117,15 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
       EXPECT_EQ(clock_.now() - begin, test.backward + test.exposed);
       const ExchangeTimes times = exchange.times();
       EXPECT_EQ(times.steps, step);
-      EXPECT_EQ(times.buckets, step * 3);
       EXPECT_EQ(times.busy, step * busy);
       EXPECT_EQ(times.exposed, step * Nanoseconds(test.exposed));
+      EXPECT_EQ(least_exposed(times.buckets), times.exposed);
+      ASSERT_EQ(times.buckets.size(), 3U);
+      for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(times.buckets[i].bytes, test.counts[i] * sizeof(float));
+        EXPECT_EQ(times.buckets[i].lead, step * Nanoseconds(test.backward - test.ready[i]));
+        EXPECT_EQ(times.buckets[i].busy, step * std::chrono::milliseconds(test.counts[i]));
+      }
     }
   }
 }
@@ -319,13 +327,18 @@ TEST(GradientExchange, ARankThatLeavesInBackwardLetsTheOthersLeave) {
   std::stop_source stop;
   ThreadsGroup group(devices, clock, stop.get_token());
   std::atomic<int> left{0};
+  std::barrier all_have_stepped(3);
+  // As a session's do, they outlive all ranks: those that remain may still read the first one's.
+  const std::vector<std::size_t> counts = {1, 2};
+  std::array gradients = {Gradients(counts), Gradients(counts), Gradients(counts)};
   run_ranks(3, [&](std::int32_t rank) {
-    Gradients gradients({1, 2});
     const std::unique_ptr<Collective> collective = group.join(rank);
     const std::unique_ptr<Stream> stream = device.make_stream();
-    GradientExchange exchange(*collective, gradients.set(), device, clock, kOneEach);
+    GradientExchange exchange(*collective, gradients[static_cast<std::size_t>(rank)].set(), device,
+                              clock, kOneEach);
     exchange.start();
     exchange.finish(*stream);
+    all_have_stepped.arrive_and_wait();
     exchange.ready (*stream)(0);
     if (rank == 1) {  // as a session does whose replica failed
       stop.request_stop();

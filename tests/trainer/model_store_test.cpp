@@ -10,28 +10,12 @@
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/uniform_model.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// A model whose elements all have one value.
-class Model {
- public:
-  Model(std::size_t count, float value) : values_(count, value) {}
-  Tensor tensor() { return {values_.data(), values_.size()}; }
-  void fill(float value) { std::fill(values_.begin(), values_.end(), value); }
-  /// The value of all elements, or -1 where they differ.
-  float value() const {
-    const bool same = std::all_of(values_.begin(), values_.end(),
-                                  [&](float value) { return value == values_.front(); });
-    return same ? values_.front() : -1;
-  }
-
- private:
-  std::vector<float> values_;
-};
 
 class ModelStores : public ::testing::Test {
  protected:
@@ -69,14 +53,14 @@ class ModelStores : public ::testing::Test {
 
 TEST_F(ModelStores, HaveNothingToReadBeforeAnythingIsPublished) {
   const auto store = make(2);
-  Model mine(kCount, 7);
+  UniformModel mine(kCount, 7);
   EXPECT_EQ(store->read(0, 1, mine.tensor(), *stream_), std::nullopt);
   EXPECT_EQ(mine.value(), 7);
 }
 
 TEST_F(ModelStores, GiveTheNewestModelOfTheOneWhoIsAsked) {
   const auto store = make(3);
-  Model published(kCount, 0), mine(kCount, -1);
+  UniformModel published(kCount, 0), mine(kCount, -1);
   for (std::int64_t version = 0; version < 7; ++version) {
     for (const std::int32_t owner : {1, 2}) {
       published.fill(static_cast<float>(100 * owner + version));
@@ -91,7 +75,7 @@ TEST_F(ModelStores, GiveTheNewestModelOfTheOneWhoIsAsked) {
 
 TEST_F(ModelStores, GiveAReaderOneModelWhileItsOwnerPublishesOthers) {
   const auto store = make(2);
-  Model published(kCount, 1), mine(kCount, 0);
+  UniformModel published(kCount, 1), mine(kCount, 0);
   store->publish(1, 1, published.tensor(), *stream_);
   WatchedStream reading(device_, [&] {
     for (const float version : {2.F, 3.F, 4.F, 5.F}) {  // more than there are snapshots
@@ -107,7 +91,7 @@ TEST_F(ModelStores, GiveAReaderOneModelWhileItsOwnerPublishesOthers) {
 
 TEST_F(ModelStores, GiveWhatIsCompleteWhileAnotherIsBeingPublished) {
   const auto store = make(2);
-  Model published(kCount, 1), mine(kCount, 0);
+  UniformModel published(kCount, 1), mine(kCount, 0);
   store->publish(1, 1, published.tensor(), *stream_);
   std::optional<std::int64_t> version;
   WatchedStream publishing(device_, [&] { version = store->read(0, 1, mine.tensor(), *stream_); });
@@ -120,19 +104,19 @@ TEST_F(ModelStores, GiveWhatIsCompleteWhileAnotherIsBeingPublished) {
 TEST_F(ModelStores, LetAPublisherWaitOnlyWhileAllButTheNewestAreRead) {
   std::stop_source stop;
   const auto store = make(4, stop.get_token());
-  Model published(kCount, 0);
+  UniformModel published(kCount, 0);
   const auto publish = [&](std::int64_t version) {
     published.fill(static_cast<float>(version));
     store->publish(3, version, published.tensor(), *stream_);
   };
   publish(1);
-  Model first(kCount, 0), second(kCount, 0);
+  UniformModel first(kCount, 0), second(kCount, 0);
   std::future<void> blocked;
   WatchedStream reads_second(device_, [&] {
     publish(3);  // 1 and 2 are being read: the third snapshot is the newest from here on
     blocked = std::async(std::launch::async, [&] {
       const auto own = device_.make_stream();
-      Model fourth(kCount, 4);
+      UniformModel fourth(kCount, 4);
       store->publish(3, 4, fourth.tensor(), *own);
     });
     stop.request_stop();
@@ -153,12 +137,12 @@ TEST_F(ModelStores, NeverMixTwoModelsUnderFreeRunningRanks) {
   constexpr std::int64_t kVersions = 300;
   const auto store = make(kRanks);
   for (std::int32_t rank = 0; rank < kRanks; ++rank) {
-    Model first(kCount, 0);
+    UniformModel first(kCount, 0);
     store->publish(rank, 0, first.tensor(), *stream_);
   }
   run_ranks(kRanks, [&](std::int32_t rank) {
     const auto own = device_.make_stream();
-    Model published(kCount, 0), other(kCount, 0);
+    UniformModel published(kCount, 0), other(kCount, 0);
     std::vector<std::int64_t> seen(kRanks, 0);
     for (std::int64_t version = 1; version <= kVersions; ++version) {
       published.fill(static_cast<float>(version));

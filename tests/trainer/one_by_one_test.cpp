@@ -12,6 +12,7 @@
 
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
+#include "tests/support/product_model.h"
 #include "tests/support/rank_threads.h"
 #include "trainer/collectives/threads.h"
 #include "trainer/replica.h"
@@ -19,38 +20,7 @@
 namespace penstock {
 namespace {
 
-constexpr float kA = 1, kB = 2;
-
-/// The derivatives are those of the mean over the batch.
-class ProductModel final : public Executable {
- public:
-  ProductModel(float a, float b) : weights_{b, a} {
-    set_.weights = {weights_.data(), weights_.size()};
-    set_.gradients = {gradients_.data(), gradients_.size()};
-    const auto add = [&](const char* name, std::size_t index) {
-      set_.parameters.push_back(
-          {{name, 0, Role::weight, {1}}, {&weights_[index], 1}, {&gradients_[index], 1}});
-    };
-    add("b", 0);
-    add("a", 1);
-  }
-  const ParameterSet& parameters() const noexcept override { return set_; }
-  void run(Phase, const Batch& batch, Stream&, const GradientReady&, StepResult& result) override {
-    float x = 0;
-    for (const std::byte pixel : batch.pixels) x += static_cast<float>(pixel);
-    x /= static_cast<float>(batch.valid);
-    const auto [b, a] = weights_;
-    gradients_ = {x * a, x * b};
-    result = {.loss = x * a * b, .images = batch.valid};
-  }
-  void read(const ParameterSpec&, const Tensor&, std::span<float>) override {}
-  void write(const ParameterSpec&, const Tensor&, std::span<const float>) override {}
-  void set_step(std::int64_t) override {}
-
- private:
-  std::array<float, 2> weights_, gradients_{};
-  ParameterSet set_;
-};
+constexpr float kA = ProductModel::kA, kB = ProductModel::kB;
 
 /// The pixels of each rank's image in one step.
 using Pixels = std::vector<std::vector<std::uint8_t>>;  // [step][rank]

@@ -154,6 +154,53 @@ TEST(Optimizers, TheDecaysShareOfTheLossIsThatOfTheWeightsBeforeTheUpdate) {
   EXPECT_NEAR(result.l2_loss, 0.05 * squares, 1e-6);
 }
 
+/// Against the rule in double, each step's weight rounded to the nearest number of the format.
+TEST(Optimizers, LeaveWhatAShortFormatHoldsOfWeightsButNotOfBatchNorms) {
+  const OptimizerEntry& entry = find_entry(optimizer_table(), "sgd");
+  const Options options(entry.name, entry.options, {});
+  SteadyClock clock;
+  HostDevice device(clock);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  for (const auto& [type, digits] : {std::pair{DType::f16, 11}, {DType::bf16, 8}}) {
+    const auto nearest = [digits = digits](double value) {
+      const double unit = std::ldexp(1.0, std::ilogb(value) + 1 - digits);
+      return unit * std::nearbyint(value / unit);
+    };
+    const std::unique_ptr<Optimizer> optimizer =
+        make_host_optimizer({entry, options, type}, serial_for);
+    TwoParameters parameters;
+    optimizer->prepare(parameters.set());
+    std::vector<double> expected;
+    for (std::size_t i = 0; i < 2 * kCount; ++i) {
+      expected.push_back(double{TwoParameters().weight(i)});
+      if (i < kCount) expected[i] = nearest(expected[i]);
+      EXPECT_EQ(double{parameters.weight(i)}, expected[i]);
+    }
+    optimizer->set(kHyper, *stream);
+    for (int step = 0; step < kSteps; ++step) {
+      StepResult result;
+      parameters.fill(step);
+      optimizer->apply(parameters.set(), static_cast<float>(kScale), *stream, result);
+      for (std::size_t i = 0; i < 2 * kCount; ++i) {
+        const double before = expected[i];
+        expected[i] -=
+            kHyper.learning_rate * effective(TwoParameters::gradient(step, i), before, i < kCount);
+        if (i < kCount) expected[i] = nearest(expected[i]);
+        const double slack = i < kCount ? 0 : 1e-6;
+        ASSERT_NEAR(parameters.weight(i), expected[i], slack) << "step " << step << ", " << i;
+        if (i >= kCount) expected[i] = double{parameters.weight(i)};
+      }
+    }
+    const std::vector<float> others(2 * kCount, 0.3001F);
+    Tensor other{const_cast<float*>(others.data()), others.size()};
+    optimizer->average(parameters.set(), other, 1, 0.5F, *stream);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(double{parameters.weight(i)}, nearest(double{parameters.weight(i)}))
+          << "averages are rounded as well";
+    }
+  }
+}
+
 TEST(Optimizers, RefuseOptionsOutOfRange) {
   for (const char* text :
        {"momentum:momentum=1", "rmsprop:decay=1", "rmsprop:momentum=-0.1", "rmsprop:epsilon=-1",

@@ -66,7 +66,8 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
                                   .local_ranks = made.collective->world().size,
                                   .options = made.no_options,
                                   .device = &device_,
-                                  .models = &models});
+                                  .models = &models,
+                                  .clock = &clock_});
     return made;
   }
   static std::string where(std::int32_t ranks, std::int32_t rank, std::size_t element) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/collectives/link_collective.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <utility>
 
@@ -8,22 +10,40 @@
 #include "trainer/collectives/algorithms/exchange.h"
 
 namespace penstock {
+namespace {
 
-LinkCollective::LinkCollective(std::unique_ptr<Link> link, Device& device, AllReducePlan plan,
-                               std::int32_t local_ranks)
-    : link_(std::move(link)), arrived_(device.make_event()), plan_(std::move(plan)) {
-  PENSTOCK_ASSERT(!plan_.empty() && local_ranks > 0);
-  workspace_.local_ranks = local_ranks;
+ExchangeChoice with_plan(ExchangeChoice choice) {
+  if (choice.plan.empty()) choice.plan = default_all_reduce_plan();
+  return choice;
+}
+
+}  // namespace
+
+std::string how_links_exchange(const ExchangeChoice& choice, std::string_view between) {
+  return fmt::format("{}, in messages {} of {}", describe(with_plan(choice).plan), between,
+                     to_string(choice.wire));
+}
+
+LinkCollective::LinkCollective(std::unique_ptr<Link> link, Device& device, ExchangeChoice choice)
+    : link_(std::move(link)), arrived_(device.make_event()), choice_(with_plan(std::move(choice))) {
+  PENSTOCK_ASSERT(choice_.local_ranks > 0);
+  workspace_.local_ranks = choice_.local_ranks;
+  if (choice_.wire != WireFormat::f32) compact_.emplace(*link_, choice_.wire);
 }
 
 void LinkCollective::all_reduce_sum(Tensor tensor, Stream& stream) {
   const std::span<float> values = arrive(tensor, stream);
   if (values.empty()) return;
-  const AllReduceChoice& choice = choice_for(plan_, values.size());
+  Link& link = compact_ ? static_cast<Link&>(*compact_) : *link_;
+  const AllReduceChoice& choice = choice_for(choice_.plan, values.size());
   for (std::int32_t shard = 0; shard < choice.shards; ++shard) {
-    choice.algorithm->all_reduce(*link_, shares(values, shard, shard + 1, choice.shards),
-                                 workspace_);
+    choice.algorithm->all_reduce(link, shares(values, shard, shard + 1, choice.shards), workspace_);
   }
+  if (!compact_) return;
+  // Whoever finished a sum still has it in f32, and the others as it was sent.
+  const std::size_t nonfinite = round_to(choice_.wire, values);
+  const bool counts = choice_.nonfinite != nullptr && world().rank == 0;  // all ranks see the same
+  if (counts && nonfinite > 0) choice_.nonfinite->add(static_cast<std::int64_t>(nonfinite));
 }
 
 void LinkCollective::reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) {

@@ -5,12 +5,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "dataflow/clock.h"
 #include "trainer/collective.h"
 #include "trainer/collectives/all_reduce.h"
+#include "trainer/collectives/compact_link.h"
+#include "trainer/collectives/exchange_choice.h"
 #include "trainer/collectives/link.h"
 #include "trainer/collectives/thread_links.h"
 
@@ -18,12 +25,12 @@ namespace penstock {
 
 /// Sums have the same bits on all ranks, but not always those of adding in the order of ranks: each
 /// algorithm has an order of its own, and elements of one tensor may differ in it. broadcast and
-/// reduce_sum go along a binary tree.
+/// reduce_sum go along a binary tree. With a wire of 16 bits all_reduce_sum rounds what it sends,
+/// and at the end what each rank has.
 class LinkCollective final : public Collective {
  public:
-  /// `device` is borrowed. All ranks have the same plan, which is not empty, and local ranks.
-  LinkCollective(std::unique_ptr<Link> link, Device& device, AllReducePlan plan,
-                 std::int32_t local_ranks);
+  /// `device` is borrowed.
+  LinkCollective(std::unique_ptr<Link> link, Device& device, ExchangeChoice choice);
 
   World world() const noexcept override { return link_->world(); }
   bool recordable() const noexcept override { return true; }
@@ -38,30 +45,33 @@ class LinkCollective final : public Collective {
 
   const std::unique_ptr<Link> link_;
   const std::unique_ptr<Event> arrived_;
-  const AllReducePlan plan_;
+  const ExchangeChoice choice_;
+  std::optional<CompactLink> compact_;  // where the wire is not f32
   Workspace workspace_;
   std::vector<float> sums_;  // of reduce_sum, where the rank keeps its own values
 };
+
+/// CollectiveGroup::how() of ranks with links `between` them.
+std::string how_links_exchange(const ExchangeChoice& choice, std::string_view between);
 
 /// Ranks that are threads of one process, connected by links.
 class LinkGroup final : public CollectiveGroup {
  public:
   /// One device per rank, borrowed. See ThreadLinks.
   LinkGroup(std::span<Device* const> devices, Clock& clock, Nanoseconds timeout,
-            std::stop_token stop, AllReducePlan plan, std::int32_t local_ranks)
+            std::stop_token stop, ExchangeChoice choice)
       : devices_(devices.begin(), devices.end()),
-        plan_(std::move(plan)),
-        local_ranks_(local_ranks),
+        choice_(std::move(choice)),
         links_(static_cast<std::int32_t>(devices.size()), clock, timeout, std::move(stop)) {}
   std::unique_ptr<Collective> join(std::int32_t rank) override {
-    return std::make_unique<LinkCollective>(
-        links_.join(rank), *devices_[static_cast<std::size_t>(rank)], plan_, local_ranks_);
+    return std::make_unique<LinkCollective>(links_.join(rank),
+                                            *devices_[static_cast<std::size_t>(rank)], choice_);
   }
+  std::string how() const override { return how_links_exchange(choice_, "between threads"); }
 
  private:
   const std::vector<Device*> devices_;
-  const AllReducePlan plan_;
-  const std::int32_t local_ranks_;
+  const ExchangeChoice choice_;
   ThreadLinks links_;
 };
 

@@ -11,11 +11,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
 #include "dataflow/error.h"
+#include "trainer/collectives/link_collective.h"
+#include "trainer/collectives/mpi_links.h"
+#include "trainer/collectives/shared_memory.h"
 #include "trainer/processes.h"
 
 namespace penstock {
@@ -23,16 +26,6 @@ namespace {
 
 constexpr int kTimedOut = 5;  // the exit code of that name
 constexpr Nanoseconds kSpin = std::chrono::microseconds(200), kNap = std::chrono::microseconds(50);
-
-void check(int code, std::string_view what) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw DeviceError(std::string(what) + ": MPI reports '" +
-                    std::string(text, static_cast<std::size_t>(length)) +
-                    "'; see what the launcher says of the other ranks");
-}
 
 /// Ends the process where its scope lasts longer than it may: for calls that cannot be given up.
 class Deadline {
@@ -60,15 +53,14 @@ class Waiter {
  public:
   explicit Waiter(Clock& clock) : clock_(clock) {}
 
-  /// False: `give_up()` was true, or the deadline came.
-  bool wait(MPI_Request& request, Time deadline, const std::function<bool()>& give_up,
-            std::string_view what) const {
+  /// False: the deadline came.
+  bool wait(MPI_Request& request, Time deadline, std::string_view what) const {
     const Time begin = clock_.now();
     for (int done = 0;;) {
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
       if (done != 0) return true;
       const Time now = clock_.now();
-      if (now >= deadline || give_up()) return false;
+      if (now >= deadline) return false;
       if (now - begin > kSpin) {
         clock_.sleep_until(now + kNap);
       } else {
@@ -86,11 +78,9 @@ class MpiCollective final : public Collective {
  public:
   MpiCollective(const Processes::Exchange& exchange, MPI_Comm comm, const Launch& launch,
                 Clock& clock)
-      : exchange_(exchange),
-        comm_(comm),
+      : comm_(comm),
         launch_(launch),
-        clock_(clock),
-        waiter_(clock),
+        wait_(exchange, launch, clock),
         arrived_(exchange.device.make_event()) {}
 
   World world() const noexcept override { return {launch_.rank, launch_.size}; }
@@ -121,7 +111,7 @@ class MpiCollective final : public Collective {
     arrived_->wait_until(Time::max());  // the CPU touches the elements
     MPI_Request request = MPI_REQUEST_NULL;
     if (tensor.count == 0) {
-      check(MPI_Ibarrier(comm_, &request), "meeting the other ranks");
+      check_mpi(MPI_Ibarrier(comm_, &request), "meeting the other ranks");
       wait(request);
       return;
     }
@@ -129,37 +119,22 @@ class MpiCollective final : public Collective {
     auto* const data = static_cast<float*>(tensor.data);
     for (std::size_t first = 0; first < tensor.count; first += INT_MAX) {
       const auto count = static_cast<int>(std::min<std::size_t>(INT_MAX, tensor.count - first));
-      check(call(data + first, count, &request), "exchanging with the other ranks");
+      check_mpi(call(data + first, count, &request), "exchanging with the other ranks");
       wait(request);
     }
   }
 
   void wait(MPI_Request& request) {
-    const Time deadline = clock_.now() + exchange_.patience;
-    Time last_moment = Time::max();
-    const auto give_up = [&] {
-      if (exchange_.abandon.stop_requested()) return true;
-      if (!exchange_.stopping.stop_requested()) return false;
-      const Time now = clock_.now();
-      last_moment = std::min(last_moment, now + Processes::kGrace);
-      return now >= last_moment;
-    };
-    if (waiter_.wait(request, deadline, give_up, "exchanging with the other ranks")) return;
-    if (exchange_.abandon.stop_requested() || exchange_.stopping.stop_requested()) {
-      throw Error("the run is being stopped");
-    }
-    throw TimeoutError(
-        "rank " + std::to_string(launch_.rank) + " waited " +
-        std::to_string(exchange_.patience / std::chrono::seconds(1)) +
-        " s in the exchange for other ranks: one of them hangs, is stopped, or cannot be reached; "
-        "see what the launcher says of them, or raise --timeout");
+    wait_.until([&] {
+      int done = 0;
+      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "exchanging with the other ranks");
+      return done != 0;
+    });
   }
 
-  const Processes::Exchange exchange_;
   const MPI_Comm comm_;
   const Launch launch_;
-  Clock& clock_;
-  const Waiter waiter_;
+  const ExchangeWait wait_;
   const std::unique_ptr<Event> arrived_;
 };
 
@@ -171,6 +146,7 @@ class MpiGroup final : public CollectiveGroup {
     PENSTOCK_ASSERT(rank == launch_.rank);
     return std::make_unique<MpiCollective>(exchange_, comm_, launch_, clock_);
   }
+  std::string how() const override { return "MPI_Iallreduce"; }
 
  private:
   const Processes::Exchange exchange_;
@@ -179,14 +155,34 @@ class MpiGroup final : public CollectiveGroup {
   Clock& clock_;
 };
 
+/// Ranks with links between them.
+class MpiLinkGroup final : public CollectiveGroup {
+ public:
+  MpiLinkGroup(const Processes::Exchange& exchange, MpiLinks& links, const Launch& launch,
+               Clock& clock)
+      : exchange_(exchange), links_(links), wait_(exchange, launch, clock) {}
+  std::unique_ptr<Collective> join(std::int32_t) override {
+    return std::make_unique<LinkCollective>(links_.join(wait_), exchange_.device, exchange_.choice);
+  }
+  std::string how() const override {
+    return how_links_exchange(exchange_.choice, "between processes");
+  }
+
+ private:
+  const Processes::Exchange exchange_;
+  MpiLinks& links_;
+  const ExchangeWait wait_;
+};
+
 class MpiProcesses final : public Processes {
  public:
-  MpiProcesses(const Launch& launch, Clock& clock)
+  MpiProcesses(const Launch& launch, Clock& clock, Nanoseconds rendezvous)
       : launch_(launch), clock_(clock), waiter_(clock) {
     int provided = 0;
     {
-      const Deadline deadline(kRendezvous, "joining the other ranks (MPI_Init)");
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+      const Deadline deadline(rendezvous, "joining the other ranks (MPI_Init)");
+      check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided),
+                "MPI_Init_thread");
     }
     if (provided < MPI_THREAD_MULTIPLE) {
       throw Unavailable(
@@ -194,14 +190,15 @@ class MpiProcesses final : public Processes {
           " started: this MPI cannot be called from several threads (MPI_THREAD_MULTIPLE); use one "
           "that can, such as Debian's Open MPI");
     }
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &training_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &training_), "MPI_Comm_dup");
     for (const MPI_Comm comm : {control_, training_}) {
-      check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+      check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     }
+    links_ = std::make_unique<MpiLinks>();
     int rank = 0, size = 0;
-    check(MPI_Comm_rank(control_, &rank), "MPI_Comm_rank");
-    check(MPI_Comm_size(control_, &size), "MPI_Comm_size");
+    check_mpi(MPI_Comm_rank(control_, &rank), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(control_, &size), "MPI_Comm_size");
     if (rank != launch.rank || size != launch.size) {
       throw ConfigError("joining the processes that " + std::string(launch.launcher) +
                         " started: the environment says rank " + std::to_string(launch.rank) +
@@ -216,8 +213,7 @@ class MpiProcesses final : public Processes {
     MPI_Ibarrier(control_, &request);
     bool together = false;
     try {
-      const auto never = [] { return false; };
-      together = waiter_.wait(request, clock_.now() + kGoodbye, never, "leaving");
+      together = waiter_.wait(request, clock_.now() + kGoodbye, "leaving");
     } catch (const Error&) {
       together = false;
     }
@@ -234,7 +230,8 @@ class MpiProcesses final : public Processes {
     const int mine = static_cast<int>(text.size());
     std::vector<int> lengths(size), offsets(size);
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(&mine, 1, MPI_INT, lengths.data(), 1, MPI_INT, control_, &request), what);
+    check_mpi(MPI_Iallgather(&mine, 1, MPI_INT, lengths.data(), 1, MPI_INT, control_, &request),
+              what);
     wait(request, deadline, what);
     std::int64_t total = 0;
     for (std::size_t rank = 0; rank < size; ++rank) {
@@ -243,9 +240,9 @@ class MpiProcesses final : public Processes {
       PENSTOCK_ASSERT(total < INT_MAX);
     }
     std::string all(static_cast<std::size_t>(total), '\0');
-    check(MPI_Iallgatherv(text.data(), mine, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
-                          MPI_CHAR, control_, &request),
-          what);
+    check_mpi(MPI_Iallgatherv(text.data(), mine, MPI_CHAR, all.data(), lengths.data(),
+                              offsets.data(), MPI_CHAR, control_, &request),
+              what);
     wait(request, deadline, what);
     std::vector<std::string> texts;
     for (std::size_t rank = 0; rank < size; ++rank) {
@@ -256,6 +253,24 @@ class MpiProcesses final : public Processes {
   }
 
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
+    ExchangeMethod method = exchange.choice.method;
+    const bool fastest = method == ExchangeMethod::fastest;
+    if (fastest || method == ExchangeMethod::shared_memory) {
+      SharedMemory memory = share_memory(*this, exchange, clock_);
+      if (memory.group) return std::move(memory.group);
+      if (!fastest) {
+        throw Unavailable("exchanging through shared memory: " + memory.why_not +
+                          "; choose another way to exchange");
+      }
+      method = ExchangeMethod::links;
+    }
+    if (method == ExchangeMethod::links) {
+      return std::make_unique<MpiLinkGroup>(exchange, *links_, launch_, clock_);
+    }
+    PENSTOCK_ASSERT(exchange.choice.wire == WireFormat::f32);  // MPI adds nothing else
+    if (method == ExchangeMethod::mpi_blocking) {
+      return std::make_unique<MpiBlockingGroup>(exchange, launch_);
+    }
     return std::make_unique<MpiGroup>(exchange, training_, launch_, clock_);
   }
 
@@ -271,9 +286,7 @@ class MpiProcesses final : public Processes {
 
  private:
   void wait(MPI_Request& request, Time deadline, std::string_view what) {
-    if (waiter_.wait(
-            request, deadline, [] { return false; }, what))
-      return;
+    if (waiter_.wait(request, deadline, what)) return;
     throw TimeoutError(std::string(what) +
                        ": not every rank came in time; see what the launcher says of them");
   }
@@ -282,12 +295,14 @@ class MpiProcesses final : public Processes {
   Clock& clock_;
   const Waiter waiter_;
   MPI_Comm control_ = MPI_COMM_NULL, training_ = MPI_COMM_NULL;
+  std::unique_ptr<MpiLinks> links_;  // once there is MPI
 };
 
 }  // namespace
 
-std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock) {
-  return std::make_unique<MpiProcesses>(launch, clock);
+std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock,
+                                          Nanoseconds rendezvous) {
+  return std::make_unique<MpiProcesses>(launch, clock, rendezvous);
 }
 
 }  // namespace penstock

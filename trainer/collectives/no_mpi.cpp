@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-std::unique_ptr<Processes> join_processes(const Launch&, Clock&) {
+std::unique_ptr<Processes> join_processes(const Launch&, Clock&, Nanoseconds) {
   throw Unavailable(
       "joining the processes that mpirun started: this program was built without MPI; install "
       "libopenmpi-dev and configure again");

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Through shared memory: rank r adds its share of the elements over all ranks, in rank order;
-// every rank then copies the other shares (all-reduce), or all shares end at the root (reduce).
+// Rank r adds its share of the elements over all ranks, in rank order, and writes it to all ranks
+// (all-reduce) or to the root (reduce). For n ranks and tensors of S bytes, an all-reduce so reads
+// n S from memory and writes n S, the least that leaves every rank with the sum.
 #include "trainer/collectives/threads.h"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
+#include <utility>
 
 #include "dataflow/error.h"
 
 namespace penstock {
 
-ThreadsGroup::ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop)
-    : ranks_(devices.size()), meeting_(devices.size(), clock, std::move(stop)) {
+ThreadsGroup::ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop,
+                           ExchangeChoice choice)
+    : ranks_(devices.size()),
+      choice_(std::move(choice)),
+      meeting_(devices.size(), clock, std::move(stop)) {
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     for (auto& event : ranks_[rank].arrived) event = devices[rank]->make_event();
   }
@@ -30,10 +33,15 @@ class ThreadsCollective final : public Collective {
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
     if (!arrive(tensor, stream)) return;
-    reduce(rank_, share(rank_, tensor.count));
-    group_.meeting_.meet();
-    for (std::int32_t rank = 0; rank < world().size; ++rank) {
-      copy_from(rank, share(rank, tensor.count));
+    tensors_.clear();
+    for (const ThreadsGroup::Rank& rank : group_.ranks_) {
+      tensors_.push_back(static_cast<float*>(rank.tensor.data));
+    }
+    const Range mine = share(rank_, tensor.count);
+    const ExchangeChoice& choice = group_.choice_;
+    const std::size_t nonfinite = add_into_all(choice.wire, tensors_, mine.first, mine.count);
+    if (choice.nonfinite != nullptr && nonfinite > 0) {
+      choice.nonfinite->add(static_cast<std::int64_t>(nonfinite));
     }
     group_.meeting_.meet();
   }
@@ -80,21 +88,14 @@ class ThreadsCollective final : public Collective {
   float* elements(std::size_t rank, const Range& range) const {
     return static_cast<float*>(group_.ranks_[rank].tensor.data) + range.first;
   }
-  /// Adds the range over all ranks, in rank order, into `to`'s tensor: block by block, so that the
-  /// sum lies in a register or first-level cache while it grows.
+  /// Adds the range over all ranks into `to`'s tensor.
   void reduce(std::int32_t to, const Range& range) const {
-    constexpr std::size_t kBlock = 1024;
-    std::array<float, kBlock> sum{};
-    float* const result = elements(static_cast<std::size_t>(to), range);
-    for (std::size_t first = 0; first < range.count; first += kBlock) {
-      const std::size_t count = std::min(kBlock, range.count - first);
-      std::copy_n(elements(0, range) + first, count, sum.begin());
-      for (std::size_t rank = 1; rank < group_.ranks_.size(); ++rank) {
-        const float* const more = elements(rank, range) + first;
-        for (std::size_t i = 0; i < count; ++i) sum[i] += more[i];
-      }
-      std::copy_n(sum.begin(), count, result + first);
+    std::vector<const std::byte*> parts;
+    for (std::size_t rank = 0; rank < group_.ranks_.size(); ++rank) {
+      parts.push_back(reinterpret_cast<const std::byte*>(elements(rank, range)));
     }
+    const auto root = static_cast<std::size_t>(to);
+    add_parts(WireFormat::f32, parts, root, elements(root, range), nullptr, range.count);
   }
   void copy_from(std::int32_t from, const Range& range) const {
     if (from == rank_) return;
@@ -105,10 +106,17 @@ class ThreadsCollective final : public Collective {
   ThreadsGroup& group_;
   const std::int32_t rank_;
   std::uint64_t calls_ = 0;
+  std::vector<float*> tensors_;  // by rank, of the call under way
 };
 
 std::unique_ptr<Collective> ThreadsGroup::join(std::int32_t rank) {
   return std::make_unique<ThreadsCollective>(*this, rank);
+}
+
+std::string ThreadsGroup::how() const {
+  if (choice_.wire == WireFormat::f32) return {};
+  return "shared memory, rounded to " + std::string(to_string(choice_.wire)) +
+         " as if it were moved so";
 }
 
 }  // namespace penstock

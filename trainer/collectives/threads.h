@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Collective of ranks that are threads of one process, over memory that the CPU can reach.
+// The Collective of ranks that are threads of one process, over memory that the CPU can reach: each
+// adds its share of the elements over all ranks' tensors, and writes the sums into all of them.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "dataflow/clock.h"
 #include "trainer/collective.h"
+#include "trainer/collectives/exchange_choice.h"
 #include "trainer/collectives/meeting.h"
 
 namespace penstock {
@@ -16,9 +18,12 @@ namespace penstock {
 /// What the ranks share.
 class ThreadsGroup final : public CollectiveGroup {
  public:
-  /// One device per rank. A stop request lets every waiting rank leave with an Error.
-  ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop);
+  /// One device per rank. A stop request lets every waiting rank leave with an Error. Of the
+  /// choice, the wire and its counter count: 16 bits round as they would if anything were moved.
+  ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop,
+               ExchangeChoice choice = {});
   std::unique_ptr<Collective> join(std::int32_t rank) override;
+  std::string how() const override;
 
  private:
   friend class ThreadsCollective;
@@ -29,6 +34,7 @@ class ThreadsGroup final : public CollectiveGroup {
   };
 
   std::vector<Rank> ranks_;
+  const ExchangeChoice choice_;
   Meeting meeting_;
 };
 

@@ -12,6 +12,7 @@
 #include "dataflow/probe.h"
 #include "trainer/model_store.h"
 #include "trainer/updates/arena_copy.h"
+#include "trainer/updates/model_prefetch.h"
 #include "trainer/updates/peer_choice.h"
 
 namespace penstock {
@@ -25,7 +26,7 @@ class StalenessCounters {
     for (std::int64_t staleness = -kMostStale; staleness <= kMostStale; ++staleness) {
       const std::string name = staleness < 0 ? fmt::format("reads_ahead_by_{}", -staleness)
                                              : fmt::format("reads_stale_by_{}", staleness);
-      counters_[index(staleness)] = &probe->counter(name);
+      counters_[index(staleness)] = &probe->histogram_class(name);
     }
   }
   void add(std::int64_t staleness) noexcept {
@@ -48,7 +49,9 @@ class AsyncSgd final : public UpdateStrategy {
         models_(*context.models),
         rule_(std::move(rule)),
         staleness_(context.probe),
-        other_(context) {}
+        other_(context) {
+    if (rule_.prefetch && world_.size > 1) prefetch_.emplace(context);
+  }
 
   /// Reads depend on the step, and on what others have published.
   bool recordable() const noexcept override { return false; }
@@ -60,32 +63,36 @@ class AsyncSgd final : public UpdateStrategy {
     if (world_.size == 1) return;
     models_.publish(world_.rank, 0, set.weights, stream);
     collective_.broadcast({}, 0, stream);  // all have published
-    if (rule_.prefetch) fetch(set, stream);
+    if (prefetch_) prefetch_->begin(peer(), other_.beside(set.weights), stream);
   }
 
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
     if (world_.size > 1) {
-      if (!rule_.prefetch) fetch(set, stream);
-      average(set, stream);
+      const Tensor other = other_.beside(set.weights);
+      average(
+          set, other,
+          prefetch_ ? prefetch_->finish(stream) : models_.read(world_.rank, peer(), other, stream),
+          stream);
     }
     optimizer_.apply(set, 1, stream, result);
     ++updates_;
     if (world_.size == 1) return;
     models_.publish(world_.rank, updates_, set.weights, stream);
-    if (rule_.prefetch) fetch(set, stream);
+    if (prefetch_) prefetch_->begin(peer(), other_.beside(set.weights), stream);
   }
 
  private:
-  void fetch(const ParameterSet& set, Stream& stream) {
+  std::int32_t peer() const {
     const std::int32_t peer = rule_.peer(updates_);
     PENSTOCK_ASSERT(peer != world_.rank && peer >= 0 && peer < world_.size);
-    version_ = models_.read(world_.rank, peer, other_.beside(set.weights), stream);
+    return peer;
   }
-  void average(const ParameterSet& set, Stream& stream) {
-    if (!version_) throw Error("pair averaging found no model of another rank: none has started");
-    optimizer_.average(set, other_.beside(set.weights), 1, 0.5F, stream);
-    staleness_.add(updates_ - *version_);
+  void average(const ParameterSet& set, const Tensor& other, std::optional<std::int64_t> version,
+               Stream& stream) {
+    if (!version) throw Error("pair averaging found no model of another rank: none has started");
+    optimizer_.average(set, other, 1, 0.5F, stream);
+    staleness_.add(updates_ - *version);
   }
 
   const World world_;
@@ -95,8 +102,8 @@ class AsyncSgd final : public UpdateStrategy {
   const PairAveraging rule_;
   StalenessCounters staleness_;
   ArenaCopy other_;
-  std::optional<std::int64_t> version_;  ///< of what `other_` holds
-  std::int64_t updates_ = 0;             ///< made by this rank
+  std::int64_t updates_ = 0;  ///< made by this rank
+  std::optional<ModelPrefetch> prefetch_;
 };
 
 constexpr OptionValue kPeers[] = {
@@ -106,7 +113,7 @@ constexpr OptionValue kPeers[] = {
 };
 constexpr OptionSpec kOptions[] = {
     {"peer", "uniform", "whose model is read in a step", kPeers},
-    {"prefetch", "false", "read the model for the next step behind publishing one's own"},
+    {"prefetch", "false", "read the model for the next step while that computes"},
 };
 
 PeerRule parse_peer_rule(const std::string& text) {
@@ -122,8 +129,8 @@ std::unique_ptr<UpdateStrategy> make_pair_averaging(const UpdateContext& context
                                                     PairAveraging rule) {
   if (context.models == nullptr) {
     throw Unavailable(
-        "async-sgd reads other ranks' models, and these ranks cannot reach each other's; run "
-        "ranks of one process with --num-gpus, or use sync-sgd or sma");
+        "async-sgd reads other ranks' models, and these ranks cannot reach each other's; use "
+        "sync-sgd or sma");
   }
   return std::make_unique<AsyncSgd>(context, std::move(rule));
 }
@@ -134,6 +141,7 @@ extern constinit const UpdateEntry async_sgd_update{
         "KungFu's pair averaging: each rank averages with a model that another one has "
         "published, and applies its own gradient; nobody waits",
     .agreement = Agreement::mixed,
+    .reads_models = true,
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const PeerRule rule = parse_peer_rule(context.options.text("peer"));

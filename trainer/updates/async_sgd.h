@@ -6,8 +6,8 @@
 //   3. applies its own g,
 //   4. publishes w as version t + 1.
 // The weights that all begin with are version 0, and everybody has published them before anybody
-// reads. With `prefetch`, 1. is done behind 4. of the step before: the model is read that much
-// earlier.
+// reads. With `prefetch`, 1. is done on a thread of its own from 4. of the step before on, while
+// the rank computes its gradient: the model is read that much earlier.
 //
 // Staleness is counted where a model is used: a rank's own updates so far minus the version read.
 // Running statistics of batch norm stay each rank's own.
@@ -32,8 +32,9 @@ struct PairAveraging {
 /// Staleness of more than this, or less than minus this, is counted as this.
 constexpr std::int64_t kMostStale = 8;
 
-/// Needs the context's device and models. Its probe gets counters reads_stale_by_K, 0 <= K <= 8,
-/// and reads_ahead_by_K, 1 <= K <= 8, that all ranks share.
+/// Needs the context's device and models, and its clock for prefetching. Its probe gets counters
+/// reads_stale_by_K, 0 <= K <= 8, and reads_ahead_by_K, 1 <= K <= 8, that all ranks share, of those
+/// K that occur.
 std::unique_ptr<UpdateStrategy> make_pair_averaging(const UpdateContext& context,
                                                     PairAveraging rule);
 

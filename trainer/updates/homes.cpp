@@ -3,26 +3,10 @@
 
 #include <algorithm>
 
+#include "dataflow/error.h"
+
 namespace penstock {
 namespace {
-
-/// Of the parameters, in the order of the graph's nodes, as systems place variables in the order in
-/// which a model makes them; the arenas have them in the order of backward.
-std::vector<ArenaRange> tensors_of(const ParameterSet& set) {
-  std::vector<const Parameter*> parameters;
-  for (const Parameter& parameter : set.parameters) parameters.push_back(&parameter);
-  std::reverse(parameters.begin(), parameters.end());
-  std::stable_sort(
-      parameters.begin(), parameters.end(),
-      [](const Parameter* a, const Parameter* b) { return a->spec.node < b->spec.node; });
-  std::vector<ArenaRange> tensors;
-  const auto* const arena = static_cast<const float*>(set.gradients.data);
-  for (const Parameter* parameter : parameters) {
-    const auto first = static_cast<const float*>(parameter->gradient.data) - arena;
-    tensors.push_back({static_cast<std::size_t>(first), parameter->gradient.count});
-  }
-  return tensors;
-}
 
 Tensor part(const Tensor& tensor, const ArenaRange& range) {
   return {static_cast<float*>(tensor.data) + range.first, range.count};
@@ -31,7 +15,18 @@ Tensor part(const Tensor& tensor, const ArenaRange& range) {
 }  // namespace
 
 Homes::Homes(const UpdateContext& context, Placement placement)
-    : collective_(context.collective), placement_(placement) {}
+    : collective_(context.collective), optimizer_(context.optimizer), placement_(placement) {
+  if (placement == Placement::split && optimizer_.layer_wise()) {
+    throw ConfigError(
+        "parameter_server:placement is split, which cuts tensors, and the optimizer scales its "
+        "steps by the norms of whole ones; use placement=greedy or placement=first");
+  }
+  if (placement != Placement::first && optimizer_.loss_scale().count > 0) {
+    throw ConfigError(
+        "--fp16-enable-auto-loss-scale needs a home that sees all gradients, so that all weights "
+        "skip the same updates; use parameter_server:placement=first, or leave it out");
+  }
+}
 
 bool Homes::updates() const noexcept {
   return placement_ != Placement::first || collective_.world().rank == 0;
@@ -42,7 +37,7 @@ void Homes::settle(const ParameterSet& set) {
   settled_ = true;
   const bool whole = placement_ == Placement::first || set.parameters.empty();
   ranges_ = whole ? std::vector<std::vector<ArenaRange>>{{{0, set.weights.count}}}
-                  : place(placement_, tensors_of(set), collective_.world().size);
+                  : place(placement_, parameter_ranges(set), collective_.world().size);
 }
 
 void Homes::reduce(const ParameterSet& set, Stream& stream) {
@@ -60,6 +55,9 @@ void Homes::hand_out(const ParameterSet& set, const Tensor& weights, Stream& str
     for (const ArenaRange& range : ranges_[home]) {
       collective_.broadcast(part(weights, range), static_cast<std::int32_t>(home), stream);
     }
+  }
+  if (const Tensor scale = optimizer_.loss_scale(); scale.count > 0) {
+    collective_.broadcast(scale, 0, stream);
   }
 }
 

@@ -14,12 +14,14 @@ namespace penstock {
 
 class Homes {
  public:
+  /// Throws ConfigError for a placement that gives the context's optimizer less than it needs.
   Homes(const UpdateContext& context, Placement placement);
 
   /// The home of each range gets the sum over all ranks there; elsewhere its gradients are
   /// anything.
   void reduce(const ParameterSet& set, Stream& stream);
-  /// Every rank gets each range of `weights`, laid out as the set's, from its home.
+  /// Every rank gets each range of `weights`, laid out as the set's, from its home, and a loss
+  /// scale that adapts itself from rank 0.
   void hand_out(const ParameterSet& set, const Tensor& weights, Stream& stream);
 
   /// Whether this rank is to update its arenas between the two. With one home only that does. With
@@ -33,6 +35,7 @@ class Homes {
   void settle(const ParameterSet& set);
 
   Collective& collective_;
+  Optimizer& optimizer_;
   const Placement placement_;
   bool settled_ = false;
   std::vector<std::vector<ArenaRange>> ranges_;  // by home

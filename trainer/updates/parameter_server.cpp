@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Homes for the weights, on the ranks themselves: each adds the gradients of all ranks for its part
 // of the weights, applies them, and hands the weights back. Rank 0 is the only home unless a
-// placement spreads them. In one process a home is its rank's device.
+// placement spreads them. A home is its rank's device.
 #include "dataflow/error.h"
 #include "trainer/updates/homes.h"
+#include "trainer/updates/served.h"
 #include "trainer/updates/staged.h"
 
 namespace penstock {
@@ -42,9 +43,21 @@ constexpr OptionValue kPlacements[] = {
     {"greedy", "each tensor's home is the rank with the fewest bytes so far"},
     {"split", "tensors of a million elements and more are cut evenly, the others placed greedily"},
 };
+constexpr OptionValue kSyncs[] = {
+    {"mean", "the gradients of all workers are added, scaled, and applied once"},
+    {"tf", "each worker's are applied on arrival, then all wait: tf_cnn_benchmarks' sync"},
+    {"false", "each worker's are applied on arrival, and nobody waits"},
+};
 constexpr OptionSpec kOptions[] = {
     {"placement", "first", "which ranks are the weights' homes", kPlacements},
     {"staged", "false", "tf_cnn_benchmarks' --staged-vars: a step reads weights one update old"},
+    {"sync", "mean", "of servers that are processes: who waits for whom, and what is applied",
+     kSyncs},
+    {"part_bytes", "4096000", "of servers that are processes: most of one message"},
+};
+constexpr OptionSpec kShadowOptions[] = {
+    {"placement", "greedy", "of servers that are processes: as parameter_server's", kPlacements},
+    {"part_bytes", "4096000", "of servers that are processes: most of one message"},
 };
 
 }  // namespace
@@ -54,6 +67,9 @@ extern constinit const UpdateEntry parameter_server_update{
     .summary = "one home adds the gradients, applies them and hands the weights back",
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      if (context.servers != nullptr) {
+        return make_served(context, context.options.text("sync"), context.options.flag("staged"));
+      }
       const Placement placement =
           parse_placement(context.options.text("placement"), "parameter_server:placement");
       if (context.options.flag("staged")) return make_staged_server(context, placement);
@@ -61,14 +77,17 @@ extern constinit const UpdateEntry parameter_server_update{
     },
 };
 
-/// Its shadow copy is rank 0's: with one process as its only worker, which takes the mean of its
-/// devices' gradients, that is a parameter server whose clients hold copies, as all of ours do.
+/// Its shadow copy is rank 0's: workers are processes, and each takes the mean of its devices'
+/// gradients where the reduction says so. That is a parameter server whose clients hold copies, as
+/// all of ours do.
 extern constinit const UpdateEntry distributed_replicated_update{
     .name = "distributed_replicated",
     .summary =
         "tf_cnn_benchmarks': replicas, and a shadow copy that gradients are applied to; "
-        "with one process as its only worker",
+        "every process is a worker, or servers are processes of their own",
+    .options = kShadowOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      if (context.servers != nullptr) return make_served(context, "tf", false);
       return std::make_unique<ParameterServer>(context, Placement::first);
     },
 };

@@ -4,8 +4,10 @@
 // where there is such an exchange, else all of them behind it. Several systems have this update,
 // under names of their own.
 #include "dataflow/error.h"
+#include "dataflow/probe.h"
 #include "trainer/exchange.h"
 #include "trainer/update_strategy.h"
+#include "trainer/updates/byteps.h"
 #include "trainer/updates/deferred.h"
 
 namespace penstock {
@@ -55,6 +57,13 @@ constexpr OptionSpec kReplicatedOptions[] = {
     {"consistency", "strong", "tf_cnn_benchmarks' --variable-consistency", kConsistencies},
 };
 
+constexpr OptionSpec kBytePsOptions[] = {
+    {"partition_bytes", "4096000", "most of one message: BYTEPS_PARTITION_BYTES"},
+    {"credit_bytes", "16384000",
+     "that may be on their way, so that what is needed first can overtake; 0: no limit, as BytePS "
+     "has it by default"},
+};
+
 }  // namespace
 
 extern constinit const UpdateEntry replicated_update{
@@ -84,16 +93,33 @@ extern constinit const UpdateEntry sync_sgd_update{
     .make = make_replicated,
 };
 
-/// In tf_cnn_benchmarks one session drives the devices of all workers, and here one process does.
+extern constinit const UpdateEntry byteps_update{
+    .name = "byteps",
+    .summary =
+        "BytePS': servers that are processes add gradients, every rank applies the sum; without "
+        "servers as replicated",
+    .options = kBytePsOptions,
+    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
+      if (context.servers != nullptr) return make_byteps(context);
+      if (context.probe != nullptr && context.collective.world().rank == 0) {
+        context.probe->note(
+            "byteps has no servers that are processes: ranks exchange as replicated's do");
+      }
+      return make_replicated(context);
+    },
+};
+
+/// In tf_cnn_benchmarks one session drives the devices of all workers; here each process drives its
+/// own.
 extern constinit const UpdateEntry distributed_all_reduce_update{
     .name = "distributed_all_reduce",
-    .summary = "tf_cnn_benchmarks': as replicated, whose one process drives all devices",
+    .summary = "tf_cnn_benchmarks': as replicated, over the devices of all processes",
     .make = make_replicated,
 };
 
 extern constinit const UpdateEntry collective_all_reduce_update{
     .name = "collective_all_reduce",
-    .summary = "tf_cnn_benchmarks': as replicated, with one process as its only worker",
+    .summary = "tf_cnn_benchmarks': as replicated, with every process as a worker",
     .make = make_replicated,
 };
 

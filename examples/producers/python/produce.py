@@ -2,8 +2,11 @@
 # Run: python3 produce.py --endpoint ipc://testpipe --batch 64, beside
 #      penstock run --fake-location zmq-consume --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds random images to Penstock over ZeroMQ, in tensorpack's zmq_op format. Needs pyzmq and NumPy."""
+"""Feeds random images to Penstock over ZeroMQ, in any of the formats that it reads; numpy-frames copies nothing. Needs
+pyzmq and NumPy, and msgpack and msgpack-numpy for the format of that name."""
 import argparse
+import json
+import pickle
 import struct
 
 import numpy
@@ -18,14 +21,35 @@ def header(array):
                        array.nbytes)
 
 
-def message(images, labels):
+def zmq_op(images, labels):
     """One frame: the number of arrays, then each with its header. Arrays must be C-contiguous."""
-    return b"".join([struct.pack("<i", 2), header(images), images.data, header(labels), labels.data])
+    return [b"".join([struct.pack("<i", 2), header(images), images.data, header(labels), labels.data])]
+
+
+def numpy_frames(images, labels):
+    """A header in JSON, then each array's bytes, a frame each."""
+    arrays = [{"dtype": array.dtype.name, "shape": array.shape} for array in (images, labels)]
+    return [json.dumps(arrays).encode(), images, labels]
+
+
+def pickled(images, labels):
+    return [pickle.dumps([images, labels], protocol=5)]
+
+
+def msgpacked(images, labels):
+    import msgpack
+    import msgpack_numpy
+
+    return [msgpack.packb([images, labels], default=msgpack_numpy.encode)]
+
+
+FORMATS = {"zmq_op": zmq_op, "numpy-frames": numpy_frames, "pickle": pickled, "msgpack": msgpacked}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoint", default="ipc://testpipe")
+    parser.add_argument("--format", choices=FORMATS, default="zmq_op", help="of the messages; default: %(default)s")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
     parser.add_argument("--hwm", type=int, default=8, help="batches that wait in the socket")
     parser.add_argument("--count", type=int, default=0, help="batches to send; 0: for ever")
@@ -41,7 +65,7 @@ def main():
     while args.count == 0 or sent < args.count:
         images = random.integers(0, 256, (args.batch, 224, 224, 3), numpy.uint8)
         labels = random.integers(0, 1000, args.batch, numpy.int32)
-        socket.send(message(images, labels), copy=False)
+        socket.send_multipart(FORMATS[args.format](images, labels), copy=False)
         sent += 1
     socket.close()
     context.term()  # waits until all is sent

@@ -11,6 +11,8 @@
 
 #include "bench/child_process.h"
 #include "bench/child_run.h"
+#include "tests/support/npy_file.h"
+#include "tests/support/temp_folder.h"
 
 namespace penstock {
 namespace {
@@ -62,6 +64,24 @@ TEST_F(IsolateProgram, AFeederOfAFifthOfTheDevicesRateIsFoundSo) {
   EXPECT_NE(exit.output.find("Again: penstock isolate"), std::string::npos);
   for (const char* file : {"results.json", "results.csv", "report.html"}) {
     EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
+  }
+}
+
+TEST_F(IsolateProgram, ALadderOverAPackedSetReadsItWhereItLies) {
+  const TempFolder data;
+  const std::string begin = "{'descr': '|u1', 'fortran_order': False, 'shape': (4096,";
+  data.write("images.npy", npy_file(begin + " 8, 8, 3)}", std::vector<std::byte>(4096 * 192)));
+  data.write("labels.npy", npy_file(begin + ")}", std::vector<std::byte>(4096)));
+  const ChildExit exit = isolate({"--fake-location=queue", "--data-dir=" + data.path().native(),
+                                  "--ladder", "--ladder-budget=8s"});
+  EXPECT_TRUE(exit.code == 0 || exit.code == 7) << exit.last_words;
+  const nlohmann::json ladder = found()["ladder"];
+  ASSERT_EQ(ladder.size(), 8U);
+  EXPECT_EQ(ladder[3]["name"], "whole pixels");
+  for (const std::size_t rung : {3U, 4U}) {
+    EXPECT_EQ(ladder[rung]["unavailable"], "");
+    EXPECT_FALSE(ladder[rung]["cost"].is_null());
+    EXPECT_FALSE(ladder[rung]["supply_img_per_s"].is_null());
   }
 }
 

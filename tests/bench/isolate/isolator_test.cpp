@@ -1,82 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Isolating a simulated trainer and feeder of stated speeds: known answers for cost, split, cause,
-// cure, cores and verification; budgets and stop rules on a clock that the runs turn.
-#include "bench/isolate/isolator.h"
-
-#include <gtest/gtest.h>
-
-#include <functional>
+// cure and cores; budgets and stop rules on a clock that the runs turn.
 #include <set>
 
-#include "dataflow/error.h"
-#include "tests/bench/isolate/simulated_machine.h"
-#include "tests/bench/turned_clock.h"
+#include "tests/bench/isolate/isolator_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-class IsolatorTest : public testing::Test {
- protected:
-  IsolatorTest() {
-    plan_.config.fake_location = "cpu";
-    plan_.config.batch_size = 64;
-    plan_.config.feeder_threads = 2;
-    plan_.cores = 4;
-    plan_.threads_matter = true;
-    machine_.noise = 0.02;
-    machine_.drift = 0.05;
-  }
-
-  const Isolation& isolate() {
-    const auto run = [this](const RunConfig& config, const std::stop_token&) {
-      RunResult result = machine_.run(config);
-      if (change_) change_(result);
-      clock_.turn(std::chrono::round<Nanoseconds>(
-          std::chrono::duration<double>(machine_.wall_s(machine_.run(config)))));
-      ran_.push_back(config);
-      if (ran_.size() == stop_after_) stop_.request_stop();
-      return result;
-    };
-    isolator_.emplace(
-        plan_, run, [this] { return look(); }, clock_);
-    return isolator_->run(listener_, stop_.get_token());
-  }
-
-  /// Others use `foreign_` per cent of the processors between any two looks.
-  NoiseReading look() {
-    all_ticks_ += 1000;
-    NoiseReading reading;
-    reading.time = clock_.now();
-    reading.all_ticks = all_ticks_;
-    reading.busy_ticks = all_ticks_ / 100 * foreign_;
-    return reading;
-  }
-
-  double elapsed_s() const { return std::chrono::duration<double>(clock_.now() - Time{}).count(); }
-
-  IsolatePlan plan_;
-  SimulatedMachine machine_;
-  TurnedClock clock_;
-  IsolateListener listener_;
-  std::stop_source stop_;
-  std::uint64_t all_ticks_ = 0, foreign_ = 0;
-  std::size_t stop_after_ = 100000;
-  std::function<void(RunResult&)> change_;
-  std::vector<RunConfig> ran_;
-  std::optional<Isolator> isolator_;
-};
-
-bool covers(const Estimate& estimate, double truth) {
-  return estimate.low <= truth && truth <= estimate.high;
-}
-
-bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
-  return std::any_of(sentences.begin(), sentences.end(), [&](const std::string& sentence) {
-    return sentence.find(text) != std::string::npos;
-  });
-}
 
 // ---- known answers ------------------------------------------------------------------------------
 
@@ -221,62 +153,6 @@ TEST_F(IsolatorTest, ADemandBeyondEveryNumberOfCoresIsNotReachable) {
   EXPECT_TRUE(mentions(found.verdict, "peak = "));
 }
 
-// ---- verification -------------------------------------------------------------------------------
-
-TEST_F(IsolatorTest, VerifyTriesMoreThreadsAndAgrees) {
-  plan_.verify = true;
-  machine_.device_ms = 12;
-  machine_.feeder_ms = 40;  // 20 with two threads, 10 with four
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.verification) << found.verdict.back();
-  EXPECT_EQ(found.verification->change, "--feeder-threads 4");
-  EXPECT_NEAR(found.verification->predicted_img_per_s, 64 / 0.012, 64 / 0.012 * 0.02);
-  EXPECT_TRUE(found.verification->agrees);
-  EXPECT_LT(std::abs(found.verification->error_percent), 5);
-  EXPECT_TRUE(mentions(found.verdict, "Tried --feeder-threads 4"));
-}
-
-TEST_F(IsolatorTest, VerifySaysSoWhereAPredictionDoesNotHold) {
-  plan_.verify = true;
-  machine_.device_ms = 12;
-  machine_.feeder_ms = 40;
-  change_ = [](RunResult& result) {  // with the trainer, four threads stand in each other's way
-    if (result.config.feeder_threads != 4 || result.config.model == "null") return;
-    for (double& ms : result.step_ms) ms *= 2;
-  };
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.verification);
-  EXPECT_FALSE(found.verification->agrees);
-  EXPECT_TRUE(mentions(found.verdict, "does not hold"));
-}
-
-TEST_F(IsolatorTest, VerifyIsNotContentWithAnIntervalThatHoldsEverything) {
-  plan_.verify = true;
-  machine_.device_ms = 12;
-  machine_.feeder_ms = 40;
-  change_ = [](RunResult& result) {
-    if (result.config.feeder_threads != 4 || result.config.model == "null") return;
-    Random random(result.config.seed);
-    const double factor = random.uniform(0.3, 4);
-    for (double& ms : result.step_ms) ms *= factor;
-  };
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.verification);
-  EXPECT_FALSE(found.verification->agrees);
-  EXPECT_TRUE(mentions(found.verdict, "neither confirmed nor refuted"));
-}
-
-TEST_F(IsolatorTest, VerifyTriesNothingThatThisMachineDoesNotHave) {
-  plan_.verify = true;
-  plan_.cores = 2;
-  machine_.device_ms = 5;
-  machine_.feeder_ms = 40;
-  const Isolation& found = isolate();
-  EXPECT_FALSE(found.verification);
-  EXPECT_FALSE(found.cures.empty());
-  EXPECT_TRUE(mentions(found.verdict, "not to be had on this machine"));
-}
-
 // ---- budget and stop rules
 // ------------------------------------------------------------------------
 
@@ -336,69 +212,6 @@ TEST_F(IsolatorTest, AStopInThePilotLeavesNoAnswer) {
   EXPECT_FALSE(found.cost);
   EXPECT_EQ(found.stopped_because, "it was interrupted");
   EXPECT_NE(found.verdict.front().find("There is no answer"), std::string::npos);
-}
-
-// ---- what goes wrong
-// ------------------------------------------------------------------------------
-
-TEST_F(IsolatorTest, ARunThatFailsInThePilotIsTheAnswer) {
-  change_ = [](RunResult& result) {
-    if (result.config.fake_location == "gpu") return;
-    result.img_per_s = 0;
-    result.status = Status::failed;
-    result.reason = "no such image";
-  };
-  const Isolation& found = isolate();
-  EXPECT_FALSE(found.cost);
-  EXPECT_NE(found.verdict.front().find("no such image"), std::string::npos);
-  EXPECT_EQ(found.stopped_because, "a run failed");
-  EXPECT_EQ(ran_.size(), 3U);
-}
-
-TEST_F(IsolatorTest, RunsThatKeepFailingEndIt) {
-  change_ = [this](RunResult& result) {
-    if (ran_.size() < 3 || result.config.fake_location == "gpu") return;
-    result.status = Status::failed;
-    result.reason = "exited with code 8";
-  };
-  const Isolation& found = isolate();
-  EXPECT_EQ(found.stopped_because, "runs kept failing");
-  EXPECT_FALSE(found.cost);
-  EXPECT_TRUE(mentions(found.doubts, "exited with code 8"));
-}
-
-TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
-  change_ = [this](RunResult& result) {
-    if (ran_.size() > 12) result.step_ms.front() = -1;
-  };
-  const Isolation& found = isolate();
-  EXPECT_LT(found.blocks, kMinBlocks);
-  EXPECT_TRUE(mentions(found.doubts, "complete blocks"));
-}
-
-TEST_F(IsolatorTest, BatchesThatLayReadyDoNotHideASlowFeeder) {
-  plan_.steps = 60;
-  machine_.device_ms = 10;
-  machine_.feeder_ms = 40;
-  machine_.fast_steps = 12;
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.cost);
-  EXPECT_NEAR(found.cost->percent.value, 50, 1.5) << "the first steps are warm-up";
-}
-
-TEST_F(IsolatorTest, RunsWithoutASplitLeaveItInTheResidualAndSaySo) {
-  change_ = [](RunResult& result) { result.starved_ms.clear(); };
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.cost);
-  EXPECT_NEAR(found.cost->split.residual_ms, found.cost->split.total_ms.value, 0.5);
-  EXPECT_TRUE(mentions(found.doubts, "did not say what their devices waited for"));
-}
-
-TEST_F(IsolatorTest, StepsOfDifferentSizesDoNotCompare) {
-  change_ = [](RunResult& result) {
-    if (result.config.fake_location == "gpu") result.images_per_step = 32;
-  };
-  EXPECT_TRUE(mentions(isolate().doubts, "the runs do not compare"));
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "bench/sweep_result.h"
 #include "tests/bench/isolate/simulated_machine.h"
 
@@ -37,19 +40,100 @@ LadderRung rung_of(std::string name, std::string feeder) {
   return rung;
 }
 
+std::vector<std::string> feeders_of(const std::vector<LadderRung>& rungs) {
+  std::vector<std::string> feeders;
+  for (const LadderRung& rung : rungs) feeders.push_back(rung.config.fake_location);
+  return feeders;
+}
+
 TEST(Ladder, ClimbsFromTheCeilingToColdFilesWithZeroMqAsABranch) {
   RunConfig base;
-  base.fake_location = "queue:upsampling=plain,crop=center";
-  const std::vector<LadderRung> rungs = ladder_rungs(base);
-  ASSERT_EQ(rungs.size(), 10U);
+  base.fake_location = "queue:upsampling=plain,crop=center,engine=libjpeg,readahead=8";
+  const std::vector<LadderRung> rungs = ladder_rungs(base, {});
+  const std::vector<std::string> expected = {
+      "gpu",
+      "host",
+      "cpu",
+      "queue:source=memory,decode=raw,upsampling=plain",
+      "queue:source=memory,decode=full,engine=libjpeg,crop=center,flip=false,upsampling=plain",
+      "queue:source=memory,decode=full,engine=libjpeg,upsampling=plain",
+      "queue:source=memory,engine=libjpeg,shrink=false,upsampling=plain",
+      "queue:source=memory,engine=libjpeg,upsampling=plain",
+      "queue:source=memory,upsampling=plain",
+      "queue:upsampling=plain",
+      "queue:upsampling=plain",
+      "queue:readahead=64,upsampling=plain",
+      "zmq-consume"};
+  EXPECT_EQ(feeders_of(rungs), expected);
   EXPECT_TRUE(rungs.front().is_ceiling);
   EXPECT_TRUE(rungs.back().branch);
-  EXPECT_EQ(rungs[3].config.fake_location, "queue:source=memory,decode=raw,upsampling=plain");
+  EXPECT_EQ(rungs[8].proof, "");
+  EXPECT_EQ(rungs[9].proof, "page_cache_warm");
+  EXPECT_EQ(rungs[10].proof, "page_cache_cold");
+  EXPECT_EQ(rungs[11].proof, "page_cache_cold");
+}
+
+TEST(Ladder, ReadsPackedSetsWhereTheyLie) {
+  RunConfig base;
+  base.fake_location = "queue:source=tfrecord:crc=false,decode=full";
+  const LadderData data{.is_folder = false, .examples = 1000};
+  const std::vector<LadderRung> rungs = ladder_rungs(base, data);
+  const std::vector<std::string> expected = {
+      "gpu",
+      "host",
+      "cpu",
+      "queue:decode=full,engine=libjpeg,crop=center,flip=false,source=tfrecord:crc=false",
+      "queue:decode=full,engine=libjpeg,source=tfrecord:crc=false",
+      "queue:engine=libjpeg,shrink=false,source=tfrecord:crc=false",
+      "queue:engine=libjpeg,source=tfrecord:crc=false",
+      "queue:source=tfrecord:crc=false",
+      "queue:source=tfrecord:crc=false",
+      "queue:readahead=64,source=tfrecord:crc=false",
+      "zmq-consume"};
+  EXPECT_EQ(feeders_of(rungs), expected);
+  for (std::size_t i = 3; i < 8; ++i) EXPECT_EQ(rungs[i].proof, "page_cache_warm");
+  EXPECT_EQ(rungs[8].config.page_cache, "cold");
+  EXPECT_EQ(rungs[8].examples, 1000U);
+}
+
+TEST(Ladder, PixelsAreNotDecoded) {
+  RunConfig base;
+  base.fake_location = "queue:crop=pad4";
+  const LadderData data{.is_folder = false, .kind = SampleKind::pixels, .examples = 10};
+  const std::vector<std::string> expected = {"gpu",
+                                             "host",
+                                             "cpu",
+                                             "queue:crop=full,flip=false",
+                                             "queue",
+                                             "queue",
+                                             "queue:readahead=64",
+                                             "zmq-consume"};
+  EXPECT_EQ(feeders_of(ladder_rungs(base, data)), expected);
+}
+
+TEST(Ladder, NormalisingOnTheCpuIsARungWhereItIsAskedFor) {
+  RunConfig base;
+  base.fake_location = "queue:normalise=f16";
+  const std::vector<std::string> feeders = feeders_of(ladder_rungs(base, {}));
+  ASSERT_EQ(feeders.size(), 14U);
+  EXPECT_EQ(feeders[8], "queue:source=memory");
+  EXPECT_EQ(feeders[9], "queue:source=memory,normalise=f16");
+  EXPECT_EQ(feeders[11], "queue:normalise=f16");
+  base.fake_location = "queue:normalise=device";
+  EXPECT_EQ(ladder_rungs(base, {}).size(), 13U);
+}
+
+TEST(Ladder, ColoursAreDistortedWhereCropsAreRandom) {
+  RunConfig base;
+  base.fake_location = "queue:chain=tensorpack,color=tf";
+  const std::vector<LadderRung> rungs = ladder_rungs(base, {});
+  EXPECT_EQ(rungs[3].config.fake_location,
+            "queue:source=memory,decode=raw,chain=tensorpack,color=none");
   EXPECT_EQ(rungs[4].config.fake_location,
-            "queue:source=memory,decode=full,crop=center,flip=false,upsampling=plain");
-  EXPECT_EQ(rungs[7].config.fake_location, "queue:upsampling=plain");
-  EXPECT_EQ(rungs[7].proof, "page_cache_warm");
-  EXPECT_EQ(rungs[8].proof, "page_cache_cold");
+            "queue:source=memory,decode=full,engine=libjpeg,crop=center,flip=false,"
+            "chain=tensorpack,color=none");
+  EXPECT_EQ(rungs[5].config.fake_location,
+            "queue:source=memory,decode=full,engine=libjpeg,chain=tensorpack,color=tf");
 }
 
 TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
@@ -109,6 +193,9 @@ TEST(Ladder, AColdWindowIsNoLongerThanAnEpoch) {
   pilot.facts["page_cache_files"] = 6400;
   ASSERT_TRUE(longest_window(rung, pilot));
   EXPECT_LT(*longest_window(rung, pilot), 100 - 5);
+  EXPECT_GT(*longest_window(rung, pilot), 80);
+  pilot.facts["page_cache_files"] = 2;  // shards
+  rung.examples = 6400;
   EXPECT_GT(*longest_window(rung, pilot), 80);
 }
 

@@ -250,7 +250,23 @@ void collect(const CheckFinite& call, Collector& to) {
   to.read(call.values, call.count);
   to.write(call.partial, size(kFiniteBlocks));
 }
+void collect(const SumSquares& call, Collector& to) {
+  to.read(call.chunks, size(call.chunk_count));
+  to.read(call.scalars);
+  to.write(call.squares, 2 * size(call.chunk_count));
+  for_each_run(call.chunks, call.chunk_count, [&](std::size_t first, std::size_t count) {
+    to.read(call.weights + first, count);
+    to.read(call.gradients + first, count);
+  });
+}
+void collect(const FindTrust& call, Collector& to) {
+  to.read(call.tensors, size(call.tensor_count));
+  to.read(call.scalars);
+  to.read(call.squares, 2 * size(call.chunk_count));
+  to.write(call.trust, size(call.chunk_count));
+}
 void collect(const UpdateWeights& call, Collector& to) {
+  if (call.rule == UpdateRule::lars) to.read(call.trust, size(call.chunk_count));
   to.read(call.chunks, size(call.chunk_count));
   to.read(call.scalars);
   to.read(call.finite, size(kFiniteBlocks));
@@ -270,6 +286,11 @@ void collect(const SummariseUpdate& call, Collector& to) {
   to.read(call.scalars);
   to.read(call.result);
   to.write(call.result);
+}
+void collect(const AdaptLossScale& call, Collector& to) {
+  to.read(call.finite, size(kFiniteBlocks));
+  to.read(call.scalars);  // the rest of it stays
+  to.write(call.scalars);
 }
 void collect(const SumSlices& call, Collector& to) {
   for (std::int32_t rank = 0; rank < call.ranks; ++rank) {
@@ -333,8 +354,11 @@ std::string name_of(const KernelCall& call) {
                                         "NarrowWeights",
                                         "WidenGradients",
                                         "CheckFinite",
+                                        "SumSquares",
+                                        "FindTrust",
                                         "UpdateWeights",
                                         "SummariseUpdate",
+                                        "AdaptLossScale",
                                         "SumSlices"};
   static_assert(kNames.size() == std::variant_size_v<KernelCall>);
   return kNames[call.index()];

@@ -61,6 +61,7 @@ HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordina
             .capability = 90,
             .multiprocessors = 132,
             .memory_bytes = machine_->options.memory_bytes,
+            .pci_bus = fmt::format("0000:{:02x}:00.0", ordinal),
             .driver_version = "host",
             .runtime_version = "host",
             .dnn_version = planner_->dnn_version(),

@@ -61,7 +61,8 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
                       .precision = options.precision,
                       .local_ranks = options.ranks,
                       .seed = 1,
-                      .loss_scale = options.loss_scale};
+                      .loss_scale = options.loss_scale,
+                      .loss_scale_count_to = options.loss_scale_count_to};
   const OptimizerEntry& optimizer = find_entry(optimizer_table(), options.optimizer);
   const Options optimizer_options(optimizer.name, optimizer.options, {});
   const UpdateEntry& update = find_entry(update_table(), options.update);
@@ -190,6 +191,11 @@ PlainTensors TrainingRig::state(std::int32_t index) {
     tensors.emplace_back(plain.begin(), plain.end());
   }
   return tensors;
+}
+
+LossScale TrainingRig::loss_scale(std::int32_t index) {
+  Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+  return read_loss_scale(rank.optimizer->loss_scale(), *rank.device);
 }
 
 HostDriver& TrainingRig::driver(std::int32_t rank) {

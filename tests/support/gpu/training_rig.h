@@ -15,6 +15,7 @@
 #include "tests/support/plain_net.h"
 #include "trainer/backend.h"
 #include "trainer/collective.h"
+#include "trainer/loss_scale.h"
 #include "trainer/optimizer.h"
 #include "trainer/replica.h"
 #include "trainer/update_strategy.h"
@@ -29,7 +30,8 @@ struct RigOptions {
   std::size_t host_slots = 3, device_slots = 2;
   Precision precision = Precision::f32;
   float loss_scale = 1;
-  bool record_update = true;  ///< where the exchange can be recorded
+  std::int32_t loss_scale_count_to = 0;  ///< above 0: the scale adapts itself
+  bool record_update = true;             ///< where the exchange can be recorded
   std::function<Hyper(std::int64_t step)> hyper = [](std::int64_t step) {
     return Hyper{.learning_rate = 0.03125F, .weight_decay = 0.01F, .step = step};
   };
@@ -55,6 +57,8 @@ class TrainingRig {
   PlainTensors weights(std::int32_t rank);
   /// What the optimiser keeps first, by the executable's order of parameters.
   PlainTensors state(std::int32_t rank);
+  /// Of a rank that has one which adapts itself.
+  LossScale loss_scale(std::int32_t rank);
   HostDriver& driver(std::int32_t rank);
   Executable& executable(std::int32_t rank);
   Device& device(std::int32_t rank);

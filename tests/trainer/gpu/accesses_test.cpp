@@ -343,6 +343,17 @@ TEST_P(KernelAccesses, Weights) {
     blocks.expect_as_said(SummariseUpdate{squares, count, update.finite, scalars,
                                           blocks.take(std::vector<StepResult>(1))});
   }
+  blocks.expect_as_said(AdaptLossScale{update.finite, 3, scalars});
+  float *const norms = blocks.floats(2 * count), *const trust = blocks.floats(count);
+  blocks.expect_as_said(SumSquares{weights, gradients, 0.5F, chunks, count, scalars, norms});
+  const std::vector<ArenaTensor> tensors = {{0, 2, true, true}, {2, 1, false, true}};
+  blocks.expect_as_said(
+      FindTrust{0.5, 0.25, blocks.take(tensors), 2, count, norms, scalars, trust});
+  update.rule = UpdateRule::lars;
+  update.trust = trust;
+  update.state[1] = nullptr;
+  update.finite = nullptr;
+  blocks.expect_as_said(update);
   for (const std::int32_t root : {-1, 1}) {
     blocks.expect_as_said(SumSlices{{weights, gradients}, 2, root, 13, 50});
   }

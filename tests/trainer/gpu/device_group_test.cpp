@@ -15,6 +15,8 @@
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/rank_threads.h"
 #include "trainer/backends/gpu/group.h"
+#include "trainer/collectives/staged.h"
+#include "trainer/collectives/threads.h"
 
 namespace penstock::gpu {
 namespace {
@@ -112,18 +114,22 @@ void exchange_all(Collective& collective, const Values& values, const Tensor& te
 
 /// Runs `body` on a thread and a stream of each rank, and waits for the streams.
 using Body = std::function<void(Collective&, const Tensor&, Stream&)>;
-void run(Ranks& ranks, const Body& body) {
-  SteadyClock clock;
+void run(Ranks& ranks, CollectiveGroup& group, const Body& body) {
   const std::vector<Device*> devices = ranks.devices();
-  DeviceGroup group(devices, clock, {});
   run_ranks(static_cast<std::int32_t>(devices.size()), [&](std::int32_t rank) {
     Device& device = *devices[static_cast<std::size_t>(rank)];
     const std::unique_ptr<Stream> stream = device.make_stream();
     const std::unique_ptr<Event> done = device.make_event();
-    body(*group.join(rank), ranks.tensor(rank), *stream);
+    const std::unique_ptr<Collective> collective = group.join(rank);
+    body(*collective, ranks.tensor(rank), *stream);
     stream->record(*done);
     done->wait_until(Time::max());
   });
+}
+void run(Ranks& ranks, const Body& body) {
+  SteadyClock clock;
+  DeviceGroup group(ranks.devices(), clock, {});
+  run(ranks, group, body);
 }
 
 TEST(DeviceGroup, SumsInRankOrderBitForBit_OnOneGpuAndOnSeveral) {
@@ -156,6 +162,26 @@ TEST(DeviceGroup, NothingRaces_InAnyOrderOfTheWork) {
       EXPECT_EQ(ranks.get(), expected_of(values)) << "seed " << seed;
       EXPECT_EQ(ranks.races(), std::vector<std::string>{}) << "seed " << seed;
     }
+  }
+}
+
+TEST(StagedGroup, SumsThroughTheHostsMemory_InAnyOrderOfTheWork) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const Timing timing = seed == 0 ? Timing::late : Timing::shuffled;
+    Ranks ranks({.timing = timing, .seed = seed, .devices = 2}, 3, 37);
+    const Values values = random_values(3, 37, seed);
+    SteadyClock clock;
+    const std::vector<Device*> devices = ranks.devices();
+    StagedGroup group(devices, 0,
+                      std::make_unique<ThreadsGroup>(devices, clock, std::stop_token()));
+    run(ranks, group, [&](Collective& collective, const Tensor& tensor, Stream& stream) {
+      EXPECT_FALSE(collective.recordable());
+      const Tensor front{tensor.data, 5, tensor.dtype};
+      collective.broadcast(front, 1, stream);  // small first, so that memory has to grow
+      exchange_all(collective, values, tensor, stream);
+    });
+    EXPECT_EQ(ranks.get(), expected_of(values)) << "seed " << seed;
+    EXPECT_EQ(ranks.races(), std::vector<std::string>{}) << "seed " << seed;
   }
 }
 

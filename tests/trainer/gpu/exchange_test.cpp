@@ -50,7 +50,8 @@ std::string answer(const Situation& situation) {
   try {
     const ExchangeChoice choice =
         choose_exchange(parse_exchange(situation.wanted), situation.gpus, drivers, machine);
-    EXPECT_EQ(choice.id.has_value(), choice.note.find("through NCCL") != std::string::npos);
+    EXPECT_EQ(choice.exchange == Exchange::nccl,
+              choice.note.find("through NCCL") != std::string::npos);
     return choice.note;
   } catch (const ConfigError& error) {
     return std::string("config: ") + error.what();
@@ -72,7 +73,9 @@ TEST(Exchange, IsChosenByWhereTheRanksAre) {
             "ranks exchange by our own sums and copies (gpu:exchange=copies)");
   EXPECT_EQ(answer({.wanted = "nccl", .gpus = {1, 0}}),
             "ranks exchange through NCCL, with a GPU each");
-  for (const char* wanted : {"auto", "copies", "nccl"}) {
+  EXPECT_EQ(answer({.wanted = "host", .gpus = {0, 1}}),
+            "ranks exchange through the host's memory (gpu:exchange=host)");
+  for (const char* wanted : {"auto", "copies", "nccl", "host"}) {
     EXPECT_EQ(answer({.wanted = wanted, .gpus = {0}, .has_nccl = false}), "") << wanted;
   }
 }
@@ -97,7 +100,7 @@ TEST(Exchange, SaysWhatMakesItImpossible) {
             "config: --num-gpus is 17: ranks that exchange by copies are 16 at most; use fewer "
             "ranks");
   EXPECT_EQ(answer({.wanted = "ring", .gpus = {0, 1}}),
-            "config: gpu:exchange is 'ring'; expected auto, copies or nccl");
+            "config: gpu:exchange is 'ring'; expected auto, copies, nccl or host");
 }
 
 TEST(GpuBackend, RanksGoRoundTheGpus_AndTheNoteSaysHowTheyExchange) {

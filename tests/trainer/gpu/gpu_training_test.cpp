@@ -15,6 +15,7 @@
 #include "tests/support/plain_net.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
+#include "trainer/collectives/wire_format.h"
 #include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
 
@@ -32,12 +33,13 @@ const SmallGraph& graph_named(std::string_view name) {
 /// One program for one slot, launched again and again as a Replica does.
 class RecordedStep {
  public:
-  RecordedStep(const SmallGraph& small, std::string_view optimizer, Precision precision)
+  RecordedStep(const SmallGraph& small, std::string_view optimizer, Precision precision,
+               DType stored = DType::f32)
       : small_(small),
         options_(optimizer, find_entry(optimizer_table(), optimizer).options, {}),
         compiled_(gpu_on_host_backend, small.graph, spec_for(small.graph, small.images, precision)),
         optimizer_(compiled_.backend().make_optimizer(
-            {find_entry(optimizer_table(), optimizer), options_},
+            {find_entry(optimizer_table(), optimizer), options_, stored},
             spec_for(small.graph, small.images, precision), compiled_.device())),
         pixels_(allocate(small.graph.input_shape().elements() *
                          static_cast<std::size_t>(small.images))),
@@ -133,6 +135,7 @@ TEST(GpuTraining, OptimisersDoWhatTheirRulesSay) {
     step.compiled().set_weights(uneven_weights(small.graph, 3));
     const Options options(entry->name, entry->options, {});
     const OptimizerEntry::Rule rule = entry->make(options);
+    const TensorRules tensors = tensor_rules({*entry, options});
     const std::vector<ParameterSpec> specs = small.graph.parameters();
     std::vector<std::array<std::vector<float>, 2>> states(specs.size());
     for (std::int64_t number = 0; number < 3; ++number) {
@@ -153,13 +156,45 @@ TEST(GpuTraining, OptimisersDoWhatTheirRulesSay) {
           range.state[slot] = states[i][slot];
         }
         Hyper own = hyper;
-        if (!specs[i].decays()) own.weight_decay = 0;
-        if (specs[i].decays()) squares += std::pow(norm(before[i]), 2);
+        if (!tensors.decays(specs[i])) own.weight_decay = 0;
+        if (tensors.decays(specs[i])) squares += std::pow(norm(before[i]), 2);
+        if (tensors.scales(specs[i])) {
+          range.weight_norm = norm(before[i]);
+          range.gradient_norm = norm(gradients[i]);
+        }
         rule(own, range);
         const std::vector<double> expected(weight.begin(), weight.end());
         EXPECT_LE(distance(after[i], expected), 1e-6 * norm(expected)) << specs[i].name;
       }
       EXPECT_NEAR(result.l2_loss, 0.05 * squares, 1e-5 * squares);
+    }
+  }
+}
+
+TEST(GpuTraining, ShortWeightsAreRoundedBehindEachUpdateAndBatchNormsAreNot) {
+  const SmallGraph& small = graph_named("residual_16");
+  const std::vector<ParameterSpec> specs = small.graph.parameters();
+  const PlainWeights weights = uneven_weights(small.graph, 3);
+  const PlainBatch batch =
+      random_batch(small.graph.input_shape(), small.images, small.classes(), 5);
+  const auto trained = [&](DType stored) {
+    RecordedStep step(small, "momentum", Precision::f32, stored);
+    step.compiled().set_weights(weights);
+    step.step(batch, {.learning_rate = 0.1F});
+    return step.compiled().weights();
+  };
+  const PlainTensors wide = trained(DType::f32);
+  for (const auto& [stored, format] :
+       {std::pair{DType::f16, WireFormat::f16}, {DType::bf16, WireFormat::bf16}}) {
+    const PlainTensors narrow = trained(stored);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      std::vector<float> expected(wide[i].begin(), wide[i].end());
+      if (specs[i].role == Role::weight || specs[i].role == Role::bias) {
+        round_to(format, expected);
+      }
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        EXPECT_EQ(narrow[i][k], double{expected[k]}) << specs[i].name << ", " << k;
+      }
     }
   }
 }

@@ -113,7 +113,7 @@ std::string failure_of(const Call& call) {
 TEST(NcclGroup, ARankOfItsOwnProcess_ConnectsInItsFirstCallAndCanBeRecorded) {
   VirtualClock clock;
   Process process(clock, {.first_rank = 3, .ranks = 4}, 1);
-  const std::unique_ptr<Collective> collective = process.group->join(0);
+  const std::unique_ptr<Collective> collective = process.group->join(3);
   EXPECT_EQ(collective->world().rank, 3);
   EXPECT_EQ(collective->world().size, 4);
   EXPECT_TRUE(collective->recordable());
@@ -165,7 +165,7 @@ TEST(NcclGroup, ARankAlone_NeedsNoCommunicator) {
 TEST(NcclGroup, ACallThatIsNotUnderWayInTime_NamesRankAndCallAndIsAborted) {
   VirtualClock clock;
   Process process(clock, {.first_rank = 1, .ranks = 2, .timeout = 60s}, 1);
-  const std::unique_ptr<Collective> collective = process.group->join(0);
+  const std::unique_ptr<Collective> collective = process.group->join(1);
   std::vector<float> values(7);
   collective->all_reduce_sum(tensor_of(values), *process.streams[0]);
   process.scripts[0].polls_until_ready = -1;

@@ -209,6 +209,51 @@ TEST(ReplicaProtocol, GradientsThatOverflowF16_ChangeNeitherWeightsNorState) {
   }
 }
 
+TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_FindsWhatF16Bears_OnAllRanksAlike) {
+  const Graph graph = separate_images();
+  constexpr std::size_t kSteps = 40;
+  for (const char* update : {"replicated", "parameter_server"}) {
+    for (const std::int32_t ranks : {1, 2}) {
+      SCOPED_TRACE(std::string(update) + ", " + std::to_string(ranks) + " ranks");
+      RigOptions options{.update = update, .ranks = ranks, .precision = Precision::f16};
+      options.loss_scale = 0x1p35F;
+      options.loss_scale_count_to = 3;
+      TrainingRig rig(graph, options);
+      rig.run(batches_for(graph, kSteps * static_cast<std::size_t>(ranks), kImages));
+      EXPECT_EQ(rig.races(), Races{});
+      // Rank 0 applies the gradients in both updates, and knows what was skipped.
+      LossScale expected{0x1p35F, 0};
+      std::int32_t skipped = 0;
+      for (const StepResult& result : rig.results(0)) {
+        EXPECT_TRUE(std::isfinite(result.loss));
+        expected = next_loss_scale(expected, result.finite, 3);
+        skipped += result.finite ? 0 : 1;
+      }
+      EXPECT_FALSE(rig.results(0).front().finite);
+      EXPECT_GT(skipped, 10);
+      EXPECT_LT(skipped, static_cast<std::int32_t>(kSteps) - 5);
+      for (std::int32_t rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(rig.loss_scale(rank), expected) << "rank " << rank;
+        EXPECT_EQ(rig.weights(rank), rig.weights(0)) << "rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_IsAFixedOneWhileNothingHappens) {
+  const Graph graph = separate_images();
+  const std::vector<PlainBatch> batches = batches_for(graph, 6, kImages);
+  RigOptions options{.precision = Precision::f16};
+  options.loss_scale = 64;
+  TrainingRig fixed(graph, options);
+  options.loss_scale_count_to = 1000;
+  TrainingRig automatic(graph, options);
+  fixed.run(batches);
+  automatic.run(batches);
+  EXPECT_EQ(automatic.weights(0), fixed.weights(0));
+  EXPECT_EQ(automatic.loss_scale(0), (LossScale{64, 6}));
+}
+
 TEST(ReplicaProtocol, AFeederThatFails_IsHeardBehindTheBatchesBeforeIt) {
   const Graph graph = separate_images();
   for (const HostMachineOptions& machine : timings(5)) {

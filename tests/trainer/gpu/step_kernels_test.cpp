@@ -14,6 +14,9 @@ TEST(GpuStep, ScalarsAreSet) {
   EXPECT_EQ(scalars.step, std::int64_t{1} << 40);
   EXPECT_EQ(scalars.valid, 9);
   EXPECT_EQ(scalars.loss_scale, 128);
+  launch_on_host(SetStep{.scalars = &scalars, .step = 5, .valid = 2, .loss_scale = 0});
+  EXPECT_EQ(scalars.step, 5);
+  EXPECT_EQ(scalars.loss_scale, 128) << "stays";
   EXPECT_EQ(scalars.hyper.learning_rate, 0.25F);
   EXPECT_EQ(scalars.hyper.weight_decay, 3);
   EXPECT_EQ(scalars.hyper.gradient_clip, 2);
@@ -174,6 +177,21 @@ TEST(GpuSummary, UpdatesAddTheDecaysShareAndWhetherGradientsWereFinite) {
   launch_on_host(call);
   EXPECT_FALSE(result.finite) << "what the loss said stays";
   EXPECT_EQ(result.loss, 7);
+}
+
+TEST(GpuStep, TheLossScaleFollowsItsRule) {
+  std::vector<std::int32_t> finite(kFiniteBlocks, 1);
+  StepScalars scalars{.step = 3, .valid = 2, .loss_scale = 64, .hyper = {.learning_rate = 2}};
+  LossScale expected{64, 0};
+  for (const char step : std::string_view("....x..xx...x")) {
+    finite[77] = step == '.' ? 1 : 0;
+    launch_on_host(AdaptLossScale{finite.data(), 2, &scalars});
+    expected = next_loss_scale(expected, step == '.', 2);
+    EXPECT_EQ((LossScale{scalars.loss_scale, scalars.good_steps}), expected);
+  }
+  EXPECT_EQ(expected.scale, 16);
+  EXPECT_EQ(scalars.step, 3);
+  EXPECT_EQ(scalars.hyper.learning_rate, 2);
 }
 
 }  // namespace

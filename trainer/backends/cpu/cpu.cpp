@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's cores as a device that trains: oneDNN's operators on a static plan of memory. Its
 // memory is the host's; a step is done when its enqueueing returns.
+#include <cstdlib>
 #include <functional>
 #include <map>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
 #include "dataflow/error.h"
@@ -75,6 +78,15 @@ class CpuBackend final : public Backend {
   std::map<std::string, double> facts_;
 };
 
+/// oneDNN 2.6 reads beyond its own memory where it makes some of its AMX convolutions: they are
+/// left out, unless its environment variable says which instructions to use.
+void leave_out_amx() {
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+}
+
 }  // namespace
 
 extern constinit const BackendEntry cpu_backend{
@@ -83,6 +95,8 @@ extern constinit const BackendEntry cpu_backend{
     .options = kOptions,
     .computes_on_host = true,
     .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
+      static std::once_flag before_anything_else;
+      std::call_once(before_anything_else, leave_out_amx);
       return std::make_unique<CpuBackend>(options, clock);
     },
 };

@@ -13,8 +13,9 @@
 #include <string>
 
 #include "dataflow/error.h"
+#include "dataflow/float16.h"
+#include "dataflow/normalisation.h"
 #include "trainer/backends/cpu/simd.h"
-#include "trainer/normalisation.h"
 
 namespace penstock::cpu {
 namespace {
@@ -80,34 +81,34 @@ template <typename T>
   }
 }
 
-template <typename T>
+template <typename From, typename T>
 struct NormaliseArguments {
-  const std::uint8_t* pixels;
+  const From* pixels;
   T* to;
-  std::array<float, 4> scale, shift;  // of the channel of elements first, first + 1, ...
+  std::array<float, 4> factor, offset;  // of the channel of elements first, first + 1, ...
   std::int32_t channels;
 };
 /// `count` elements, interleaved, beginning with channel 0.
-template <typename T>
-[[gnu::always_inline]] inline void loop(const NormaliseArguments<T>& arguments, std::size_t first,
-                                        std::size_t count) {
+template <typename From, typename T>
+[[gnu::always_inline]] inline void loop(const NormaliseArguments<From, T>& arguments,
+                                        std::size_t first, std::size_t count) {
   // Twelve is a multiple of 1, 2, 3 and 4 channels: constants repeat in a vector's pattern.
-  std::array<float, 48> scale, shift;
-  for (std::size_t i = 0; i < scale.size(); ++i) {
-    scale[i] = arguments.scale[i % static_cast<std::size_t>(arguments.channels)];
-    shift[i] = arguments.shift[i % static_cast<std::size_t>(arguments.channels)];
+  std::array<float, 48> factor, offset;
+  for (std::size_t i = 0; i < factor.size(); ++i) {
+    factor[i] = arguments.factor[i % static_cast<std::size_t>(arguments.channels)];
+    offset[i] = arguments.offset[i % static_cast<std::size_t>(arguments.channels)];
   }
-  const std::uint8_t* from = arguments.pixels + first;
+  const From* from = arguments.pixels + first;
   T* to = arguments.to + first;
   std::size_t i = 0;
-  for (; i + scale.size() <= count; i += scale.size()) {
+  for (; i + factor.size() <= count; i += factor.size()) {
 #pragma GCC ivdep
-    for (std::size_t j = 0; j < scale.size(); ++j) {
-      store(to[i + j], static_cast<float>(from[i + j]) * scale[j] + shift[j]);
+    for (std::size_t j = 0; j < factor.size(); ++j) {
+      store(to[i + j], load(from[i + j]) * factor[j] + offset[j]);
     }
   }
   for (; i < count; ++i) {
-    store(to[i], static_cast<float>(from[i]) * scale[i % scale.size()] + shift[i % scale.size()]);
+    store(to[i], load(from[i]) * factor[i % factor.size()] + offset[i % factor.size()]);
   }
 }
 
@@ -218,41 +219,58 @@ void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from,
   });
 }
 
+namespace {
+
+template <typename Body>
+void with_pixel(DType pixel, const Body& body) {
+  PENSTOCK_ASSERT(pixel == DType::u8 || pixel == DType::f16 || pixel == DType::f32);
+  if (pixel == DType::u8) body(std::uint8_t{});
+  if (pixel == DType::f16) body(Fp16{});
+  if (pixel == DType::f32) body(float{});
+}
+
+/// One image.
+template <typename From, typename T>
+void normalise_image(const From* in, const BatchSpec& spec, bool planar, T* out) {
+  const std::int32_t channels = spec.image.channels;
+  const std::size_t elements = spec.image.elements();
+  if (!planar && channels <= 4) {
+    NormaliseArguments<From, T> arguments{in, out, {}, {}, channels};
+    for (std::int32_t c = 0; c < channels; ++c) {
+      const ChannelScale scale = channel_scale(c, spec);
+      arguments.factor[static_cast<std::size_t>(c)] = scale.factor;
+      arguments.offset[static_cast<std::size_t>(c)] = scale.offset;
+    }
+    best_loop<NormaliseArguments<From, T>>()(&arguments, 0, elements);
+    return;
+  }
+  const auto stride = static_cast<std::size_t>(channels);
+  const std::size_t plane = elements / stride;
+  for (std::size_t channel = 0; channel < stride; ++channel) {
+    const ChannelScale scale = channel_scale(static_cast<std::int32_t>(channel), spec);
+    for (std::size_t i = 0; i < plane; ++i) {
+      const float value = load(in[i * stride + channel]) * scale.factor + scale.offset;
+      store(planar ? out[channel * plane + i] : out[i * stride + channel], value);
+    }
+  }
+}
+
+}  // namespace
+
 void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,
                bool planar, void* to) {
-  const std::int32_t channels = spec.image.channels;
   const std::size_t row = spec.image.elements();
-  const std::size_t plane = row / static_cast<std::size_t>(channels);
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(pixels);
-  const auto scale = [&](std::int32_t c) { return 1 / channel_statistics(c, channels).deviation; };
-  const auto shift = [&](std::int32_t c) {
-    return -channel_statistics(c, channels).mean * scale(c);
-  };
   with_type(dtype, [&]<typename T>(T) {
-    const auto images = static_cast<std::size_t>(spec.images);
-    parallel_for(images, [&](std::size_t image) {
-      T* const out = static_cast<T*>(to) + image * row;
-      const std::uint8_t* const in = bytes + image * row;
-      if (image >= static_cast<std::size_t>(valid)) {
-        std::memset(out, 0, row * sizeof(T));
-      } else if (!planar && channels <= 4) {
-        NormaliseArguments<T> arguments{in, out, {}, {}, channels};
-        for (std::int32_t c = 0; c < channels; ++c) {
-          arguments.scale[static_cast<std::size_t>(c)] = scale(c);
-          arguments.shift[static_cast<std::size_t>(c)] = shift(c);
+    with_pixel(spec.pixel, [&]<typename From>(From) {
+      const auto* const in = reinterpret_cast<const From*>(pixels);
+      T* const out = static_cast<T*>(to);
+      parallel_for(static_cast<std::size_t>(spec.images), [&](std::size_t image) {
+        if (image < static_cast<std::size_t>(valid)) {
+          normalise_image(in + image * row, spec, planar, out + image * row);
+        } else {
+          std::memset(out + image * row, 0, row * sizeof(T));
         }
-        best_loop<NormaliseArguments<T>>()(&arguments, 0, row);
-      } else {
-        for (std::int32_t c = 0; c < channels; ++c) {
-          const auto channel = static_cast<std::size_t>(c);
-          const auto stride = static_cast<std::size_t>(channels);
-          const float factor = scale(c), offset = shift(c);
-          for (std::size_t i = 0; i < plane; ++i) {
-            const float value = static_cast<float>(in[i * stride + channel]) * factor + offset;
-            store(planar ? out[channel * plane + i] : out[i * stride + channel], value);
-          }
-        }
-      }
+      });
     });
   });
 }

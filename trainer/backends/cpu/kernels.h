@@ -49,8 +49,9 @@ void relu(DType dtype, const void* from, void* to, std::size_t count);
 void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from, void* to,
              std::size_t count);
 
-/// [N,H,W,C] bytes -> normalised elements (trainer/normalisation.h) in the order N,H,W,C, or
-/// N,C,H,W if `planar`. Rows from `valid` on become zeros.
+/// [N,H,W,C] pixels of spec.pixel, u8, f16 or f32 -> normalised elements (dataflow/normalisation.h)
+/// in the order N,H,W,C, or N,C,H,W if `planar`; of pixels that a feeder normalised, the same in
+/// another type and order. Rows from `valid` on become zeros.
 void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,
                bool planar, void* to);
 

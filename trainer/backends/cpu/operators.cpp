@@ -246,7 +246,11 @@ void Builder::visit(NodeId node, const Dropout& op) {
 
 void Builder::visit(NodeId node, const Lrn& op) {
   const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
-  const ValueId source = output(input);
+  const std::int32_t channels = graph_.nodes()[static_cast<std::size_t>(node)].shape.channels;
+  // In 16 bits, oneDNN's gradients are wrong where channels come last and in no whole blocks, as
+  // the convolutions of CPUs with AMX leave them.
+  const bool blocked = type_ != memory::data_type::f32 && channels % 16 != 0;
+  const ValueId source = blocked ? input_as(input, activation(input, Tag::nChw16c)) : output(input);
   const Desc data = schedule_.value(source).desc;
   constexpr auto kAcross = dnnl::algorithm::lrn_across_channels;
   const dnnl::lrn_forward::primitive_desc forward(

@@ -20,6 +20,7 @@ struct Bf16 {
 };
 
 [[gnu::always_inline]] inline float load(const float& value) { return value; }
+[[gnu::always_inline]] inline float load(const std::uint8_t& value) { return value; }
 [[gnu::always_inline]] inline float load(const Bf16& value) {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
 }

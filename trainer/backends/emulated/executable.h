@@ -23,6 +23,7 @@ class EmulatedDevice final : public Device {
   Buffer allocate(std::size_t bytes, MemoryKind kind) override {
     return host_.allocate(bytes, kind);
   }
+  bool takes_any_memory() const noexcept override { return true; }
   std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
   std::unique_ptr<Event> make_event() override { return host_.make_event(); }
   std::int32_t ordinal() const noexcept { return ordinal_; }

@@ -12,6 +12,7 @@
 #include "trainer/backends/gpu/group.h"
 #include "trainer/backends/gpu/nccl_group.h"
 #include "trainer/backends/gpu/optimizer.h"
+#include "trainer/collectives/staged.h"
 
 namespace penstock::gpu {
 namespace {
@@ -97,7 +98,10 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
 
 std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& choice,
                                                       const ExecutableSpec& spec, Device& device) {
-  return make_gpu_optimizer(choice, is_short(spec.precision), static_cast<GpuDevice&>(device));
+  const FiniteRules rules{.checks = is_short(spec.precision),
+                          .loss_scale = spec.loss_scale,
+                          .count_to = spec.loss_scale_count_to};
+  return make_gpu_optimizer(choice, rules, static_cast<GpuDevice&>(device));
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
@@ -110,13 +114,46 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const>
   }
   const ExchangeChoice choice = choose_exchange(exchange_, gpus, drivers, *library_);
   if (devices.size() > 1) notes_.push_back(choice.note);
-  if (!choice.id) return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+  switch (choice.exchange) {
+    case Exchange::nccl:
+      return make_nccl_group(devices, {.size = static_cast<std::int32_t>(devices.size())},
+                             choice.id, clock, std::move(stop));
+    case Exchange::host:
+      return std::make_unique<StagedGroup>(devices, 0,
+                                           Backend::make_group(devices, clock, std::move(stop)));
+    default:
+      return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+  }
+}
+
+std::unique_ptr<CollectiveGroup> GpuBackend::make_process_group(std::span<Device* const> devices,
+                                                                const ProcessRanks& ranks,
+                                                                Clock& clock,
+                                                                std::stop_token stop) {
+  std::vector<std::string> buses;
+  for (Device* const device : devices) {
+    buses.push_back(static_cast<GpuDevice*>(device)->driver().facts().pci_bus);
+  }
+  const ExchangeChoice choice = choose_process_exchange(exchange_, buses, ranks, *library_);
+  notes_.push_back(choice.note);
+  if (choice.exchange == Exchange::nccl) {
+    return make_nccl_group(devices, ranks, choice.id, clock, std::move(stop));
+  }
+  return std::make_unique<StagedGroup>(devices, ranks.first, ranks.make_host_group());
+}
+
+std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* const> devices,
+                                                             const ProcessRanks& ranks,
+                                                             const CommunicatorId& id, Clock& clock,
+                                                             std::stop_token stop) {
+  std::vector<std::int32_t> gpus;
+  for (Device* const device : devices) gpus.push_back(gpu_of_.at(device));
   return std::make_unique<NcclGroup>(
       devices,
-      NcclGroup::Rules{.ranks = static_cast<std::int32_t>(devices.size()),
-                       .timeout = nccl_timeout_},
-      [library = library_, id = *choice.id, gpus](const CommunicatorPlace& place) {
-        return library->make_communicator(id, place, gpus[static_cast<std::size_t>(place.rank)]);
+      NcclGroup::Rules{.first_rank = ranks.first, .ranks = ranks.size, .timeout = nccl_timeout_},
+      [library = library_, id, gpus, first = ranks.first](const CommunicatorPlace& place) {
+        return library->make_communicator(id, place,
+                                          gpus[static_cast<std::size_t>(place.rank - first)]);
       },
       clock, std::move(stop));
 }

@@ -27,8 +27,9 @@ inline constexpr OptionSpec kOptions[] = {
      "convolutions of f16 take over the batch norms around them: auto (where timing favours it), "
      "on (where an engine exists), off"},
     {"exchange", "auto",
-     "between ranks: copies (our own sums, also of ranks that share a GPU), nccl (a GPU each), or "
-     "auto: nccl where it can be had"},
+     "between ranks: copies (our own sums, also of ranks that share a GPU, in one process), nccl "
+     "(a "
+     "GPU each), host (through its memory), or auto: nccl where it can be had"},
     {"nccl_timeout", "60s", "how long a rank waits for the others to take part in an exchange"},
     {"deterministic", "true", "only engines that give the same bits in each run"},
     {"reduced_precision", "false", "engines, too, that sum in less than fp32"},
@@ -50,6 +51,9 @@ class GpuBackend final : public Backend {
                                             const ExecutableSpec& spec, Device& device) override;
   std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
                                               std::stop_token stop) override;
+  std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,
+                                                      const ProcessRanks& ranks, Clock& clock,
+                                                      std::stop_token stop) override;
   std::map<std::string, double> facts() const override { return facts_; }
   Condition condition(Time from, Time to) const override {
     return watch_ ? watch_->condition(from, to) : Condition{};
@@ -62,6 +66,10 @@ class GpuBackend final : public Backend {
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
+  std::unique_ptr<CollectiveGroup> make_nccl_group(std::span<Device* const> devices,
+                                                   const ProcessRanks& ranks,
+                                                   const CommunicatorId& id, Clock& clock,
+                                                   std::stop_token stop);
   PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
 
   const std::shared_ptr<DriverLibrary> library_;

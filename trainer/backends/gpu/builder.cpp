@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "trainer/normalisation.h"
+#include "dataflow/normalisation.h"
 
 namespace penstock::gpu {
 
@@ -179,11 +179,10 @@ ValueId Builder::image(std::int32_t channels) {
                       .pixels_per_image = std::int64_t{batch.image.height} * batch.image.width,
                       .channels = batch.image.channels,
                       .padded_channels = channels};
-  for (std::int32_t c = 0; c < 4 && !batch.normalised; ++c) {
-    const auto [mean, deviation] =
-        channel_statistics(std::min(c, batch.image.channels - 1), batch.image.channels);
-    normalise.factor[c] = 1 / deviation;
-    normalise.offset[c] = -mean / deviation;
+  for (std::int32_t c = 0; c < 4; ++c) {
+    const auto [factor, offset] = channel_scale(std::min(c, batch.image.channels - 1), batch);
+    normalise.factor[c] = factor;
+    normalise.offset[c] = offset;
   }
   const ValueId pixels = schedule_.add_value(batch.pixel_bytes(), Home::pixels);
   const ValueId result = schedule_.add_value(static_cast<std::size_t>(rows_of(Graph::kInput)) *

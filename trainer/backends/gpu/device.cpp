@@ -38,7 +38,11 @@ GpuDevice::GpuDevice(std::unique_ptr<Driver> driver)
       scalars_(reinterpret_cast<StepScalars*>(
           driver_->allocate(sizeof(StepScalars), MemoryKind::device))),
       copies_(driver_->make_stream()),
-      copied_(driver_->make_event()) {}
+      copied_(driver_->make_event()) {
+  const StepScalars first;
+  copy_now(reinterpret_cast<std::byte*>(scalars_), reinterpret_cast<const std::byte*>(&first),
+           sizeof(first));
+}
 
 GpuDevice::~GpuDevice() {
   driver_->destroy(copied_);

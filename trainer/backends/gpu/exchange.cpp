@@ -4,12 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "dataflow/error.h"
 
 namespace penstock::gpu {
 namespace {
+
+using Json = nlohmann::json;
 
 /// Two ranks on one GPU; none: {0, 0}.
 std::pair<std::size_t, std::size_t> sharing_ranks(std::span<const std::int32_t> gpus) {
@@ -43,11 +51,100 @@ ExchangeChoice choose_copies(std::string why, std::span<const std::int32_t> gpus
   if (!reason.empty()) {
     throw Unavailable(fmt::format("ranks cannot exchange by copies: {}{}", reason, instead));
   }
-  return {{}, fmt::format("ranks exchange by our own sums and copies ({})", std::move(why))};
+  return {.exchange = Exchange::copies,
+          .note = fmt::format("ranks exchange by our own sums and copies ({})", std::move(why))};
 }
 
+constexpr std::string_view kThroughNccl = "ranks exchange through NCCL, with a GPU each";
+
 ExchangeChoice choose_nccl(DriverLibrary& library) {
-  return {library.make_communicator_id(), "ranks exchange through NCCL, with a GPU each"};
+  return {.exchange = Exchange::nccl,
+          .id = library.make_communicator_id(),
+          .note = std::string(kThroughNccl)};
+}
+
+ExchangeChoice choose_host(std::string_view why) {
+  return {.exchange = Exchange::host,
+          .note = fmt::format("ranks exchange through the host's memory ({})", why)};
+}
+
+// ---- among processes ------------------------------------------------------
+
+/// What one process tells the others, as JSON.
+struct Offer {
+  std::string machine;             ///< the same for processes that could share a GPU
+  std::vector<std::string> buses;  ///< of its ranks' GPUs
+  std::string id{};                ///< hexadecimal
+  std::string reason{};            ///< why there is no id; empty: there is one
+};
+
+/// A new one each time that the machine boots, whatever containers call themselves.
+std::string this_machine() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+std::string to_hex(const CommunicatorId& id) {
+  std::string text;
+  for (const std::byte byte : id.bytes) text += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return text;
+}
+
+CommunicatorId from_hex(std::string_view text) {
+  CommunicatorId id;
+  PENSTOCK_ASSERT(text.size() == 2 * id.bytes.size());
+  for (std::size_t i = 0; i < id.bytes.size(); ++i) {
+    unsigned value = 0;
+    std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, value, 16);
+    id.bytes[i] = static_cast<std::byte>(value);
+  }
+  return id;
+}
+
+/// Every process makes an id, of which that of the first counts: so each knows whether it could.
+Offer make_offer(std::span<const std::string> buses, DriverLibrary& library) {
+  Offer offer{.machine = this_machine(), .buses = {buses.begin(), buses.end()}};
+  try {
+    offer.id = to_hex(library.make_communicator_id());
+  } catch (const Unavailable& error) {
+    offer.reason = error.what();
+  }
+  return offer;
+}
+
+std::vector<Offer> exchange_offers(const Offer& mine, const ProcessRanks& ranks) {
+  const Json text{
+      {"machine", mine.machine}, {"buses", mine.buses}, {"id", mine.id}, {"reason", mine.reason}};
+  std::vector<Offer> offers;
+  for (const std::string& other : ranks.all_gather(text.dump())) {
+    const Json offer = Json::parse(other);
+    offers.push_back({.machine = offer.at("machine"),
+                      .buses = offer.at("buses"),
+                      .id = offer.at("id"),
+                      .reason = offer.at("reason")});
+  }
+  return offers;
+}
+
+/// Why NCCL cannot connect all ranks; empty: it can.
+std::string why_not_nccl(std::span<const Offer> offers) {
+  std::map<std::pair<std::string, std::string>, std::size_t> rank_of;
+  std::size_t rank = 0;
+  for (std::size_t process = 0; process < offers.size(); ++process) {
+    const Offer& offer = offers[process];
+    if (!offer.reason.empty()) return fmt::format("process {}: {}", process, offer.reason);
+    for (const std::string& bus : offer.buses) {
+      const auto [other, is_first] = rank_of.try_emplace({offer.machine, bus}, rank);
+      if (!is_first) {
+        return fmt::format("ranks {} and {} share a GPU, {}, which NCCL refuses", other->second,
+                           rank, bus);
+      }
+      ++rank;
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -56,12 +153,14 @@ Exchange parse_exchange(std::string_view text) {
   if (text == "auto") return Exchange::automatic;
   if (text == "copies") return Exchange::copies;
   if (text == "nccl") return Exchange::nccl;
-  throw ConfigError(fmt::format("gpu:exchange is '{}'; expected auto, copies or nccl", text));
+  if (text == "host") return Exchange::host;
+  throw ConfigError(fmt::format("gpu:exchange is '{}'; expected auto, copies, nccl or host", text));
 }
 
 ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gpus,
                                std::span<Driver* const> drivers, DriverLibrary& library) {
   if (gpus.size() == 1) return {};
+  if (wanted == Exchange::host) return choose_host("gpu:exchange=host");
   const auto [first, second] = sharing_ranks(gpus);
   const bool shares = first != second;
   if (wanted == Exchange::nccl) {
@@ -84,6 +183,26 @@ ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gp
   } catch (const Unavailable& error) {
     return choose_copies(error.what(), gpus, drivers, fmt::format("; and {}", error.what()));
   }
+}
+
+ExchangeChoice choose_process_exchange(Exchange wanted, std::span<const std::string> buses,
+                                       const ProcessRanks& ranks, DriverLibrary& library) {
+  if (wanted == Exchange::copies) {
+    throw ConfigError(
+        "gpu:exchange is copies, which is for ranks of one process; use auto, nccl or host, or "
+        "start one process with more --num-gpus");
+  }
+  if (wanted == Exchange::host) return choose_host("gpu:exchange=host");
+  const std::vector<Offer> offers = exchange_offers(make_offer(buses, library), ranks);
+  const std::string reason = why_not_nccl(offers);
+  if (reason.empty()) {
+    return {.exchange = Exchange::nccl,
+            .id = from_hex(offers.front().id),
+            .note = std::string(kThroughNccl)};
+  }
+  if (wanted == Exchange::automatic) return choose_host(reason);
+  throw Unavailable(fmt::format(
+      "gpu:exchange is nccl, and {}; give each rank a GPU, or use gpu:exchange=host", reason));
 }
 
 }  // namespace penstock::gpu

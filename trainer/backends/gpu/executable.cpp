@@ -247,9 +247,9 @@ Homes GpuExecutable::homes_for(const Batch& batch, StepResult& result) {
 void GpuExecutable::run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
                         StepResult& result) {
   GpuStream& on = GpuStream::of(stream);
-  on.at_launch([this, phase, &batch, handle = on.handle()] {
-    device_.driver().launch(handle,
-                            SetStep{device_.scalars(), step_, batch.valid, spec_.loss_scale});
+  const float loss_scale = spec_.loss_scale_count_to > 0 ? 0 : spec_.loss_scale;
+  on.at_launch([this, phase, &batch, loss_scale, handle = on.handle()] {
+    device_.driver().launch(handle, SetStep{device_.scalars(), step_, batch.valid, loss_scale});
     if (phase == Phase::train) ++step_;
   });
   schedule(phase).run(device_.driver(), on.handle(), homes_for(batch, result), ready);

@@ -14,29 +14,10 @@
 
 #include "dataflow/batch.h"
 #include "trainer/backend.h"
+#include "trainer/backends/gpu/scalar_calls.h"
 #include "trainer/optimizer.h"
 
 namespace penstock::gpu {
-
-/// What changes from step to step, in device memory, so that recorded steps see new values.
-struct StepScalars {
-  std::int64_t step = 0;   ///< number of the training step
-  std::int32_t valid = 0;  ///< images of the batch that count
-  float loss_scale = 1;    ///< what gradients are multiplied by until they are widened
-  Hyper hyper{};
-};
-
-/// Scalars are set by a kernel whose arguments they are: nothing has to outlive the call.
-struct SetStep {
-  StepScalars* scalars = nullptr;
-  std::int64_t step = 0;
-  std::int32_t valid = 0;
-  float loss_scale = 1;
-};
-struct SetHyper {
-  StepScalars* scalars = nullptr;
-  Hyper hyper{};
-};
 
 /// Pixels [N, H, W, channels] of u8, f16 or f32 to [N, H, W, padded_channels] of `type`:
 /// pixel * factor[c] + offset[c], 0 in the padding and in images beyond scalars->valid. Channels
@@ -323,14 +304,40 @@ struct CheckFinite {
   std::int32_t* partial = nullptr;  ///< [kFiniteBlocks]
 };
 
+/// squares[chunk][0] = the sum of squares of the weights, squares[chunk][1] of the gradients times
+/// `gradient_scale`, clipped.
+struct SumSquares {
+  const float *weights = nullptr, *gradients = nullptr;
+  float gradient_scale = 1;
+  const ArenaChunk* chunks = nullptr;
+  std::int32_t chunk_count = 0;
+  const StepScalars* scalars = nullptr;
+  float* squares = nullptr;  ///< [chunk_count][2]
+};
+/// A tensor as a range of chunks.
+struct ArenaTensor {
+  std::int32_t first_chunk = 0, chunk_count = 0;
+  bool scaled = false, decays = false;
+};
+/// trust[chunk] = the trust_ratio() of its tensor; 1 of tensors that are not scaled.
+struct FindTrust {
+  double eta = 0, epsilon = 0;
+  const ArenaTensor* tensors = nullptr;
+  std::int32_t tensor_count = 0;
+  std::int32_t chunk_count = 0;    ///< of all tensors
+  const float* squares = nullptr;  ///< of SumSquares
+  const StepScalars* scalars = nullptr;
+  float* trust = nullptr;  ///< [chunk_count]
+};
+
 /// One update of all weights by the rule, as trainer/optimizers has it; `flag` of a chunk: its
 /// weights decay. Where an element of `finite` is 0, nothing changes. squares[chunk] = the sum of
 /// squares of the weights before the update where they decay, else 0.
-enum class UpdateRule : std::uint8_t { sgd, momentum, nesterov, rmsprop, adam };
+enum class UpdateRule : std::uint8_t { sgd, momentum, nesterov, rmsprop, adam, lars };
 struct UpdateWeights {
   UpdateRule rule = UpdateRule::sgd;
-  double constants[4] = {};  ///< momentum: {momentum}; rmsprop: {decay, momentum, epsilon}; adam:
-                             ///< {beta1, beta2, epsilon}
+  double constants[4] = {};  ///< momentum, lars: {momentum}; rmsprop: {decay, momentum, epsilon};
+                             ///< adam: {beta1, beta2, epsilon}
   float* weights = nullptr;
   const float* gradients = nullptr;
   float* state[2] = {};
@@ -340,6 +347,7 @@ struct UpdateWeights {
   const StepScalars* scalars = nullptr;
   const std::int32_t* finite = nullptr;  ///< [kFiniteBlocks]; null: not checked
   float* squares = nullptr;              ///< [chunk_count]
+  const float* trust = nullptr;          ///< [chunk_count] of lars; else not read
 };
 /// result->l2_loss = weight_decay / 2 * the sum of squares; result->finite becomes false where an
 /// element of `finite` is 0.
@@ -360,11 +368,13 @@ struct SumSlices {
   std::size_t first = 0, count = 0;
 };
 
-using KernelCall = std::variant<
-    SetStep, SetHyper, Normalise, ScaleShift, ReluBackward, BatchNormSums, BatchNormFinish,
-    BatchNormFromRunning, BatchNormBackwardSums, BatchNormBackwardFinish, BatchNormBackwardApply,
-    ColumnSums, ColumnFinish, MaxPoolForward, MaxPoolBackward, AvgPoolForward, AvgPoolBackward,
-    CopyChannels, LrnForward, LrnBackward, DropoutApply, SoftmaxCrossEntropy, SummariseStep,
-    NarrowWeights, WidenGradients, CheckFinite, UpdateWeights, SummariseUpdate, SumSlices>;
+using KernelCall =
+    std::variant<SetStep, SetHyper, Normalise, ScaleShift, ReluBackward, BatchNormSums,
+                 BatchNormFinish, BatchNormFromRunning, BatchNormBackwardSums,
+                 BatchNormBackwardFinish, BatchNormBackwardApply, ColumnSums, ColumnFinish,
+                 MaxPoolForward, MaxPoolBackward, AvgPoolForward, AvgPoolBackward, CopyChannels,
+                 LrnForward, LrnBackward, DropoutApply, SoftmaxCrossEntropy, SummariseStep,
+                 NarrowWeights, WidenGradients, CheckFinite, SumSquares, FindTrust, UpdateWeights,
+                 SummariseUpdate, AdaptLossScale, SumSlices>;
 
 }  // namespace penstock::gpu

@@ -49,8 +49,8 @@ class NcclCollective final : public Collective {
  public:
   NcclCollective(NcclGroup& group, std::int32_t rank)
       : group_(group),
-        place_{group.rules_.first_rank + rank, group.rules_.ranks},
-        mine_(*group.ranks_[static_cast<std::size_t>(rank)]) {}
+        place_{rank, group.rules_.ranks},
+        mine_(*group.ranks_[static_cast<std::size_t>(rank - group.rules_.first_rank)]) {}
 
   World world() const noexcept override { return {place_.rank, place_.size}; }
   /// Threads meet in each call, and their recordings would be launched in orders of their own.

@@ -44,7 +44,7 @@ class NcclGroup final : public CollectiveGroup {
   /// One device a rank of this process, each another GPU. They and the clock outlive the group.
   NcclGroup(std::span<Device* const> devices, const Rules& rules, Connect connect, Clock& clock,
             std::stop_token stop);
-  /// `rank` counts this process's ranks.
+  /// `rank` is one of this process, and counts all processes' ranks.
   std::unique_ptr<Collective> join(std::int32_t rank) override;
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <new>
 #include <string>
 
@@ -28,26 +29,52 @@ UpdateWeights kernel_of(const OptimizerChoice& choice) {
   if (name == "adam") {
     return {.rule = UpdateRule::adam, .constants = {real("beta1"), real("beta2"), real("epsilon")}};
   }
+  if (name == "lars") return {.rule = UpdateRule::lars, .constants = {real("momentum")}};
   throw Unavailable("the gpu device has no kernel for the optimizer '" + std::string(name) +
-                    "'; it has sgd, momentum, rmsprop and adam");
+                    "'; it has sgd, momentum, rmsprop, adam and lars");
+}
+
+/// The entry's constants of trust_ratio(), where it is layer-wise.
+FindTrust trust_of(const OptimizerChoice& choice) {
+  if (!tensor_rules(choice).layer_wise) return {};
+  return {.eta = choice.options.real("eta"), .epsilon = choice.options.real("epsilon")};
+}
+
+/// The LossScale among the scalars.
+Tensor loss_scale_in(StepScalars* scalars) {
+  static_assert(offsetof(StepScalars, good_steps) ==
+                offsetof(StepScalars, loss_scale) + sizeof(float));
+  return {&scalars->loss_scale, 2, DType::f32};
 }
 
 class GpuOptimizer final : public Optimizer {
  public:
-  GpuOptimizer(const OptimizerChoice& choice, bool checks_finite, GpuDevice& device)
+  GpuOptimizer(const OptimizerChoice& choice, const FiniteRules& rules, GpuDevice& device)
       : kernel_(kernel_of(choice)),
+        trust_(trust_of(choice)),
         slots_(choice.entry.slots),
-        checks_finite_(checks_finite),
-        device_(device) {}
+        tensors_(tensor_rules(choice)),
+        stored_(choice.weights),
+        rules_(rules),
+        device_(device) {
+    if (rules_.count_to > 0) write_loss_scale({rules_.loss_scale, 0}, loss_scale(), device_);
+  }
 
   std::size_t slots() const noexcept override { return slots_; }
+  bool layer_wise() const noexcept override { return tensors_.layer_wise; }
+  Tensor loss_scale() override {
+    return rules_.count_to > 0 ? loss_scale_in(device_.scalars()) : Tensor{};
+  }
 
   void prepare(const ParameterSet& set) override {
     if (squares_.bytes().data() != nullptr || set.parameters.empty()) return;
-    std::vector<ArenaChunk> chunks = chunks_of(set);
+    std::vector<ArenaChunk> chunks;
+    std::vector<ArenaTensor> tensors;
+    cut(set, chunks, tensors);
     kernel_.chunk_count = static_cast<std::int32_t>(chunks.size());
     chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
     kernel_.chunks = reinterpret_cast<const ArenaChunk*>(chunks_.bytes().data());
+    if (tensors_.layer_wise) prepare_trust(tensors);
     for (ArenaChunk& chunk : chunks) chunk.flag = true;
     averaging_chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
     const StepScalars scalars;
@@ -59,7 +86,8 @@ class GpuOptimizer final : public Optimizer {
     }
     squares_ = device_.allocate(chunks.size() * sizeof(float), MemoryKind::device);
     kernel_.squares = reinterpret_cast<float*>(squares_.bytes().data());
-    if (checks_finite_) {
+    if (stored_ != DType::f32) prepare_rounding(set);
+    if (rules_.checks) {
       finite_ = device_.allocate(kFiniteBlocks * sizeof(std::int32_t), MemoryKind::device);
       kernel_.finite = reinterpret_cast<const std::int32_t*>(finite_.bytes().data());
     }
@@ -81,7 +109,8 @@ class GpuOptimizer final : public Optimizer {
     update.weights = static_cast<float*>(set.weights.data);
     update.gradients = static_cast<const float*>(set.gradients.data);
     update.gradient_scale = gradient_scale;
-    launch(update, set.gradients.count, stream, result);
+    launch(update, set.gradients.count, *device_.scalars(), stream, result);
+    round(set, stream);
   }
 
   /// As gradient descent: w -= share * (-scale * other + 1 * w), where all weights decay.
@@ -102,6 +131,7 @@ class GpuOptimizer final : public Optimizer {
                                     .chunk_count = kernel_.chunk_count,
                                     .scalars = scalars,
                                     .squares = kernel_.squares});
+    round(set, stream);
   }
 
   Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
@@ -112,14 +142,62 @@ class GpuOptimizer final : public Optimizer {
   }
 
  private:
+  /// Chunks are flagged where weights are rounded.
+  void prepare_rounding(const ParameterSet& set) {
+    std::vector<ArenaChunk> chunks;
+    for (const Parameter& parameter : set.parameters) {
+      add_chunks(set, parameter, may_be_short(parameter.spec), chunks);
+    }
+    rounded_chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
+    short_weights_ = device_.allocate(set.weights.count * size_of(stored_), MemoryKind::device);
+    GpuStream stream(device_.driver());
+    round(set, stream);
+    GpuEvent done(device_.driver());
+    stream.record(done);
+    done.wait_until(Time::max());
+  }
+  /// To the short type and back, where they are stored in one.
+  void round(const ParameterSet& set, Stream& stream) {
+    if (stored_ == DType::f32) return;
+    Driver& driver = device_.driver();
+    const StreamHandle on = GpuStream::of(stream).handle();
+    auto* const weights = static_cast<float*>(set.weights.data);
+    driver.launch(
+        on, NarrowWeights{weights, short_weights_.bytes().data(), stored_, set.weights.count});
+    driver.launch(
+        on, WidenGradients{
+                .narrow = short_weights_.bytes().data(),
+                .type = stored_,
+                .wide = weights,
+                .chunks = reinterpret_cast<const ArenaChunk*>(rounded_chunks_.bytes().data()),
+                .chunk_count = kernel_.chunk_count,
+                .scalars = reinterpret_cast<StepScalars*>(averaging_scalars_.bytes().data())});
+  }
+
+  void prepare_trust(const std::vector<ArenaTensor>& tensors) {
+    const auto count = static_cast<std::size_t>(kernel_.chunk_count);
+    arena_tensors_ = upload(tensors.data(), tensors.size() * sizeof(ArenaTensor));
+    const std::vector<float> zeros(2 * count);
+    tensor_squares_ = upload(zeros.data(), zeros.size() * sizeof(float));
+    chunk_trust_ = device_.allocate(count * sizeof(float), MemoryKind::device);
+    trust_.tensors = reinterpret_cast<const ArenaTensor*>(arena_tensors_.bytes().data());
+    trust_.tensor_count = static_cast<std::int32_t>(tensors.size());
+    trust_.chunk_count = kernel_.chunk_count;
+    trust_.squares = reinterpret_cast<const float*>(tensor_squares_.bytes().data());
+    trust_.trust = reinterpret_cast<float*>(chunk_trust_.bytes().data());
+    kernel_.trust = trust_.trust;
+  }
+
   /// Updates 64 weights of its own: kernels are loaded at their first launch, which must not happen
   /// in a recording.
   void warm_up() {
     constexpr std::size_t kWeights = 64;
     const std::array<float, 4 * kWeights> zeros{};
     const ArenaChunk chunk{0, kWeights, true};
+    const StepScalars first;
     const Buffer arenas = upload(zeros.data(), sizeof(zeros)),
-                 table = upload(&chunk, sizeof(chunk));
+                 table = upload(&chunk, sizeof(chunk)), own = upload(&first, sizeof(first));
+    auto* const scalars = reinterpret_cast<StepScalars*>(own.bytes().data());
     const Buffer squares = upload(zeros.data(), sizeof(float));
     const Buffer pinned = device_.allocate(sizeof(StepResult), MemoryKind::pinned);
     auto* const floats = reinterpret_cast<float*>(arenas.bytes().data());
@@ -131,42 +209,69 @@ class GpuOptimizer final : public Optimizer {
     update.chunks = reinterpret_cast<const ArenaChunk*>(table.bytes().data());
     update.chunk_count = 1;
     update.squares = reinterpret_cast<float*>(squares.bytes().data());
+    update.scalars = scalars;
     GpuStream stream(device_.driver());
-    set({}, stream);
-    launch(update, kWeights, stream, *::new (pinned.bytes().data()) StepResult);
+    device_.driver().launch(stream.handle(), SetHyper{scalars, {}});
+    launch(update, kWeights, *scalars, stream, *::new (pinned.bytes().data()) StepResult);
     GpuEvent done(device_.driver());
     stream.record(done);
     done.wait_until(Time::max());
   }
 
-  void launch(const UpdateWeights& update, std::size_t count, Stream& stream, StepResult& result) {
+  void launch(const UpdateWeights& update, std::size_t count, StepScalars& scalars, Stream& stream,
+              StepResult& result) {
     Driver& driver = device_.driver();
     const StreamHandle on = GpuStream::of(stream).handle();
-    if (checks_finite_) {
+    if (rules_.checks) {
       driver.launch(on, CheckFinite{update.gradients, count,
                                     reinterpret_cast<std::int32_t*>(finite_.bytes().data())});
     }
+    if (tensors_.layer_wise) launch_trust(update, on);
     driver.launch(on, update);
     driver.launch(on, SummariseUpdate{update.squares, update.chunk_count, update.finite,
                                       update.scalars, &result});
+    if (rules_.count_to > 0) {
+      driver.launch(on,
+                    AdaptLossScale{update.finite, static_cast<float>(rules_.count_to), &scalars});
+    }
+  }
+  void launch_trust(const UpdateWeights& update, StreamHandle on) {
+    Driver& driver = device_.driver();
+    driver.launch(on,
+                  SumSquares{.weights = update.weights,
+                             .gradients = update.gradients,
+                             .gradient_scale = update.gradient_scale,
+                             .chunks = update.chunks,
+                             .chunk_count = update.chunk_count,
+                             .scalars = update.scalars,
+                             .squares = reinterpret_cast<float*>(tensor_squares_.bytes().data())});
+    FindTrust trust = trust_;
+    trust.scalars = update.scalars;
+    driver.launch(on, trust);
   }
 
   static std::size_t offset_of(const ParameterSet& set, const Tensor& weight) {
     return static_cast<std::size_t>(static_cast<float*>(weight.data) -
                                     static_cast<float*>(set.weights.data));
   }
-  /// Flagged where weights decay.
-  static std::vector<ArenaChunk> chunks_of(const ParameterSet& set) {
-    std::vector<ArenaChunk> chunks;
-    for (const Parameter& parameter : set.parameters) {
-      const std::size_t offset = offset_of(set, parameter.weight);
-      for (std::size_t first = 0; first < parameter.weight.count; first += kChunkElements) {
-        const auto count = static_cast<std::uint32_t>(
-            std::min<std::size_t>(kChunkElements, parameter.weight.count - first));
-        chunks.push_back({offset + first, count, parameter.spec.decays()});
-      }
+  static void add_chunks(const ParameterSet& set, const Parameter& parameter, bool flag,
+                         std::vector<ArenaChunk>& chunks) {
+    const std::size_t offset = offset_of(set, parameter.weight);
+    for (std::size_t first = 0; first < parameter.weight.count; first += kChunkElements) {
+      const auto count = static_cast<std::uint32_t>(
+          std::min<std::size_t>(kChunkElements, parameter.weight.count - first));
+      chunks.push_back({offset + first, count, flag});
     }
-    return chunks;
+  }
+  /// Chunks are flagged where weights decay.
+  void cut(const ParameterSet& set, std::vector<ArenaChunk>& chunks,
+           std::vector<ArenaTensor>& tensors) const {
+    for (const Parameter& parameter : set.parameters) {
+      const auto first_chunk = static_cast<std::int32_t>(chunks.size());
+      add_chunks(set, parameter, tensors_.decays(parameter.spec), chunks);
+      tensors.push_back({first_chunk, static_cast<std::int32_t>(chunks.size()) - first_chunk,
+                         tensors_.scales(parameter.spec), tensors_.decays(parameter.spec)});
+    }
   }
   Buffer upload(const void* data, std::size_t bytes) {
     Buffer buffer = device_.allocate(bytes, MemoryKind::device);
@@ -175,19 +280,24 @@ class GpuOptimizer final : public Optimizer {
   }
 
   UpdateWeights kernel_;  ///< all but the scale of the gradients
+  FindTrust trust_;       ///< of layer-wise rules
   const std::size_t slots_;
-  const bool checks_finite_;
+  const TensorRules tensors_;
+  const DType stored_;  ///< of weights and biases
+  const FiniteRules rules_;
   GpuDevice& device_;
   Buffer chunks_, squares_, finite_;
-  Buffer averaging_chunks_, averaging_scalars_;  ///< of average(): all chunks decay
+  Buffer averaging_chunks_, averaging_scalars_;          ///< of average(): all chunks decay
+  Buffer rounded_chunks_, short_weights_;                ///< of short weights
+  Buffer arena_tensors_, tensor_squares_, chunk_trust_;  ///< of layer-wise rules
   std::array<Buffer, 2> state_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_gpu_optimizer(const OptimizerChoice& choice, bool checks_finite,
-                                              GpuDevice& device) {
-  return std::make_unique<GpuOptimizer>(choice, checks_finite, device);
+std::unique_ptr<Optimizer> make_gpu_optimizer(const OptimizerChoice& choice,
+                                              const FiniteRules& rules, GpuDevice& device) {
+  return std::make_unique<GpuOptimizer>(choice, rules, device);
 }
 
 }  // namespace penstock::gpu

@@ -15,4 +15,5 @@
 #include "trainer/backends/gpu/kernels/normalise.h"
 #include "trainer/backends/gpu/kernels/scale_shift.h"
 #include "trainer/backends/gpu/kernels/step.h"
+#include "trainer/backends/gpu/kernels/trust.h"
 #include "trainer/backends/gpu/kernels/update.h"

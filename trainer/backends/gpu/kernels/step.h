@@ -35,7 +35,7 @@ struct SetStepBody {
     block.for_each_thread([&](std::int32_t) {
       call.scalars->step = call.step;
       call.scalars->valid = call.valid;
-      call.scalars->loss_scale = call.loss_scale;
+      if (call.loss_scale != 0) call.scalars->loss_scale = call.loss_scale;
     });
   }
 };
@@ -119,6 +119,27 @@ struct SummariseUpdateBody {
 template <class Launch>
 void select(const SummariseUpdate& call, const Launch& launch) {
   launch(Selected<SummariseUpdateBody>{}, Geometry{1, 1, kBlockThreads}, call);
+}
+
+struct AdaptLossScaleBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 1;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const AdaptLossScale& call) {
+    const bool finite = all_finite(block, call.finite);
+    block.for_each_thread([&](std::int32_t thread) {
+      if (thread != 0) return;
+      StepScalars& scalars = *call.scalars;
+      const LossScale next =
+          next_loss_scale({scalars.loss_scale, scalars.good_steps}, finite, call.count_to);
+      scalars.loss_scale = next.scale;
+      scalars.good_steps = next.good_steps;
+    });
+  }
+};
+template <class Launch>
+void select(const AdaptLossScale& call, const Launch& launch) {
+  launch(Selected<AdaptLossScaleBody>{}, Geometry{1, 1, kBlockThreads}, call);
 }
 
 }  // namespace penstock::gpu

@@ -2,6 +2,7 @@
 #include "trainer/backends/gpu/kernels/arena.h"
 #include "trainer/backends/gpu/kernels/loss.h"
 #include "trainer/backends/gpu/kernels/step.h"
+#include "trainer/backends/gpu/kernels/trust.h"
 #include "trainer/backends/gpu/kernels/update.h"
 
 #include "trainer/backends/gpu/kernels/device_launch.cuh"
@@ -13,9 +14,12 @@ PENSTOCK_LAUNCHES(SetHyper)
 PENSTOCK_LAUNCHES(SoftmaxCrossEntropy)
 PENSTOCK_LAUNCHES(SummariseStep)
 PENSTOCK_LAUNCHES(SummariseUpdate)
+PENSTOCK_LAUNCHES(AdaptLossScale)
 PENSTOCK_LAUNCHES(NarrowWeights)
 PENSTOCK_LAUNCHES(WidenGradients)
 PENSTOCK_LAUNCHES(CheckFinite)
+PENSTOCK_LAUNCHES(SumSquares)
+PENSTOCK_LAUNCHES(FindTrust)
 PENSTOCK_LAUNCHES(UpdateWeights)
 PENSTOCK_LAUNCHES(SumSlices)
 

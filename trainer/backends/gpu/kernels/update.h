@@ -15,7 +15,7 @@ namespace penstock::gpu {
 
 /// What the elements of a chunk have in common.
 struct UpdateFactors {
-  float rate;  ///< adam: with both corrections
+  float rate;  ///< adam: with both corrections; lars: with the tensor's trust
   float decay, limit, gradient_scale;
   float keep[2], take[2];
   float epsilon, start;  ///< rmsprop: what the 1 that its squares begin at has become
@@ -33,12 +33,12 @@ PENSTOCK_DEVICE double whole_power(double base, std::int64_t exponent) {
 }
 
 template <UpdateRule Rule>
-PENSTOCK_DEVICE UpdateFactors factors_of(const UpdateWeights& call, bool decays) {
+PENSTOCK_DEVICE UpdateFactors factors_of(const UpdateWeights& call, std::int32_t chunk) {
   const Hyper& hyper = call.scalars->hyper;
   const double* const constants = call.constants;
   UpdateFactors factors = {};
   factors.rate = hyper.learning_rate;
-  factors.decay = decays ? hyper.weight_decay : 0.F;
+  factors.decay = call.chunks[chunk].flag ? hyper.weight_decay : 0.F;
   factors.limit = hyper.gradient_clip > 0 ? hyper.gradient_clip : float_of_bits(0x7f800000U);
   factors.gradient_scale = call.gradient_scale;
   factors.keep[0] = static_cast<float>(constants[0]);
@@ -56,6 +56,7 @@ PENSTOCK_DEVICE UpdateFactors factors_of(const UpdateWeights& call, bool decays)
     factors.take[1] = static_cast<float>(1 - constants[1]);
     factors.epsilon = static_cast<float>(constants[2]);
   }
+  if constexpr (Rule == UpdateRule::lars) factors.rate *= call.trust[chunk];
   return factors;
 }
 
@@ -63,7 +64,8 @@ PENSTOCK_DEVICE UpdateFactors factors_of(const UpdateWeights& call, bool decays)
 template <UpdateRule Rule>
 PENSTOCK_DEVICE void update_one(const UpdateFactors& f, float gradient, float& weight,
                                 float& state0, float& state1) {
-  const float decayed = f.gradient_scale * gradient + f.decay * weight;
+  const float clipped_decay = Rule == UpdateRule::lars ? 0.F : f.decay;
+  const float decayed = f.gradient_scale * gradient + clipped_decay * weight;
   const float g = smaller(larger(decayed, -f.limit), f.limit);
   if constexpr (Rule == UpdateRule::sgd) {
     weight -= f.rate * g;
@@ -77,6 +79,9 @@ PENSTOCK_DEVICE void update_one(const UpdateFactors& f, float gradient, float& w
     state0 = f.keep[0] * state0 + f.take[0] * g * g;
     state1 = f.keep[1] * state1 + f.rate * g / sqrtf(state0 + f.start + f.epsilon);
     weight -= state1;
+  } else if constexpr (Rule == UpdateRule::lars) {
+    state0 = f.keep[0] * state0 + f.rate * (g + f.decay * weight);
+    weight -= state0;
   } else {
     state0 = f.keep[0] * state0 + f.take[0] * g;
     state1 = f.keep[1] * state1 + f.take[1] * g * g;
@@ -87,9 +92,9 @@ PENSTOCK_DEVICE void update_one(const UpdateFactors& f, float gradient, float& w
 template <UpdateRule Rule>
 struct UpdateWeightsBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 3;
-  static constexpr int kStates = Rule == UpdateRule::sgd                                        ? 0
-                                 : Rule == UpdateRule::momentum || Rule == UpdateRule::nesterov ? 1
-                                                                                                : 2;
+  static constexpr int kStates = Rule == UpdateRule::sgd                                   ? 0
+                                 : Rule == UpdateRule::rmsprop || Rule == UpdateRule::adam ? 2
+                                                                                           : 1;
 
   template <class Block>
   static PENSTOCK_DEVICE void run(Block& block, const UpdateWeights& call) {
@@ -99,7 +104,7 @@ struct UpdateWeightsBody {
     auto& factors = block.template shared<UpdateFactors>();
     typename Block::template PerThread<float> squares(block);
     block.for_each_thread([&](std::int32_t thread) {
-      if (thread == 0) factors = factors_of<Rule>(call, chunk.flag);
+      if (thread == 0) factors = factors_of<Rule>(call, block.row_block());
     });
     block.for_each_thread([&](std::int32_t thread) {
       const UpdateFactors f = factors;
@@ -192,6 +197,8 @@ void select(const UpdateWeights& call, const Launch& launch) {
       return launch(Selected<UpdateWeightsBody<UpdateRule::rmsprop>>{}, geometry, call);
     case UpdateRule::adam:
       return launch(Selected<UpdateWeightsBody<UpdateRule::adam>>{}, geometry, call);
+    case UpdateRule::lars:
+      return launch(Selected<UpdateWeightsBody<UpdateRule::lars>>{}, geometry, call);
   }
 }
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/check_dataset.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "bench/dataset/open_dataset.h"
+#include "dataflow/error.h"
+#include "dataflow/source.h"
+#include "dataflow/workers.h"
+
+namespace penstock {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// All pixels of an image are decoded, whatever little is kept of them.
+constexpr ImageShape kThumbnail{.height = 8, .width = 8, .channels = 3};
+constexpr std::chrono::milliseconds kBetweenReports{200};
+
+/// What the threads share.
+class Check {
+ public:
+  Check(const CheckDataset& order, Source& source, std::stop_token stop)
+      : order_(order), source_(source), stop_(std::move(stop)) {
+    result_.labels.resize(static_cast<std::size_t>(source.classes()));
+  }
+
+  void work() noexcept {
+    try {
+      const std::unique_ptr<Decoder> decoder = make_whole_image_decoder(source_.kind());
+      std::byte pixels[8 * 8 * 3];
+      const ImageView row{pixels, kThumbnail, DType::u8, 8 * 3};
+      for (Sample sample; take(sample);) {
+        try {
+          source_.load(sample);
+          Random random(0, 0, sample.index);
+          decoder->decode(sample, row, random);
+          good(sample);
+        } catch (const DataError& error) {
+          bad(sample.index, error.what());
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+
+  CheckedDataset result() {
+    if (failure_) std::rethrow_exception(failure_);
+    std::ranges::sort(reasons_);
+    if (reasons_.size() > CheckedDataset::kMostReasons) {
+      reasons_.resize(CheckedDataset::kMostReasons);
+    }
+    for (auto& [index, reason] : reasons_) result_.reasons.push_back(std::move(reason));
+    return std::move(result_);
+  }
+
+ private:
+  /// False: there is nothing more to do.
+  bool take(Sample& sample) {
+    const std::lock_guard lock(mutex_);
+    while (!failure_) {
+      if (stop_.stop_requested()) {
+        result_.stopped = true;
+        return false;
+      }
+      try {
+        return source_.next(sample);
+      } catch (const DataError& error) {
+        count_bad(sample.index, error.what());
+      }
+    }
+    return false;
+  }
+  void good(const Sample& sample) {
+    const std::lock_guard lock(mutex_);
+    result_.bytes += sample.content().size();
+    ++result_.labels.at(static_cast<std::size_t>(sample.label));
+    count();
+  }
+  void bad(std::uint64_t index, const char* reason) {
+    const std::lock_guard lock(mutex_);
+    count_bad(index, reason);
+  }
+  // Both under mutex_.
+  void count_bad(std::uint64_t index, const char* reason) {
+    ++result_.bad;
+    reasons_.emplace_back(index, reason);
+    count();
+  }
+  void count() {
+    ++result_.samples;
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (!order_.on_progress || now - reported_ < kBetweenReports) return;
+    reported_ = now;
+    order_.on_progress(result_.samples, source_.size(), result_.bad);
+  }
+
+  const CheckDataset& order_;
+  Source& source_;
+  const std::stop_token stop_;
+  std::mutex mutex_;
+  // All below under mutex_.
+  CheckedDataset result_;
+  std::vector<std::pair<std::uint64_t, std::string>> reasons_;
+  std::exception_ptr failure_;
+  SteadyTime reported_{};
+};
+
+}  // namespace
+
+CheckedDataset check_dataset(const CheckDataset& order, const std::stop_token& stop) {
+  const std::unique_ptr<Source> source = open_dataset(
+      {.directory = order.directory, .source = order.source, .threads = order.threads});
+  const SteadyTime began = std::chrono::steady_clock::now();
+  Check check(order, *source, stop);
+  run_workers(order.threads, [&](std::int32_t) { check.work(); });
+  CheckedDataset result = check.result();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return result;
+}
+
+}  // namespace penstock

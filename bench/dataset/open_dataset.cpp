@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/dataset/open_dataset.h"
+
+#include "dataflow/options.h"
+#include "dataflow/packed/detect_source.h"
+
+namespace penstock {
+
+std::unique_ptr<Source> open_dataset(const OpenDataset& order) {
+  constexpr std::int32_t kMostClasses = 1'000'000;  // so that whoever counts them can
+  const ComponentText text = source_text(order.source, order.directory);
+  const SourceEntry& entry = find_entry(source_table(), text.name);
+  return entry.make({.directory = order.directory,
+                     .epochs = 1,
+                     .shuffle = order.shuffle,
+                     .seed = order.seed,
+                     .classes = kMostClasses,
+                     .threads = order.threads},
+                    Options(entry.name, entry.options, text));
+}
+
+std::unique_ptr<Decoder> make_whole_image_decoder(SampleKind kind) {
+  const ComponentText text =
+      parse_component(kind == SampleKind::pixels ? "raw:crop=full,flip=false"
+                                                 : "jpeg:crop=full,flip=false,decode=full");
+  const DecoderEntry& entry = find_entry(decoder_table(), text.name);
+  return entry.make(Options(entry.name, entry.options, text));
+}
+
+}  // namespace penstock

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/exchange/exchange_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+#include "trainer/collectives/all_reduce_spec.h"
+
+namespace penstock {
+namespace {
+
+/// Those that add the gradients of all ranks on each.
+constexpr std::array<std::string_view, 5> kAllReducing = {
+    "replicated", "horovod", "sync-sgd", "distributed-all-reduce", "collective-all-reduce"};
+
+}  // namespace
+
+AllReducePlan all_reduce_plan(const std::string& spec, std::string_view flag) {
+  AllReducePlan plan;
+  for (const AllReduceRange& range : parse_all_reduce_spec(spec, flag)) {
+    plan.push_back(
+        {&find_entry(all_reduce_table(), range.algorithm), range.shards, range.max_elements});
+  }
+  return plan;
+}
+
+bool chooses_exchange(const RunConfig& config) {
+  return !config.all_reduce_spec.empty() || config.gradient_wire != to_string(WireFormat::f32);
+}
+
+void refuse_unfit_exchange(const RunConfig& config) {
+  if (!chooses_exchange(config)) return;
+  const bool by_spec = !config.all_reduce_spec.empty();
+  const std::string said = by_spec
+                               ? fmt::format("--all-reduce-spec is '{}'", config.all_reduce_spec)
+                               : fmt::format("--gradient-wire is {}", config.gradient_wire);
+  const std::string update = canonical_name(parse_component(config.variable_update).name);
+  const auto same = [&](std::string_view name) { return canonical_name(name) == update; };
+  if (std::none_of(kAllReducing.begin(), kAllReducing.end(), same)) {
+    throw ConfigError(
+        fmt::format("{}, and --variable-update {} does not all-reduce gradients; use replicated or "
+                    "horovod, or leave it out",
+                    said, config.variable_update));
+  }
+  if (parse_component(config.device).name == "gpu") {
+    throw ConfigError(fmt::format(
+        "{}, which is of devices whose memory is the host's, and --device is {}; leave it out",
+        said, config.device));
+  }
+}
+
+std::int32_t ranks_of_a_group(std::int32_t ranks, std::int32_t neighbours) {
+  return neighbours < ranks ? neighbours : (ranks + 1) / 2;
+}
+
+ExchangeChoice exchange_choice(const RunConfig& config, std::int32_t ranks, std::int32_t neighbours,
+                               Counter* nonfinite) {
+  ExchangeChoice choice{.local_ranks = ranks_of_a_group(ranks, neighbours),
+                        .wire = parse_wire_format(config.gradient_wire, "--gradient-wire"),
+                        .nonfinite = nonfinite};
+  if (!config.all_reduce_spec.empty()) {
+    choice.method = ExchangeMethod::links;
+    choice.plan = all_reduce_plan(config.all_reduce_spec, "--all-reduce-spec");
+  }
+  return choice;
+}
+
+}  // namespace penstock

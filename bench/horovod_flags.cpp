@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/horovod_flags.h"
+
+#include <memory>
+#include <string>
+
+#include "bench/config_values.h"
+
+namespace penstock {
+namespace {
+
+/// The scripts' defaults.
+struct Iterations {
+  std::int64_t count = 10, batches = 10;
+};
+
+}  // namespace
+
+std::vector<Flag> horovod_flags(RunConfig& config) {
+  const auto iterations = std::make_shared<Iterations>();
+  const auto times = [&config, iterations](std::string name, std::string help,
+                                           std::int64_t Iterations::*member) {
+    return Flag{.name = name,
+                .help = std::move(help),
+                .fallback = "10",
+                .set =
+                    [&config, iterations, member, name](const std::string& text) {
+                      RunConfig parsed;
+                      set_count<&RunConfig::num_batches, 1>(parsed, name, text);
+                      (*iterations).*member = parsed.num_batches;
+                      config.num_batches = iterations->count * iterations->batches;
+                    },
+                .group = "Run"};
+  };
+  std::vector<Flag> flags{
+      times("num_iters", "Horovod's: this many times --num-batches-per-iter are --num-batches",
+            &Iterations::count),
+      times("num_batches_per_iter", "see --num-iters", &Iterations::batches),
+      Flag{.name = "no_cuda",
+           .help = "the same as --device cpu",
+           .fallback = "false",
+           .boolean = true,
+           .set =
+               [&config](const std::string& text) {
+                 if (parse_flag(text, "--no-cuda")) config.device = "cpu";
+               },
+           .group = "Run"}};
+  return flags;
+}
+
+}  // namespace penstock

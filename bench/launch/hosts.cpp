@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/launch/hosts.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "bench/child_process.h"
+#include "bench/launch/mpirun.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMostSlots = 65536;
+constexpr std::uintmax_t kMostBytes = 1 << 20;
+
+/// A name that can stand on a command line: no option, no list.
+void expect_name(const std::string& name, std::string_view where) {
+  const auto fits = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._-@").find(c) != std::string_view::npos;
+  };
+  if (!name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), fits)) return;
+  throw ConfigError(fmt::format(
+      "{}: '{}' is not the name of a machine; expected letters, digits, dots, dashes and "
+      "underscores, such as node1",
+      where, name));
+}
+
+std::int32_t parse_slots(std::string_view text, std::string_view where) {
+  const std::int64_t slots = parse_integer(text, where);
+  if (slots >= 1 && slots <= kMostSlots) return static_cast<std::int32_t>(slots);
+  throw ConfigError(
+      fmt::format("{}: {} slots; expected a whole number from 1 to {}", where, text, kMostSlots));
+}
+
+void add(std::vector<Host>& hosts, Host host) {
+  const auto same = std::find_if(hosts.begin(), hosts.end(),
+                                 [&](const Host& other) { return other.name == host.name; });
+  if (same == hosts.end()) {
+    hosts.push_back(std::move(host));
+  } else {
+    same->slots += host.slots;
+  }
+}
+
+/// A line of mpirun's host file; options other than slots do not matter for one run.
+Host mpirun_line(const std::vector<std::string>& words, const std::string& where) {
+  Host host{.name = words.front(), .address = {}, .slots = 0};
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    const std::string key = words[i].substr(0, equals);
+    if (equals == std::string::npos ||
+        (key != "slots" && key != "max_slots" && key != "max-slots")) {
+      throw ConfigError(
+          fmt::format("{}: '{}' is not known; expected NAME slots=N, or a name and an ssh alias",
+                      where, words[i]));
+    }
+    const std::int32_t slots = parse_slots(words[i].substr(equals + 1), where);
+    if (key == "slots") host.slots = slots;
+  }
+  host.slots = std::max(host.slots, 1);
+  return host;
+}
+
+bool resolves(const std::string& name) {
+  addrinfo* found = nullptr;
+  const bool known = getaddrinfo(name.c_str(), nullptr, nullptr, &found) == 0;
+  if (known) freeaddrinfo(found);
+  return known;
+}
+
+bool is_ssh(const std::string& agent) {
+  const std::vector<std::string> words = split_words(agent);
+  return !words.empty() && std::filesystem::path(words.front()).filename() == "ssh";
+}
+
+/// What ssh makes of a name by its own configuration; empty where it cannot be asked.
+std::string name_by_ssh(const std::string& agent, const std::string& name) {
+  std::vector<std::string> words = split_words(agent);
+  words.insert(words.end(), {"-G", name});
+  try {
+    ChildProcess child({.arguments = words, .timeout = std::chrono::seconds(10)});
+    std::istringstream lines(child.wait().output);
+    for (std::string key, value; lines >> key && std::getline(lines >> std::ws, value);) {
+      if (key == "hostname") return value;
+    }
+  } catch (const Error&) {  // no ssh here: the names have to do without
+  }
+  return {};
+}
+
+/// Another agent than ssh may have names of its own, and is asked when machines are reached.
+bool is_known(const std::string& name, const std::string& agent) {
+  if (resolves(name) || !is_ssh(agent)) return true;
+  const std::string by_ssh = name_by_ssh(agent, name);
+  return !by_ssh.empty() && by_ssh != name && resolves(by_ssh);
+}
+
+}  // namespace
+
+std::vector<Host> parse_host_list(std::string_view text) {
+  std::vector<Host> hosts;
+  std::istringstream pieces{std::string(text)};
+  for (std::string piece; std::getline(pieces, piece, ',');) {
+    const std::size_t colon = piece.find(':');
+    const std::string name = piece.substr(0, colon);
+    expect_name(name, "--hosts");
+    const std::int32_t slots =
+        colon == std::string::npos ? 1 : parse_slots(piece.substr(colon + 1), "--hosts");
+    add(hosts, {.name = name, .address = {}, .slots = slots});
+  }
+  if (hosts.empty()) {
+    throw ConfigError("--hosts names no machine; expected a list such as node1:2,node2:2");
+  }
+  return hosts;
+}
+
+std::vector<Host> parse_host_file(std::string_view text, std::string_view name) {
+  std::vector<Host> hosts;
+  std::istringstream lines{std::string(text)};
+  bool nodes = false;
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const std::vector<std::string> words = split_words(line.substr(0, line.find('#')));
+    if (words.empty()) continue;
+    const std::string where = fmt::format("{} line {}", name, number);
+    expect_name(words.front(), where);
+    const bool is_node = words.size() == 2 && words[1].find('=') == std::string::npos;
+    if (!hosts.empty() && is_node != nodes) {
+      throw ConfigError(fmt::format(
+          "{}: '{}' is not of the kind of the lines before it; expected {} in every line", where,
+          line, nodes ? "a name and an ssh alias" : "a name and slots=N"));
+    }
+    nodes = is_node;
+    if (is_node) {
+      expect_name(words[1], where);
+      add(hosts, {.name = words[1], .address = words[0], .slots = 0});
+    } else {
+      add(hosts, mpirun_line(words, where));
+    }
+  }
+  if (!hosts.empty()) return hosts;
+  throw ConfigError(fmt::format(
+      "{} names no machine; expected a line for each: NAME slots=N, or a name and an ssh alias",
+      name));
+}
+
+std::vector<Host> read_host_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  std::ifstream file(path);
+  if (error || !file) {
+    throw ConfigError(
+        fmt::format("cannot read the host file '{}': {}; name a file with a machine "
+                    "a line",
+                    path.native(), error ? error.message() : std::strerror(errno)));
+  }
+  if (bytes > kMostBytes) {
+    throw ConfigError(fmt::format("the host file '{}' has {} bytes; expected a machine a line",
+                                  path.native(), bytes));
+  }
+  return parse_host_file(std::string(std::istreambuf_iterator<char>(file), {}), path.native());
+}
+
+std::vector<Host> place_ranks(std::span<const Host> hosts, std::int32_t ranks,
+                              std::int32_t per_host) {
+  std::vector<Host> placed;
+  std::int64_t left = ranks, room = 0;
+  for (const Host& host : hosts) {
+    const std::int32_t slots = host.slots > 0 ? host.slots : per_host;
+    room += slots;
+    const std::int32_t here = static_cast<std::int32_t>(std::min<std::int64_t>(left, slots));
+    if (here == 0) continue;
+    placed.push_back(host);
+    placed.back().slots = here;
+    left -= here;
+  }
+  if (left == 0) return placed;
+  throw ConfigError(fmt::format(
+      "{} ranks do not fit: {} machine{} {} {} of them; ask for fewer, or give machines more slots",
+      ranks, hosts.size(), hosts.size() == 1 ? "" : "s", hosts.size() == 1 ? "takes" : "take",
+      room));
+}
+
+std::string to_text(std::span<const Host> hosts) {
+  std::string text;
+  for (const Host& host : hosts) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.name, host.slots);
+  }
+  return text;
+}
+
+void expect_known(std::span<const Host> hosts, const std::string& agent) {
+  std::vector<std::string> unknown;
+  for (const Host& host : hosts) {
+    if (!is_known(host.name, agent)) unknown.push_back(host.name);
+    if (!host.address.empty() && !resolves(host.address)) unknown.push_back(host.address);
+  }
+  if (unknown.empty()) return;
+  throw ConfigError(fmt::format(
+      "nobody knows the machine{} {}: neither the resolver (DNS, /etc/hosts) nor ssh's "
+      "configuration; correct the names of --hosts, or say with --ssh how they are reached",
+      unknown.size() == 1 ? "" : "s", join(unknown)));
+}
+
+}  // namespace penstock

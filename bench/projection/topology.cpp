@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/projection/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "bench/projection/exchange_time.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr double kGiga = 1e9, kMicro = 1e-6;
+constexpr std::int64_t kMostDevices = 1024, kMostServers = 65536;
+
+// Latencies are those of NCCL 2.28's tuner, protocol Simple, for a ring: 14 us over a network, 3.4
+// us over NVLink; so is the efficiency of its trees. The efficiency of a link is what fits
+// Horovod's published VGG-16 on 512 GPUs; plain sockets reach far less.
+constexpr std::array kOptions = {
+    OptionSpec{"devices", "8", "of a host"},
+    OptionSpec{"local", "100", "GB/s between devices of a host (bus bandwidth)"},
+    OptionSpec{"link", "12.5", "GB/s of a host's links, each direction (12.5: 100 Gbit/s)"},
+    OptionSpec{"efficiency", "0.85", "share of the link that an exchange gets: measure it"},
+    OptionSpec{"latency_us", "14", "of a message between hosts"},
+    OptionSpec{"local_latency_us", "3.4", "of a message inside a host"},
+    OptionSpec{"tree_efficiency", "0.92", "of the bandwidth that two trees get"},
+    OptionSpec{"servers", "4", "parameter servers, each on a host of its own with such a link"},
+    OptionSpec{"bytes", "4", "of a gradient on the wire: 4, or 2 for 16 bits"},
+    OptionSpec{"slowdown", "0", "share by which an exchange slows backward down"},
+};
+
+double amount(const Options& options, std::string_view name, double low, double high) {
+  const double value = options.real(name);
+  if (value >= low && value <= high) return value;
+  throw ConfigError(fmt::format("--topology {}={}; expected a number from {} to {}", name,
+                                options.text(name), low, high));
+}
+
+std::int64_t count(const Options& options, std::string_view name, std::int64_t most) {
+  const std::int64_t value = options.integer(name);
+  if (value >= 1 && value <= most) return value;
+  throw ConfigError(
+      fmt::format("--topology {}={}; expected a whole number from 1 to {}", name, value, most));
+}
+
+/// Ranks of the fullest host.
+std::int64_t local_ranks(std::int64_t ranks, const Topology& topology) {
+  return std::min(ranks, topology.devices_per_host);
+}
+
+/// Reduce-scatter and all-gather inside a host.
+double inside_host(double bytes, std::int64_t ranks, const Topology& topology) {
+  return ring_seconds(local_ranks(ranks, topology), bytes, topology.local_bytes_per_s,
+                      topology.local_latency_s);
+}
+
+/// A datum passes 2 (n-1) hops, of which 2 (m-1) lead from one of the m hosts to another, as NCCL's
+/// tuner counts them; each host's link carries the ring once.
+double ring(double bytes, std::int64_t ranks, const Topology& topology) {
+  const std::int64_t hosts = topology.hosts_of(ranks);
+  if (hosts < 2) return inside_host(bytes, ranks, topology);
+  const auto between = 2 * static_cast<double>(hosts - 1);
+  const double inside = 2 * static_cast<double>(ranks - 1) - between;
+  const double slowest = std::min(topology.between_hosts(), topology.local_bytes_per_s);
+  return ring_seconds(ranks, bytes, slowest, 0) + between * topology.latency_s +
+         inside * topology.local_latency_s;
+}
+
+double tree(double bytes, std::int64_t ranks, const Topology& topology) {
+  const std::int64_t hosts = topology.hosts_of(ranks), local = local_ranks(ranks, topology);
+  const double bandwidth = hosts < 2
+                               ? topology.local_bytes_per_s
+                               : std::min(topology.between_hosts(), topology.local_bytes_per_s);
+  const auto chain = 2 * static_cast<double>(local - 1);
+  if (hosts < 2) {
+    return tree_seconds(ranks, bytes, bandwidth, topology.local_latency_s,
+                        topology.tree_efficiency);
+  }
+  return tree_seconds(hosts, bytes, bandwidth, topology.latency_s, topology.tree_efficiency) +
+         chain * topology.local_latency_s;
+}
+
+/// Scattered inside each host first, so that each of its devices exchanges its part with those of
+/// the other hosts; together they send as much over the host's link as a ring of hosts does.
+double hierarchical(double bytes, std::int64_t ranks, const Topology& topology) {
+  return inside_host(bytes, ranks, topology) + ring_seconds(topology.hosts_of(ranks), bytes,
+                                                            topology.between_hosts(),
+                                                            topology.latency_s);
+}
+
+double servers(double bytes, std::int64_t ranks, const Topology& topology) {
+  return parameter_server_seconds(ranks, topology.servers, local_ranks(ranks, topology), bytes,
+                                  topology.between_hosts(), topology.latency_s);
+}
+
+double byteps(double bytes, std::int64_t ranks, const Topology& topology) {
+  return inside_host(bytes, ranks, topology) +
+         byteps_seconds(topology.hosts_of(ranks), topology.servers, bytes, topology.between_hosts(),
+                        topology.latency_s);
+}
+
+constexpr std::array kModels = {
+    ExchangeModel{"ring", "one ring through all devices", ring},
+    ExchangeModel{"tree", "two trees over the hosts, a chain inside each", tree},
+    ExchangeModel{"hierarchical", "inside each host, then a ring of hosts", hierarchical},
+    ExchangeModel{"ps", "parameter servers on hosts of their own, every device pushing and pulling",
+                  servers},
+    ExchangeModel{"byteps", "inside each host, then all hosts and servers adding shares", byteps},
+};
+
+}  // namespace
+
+std::span<const OptionSpec> topology_options() { return kOptions; }
+
+Topology parse_topology(std::string_view text) {
+  const std::string component = text.empty() ? "topology" : "topology:" + std::string(text);
+  const Options options("--topology", kOptions, parse_component(component));
+  Topology topology;
+  topology.devices_per_host = count(options, "devices", kMostDevices);
+  topology.local_bytes_per_s = kGiga * amount(options, "local", 1e-3, 1e6);
+  topology.link_bytes_per_s = kGiga * amount(options, "link", 1e-3, 1e6);
+  topology.link_efficiency = amount(options, "efficiency", 1e-3, 1);
+  topology.latency_s = kMicro * amount(options, "latency_us", 0, 1e6);
+  topology.local_latency_s = kMicro * amount(options, "local_latency_us", 0, 1e6);
+  topology.tree_efficiency = amount(options, "tree_efficiency", 1e-3, 1);
+  topology.servers = count(options, "servers", kMostServers);
+  topology.bytes_per_gradient = amount(options, "bytes", 0.125, 8);
+  topology.slowdown = amount(options, "slowdown", 0, 10);
+  return topology;
+}
+
+std::span<const ExchangeModel> exchange_models() { return kModels; }
+
+}  // namespace penstock

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session's run came to, once its threads have ended.
+#include <fmt/format.h>
+
+#include "bench/accelerator_utilisation.h"
+#include "bench/exit_code.h"
+#include "bench/run_session.h"
+#include "bench/slot_memory.h"
+#include "bench/statistics.h"
+
+namespace penstock {
+
+RunResult RunSession::collect(bool stopped_from_outside) {
+  RunResult result;
+  result.config = config_;
+  result.images_per_step = std::int64_t{config_.batch_size} * config_.num_gpus;
+  result.examples_per_epoch = parts_.examples_per_epoch;
+  result.facts = parts_.backend->facts();
+  result.facts.merge(parts_.probe.facts());
+  result.counters = parts_.probe.values();
+  const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {
+    if (!steps.empty()) result.counters[name] = static_cast<std::int64_t>(steps.size());
+  };
+  count("nonfinite_steps", nonfinite_steps_);
+  count("skipped_steps", skipped_steps_);
+  if (!failure_) {
+    if (const auto scale = parts_.loss_scale()) result.facts["loss_scale"] = double{scale->scale};
+  }
+  result.notes = parts_.probe.notes();
+  const bool is_placed =
+      result.facts.contains("decode_thread_0_core") || config_.huge_pages != "transparent";
+  if (parts_.host_ring && is_placed) add_slot_map(result, *parts_.host_ring);
+  add_condition(result);
+  for (const std::string& note : parts_.backend->notes()) result.notes.push_back(note);
+  if (evaluator_ != nullptr) {
+    for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
+  }
+  result.evaluations = evaluations_;
+  result.discarded_steps = discarded_steps_;
+  summarise(window_, config_, result);
+  add_accelerator_utilisation(result);
+  if (config_.instrument && !window_.legs.empty()) {
+    const std::vector<StageSums> stages = window_.stages();
+    result.stages = stage_uses(parts_.probe, stages);
+    result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
+    for (const auto& [name, ring] : rings()) result.queues.push_back(queue_use(name, *ring));
+  }
+  if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
+    const EvaluationReport& report = evaluations_.back();
+    result.window_s = report.seconds;
+    result.img_per_s = static_cast<double>(report.images) / report.seconds;
+  }
+  set_outcome(result, stopped_from_outside);
+  return result;
+}
+
+/// How the devices were from the window's begin to its end.
+void RunSession::add_condition(RunResult& result) const {
+  if (window_.legs.empty()) return;
+  const Condition condition =
+      parts_.backend->condition(window_.legs.front().begin.time, window_.legs.back().end.time);
+  result.facts.insert(condition.facts.begin(), condition.facts.end());
+  result.notes.insert(result.notes.end(), condition.notes.begin(), condition.notes.end());
+}
+
+void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const {
+  const std::size_t steps = result.step_ms.size();
+  if (failure_) {
+    result.status = Status::failed;
+    result.exit_code = exit_code_of(failure_);
+    try {
+      std::rethrow_exception(failure_);
+    } catch (const std::exception& error) {
+      result.reason = error.what();
+    }
+  } else if (stopped_from_outside) {
+    result.status = Status::partial;
+    result.reason = fmt::format("stopped after {} steps of the window", steps);
+    result.exit_code = 130;
+  } else if (data_ended_ && !window_complete_) {
+    result.status = Status::partial;
+    result.reason =
+        fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
+    result.exit_code = 6;
+  } else if (!window_.legs.empty() && window_.is_draining()) {
+    result.status = Status::draining;
+    result.reason = fmt::format(
+        "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least "
+        "{:.0f} steps, or let --extend-window do it",
+        result.reserve_start, result.reserve_end,
+        kMinReserves * result.reserve_start / config_.num_gpus + 1);
+  }
+}
+
+}  // namespace penstock

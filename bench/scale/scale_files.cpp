@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/scale/scale_files.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "bench/figures/scaling_curve.h"
+#include "bench/result_folder.h"
+#include "bench/result_json.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int kSchema = 1;
+
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Json to_json(const Rung& rung, const std::optional<IdealRate>& ideal) {
+  Json hosts = Json::array(), failures = Json::array();
+  for (const Host& host : rung.hosts) {
+    hosts.push_back(Json{{"name", host.name}, {"address", host.address}, {"ranks", host.slots}});
+  }
+  for (const RungFailure& failure : rung.failures) {
+    failures.push_back(Json{{"repetition", failure.repetition},
+                            {"exit_code", failure.exit_code},
+                            {"reason", failure.reason}});
+  }
+  Json json{{"ranks", rung.ranks},
+            {"devices", rung.devices()},
+            {"hosts", std::move(hosts)},
+            {"ran_on", rung.ran_on()},
+            {"img_per_s_median", nullptr},
+            {"img_per_s_low", nullptr},
+            {"img_per_s_high", nullptr},
+            {"ideal_img_per_s", nullptr},
+            {"efficiency", nullptr},
+            {"repetitions", rung.runs.size()},
+            {"failures", std::move(failures)},
+            {"command", rung.command}};
+  if (const std::optional<Spread> rate = rung.img_per_s()) {
+    json["img_per_s_median"] = rate->median;
+    json["img_per_s_low"] = rate->low;
+    json["img_per_s_high"] = rate->high;
+    const double lossless = ideal->per_device_img_per_s * static_cast<double>(rung.devices());
+    json["ideal_img_per_s"] = lossless;
+    json["efficiency"] = rate->median / lossless;
+  }
+  return json;
+}
+
+void write_rung(const Rung& rung, const std::filesystem::path& folder, const std::string& name) {
+  if (rung.runs.empty()) return;
+  const std::filesystem::path path = folder / fmt::format("{}_g{}", name, rung.devices());
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw DataError(fmt::format("cannot make '{}': {}", path.native(), error.message()));
+  }
+  std::string runs;
+  for (const RunResult& run : rung.runs) runs += dump(penstock::to_json(run), -1) + "\n";
+  replace_file(path / "runs.json", runs);
+  replace_file(
+      path / "imagespersec",
+      fmt::format("{:.3f}\n", rung.img_per_s()->median / static_cast<double>(rung.devices())));
+}
+
+}  // namespace
+
+std::string rates_csv(const ScaleResult& result) {
+  std::string text;
+  for (const Rung& rung : result.rungs) {
+    const std::optional<Spread> rate = rung.img_per_s();
+    if (rate) text += fmt::format("{},{:.3f}\n", rung.devices(), rate->median);
+  }
+  return text;
+}
+
+std::string ideal_csv(const ScaleResult& result) {
+  std::string text;
+  const std::optional<IdealRate> ideal = ideal_rate(result);
+  for (const Rung& rung : result.rungs) {
+    if (rung.runs.empty()) continue;
+    const auto devices = static_cast<double>(rung.devices());
+    text += fmt::format("{},{:.3f}\n", rung.devices(), devices * ideal->per_device_img_per_s);
+  }
+  return text;
+}
+
+std::string scale_figure(const ScaleResult& result, const FigureSize& size) {
+  Curve measured{.name = "measured: " + result.what, .marked = true, .points = {}};
+  Curve ideal_curve{.name = "ideal", .look = CurveLook::ideal, .points = {}};
+  const std::optional<IdealRate> ideal = ideal_rate(result);
+  std::string description = fmt::format("Images per second over devices, {}. ", result.name());
+  for (const Rung& rung : result.rungs) {
+    const std::optional<Spread> rate = rung.img_per_s();
+    if (!rate) continue;
+    const auto devices = static_cast<double>(rung.devices());
+    measured.points.push_back({devices, rate->median, rate->low, rate->high});
+    const double lossless = devices * ideal->per_device_img_per_s;
+    ideal_curve.points.push_back({devices, lossless, lossless, lossless});
+    description += fmt::format("{} devices: {:.1f} img/s, ideal {:.1f}. ", rung.devices(),
+                               rate->median, lossless);
+  }
+  return scaling_curves_figure(
+      {.title = fmt::format("{}, batch {} per device", result.model, result.batch_size),
+       .description = description,
+       .ranks_title = "number of devices",
+       .value_title = "images/sec",
+       .stamp = {},
+       .from_origin = true,
+       .curves = {std::move(measured), std::move(ideal_curve)}},
+      size);
+}
+
+Json to_json(const ScaleResult& result) {
+  const std::optional<IdealRate> ideal = ideal_rate(result);
+  Json rungs = Json::array();
+  for (const Rung& rung : result.rungs) rungs.push_back(to_json(rung, ideal));
+  Json json{{"schema", kSchema},
+            {"command", result.command},
+            {"environment", penstock::to_json(result.environment)},
+            {"model", result.model},
+            {"batch_size", result.batch_size},
+            {"what", result.what},
+            {"repetitions", result.repetitions},
+            {"ideal", nullptr},
+            {"notes", result.notes},
+            {"rungs", std::move(rungs)}};
+  for (std::string& note : notes_about_machines(result)) json["notes"].push_back(std::move(note));
+  if (ideal) {
+    json["ideal"] = Json{{"from_devices", ideal->devices},
+                         {"img_per_s_per_device", ideal->per_device_img_per_s}};
+  }
+  return json;
+}
+
+void write_scale_files(const ScaleResult& result, const std::filesystem::path& folder) {
+  const std::string name = result.name();
+  replace_file(folder / (name + ".csv"), rates_csv(result));
+  replace_file(folder / (name + ".csv.ideal"), ideal_csv(result));
+  replace_file(folder / (name + ".svg"), scale_figure(result, {.width = 720, .standalone = true}));
+  replace_file(folder / (name + ".json"), dump(to_json(result), 1) + "\n");
+  for (const Rung& rung : result.rungs) write_rung(rung, folder, name);
+}
+
+}  // namespace penstock

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/scale/scale_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "bench/child_process.h"
+#include "bench/child_run.h"
+#include "bench/command_text.h"
+#include "dataflow/entry.h"
+
+namespace penstock {
+namespace {
+
+/// A line that says why: the program's own, else the launcher's, among all that surrounds them.
+std::string reason_of(const ChildExit& exit, const RunResult& result) {
+  if (exit.cause == ChildExit::Cause::timed_out) return "it did not end in time";
+  constexpr std::string_view kOurs = "penstock: ", kLauncher = "noticed that";
+  std::string ours, launcher, other;
+  std::istringstream lines(exit.last_words);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kOurs)) ours = line.substr(kOurs.size());
+    if (line.find(kLauncher) != std::string::npos) launcher = line;
+    const bool drawn = line.empty() || line.front() == '-' || line.front() == '[';
+    if (!drawn && other.empty()) other = line;
+  }
+  for (const std::string& said : {ours, launcher, result.reason, other}) {
+    if (!said.empty() && said.find('\n') == std::string::npos) return said;
+  }
+  return "it said nothing";
+}
+
+int code_of(const ChildExit& exit) {
+  constexpr int kTimedOut = 5;
+  if (exit.cause == ChildExit::Cause::timed_out) return kTimedOut;
+  return exit.signal != 0 ? 128 + exit.signal : exit.code;
+}
+
+/// Runs a rung once. False: it was stopped.
+bool run_rung(const ScalePlan& plan, Rung& rung, std::int32_t repetition,
+              const std::stop_token& stop) {
+  RunConfig config = plan.config;
+  config.num_processes = rung.ranks;
+  ChildProcess child({.arguments = rung_words(plan, rung),
+                      .timeout = plan.run_timeout,
+                      .show_stderr = plan.verbose});
+  const ChildExit& exit = child.wait(stop);
+  if (exit.cause == ChildExit::Cause::stopped) return false;
+  RunResult result = result_of(exit, config);
+  const bool good = result.status == Status::ok || result.status == Status::draining;
+  if (good && exit.code == 0 && result.img_per_s > 0) {
+    rung.runs.push_back(std::move(result));
+  } else {
+    rung.failures.push_back({repetition, code_of(exit), reason_of(exit, result)});
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Rung> make_rungs(const ScalePlan& plan) {
+  std::vector<Rung> rungs;
+  for (const std::int32_t ranks : plan.ranks) {
+    Rung rung;
+    rung.ranks = ranks;
+    if (!plan.hosts.empty()) rung.hosts = place_ranks(plan.hosts, ranks, plan.per_host);
+    std::vector<std::string> words;
+    for (const std::string& word : rung_words(plan, rung)) words.push_back(shell_word(word));
+    rung.command = join(words, " ");
+    rungs.push_back(std::move(rung));
+  }
+  return rungs;
+}
+
+std::vector<std::string> rung_words(const ScalePlan& plan, const Rung& rung) {
+  std::vector<std::string> words = mpirun_words({.ranks = rung.ranks,
+                                                 .hosts = rung.hosts,
+                                                 .agent = plan.agent,
+                                                 .as_root = plan.as_root,
+                                                 .shared_machine = plan.shared_machine});
+  words.insert(words.end(), {plan.program, "run", "--json"});
+  RunConfig config = plan.config;
+  config.num_processes = rung.ranks;
+  for (std::string& flag : to_flags(config)) words.push_back(std::move(flag));
+  return words;
+}
+
+void climb(const ScalePlan& plan, ScaleResult& result, ScaleListener& listener,
+           const std::stop_token& stop) {
+  listener.result_changed(result);
+  for (std::int32_t repetition = 0; repetition < plan.repetitions; ++repetition) {
+    for (Rung& rung : result.rungs) {
+      if (!rung.failures.empty()) continue;
+      listener.run_begins(rung, repetition);
+      const bool ran = run_rung(plan, rung, repetition, stop);
+      listener.run_ended(rung, !ran);
+      listener.result_changed(result);
+      if (stop.stop_requested()) {
+        result.notes.emplace_back("stopped: this is what was measured by then");
+        listener.result_changed(result);
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ladder for a terminal.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "bench/live_line.h"
+#include "bench/scale/scale_runner.h"
+
+namespace penstock {
+
+void write_scale_text(const ScaleResult& result, std::ostream& out);
+
+/// "a:2,b:2", or "this machine".
+std::string where_text(const Rung& rung);
+
+/// What a ladder says on standard error while it is climbed, and its files after each run.
+class ScaleProgress final : public ScaleListener {
+ public:
+  ScaleProgress(std::filesystem::path folder, std::size_t runs, bool single_line)
+      : folder_(std::move(folder)), runs_(runs), line_(stderr, single_line) {}
+
+  void run_begins(const Rung& rung, std::int32_t repetition) override;
+  void run_ended(const Rung& rung, bool stopped) override;
+  /// Throws ConfigError where the very first files cannot be written; later ones are only missed.
+  void result_changed(const ScaleResult& result) override;
+
+  void finish() { line_.clear(); }
+  /// Are all results so far on disk?
+  bool saved() const noexcept { return saved_; }
+
+ private:
+  const std::filesystem::path folder_;
+  const std::size_t runs_;
+  LiveLine line_;
+  std::string where_;  // the run under way
+  std::size_t begun_ = 0;
+  bool written_ = false, saved_ = true;
+};
+
+}  // namespace penstock

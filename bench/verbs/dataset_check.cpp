@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock dataset check: whether every sample can be used.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "bench/dataset/check_dataset.h"
+#include "bench/live_line.h"
+#include "bench/machine.h"
+#include "bench/verbs/dataset_words.h"
+
+namespace penstock {
+namespace {
+
+constexpr int kStopped = 130, kFoundBad = 1;
+
+void print_result(const CheckedDataset& checked, const CheckDataset& order) {
+  for (const std::string& reason : checked.reasons) fmt::print("bad: {}\n", reason);
+  if (checked.bad > checked.reasons.size()) {
+    fmt::print("... and {} more\n", checked.bad - checked.reasons.size());
+  }
+  const auto present = std::ranges::count_if(checked.labels, [](auto count) { return count > 0; });
+  fmt::print(
+      "{}: {} samples, {} bad; the others have {:.1f} MB and {} of {} labels; {:.1f} s, {:.0f} "
+      "samples/s on {} thread{}\n",
+      order.directory, checked.samples, checked.bad, 1e-6 * static_cast<double>(checked.bytes),
+      present, checked.labels.size(), checked.seconds,
+      static_cast<double>(checked.samples) / std::max(checked.seconds, 1e-9), order.threads,
+      order.threads == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int check_word(const Invocation& invocation) {
+  CheckDataset order{.directory = "data/train", .source = "auto", .threads = usable_cores()};
+  const Flag flags[] = {
+      word_flag("data-dir", "folder, file, or list of files with braces", order.directory),
+      word_flag("source",
+                "format, with its options, such as tfrecord:crc=false; auto: by the names",
+                order.source),
+      count_flag("threads", "that read and decode", order.threads, 1, 256)};
+  if (!parse_flags("dataset check",
+                   "Reads every byte and decodes every image of a data set. Exits with 1 where a "
+                   "sample is bad.",
+                   flags, invocation.arguments)) {
+    return 0;
+  }
+  LiveLine line(stderr, isatty(STDERR_FILENO) == 1);
+  order.on_progress = [&line](std::uint64_t done, std::uint64_t total, std::uint64_t bad) {
+    if (line.single()) line.pass(fmt::format("{} of {} samples, {} bad", done, total, bad));
+  };
+  const CheckedDataset checked = check_dataset(order, invocation.stop);
+  line.clear();
+  print_result(checked, order);
+  if (checked.stopped) {
+    fmt::print(stderr, "penstock: stopped; the samples behind these were not looked at\n");
+    return kStopped;
+  }
+  return checked.bad > 0 ? kFoundBad : 0;
+}
+
+}  // namespace penstock

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock dataset convert: a data set in another format, and what that is worth.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "bench/dataset/convert_dataset.h"
+#include "bench/live_line.h"
+#include "bench/machine.h"
+#include "bench/verbs/dataset_words.h"
+
+namespace penstock {
+namespace {
+
+constexpr int kStopped = 130;
+
+/// On a terminal a line that changes; elsewhere one for each phase.
+class Progress {
+ public:
+  void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
+    if (phase != phase_) {
+      phase_ = phase;
+      if (!line_.single()) line_.print(fmt::format("penstock: {} {} samples", phase, total));
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (!line_.single() || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    line_.pass(fmt::format("{}: {} of {} samples", phase, done, total));
+  }
+  void clear() { line_.clear(); }
+
+ private:
+  LiveLine line_{stderr, isatty(STDERR_FILENO) == 1};
+  std::string phase_;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+std::string words() {
+  std::vector<std::string> names;
+  for (const DatasetWriterEntry* entry : dataset_writer_table().entries) {
+    names.emplace_back(entry->name);
+  }
+  return join(names);
+}
+
+void print_result(const ConvertDataset& order, const DatasetWriterEntry& to,
+                  const ConvertedDataset& converted) {
+  for (const std::string& reason : converted.left_out) fmt::print("left out: {}\n", reason);
+  fmt::print("{}: {} samples{}, read back and equal; {:.1f} MB from {:.1f} MB\n", order.out,
+             converted.samples,
+             converted.left_out.empty() ? std::string()
+                                        : fmt::format(" ({} left out)", converted.left_out.size()),
+             1e-6 * static_cast<double>(converted.bytes_after),
+             1e-6 * static_cast<double>(converted.bytes_before));
+  const double samples = static_cast<double>(converted.samples);
+  fmt::print(
+      "writing took {:.2f} s; reading{} an epoch on one thread, as far as files are cached, took "
+      "{:.3f} s ({:.1f} us a sample), reading what was written takes {:.3f} s ({:.1f} us)\n",
+      converted.write_s, to.image_size > 0 ? " and decoding" : "", converted.read_before_s,
+      1e6 * converted.read_before_s / samples, converted.read_after_s,
+      1e6 * converted.read_after_s / samples);
+  const double payback = converted.payback_epochs();
+  if (payback < 0) {
+    fmt::print("reading does not become faster: it pays where files are not cached, or never\n");
+  } else {
+    fmt::print("what writing took is saved after {:.1f} epochs of reading alone\n", payback);
+  }
+}
+
+}  // namespace
+
+int convert_word(const Invocation& invocation) {
+  ConvertDataset order{.directory = "data/train", .source = "auto", .threads = usable_cores()};
+  std::string to, shard_size = "256MiB";
+  const Flag flags[] = {
+      word_flag("data-dir", "folder, file, or list of files with braces", order.directory),
+      word_flag("source", "its format, with its options; auto: by the names", order.source),
+      word_flag("to", "the format to write: " + words(), to),
+      word_flag("out", "the folder to write, which must be new", order.out),
+      word_flag("shard-size", "most bytes of the images in one file, roughly", shard_size),
+      count_flag("shards", "files instead; 0: by their size", order.shards, 0, 1'000'000),
+      count_flag("image-size", "of formats that hold pixels; 0: the format's own", order.image_size,
+                 0, 4096),
+      boolean_flag("shuffle", "write in a random order, for readers that read in order",
+                   order.shuffle),
+      count_flag("seed", "of that order", order.seed, 0, 1'000'000'000),
+      boolean_flag("skip-bad-samples", "leave samples out that cannot be read", order.skips_bad)};
+  if (!parse_flags("dataset convert",
+                   "Writes a data set in another format, byte for byte, and reads it back.", flags,
+                   invocation.arguments)) {
+    return 0;
+  }
+  if (to.empty()) throw ConfigError("--to is not stated; expected one of " + words());
+  if (order.out.empty()) throw ConfigError("--out is not stated; expected a new folder");
+  const DatasetWriterEntry& writer = find_entry(dataset_writer_table(), to);
+  order.shard_bytes = parse_bytes(shard_size, "--shard-size");
+  Progress progress;
+  order.on_progress = std::ref(progress);
+  const ConvertedDataset converted = convert_dataset(order, writer, invocation.stop);
+  progress.clear();
+  if (converted.stopped) {
+    fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.out);
+    return kStopped;
+  }
+  print_result(order, writer, converted);
+  return 0;
+}
+
+}  // namespace penstock

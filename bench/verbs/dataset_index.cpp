@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock dataset index: an image folder's list of files, saved for later runs.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+
+#include "bench/verbs/dataset_words.h"
+#include "dataflow/image_manifest.h"
+
+namespace penstock {
+
+int index_word(const Invocation& invocation) {
+  std::string directory = "data/train", out;
+  const Flag flags[] = {
+      word_flag("data-dir", "folder of class folders", directory),
+      word_flag("out",
+                "the file to write, which queue:source='image-folder:manifest=FILE' then names; "
+                "default: .penstock-manifest in the folder, which runs find by themselves",
+                out)};
+  if (!parse_flags("dataset index",
+                   "Lists the files of an image folder and saves the list. Runs read it in place "
+                   "of listing the folder for as long as no class folder changes.",
+                   flags, invocation.arguments)) {
+    return 0;
+  }
+  if (out.empty()) out = default_manifest(directory);
+  const auto began = std::chrono::steady_clock::now();
+  const std::optional<WrittenManifest> written = write_manifest(directory, out, invocation.stop);
+  if (!written) {
+    fmt::print(stderr, "penstock: stopped; nothing was written\n");
+    return 130;
+  }
+  fmt::print(
+      "{}: {} files of {} classes, {:.1f} MB, {:.1f} bytes a file; listing and writing took {:.2f} "
+      "s\n",
+      out, written->files, written->classes, 1e-6 * static_cast<double>(written->bytes),
+      static_cast<double>(written->bytes) / static_cast<double>(written->files),
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  return 0;
+}
+
+}  // namespace penstock

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock keygen: a pair of CURVE keys for ZeroMQ sockets, as two files.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "bench/cli.h"
+#include "bench/verbs/flag_group.h"
+#include "dataflow/curve_certificate.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+int run(const Invocation& invocation) {
+  std::string folder = ".", name = "penstock";
+  constexpr FlagGroup flag{"Keys"};
+  const Flag flags[] = {
+      flag("out", "the folder that the files are written to", folder,
+           [&](const std::string& text) { folder = text; }),
+      flag("name", "of the files: NAME.key and NAME.key_secret", name,
+           [&](const std::string& text) {
+             if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos) {
+               throw ConfigError("--name is '" + text + "'; expected the name of a file");
+             }
+             name = text;
+           })};
+  if (!parse_flags("keygen",
+                   "Makes a pair of CURVE keys: certificates as pyzmq's zmq.auth and czmq read.",
+                   flags, invocation.arguments)) {
+    return 0;
+  }
+  const CertificateFiles files = write_certificate(make_curve_keys(), folder, name);
+  fmt::print("public: {}\nsecret: {}\n", files.public_file.string(), files.secret_file.string());
+  return 0;
+}
+
+}  // namespace
+
+extern constinit const VerbEntry keygen_verb{
+    .name = "keygen",
+    .summary = "a pair of CURVE keys for ZeroMQ sockets",
+    .run = run,
+};
+
+}  // namespace penstock

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock launch: this program as several ranks, through mpirun, with the flags that they need.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "bench/child_process.h"
+#include "bench/cli.h"
+#include "bench/command_text.h"
+#include "bench/launch/hosts.h"
+#include "bench/launch/mpirun.h"
+#include "bench/launch/reach.h"
+#include "bench/machine.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMostRanks = 65536;
+constexpr Nanoseconds kForEver = std::chrono::hours(24 * 365);
+/// What ranks can do together.
+constexpr std::array<std::string_view, 2> kVerbs{"run", "allreduce"};
+
+struct Wanted {
+  std::int32_t ranks = 0;  ///< 0: a rank for each slot of the hosts
+  std::string hosts, hostfile;
+  std::string agent{kPlainSsh};
+  Nanoseconds grace = std::chrono::seconds(1);
+  bool print = false;
+};
+
+/// Where the words of the ranks begin: behind "--", or with the first word that is no flag.
+std::size_t begin_of_ranks(std::span<const std::string> arguments) {
+  std::size_t i = 0;
+  while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
+    const std::string& word = arguments[i];
+    const bool alone = word.find('=') != std::string::npos || word == "-h" ||
+                       word.ends_with("-help") || word.ends_with("print");
+    i += alone ? 1 : 2;
+  }
+  return std::min(i, arguments.size());
+}
+
+std::vector<Flag> launch_flags(Wanted& wanted) {
+  const auto flag = [](std::string name, std::string aliases, std::string help,
+                       std::string fallback, std::function<void(const std::string&)> set) {
+    return Flag{.name = std::move(name),
+                .aliases = std::move(aliases),
+                .help = std::move(help),
+                .fallback = std::move(fallback),
+                .set = std::move(set),
+                .group = "Launch"};
+  };
+  std::vector<Flag> flags;
+  flags.push_back(flag("np", "n_ranks", "ranks to start; default: as many as --hosts has slots", "",
+                       [&](const std::string& text) {
+                         const std::int64_t ranks = parse_integer(text, "-np");
+                         if (ranks < 1 || ranks > kMostRanks) {
+                           throw ConfigError(
+                               fmt::format("-np is {}; expected a whole number from 1 to {}", text,
+                                           kMostRanks));
+                         }
+                         wanted.ranks = static_cast<std::int32_t>(ranks);
+                       }));
+  flags.push_back(flag("hosts", "host", "machines and their slots, such as node1:2,node2:2", "",
+                       [&](const std::string& text) { wanted.hosts = text; }));
+  flags.push_back(flag("hostfile", "machinefile", "mpirun's host file: NAME slots=N, a line each",
+                       "", [&](const std::string& text) { wanted.hostfile = text; }));
+  flags.push_back(flag("ssh", "", "how other machines are reached", std::string(kPlainSsh),
+                       [&](const std::string& text) { wanted.agent = text; }));
+  flags.push_back(flag("grace", "", "what ranks have to save themselves when they are told to end",
+                       "1s", [&](const std::string& text) {
+                         wanted.grace = parse_duration(text, "--grace");
+                         if (wanted.grace >= std::chrono::seconds(1)) return;
+                         throw ConfigError(
+                             fmt::format("--grace is {}; expected a second or more", text));
+                       }));
+  flags.push_back(
+      flag("print", "", "print the command and do not start it", "false",
+           [&](const std::string& text) { wanted.print = parse_flag(text, "--print"); }));
+  flags.back().boolean = true;
+  return flags;
+}
+
+/// What each rank is told; throws ConfigError where that is nothing that ranks do.
+std::vector<std::string> rank_words(const Invocation& invocation, std::vector<std::string> words) {
+  if (words.empty()) {
+    throw ConfigError(
+        "launch has nothing to start; expected `penstock launch -np 4 -- run ...` with the flags "
+        "of "
+        "`penstock run`");
+  }
+  const std::string& verb = words.front();
+  if (std::find(kVerbs.begin(), kVerbs.end(), verb) == kVerbs.end()) {
+    throw ConfigError(
+        fmt::format("launch cannot start '{}': ranks do {} together; expected "
+                    "`penstock launch -np 4 -- run ...`",
+                    verb, join(std::vector<std::string>(kVerbs.begin(), kVerbs.end()), " or ")));
+  }
+  const auto typed = [&](std::string_view name) { return is_typed(name, words); };
+  const bool says_update =
+      typed("variable_update") || typed("kungfu") || typed("kf_optimizer") || typed("like");
+  if (verb == "run" && !says_update) words.emplace_back("--variable-update=horovod");
+  words.insert(words.begin(), invocation.program);
+  return words;
+}
+
+MpirunPlan plan_of(const Wanted& wanted, const std::stop_token& stop) {
+  MpirunPlan plan{.ranks = wanted.ranks,
+                  .agent = wanted.agent,
+                  .grace = wanted.grace,
+                  .as_root = geteuid() == 0};
+  if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
+    throw ConfigError("--hosts and --hostfile exclude each other; keep one");
+  }
+  std::vector<Host> hosts;
+  if (!wanted.hosts.empty()) hosts = parse_host_list(wanted.hosts);
+  if (!wanted.hostfile.empty()) hosts = read_host_file(wanted.hostfile);
+  if (hosts.empty()) {
+    if (plan.ranks > 0) return plan;
+    throw ConfigError("how many ranks? Expected -np N, such as `penstock launch -np 4 -- run ...`");
+  }
+  if (plan.ranks == 0) {
+    for (const Host& host : hosts) plan.ranks += std::max(host.slots, 1);
+  }
+  plan.hosts = place_ranks(hosts, plan.ranks, 1);
+  expect_known(plan.hosts, wanted.agent);
+  if (wanted.print) return plan;
+  plan.shared_machine = any_twice(names_of_machines(plan.hosts, wanted.agent, stop));
+  return plan;
+}
+
+std::string command_of(const std::vector<std::string>& words) {
+  std::vector<std::string> quoted;
+  for (const std::string& word : words) quoted.push_back(shell_word(word));
+  return join(quoted, " ");
+}
+
+/// Not through stdio, whose buffer would hold lines back.
+void pass_on(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(STDOUT_FILENO, text.data(), text.size());
+    if (count < 0 && errno != EINTR) return;  // nobody listens
+    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+int run(const Invocation& invocation) {
+  Wanted wanted;
+  const std::span<const std::string> all = invocation.arguments;
+  const std::size_t begin = begin_of_ranks(all);
+  if (!parse_flags("launch",
+                   "Starts this program as several ranks, through Open MPI's mpirun: "
+                   "`penstock launch -np 4 -- run ...`. Output and exit code are the run's.",
+                   launch_flags(wanted), all.first(begin))) {
+    return 0;
+  }
+  std::span<const std::string> rest = all.subspan(begin);
+  if (!rest.empty() && rest.front() == "--") rest = rest.subspan(1);
+  refuse_nested_launch("launch");
+  const std::vector<std::string> program = rank_words(invocation, {rest.begin(), rest.end()});
+  const MpirunPlan plan = plan_of(wanted, invocation.stop);
+  std::vector<std::string> words = mpirun_words(plan);
+  words.insert(words.end(), program.begin(), program.end());
+  if (wanted.print) {
+    fmt::print("{}\n", command_of(words));
+    return 0;
+  }
+  expect_mpirun();
+  fmt::print(stderr, "penstock launch: {}\n", command_of(words));
+  const std::int32_t cores = usable_cores();
+  if (plan.hosts.empty() && plan.ranks > cores) {
+    fmt::print(stderr, "penstock launch: {} ranks share {} usable cores and take turns on them\n",
+               plan.ranks, cores);
+  }
+  ChildProcess mpirun({.arguments = words,
+                       .timeout = kForEver,
+                       .grace = wanted.grace + std::chrono::seconds(5),
+                       .show_stderr = true,
+                       .on_output = pass_on});
+  const ChildExit& exit = mpirun.wait(invocation.stop);
+  return exit.signal != 0 ? 128 + exit.signal : exit.code;
+}
+
+}  // namespace
+
+extern constinit const VerbEntry launch_verb{
+    .name = "launch",
+    .summary = "`launch -np 4 -- run ...`: several ranks, through mpirun",
+    .run = run,
+};
+
+}  // namespace penstock

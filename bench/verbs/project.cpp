@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock project: what a measured step would become on more devices, by formula; and how far the
+// formula is off what others published.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/cli.h"
+#include "bench/command_text.h"
+#include "bench/projection/check.h"
+#include "bench/projection/projection.h"
+#include "bench/result_folder.h"
+#include "bench/scale/rungs.h"
+#include "bench/verbs/flag_group.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int32_t kMostRanks = 4096;
+constexpr std::size_t kMostExchanges = 5;
+
+struct Wanted {
+  ProjectionPlan plan;
+  std::string topology, exchanges = "ring,tree,hierarchical,ps,byteps", out;
+  std::string format = "table";
+  bool check = false;
+};
+
+constexpr FlagGroup flag{"Project"};
+
+double real_between(const std::string& text, std::string_view name, double low, double high) {
+  const double value = parse_real(text, name);
+  if (value >= low && value <= high) return value;
+  throw ConfigError(
+      fmt::format("{} is {}; expected a number from {:g} to {:g}", name, text, low, high));
+}
+
+std::string topology_help() {
+  std::string text = "what it is projected to: KEY=VALUE,...:";
+  for (const OptionSpec& option : topology_options()) {
+    text += fmt::format(" {} [{}] {};", option.name, option.fallback, option.help);
+  }
+  text.pop_back();
+  return text;
+}
+
+void set_overlap(ProjectionPlan& plan, const std::string& text) {
+  if (text == "buckets") {
+    plan.hidden_share.reset();
+  } else if (text == "none") {
+    plan.hidden_share = 0;
+  } else {
+    plan.hidden_share = real_between(text, "--overlap", 0, 1);
+  }
+}
+
+std::vector<Flag> project_flags(Wanted& wanted) {
+  ProjectionPlan& plan = wanted.plan;
+  std::vector<Flag> flags;
+  flags.push_back(flag("topology", topology_help(), "",
+                       [&](const std::string& text) { wanted.topology = text; }));
+  flags.push_back(flag("ranks", "numbers of ranks", "1,2,4,...,4096",
+                       [&](const std::string& text) { plan.ranks = parse_ranks(text); }));
+  flags.push_back(flag("exchange", "ways to exchange gradients", wanted.exchanges,
+                       [&](const std::string& text) { wanted.exchanges = text; }));
+  flags.push_back(flag("overlap",
+                       "buckets: each goes as soon as it is ready; none; or the share of the "
+                       "compute that hides exchange, such as 0.6",
+                       "buckets", [&](const std::string& text) { set_overlap(plan, text); }));
+  flags.push_back(flag("jitter_ms", "standard deviation of a device's steps; default: the record's",
+                       "", [&](const std::string& text) {
+                         plan.jitter_ms = real_between(text, "--jitter-ms", 0, 1e6);
+                       }));
+  flags.push_back(
+      flag("sigma", "what stragglers leave of the rate, instead of --jitter-ms", "",
+           [&](const std::string& text) { plan.sigma = real_between(text, "--sigma", 1e-3, 1); }));
+  flags.push_back(flag("feeder_img_per_s",
+                       "what the feeder of a host supplies; default: the record's, where it was "
+                       "short of input",
+                       "", [&](const std::string& text) {
+                         plan.feeder_img_per_s =
+                             real_between(text, "--feeder-img-per-s", 1e-3, 1e12);
+                       }));
+  flags.push_back(flag("format", "table, csv or json", "table",
+                       [&](const std::string& text) { wanted.format = text; }));
+  flags.push_back(flag("out", "folder for projection.csv, .json and .svg; default: none", "",
+                       [&](const std::string& text) { wanted.out = text; }));
+  flags.push_back(
+      flag("check", "compare the formula with published figures instead", "false",
+           [&](const std::string& text) { wanted.check = parse_flag(text, "--check"); }));
+  flags.back().boolean = true;
+  return flags;
+}
+
+std::vector<const ExchangeModel*> find_exchanges(const std::string& text) {
+  std::vector<const ExchangeModel*> found;
+  std::vector<std::string> names;
+  for (const ExchangeModel& model : exchange_models()) names.emplace_back(model.name);
+  std::istringstream pieces(text);
+  for (std::string piece; std::getline(pieces, piece, ',');) {
+    const auto model = std::find_if(exchange_models().begin(), exchange_models().end(),
+                                    [&](const ExchangeModel& each) { return each.name == piece; });
+    if (model == exchange_models().end()) {
+      throw ConfigError(
+          fmt::format("--exchange has '{}'; expected some of {}", piece, join(names)));
+    }
+    if (std::find(found.begin(), found.end(), &*model) == found.end()) found.push_back(&*model);
+  }
+  if (found.empty()) throw ConfigError(fmt::format("--exchange names none of {}", join(names)));
+  PENSTOCK_ASSERT(found.size() <= kMostExchanges);
+  return found;
+}
+
+int run_check() {
+  std::vector<CheckedSeries> checked;
+  for (const PublishedSeries& series : published_scaling()) checked.push_back(check(series));
+  write_check_text(checked, std::cout);
+  std::cout.flush();
+  return 0;
+}
+
+std::string json_text(const Projection& projection) {
+  using Json = nlohmann::ordered_json;
+  return to_json(projection).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void write_files(const Projection& projection, const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw ConfigError(
+        fmt::format("cannot make the folder '{}': {}; give --out a folder that can be "
+                    "written",
+                    folder.native(), error.message()));
+  }
+  replace_file(folder / "projection.csv", projection_csv(projection));
+  replace_file(folder / "projection.json", json_text(projection));
+  replace_file(folder / "projection.svg",
+               projection_figure(projection, {.width = 720, .standalone = true}));
+}
+
+void print(const Projection& projection, const std::string& format) {
+  if (format == "csv") {
+    std::cout << projection_csv(projection);
+  } else if (format == "json") {
+    std::cout << json_text(projection);
+  } else {
+    write_projection_text(projection, std::cout);
+  }
+  std::cout.flush();
+}
+
+int run(const Invocation& invocation) {
+  Wanted wanted;
+  wanted.plan.ranks = doublings(kMostRanks);
+  std::vector<std::string> words;
+  if (!parse_flags("project",
+                   "Projects a measured step to more devices: `project RECORD`, where RECORD is "
+                   "what `penstock run --json` printed. Every row is projected, not measured.",
+                   project_flags(wanted), invocation.arguments, &words)) {
+    return 0;
+  }
+  if (wanted.check) {
+    if (words.empty()) return run_check();
+    throw ConfigError("--check compares with published figures and takes no record");
+  }
+  if (words.size() != 1) {
+    throw ConfigError(fmt::format(
+        "`penstock project` got {} records; expected one, which `penstock run --json` prints, or "
+        "--check",
+        words.size()));
+  }
+  if (wanted.format != "table" && wanted.format != "csv" && wanted.format != "json") {
+    throw ConfigError(fmt::format("--format is '{}'; expected table, csv or json", wanted.format));
+  }
+  if (wanted.plan.sigma && wanted.plan.jitter_ms) {
+    throw ConfigError("--sigma and --jitter-ms exclude each other; keep one");
+  }
+  wanted.plan.topology = parse_topology(wanted.topology);
+  wanted.plan.exchanges = find_exchanges(wanted.exchanges);
+  Projection projection{.command = command_text("project", invocation.arguments),
+                        .record = words.front(),
+                        .step = measured_step(read_record(words.front())),
+                        .plan = wanted.plan,
+                        .rows = {}};
+  projection.rows = project(projection.step, projection.plan);
+  if (!wanted.out.empty()) write_files(projection, wanted.out);
+  print(projection, wanted.format);
+  return 0;
+}
+
+}  // namespace
+
+extern constinit const VerbEntry project_verb{
+    .name = "project",
+    .summary = "what a measured step would become on 1 to 4096 devices, by formula",
+    .run = run,
+};
+
+}  // namespace penstock

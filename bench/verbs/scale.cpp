@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock scale: one configuration on 1, 2, 4, ... ranks, on one machine or many, through mpirun;
+// tfperftest's files, and its flags where they mean something here.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "bench/cli.h"
+#include "bench/command_text.h"
+#include "bench/launch/hosts.h"
+#include "bench/launch/mpirun.h"
+#include "bench/launch/reach.h"
+#include "bench/machine.h"
+#include "bench/scale/remote_program.h"
+#include "bench/scale/rungs.h"
+#include "bench/scale/scale_runner.h"
+#include "bench/scale/scale_text.h"
+#include "bench/terminal.h"
+#include "bench/verbs/flag_group.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+#include "trainer/model.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMost = 65536;
+/// tfperftest's `resnet` has 152 layers and normalises first.
+constexpr std::string_view kResnet = "resnet", kItsResnet = "resnet152_v2";
+
+struct Wanted {
+  ScalePlan plan;
+  std::string hosts, remote_dir, ranks;
+  std::string out = "logs";
+  std::int32_t per_host = 0, most = 0;  ///< 0: not said
+};
+
+std::int32_t count_of(const std::string& text, std::string_view flag) {
+  const std::int64_t count = parse_integer(text, flag);
+  if (count >= 1 && count <= kMost) return static_cast<std::int32_t>(count);
+  throw ConfigError(
+      fmt::format("{} is {}; expected a whole number from 1 to {}", flag, text, kMost));
+}
+
+constexpr FlagGroup flag{"Scale"};
+
+std::vector<Flag> ladder_flags(Wanted& wanted) {
+  std::vector<Flag> flags;
+  flags.push_back(flag("ranks", "numbers of ranks, such as 1,2,6; default: 1, 2, 4, ...", "",
+                       [&](const std::string& text) { wanted.ranks = text; }));
+  flags.push_back(flag(
+      "max_gpu", "-x: the ladder 1, 2, 4, ... ends there; default: all slots, or cores", "",
+      [&](const std::string& text) { wanted.most = count_of(text, "--max-gpu"); }, "x"));
+  flags.push_back(flag(
+      "gpu_per_machine", "-g: ranks of a machine that does not say its slots", "",
+      [&](const std::string& text) { wanted.per_host = count_of(text, "--gpu-per-machine"); },
+      "g"));
+  flags.push_back(flag(
+      "hosts",
+      "a node file (a line: name for peers, ssh alias), mpirun's host file, or a "
+      "list such as node1:2,node2:2; default: this machine",
+      "", [&](const std::string& text) { wanted.hosts = text; }, "nodes_file hostfile"));
+  flags.push_back(flag(
+      "remote_dir",
+      "-r: copy this program into that folder of all hosts; default: it is there "
+      "already, at its own path",
+      "", [&](const std::string& text) { wanted.remote_dir = text; }, "r"));
+  flags.push_back(flag("ssh", "how other machines are reached", std::string(kPlainSsh),
+                       [&](const std::string& text) { wanted.plan.agent = text; }));
+  flags.push_back(flag("repetitions", "runs of each rung", "3", [&](const std::string& text) {
+    wanted.plan.repetitions = count_of(text, "--repetitions");
+  }));
+  flags.push_back(
+      flag("run_timeout", "give up a run after this time", "10min", [&](const std::string& text) {
+        wanted.plan.run_timeout = parse_duration(text, "--run-timeout");
+      }));
+  flags.push_back(flag("out", "folder for MODEL_bB.csv, .csv.ideal, .svg and .json", "logs",
+                       [&](const std::string& text) { wanted.out = text; }));
+  flags.push_back(
+      flag("verbose", "pass on what the runs say", "false",
+           [&](const std::string& text) { wanted.plan.verbose = parse_flag(text, "--verbose"); }));
+  flags.back().boolean = true;
+  return flags;
+}
+
+/// Those of `run`, but for what the ladder decides.
+std::vector<Flag> scale_flags(Wanted& wanted) {
+  std::vector<Flag> flags = run_flags(wanted.plan.config);
+  std::erase_if(flags, [](const Flag& each) { return each.name == "num_processes"; });
+  for (Flag& each : ladder_flags(wanted)) flags.push_back(std::move(each));
+  return flags;
+}
+
+std::vector<Host> hosts_of(const Wanted& wanted) {
+  if (wanted.hosts.empty()) return {};
+  std::error_code error;
+  const bool is_file = wanted.hosts.find('/') != std::string::npos ||
+                       std::filesystem::is_regular_file(wanted.hosts, error);
+  std::vector<Host> hosts = is_file ? read_host_file(wanted.hosts) : parse_host_list(wanted.hosts);
+  const bool unsaid =
+      std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.slots == 0; });
+  if (unsaid && wanted.per_host == 0) {
+    throw ConfigError(
+        fmt::format("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
+                    wanted.hosts));
+  }
+  if (wanted.per_host > 0) {
+    for (Host& host : hosts) host.slots = wanted.per_host;
+  }
+  return hosts;
+}
+
+std::vector<std::int32_t> ranks_of(const Wanted& wanted) {
+  if (!wanted.ranks.empty()) {
+    if (wanted.most == 0) return parse_ranks(wanted.ranks);
+    throw ConfigError("--ranks and -x (--max-gpu) exclude each other; keep one");
+  }
+  std::int32_t most = wanted.most;
+  if (most == 0 && wanted.plan.hosts.empty()) most = usable_cores();
+  if (most == 0) {
+    for (const Host& host : wanted.plan.hosts) most += host.slots;
+  }
+  return doublings(most);
+}
+
+ScaleResult begin_result(const Wanted& wanted, const Invocation& invocation) {
+  const RunConfig& config = wanted.plan.config;
+  ScaleResult result{.environment = read_environment(),
+                     .command = command_text("scale", invocation.arguments),
+                     .model = config.model,
+                     .batch_size = config.batch_size,
+                     .what = fmt::format("feeder {}, update {}, device {}", config.fake_location,
+                                         config.variable_update, config.device),
+                     .repetitions = wanted.plan.repetitions,
+                     .rungs = make_rungs(wanted.plan),
+                     .notes = {}};
+  const std::int32_t most = wanted.plan.ranks.back(), cores = result.environment.usable_cores;
+  if (wanted.plan.hosts.empty() && most > cores) {
+    result.notes.push_back(
+        fmt::format("{} ranks share {} usable cores and take turns on them", most, cores));
+  }
+  return result;
+}
+
+/// Resolves and checks all that can be checked before anything starts.
+void complete(Wanted& wanted, const std::stop_token& stop) {
+  ScalePlan& plan = wanted.plan;
+  if (plan.config.model == kResnet) plan.config.model = kItsResnet;
+  const ModelEntry& model = find_entry(model_table(), plan.config.model);
+  plan.config.model = model.name;
+  if (plan.config.batch_size == 0) plan.config.batch_size = model.batch;
+  plan.hosts = hosts_of(wanted);
+  plan.ranks = ranks_of(wanted);
+  plan.as_root = geteuid() == 0;
+  plan.program = this_program().native();
+  if (!wanted.remote_dir.empty() && plan.hosts.empty()) {
+    throw ConfigError(
+        "-r (--remote-dir) copies the program to hosts, and there are none; give "
+        "--hosts, or leave -r out");
+  }
+  static_cast<void>(make_rungs(plan));
+  expect_mpirun();
+  expect_known(plan.hosts, plan.agent);
+  plan.shared_machine = any_twice(names_of_machines(plan.hosts, plan.agent, stop));
+}
+
+int run(const Invocation& invocation) {
+  Wanted wanted;
+  const std::vector<std::string> arguments = spell_out(invocation.arguments);
+  wanted.plan.config.variable_update = "horovod";
+  apply_like_of(wanted.plan.config, arguments);
+  if (!parse_flags("scale",
+                   "Runs one configuration on 1, 2, 4, ... ranks through mpirun, and writes "
+                   "tfperftest's files. Takes the flags of `penstock run`.",
+                   scale_flags(wanted), arguments)) {
+    return 0;
+  }
+  refuse_nested_launch("scale");
+  complete(wanted, invocation.stop);
+  ScalePlan& plan = wanted.plan;
+  std::error_code error;
+  std::filesystem::create_directories(wanted.out, error);
+  if (error) {
+    throw ConfigError(
+        fmt::format("cannot make the folder '{}': {}; give --out a folder that can be "
+                    "written",
+                    wanted.out, error.message()));
+  }
+  if (!wanted.remote_dir.empty()) {
+    fmt::print(stderr, "penstock scale: copying the program to {} machine{}\n", plan.hosts.size(),
+               plan.hosts.size() == 1 ? "" : "s");
+    plan.program = copy_program(plan.hosts, wanted.remote_dir, plan.agent, invocation.stop);
+  }
+  ScaleResult result = begin_result(wanted, invocation);
+  ScaleProgress progress(wanted.out, plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
+                         is_terminal(STDERR_FILENO) && !plan.verbose);
+  climb(plan, result, progress, invocation.stop);
+  progress.finish();
+  write_scale_text(result, std::cout);
+  std::cout << fmt::format("\n{0}.csv, {0}.csv.ideal, {0}.svg, {0}.json\n",
+                           (std::filesystem::path(wanted.out) / result.name()).native());
+  std::cout.flush();
+  return has_failures(result) || !progress.saved() ? 6 : 0;
+}
+
+}  // namespace
+
+extern constinit const VerbEntry scale_verb{
+    .name = "scale",
+    .summary = "one configuration on 1, 2, 4, ... ranks, on one machine or many",
+    .run = run,
+};
+
+}  // namespace penstock

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/decode_crew.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "dataflow/placement/thread_places.h"
+#include "dataflow/random.h"
+
+namespace penstock {
+
+DecodePool::Crew::Crew(DecodePool& pool, BatchRing& out, std::stop_token stop)
+    : plan_(pool.plan_),
+      source_(pool.source_),
+      out_(out),
+      clock_(pool.clock_),
+      probe_(pool.probe_),
+      read_stage_(pool.read_stage_),
+      decode_stage_(pool.decode_stage_),
+      tuner_(pool.tuner_ ? &*pool.tuner_ : nullptr),
+      stop_(std::move(stop)),
+      forward_(stop_, [this] { halt_.request_stop(); }),
+      flights_(out.slots()),
+      needed_(tuner_ == nullptr ? plan_.threads : 1) {
+  PENSTOCK_ASSERT(out.spec().pixel == DType::u8 || out.spec().normalised);
+  for (Flight& flight : flights_) {
+    flight.full.resize(static_cast<std::size_t>(out.spec().images));
+  }
+  underway_.reserve(flights_.size());
+}
+
+void DecodePool::Crew::work(std::int32_t number, Decoder& decoder) noexcept {
+  std::optional<Clock::Participant> participant;
+  if (std::this_thread::get_id() != caller_) participant.emplace(clock_);
+  const auto first_timed = static_cast<std::uint32_t>(number);
+  Timers timers{{read_stage_, clock_, kTimedPeriod, first_timed},
+                {decode_stage_, clock_, kTimedPeriod, first_timed},
+                {}};
+  std::optional<PinnedThread> pinned;
+  try {
+    if (!plan_.places.empty()) pinned.emplace(plan_.places[static_cast<std::size_t>(number)]);
+    Sample sample;
+    Row row;
+    bool counted = false;
+    while ((row.flight != nullptr || await_need(number)) && fetch(timers, sample, row)) {
+      if (!std::exchange(counted, true)) decode_threads_.add();
+      if (!read(timers, sample) || !decode(timers, decoder, sample, row)) continue;
+      finish(std::exchange(row, {}));
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void DecodePool::Crew::close() {
+  if (failure_) std::rethrow_exception(failure_);
+  if (data_ended_ && !stop_.stop_requested()) publish_remainder();
+}
+
+/// Blocks until the worker of that number is needed. False: there is nothing more to do.
+bool DecodePool::Crew::await_need(std::int32_t number) {
+  if (tuner_ == nullptr) return true;
+  std::unique_lock lock(mutex_);
+  return clock_.wait(lock, need_gate_, halt_.get_token(), [&] { return number < needed_; });
+}
+
+/// A batch was published: more workers may be needed, or fewer. Under mutex_.
+void DecodePool::Crew::count_needed() {
+  if (tuner_ == nullptr) return;
+  const std::int32_t needed = tuner_->observe(clock_.now());
+  if (needed == needed_) return;
+  needed_ = needed;
+  clock_.wake(need_gate_);
+}
+
+/// Takes a sample, and a row unless `row` is one whose earlier sample was bad. False: nothing more
+/// to do. Rows and samples have turns of their own: whoever waits for a slot keeps nobody from
+/// completing the batches that hold them all. A row's turn lasts until its sample is taken, so that
+/// both keep step.
+bool DecodePool::Crew::fetch(Timers& timers, Sample& sample, Row& row) {
+  const bool wants_row = row.flight == nullptr;
+  if (wants_row) {
+    if (!take(row_turn_)) return false;
+    if (filling_ == nullptr && !begin_flight(timers)) return false;
+  }
+  if (!take(sample_turn_) || !choose(timers, sample)) return false;
+  if (wants_row) {
+    row = {filling_, filling_->given++};
+    if (filling_->given == out_.spec().images) filling_ = nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  sample_turn_.taken = false;
+  clock_.wake(sample_turn_.gate);
+  if (wants_row) {
+    row_turn_.taken = false;
+    clock_.wake(row_turn_.gate);
+  }
+  return true;
+}
+
+/// Waits for a turn. False: there is nothing more to take. Turns that were taken when the end came
+/// stay so; nobody waits for them.
+bool DecodePool::Crew::take(Turn& turn) {
+  std::unique_lock lock(mutex_);
+  const std::stop_token halt = halt_.get_token();
+  if (turn.taken) await(turn, lock, halt);
+  if (halt.stop_requested()) return false;
+  return turn.taken = true;
+}
+
+/// Blocks until nobody has the turn, or stopped.
+void DecodePool::Crew::await(Turn& turn, std::unique_lock<std::mutex>& lock,
+                             const std::stop_token& halt) {
+  const auto is_free = [&] { return !turn.taken; };
+  if (!decode_stage_.on) {
+    clock_.wait(lock, turn.gate, halt, is_free);
+    return;
+  }
+  waits_for(turn).begin(clock_.now());
+  ++turn.waiting;
+  clock_.wait(lock, turn.gate, halt, is_free);
+  --turn.waiting;
+  waits_for(turn).end(clock_.now());
+}
+
+/// What those that wait for the turn wait for. Under mutex_.
+WaitTime& DecodePool::Crew::waits_for(const Turn& turn) noexcept {
+  return turn.lacks_a_slot ? decode_stage_.wait_out : decode_stage_.wait_in;
+}
+
+/// As long as it lives, those that wait for a row wait for room: who gives rows out has no slot.
+class DecodePool::Crew::LackOfSlot {
+ public:
+  explicit LackOfSlot(Crew& crew) : crew_(crew) { set(true); }
+  LackOfSlot(const LackOfSlot&) = delete;
+  LackOfSlot& operator=(const LackOfSlot&) = delete;
+  ~LackOfSlot() { set(false); }
+
+ private:
+  void set(bool lacks) noexcept {
+    if (!crew_.decode_stage_.on) return;
+    const std::lock_guard lock(crew_.mutex_);
+    Turn& turn = crew_.row_turn_;
+    const Time now = crew_.clock_.now();
+    crew_.waits_for(turn).end(now, turn.waiting);
+    turn.lacks_a_slot = lacks;
+    crew_.waits_for(turn).begin(now, turn.waiting);
+  }
+
+  Crew& crew_;
+};
+
+/// False: the ring is closed, or there is nothing more to do.
+bool DecodePool::Crew::begin_flight(const Timers& timers) {
+  const Mark mark(plan_.marks, "wait for a slot");
+  const LackOfSlot others_wait(*this);
+  const auto wait = timers.decode.wait_out();
+  WriteLease lease = out_.acquire(halt_.get_token());
+  if (!lease) {
+    halt_.request_stop();
+    return false;
+  }
+  lease.await();
+  Flight& flight = flights_[static_cast<std::size_t>(lease.batch().slot)];
+  flight.lease = std::move(lease);
+  flight.ticket = tickets_++;
+  flight.given = 0;
+  flight.open = out_.spec().images;
+  std::fill(flight.full.begin(), flight.full.end(), std::uint8_t{0});
+  filling_ = &flight;
+  const std::lock_guard lock(mutex_);
+  underway_.push_back(&flight);
+  return true;
+}
+
+/// The next sample, with which its reading begins. False: there is nothing more to do.
+bool DecodePool::Crew::choose(Timers& timers, Sample& sample) {
+  timers.reading.emplace(timers.read);
+  while (!halt_.stop_requested()) {
+    try {
+      if (source_.next(sample)) return true;
+      data_ended_ = true;
+      halt_.request_stop();
+    } catch (const DataError& error) {
+      leave_out(sample, error);
+    }
+  }
+  return false;
+}
+
+/// False: the sample is bad, and was left out.
+bool DecodePool::Crew::read(Timers& timers, Sample& sample) {
+  const Mark mark(plan_.marks, "read");
+  try {
+    source_.load(sample);
+  } catch (const DataError& error) {
+    leave_out(sample, error);
+    return false;
+  }
+  timers.reading->done(1, static_cast<std::int64_t>(sample.content().size()));
+  return true;
+}
+
+/// False: the sample is bad, and was left out.
+bool DecodePool::Crew::decode(Timers& timers, Decoder& decoder, const Sample& sample,
+                              const Row& row) {
+  const Mark mark(plan_.marks, "decode");
+  StageTimer::Item item(timers.decode);
+  try {
+    if (sample.label < 0 || sample.label >= out_.spec().classes) {
+      throw DataError("sample " + std::to_string(sample.index) + " of '" + sample.file +
+                      "' has label " + std::to_string(sample.label) + "; expected 0 to " +
+                      std::to_string(out_.spec().classes - 1) + "; check the data's classes");
+    }
+    Random random(plan_.seed, sample.epoch, sample.index);
+    decoder.decode(sample, view(row), random);
+  } catch (const DataError& error) {
+    leave_out(sample, error);
+    return false;
+  }
+  row.flight->lease.batch().labels[static_cast<std::size_t>(row.number)] = sample.label;
+  const auto bytes = static_cast<std::int64_t>(sample.content().size());
+  decode_ns_.add(kTimedPeriod * item.done(1, bytes).count());
+  images_decoded_.add();
+  encoded_bytes_.add(bytes);
+  return true;
+}
+
+ImageView DecodePool::Crew::view(const Row& row) const noexcept {
+  const BatchSpec& spec = out_.spec();
+  const std::size_t begin = static_cast<std::size_t>(row.number) * spec.row_bytes();
+  return {row.flight->lease.batch().pixels.data() + begin, spec.image, spec.pixel,
+          static_cast<std::ptrdiff_t>(spec.row_bytes()) / spec.image.height};
+}
+
+void DecodePool::Crew::finish(const Row& row) {
+  const std::lock_guard lock(mutex_);
+  row.flight->full[static_cast<std::size_t>(row.number)] = 1;
+  if (--row.flight->open == 0) publish_finished(*row.flight);
+}
+
+/// Under mutex_: the ring's order of publication is the pool's.
+void DecodePool::Crew::publish_finished(Flight& flight) {
+  if (plan_.order == Order::relaxed) {
+    underway_.erase(std::find(underway_.begin(), underway_.end(), &flight));
+    std::move(flight.lease).publish();
+    return count_needed();
+  }
+  while (!underway_.empty() && underway_.front()->open == 0) {
+    Flight& first = *underway_.front();
+    underway_.erase(underway_.begin());
+    std::move(first.lease).publish();
+    count_needed();
+  }
+}
+
+/// Counts and names a bad sample; throws when there are too many.
+void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
+  bad_samples_.add();
+  if (plan_.bad_samples_allowed == 0) throw error;
+  const std::lock_guard lock(mutex_);
+  ++left_out_;
+  if (plan_.bad_samples_allowed > 0 && left_out_ > plan_.bad_samples_allowed) {
+    throw DataError(std::to_string(left_out_) +
+                    " samples could not be used; --on-bad-sample skip:limit=" +
+                    std::to_string(plan_.bad_samples_allowed) +
+                    " allows no more; the last one: " + error.what());
+  }
+  if (++bad_by_epoch_[sample.epoch] >= source_.size()) {
+    throw DataError(
+        "none of the " + std::to_string(source_.size()) +
+        " samples of an epoch could be used; check the data; the last one: " + error.what());
+  }
+  // Workers hold one sample each, so that no older epoch has any left.
+  const auto lag = static_cast<std::uint64_t>(plan_.threads);
+  bad_by_epoch_.erase(bad_by_epoch_.begin(),
+                      bad_by_epoch_.lower_bound(sample.epoch - std::min(sample.epoch, lag)));
+  probe_.note(std::string("left out: ") + error.what());
+}
+
+/// The data have ended, and no worker runs: rows that stayed empty are filled from the last
+/// batches, so that only the last one published is partly filled.
+void DecodePool::Crew::publish_remainder() {
+  const BatchSpec& spec = out_.spec();
+  std::vector<Row> filled;
+  for (Flight* flight : underway_) {
+    for (std::int32_t number = 0; number < spec.images; ++number) {
+      if (flight->full[static_cast<std::size_t>(number)] != 0) filled.push_back({flight, number});
+    }
+  }
+  std::size_t taken = 0;  // rows of `filled` that have their place
+  for (Flight* flight : underway_) {
+    const Batch& batch = flight->lease.batch();
+    std::int32_t valid = 0;
+    for (; valid < spec.images && taken < filled.size(); ++valid) {
+      const auto place = static_cast<std::size_t>(valid);
+      if (flight->full[place] != 0) {
+        ++taken;
+        continue;
+      }
+      const Row from = filled.back();
+      filled.pop_back();
+      std::memcpy(view({flight, valid}).data, view(from).data, spec.row_bytes());
+      batch.labels[place] =
+          from.flight->lease.batch().labels[static_cast<std::size_t>(from.number)];
+    }
+    if (valid == 0) break;
+    flight->lease.batch().valid = valid;
+    const auto rest = static_cast<std::size_t>(valid);
+    std::ranges::fill(batch.pixels.subspan(rest * spec.row_bytes()), std::byte{0});
+    std::ranges::fill(batch.labels.subspan(rest), 0);
+    std::move(flight->lease).publish();
+  }
+}
+
+void DecodePool::Crew::fail(std::exception_ptr reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(reason);
+  }
+  halt_.request_stop();
+}
+
+}  // namespace penstock

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The workers of one run of a decode pool: who takes the next sample, which row it fills, and when
+// a batch is published. Of decode_pool.cpp alone.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "dataflow/decode_pool.h"
+#include "dataflow/stage_timer.h"
+
+namespace penstock {
+
+/// The state of one run, shared by its workers.
+class DecodePool::Crew {
+ public:
+  Crew(DecodePool& pool, BatchRing& out, std::stop_token stop);
+
+  /// The loop of the worker of that number. Throws nothing.
+  void work(std::int32_t number, Decoder& decoder) noexcept;
+  /// After all workers: publishes what is left at the end of the data, or throws why there was an
+  /// end.
+  void close();
+
+ private:
+  /// A batch between its first and its last row.
+  struct Flight {
+    WriteLease lease;
+    std::uint64_t ticket = 0;        // order in which flights began
+    std::int32_t given = 0;          // rows handed to workers
+    std::int32_t open = 0;           // rows not yet filled, handed out or not
+    std::vector<std::uint8_t> full;  // by row
+  };
+
+  /// One row of a flight, and whose it is to fill.
+  struct Row {
+    Flight* flight = nullptr;
+    std::int32_t number = 0;
+  };
+  struct Turn {
+    Gate gate;
+    bool taken = false;
+    std::int64_t waiting = 0;   // workers
+    bool lacks_a_slot = false;  // the worker whose turn it is waits for room itself
+  };
+  /// Of one worker.
+  struct Timers {
+    StageTimer read, decode;
+    std::optional<StageTimer::Item> reading;  // of the sample in hand
+  };
+  class LackOfSlot;
+
+  bool await_need(std::int32_t number);
+  bool fetch(Timers& timers, Sample& sample, Row& row);
+  bool take(Turn& turn);
+  void await(Turn& turn, std::unique_lock<std::mutex>& lock, const std::stop_token& halt);
+  WaitTime& waits_for(const Turn& turn) noexcept;
+  bool begin_flight(const Timers& timers);
+  bool choose(Timers& timers, Sample& sample);
+  bool read(Timers& timers, Sample& sample);
+  bool decode(Timers& timers, Decoder& decoder, const Sample& sample, const Row& row);
+  void finish(const Row& row);
+  void count_needed();
+  void publish_finished(Flight& flight);
+  void leave_out(const Sample& sample, const DataError& error);
+  void publish_remainder();
+  void fail(std::exception_ptr reason) noexcept;
+  ImageView view(const Row& row) const noexcept;
+
+  const DecodePlan& plan_;
+  Source& source_;
+  BatchRing& out_;
+  Clock& clock_;
+  Probe& probe_;
+  StageCounters &read_stage_, &decode_stage_;
+  ThreadTuner* const tuner_;  // null: all workers run
+  const std::thread::id caller_ = std::this_thread::get_id();
+  const std::stop_token stop_;
+  std::stop_source halt_;  // for whatever reason: stopped, failed, closed, end of data
+  std::stop_callback<std::function<void()>> forward_;
+  Counter& images_decoded_ = probe_.counter("images_decoded");
+  Counter& encoded_bytes_ = probe_.counter("encoded_bytes");
+  Counter& decode_ns_ = probe_.counter("decode_ns");
+  Counter& bad_samples_ = probe_.counter("bad_samples");
+  Counter& decode_threads_ = probe_.counter("decode_threads");
+
+  // Whoever has the turn to take a sample owns this; whoever has the turn to take a row, the
+  // others.
+  bool data_ended_ = false;
+  std::vector<Flight> flights_;  // by slot
+  Flight* filling_ = nullptr;    // the one whose rows are being given out
+  std::uint64_t tickets_ = 0;
+
+  std::mutex mutex_;
+  // All below under mutex_.
+  Turn row_turn_, sample_turn_;
+  Gate need_gate_;
+  std::int32_t needed_;            // workers
+  std::vector<Flight*> underway_;  // in order of their tickets; published ones are gone
+  std::int64_t left_out_ = 0;
+  std::map<std::uint64_t, std::uint64_t> bad_by_epoch_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/io/file_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "dataflow/error.h"
+#include "dataflow/io/sample_file.h"
+
+namespace penstock {
+namespace {
+
+/// Beyond what any record holds, and below what sums of it and alignments could overflow.
+constexpr std::uint64_t kMostAtOnce = std::uint64_t{1} << 32;
+
+class PreadReader : public FileReader {
+ protected:
+  std::int64_t fill(int descriptor, std::span<std::byte> buffer,
+                    std::uint64_t offset) const override {
+    std::size_t done = 0;
+    while (done < buffer.size()) {
+      const ssize_t count = ::pread(descriptor, buffer.data() + done, buffer.size() - done,
+                                    static_cast<off_t>(offset + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return -1;
+      done += static_cast<std::size_t>(count);
+      // Behind a part of a block there is nothing, and O_DIRECT could not ask for it.
+      if (count == 0 || done % kReadAlignment != 0) break;
+    }
+    return static_cast<std::int64_t>(done);
+  }
+};
+
+class DirectReader final : public PreadReader {
+ protected:
+  int flags() const noexcept override { return O_DIRECT; }
+};
+
+/// May a file be read past the page cache? Some file systems say so when it is opened, others when
+/// it is read.
+bool takes_direct_reads(const char* path) {
+  const int descriptor = ::open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (descriptor < 0) return false;
+  alignas(kReadAlignment) static thread_local std::byte block[kReadAlignment];
+  const ssize_t count = ::pread(descriptor, block, sizeof block, 0);
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+  return count >= 0;
+}
+
+}  // namespace
+
+std::span<const std::byte> FileReader::read_open(const SampleFile& file, std::uint64_t offset,
+                                                 std::uint64_t count,
+                                                 std::vector<std::byte>& storage) const {
+  if (count > kMostAtOnce) file.refuse("it has too many bytes for one sample");
+  const std::uint64_t begin = offset / kReadAlignment * kReadAlignment;
+  const std::size_t ahead = static_cast<std::size_t>(offset - begin);
+  const std::size_t size = (ahead + static_cast<std::size_t>(count) + kReadAlignment - 1) /
+                           kReadAlignment * kReadAlignment;
+  if (storage.size() < size + kReadAlignment) storage.resize(size + kReadAlignment);
+  void* place = storage.data();
+  std::size_t space = storage.size();
+  auto* const buffer = static_cast<std::byte*>(std::align(kReadAlignment, size, place, space));
+  const std::int64_t read = fill(file.descriptor(), {buffer, size}, begin);
+  if (read < 0) file.refuse(std::strerror(errno));
+  if (static_cast<std::uint64_t>(read) < ahead + count) {
+    file.refuse("it ended after " + std::to_string(begin + static_cast<std::uint64_t>(read)) +
+                " bytes");
+  }
+  return {buffer + ahead, static_cast<std::size_t>(count)};
+}
+
+std::span<const std::byte> FileReader::read(const char* path, std::uint64_t offset,
+                                            std::uint64_t count,
+                                            std::vector<std::byte>& storage) const {
+  return read_open(SampleFile(path, flags()), offset, count, storage);
+}
+
+std::span<const std::byte> FileReader::read(const char* path,
+                                            std::vector<std::byte>& storage) const {
+  const SampleFile file(path, flags());
+  return read_open(file, 0, file.size_to_read(), storage);
+}
+
+std::unique_ptr<FileReader> make_file_reader(const std::string& way, const char* probed,
+                                             std::string& note) {
+  if (way == "direct") {
+    if (takes_direct_reads(probed)) return std::make_unique<DirectReader>();
+    note = "io=direct: '" + std::string(probed) + "' cannot be read past the page cache (" +
+           std::strerror(errno) + "); files are read through it, by pread";
+  } else if (way == "uring") {
+    if (std::unique_ptr<FileReader> reader = make_uring_reader()) return reader;
+    note = "io=uring: io_uring is not to be had (" + std::string(std::strerror(errno)) +
+           "); files are read by pread";
+  } else if (way != "pread") {
+    throw ConfigError("queue: option 'io' is '" + way + "'; expected pread, direct or uring");
+  }
+  return std::make_unique<PreadReader>();
+}
+
+}  // namespace penstock

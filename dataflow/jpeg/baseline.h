@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A window of a baseline JPEG image (ITU T.81, sequential DCT, Huffman coding, 8 bits): grey, or
+// YCbCr with luma once or twice as wide and as high as chroma, in one scan of all components.
+//
+//   bits -> coefficients of what the window needs -> samples, two rows of units -> RGBX, row by row
+//
+// Pixels are those that libjpeg-turbo's accurate decode gives, bit for bit. What is not as it
+// should be is not repaired: decoding ends, and whoever wants to know more asks libjpeg. One
+// decoder belongs to one thread; its memory grows with the widest image, and is kept.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dataflow/filter_taps.h"
+#include "dataflow/jpeg/entropy.h"
+#include "dataflow/jpeg/huffman_tables.h"
+#include "dataflow/jpeg/idct.h"
+#include "dataflow/jpeg/instruction_set.h"
+#include "dataflow/jpeg/upsample.h"
+#include "dataflow/jpeg/ycc.h"
+
+namespace penstock::jpeg {
+
+/// What the headers of a file say.
+struct Frame {
+  std::int32_t width = 0, height = 0;                  ///< in pixels
+  std::int32_t components = 3;                         ///< 1: grey; 3: YCbCr
+  std::int32_t horizontal = 1, vertical = 1;           ///< luma samples for each of chroma: 1 or 2
+  std::uint32_t restart_interval = 0;                  ///< in minimum coded units; 0: none
+  std::array<const std::uint16_t*, 3> quantisation{};  ///< of each component: 64, row * 8 + column
+  std::array<HuffmanSpec, 3> dc, ac;                   ///< of each component
+  std::span<const std::byte> data;                     ///< behind the scan's header
+};
+
+/// What takes rows of the window, from the top.
+class RowSink {
+ public:
+  /// Where row `row` goes: four bytes a pixel, BaselineDecoder::width() pixels from left() on.
+  virtual std::uint8_t* row(std::int32_t row) = 0;
+  /// All rows of the window before `end` are written.
+  virtual void written(std::int32_t end) = 0;
+
+ protected:
+  ~RowSink() = default;
+};
+
+class BaselineDecoder final : UnitSink {
+ public:
+  explicit BaselineDecoder(InstructionSet set = best_instruction_set());
+
+  /// Prepares the window, which is not empty, of `frame`, whose memory must outlive the decoding.
+  /// `smooth`: chroma by a triangle filter; else each sample repeated. False: this decoder cannot
+  /// decode such a frame.
+  bool begin(const Frame& frame, const PixelRange& columns, const PixelRange& rows, bool smooth);
+
+  /// The columns that rows consist of, which include the window's. Pixels beyond the image have any
+  /// colour.
+  std::int32_t left() const noexcept { return left_; }
+  std::int32_t width() const noexcept { return width_; }
+
+  /// Decodes from the first unit to the last row that the window needs. False if the data are not
+  /// as they should be; some rows may have been written.
+  bool decode(RowSink& sink);
+
+ private:
+  /// Samples of a component: of the columns those of the window's units, of the rows the last two
+  /// rows of units.
+  struct Plane {
+    std::int32_t horizontal = 1, vertical = 1;  // blocks of a unit
+    std::int32_t first_block = 0;               // in a unit
+    PixelRange columns{}, rows{};               // samples that the window needs
+    Quantisation quantisation{};
+    std::vector<std::uint8_t> samples;
+    std::ptrdiff_t stride = 0;
+    std::int32_t first_column = 0, ring_rows = 0;
+
+    std::uint8_t* at(std::int32_t column, std::int32_t row) {
+      return samples.data() + (row & (ring_rows - 1)) * stride + (column - first_column);
+    }
+  };
+  static constexpr std::size_t kSumsBefore = 16;
+
+  std::span<Plane> planes() { return std::span(planes_).first(plane_count_); }
+  std::span<const Plane> planes() const { return std::span(planes_).first(plane_count_); }
+  std::int32_t chroma_row(std::int32_t row, bool farther) const;
+  void choose_samples(Plane& plane, const Frame& frame, const PixelRange& columns);
+  void make_room();
+  void mark_columns();
+  std::uint8_t rows_mask(std::int32_t unit_row) const;
+  bool wants_all(std::uint8_t all) const;
+  void take(std::uint32_t column, std::uint32_t wanted, const Unit& unit) override;
+  void write_row(std::int32_t row, std::uint8_t* to);
+  const std::uint8_t* chroma(Plane& plane, std::int32_t row, std::vector<std::uint8_t>& room);
+
+  const Idct& idct_;
+  const Upsample& upsample_;
+  const Ycc& ycc_;
+  EntropyDecoder entropy_;
+  std::array<DcTable, 2> dc_;  // luma, chroma
+  std::array<AcTable, 2> ac_;
+  std::array<Plane, 3> planes_;
+  std::uint32_t plane_count_ = 0;
+  std::array<std::uint8_t, kMaxUnitBlocks> components_{};  // of a unit's blocks
+  PixelRange rows_{};
+  std::int32_t left_ = 0, width_ = 0, chroma_height_ = 0;
+  std::int32_t units_across_ = 0, first_unit_ = 0;    // columns of units
+  std::int32_t unit_row_ = 0, end_row_ = 0;           // rows of units
+  bool wide_ = false, high_ = false;                  // chroma is upsampled in this direction
+  bool smooth_across_ = false, smooth_down_ = false;  // by the filter
+  std::vector<std::uint8_t> wanted_;                  // blocks, of each column of units
+  std::vector<std::uint16_t> sums_;                   // one row of chroma, and samples beside it
+  std::array<std::vector<std::uint8_t>, 2> chroma_;   // one row of blue and red, upsampled
+  Idct::Beyond beyond_{};
+};
+
+}  // namespace penstock::jpeg

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/jpeg/entropy.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace penstock::jpeg {
+
+constexpr std::array<std::uint8_t, 64> kZigzag = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+
+namespace {
+
+constexpr unsigned kLast = 63;
+
+/// Where a coefficient goes: beyond the block's 64 where its place is none.
+constexpr std::array<std::uint8_t, 256> kPlaces = [] {
+  std::array<std::uint8_t, 256> places{};
+  places.fill(64);
+  std::copy(kZigzag.begin(), kZigzag.end(), places.begin());
+  return places;
+}();
+
+/// An advance that leads to a place where no block ends, from any place within one.
+constexpr std::uint16_t kNowhere = 65;
+
+/// Whether a block ends at this place: after its last coefficient, or by a code that says so.
+constexpr bool ends(unsigned place) {
+  return place == kLast || (place >= kEndOfBlock && place < kEndOfBlock + kLast);
+}
+
+/// A symbol by itself, of a code of any length.
+struct Symbol {
+  std::int32_t value = 0;
+  std::uint16_t advance = kNowhere;  // where no code begins like this, or the value is too large
+  std::uint16_t bits = 0;
+};
+
+[[gnu::noinline]] Symbol decode_one(std::uint64_t bits, const AcTable& table) {
+  const CodeTable::Code code = table.find(bits);
+  const unsigned run = code.symbol >> 4, size = code.symbol & 15;
+  if (code.length == 0 || size > AcTable::kMaxSize) return {};
+  return {extend(bits << code.length, size),
+          static_cast<std::uint16_t>(size == 0 && run != 15 ? kEndOfBlock : run + 1),
+          static_cast<std::uint16_t>(code.length + size)};
+}
+
+/// Of symbols that one look found together, those that belong to the block that begins before
+/// them at `place`: how many bits they take, or 0 if they do not end it.
+[[gnu::noinline]] unsigned bits_to_end(std::uint64_t bits, const AcTable& table, unsigned place) {
+  unsigned taken = 0;
+  while (place < kLast) {
+    const Symbol symbol = decode_one(bits << taken, table);
+    taken += symbol.bits;
+    place += symbol.advance;
+  }
+  return ends(place) ? taken : 0;
+}
+
+/// The difference to the DC coefficient before. False: no code begins like this.
+[[gnu::always_inline]] inline bool decode_dc(BitState& state, const DcTable& table,
+                                             std::int64_t& dc) {
+  state.refill();
+  const CodeTable::Code code = table.find(state.bits);
+  state.drop(code.length);
+  dc += extend(state.bits, code.symbol);
+  state.drop(code.symbol);
+  return code.length != 0;
+}
+
+/// All AC coefficients of a block into `to`, which is zero; `last` is then the last place in zigzag
+/// order that was reached.
+[[gnu::always_inline]] inline bool decode_ac(BitState& state, const AcTable& table,
+                                             std::int16_t* to, std::uint8_t& last) {
+  unsigned place = 0, first_place = 0;
+  std::uint64_t before = 0;
+  // One look, for which enough bits are there. Returns whether the block goes on.
+  const auto step = [&]() __attribute__((always_inline)) {
+    const AcTable::Entry& entry = table.look(state.bits);
+    before = state.bits;
+    if (entry.bits >= AcTable::kSpecial) [[unlikely]] {
+      const unsigned code_bits = entry.bits - AcTable::kSpecial, size = entry.size;
+      Symbol symbol{extend(before << code_bits, size), entry.advance,
+                    static_cast<std::uint16_t>(code_bits + size)};
+      if (code_bits == 0) symbol = decode_one(before, table);
+      state.drop(symbol.bits);
+      state.refill();
+      first_place = place += symbol.advance;
+      to[kPlaces[place]] = static_cast<std::int16_t>(symbol.value);
+    } else {
+      state.drop(entry.bits);
+      first_place = place + entry.first_advance;
+      place += entry.advance;
+      to[kPlaces[first_place]] = entry.first_value;
+      to[kPlaces[place]] = entry.value;
+    }
+    return place < kLast;
+  };
+  do {
+    state.refill();
+  } while (step() && step() && step());
+  static_assert(2 * AcTable::kLookBits + 16 + AcTable::kMaxSize <= 56);
+  if (first_place == kLast && place > kLast) {  // the second symbol is the next block's
+    const AcTable::Entry& entry = table.look(before);
+    state.bits = before << entry.first_bits;
+    state.count += entry.bits - entry.first_bits;
+    place = kLast;
+  }
+  last = static_cast<std::uint8_t>(place % kEndOfBlock);
+  return ends(place);
+}
+
+/// The same without coefficients.
+[[gnu::always_inline]] inline bool skip_ac(BitState& state, const AcTable& table) {
+  unsigned place = 0, place_before = 0;
+  std::uint64_t before = 0;
+  const auto step = [&]() __attribute__((always_inline)) {
+    const AcTable::Skip& skip = table.look_to_skip(state.bits);
+    before = state.bits;
+    place_before = place;
+    if (skip.bits == AcTable::kSpecial) [[unlikely]] {
+      const Symbol symbol = decode_one(before, table);
+      state.drop(symbol.bits);
+      state.refill();
+      place += symbol.advance;
+    } else {
+      state.drop(skip.bits);
+      place += skip.advance;
+    }
+    return place < kLast;
+  };
+  do {
+    state.refill();
+  } while (step() && step());
+  static_assert(AcTable::kSkipBits + AcTable::kMaxSize + 16 + AcTable::kMaxSize <= 56);
+  const AcTable::Skip& skip = table.look_to_skip(before);
+  if (place_before + skip.before >= kLast) {
+    // It ended before the last symbol, which is the next block's.
+    const unsigned bits = bits_to_end(before, table, place_before);
+    state.bits = before << bits;
+    state.count += skip.bits - bits;
+    return bits != 0;
+  }
+  return ends(place);
+}
+
+}  // namespace
+
+bool EntropyDecoder::decode(const Row& row) {
+  BitState state = state_;
+  for (std::uint32_t column = 0; column < row.wanted.size(); ++column) {
+    if (restart_interval_ != 0) {
+      if (units_left_ == 0) {
+        BitState copy = state;  // as in BitReader::ready()
+        if (!reader_.restart(copy, restarts_++)) return false;
+        state = copy;
+        units_left_ = restart_interval_;
+        dc_.fill(0);
+      }
+      --units_left_;
+    }
+    if (!reader_.ready(state)) return false;
+    const std::uint32_t wanted = row.wanted[column] & row.rows;
+    for (std::uint32_t block = 0; block < blocks_; ++block) {
+      const std::uint8_t component = components_[block];
+      const BlockCode& code = codes_[component];
+      std::int64_t& dc = dc_[component];
+      if (!decode_dc(state, *code.dc, dc)) return false;
+      if ((wanted >> block & 1) == 0) {
+        if (!skip_ac(state, *code.ac)) return false;
+        continue;
+      }
+      std::int16_t* const values = unit_.blocks[block].values.data();
+      std::memset(values, 0, 64 * sizeof *values);
+      if (std::abs(dc) > code.max_dc) return false;
+      values[0] = static_cast<std::int16_t>(dc);
+      if (!decode_ac(state, *code.ac, values, unit_.last[block])) return false;
+    }
+    if (wanted != 0) row.sink.take(column, wanted, unit_);
+  }
+  state_ = state;
+  return reader_.ready(state_);
+}
+
+bool EntropyDecoder::decode_portable(const Row& row) { return decode(row); }
+
+#if defined(__x86_64__)
+[[gnu::target("bmi,bmi2,avx2")]]
+#endif
+bool EntropyDecoder::decode_avx2(const Row& row) {
+  return decode(row);
+}
+
+EntropyDecoder::EntropyDecoder(InstructionSet set) : set_(set) {}
+
+void EntropyDecoder::begin(std::span<const std::byte> data,
+                           std::span<const std::uint8_t> components,
+                           const std::array<BlockCode, 3>& codes, std::uint32_t restart_interval) {
+  state_ = reader_.begin(data);
+  blocks_ = static_cast<std::uint32_t>(components.size());
+  std::copy(components.begin(), components.end(), components_.begin());
+  codes_ = codes;
+  restart_interval_ = units_left_ = restart_interval;
+  restarts_ = 0;
+  dc_.fill(0);
+}
+
+bool EntropyDecoder::decode_row(std::span<const std::uint8_t> wanted, std::uint8_t rows,
+                                UnitSink& sink) {
+  const Row row{wanted, rows, sink};
+  return set_ == InstructionSet::portable ? decode_portable(row) : decode_avx2(row);
+}
+
+}  // namespace penstock::jpeg

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which vectors the code for pixels is compiled for. Results are the same with all of them.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::jpeg {
+
+/// portable: those of the build.
+enum class InstructionSet : std::uint8_t { portable, avx2, avx512 };
+
+/// The widest that this processor has.
+inline InstructionSet best_instruction_set() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq")) {
+    return InstructionSet::avx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) return InstructionSet::avx2;
+#endif
+  return InstructionSet::portable;
+}
+
+}  // namespace penstock::jpeg

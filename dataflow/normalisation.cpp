@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/normalisation.h"
+
+#include <algorithm>
+
+#include "dataflow/error.h"
+#include "dataflow/float16.h"
+#include "dataflow/jpeg/instruction_set.h"
+#include "dataflow/jpeg/kernel_variants.h"
+
+namespace penstock {
+namespace {
+
+/// A multiple of 1, 2, 3 and 4 channels, and of the widest vectors: constants repeat.
+constexpr std::size_t kPattern = 48;
+
+struct Pattern {
+  alignas(64) std::array<float, kPattern> factor, offset;
+};
+
+/// `count` pixels, of which the first has the pattern's first constants.
+struct Kernel {
+  [[gnu::always_inline]] static inline void run(const std::uint8_t* pixels, const Pattern* pattern,
+                                                float* to, std::size_t count) {
+    std::size_t i = 0;
+    for (; i + kPattern <= count; i += kPattern) {
+#pragma GCC ivdep
+      for (std::size_t j = 0; j < kPattern; ++j) {
+        to[i + j] = static_cast<float>(pixels[i + j]) * pattern->factor[j] + pattern->offset[j];
+      }
+    }
+    for (std::size_t j = 0; i < count; ++i, ++j) {
+      to[i] = static_cast<float>(pixels[i]) * pattern->factor[j] + pattern->offset[j];
+    }
+  }
+};
+
+using Run = void (*)(const std::uint8_t*, const Pattern*, float*, std::size_t);
+
+Run best_run() {
+#if defined(__x86_64__)
+  switch (jpeg::best_instruction_set()) {
+    case jpeg::InstructionSet::avx512:
+      return jpeg::avx512<Kernel>;
+    case jpeg::InstructionSet::avx2:
+      return jpeg::avx2<Kernel>;
+    case jpeg::InstructionSet::portable:
+      break;
+  }
+#endif
+  return jpeg::portable<Kernel>;
+}
+
+}  // namespace
+
+void normalise(std::span<const std::uint8_t> pixels, std::int32_t channels, DType type,
+               std::byte* to) {
+  PENSTOCK_ASSERT(channels >= 1 && channels <= 4 && (type == DType::f32 || type == DType::f16));
+  static const Run run = best_run();
+  Pattern pattern;
+  for (std::size_t i = 0; i < kPattern; ++i) {
+    const ChannelScale scale =
+        channel_scale(static_cast<std::int32_t>(i % static_cast<std::size_t>(channels)), channels);
+    pattern.factor[i] = scale.factor;
+    pattern.offset[i] = scale.offset;
+  }
+  if (type == DType::f32) {
+    run(pixels.data(), &pattern, reinterpret_cast<float*>(to), pixels.size());
+    return;
+  }
+  constexpr std::size_t kBlock = 32 * kPattern;  // stays in a first-level cache
+  alignas(64) float block[kBlock];
+  auto* const halves = reinterpret_cast<Fp16*>(to);
+  for (std::size_t first = 0; first < pixels.size(); first += kBlock) {
+    const std::size_t count = std::min(kBlock, pixels.size() - first);
+    run(pixels.data() + first, &pattern, block, count);
+    narrow(block, halves + first, count);
+  }
+}
+
+}  // namespace penstock

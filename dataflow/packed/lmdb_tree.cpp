@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structures as in libraries/liblmdb/mdb.c of LMDB 0.9: MDB_page, MDB_meta, MDB_db, MDB_node.
+#include "dataflow/packed/lmdb_tree.h"
+
+#include <bit>
+#include <optional>
+#include <string>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint32_t kMagic = 0xbeefc0de;
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kHeader = 16;     ///< of a page
+constexpr std::uint64_t kNodeHeader = 8;  ///< of an entry in a page
+constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
+constexpr int kMaxDepth = 32;  ///< LMDB's own limit of a cursor
+
+enum PageFlag : std::uint16_t { kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, kMeta = 0x08 };
+enum NodeFlag : std::uint16_t { kBig = 0x01, kSubTree = 0x02, kDuplicates = 0x04 };
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw DataError("an LMDB file that cannot be read: " + problem +
+                  "; expected a database of LMDB 0.9 with one value for each key");
+}
+
+class Tree {
+ public:
+  Tree(std::span<const std::byte> file, const std::function<bool(const LmdbEntry&)>& found,
+       const std::function<void(std::uint64_t)>& damaged)
+      : file_(file), found_(found), damaged_(damaged) {}
+
+  void read() {
+    choose_meta();
+    if (root_ == kNoPage) return;
+    pages_left_ = file_.size() / page_bytes_ + 1;
+    visit(root_, 1);
+  }
+
+ private:
+  std::uint64_t number(std::uint64_t at, std::size_t width) const {
+    std::uint64_t value = 0;
+    for (std::size_t i = width; i-- > 0;) {
+      value = value << 8 | std::to_integer<std::uint64_t>(file_[static_cast<std::size_t>(at + i)]);
+    }
+    return value;
+  }
+  bool lies_within(std::uint64_t at, std::uint64_t count) const noexcept {
+    return at <= file_.size() && count <= file_.size() - at;
+  }
+  /// Where a page begins, if the file has it.
+  std::optional<std::uint64_t> page(std::uint64_t page_number) const noexcept {
+    if (page_number >= file_.size() / page_bytes_) return std::nullopt;
+    return page_number * page_bytes_;
+  }
+
+  /// The younger of the two meta pages that are whole.
+  void choose_meta() {
+    constexpr std::uint64_t kMetaBytes = 136;
+    std::optional<std::uint64_t> best;
+    if (!lies_within(0, kHeader + kMetaBytes))
+      refuse("it has " + std::to_string(file_.size()) + " bytes");
+    // The first page says where the second begins; where it is damaged, pages are usually of 4 KiB.
+    const std::uint64_t first_size = number(kHeader + 24, 4);
+    const bool plausible = number(kHeader, 4) == kMagic && std::has_single_bit(first_size) &&
+                           first_size >= 256 && first_size <= 65536;
+    for (const std::uint64_t at : {std::uint64_t{0}, plausible ? first_size : 4096}) {
+      const std::uint64_t meta = at + kHeader;
+      if (!lies_within(meta, kMetaBytes) || number(meta, 4) != kMagic) continue;
+      if (const std::uint64_t version = number(meta + 4, 4); version != kVersion) {
+        refuse("it has data version " + std::to_string(version));
+      }
+      if (!best || number(meta + 128, 8) > number(*best + 128, 8)) best = meta;
+    }
+    if (!best) refuse("it has no page of LMDB at its beginning");
+    page_bytes_ = number(*best + 24, 4);
+    if (!std::has_single_bit(page_bytes_) || page_bytes_ < 256 || page_bytes_ > 65536) {
+      refuse("its pages have " + std::to_string(page_bytes_) + " bytes");
+    }
+    if (number(*best + 72 + 4, 2) & kDuplicates) refuse("its keys have several values each");
+    root_ = number(*best + 112, 8);
+  }
+
+  /// False: no more entries are wanted.
+  bool visit(std::uint64_t page_number, int depth) {
+    const std::optional<std::uint64_t> begin = page(page_number);
+    if (pages_left_ == 0 || depth > kMaxDepth || !begin) {
+      damaged_(begin.value_or(0));
+      return true;
+    }
+    --pages_left_;
+    const std::uint64_t flags = number(*begin + 10, 2), lower = number(*begin + 12, 2);
+    const bool branch = (flags & 0x6f) == kBranch, leaf = (flags & 0x6f) == kLeaf;
+    if ((!branch && !leaf) || number(*begin, 8) != page_number || lower < kHeader ||
+        lower > page_bytes_) {
+      damaged_(*begin);
+      return true;
+    }
+    for (std::uint64_t at = kHeader; at + 2 <= lower; at += 2) {
+      const std::uint64_t node = number(*begin + at, 2);
+      if (node < lower || node + kNodeHeader > page_bytes_) {
+        damaged_(*begin + at);
+      } else if (!(branch ? descend(*begin + node, depth) : visit_entry(*begin, node))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool descend(std::uint64_t node, int depth) {
+    return visit(number(node, 4) | number(node + 4, 2) << 32, depth + 1);
+  }
+
+  bool visit_entry(std::uint64_t begin, std::uint64_t node) {
+    const std::uint64_t at = begin + node;
+    const std::uint64_t value_bytes = number(at, 4), flags = number(at + 4, 2),
+                        key_bytes = number(at + 6, 2);
+    const std::uint64_t room = page_bytes_ - node - kNodeHeader;
+    const std::uint64_t inside = (flags & kBig) != 0 ? 8 : value_bytes;
+    if (key_bytes > room || inside > room - key_bytes || (flags & ~std::uint64_t{kBig}) != 0) {
+      damaged_(at);
+      return true;
+    }
+    std::uint64_t value = at + kNodeHeader + key_bytes;
+    if ((flags & kBig) != 0) {
+      const std::optional<std::uint64_t> overflow = page(number(value, 8));
+      if (!overflow || number(*overflow, 8) != number(value, 8) ||
+          (number(*overflow + 10, 2) & kOverflow) == 0 ||
+          !lies_within(*overflow + kHeader, value_bytes)) {
+        damaged_(at);
+        return true;
+      }
+      value = *overflow + kHeader;
+    }
+    return found_(
+        {file_.subspan(static_cast<std::size_t>(at + kNodeHeader),
+                       static_cast<std::size_t>(key_bytes)),
+         file_.subspan(static_cast<std::size_t>(value), static_cast<std::size_t>(value_bytes))});
+  }
+
+  const std::span<const std::byte> file_;
+  const std::function<bool(const LmdbEntry&)>& found_;
+  const std::function<void(std::uint64_t)>& damaged_;
+  std::uint64_t page_bytes_ = 4096, root_ = kNoPage;
+  std::uint64_t pages_left_ = 0;  // of a tree without cycles
+};
+
+}  // namespace
+
+void read_lmdb(std::span<const std::byte> file, const std::function<bool(const LmdbEntry&)>& found,
+               const std::function<void(std::uint64_t)>& damaged) {
+  Tree(file, found, damaged).read();
+}
+
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entries of an LMDB file, read without the library: its map is no place for damaged files, and
+// this needs no lock, no map size and no copy. Data version 1 (LMDB 0.9), little-endian, 64 bits;
+// the unnamed database, with one value for each key.
+//
+//   two meta pages -> the younger one's root -> branch pages -> leaf pages -> values, or a run of
+//   overflow pages for one that is too large for a leaf
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+namespace penstock {
+
+struct LmdbEntry {
+  std::span<const std::byte> key, value;
+};
+
+/// Calls `found` for each entry in the order of the keys until it returns false, and `damaged` with
+/// the offset of each page or entry that cannot be read. Spans are views of `file`. Throws
+/// DataError for what is no such file, or uses what is not read here.
+void read_lmdb(std::span<const std::byte> file, const std::function<bool(const LmdbEntry&)>& found,
+               const std::function<void(std::uint64_t)>& damaged);
+
+}  // namespace penstock

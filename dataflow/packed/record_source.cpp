@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/packed/record_source.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/packed/shard_workers.h"
+#include "dataflow/sample_order.h"
+
+namespace penstock {
+namespace {
+
+/// The records of all shards, one shard after the other. Sixteen bytes a record.
+struct RecordIndex {
+  std::vector<Record> records;
+  std::vector<std::size_t> ends;  ///< of each shard, in `records`
+
+  std::size_t shard_of(std::size_t record) const noexcept {
+    return static_cast<std::size_t>(std::ranges::upper_bound(ends, record) - ends.begin());
+  }
+};
+
+RecordIndex index_shards(const std::vector<MappedFile>& shards, const RecordFormat& format,
+                         std::int32_t threads) {
+  std::vector<std::vector<Record>> found(shards.size());
+  for_each_shard(shards.size(), threads, [&](std::size_t shard) {
+    format.index(shards[shard], [&](const Record& record) { found[shard].push_back(record); });
+  });
+  RecordIndex index;
+  std::size_t count = 0;
+  for (const std::vector<Record>& records : found) count += records.size();
+  index.records.reserve(count);
+  for (std::vector<Record>& records : found) {
+    index.records.insert(index.records.end(), records.begin(), records.end());
+    std::vector<Record>().swap(records);
+    index.ends.push_back(index.records.size());
+  }
+  return index;
+}
+
+class RecordSource final : public Source {
+ public:
+  RecordSource(const DataPlan& plan, FileList shards, std::unique_ptr<RecordFormat> format)
+      : files_(std::move(shards)), format_(std::move(format)) {
+    shards_.reserve(files_.size());
+    for (std::size_t i = 0; i < files_.size(); ++i) shards_.emplace_back(files_.path(i));
+    index_ = index_shards(shards_, *format_, plan.threads);
+    for (const MappedFile& shard : shards_) shard.let_go();  // a cold run can then begin cold
+    check(plan);
+    order_.emplace(plan, index_.records.size());
+  }
+
+  bool next(Sample& sample) override {
+    const std::optional<SampleOrder::Turn> turn = order_->next();
+    if (!turn) return false;
+    const Record& record = index_.records[turn->sample];
+    const MappedFile& shard = shards_[index_.shard_of(turn->sample)];
+    sample.label = record.label;
+    sample.index = turn->sample;
+    sample.epoch = turn->epoch;
+    sample.file = shard.path();
+    sample.offset = record.offset;
+    sample.lent = shard.bytes().subspan(record.offset, record.bytes);
+    return true;
+  }
+
+  void load(Sample& sample) const override {
+    format_->open(sample);
+    if (sample.label < 0) refuse_record(sample, "it has no label");
+  }
+
+  std::uint64_t size() const noexcept override { return order_->size(); }
+  SampleKind kind() const noexcept override { return format_->kind(); }
+  std::int32_t classes() const noexcept override { return classes_; }
+  const FileList* files() const noexcept override { return &files_; }
+  std::string note() const override { return format_->note(); }
+
+ private:
+  /// That records lie in their shards, and labels in the plan's classes.
+  void check(const DataPlan& plan) {
+    if (index_.records.empty()) {
+      throw ConfigError("the data in '" + plan.directory +
+                        "' hold no sample; expected at least one; check --data-dir");
+    }
+    std::int32_t greatest = 0;
+    std::size_t first = 0;
+    for (std::size_t shard = 0; shard < shards_.size(); first = index_.ends[shard++]) {
+      const std::uint64_t size = shards_[shard].bytes().size();
+      for (std::size_t i = first; i < index_.ends[shard]; ++i) {
+        const Record& record = index_.records[i];
+        PENSTOCK_ASSERT(record.offset <= size && record.bytes <= size - record.offset);
+        greatest = std::max(greatest, record.label);
+        if (record.label >= plan.classes) {
+          refuse_label(shards_[shard].path(), record.offset, record.label, plan.classes);
+        }
+      }
+    }
+    classes_ = greatest + 1;
+  }
+
+  const FileList files_;
+  const std::unique_ptr<RecordFormat> format_;
+  std::vector<MappedFile> shards_;
+  RecordIndex index_;
+  std::int32_t classes_ = 0;
+  std::optional<SampleOrder> order_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards,
+                                           std::unique_ptr<RecordFormat> format) {
+  return std::make_unique<RecordSource>(plan, std::move(shards), std::move(format));
+}
+
+void refuse_label(const std::string& path, std::uint64_t offset, std::int32_t label,
+                  std::int32_t classes) {
+  throw ConfigError("the data in '" + path + "' have label " + std::to_string(label) +
+                    " (at byte " + std::to_string(offset) + "); the model has " +
+                    std::to_string(classes) +
+                    " outputs; expected labels below that; pass --classes " +
+                    std::to_string(std::int64_t{label} + 1) + " or more, or choose other data");
+}
+
+void refuse_record(const Sample& sample, std::string_view problem) {
+  throw DataError("reading sample " + std::to_string(sample.index) + " of '" + sample.file +
+                  "' at byte " + std::to_string(sample.offset) + ": " + std::string(problem) +
+                  "; expected a whole record; replace the file, or pass --on-bad-sample skip");
+}
+
+}  // namespace penstock

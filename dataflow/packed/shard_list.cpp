@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/packed/shard_list.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxNames = 1'000'000;
+
+[[noreturn]] void refuse_braces(std::string_view text, const std::string& problem) {
+  throw ConfigError(
+      "the list of data files '" + std::string(text) + "' " + problem +
+      "; expected text such as train-{000..146}.tar or {a,b}.tar; correct --data-dir");
+}
+
+std::optional<std::uint64_t> parse_number(std::string_view digits) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+std::string padded(std::uint64_t value, std::size_t digits) {
+  std::string text = std::to_string(value);
+  if (text.size() < digits) text.insert(0, digits - text.size(), '0');
+  return text;
+}
+
+/// What "000..002" or "a,b,c" stands for. Empty: neither.
+std::vector<std::string> alternatives(std::string_view whole, std::string_view inside) {
+  std::vector<std::string> found;
+  if (const std::size_t dots = inside.find(".."); dots != std::string_view::npos) {
+    const std::string_view low_digits = inside.substr(0, dots),
+                           high_digits = inside.substr(dots + 2);
+    const std::optional<std::uint64_t> low = parse_number(low_digits),
+                                       high = parse_number(high_digits);
+    if (!low || !high) refuse_braces(whole, "has a range that is not one of two numbers");
+    if (*high < *low) refuse_braces(whole, "has a range that ends before it begins");
+    if (*high - *low >= kMaxNames) refuse_braces(whole, "stands for more than a million files");
+    for (std::uint64_t i = *low; i <= *high; ++i) found.push_back(padded(i, low_digits.size()));
+    return found;
+  }
+  std::size_t begin = 0;
+  for (std::size_t comma = inside.find(','); comma != std::string_view::npos;
+       comma = inside.find(',', begin)) {
+    found.emplace_back(inside.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  if (!found.empty()) found.emplace_back(inside.substr(begin));
+  return found;
+}
+
+/// The name before "-00003-of-00010" with what follows it, the number, and the count.
+struct Numbered {
+  std::string set;
+  std::uint64_t number = 0, count = 0;
+};
+
+std::optional<Numbered> parse_numbered(std::string_view name) {
+  const std::size_t of = name.rfind("-of-");
+  if (of == std::string_view::npos) return std::nullopt;
+  const std::size_t dash = name.rfind('-', of - 1);
+  if (of == 0 || dash == std::string_view::npos) return std::nullopt;
+  std::size_t end = of + 4;
+  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+  const std::optional<std::uint64_t> number = parse_number(name.substr(dash + 1, of - dash - 1)),
+                                     count = parse_number(name.substr(of + 4, end - of - 4));
+  if (!number || !count) return std::nullopt;
+  return Numbered{std::string(name.substr(0, dash)) + std::string(name.substr(end)), *number,
+                  *count};
+}
+
+/// That shards which say how many they are, are as many.
+void check_numbers(const std::string& place, const std::vector<std::string>& paths) {
+  std::set<std::pair<std::string, std::uint64_t>> sets;
+  std::set<std::uint64_t> numbers;
+  for (const std::string& path : paths) {
+    const std::optional<Numbered> numbered = parse_numbered(fs::path(path).filename().native());
+    if (!numbered) return;
+    sets.emplace(numbered->set, numbered->count);
+    numbers.insert(numbered->number);
+  }
+  if (sets.size() > 1) {
+    const auto &first = *sets.begin(), &second = *std::next(sets.begin());
+    throw ConfigError("the data in '" + place + "' are shards of more than one set ('" +
+                      first.first + "' of " + std::to_string(first.second) + ", '" + second.first +
+                      "' of " + std::to_string(second.second) +
+                      "); expected one; name one with braces, such as --data-dir '" + place + "/" +
+                      first.first + "-{00000.." + padded(first.second - 1, 5) + "}-of-" +
+                      padded(first.second, 5) + "'");
+  }
+  const std::uint64_t count = sets.begin()->second;
+  std::string missing;
+  std::size_t shown = 0;
+  for (std::uint64_t i = 0; i < count && shown < 4; ++i) {
+    if (numbers.contains(i)) continue;
+    missing += shown == 3 ? std::string(", ...") : (shown > 0 ? ", " : "") + std::to_string(i);
+    ++shown;
+  }
+  if (missing.empty()) return;
+  throw ConfigError("the data in '" + place + "' are " + std::to_string(numbers.size()) + " of " +
+                    std::to_string(count) + " shards of '" + sets.begin()->first +
+                    "'; expected all; missing: " + missing +
+                    "; fetch them, or name those that are there with braces");
+}
+
+}  // namespace
+
+std::vector<std::string> expand_braces(std::string_view text) {
+  std::vector<std::string> names{""};
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t open = std::min(text.find('{', begin), text.size());
+    const std::string_view plain = text.substr(begin, open - begin);
+    if (plain.find('}') != std::string_view::npos) refuse_braces(text, "closes a brace too many");
+    for (std::string& name : names) name += plain;
+    if (open == text.size()) break;
+    const std::size_t close = text.find('}', open);
+    if (close == std::string_view::npos) refuse_braces(text, "opens a brace that nothing closes");
+    const std::string_view inside = text.substr(open + 1, close - open - 1);
+    if (inside.find('{') != std::string_view::npos) refuse_braces(text, "has braces in braces");
+    const std::vector<std::string> choices = alternatives(text, inside);
+    if (choices.empty()) refuse_braces(text, "has braces without a range or a list");
+    if (choices.size() > kMaxNames / names.size()) {
+      refuse_braces(text, "stands for more than a million files");
+    }
+    std::vector<std::string> longer;
+    longer.reserve(names.size() * choices.size());
+    for (const std::string& name : names) {
+      for (const std::string& choice : choices) longer.push_back(name + choice);
+    }
+    names = std::move(longer);
+    begin = close + 1;
+  }
+  return names;
+}
+
+FileList list_shards(const std::string& place, bool (*accepts)(std::string_view name),
+                     std::string_view format, std::string_view example) {
+  const std::string expected = "; expected " + std::string(format) + " files such as " +
+                               std::string(example) + "; check --data-dir";
+  const auto refuse = [&](const std::string& path, const std::string& problem) {
+    throw ConfigError("the data '" + path + "' " + problem + expected);
+  };
+  std::vector<std::string> paths;
+  std::error_code error;
+  if (fs::is_directory(place, error)) {
+    try {
+      for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
+        const std::string name = entry.path().filename().native();
+        if (name.front() == '.' || name.front() == '_' || !accepts(name)) continue;
+        if (!entry.is_directory()) paths.push_back(entry.path().native());
+      }
+    } catch (const fs::filesystem_error& failure) {
+      refuse(place, "cannot be read: " + failure.code().message());
+    }
+    std::ranges::sort(paths);
+    if (paths.empty()) refuse(place, "are a folder without such files");
+    check_numbers(place, paths);
+  } else {
+    paths = expand_braces(place);
+    for (const std::string& path : paths) {
+      if (!fs::exists(path, error)) refuse(path, "do not exist");
+    }
+  }
+  FileList shards;
+  for (const std::string& path : paths) shards.add(path);
+  return shards;
+}
+
+}  // namespace penstock

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sources have in common that stand in front of another one: whatever they do not do
+// themselves is the other one's affair.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "dataflow/source.h"
+
+namespace penstock {
+
+class SourceOver : public Source {
+ public:
+  explicit SourceOver(std::unique_ptr<Source> inner) : inner_(std::move(inner)) {}
+
+  std::uint64_t size() const noexcept override { return inner_->size(); }
+  SampleKind kind() const noexcept override { return inner_->kind(); }
+  std::int32_t classes() const noexcept override { return inner_->classes(); }
+  const FileList* files() const noexcept override { return inner_->files(); }
+  std::string note() const override { return inner_->note(); }
+
+ protected:
+  const std::unique_ptr<Source> inner_;
+};
+
+}  // namespace penstock

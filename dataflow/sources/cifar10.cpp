@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// CIFAR-10 as it is distributed (Krizhevsky, "Learning multiple layers of features from tiny
+// images", 2009): five files of 10,000 images to train with and one to test with, each of 32x32
+// pixels in three planes. In the binary version a record is a byte of label and the pixels; in the
+// Python version a file is a pickle, a dictionary with `data`, an array, and `labels`, a list.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string>
+
+#include "dataflow/error.h"
+#include "dataflow/packed/record_source.h"
+#include "dataflow/wire/pickle.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr OptionSpec kOptions[] = {
+    {"split", "auto", "train, test, or auto: train, and test in evaluation"},
+};
+
+constexpr PixelLayout kLayout{.width = 32, .height = 32, .channels = 3, .planar = true};
+constexpr std::int32_t kClasses = 10;
+constexpr std::string_view kTrainNames[] = {"data_batch_1", "data_batch_2", "data_batch_3",
+                                            "data_batch_4", "data_batch_5"};
+constexpr std::string_view kTestNames[] = {"test_batch"};
+
+class BinaryRecords final : public RecordFormat {
+ public:
+  void index(const MappedFile& shard,
+             const std::function<void(const Record&)>& add) const override {
+    const std::span<const std::byte> bytes = shard.bytes();
+    if (bytes.size() < kBytes) {
+      throw ConfigError("the data file '" + shard.path() + "' has " + std::to_string(bytes.size()) +
+                        " bytes; expected records of " + std::to_string(kBytes) +
+                        ", as the binary version of CIFAR-10 has them; fetch it again");
+    }
+    for (std::uint64_t at = 0; at < bytes.size(); at += kBytes) {
+      const auto length = static_cast<std::uint32_t>(std::min(kBytes, bytes.size() - at));
+      const auto label = std::to_integer<std::int32_t>(bytes[at]);
+      add({at, length, length == kBytes && label < kClasses ? label : -1});
+    }
+  }
+
+  SampleKind kind() const noexcept override { return SampleKind::pixels; }
+
+  void open(Sample& sample) const override {
+    if (sample.lent.size() != kBytes) {
+      refuse_record(sample, "the file ends after " + std::to_string(sample.lent.size()) + " of " +
+                                std::to_string(kBytes) + " bytes");
+    }
+    if (sample.label < 0) {
+      refuse_record(sample, "its label is " +
+                                std::to_string(std::to_integer<int>(sample.lent.front())) +
+                                ", and there are " + std::to_string(kClasses) + " classes");
+    }
+    sample.lent = sample.lent.subspan(1);
+    sample.layout = kLayout;
+  }
+
+ private:
+  static constexpr std::uint64_t kBytes = 1 + kLayout.bytes();
+};
+
+class PickledArrays final : public RecordFormat {
+ public:
+  void index(const MappedFile& shard,
+             const std::function<void(const Record&)>& add) const override {
+    const auto refuse = [&](const std::string& problem) {
+      throw ConfigError("the data file '" + shard.path() + "' " + problem +
+                        "; expected a file of the Python version of CIFAR-10; fetch it again");
+    };
+    try {
+      const ValueTree tree = parse_pickle(shard.bytes());
+      const Value *data = tree.find(tree.root(), "data"),
+                  *labels = tree.find(tree.root(), "labels");
+      if (data == nullptr || data->kind != ValueKind::array || labels == nullptr ||
+          labels->kind != ValueKind::list) {
+        refuse("lacks data, an array, or labels, a list");
+      }
+      const NumpyArray& array = data->array;
+      const bool bytes = array.type.kind == 'u' && array.type.bytes == 1 && !array.fortran_order;
+      if (!bytes || array.data.size() != labels->items.size() * kLayout.bytes()) {
+        refuse("does not hold a uint8 array of 3072 values for each label");
+      }
+      const std::byte* const begin = shard.bytes().data();
+      if (!array.data.empty() &&
+          (array.data.data() < begin || array.data.data() >= begin + shard.bytes().size())) {
+        refuse("holds its array as text; write it again with protocol 4");
+      }
+      std::uint64_t at = static_cast<std::uint64_t>(array.data.data() - begin);
+      for (const ValueId id : labels->items) {
+        const std::int64_t label = integer_of(tree.at(id)).value_or(-1);
+        add({at, static_cast<std::uint32_t>(kLayout.bytes()),
+             label >= 0 && label < kClasses ? static_cast<std::int32_t>(label) : -1});
+        at += kLayout.bytes();
+      }
+    } catch (const DataError& error) {
+      refuse(std::string("is ") + error.what());
+    }
+  }
+
+  SampleKind kind() const noexcept override { return SampleKind::pixels; }
+
+  void open(Sample& sample) const override {
+    if (sample.label < 0) {
+      refuse_record(sample, "its label is none of " + std::to_string(kClasses) + " classes");
+    }
+    sample.layout = kLayout;
+  }
+};
+
+/// Where the files are, and what their names end with.
+struct Version {
+  fs::path folder;
+  std::string ending;
+  bool pickled = false;
+};
+
+/// The version in `place`, or in the folder of its usual name there.
+Version find_version(const std::string& place) {
+  const fs::path here(place);
+  for (const Version& version : {Version{here, ".bin"},
+                                 {here / "cifar-10-batches-bin", ".bin"},
+                                 {here, "", true},
+                                 {here / "cifar-10-batches-py", "", true}}) {
+    for (const char* name : {"data_batch_1", "test_batch"}) {
+      if (fs::exists(version.folder / (name + version.ending))) return version;
+    }
+  }
+  throw ConfigError(
+      "there is no CIFAR-10 in '" + place +
+      "': expected data_batch_1 to data_batch_5 and test_batch, with .bin or without, "
+      "there or in cifar-10-batches-bin or cifar-10-batches-py; check --data-dir");
+}
+
+bool is_test(const DataPlan& plan, const Options& options) {
+  const std::string& split = options.text("split");
+  if (split == "auto") return !plan.augment;
+  if (split == "train" || split == "test") return split == "test";
+  throw ConfigError("cifar10: option 'split' is '" + split + "'; expected train, test or auto");
+}
+
+std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
+  const Version version = find_version(plan.directory);
+  const std::span<const std::string_view> names =
+      is_test(plan, options) ? std::span<const std::string_view>(kTestNames) : kTrainNames;
+  FileList files;
+  for (const std::string_view name : names) {
+    const fs::path file = version.folder / (std::string(name) + version.ending);
+    if (!fs::exists(file)) {
+      throw ConfigError("the file '" + file.string() +
+                        "' of CIFAR-10 is missing; expected all files of a split; fetch it again, "
+                        "or choose the other split");
+    }
+    files.add(file.native());
+  }
+  std::unique_ptr<RecordFormat> format;
+  if (version.pickled) {
+    format = std::make_unique<PickledArrays>();
+  } else {
+    format = std::make_unique<BinaryRecords>();
+  }
+  return make_record_source(plan, std::move(files), std::move(format));
+}
+
+}  // namespace
+
+extern constinit const SourceEntry cifar10_source{
+    .name = "cifar10",
+    .summary =
+        "CIFAR-10 as it is distributed, in the binary or the Python version: pixels of 32x32",
+    .options = kOptions,
+    .make = make,
+};
+
+}  // namespace penstock

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pixels in NumPy's files, for runs without decoding: images of one shape in files such as
+// images.npy, [N,H,W,C], [N,C,H,W] or [N,H,W] of uint8, and a label for each in labels.npy beside
+// it. Several pairs are one set: a-images.npy and a-labels.npy, b-images.npy and b-labels.npy.
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "dataflow/error.h"
+#include "dataflow/packed/npy.h"
+#include "dataflow/packed/record_source.h"
+#include "dataflow/packed/shard_list.h"
+
+namespace penstock {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"layout", "auto",
+     "hwc, chw or hw; auto: by which dimension is 1 or 3 long, or missing, if one alone can be"},
+    {"channels", "rgb", "rgb or bgr: which colour comes first"},
+};
+
+constexpr std::string_view kImages = "images", kLabels = "labels";
+
+[[noreturn]] void refuse(const std::string& path, const std::string& problem) {
+  throw ConfigError("the data file '" + path + "' " + problem +
+                    "; expected uint8 images [N,H,W,C], [N,C,H,W] or [N,H,W] in images.npy and N "
+                    "whole numbers in labels.npy; check --data-dir and the options of raw");
+}
+
+NumpyArray parse_file(const MappedFile& file) {
+  try {
+    return parse_npy(file.bytes());
+  } catch (const DataError& error) {
+    refuse(file.path(), std::string("is ") + error.what());
+  }
+}
+
+bool is_images(std::string_view name) {
+  return name.ends_with(".npy") && name.find(kImages) != std::string_view::npos;
+}
+
+std::string labels_beside(const std::string& images) {
+  const std::size_t at = images.rfind(kImages);
+  if (at == std::string::npos || images.find('/', at) != std::string::npos) {
+    refuse(images, "has no 'images' in its name, for which its labels would have 'labels'");
+  }
+  std::string labels = images;
+  return labels.replace(at, kImages.size(), kLabels);
+}
+
+/// How images lie in an array of that shape.
+PixelLayout layout_of(const MappedFile& file, const NumpyArray& array, const Options& options) {
+  const std::string& wanted = options.text("layout");
+  const std::vector<std::int64_t>& shape = array.shape;
+  if (array.type != NumpyType{'u', 1, array.type.big_endian}) {
+    refuse(file.path(), "holds something else than uint8");
+  }
+  if (array.fortran_order && shape.size() > 1) refuse(file.path(), "is in Fortran's order");
+  const auto is_channels = [](std::int64_t length) { return length == 1 || length == 3; };
+  const bool hwc = shape.size() == 4 && is_channels(shape[3]) && wanted != "chw";
+  const bool chw = shape.size() == 4 && is_channels(shape[1]) && wanted != "hwc";
+  const bool hw = shape.size() == 3;
+  if (wanted != "auto" && !(wanted == "hwc" && hwc) && !(wanted == "chw" && chw) &&
+      !(wanted == "hw" && hw)) {
+    refuse(file.path(), "does not have the shape of layout=" + wanted);
+  }
+  if (hwc && chw) refuse(file.path(), "may be of layout=hwc or layout=chw: state which");
+  if (!hwc && !chw && !hw) refuse(file.path(), "has another shape");
+  const std::int64_t height = shape[chw ? 2 : 1], width = shape[chw ? 3 : 2],
+                     channels = hw ? 1 : shape[chw ? 1 : 3];
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (height < 1 || width < 1 || height > kMost / channels / width) {
+    refuse(file.path(), "has images of no size, or of 2 GiB and more");
+  }
+  return {.width = static_cast<std::int32_t>(width),
+          .height = static_cast<std::int32_t>(height),
+          .channels = static_cast<std::int32_t>(channels),
+          .planar = chw,
+          .bgr = options.text("channels") == "bgr"};
+}
+
+class ImageArrays final : public RecordFormat {
+ public:
+  ImageArrays(PixelLayout layout, Options options)
+      : layout_(layout), options_(std::move(options)) {}
+
+  SampleKind kind() const noexcept override { return SampleKind::pixels; }
+
+  void index(const MappedFile& shard,
+             const std::function<void(const Record&)>& add) const override {
+    const NumpyArray images = parse_file(shard);
+    if (layout_of(shard, images, options_) != layout_) {
+      refuse(shard.path(), "has images of another shape than the first file");
+    }
+    const MappedFile labels_file(labels_beside(shard.path()));
+    const NumpyArray labels = parse_file(labels_file);
+    const auto count = static_cast<std::uint64_t>(images.shape[0]);
+    check_labels(labels_file, labels, count);
+    const auto begin = static_cast<std::uint64_t>(images.data.data() - shard.bytes().data());
+    const std::uint64_t whole = images.data.size() / layout_.bytes();
+    for (std::uint64_t i = 0; i < whole; ++i) {
+      const std::optional<std::int64_t> label =
+          numpy_integer(labels.type, labels.data.subspan(i * labels.type.bytes));
+      const bool fits = label && *label >= 0 && *label < std::numeric_limits<std::int32_t>::max();
+      add({begin + i * layout_.bytes(), static_cast<std::uint32_t>(layout_.bytes()),
+           fits ? static_cast<std::int32_t>(*label) : -1});
+    }
+    // What a cut file lacks is one damaged record.
+    const auto rest = static_cast<std::uint32_t>(images.data.size() - whole * layout_.bytes());
+    if (whole < count) add({begin + whole * layout_.bytes(), rest, -1});
+  }
+
+  void open(Sample& sample) const override {
+    if (sample.lent.size() != layout_.bytes()) {
+      refuse_record(sample, "the file ends here, " + std::to_string(sample.lent.size()) +
+                                " bytes into an image of " + std::to_string(layout_.bytes()));
+    }
+    if (sample.label < 0) refuse_record(sample, "its label is negative, or too large");
+    sample.layout = layout_;
+  }
+
+ private:
+  static void check_labels(const MappedFile& file, const NumpyArray& labels, std::uint64_t count) {
+    if (labels.type.kind != 'u' && labels.type.kind != 'i') {
+      refuse(file.path(), "holds something else than whole numbers");
+    }
+    // One dimension, or one column.
+    const bool flat =
+        labels.shape.size() == 1 || (labels.shape.size() == 2 && labels.shape[1] == 1);
+    if (!flat || static_cast<std::uint64_t>(labels.shape[0]) != count) {
+      refuse(file.path(),
+             "does not hold one label for each of " + std::to_string(count) + " images");
+    }
+    if (labels.data.size() / labels.type.bytes != count) refuse(file.path(), "was cut");
+  }
+
+  const PixelLayout layout_;
+  const Options options_;
+};
+
+std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
+  if (const std::string& channels = options.text("channels");
+      channels != "rgb" && channels != "bgr") {
+    throw ConfigError("raw: option 'channels' is '" + channels + "'; expected rgb or bgr");
+  }
+  FileList files = list_shards(plan.directory, is_images, "NumPy", "images.npy");
+  const MappedFile first(files.path(0));
+  const PixelLayout layout = layout_of(first, parse_file(first), options);
+  return make_record_source(plan, std::move(files), std::make_unique<ImageArrays>(layout, options));
+}
+
+}  // namespace
+
+extern constinit const SourceEntry raw_source{
+    .name = "raw",
+    .summary = "pixels in NumPy's files: images.npy beside labels.npy",
+    .options = kOptions,
+    .make = make,
+};
+
+}  // namespace penstock

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/wire/batch_message.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/wire/msgpack.h"
+#include "dataflow/wire/numpy_frames.h"
+#include "dataflow/wire/pickle.h"
+#include "dataflow/wire/zmq_op.h"
+
+namespace penstock {
+namespace {
+
+struct FormatRow {
+  MessageFormat format;
+  std::string_view name;
+};
+
+constexpr FormatRow kFormats[] = {
+    {MessageFormat::zmq_op, "zmq-op"},
+    {MessageFormat::pickle, "pickle"},
+    {MessageFormat::msgpack, "msgpack"},
+    {MessageFormat::numpy_frames, "numpy-frames"},
+};
+
+/// A list or a map of MessagePack, and no number that could begin a zmq_op message.
+bool begins_as_msgpack(std::uint8_t first) noexcept {
+  return (first >= 0x80 && first <= 0x9f) || (first >= 0xdc && first <= 0xdf);
+}
+
+std::string describe(const NumpyArray& array) {
+  std::string text = to_string(array.type);
+  for (std::size_t i = 0; i < array.shape.size(); ++i) {
+    text += i == 0 ? " [" : ",";
+    text += std::to_string(array.shape[i]);
+  }
+  text += array.shape.empty() ? " scalar" : "]";
+  return text + (array.fortran_order ? " in Fortran order" : "");
+}
+
+/// Pixels and labels, which message formats that hold plain arrays have in this order.
+WireBatch batch_of(std::span<const NumpyArray* const> arrays, const BatchSpec& spec,
+                   const std::string& message) {
+  const ImageShape& image = spec.image;
+  const NumpyArray pixels{
+      .type = {.kind = 'u', .bytes = 1},
+      .shape = {spec.images, image.height, image.width, image.channels},
+  };
+  const NumpyArray labels{.type = {.kind = 'i', .bytes = 4}, .shape = {spec.images}};
+  const bool fits = arrays.size() == 2 && arrays[0]->type == pixels.type &&
+                    arrays[0]->shape == pixels.shape && !arrays[0]->fortran_order &&
+                    (arrays[1]->type.kind == 'i' || arrays[1]->type.kind == 'u') &&
+                    arrays[1]->shape == labels.shape;
+  if (!fits) {
+    std::string text = message + " holds ";
+    for (const NumpyArray* array : arrays) {
+      text += (array == arrays.front() ? "" : " and ") + describe(*array);
+    }
+    text += std::string(arrays.empty() ? "no array" : "") + "; expected " + describe(pixels) +
+            " and whole numbers " + describe(labels).substr(to_string(labels.type).size() + 1);
+    if (!arrays.empty() && arrays[0]->shape.size() == 4 && arrays[0]->shape[0] != spec.images) {
+      text += "; its first dimension must equal --batch-size";
+    }
+    if (!arrays.empty() && arrays[0]->fortran_order) text += " in C order";
+    throw DataError(text);
+  }
+  const WireBatch batch{arrays[0]->data, arrays[1]->data, arrays[1]->type};
+  check_labels(batch, spec, message);
+  return batch;
+}
+
+/// The items of the list that producers send for a datapoint.
+std::vector<const NumpyArray*> arrays_of(const ValueTree& tree, const std::string& message) {
+  const Value& root = tree.root();
+  const auto refuse = [&](const std::string& what) {
+    throw DataError(message + " holds " + what +
+                    "; expected a list of two NumPy arrays: pixels "
+                    "and labels");
+  };
+  if (root.kind != ValueKind::list && root.kind != ValueKind::tuple) refuse("no list");
+  // A list may name one value any number of times.
+  if (root.items.size() != 2) refuse("a list of " + std::to_string(root.items.size()));
+  std::vector<const NumpyArray*> arrays;
+  for (const ValueId item : root.items) {
+    if (tree.at(item).kind != ValueKind::array) {
+      refuse("something other than an array at place " + std::to_string(arrays.size()));
+    }
+    arrays.push_back(&tree.at(item).array);
+  }
+  return arrays;
+}
+
+}  // namespace
+
+std::string_view to_string(MessageFormat format) noexcept {
+  for (const FormatRow& row : kFormats) {
+    if (row.format == format) return row.name;
+  }
+  return "?";
+}
+
+std::optional<MessageFormat> message_format_of(std::string_view name) {
+  const std::string canonical = canonical_name(name);
+  if (canonical == "zmq-ops") return MessageFormat::zmq_op;
+  for (const FormatRow& row : kFormats) {
+    if (row.name == canonical) return row.format;
+  }
+  return std::nullopt;
+}
+
+MessageFormat detect_message_format(MessageFrames frames) noexcept {
+  if (frames.empty() || frames[0].empty()) return MessageFormat::zmq_op;
+  const auto first = std::to_integer<std::uint8_t>(frames[0][0]);
+  if (frames.size() > 1 || first == '[') return MessageFormat::numpy_frames;
+  if (is_pickle(frames[0])) return MessageFormat::pickle;
+  // A number of tensors that large is none of zmq_op's either, whose bytes 1 to 3 are zeros.
+  return begins_as_msgpack(first) ? MessageFormat::msgpack : MessageFormat::zmq_op;
+}
+
+WireBatch BatchMessageReader::read(MessageFormat format, MessageFrames frames) {
+  if (format == MessageFormat::zmq_op && frames.size() == 1) {
+    return as_batch(parse_zmq_op(frames[0]), spec_);
+  }
+  const std::string message = std::string(to_string(format)) + " message";
+  if (format == MessageFormat::numpy_frames) {
+    const std::vector<NumpyArray> arrays = parse_numpy_frames(frames);
+    std::vector<const NumpyArray*> views;
+    for (const NumpyArray& array : arrays) views.push_back(&array);
+    return batch_of(views, spec_, message);
+  }
+  if (frames.size() != 1) {
+    throw DataError(message + " of " + std::to_string(frames.size()) +
+                    " frames; expected one frame");
+  }
+  tree_ = format == MessageFormat::pickle ? parse_pickle(frames[0]) : parse_msgpack(frames[0]);
+  return batch_of(arrays_of(tree_, message), spec_, message);
+}
+
+}  // namespace penstock

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/wire/pickle.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "dataflow/wire/pickle_machine.h"
+#include "dataflow/wire/pickle_opcodes.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint8_t kProto = 0x80;
+
+class Parser {
+ public:
+  Parser(std::span<const std::byte> bytes, const ValueLimits& limits)
+      : bytes_(bytes), machine_(limits, bytes.size()) {}
+
+  ValueTree parse() {
+    check_protocol();
+    try {
+      while (true) {
+        at_ = next_;
+        code_ = static_cast<std::uint8_t>(unsigned_of(1));
+        if (code_ == '.') break;
+        if (!step()) throw PickleProblem{"is not among those that plain values need"};
+      }
+      if (next_ != bytes_.size()) throw PickleProblem{"is followed by more bytes"};
+      return machine_.finish();
+    } catch (const PickleProblem& problem) {
+      refuse(problem.text);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& problem) const {
+    const std::string_view name = pickle_opcode_name(code_);
+    char code[8];
+    std::snprintf(code, sizeof code, "0x%02x", code_);
+    throw DataError(
+        "a pickle that cannot be read: " + std::string(name.empty() ? "no opcode" : name) + " (" +
+        code + ") at byte " + std::to_string(at_) + " " + problem +
+        "; expected plain values and arrays, of protocol 2 to 5");
+  }
+
+  void check_protocol() const {
+    if (is_pickle(bytes_)) return;
+    const bool says = bytes_.size() > 1 && bytes_[0] == std::byte{kProto};
+    throw DataError(
+        "a pickle that cannot be read: its first byte " +
+        (bytes_.empty() ? std::string("is missing")
+         : says ? "is followed by protocol " + std::to_string(std::to_integer<int>(bytes_[1]))
+                : std::string("is no PROTO (0x80), as in protocols 0 and 1")) +
+        "; expected protocol 2 to 5: pickle with protocol=4");
+  }
+
+  std::span<const std::byte> take(std::uint64_t count) {
+    if (count > bytes_.size() - next_) {
+      throw PickleProblem{"wants " + std::to_string(count) + " bytes of the " +
+                          std::to_string(bytes_.size() - next_) + " that are left"};
+    }
+    const auto taken = bytes_.subspan(next_, static_cast<std::size_t>(count));
+    next_ += taken.size();
+    return taken;
+  }
+
+  /// The next bytes as a number, the lowest first.
+  std::uint64_t unsigned_of(std::size_t width) {
+    const std::span<const std::byte> bytes = take(width);
+    std::uint64_t value = 0;
+    for (std::size_t i = width; i-- > 0;) {
+      value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+    }
+    return value;
+  }
+
+  /// Two's complement of any width.
+  std::int64_t signed_of(std::uint64_t width) {
+    if (width > 8) throw PickleProblem{"holds an integer of more than 64 bits"};
+    if (width == 0) return 0;
+    const auto spare = static_cast<int>(64 - 8 * width);
+    const std::uint64_t word = unsigned_of(static_cast<std::size_t>(width)) << spare;
+    return static_cast<std::int64_t>(word) >> spare;
+  }
+
+  std::string_view line() {
+    constexpr std::size_t kLongest = 100;
+    const std::size_t begin = next_;
+    while (take(1)[0] != std::byte{'\n'}) {
+      if (next_ - begin > kLongest) throw PickleProblem{"has a name that is too long"};
+    }
+    return {reinterpret_cast<const char*>(bytes_.data()) + begin, next_ - begin - 1};
+  }
+
+  void push_empty(ValueKind kind) {
+    Value value;
+    value.kind = kind;
+    machine_.push(std::move(value));
+  }
+
+  void push_real() {
+    std::uint64_t word = 0;  // the highest byte first
+    for (const std::byte byte : take(8)) word = word << 8 | std::to_integer<std::uint64_t>(byte);
+    Value value;
+    value.kind = ValueKind::real;
+    value.real = std::bit_cast<double>(word);
+    machine_.push(std::move(value));
+  }
+
+  void push_bytes(ValueKind kind, std::size_t width) {
+    machine_.push_bytes(kind, take(unsigned_of(width)));
+  }
+
+  /// False: no opcode that we know.
+  bool step() { return step_values() || step_machine(); }
+
+  bool step_values() {
+    switch (code_) {
+      case 'N':
+        return machine_.push({}), true;
+      case 0x88:  // NEWTRUE
+      case 0x89:  // NEWFALSE
+        return machine_.push_integer(ValueKind::boolean, code_ == 0x88), true;
+      case 'J':
+        return machine_.push_integer(ValueKind::integer, signed_of(4)), true;
+      case 'K':
+        return machine_.push_integer(ValueKind::integer, static_cast<int>(unsigned_of(1))), true;
+      case 'M':
+        return machine_.push_integer(ValueKind::integer, static_cast<int>(unsigned_of(2))), true;
+      case 0x8a:  // LONG1
+        return machine_.push_integer(ValueKind::integer, signed_of(unsigned_of(1))), true;
+      case 0x8b:  // LONG4
+        return machine_.push_integer(ValueKind::integer, signed_of(unsigned_of(4))), true;
+      case 'G':
+        return push_real(), true;
+      case 'U':  // SHORT_BINSTRING
+      case 'C':  // SHORT_BINBYTES
+        return push_bytes(ValueKind::bytes, 1), true;
+      case 'T':  // BINSTRING
+      case 'B':  // BINBYTES
+        return push_bytes(ValueKind::bytes, 4), true;
+      case 0x8e:  // BINBYTES8
+      case 0x96:  // BYTEARRAY8
+        return push_bytes(ValueKind::bytes, 8), true;
+      case 0x8c:  // SHORT_BINUNICODE
+        return push_bytes(ValueKind::text, 1), true;
+      case 'X':  // BINUNICODE
+        return push_bytes(ValueKind::text, 4), true;
+      case 0x8d:  // BINUNICODE8
+        return push_bytes(ValueKind::text, 8), true;
+      case ']':
+        return push_empty(ValueKind::list), true;
+      case ')':
+        return push_empty(ValueKind::tuple), true;
+      case '}':
+        return push_empty(ValueKind::dict), true;
+      default:
+        return false;
+    }
+  }
+
+  bool step_machine() {
+    switch (code_) {
+      case kProto:
+        if (const std::uint64_t protocol = unsigned_of(1); protocol < 2 || protocol > 5) {
+          throw PickleProblem{"says protocol " + std::to_string(protocol)};
+        }
+        return true;
+      case 0x95:  // FRAME: its contents follow as if there were none
+        if (unsigned_of(8) > bytes_.size() - next_) throw PickleProblem{"is longer than the input"};
+        return true;
+      case '(':
+        return machine_.mark(), true;
+      case '0':
+        return machine_.pop(), true;
+      case '1':
+        return machine_.pop_to_mark(), true;
+      case 't':
+        return machine_.make_marked_tuple(), true;
+      case 0x85:
+      case 0x86:
+      case 0x87:  // TUPLE1 to TUPLE3
+        return machine_.make_tuple(code_ - 0x84U), true;
+      case 'a':
+        return machine_.append(), true;
+      case 'e':
+        return machine_.append_marked(), true;
+      case 's':
+        return machine_.set_item(), true;
+      case 'u':
+        return machine_.set_marked(), true;
+      case 'q':
+        return machine_.remember(unsigned_of(1)), true;
+      case 'r':
+        return machine_.remember(unsigned_of(4)), true;
+      case 0x94:  // MEMOIZE
+        return machine_.remember_next(), true;
+      case 'h':
+        return machine_.recall(unsigned_of(1)), true;
+      case 'j':
+        return machine_.recall(unsigned_of(4)), true;
+      case 'c': {
+        const std::string_view module = line();
+        return machine_.push_name(module, line()), true;
+      }
+      case 0x93:  // STACK_GLOBAL
+        return machine_.push_named_by_stack(), true;
+      case 'R':
+        return machine_.call(), true;
+      case 'b':
+        return machine_.build(), true;
+      default:
+        return false;
+    }
+  }
+
+  const std::span<const std::byte> bytes_;
+  std::size_t next_ = 0;
+  std::size_t at_ = 0;  // of the opcode at hand
+  std::uint8_t code_ = 0;
+  PickleMachine machine_;
+};
+
+}  // namespace
+
+bool is_pickle(std::span<const std::byte> bytes) noexcept {
+  return bytes.size() > 2 && bytes[0] == std::byte{kProto} && bytes[1] >= std::byte{2} &&
+         bytes[1] <= std::byte{5};
+}
+
+ValueTree parse_pickle(std::span<const std::byte> bytes, const ValueLimits& limits) {
+  return Parser(bytes, limits).parse();
+}
+
+}  // namespace penstock

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/wire/wire_batch.h"
+
+#include <cstring>
+#include <string>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr NumpyType kSlotLabel{.kind = 'i', .bytes = 4};
+
+std::optional<std::int64_t> label_at(const WireBatch& batch, std::size_t index) {
+  return numpy_integer(batch.label_type, batch.labels.subspan(index * batch.label_type.bytes,
+                                                              batch.label_type.bytes));
+}
+
+}  // namespace
+
+void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_view message) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(spec.images); ++i) {
+    const std::optional<std::int64_t> label = label_at(batch, i);
+    if (label && *label >= 0 && *label < spec.classes) continue;
+    throw DataError(std::string(message) + ": label " + std::to_string(i) + " is " +
+                    (label ? std::to_string(*label) : "no whole number") + "; expected 0 to " +
+                    std::to_string(spec.classes - 1));
+  }
+}
+
+void copy_batch(const WireBatch& from, const Batch& to) {
+  PENSTOCK_ASSERT(from.pixels.size() == to.pixels.size());
+  PENSTOCK_ASSERT(from.labels.size() == to.labels.size() * from.label_type.bytes);
+  std::memcpy(to.pixels.data(), from.pixels.data(), from.pixels.size());
+  if (from.label_type == kSlotLabel) {
+    std::memcpy(to.labels.data(), from.labels.data(), from.labels.size());
+    return;
+  }
+  for (std::size_t i = 0; i < to.labels.size(); ++i) {
+    to.labels[i] = static_cast<std::int32_t>(label_at(from, i).value_or(0));
+  }
+}
+
+}  // namespace penstock

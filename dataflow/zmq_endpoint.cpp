@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/zmq_endpoint.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+/// What sockaddr_un takes, without the closing zero.
+constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+
+[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+  throw ConfigError("ZeroMQ endpoint '" + std::string(text) + "' " + why);
+}
+
+void parse_ipc(Endpoint& endpoint, std::string_view name) {
+  if (name.empty()) refuse(endpoint.text, "has no name; expected ipc://PATH or ipc://@NAME");
+  if (name.size() > kMaxPath) {
+    refuse(endpoint.text, "has a name of " + std::to_string(name.size()) +
+                              " bytes; expected at most " + std::to_string(kMaxPath) +
+                              "; use a shorter path or ipc://@NAME");
+  }
+  endpoint.kind = name.front() == '@' ? Endpoint::Kind::abstract : Endpoint::Kind::file;
+  endpoint.path = name;
+}
+
+void parse_tcp(Endpoint& endpoint, std::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    refuse(endpoint.text, "has no port; expected tcp://HOST:PORT");
+  }
+  endpoint.kind = Endpoint::Kind::tcp;
+  endpoint.host = address.substr(0, colon);
+  const std::string_view port = address.substr(colon + 1);
+  if (port == "*") return;
+  const std::int64_t number = parse_integer(port, "the port of " + endpoint.text);
+  if (number < 1 || number > 65535) {
+    refuse(endpoint.text, "has port " + std::string(port) + "; expected 1 to 65535");
+  }
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "lo" || host == "[::1]" || host.starts_with("127.");
+}
+
+enum class Listener { none, dead, live };
+
+/// Whether anybody accepts connections behind a socket file.
+Listener find_listener(const Endpoint& endpoint) {
+  struct stat status {};
+  if (lstat(endpoint.path.c_str(), &status) != 0) return Listener::none;  // bind says what is wrong
+  if (!S_ISSOCK(status.st_mode)) {
+    refuse(endpoint.text, "names a file that is no socket; expected a free name");
+  }
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (probe < 0) refuse(endpoint.text, std::string("cannot be probed: ") + std::strerror(errno));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, endpoint.path.data(), endpoint.path.size());
+  const int result =
+      connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address);  // NOLINT
+  const int error = result == 0 ? 0 : errno;
+  close(probe);
+  return error == ECONNREFUSED || error == ENOENT ? Listener::dead : Listener::live;
+}
+
+}  // namespace
+
+Endpoint parse_endpoint(std::string_view text) {
+  Endpoint endpoint;
+  endpoint.text = text;
+  if (text.starts_with("ipc://")) {
+    parse_ipc(endpoint, text.substr(6));
+  } else if (text.starts_with("tcp://")) {
+    parse_tcp(endpoint, text.substr(6));
+  } else {
+    refuse(text,
+           "has no transport that reaches another process; expected ipc://PATH, ipc://@NAME or "
+           "tcp://HOST:PORT");
+  }
+  return endpoint;
+}
+
+void check_bindable(const Endpoint& endpoint, bool anywhere) {
+  if (endpoint.kind == Endpoint::Kind::tcp && !is_loopback(endpoint.host) && !anywhere) {
+    refuse(endpoint.text,
+           "would let every machine that reaches it send what it likes, unchecked and in plain "
+           "text; give keys with curve_secret and curve_allow (--curve-secret, --curve-allow), "
+           "bind to 127.0.0.1, or accept that with insecure=true (--insecure)");
+  }
+  if (endpoint.kind != Endpoint::Kind::file || endpoint.path == "*") return;
+  switch (find_listener(endpoint)) {
+    case Listener::none:
+      return;
+    case Listener::dead:
+      unlink(endpoint.path.c_str());  // left by a process that was killed
+      return;
+    case Listener::live:
+      refuse(endpoint.text,
+             "is already in use by another process; stop that one, or give another "
+             "endpoint");
+  }
+}
+
+std::string describe(const Endpoint& endpoint) {
+  if (endpoint.kind != Endpoint::Kind::file || endpoint.path.front() == '/') return endpoint.text;
+  std::error_code ignored;
+  return endpoint.text + " (in " + std::filesystem::current_path(ignored).string() + ")";
+}
+
+}  // namespace penstock

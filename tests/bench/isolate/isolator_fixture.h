@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// An isolator over a simulated machine, on a clock that its runs turn.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/isolate/isolator.h"
+#include "dataflow/error.h"
+#include "tests/bench/isolate/simulated_machine.h"
+#include "tests/bench/turned_clock.h"
+
+namespace penstock {
+
+class IsolatorTest : public testing::Test {
+ protected:
+  IsolatorTest() {
+    plan_.config.fake_location = "cpu";
+    plan_.config.batch_size = 64;
+    plan_.config.feeder_threads = 2;
+    plan_.cores = 4;
+    plan_.threads_matter = true;
+    machine_.noise = 0.02;
+    machine_.drift = 0.05;
+  }
+
+  const Isolation& isolate() {
+    const auto run = [this](const RunConfig& config, const std::stop_token&) {
+      RunResult result = machine_.run(config);
+      if (change_) change_(result);
+      clock_.turn(std::chrono::round<Nanoseconds>(
+          std::chrono::duration<double>(machine_.wall_s(machine_.run(config)))));
+      ran_.push_back(config);
+      if (ran_.size() == stop_after_) stop_.request_stop();
+      return result;
+    };
+    isolator_.emplace(
+        plan_, run, [this] { return look(); }, clock_);
+    return isolator_->run(listener_, stop_.get_token());
+  }
+
+  /// Others use `foreign_` per cent of the processors between any two looks.
+  NoiseReading look() {
+    all_ticks_ += 1000;
+    NoiseReading reading;
+    reading.time = clock_.now();
+    reading.all_ticks = all_ticks_;
+    reading.busy_ticks = all_ticks_ / 100 * foreign_;
+    return reading;
+  }
+
+  double elapsed_s() const { return std::chrono::duration<double>(clock_.now() - Time{}).count(); }
+
+  IsolatePlan plan_;
+  SimulatedMachine machine_;
+  TurnedClock clock_;
+  IsolateListener listener_;
+  std::stop_source stop_;
+  std::uint64_t all_ticks_ = 0, foreign_ = 0;
+  std::size_t stop_after_ = 100000;
+  std::function<void(RunResult&)> change_;
+  std::vector<RunConfig> ran_;
+  std::optional<Isolator> isolator_;
+};
+
+inline bool covers(const Estimate& estimate, double truth) {
+  return estimate.low <= truth && truth <= estimate.high;
+}
+
+inline bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
+  return std::any_of(sentences.begin(), sentences.end(), [&](const std::string& sentence) {
+    return sentence.find(text) != std::string::npos;
+  });
+}
+
+}  // namespace penstock

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock launch` as a user runs it.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+/// Ranks that mpirun started, with `text` among their arguments.
+std::size_t ranks_with(const std::string& text) {
+  std::size_t found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (read_text(entry.path() / "cmdline").find(text) == std::string::npos) continue;
+    found += read_text(entry.path() / "environ").find("OMPI_COMM_WORLD_RANK=") != std::string::npos;
+  }
+  return found;
+}
+
+class LaunchProgram : public ::testing::Test {
+ protected:
+  LaunchProgram() { setenv("OMPI_MCA_btl", "self,vader", 1); }
+
+  ChildCommand launch(const Words& more) const {
+    Words words{PENSTOCK_PROGRAM, "launch"};
+    words.insert(words.end(), more.begin(), more.end());
+    return {.arguments = words, .timeout = 50s, .grace = 10s};
+  }
+  /// A short training that computes nothing, marked so that it can be found.
+  Words run(const Words& more) const {
+    Words words{"-np",
+                "2",
+                "--",
+                "run",
+                "--fake-location=host",
+                "--model=trivial",
+                "--batch-size=4",
+                "--num-warmup-batches=1",
+                "--device=emulated:img_per_s=400",
+                "--cache-dir=" + folder_.path().native()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  ChildExit exit_of(const Words& words) const {
+    ChildProcess child(launch(words));
+    return child.wait();
+  }
+  std::size_t left() const { return ranks_with(folder_.path().native()); }
+
+  TempFolder folder_;
+};
+
+TEST_F(LaunchProgram, TwoRanksGiveOneResult) {
+  const ChildExit exit = exit_of(run({"--num-batches=10", "--json"}));
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json result = nlohmann::json::parse(exit.output);
+  EXPECT_EQ(result["config"]["num_processes"], 2);
+  EXPECT_EQ(result["config"]["variable_update"], "horovod");
+  EXPECT_NE(exit.last_words.find("penstock launch: mpirun -np 2"), std::string::npos)
+      << exit.last_words;
+}
+
+TEST_F(LaunchProgram, ExitCodeIsTheRunsOwn) {
+  const ChildExit exit = exit_of(run({"--model=no-such-model"}));
+  EXPECT_EQ(exit.code, 2) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("no-such-model"), std::string::npos) << exit.last_words;
+}
+
+TEST_F(LaunchProgram, AnInterruptionSavesAndLeavesNoProcess) {
+  const std::filesystem::path out = folder_ / "result.json";
+  ChildProcess child(launch(run({"--num-batches=100000", "--out=" + out.native()})));
+  for (int tries = 0; left() < 2 && tries < 400; ++tries) std::this_thread::sleep_for(50ms);
+  ASSERT_EQ(left(), 2U);
+  std::this_thread::sleep_for(2s);  // some steps
+  ASSERT_EQ(kill(child.pid(), SIGINT), 0);
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.cause, ChildExit::Cause::ended);
+  EXPECT_EQ(exit.code, 130) << exit.last_words;
+  const nlohmann::json result = nlohmann::json::parse(read_text(out), nullptr, false);
+  ASSERT_FALSE(result.is_discarded()) << exit.last_words;
+  EXPECT_EQ(result["status"], "partial");
+  EXPECT_EQ(left(), 0U);
+}
+
+TEST_F(LaunchProgram, PrintsTheCommandAndStartsNothing) {
+  const ChildExit exit =
+      exit_of({"-np", "2", "--print", "--hosts", "localhost:2", "run", "--seed=7"});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_NE(exit.output.find("mpirun -np 2"), std::string::npos) << exit.output;
+  EXPECT_NE(exit.output.find("--host localhost:2"), std::string::npos) << exit.output;
+  EXPECT_NE(exit.output.find(" run --seed=7 --variable-update=horovod\n"), std::string::npos)
+      << exit.output;
+}
+
+TEST_F(LaunchProgram, SaysWhatCannotBeBeforeAnythingStarts) {
+  const std::vector<std::pair<Words, std::string>> cases{
+      {{"-np", "2", "--hosts", "one.invalid:2", "run"}, "one.invalid"},
+      {{"-np", "3", "--hosts", "localhost:2", "run"}, "3 ranks do not fit"},
+      {{"-np", "0", "run"}, "-np is 0"},
+      {{"run"}, "-np N"},
+      {{"-np", "2"}, "nothing to start"},
+      {{"-np", "2", "sweep"}, "cannot start 'sweep'"},
+      {{"-np", "2", "--modle", "x", "run"}, "--modle"}};
+  for (const auto& [words, expected] : cases) {
+    const ChildExit exit = exit_of(words);
+    EXPECT_EQ(exit.code, 2) << expected;
+    EXPECT_NE(exit.last_words.find(expected), std::string::npos) << exit.last_words;
+  }
+}
+
+TEST_F(LaunchProgram, WithoutMpirunItSaysHowToInstallIt) {
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", folder_.path().c_str(), 1);
+  const ChildExit exit = exit_of(run({}));
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(exit.code, 3) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("apt-get install openmpi-bin"), std::string::npos)
+      << exit.last_words;
+}
+
+TEST_F(LaunchProgram, RefusesToBeLaunchedItself) {
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const ChildExit exit = exit_of(run({}));
+  unsetenv("OMPI_COMM_WORLD_RANK");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(exit.code, 2) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("mpirun has started 2 of it"), std::string::npos)
+      << exit.last_words;
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock run --job-name ps|worker` as a user runs it: real processes over TCP, and what becomes
+// of all of them when one fails.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "bench/child_process.h"
+#include "bench/progress.h"
+#include "dataflow/curve_certificate.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+/// A port of 127.0.0.1, bound and free again, or kept where `keep` is given.
+std::uint16_t free_port(FileDescriptor* keep = nullptr) {
+  FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(probe.number(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(probe.number(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  if (keep != nullptr) {
+    EXPECT_EQ(listen(probe.number(), 1), 0);
+    *keep = std::move(probe);
+  }
+  return ntohs(address.sin_port);
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+/// A run of that many servers and workers, each a child.
+class ParameterServerProgram : public ::testing::Test {
+ protected:
+  void name_tasks(int servers, int workers) {
+    for (int i = 0; i < servers; ++i) ports_.push_back(free_port());
+    for (const std::uint16_t port : ports_) add(ps_hosts_, port);
+    for (int i = 0; i < workers; ++i) add(worker_hosts_, static_cast<std::uint16_t>(i + 1));
+  }
+  static void add(std::string& hosts, std::uint16_t port) {
+    if (!hosts.empty()) hosts += ',';
+    hosts += address(port);
+  }
+  static std::string address(std::uint16_t port) {
+    return std::string("127.0.0.1:").append(std::to_string(port));
+  }
+  Words command(const std::string& job, int task) const {
+    return {PENSTOCK_PROGRAM,
+            "run",
+            "--job_name=" + job,
+            std::string("--task_index=").append(std::to_string(task)),
+            "--ps_hosts=" + ps_hosts_,
+            "--worker_hosts=" + worker_hosts_,
+            "--timeout=3s",
+            "--rendezvous-timeout=20s"};
+  }
+  ChildCommand child(const std::string& job, int task, const Words& more) const {
+    Words words = command(job, task);
+    if (job == "worker") {
+      const Words training{"--fake-location=gpu", "--model=trivial", "--batch-size=4",
+                           "--num-warmup-batches=2"};
+      words.insert(words.end(), training.begin(), training.end());
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    return {.arguments = words, .timeout = 50s};
+  }
+  ChildProcess& start(ChildCommand command) {
+    children_.push_back(std::make_unique<ChildProcess>(std::move(command)));
+    return *children_.back();
+  }
+  ChildProcess& start(const std::string& job, int task, const Words& more = {}) {
+    return start(child(job, task, more));
+  }
+  std::filesystem::path out() const { return folder_.path() / "out.json"; }
+  nlohmann::json result() const { return nlohmann::json::parse(content_of(out()), nullptr, false); }
+  TempFolder folder_;
+  std::string ps_hosts_, worker_hosts_;
+  std::vector<std::uint16_t> ports_;
+  std::vector<std::unique_ptr<ChildProcess>> children_;
+};
+
+TEST_F(ParameterServerProgram, TwoServersAndThreeWorkersGiveOneResultAndEndByThemselves) {
+  for (const std::string update :
+       {"parameter_server", "parameter_server:sync=tf", "distributed_replicated", "byteps"}) {
+    SCOPED_TRACE(update);
+    ports_.clear();
+    ps_hosts_.clear();
+    worker_hosts_.clear();
+    children_.clear();
+    name_tasks(2, 3);
+    const Words more{"--variable_update=" + update, "--device=emulated:img_per_s=400",
+                     "--num-batches=20"};
+    for (const int task : {0, 1}) start("ps", task);
+    for (const int task : {1, 2}) start("worker", task, more);
+    Words first = more;
+    first.push_back("--json");
+    ChildProcess& worker = start("worker", 0, first);
+    const ChildExit& exit = worker.wait();
+    ASSERT_EQ(exit.code, 0) << exit.last_words;
+    for (const auto& child : children_) {
+      EXPECT_EQ(child->wait().code, 0) << child->wait().last_words;
+      EXPECT_EQ(child->wait().cause, ChildExit::Cause::ended);
+    }
+    const nlohmann::json measured = nlohmann::json::parse(exit.output);
+    EXPECT_EQ(measured["config"]["num_processes"], 3);
+    EXPECT_EQ(measured["images_per_step"], 12);
+    ASSERT_EQ(measured["ranks"].size(), 3U);
+    EXPECT_EQ(measured["step_ms"].size(), 20U);
+    const double rate = measured["img_per_s"];
+    EXPECT_GT(rate, 0);
+    EXPECT_LT(rate, 1201);
+  }
+}
+
+TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
+  name_tasks(1, 2);
+  const Words more{"--variable-update=parameter_server",
+                   "--cross_replica_sync=false",
+                   "--device=cpu",
+                   "--compute-threads=1",
+                   "--image-size=32",
+                   "--num-batches=10"};
+  start("ps", 0);
+  start("worker", 1, more);
+  Words first = more;
+  first.push_back("--json");
+  const ChildExit& exit = start("worker", 0, first).wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("applies each worker's gradients on arrival"), std::string::npos)
+      << exit.last_words;
+  const nlohmann::json measured = nlohmann::json::parse(exit.output);
+  std::int64_t updates = 0;
+  for (const auto& [name, count] : measured["counters"].items()) {
+    if (name.starts_with("updates_stale_by_")) updates += count.get<std::int64_t>();
+  }
+  EXPECT_EQ(updates, 24);  // of both workers, with those of warm-up
+}
+
+TEST_F(ParameterServerProgram, WorkersWithOtherFlagsAreNamedBeforeAnythingIsMeasured) {
+  name_tasks(1, 2);
+  ChildProcess& server = start("ps", 0);
+  start("worker", 1, {"--variable-update=byteps", "--num-batches=6"});
+  const ChildExit& exit =
+      start("worker", 0, {"--variable-update=byteps", "--num-batches=5"}).wait();
+  EXPECT_EQ(exit.code, 2);
+  EXPECT_NE(exit.last_words.find("--num-batches=6"), std::string::npos) << exit.last_words;
+  EXPECT_EQ(server.wait().code, 5);
+}
+
+TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
+  name_tasks(2, 2);
+  const Words more{"--variable-update=parameter_server", "--num-batches=5",
+                   "--rendezvous-timeout=2s"};
+  ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=4s"});
+  ChildProcess& worker = start("worker", 0, more);
+  EXPECT_EQ(worker.wait().code, 5);
+  EXPECT_NE(worker.wait().last_words.find(address(ports_[1]) + ") did not answer"),
+            std::string::npos)
+      << worker.wait().last_words;
+  EXPECT_EQ(server.wait().code, 5);
+  EXPECT_NE(server.wait().last_words.find("worker task 0 (127.0.0.1:1) ended with exit code 5"),
+            std::string::npos)
+      << server.wait().last_words;
+}
+
+TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
+  name_tasks(1, 2);
+  ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=2s"});
+  ChildProcess& worker =
+      start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"});
+  for (ChildProcess* child : {&server, &worker}) {
+    EXPECT_EQ(child->wait().code, 5);
+    EXPECT_NE(child->wait().last_words.find("worker task 1 (127.0.0.1:2) did not come within 2 s"),
+              std::string::npos)
+        << child->wait().last_words;
+  }
+}
+
+TEST_F(ParameterServerProgram, APortThatIsTakenIsSaidAtTheStart) {
+  FileDescriptor taken;
+  const std::uint16_t port = free_port(&taken);
+  ps_hosts_ = address(port);
+  worker_hosts_ = "127.0.0.1:1";
+  const ChildExit& exit = start("ps", 0).wait();
+  EXPECT_EQ(exit.code, 2);
+  EXPECT_NE(exit.last_words.find("the port is taken by another process"), std::string::npos)
+      << exit.last_words;
+}
+
+TEST_F(ParameterServerProgram, FlagsThatContradictEachOtherAreRefused) {
+  name_tasks(1, 1);
+  EXPECT_NE(start("ps", 1).wait().last_words.find("--task-index is 1"), std::string::npos);
+  EXPECT_EQ(start("ps", 1).wait().code, 2);
+  EXPECT_NE(start("worker", 0, {"--variable-update=sma"}).wait().last_words.find("has no servers"),
+            std::string::npos);
+  EXPECT_EQ(start("controller", 0).wait().code, 2);
+  ps_hosts_ = "0.0.0.0:2222";
+  EXPECT_NE(start("ps", 0).wait().last_words.find("insecure"), std::string::npos);
+  ps_hosts_ = "nobody.invalid:2222";
+  EXPECT_NE(start("ps", 0).wait().last_words.find("nobody.invalid"), std::string::npos);
+}
+
+/// What is sent to a server by programs that are not ours: ZeroMQ itself drops it.
+TEST_F(ParameterServerProgram, StrangersDoNotDisturb) {
+  name_tasks(1, 1);
+  ChildProcess& server = start("ps", 0);
+  sockaddr_in there{};
+  there.sin_family = AF_INET;
+  there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  there.sin_port = htons(ports_[0]);
+  FileDescriptor stranger;
+  for (int tries = 0; tries < 200; ++tries) {
+    stranger = FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(stranger.number(), reinterpret_cast<sockaddr*>(&there), sizeof there) == 0) break;
+    std::this_thread::sleep_for(50ms);
+  }
+  const std::string words = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  EXPECT_GT(write(stranger.number(), words.data(), words.size()), 0);
+  const ChildExit& exit =
+      start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"}).wait();
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_EQ(server.wait().code, 0) << server.wait().last_words;
+}
+
+struct Fault {
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+  const char* name;
+  std::size_t victim;  // 0: the server, 1 and 2: the workers
+  int signal;
+  const char* says;
+};
+class ParameterServerFault : public ParameterServerProgram,
+                             public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
+  name_tasks(1, 2);
+  const Words more{"--variable-update=parameter_server", "--device=emulated:img_per_s=80",
+                   "--num-batches=100000", "--display-every=1"};
+  start("ps", 0);
+  Words first = more;
+  first.push_back("--out=" + out().native());
+  ChildCommand watched = child("worker", 0, first);
+  std::promise<void> measures;
+  std::once_flag once;
+  watched.pipe_flag = "--progress-fd=";
+  watched.on_line = [&](std::string_view line) {
+    const std::optional<Progress> progress = progress_from_line(line);
+    if (!progress || progress->phase != "window" || progress->steps_done < 3) return;
+    std::call_once(once, [&] { measures.set_value(); });
+  };
+  start(std::move(watched));
+  start("worker", 1, more);
+  ASSERT_EQ(measures.get_future().wait_for(40s), std::future_status::ready);
+  ASSERT_EQ(kill(children_[GetParam().victim]->pid(), GetParam().signal), 0);
+  const auto before = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    if (i == GetParam().victim) continue;
+    const ChildExit& exit = children_[i]->wait();
+    EXPECT_EQ(exit.code, 5) << i << ": " << exit.last_words;
+    EXPECT_NE(exit.last_words.find(GetParam().says), std::string::npos)
+        << i << ": " << exit.last_words;
+    EXPECT_NE(exit.last_words.find("while training, at step "), std::string::npos)
+        << i << ": " << exit.last_words;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 15s);
+  kill(children_[GetParam().victim]->pid(), SIGKILL);
+  if (GetParam().victim == 1) return;  // it was the one to save
+  const nlohmann::json saved = result();
+  ASSERT_TRUE(saved.is_object());
+  EXPECT_EQ(saved["status"], "partial");
+  EXPECT_GE(saved["step_ms"].size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ParameterServerFault,
+    ::testing::Values(
+        Fault{"ServerKilled", 0, SIGKILL, "is lost: its connection ended"},
+        Fault{"ServerStopped", 0, SIGSTOP, "is lost: nothing was heard of it for 3 s"},
+        Fault{"WorkerKilled", 2, SIGKILL, "worker task 1 (127.0.0.1:2) is lost"},
+        Fault{"WorkerStopped", 2, SIGSTOP, "worker task 1 (127.0.0.1:2) is lost"},
+        Fault{"FirstWorkerKilled", 1, SIGKILL, "worker task 0 (127.0.0.1:1) is lost"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+/// With keys, on addresses that other machines reach.
+class ParameterServerKeys : public ParameterServerProgram {
+ protected:
+  void SetUp() override {
+    if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    for (const char* const name : {"one", "two", "stranger"}) make_keys(folder_.path(), name);
+    for (const char* const name : {"zero", "first"}) make_keys(folder_ / "workers", name);
+    for (int i = 0; i < 2; ++i) {
+      ports_.push_back(free_port());
+      if (!ps_hosts_.empty()) ps_hosts_ += ',';
+      ps_hosts_ += "0.0.0.0:" + std::to_string(ports_.back());
+    }
+    worker_hosts_ = address(1) + "," + address(2);
+  }
+  static void make_keys(const std::filesystem::path& folder, const std::string& name) {
+    write_certificate(make_curve_keys(), folder, name);
+  }
+  std::string file(const std::string& name) const { return folder_ / name; }
+  ChildProcess& start_server(int task, const std::string& name) {
+    return start(
+        "ps", task,
+        {"--curve-secret=" + file(name + ".key_secret"), "--curve-allow=" + file("workers")});
+  }
+  ChildProcess& start_worker(int task, const std::string& secret, const std::string& servers,
+                             const Words& more = {}) {
+    Words words{"--variable-update=parameter_server", "--device=emulated:img_per_s=400",
+                "--num-batches=5", "--curve-server-key=" + servers,
+                "--curve-secret=" + file(secret + ".key_secret")};
+    words.insert(words.end(), more.begin(), more.end());
+    return start("worker", task, words);
+  }
+  std::string both() const { return file("one.key") + "," + file("two.key"); }
+};
+
+TEST_F(ParameterServerKeys, OpenTheServersToThoseWhoHaveThem) {
+  start_server(0, "one");
+  start_server(1, "two");
+  start_worker(1, "workers/first", both());
+  const ChildExit& exit = start_worker(0, "workers/zero", both(), {"--json"}).wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  for (const auto& child : children_) {
+    EXPECT_EQ(child->wait().code, 0) << child->wait().last_words;
+  }
+}
+
+/// A stranger is told at once and leaves the others in peace.
+TEST_F(ParameterServerKeys, KeepStrangersOutWhileTheRunGoesOn) {
+  ChildProcess& server = start_server(0, "one");
+  start_server(1, "two");
+  const ChildExit& stranger = start_worker(0, "stranger", both()).wait();
+  EXPECT_EQ(stranger.code, 2);
+  EXPECT_NE(stranger.last_words.find("does not admit our key"), std::string::npos)
+      << stranger.last_words;
+  const ChildExit& mistaken = start_worker(0, "workers/zero", file("stranger.key")).wait();
+  EXPECT_EQ(mistaken.code, 2);
+  EXPECT_NE(mistaken.last_words.find("--curve-server-key"), std::string::npos)
+      << mistaken.last_words;
+  const ChildExit& plain =
+      start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"}).wait();
+  EXPECT_EQ(plain.code, 2);
+  EXPECT_NE(plain.last_words.find("only those with CURVE keys"), std::string::npos)
+      << plain.last_words;
+  start_worker(1, "workers/first", both());
+  const ChildExit& exit = start_worker(0, "workers/zero", both()).wait();
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  const ChildExit& served = server.wait();
+  EXPECT_EQ(served.code, 0);
+  EXPECT_NE(served.last_words.find("refused 127.0.0.1: its key"), std::string::npos)
+      << served.last_words;
+  EXPECT_NE(served.last_words.find("tries of peers"), std::string::npos) << served.last_words;
+}
+
+TEST_F(ParameterServerKeys, OfTheWrongSideAreRefused) {
+  const auto words_of = [](ChildProcess& child) {
+    EXPECT_EQ(child.wait().code, 2);
+    return child.wait().last_words;
+  };
+  const std::string secret = "--curve-secret=" + file("one.key_secret");
+  EXPECT_NE(words_of(start("ps", 0, {secret, "--curve-server-key=" + file("two.key")}))
+                .find("which is for workers"),
+            std::string::npos);
+  EXPECT_NE(words_of(start("worker", 0,
+                           {"--variable-update=parameter_server", secret,
+                            "--curve-allow=" + file("workers")}))
+                .find("which is for parameter servers"),
+            std::string::npos);
+  const std::string three = both() + "," + file("stranger.key");
+  EXPECT_NE(words_of(start_worker(0, "one", three)).find("has 3 files, and --ps-hosts 2"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

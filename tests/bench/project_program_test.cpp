@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock project` as a user runs it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+ChildExit penstock(Words words) {
+  words.insert(words.begin(), PENSTOCK_PROGRAM);
+  ChildProcess child({.arguments = std::move(words), .timeout = 50s});
+  return child.wait();
+}
+
+TEST(ProjectProgram, ProjectsWhatARunPrinted) {
+  const TempFolder folder;
+  const ChildExit run = penstock({"run", "--model=resnet50", "--fake-location=host",
+                                  "--batch-size=4", "--num-batches=5", "--num-warmup-batches=1",
+                                  "--device=emulated:img_per_s=400", "--json"});
+  ASSERT_EQ(run.code, 0) << run.last_words;
+  write_text(folder / "record.json", run.output);
+  const std::string record = (folder / "record.json").native();
+  const ChildExit exit = penstock({"project", record, "--topology", "devices=4,link=3.125",
+                                   "--ranks", "1,4,64", "--out", (folder / "out").native()});
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_TRUE(exit.output.starts_with("Projected, not measured: resnet50")) << exit.output;
+  EXPECT_NE(exit.output.find("derived from the graph"), std::string::npos) << exit.output;
+  const auto files = files_below(folder / "out");
+  const std::string& csv = files.at("projection.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 3 * 5) << csv;
+  const nlohmann::json json = nlohmann::json::parse(files.at("projection.json"));
+  EXPECT_EQ(json["rows"].size(), 15U);
+  EXPECT_EQ(json["rows"][2]["hosts"], 16);
+  EXPECT_NE(files.at("projection.svg").find("projected, not measured"), std::string::npos);
+
+  const ChildExit some =
+      penstock({"project", record, "--ranks=8", "--exchange=ps,ring", "--format=csv"});
+  EXPECT_EQ(std::count(some.output.begin(), some.output.end(), '\n'), 3) << some.output;
+}
+
+TEST(ProjectProgram, ChecksItsFormulaAgainstPublishedFigures) {
+  const ChildExit exit = penstock({"project", "--check"});
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_NE(exit.output.find("These were not used for any constant"), std::string::npos);
+  EXPECT_EQ(exit.output.find("nan"), std::string::npos) << exit.output;
+}
+
+TEST(ProjectProgram, SaysWhatItCannotProject) {
+  const TempFolder folder;
+  write_text(folder / "damaged.json", "{\"schema\": 2");
+  const std::string damaged = (folder / "damaged.json").native();
+  const std::vector<std::pair<Words, int>> cases{
+      {{"project"}, 2},
+      {{"project", "/nowhere.json"}, 2},
+      {{"project", damaged}, 6},
+      {{"project", damaged, "--check"}, 2},
+      {{"project", damaged, "--exchange=star"}, 2},
+      {{"project", damaged, "--topology=speed=3"}, 2},
+      {{"project", damaged, "--overlap=2"}, 2},
+      {{"project", damaged, "--format=xml"}, 2},
+      {{"project", damaged, "--sigma=0.9", "--jitter-ms=1"}, 2}};
+  for (const auto& [words, code] : cases) {
+    const ChildExit exit = penstock(words);
+    EXPECT_EQ(exit.code, code) << exit.last_words;
+    EXPECT_FALSE(exit.last_words.empty());
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that is killed or stopped, from joining to the end: which one it was is said once, all end
+// with exit code 5, and what was measured is kept.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/mpirun_fixture.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+
+class RankFaults : public MpirunFixture {
+ protected:
+  MpirunFixture::Words run_of(int ranks, const Words& program) {
+    Words words{"mpirun", "-np", std::to_string(ranks)};
+    const Words each = rank_of(program);
+    words.insert(words.end(), each.begin(), each.end());
+    return words;
+  }
+
+  /// All have ended, `line` stands in the one line about a loss, and all but `victim` say 5.
+  void expect_named(int victim, const std::string& line, int size = 3) {
+    await_end();
+    const std::vector<std::string> lines = lines_with("was lost");
+    ASSERT_EQ(lines.size(), 1U) << ::testing::PrintToString(lines);
+    EXPECT_EQ(lines[0].find("penstock: rank " + std::to_string(victim) + " (host "), 0U)
+        << lines[0];
+    EXPECT_NE(lines[0].find(line), std::string::npos) << lines[0];
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(content_of(left_by(rank, "code")), "5\n") << "rank " << rank;
+    }
+  }
+
+  void expect_partial(int saver) {
+    const Json json = Json::parse(content_of(result()), nullptr, false);
+    ASSERT_FALSE(json.is_discarded()) << content_of(result());
+    EXPECT_EQ(json["status"], "partial");
+    EXPECT_EQ(json["exit_code"], 5);
+    EXPECT_NE(json["reason"].get<std::string>().find("was lost while measuring"),
+              std::string::npos);
+    EXPECT_GT(json["step_ms"].size(), 0U);
+    EXPECT_GT(json["img_per_s"], 0);
+    const std::string where = "results of rank " + std::to_string(saver) + " so far are in " +
+                              result().native() + ", marked partial";
+    EXPECT_EQ(lines_with(where).size(), 1U);
+    EXPECT_FALSE(std::filesystem::exists(steps()));
+  }
+};
+
+/// Steps of a tenth of a second.
+const std::vector<std::string> kLong{"--device=emulated:img_per_s=40", "--batch-size=4",
+                                     "--num-batches=100000", "--timeout=4s"};
+/// Steps of several seconds.
+const std::vector<std::string> kSlow{"--device=emulated:img_per_s=1", "--batch-size=20",
+                                     "--num-batches=10", "--timeout=4s"};
+
+TEST_F(RankFaults, OneThatNeverJoins) {
+  Words words = run_of(2, training(kLong));
+  words.insert(words.end(),
+               {":", "-np", "1", "sh", "-c", "kill -STOP $$ # " + folder_.path().native()});
+  start(words);
+  await_end();
+  const std::vector<std::string> lines = lines_with("was lost");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0],
+            "penstock: rank 2 was lost while joining the other ranks: it did not come within 8 s; "
+            "see that it was started, and that it is not stopped");
+  for (const int rank : {0, 1}) EXPECT_EQ(content_of(left_by(rank, "code")), "5\n");
+}
+
+class RankFaultsBySignal : public RankFaults, public ::testing::WithParamInterface<int> {
+ protected:
+  /// What is said of its victim.
+  static std::string how() {
+    return GetParam() == SIGKILL ? ": its connection closed" : ": silent for ";
+  }
+  void strike(int rank) {
+    const Ranks all = ranks();
+    ASSERT_TRUE(all.contains(rank));
+    ASSERT_EQ(kill(all.at(rank), GetParam()), 0);
+  }
+  /// Are so many connections with rank 0 there?
+  bool have_joined(std::ptrdiff_t count) const {
+    const Ranks all = ranks();
+    if (!all.contains(0) || !all.contains(2)) return false;
+    const std::string job = "@penstock " + variable_of(all.at(0), "PMIX_NAMESPACE") + " ";
+    std::istringstream sockets(content_of("/proc/net/unix"));
+    std::ptrdiff_t found = 0;
+    for (std::string line; std::getline(sockets, line);) {
+      if (line.find(job) != std::string::npos && line.ends_with(" rank 0")) ++found;
+    }
+    return found >= count + 1;  // and the one that listens
+  }
+};
+
+TEST_P(RankFaultsBySignal, WhileJoining) {
+  // The others wait in MPI_Init for rank 1, which stays away.
+  Words words = run_of(1, training(kLong));
+  words.insert(words.end(), {":", "-np", "1", "sh", "-c", "sleep 60; : " + folder_.path().native(),
+                             ":", "-np", "1"});
+  const Words rank = rank_of(training(kLong));
+  words.insert(words.end(), rank.begin(), rank.end());
+  start(words);
+  ASSERT_TRUE(await([this] { return have_joined(1); }));
+  strike(2);
+  await_end();
+  const std::vector<std::string> lines = lines_with("rank 2 (host ");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("was lost while joining the other ranks" + how()), std::string::npos)
+      << lines[0];
+  EXPECT_EQ(content_of(left_by(0, "code")), "5\n");
+}
+
+TEST_P(RankFaultsBySignal, InTheFirstStep) {
+  start(run_of(3, training(kSlow)));
+  ASSERT_TRUE(await_text(left_by(0, "out"), "Running warm up"));
+  strike(2);
+  expect_named(2, "was lost in the first step" + how());
+}
+
+TEST_P(RankFaultsBySignal, WhileMeasuring) {
+  start(run_of(3, training(kLong)));
+  ASSERT_TRUE(await_text(steps(), "\"step\":5"));
+  strike(2);
+  expect_named(2, "was lost while measuring, at step ");
+  EXPECT_EQ(lines_with(how()).size(), 1U);
+  expect_partial(0);
+}
+
+TEST_P(RankFaultsBySignal, Rank0WhileMeasuring) {
+  start(run_of(3, training(kLong)));
+  ASSERT_TRUE(await_text(steps(), "\"step\":5"));
+  strike(0);
+  expect_named(0, "was lost while measuring, at step ");
+  EXPECT_EQ(lines_with(how()).size(), 1U);
+  const Json json = Json::parse(content_of(result()), nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  EXPECT_EQ(json["status"], "partial");
+}
+
+TEST_P(RankFaultsBySignal, AtTheEnd) {
+  // Rank 0 has its result, and hangs while it prints it: nobody reads.
+  const std::filesystem::path pipe = left_by(0, "out");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  fcntl(reader, F_SETPIPE_SZ, 4096);
+  start(run_of(3, training({"--device=emulated:img_per_s=4000", "--batch-size=4",
+                            "--num-batches=1000", "--timeout=4s", "--json"})));
+  ASSERT_TRUE(await_text(result(), "\"status\": \"ok\""));
+  strike(2);
+  expect_named(2, "was lost at the end" + how());
+  EXPECT_NE(content_of(result()).find("\"status\": \"ok\""), std::string::npos);
+  close(reader);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, RankFaultsBySignal, ::testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& each) {
+                           return each.param == SIGKILL ? "killed" : "stopped";
+                         });
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock scale` as a user runs it: on this machine, and over a real sshd of the test's own.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+ChildExit exit_of(const Words& words) {
+  ChildProcess child({.arguments = words, .timeout = 90s, .grace = 10s});
+  return child.wait();
+}
+
+/// A ladder of runs that are over at once.
+Words scale(const std::filesystem::path& out, const Words& more) {
+  Words words{PENSTOCK_PROGRAM,       "scale",
+              "--model=trivial",      "--fake-location=host",
+              "--num-batches=10",     "--num-warmup-batches=1",
+              "--repetitions=1",      "--device=emulated:img_per_s=400",
+              "--out=" + out.native()};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST(ScaleProgram, ClimbsOnThisMachine) {
+  const TempFolder folder;
+  const ChildExit exit = exit_of(scale(folder / "logs", {"-b", "4", "--ranks=1,3"}));
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const auto files = files_below(folder / "logs");
+  const std::string& csv = files.at("trivial_b4.csv");
+  EXPECT_EQ(lines_of(csv), 2U) << csv;
+  EXPECT_EQ(csv.substr(0, 2), "1,");
+  EXPECT_NE(csv.find("\n3,"), std::string::npos) << csv;
+  EXPECT_EQ(lines_of(files.at("trivial_b4.csv.ideal")), 2U);
+  EXPECT_NE(files.at("trivial_b4.svg").find("number of devices"), std::string::npos);
+  const nlohmann::json run = nlohmann::json::parse(files.at("trivial_b4_g3/runs.json"));
+  EXPECT_EQ(run["config"]["num_processes"], 3);
+  EXPECT_EQ(run["ranks"].size(), 3U);
+  EXPECT_NE(exit.output.find("efficiency %"), std::string::npos) << exit.output;
+}
+
+/// An mpirun that cannot start two ranks, in front of the real one.
+void shadow_mpirun(const TempFolder& folder) {
+  const std::string path = std::getenv("PATH");
+  write_text(folder / "bin/mpirun",
+             "#!/bin/sh\nPATH='" + path +
+                 "'\ncase \" $* \" in *' -np 2 '*) echo 'penstock: no second rank' >&2; exit 9;; "
+                 "esac\nexec mpirun \"$@\"\n");
+  std::filesystem::permissions(folder / "bin/mpirun", std::filesystem::perms::owner_all);
+  setenv("PATH", ((folder / "bin").native() + ":" + path).c_str(), 1);
+}
+
+TEST(ScaleProgram, GoesOnAfterARungThatFailedAndSaysSo) {
+  const TempFolder folder;
+  const std::string path = std::getenv("PATH");
+  shadow_mpirun(folder);
+  const ChildExit exit = exit_of(scale(folder / "logs", {"-b", "4", "--ranks=1,2,3"}));
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(exit.code, 6) << exit.last_words;
+  const std::string csv = read_text(folder / "logs/trivial_b4.csv");
+  EXPECT_EQ(lines_of(csv), 2U) << csv;
+  EXPECT_NE(csv.find("\n3,"), std::string::npos) << csv;
+  EXPECT_NE(exit.output.find("2 ranks: repetition 1 failed, exit code 9: no second rank"),
+            std::string::npos)
+      << exit.output;
+}
+
+TEST(ScaleProgram, ARunThatDoesNotEndIsATimeOut) {
+  const TempFolder folder;
+  const ChildExit exit = exit_of(scale(
+      folder / "logs", {"-b", "4", "--ranks=1", "--num-batches=1000000", "--run-timeout=2s"}));
+  EXPECT_EQ(exit.code, 6) << exit.last_words;
+  EXPECT_NE(exit.output.find("1 rank: repetition 1 failed, exit code 5: it did not end in time"),
+            std::string::npos)
+      << exit.output;
+}
+
+TEST(ScaleProgram, AnInterruptionKeepsWhatWasMeasured) {
+  const TempFolder folder;
+  ChildProcess child(
+      {.arguments = scale(folder / "logs", {"-b", "4", "--ranks=1", "--repetitions=1000"}),
+       .timeout = 90s,
+       .grace = 10s});
+  const std::filesystem::path csv = folder / "logs/trivial_b4.csv";
+  for (int tries = 0; read_text(csv).empty() && tries < 800; ++tries) {
+    std::this_thread::sleep_for(50ms);
+  }
+  ASSERT_EQ(kill(child.pid(), SIGINT), 0);
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.code, 130) << exit.last_words;
+  EXPECT_EQ(read_text(csv).substr(0, 2), "1,");
+  EXPECT_NE(exit.output.find("stopped: this is what was measured by then"), std::string::npos)
+      << exit.output;
+}
+
+TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
+  const TempFolder folder;
+  write_text(folder / "nodes", "127.0.0.1 one.invalid\n");
+  const std::string nodes = "--hosts=" + (folder / "nodes").native();
+  const std::vector<std::pair<Words, std::string>> cases{
+      {{nodes}, "-g N"},
+      {{nodes, "-g", "1"}, "one.invalid"},
+      {{"--hosts=localhost:2", "--ranks=3"}, "3 ranks do not fit"},
+      {{"-r", "/tmp/x"}, "--hosts"},
+      {{"--ranks=1", "-x", "2"}, "exclude each other"},
+      {{"--modle=x"}, "--modle"}};
+  for (const auto& [words, expected] : cases) {
+    const ChildExit exit = exit_of(scale(folder / "logs", words));
+    EXPECT_EQ(exit.code, 2) << expected;
+    EXPECT_NE(exit.last_words.find(expected), std::string::npos) << exit.last_words;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs"));
+}
+
+constexpr const char* kSshd = "/usr/sbin/sshd";
+
+/// A port of the loopback that nobody listens on.
+int free_port() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (bind(socket.number(), any, size) != 0) return 0;
+  if (getsockname(socket.number(), any, &size) != 0) return 0;
+  return ntohs(address.sin_port);
+}
+
+/// Two names of this machine, nodea and nodeb, behind an sshd with keys of its own.
+class TwoNames {
+ public:
+  TwoNames() {
+    for (const char* key : {"host", "user"}) {
+      const ChildExit made =
+          exit_of({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", (folder_ / key).native()});
+      EXPECT_EQ(made.code, 0) << made.last_words;
+    }
+    const std::string here = folder_.path().native(), port = std::to_string(free_port());
+    write_text(folder_ / "sshd_config", "Port " + port + "\nListenAddress 127.0.0.1\nHostKey " +
+                                            here + "/host\nAuthorizedKeysFile " + here +
+                                            "/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+                                            "PasswordAuthentication no\n");
+    write_text(folder_ / "config",
+               "Host nodea nodeb\n  HostName 127.0.0.1\n  Port " + port + "\n  IdentityFile " +
+                   here + "/user\n  IdentitiesOnly yes\n  UserKnownHostsFile " + here +
+                   "/known\n  StrictHostKeyChecking no\n  BatchMode yes\n  LogLevel ERROR\n");
+    server_ = std::make_unique<ChildProcess>(
+        ChildCommand{.arguments = {kSshd, "-D", "-e", "-f", here + "/sshd_config"}});
+  }
+
+  std::string agent() const { return "ssh -F " + (folder_ / "config").native(); }
+  /// Blocks until it lets us in. False: it does not; then the server's words say why.
+  bool answers() {
+    for (int tries = 0; tries < 100; ++tries) {
+      if (exit_of({"ssh", "-F", (folder_ / "config").native(), "nodea", "true"}).code == 0) {
+        return true;
+      }
+      std::this_thread::sleep_for(50ms);
+    }
+    return false;
+  }
+  std::string words() { return server_->stop().last_words; }
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+
+ private:
+  const TempFolder folder_;
+  std::unique_ptr<ChildProcess> server_;
+};
+
+TEST(ScaleProgram, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
+  if (access(kSshd, X_OK) != 0) GTEST_SKIP() << "no sshd here: apt-get install openssh-server";
+  if (geteuid() == 0) std::filesystem::create_directories("/run/sshd");  // sshd wants it, as root
+  TwoNames names;
+  if (!names.answers()) GTEST_SKIP() << "sshd lets nobody in here: " << names.words();
+  write_text(names / "nodes", "127.0.0.1 nodea\nlocalhost nodeb\n");
+  const std::filesystem::path copies = names / "copies";
+  const ChildExit exit = exit_of(scale(
+      names / "logs", {"-m", "trivial", "-g", "2", "-b", "4", "-x", "4", "-r", copies.native(),
+                       "--hosts", (names / "nodes").native(), "--ssh", names.agent()}));
+  ASSERT_EQ(exit.code, 0) << exit.last_words << exit.output;
+  EXPECT_TRUE(std::filesystem::exists(copies / "penstock"));
+  const nlohmann::json ladder = nlohmann::json::parse(read_text(names / "logs/trivial_b4.json"));
+  ASSERT_EQ(ladder["rungs"].size(), 3U);
+  const nlohmann::json& last = ladder["rungs"][2];
+  EXPECT_EQ(last["devices"], 4);
+  EXPECT_EQ(last["hosts"][1]["name"], "nodeb");
+  EXPECT_EQ(last["hosts"][1]["ranks"], 2);
+  EXPECT_GT(last["img_per_s_median"], 0);
+  EXPECT_NE(last["command"].get<std::string>().find((copies / "penstock").native()),
+            std::string::npos);
+  // Both names are this machine, and it is said.
+  EXPECT_NE(exit.output.find("4 ranks were asked for on nodea, nodeb, and ran on 1 machine"),
+            std::string::npos)
+      << exit.output;
+}
+
+TEST(ScaleProgram, AMachineThatDoesNotAnswerIsNamedBeforeAnythingStarts) {
+  if (access("/usr/bin/ssh", X_OK) != 0)
+    GTEST_SKIP() << "no ssh here: apt-get install openssh-client";
+  const TempFolder folder;
+  write_text(folder / "config", "Host nodea\n  HostName 127.0.0.1\n  Port " +
+                                    std::to_string(free_port()) + "\n  BatchMode yes\n");
+  const ChildExit exit = exit_of(scale(
+      folder / "logs", {"--hosts=nodea:2", "--ssh", "ssh -F " + (folder / "config").native()}));
+  EXPECT_EQ(exit.code, 3) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("cannot reach nodea"), std::string::npos) << exit.last_words;
+}
+
+}  // namespace
+}  // namespace penstock

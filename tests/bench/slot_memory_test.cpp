@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages of a run's slots, and what its result says of them.
+#include "bench/slot_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "dataflow/host_device.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/virtual_clock.h"
+
+namespace penstock {
+namespace {
+
+RunResult run_with(const std::string& pages) {
+  RunConfig config;
+  config.device = "emulated:img_per_s=12800,copy=none";
+  config.fake_location = "host";
+  config.num_batches = 110;
+  config.huge_pages = pages;
+  VirtualClock clock;
+  RunListener silent;
+  Runner::Components components = find_components(config);
+  components.model = &kTinyModel;
+  return Runner(config, clock, components).run(silent, {});
+}
+
+std::string notes_of(const RunResult& result) {
+  std::string text;
+  for (const std::string& note : result.notes) text += note + "\n";
+  return text;
+}
+
+TEST(SlotMemory, SmallPagesAreSmall) {
+  const RunResult result = run_with("off");
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_EQ(result.facts.at("slots_huge_page_percent"), 0);
+  EXPECT_GT(result.facts.at("slots_mib"), 0);
+  EXPECT_NE(notes_of(result).find("slots: 3 of "), std::string::npos) << notes_of(result);
+  EXPECT_NE(notes_of(result).find("(--huge-pages off)"), std::string::npos) << notes_of(result);
+}
+
+TEST(SlotMemory, ExplicitPagesAreHugeOrTheResultSaysWhyNot) {
+  const RunResult result = run_with("explicit");
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  const bool refused = notes_of(result).find("vm.nr_hugepages") != std::string::npos;
+  if (!refused) {
+    EXPECT_EQ(result.facts.at("slots_huge_page_percent"), 100);
+  }
+}
+
+TEST(SlotMemory, NothingIsSaidOfWhatNobodyAskedFor) {
+  EXPECT_FALSE(run_with("transparent").facts.contains("slots_mib"));
+}
+
+/// Memory that a driver has to allocate.
+class DriversDevice final : public Device {
+ public:
+  explicit DriversDevice(Clock& clock) : host_(clock) {}
+  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
+    ++allocations;
+    return host_.allocate(bytes, kind);
+  }
+  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
+  int allocations = 0;
+
+ private:
+  HostDevice host_;
+};
+
+TEST(SlotMemory, ADriversMemoryStaysItsOwnAndOneNoteSaysSo) {
+  VirtualClock clock;
+  DriversDevice device(clock);
+  Probe probe;
+  SlotMemory memory(device, "explicit", probe);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(memory.allocate(4096, MemoryKind::pinned).bytes().size(), 4096U);
+  }
+  EXPECT_EQ(device.allocations, 2);
+  ASSERT_EQ(probe.notes().size(), 1U);
+  EXPECT_NE(probe.notes()[0].find("--huge-pages has no effect"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches that a feeder normalised give every backend the step that their bytes give it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "dataflow/error.h"
+#include "dataflow/float16.h"
+#include "dataflow/normalisation.h"
+#include "tests/support/entry_names.h"
+#include "tests/support/executable_fixture.h"
+#include "tests/support/small_graphs.h"
+#include "tests/support/tolerance.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t kWeightSeed = 3, kBatchSeed = 4;
+
+/// By plain double arithmetic; pixels are bytes of elements of f32 or f16.
+PlainBatch normalised(const PlainBatch& batch, const ImageShape& shape, DType type) {
+  PlainBatch result = batch;
+  result.pixels.resize(batch.pixels.size() * size_of(type));
+  for (std::size_t i = 0; i < batch.pixels.size(); ++i) {
+    const auto channel = static_cast<std::int32_t>(i % static_cast<std::size_t>(shape.channels));
+    const auto [mean, deviation] = channel_statistics(channel, shape.channels);
+    const auto value = static_cast<float>((batch.pixels[i] - double{mean}) / deviation);
+    Fp16 half{};
+    store(half, value);
+    const void* const from = type == DType::f32 ? static_cast<const void*>(&value) : &half;
+    std::memcpy(result.pixels.data() + i * size_of(type), from, size_of(type));
+  }
+  return result;
+}
+
+class NormalisedPixels : public ::testing::TestWithParam<BackendSubject> {
+ protected:
+  std::unique_ptr<CompiledGraph> compile(const SmallGraph& small, DType pixel) const {
+    ExecutableSpec spec = spec_for(small.graph, small.images);
+    spec.batch.pixel = pixel;
+    spec.batch.normalised = pixel != DType::u8;
+    auto compiled = std::make_unique<CompiledGraph>(*GetParam().entry, small.graph, spec);
+    compiled->set_weights(uneven_weights(small.graph, kWeightSeed));
+    compiled->executable().set_step(9);
+    return compiled;
+  }
+};
+
+TEST_P(NormalisedPixels, GiveTheStepOfTheirBytes) {
+  for (const SmallGraph& small : small_graphs()) {
+    const ImageShape shape = small.graph.input_shape();
+    const PlainBatch bytes = random_batch(shape, small.images, small.classes(), kBatchSeed);
+    const auto of_bytes = compile(small, DType::u8);
+    const StepResult expected = of_bytes->run(Phase::train, bytes);
+    for (const DType type : {DType::f32, DType::f16}) {
+      SCOPED_TRACE(small.name + (type == DType::f32 ? ", f32" : ", f16"));
+      std::unique_ptr<CompiledGraph> compiled;
+      try {
+        compiled = compile(small, type);
+      } catch (const Unavailable& error) {
+        GTEST_SKIP() << error.what();
+      }
+      const PlainBatch batch = normalised(bytes, shape, type);
+      const StepResult result = compiled->run(Phase::train, batch);
+      // Elements of f16 are off by themselves, as they are where activations are f16.
+      const Tolerance tolerance = tolerance_for(
+          small.graph, small.images, type == DType::f32 ? Precision::f32 : Precision::f16);
+      const double scale = std::max(1.0, std::abs(double{expected.loss}));
+      EXPECT_NEAR(result.loss, expected.loss, tolerance.forward * scale);
+      EXPECT_TRUE(result.finite);
+      const PlainTensors gradients = compiled->gradients(), wanted = of_bytes->gradients();
+      const std::vector<double> scales = scales_of(wanted);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        EXPECT_LE(distance(gradients[i], wanted[i]), tolerance.gradient * scales[i] + 1e-30)
+            << small.graph.parameters()[i].name;
+      }
+    }
+  }
+}
+
+TEST_P(NormalisedPixels, RowsThatAreNotValidDoNotCount) {
+  const SmallGraph small = small_graphs().front();
+  const ImageShape shape = small.graph.input_shape();
+  PlainBatch bytes = random_batch(shape, small.images, small.classes(), kBatchSeed);
+  bytes.valid = 1;
+  std::unique_ptr<CompiledGraph> compiled;
+  try {
+    compiled = compile(small, DType::f32);
+  } catch (const Unavailable& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const StepResult result = compiled->run(Phase::evaluate, normalised(bytes, shape, DType::f32));
+  const StepResult expected = compile(small, DType::u8)->run(Phase::evaluate, bytes);
+  EXPECT_EQ(result.images, 1);
+  EXPECT_NEAR(result.loss, expected.loss, 1e-4 * std::max(1.F, expected.loss));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NormalisedPixels, ::testing::ValuesIn(backends_with_weights()),
+                         ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace penstock

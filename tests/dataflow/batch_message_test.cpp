@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches out of messages of every format, and what is said of those that hold none.
+#include "dataflow/wire/batch_message.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/wire/zmq_op.h"
+#include "tests/support/pickles.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr BatchSpec kSpec{.images = 2, .image = {2, 3, 1}, .classes = 10};
+constexpr std::string_view kHeader =
+    R"([{"dtype":"uint8","shape":[2,2,3,1]},{"dtype":"int64","shape":[2],"name":"labels"}])";
+
+Bytes bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes counted(std::size_t size) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i);
+  return bytes;
+}
+
+template <typename Number>
+Bytes bytes_of_numbers(std::initializer_list<Number> numbers) {
+  Bytes bytes(numbers.size() * sizeof(Number));
+  std::memcpy(bytes.data(), numbers.begin(), bytes.size());
+  return bytes;
+}
+
+std::vector<std::span<const std::byte>> views(const std::vector<Bytes>& frames) {
+  return {frames.begin(), frames.end()};
+}
+
+/// Labels of the batch in a message whose pixels are 0, 1, 2, ...
+std::vector<std::int32_t> labels_of(MessageFormat format, const std::vector<Bytes>& frames) {
+  BatchMessageReader reader(kSpec);
+  const WireBatch view = reader.read(format, views(frames));
+  Bytes pixels(kSpec.pixel_bytes());
+  std::vector<std::int32_t> labels(2);
+  Batch batch;
+  batch.pixels = pixels;
+  batch.labels = labels;
+  copy_batch(view, batch);
+  EXPECT_EQ(pixels, counted(12));
+  return labels;
+}
+
+std::string refusal(MessageFormat format, const std::vector<Bytes>& frames) {
+  return thrown_by<DataError>([&] { BatchMessageReader(kSpec).read(format, views(frames)); });
+}
+
+MessageFormat detected(const std::vector<Bytes>& frames) {
+  return detect_message_format(views(frames));
+}
+
+TEST(BatchMessage, NumpyFramesOfEveryTypeOfLabels) {
+  const auto labels = [](const char* dtype, const Bytes& bytes) {
+    const std::string header = R"([{"dtype":"|u1","shape":[2,2,3,1]},{"shape":[2],"dtype":")" +
+                               std::string(dtype) + "\"}]";
+    return labels_of(MessageFormat::numpy_frames, {bytes_of(header), counted(12), bytes});
+  };
+  const std::vector<std::int32_t> wanted = {3, 7};
+  EXPECT_EQ(labels("int64", bytes_of_numbers<std::int64_t>({3, 7})), wanted);
+  EXPECT_EQ(labels("int32", bytes_of_numbers<std::int32_t>({3, 7})), wanted);
+  EXPECT_EQ(labels("uint8", bytes_of_numbers<std::uint8_t>({3, 7})), wanted);
+  EXPECT_EQ(labels("<u2", bytes_of_numbers<std::uint16_t>({3, 7})), wanted);
+  EXPECT_EQ(labels(">i2", bytes_of_hex("00030007")), wanted);
+}
+
+TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
+  const Bytes pixels = counted(12), labels = bytes_of_numbers<std::int64_t>({3, 7});
+  const auto said = [&](std::string_view header) {
+    return refusal(MessageFormat::numpy_frames, {bytes_of(header), pixels, labels});
+  };
+  BatchMessageReader(kSpec).read(MessageFormat::numpy_frames,
+                                 views({bytes_of(kHeader), pixels, labels}));
+  EXPECT_NE(said("[]").find("names 0 arrays, and 2 frames follow"), std::string::npos);
+  EXPECT_NE(said("{}").find("no JSON list"), std::string::npos);
+  EXPECT_NE(said("[[[").find("no JSON list"), std::string::npos);
+  EXPECT_NE(said("[1,2]").find("array 0 has no dtype and shape"), std::string::npos);
+  EXPECT_NE(said(R"([{"dtype":"object","shape":[12]},{"dtype":"int64","shape":[2]}])")
+                .find("array 0 has the dtype \"object\""),
+            std::string::npos);
+  EXPECT_NE(said(R"([{"dtype":"uint8","shape":[-12]},{"dtype":"int64","shape":[2]}])")
+                .find("no list of whole numbers"),
+            std::string::npos);
+  EXPECT_NE(said(R"([{"dtype":"uint8","shape":[2.5]},{"dtype":"int64","shape":[2]}])")
+                .find("no list of whole numbers"),
+            std::string::npos);
+  EXPECT_NE(said(R"([{"dtype":"uint8","shape":[4294967296,4294967296]},)"
+                 R"({"dtype":"int64","shape":[2]}])")
+                .find("no more than 2^63"),
+            std::string::npos);
+  EXPECT_NE(said(R"([{"dtype":"uint8","shape":[13]},{"dtype":"int64","shape":[2]}])")
+                .find("array 0 has 12 bytes; expected 13"),
+            std::string::npos);
+  EXPECT_EQ(said(R"([{"dtype":"uint8","shape":[2,3,2,1]},{"dtype":"int64","shape":[2]}])"),
+            "numpy-frames message holds uint8 [2,3,2,1] and int64 [2]; expected uint8 [2,2,3,1] "
+            "and whole numbers [2]");
+  EXPECT_NE(said(R"([{"dtype":"uint8","shape":[1,2,3,2]},{"dtype":"int64","shape":[2]}])")
+                .find("must equal --batch-size"),
+            std::string::npos);
+  EXPECT_NE(said(R"([{"dtype":"uint8","shape":[2,2,3,1]},{"dtype":"float64","shape":[2]}])")
+                .find("and float64 [2]; expected"),
+            std::string::npos);
+  EXPECT_NE(refusal(MessageFormat::numpy_frames, {Bytes(4097, std::byte{'['}), pixels, labels})
+                .find("expected at most 4096"),
+            std::string::npos);
+  EXPECT_NE(refusal(MessageFormat::numpy_frames,
+                    {bytes_of(kHeader), pixels, bytes_of_numbers<std::int64_t>({3, 10})})
+                .find("label 1 is 10; expected 0 to 9"),
+            std::string::npos);
+}
+
+TEST(BatchMessage, MsgpackAndZmqOp) {
+  const Bytes msgpack = bytes_of_hex(
+      "92"
+      "85c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659402020301"
+      "c40464617461c40c000102030405060708090a0b"
+      "85c4026e64c3c40474797065a33c6934c4046b696e64c400c40573686170659102"
+      "c40464617461c4080300000007000000");
+  EXPECT_EQ(labels_of(MessageFormat::msgpack, {msgpack}), (std::vector<std::int32_t>{3, 7}));
+
+  const BatchLayout layout(kSpec, kSpec.images);
+  Bytes zmq_op(layout.size());
+  const Bytes pixels = counted(12), labels = bytes_of_numbers<std::int32_t>({3, 7});
+  std::memcpy(zmq_op.data() + BatchLayout::kPixelsAt, pixels.data(), pixels.size());
+  std::memcpy(zmq_op.data() + layout.labels_at(), labels.data(), labels.size());
+  layout.write_headers(zmq_op);
+  EXPECT_EQ(labels_of(MessageFormat::zmq_op, {zmq_op}), (std::vector<std::int32_t>{3, 7}));
+  EXPECT_EQ(detected({msgpack}), MessageFormat::msgpack);
+  EXPECT_EQ(detected({zmq_op}), MessageFormat::zmq_op);
+}
+
+TEST(BatchMessage, ValuesThatAreNoBatchAreNamed) {
+  EXPECT_EQ(refusal(MessageFormat::pickle, {pickle_of_arrays()}),
+            "pickle message holds uint8 [2,3] and int32 [2]; expected uint8 [2,2,3,1] and whole "
+            "numbers [2]");
+  EXPECT_NE(refusal(MessageFormat::pickle, {pickle_of_python2()}).find("holds no list"),
+            std::string::npos);
+  EXPECT_NE(refusal(MessageFormat::msgpack, {bytes_of_hex("93010203")}).find("a list of 3"),
+            std::string::npos);
+  EXPECT_NE(refusal(MessageFormat::msgpack, {bytes_of_hex("920102")})
+                .find("something other than an array at place 0"),
+            std::string::npos);
+  EXPECT_NE(refusal(MessageFormat::msgpack, {bytes_of_hex("c0"), {}}).find("of 2 frames"),
+            std::string::npos);
+}
+
+TEST(BatchMessage, FormatsAreFoundByTheirFirstBytes) {
+  EXPECT_EQ(detected({pickle_of_arrays()}), MessageFormat::pickle);
+  EXPECT_EQ(detected({pickle_of_python2()}), MessageFormat::pickle);
+  EXPECT_EQ(detected({bytes_of_hex("dc0002")}), MessageFormat::msgpack);
+  EXPECT_EQ(detected({bytes_of_hex("82")}), MessageFormat::msgpack);
+  EXPECT_EQ(detected({bytes_of(kHeader), {}, {}}), MessageFormat::numpy_frames);
+  EXPECT_EQ(detected({bytes_of(kHeader)}), MessageFormat::numpy_frames);
+  EXPECT_EQ(detected({bytes_of_hex("02000000")}), MessageFormat::zmq_op);
+  EXPECT_EQ(detected({bytes_of("GET / HTTP/1.1")}), MessageFormat::zmq_op);
+  EXPECT_EQ(detected({{}}), MessageFormat::zmq_op);
+  EXPECT_EQ(detected({}), MessageFormat::zmq_op);
+}
+
+TEST(BatchMessage, FormatsHaveNames) {
+  for (const MessageFormat format : {MessageFormat::zmq_op, MessageFormat::pickle,
+                                     MessageFormat::msgpack, MessageFormat::numpy_frames}) {
+    EXPECT_EQ(message_format_of(to_string(format)), format);
+  }
+  EXPECT_EQ(message_format_of("zmq_ops"), MessageFormat::zmq_op);
+  EXPECT_EQ(message_format_of("numpy_frames"), MessageFormat::numpy_frames);
+  EXPECT_EQ(message_format_of("pyarrow"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// CIFAR-10 written byte by byte and by Python, read back, and fed to a run by the built program.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/child_process.h"
+#include "dataflow/error.h"
+#include "dataflow/random.h"
+#include "dataflow/source.h"
+#include "tests/support/python.h"
+#include "tests/support/refusals.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kPixels = 3072;
+
+class Cifar10Test : public testing::Test {
+ protected:
+  Cifar10Test() {
+    plan_.directory = folder_.path().string();
+    plan_.epochs = 1;
+    plan_.shuffle = false;
+    plan_.classes = 10;
+  }
+
+  /// Pixels of record `number`, different for each.
+  static Bytes pixels_of(std::uint64_t number) {
+    Bytes pixels(kPixels);
+    Random(7, 0, number).fill(pixels);
+    return pixels;
+  }
+  static Bytes records(std::uint64_t first, std::uint64_t count) {
+    Bytes bytes;
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      bytes.push_back(std::byte(i % 10));
+      const Bytes pixels = pixels_of(i);
+      bytes.insert(bytes.end(), pixels.begin(), pixels.end());
+    }
+    return bytes;
+  }
+  /// Files of three records: 0 to 14 to train with, 15 to 17 to test with.
+  void write_binary(const std::string& folder = "") {
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      folder_.write(folder + "data_batch_" + std::to_string(i + 1) + ".bin", records(3 * i, 3));
+    }
+    folder_.write(folder + "test_batch.bin", records(15, 3));
+  }
+
+  std::unique_ptr<Source> open(std::string_view text = "cifar10") const {
+    const ComponentText parts = parse_component(text);
+    const SourceEntry& entry = find_entry(source_table(), parts.name);
+    return entry.make(plan_, Options(entry.name, entry.options, parts));
+  }
+  void expect_records(Source& source, std::uint64_t first, std::uint64_t count) const {
+    EXPECT_EQ(source.size(), count);
+    EXPECT_EQ(source.kind(), SampleKind::pixels);
+    std::uint64_t number = first;
+    for (Sample sample; source.next(sample); ++number) {
+      source.load(sample);
+      EXPECT_EQ(sample.label, static_cast<std::int32_t>(number % 10));
+      EXPECT_EQ(sample.layout, (PixelLayout{32, 32, 3, true}));
+      EXPECT_TRUE(sample.bytes.empty());
+      EXPECT_EQ(Bytes(sample.content().begin(), sample.content().end()), pixels_of(number));
+    }
+    EXPECT_EQ(number, first + count);
+  }
+
+  TempFolder folder_;
+  DataPlan plan_;
+};
+
+TEST_F(Cifar10Test, TheBinaryVersionHasItsPixelsAndLabels) {
+  for (const char* inside : {"", "cifar-10-batches-bin/"}) {
+    write_binary(inside);
+    expect_records(*open(), 0, 15);
+    expect_records(*open("cifar10:test"), 15, 3);
+  }
+}
+
+/// A file of the Python version, opcode by opcode as Python 2 wrote them.
+Bytes pickled(const Bytes& pixels, const std::vector<int>& labels) {
+  const auto length = [](std::size_t size) {
+    std::string text;
+    for (int i = 0; i < 4; ++i) text += static_cast<char>(size >> 8 * i & 0xff);
+    return text;
+  };
+  std::string text(
+      "\x80\x02}q\x01(U\x0b"
+      "batch_labelq\x02U\x03"
+      "oneq\x03U\x06labelsq\x04]q\x05(");
+  for (const int label : labels) text += std::string("K") + static_cast<char>(label);
+  text += std::string(
+      "eU\x04"
+      "dataq\x06"
+      "cnumpy.core.multiarray\n_reconstruct\nq\x07"
+      "cnumpy\nndarray\nq\x08");
+  text += std::string(
+              "K\x00\x85U\x01"
+              "b\x87Rq\x09(K\x01J",
+              14) +
+          length(labels.size());
+  text += std::string(
+      "M\x00\x0c\x86"
+      "cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b(K\x03U\x01|NNN",
+      40);
+  text +=
+      "J\xff\xff\xff\xffJ\xff\xff\xff\xffK" + std::string("\x00tb\x89T", 5) + length(pixels.size());
+  Bytes bytes;
+  for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
+  bytes.insert(bytes.end(), pixels.begin(), pixels.end());
+  for (const char c : {'t', 'b', 'u', '.'}) bytes.push_back(static_cast<std::byte>(c));
+  return bytes;
+}
+
+TEST_F(Cifar10Test, ThePythonVersionHasItsPixelsAndLabels) {
+  for (std::uint64_t file = 0; file < 6; ++file) {
+    Bytes pixels;
+    std::vector<int> labels;
+    for (std::uint64_t i = 3 * file; i < 3 * file + 3; ++i) {
+      const Bytes one = pixels_of(i);
+      pixels.insert(pixels.end(), one.begin(), one.end());
+      labels.push_back(static_cast<int>(i % 10));
+    }
+    const std::string name = file < 5 ? "data_batch_" + std::to_string(file + 1) : "test_batch";
+    folder_.write("cifar-10-batches-py/" + name, pickled(pixels, labels));
+  }
+  expect_records(*open(), 0, 15);
+  expect_records(*open("cifar10:test"), 15, 3);
+}
+
+TEST_F(Cifar10Test, WhatPythonPicklesIsRead) {
+  if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
+  write_binary("binary/");
+  for (int protocol = 2; protocol <= 5; ++protocol) {
+    run_python(R"(
+import pickle, sys, numpy as np
+folder, protocol = sys.argv[1], int(sys.argv[2])
+for name in ['data_batch_%d' % i for i in range(1, 6)] + ['test_batch']:
+    raw = np.fromfile('%s/binary/%s.bin' % (folder, name), 'u1').reshape(-1, 3073)
+    batch = {b'batch_label': b'x', b'labels': raw[:, 0].tolist(), b'data': raw[:, 1:].copy(),
+             b'filenames': [b'a.png'] * len(raw)}
+    with open('%s/%s' % (folder, name), 'wb') as file:
+        pickle.dump(batch, file, protocol)
+)",
+               {plan_.directory, std::to_string(protocol)});
+    if (protocol == 2) {
+      EXPECT_NE(thrown_by<ConfigError>([&] { open(); }).find("holds its array as text"),
+                std::string::npos);
+    } else {
+      expect_records(*open(), 0, 15);
+    }
+  }
+}
+
+TEST_F(Cifar10Test, PicklesOfSomethingElseAreRefusedWithTheirFile) {
+  const auto refusal = [&](const Bytes& bytes) {
+    folder_.write("test_batch", bytes);
+    return thrown_by<ConfigError>([&] { open("cifar10:test"); });
+  };
+  const Bytes good = pickled(pixels_of(1), {1});
+  EXPECT_NE(refusal(pickled(pixels_of(1), {1, 2})).find("of a shape that its 3072 bytes"),
+            std::string::npos);
+  EXPECT_NE(refusal(Bytes(good.begin(), good.end() - 9)).find("test_batch' is a pickle that"),
+            std::string::npos);
+  EXPECT_NE(refusal({std::byte{0x80}, std::byte{2}, std::byte{'}'}, std::byte{'.'}}).find("lacks"),
+            std::string::npos);
+  folder_.write("test_batch", pickled(pixels_of(1), {10}));
+  const auto source = open("cifar10:test");
+  Sample sample;
+  ASSERT_TRUE(source->next(sample));
+  EXPECT_NE(thrown_by<DataError>([&] { source->load(sample); }).find("none of 10 classes"),
+            std::string::npos);
+}
+
+TEST_F(Cifar10Test, EvaluationTakesTheTestFileUnlessTold) {
+  write_binary();
+  plan_.augment = false;
+  expect_records(*open(), 15, 3);
+  expect_records(*open("cifar10:split=train"), 0, 15);
+}
+
+TEST_F(Cifar10Test, ADamagedRecordIsNamedAndCostsItselfAlone) {
+  write_binary();
+  Bytes bytes = records(0, 3);
+  bytes[1 + kPixels] = std::byte{10};
+  bytes.pop_back();
+  folder_.write("data_batch_1.bin", bytes);
+  const auto source = open();
+  const std::map<std::uint64_t, std::string> refused = refusals(*source);
+  ASSERT_EQ(refused.size(), 2U);
+  EXPECT_NE(refused.at(1).find("data_batch_1.bin' at byte 3073: its label is 10"),
+            std::string::npos)
+      << refused.at(1);
+  EXPECT_NE(refused.at(2).find("ends after 3072 of 3073 bytes"), std::string::npos)
+      << refused.at(2);
+}
+
+TEST_F(Cifar10Test, WhatCannotBeUsedIsSaidBeforeTheRun) {
+  const auto refusal = [&](const char* text = "cifar10") {
+    return thrown_by<ConfigError>([&] { open(text); });
+  };
+  EXPECT_NE(refusal().find("there is no CIFAR-10"), std::string::npos) << refusal();
+  write_binary();
+  EXPECT_NE(refusal("cifar10:split=val").find("'split' is 'val'"), std::string::npos);
+  std::filesystem::remove(folder_ / "data_batch_4.bin");
+  EXPECT_NE(refusal().find("data_batch_4.bin' of CIFAR-10 is missing"), std::string::npos);
+  folder_.write("data_batch_4.bin", Bytes(100));
+  EXPECT_NE(refusal().find("has 100 bytes"), std::string::npos) << refusal();
+  write_binary();
+  plan_.classes = 5;
+  EXPECT_NE(refusal().find("--classes"), std::string::npos) << refusal();
+}
+
+TEST_F(Cifar10Test, FeedsATrainingRunAndItsEvaluation) {
+  write_binary();
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {PENSTOCK_PROGRAM, "run", "--device", "emulated:img_per_s=100000", "--model",
+                      "resnet20", "--data-dir", plan_.directory, "--batch-size", "3",
+                      "--num-batches", "4", "--num-warmup-batches", "1"});
+    ChildProcess child({.arguments = arguments, .timeout = std::chrono::seconds(50)});
+    const ChildExit& exit = child.wait();
+    EXPECT_EQ(exit.code, 0) << exit.describe();
+    return exit.output;
+  };
+  EXPECT_NE(run({"--fake-location", "queue:source=cifar10"}).find("total images/sec"),
+            std::string::npos);
+  EXPECT_NE(run({"--fake-location", "queue:crop=pad4,source=cifar10"}).find("total images/sec"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

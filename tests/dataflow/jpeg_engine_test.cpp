@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The jpeg decoder with engine=auto against engine=libjpeg: the same rows of a batch, byte for
+// byte, and the same verdict on what is damaged.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dataflow/decoder.h"
+#include "dataflow/error.h"
+#include "tests/fuzz/mutation.h"
+#include "tests/support/jpeg_writer.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr ImageShape kShape{40, 48, 3};
+
+std::unique_ptr<Decoder> make_decoder(const std::string& text) {
+  const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
+  return entry.make(Options(entry.name, entry.options, parse_component(text)));
+}
+
+/// The row; nothing where the file is refused.
+std::optional<Bytes> decode(Decoder& decoder, const Bytes& bytes, std::uint64_t seed) {
+  Sample sample;
+  sample.lent = bytes;
+  sample.index = seed;
+  sample.file = "some/file.JPEG";
+  Bytes row(kShape.elements());
+  Random random(seed);
+  try {
+    decoder.decode(sample, {row.data(), kShape, DType::u8, std::ptrdiff_t{3} * kShape.width},
+                   random);
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+  return row;
+}
+
+struct Engines {
+  explicit Engines(const std::string& options)
+      : own(make_decoder("jpeg:" + options)),
+        libjpeg(make_decoder("jpeg:" + options + ",engine=libjpeg")) {}
+  std::unique_ptr<Decoder> own, libjpeg;
+};
+
+std::vector<Bytes> good_files() {
+  std::vector<Bytes> files;
+  for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
+    for (const int quality : {15, 75, 96}) {
+      const TestImage image = make_test_image(97 + 3 * quality, 143);
+      files.push_back(encode_jpeg(image, {.quality = quality, .horizontal = h, .vertical = v}));
+      files.push_back(encode_jpeg(image, {.quality = quality,
+                                          .horizontal = h,
+                                          .vertical = v,
+                                          .restart_interval = 5,
+                                          .optimised = true}));
+    }
+  }
+  for (int width = 16; width <= 20; ++width) {
+    files.push_back(encode_jpeg(make_test_image(width, 31)));
+  }
+  files.push_back(encode_jpeg(make_test_image(140, 80, 1)));
+  files.push_back(encode_jpeg(make_test_image(140, 80), {.progressive = true}));
+  return files;
+}
+
+TEST(JpegEngine, RowsAreTheSameByEitherEngine) {
+  for (const char* options :
+       {"decode=region", "decode=full", "upsampling=plain", "resize=nearest", "crop=center"}) {
+    Engines engines(options);
+    for (const Bytes& file : good_files()) {
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        const auto row = decode(*engines.own, file, seed);
+        ASSERT_TRUE(row.has_value()) << options;
+        ASSERT_EQ(row, decode(*engines.libjpeg, file, seed)) << options << ", seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(JpegEngine, DamageGetsTheSameVerdict) {
+  const std::vector<Bytes> files = good_files();
+  Engines whole("decode=full"), region("decode=region");
+  std::size_t refused = 0;
+  constexpr std::size_t kFiles = 600;
+  for (std::size_t i = 0; i < kFiles; ++i) {
+    Random random(7, 0, i);
+    Bytes bytes = files[random.below(files.size())];
+    if (i % 3 == 0) {
+      bytes.resize(random.below(bytes.size()));
+    } else {
+      // Within the scan, for the most part.
+      Bytes scan(bytes.begin() + 600, bytes.end());
+      for (std::uint64_t changes = 1 + random.below(3); changes > 0; --changes) {
+        mutate(scan, random);
+      }
+      bytes.resize(600);
+      bytes.insert(bytes.end(), scan.begin(), scan.end());
+    }
+    const auto expected = decode(*whole.libjpeg, bytes, i);
+    ASSERT_EQ(decode(*whole.own, bytes, i), expected) << "file " << i;
+    refused += expected ? 0 : 1;
+    // Of a region libjpeg may read some rows more, and find damage there.
+    if (const auto part = decode(*region.libjpeg, bytes, i); part.has_value()) {
+      ASSERT_EQ(decode(*region.own, bytes, i), part) << "file " << i;
+    }
+  }
+  EXPECT_GT(refused, kFiles / 10);
+  EXPECT_LT(refused, kFiles * 9 / 10);
+}
+
+TEST(JpegEngine, AnUnknownEngineIsRefused) {
+  const std::string text = thrown_by<ConfigError>([] { make_decoder("jpeg:engine=mine"); });
+  EXPECT_NE(text.find("expected auto or libjpeg"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole sources over packed files with random damage: every sample is given, named as damaged, or
+// the file is refused; nothing else happens, and what a whole file has is never exceeded.
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/fuzz/mutation.h"
+#include "tests/support/packed_images.h"
+
+namespace penstock {
+namespace {
+
+struct PackedKind {
+  const char *pack, *source;
+  friend std::ostream& operator<<(std::ostream& out, const PackedKind& kind) {
+    return out << kind.pack << ", read as " << kind.source;
+  }
+};
+
+class PackedDamageTest : public PackedImagesTest, public testing::WithParamInterface<PackedKind> {};
+
+TEST_P(PackedDamageTest, CostsSamplesAndNothingElse) {
+  const auto& [how_to_pack, source] = GetParam();
+  pack(how_to_pack);
+  const std::filesystem::path file = *std::filesystem::directory_iterator(folder_ / "packed");
+  const std::string whole = read_text(file);
+  ASSERT_EQ(read(*open(source)), samples_);
+  std::size_t refused = 0, damaged = 0, unharmed = 0;
+  constexpr std::size_t kFiles = 150;
+  for (std::size_t i = 0; i < kFiles; ++i) {
+    Random random(3, 0, i);
+    const auto* text = reinterpret_cast<const std::byte*>(whole.data());
+    std::vector<std::byte> bytes(text, text + whole.size());
+    for (std::uint64_t changes = 1 + random.below(3); changes > 0; --changes) mutate(bytes, random);
+    write_text(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    std::vector<std::string> errors;
+    try {
+      const std::size_t given = read(*open(source), &errors).size();
+      EXPECT_GT(given + errors.size(), 0U);
+      EXPECT_LE(given, 2 * samples_.size()) << "parts of the file may be there twice";
+      for (const std::string& error : errors) {
+        EXPECT_NE(error.find(file.filename().string() + "' at byte "), std::string::npos) << error;
+      }
+      ++(errors.empty() ? unharmed : damaged);
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("packed"), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(damaged, kFiles / 10);
+  EXPECT_EQ(damaged + refused + unharmed, kFiles);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, PackedDamageTest,
+    testing::Values(PackedKind{"tfrecord", "tfrecord"},
+                    PackedKind{"tfrecord compress=gzip", "tfrecord:max_record=1MiB"},
+                    PackedKind{"tfrecord compress=zlib", "tfrecord:crc=false,max_record=1MiB"},
+                    PackedKind{"webdataset format=pax", "webdataset"},
+                    PackedKind{"webdataset compress=gzip", "webdataset:max_record=1MiB"}));
+
+}  // namespace
+}  // namespace penstock

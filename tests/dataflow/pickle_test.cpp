@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pickles that Python wrote, byte by byte or at test time, and those that must be refused.
+#include "dataflow/wire/pickle.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+
+#include "dataflow/error.h"
+#include "tests/support/pickles.h"
+#include "tests/support/python.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+/// A value in one line, as the test's Python script writes it.
+std::string describe(const ValueTree& tree, const Value& value) {
+  const auto items = [&] {
+    std::string text;
+    for (const ValueId id : value.items) text += describe(tree, tree.at(id)) + " ";
+    return text;
+  };
+  const auto hex = [](std::span<const std::byte> bytes) {
+    std::string text;
+    char digits[4];
+    for (const std::byte byte : bytes) {
+      std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(byte));
+      text += digits;
+    }
+    return text;
+  };
+  switch (value.kind) {
+    case ValueKind::none:
+      return "None";
+    case ValueKind::boolean:
+      return value.integer != 0 ? "True" : "False";
+    case ValueKind::integer:
+      return std::to_string(value.integer);
+    case ValueKind::real:
+      return "float:" + std::to_string(value.real);
+    case ValueKind::text:
+      return "str:" + hex(value.bytes);
+    case ValueKind::bytes:
+      return "bytes:" + hex(value.bytes);
+    case ValueKind::list:
+      return "[" + items() + "]";
+    case ValueKind::tuple:
+      return "(" + items() + ")";
+    case ValueKind::dict:
+      return "{" + items() + "}";
+    case ValueKind::array:
+      break;
+  }
+  std::string text = std::string("array:") + value.array.type.kind +
+                     std::to_string(value.array.type.bytes) +
+                     (value.array.type.big_endian ? ">" : "<");
+  for (const std::int64_t length : value.array.shape) text += std::to_string(length) + ",";
+  return text + (value.array.fortran_order ? "F" : "C") + hex(value.array.data);
+}
+
+std::string describe(const ValueTree& tree) { return describe(tree, tree.root()); }
+
+std::string refusal(std::string_view text) {
+  const Bytes bytes = bytes_of(text);
+  return thrown_by<DataError>([&] { parse_pickle(bytes); });
+}
+
+template <std::size_t Size>
+std::string refusal(const char (&text)[Size]) {
+  return refusal(std::string_view(text, Size - 1));
+}
+
+TEST(Pickle, ArraysOfProtocolFiveAreViewsOfTheInput) {
+  const Bytes bytes = pickle_of_arrays();
+  const ValueTree tree = parse_pickle(bytes);
+  EXPECT_EQ(describe(tree), "[array:u1<2,3,C010203040506 array:i4<2,C07000000ffffffff ]");
+  const std::span<const std::byte> data = tree.at(tree.root().items[0]).array.data;
+  EXPECT_GE(data.data(), bytes.data());
+  EXPECT_LE(data.data() + data.size(), bytes.data() + bytes.size());
+}
+
+TEST(Pickle, PythonTwosStringsAreBytes) {
+  const Bytes bytes = pickle_of_python2();
+  const ValueTree tree = parse_pickle(bytes);
+  ASSERT_NE(tree.find(tree.root(), "data"), nullptr);
+  EXPECT_EQ(describe(tree, *tree.find(tree.root(), "data")), "array:u1<2,2,C09080706");
+  EXPECT_EQ(describe(tree, *tree.find(tree.root(), "labels")), "[6 9 ]");
+  EXPECT_EQ(tree.find(tree.root(), "filenames"), nullptr);
+}
+
+TEST(Pickle, EveryProtocolOfPythonThreeGivesItsValues) {
+  if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
+  const TempFolder folder;
+  const std::string described = run_python(
+      R"(
+import pickle, sys, numpy as np
+def tell(v):
+    if v is None or isinstance(v, bool): return str(v)
+    if isinstance(v, np.bool_): return str(bool(v))
+    if isinstance(v, (int, np.integer)): return str(int(v))
+    if isinstance(v, (float, np.floating)): return 'float:%f' % v
+    if isinstance(v, str): return 'str:' + v.encode().hex()
+    if isinstance(v, (bytes, bytearray)): return 'bytes:' + v.hex()
+    if isinstance(v, list): return '[' + ''.join(tell(x) + ' ' for x in v) + ']'
+    if isinstance(v, tuple): return '(' + ''.join(tell(x) + ' ' for x in v) + ')'
+    if isinstance(v, dict): return '{' + ''.join(tell(x) + ' ' for kv in v.items() for x in kv) + '}'
+    order = 'F' if v.flags.f_contiguous and not v.flags.c_contiguous else 'C'
+    kind = v.dtype.kind + str(v.dtype.itemsize) + ('>' if v.dtype.byteorder == '>' else '<')
+    return 'array:' + kind + ''.join('%d,' % n for n in v.shape) + order + v.tobytes('A').hex()
+shared = [1, 2]
+values = [
+    None, True, False, 0, 1, -1, 255, 256, 65535, 65536, -2**31, 2**31, 2**62, -2**63, 1.5, -1e300,
+    '', 'caf\u00e9', 'x' * 300, b'', bytes(range(256)), b'y' * 70000, bytearray(b''), bytearray(b'\xff\x00'),
+    [], (), {}, (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), list(range(2500)), {'a': 1, b'b': [2, {'c': ()}]},
+    [shared, shared, (shared, 'x')], {i: str(i) for i in range(1500)},
+    np.arange(6, dtype='u1').reshape(2, 3), np.asfortranarray(np.arange(6, dtype='<i4').reshape(2, 3)),
+    np.arange(4, dtype='>i2'), np.array(3.5), np.zeros((0, 4), 'f4'), np.array([True, False]),
+    np.ones(3, 'f2'), np.arange(24, dtype='u8').reshape(2, 3, 4)[:, ::2], np.frombuffer(b'abcd', 'u1'),
+    [np.zeros(2, 'u1'), np.uint8(7)], np.int64(-5), np.float32(0.25), np.float64(2.5), np.bool_(True),
+    {b'data': np.arange(12, dtype='u1').reshape(2, 6), b'labels': [3, 4], b'batch_label': b'one'},
+]
+for i, value in enumerate(values):
+    for protocol in range(6):
+        with open('%s/%d.%d' % (sys.argv[1], i, protocol), 'wb') as file:
+            pickle.dump(value, file, protocol)
+    print(tell(value))
+)",
+      {folder.path().string()});
+  std::size_t number = 0, begin = 0;
+  for (std::size_t end = described.find('\n'); end != std::string::npos;
+       begin = end + 1, end = described.find('\n', begin), ++number) {
+    const std::string expected = described.substr(begin, end - begin);
+    for (int protocol = 0; protocol <= 5; ++protocol) {
+      const std::string name = std::to_string(number) + "." + std::to_string(protocol);
+      SCOPED_TRACE(name);
+      std::ifstream file(folder / name, std::ios::binary);
+      const std::string text(std::istreambuf_iterator<char>(file), {});
+      const Bytes bytes = bytes_of(text);
+      EXPECT_EQ(is_pickle(bytes), protocol >= 2);
+      if (protocol < 2) {
+        EXPECT_NE(refusal(text).find("as in protocols 0 and 1"), std::string::npos);
+        continue;
+      }
+      EXPECT_EQ(describe(parse_pickle(bytes)), expected);
+      // Cut anywhere, it is refused.
+      for (std::size_t cut = 0; cut < bytes.size(); cut += 1 + cut / 16) {
+        const Bytes part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(cut));
+        EXPECT_THROW(parse_pickle(part), DataError) << cut;
+      }
+    }
+  }
+  EXPECT_EQ(number, 50U);
+}
+
+TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
+  EXPECT_EQ(refusal("\x80\x02"
+                    "cos\nsystem\nq\x00X\x02\x00\x00\x00ls\x85R."),
+            "a pickle that cannot be read: GLOBAL (0x63) at byte 2 names 'os.system', which is "
+            "neither a plain value nor an array of NumPy; expected plain values and arrays, of "
+            "protocol 2 to 5");
+  EXPECT_NE(refusal("\x80\x04\x8c\x08"
+                    "builtins\x8c\x04"
+                    "eval\x93.")
+                .find("names 'builtins.eval'"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x02(S'ls'\nios\nsystem\n.").find("STRING (0x53) at byte 3 is not among"),
+            std::string::npos);
+  for (const char* opcode :
+       {"o", "i", "\x81", "\x82", "\x92", "P", "Q", "I", "L", "F", "V", "\x97"}) {
+    EXPECT_NE(refusal("\x80\x02" + std::string(opcode) + "x\n.").find("is not among"),
+              std::string::npos)
+        << opcode;
+  }
+  EXPECT_NE(refusal("\x80\x02\xff.").find("no opcode (0xff) at byte 2"), std::string::npos);
+  // Names are for NumPy's own use: none is a value, and no other function takes them.
+  EXPECT_NE(refusal("\x80\x02"
+                    "cnumpy\nndarray\n.")
+                .find("leaves a function"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x02]cnumpy\ndtype\na.").find("keeps a function"), std::string::npos);
+  EXPECT_NE(refusal("\x80\x02"
+                    "cnumpy\nndarray\n)R.")
+                .find("calls what is no function"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x02"
+                    "cnumpy\ndtype\nU\x02O8\x85R.")
+                .find("'O8', which is none of plain"),
+            std::string::npos);
+}
+
+TEST(Pickle, WhatMakesNoSenseIsRefused) {
+  EXPECT_NE(refusal("").find("its first byte is missing"), std::string::npos);
+  EXPECT_NE(refusal("\x80\x06N.").find("followed by protocol 6"), std::string::npos);
+  EXPECT_NE(refusal("\x80\x02"
+                    "B\xff\xff\xff\xff"
+                    "abc.")
+                .find("BINBYTES (0x42) at byte 2 wants 4294967295 "
+                      "bytes of the 4 that are left"),
+            std::string::npos);
+  for (const std::string_view text : {std::string_view("\x80\x02.", 3),
+                                      {"\x80\x02NN.", 5},
+                                      {"\x80\x02(N.", 5},
+                                      {"\x80\x02t.", 4},
+                                      {"\x80\x02N.N", 5},
+                                      {"\x80\x02h\x05.", 5},
+                                      {"\x80\x02Na.", 5},
+                                      {"\x80\x02NNa.", 6},
+                                      {"\x80\x02}(Nu.", 6},
+                                      {"\x80\x02]Nb.", 6},
+                                      {"\x80\x02]NR.", 6},
+                                      {"\x80\x02\x8a\x09"
+                                       "123456789.",
+                                       14},
+                                      {"\x80\x02\x93.", 4},
+                                      {"\x80\x02q\x01.", 5}}) {
+    EXPECT_NE(refusal(text).find("a pickle that cannot be read"), std::string::npos) << text;
+  }
+  // An array whose bytes are not as many as its shape says, in every way that an array is made.
+  Bytes bytes = pickle_of_arrays();
+  for (std::size_t i = 0; i + 3 < bytes.size(); ++i) {
+    if (bytes[i] == std::byte{'K'} && bytes[i + 1] == std::byte{2} &&
+        bytes[i + 2] == std::byte{'K'}) {
+      bytes[i + 1] = std::byte{9};
+    }
+  }
+  EXPECT_NE(thrown_by<DataError>([&] { parse_pickle(bytes); }).find("of a shape that its 6 bytes"),
+            std::string::npos);
+}
+
+TEST(Pickle, NothingIsNestedOrRepeatedWithoutEnd) {
+  std::string deep = "\x80\x02";
+  for (int i = 0; i < 40; ++i) deep += ")\x85";
+  EXPECT_EQ(refusal(deep + ".").find("nests"), std::string::npos);  // tuples of one each
+  deep = "\x80\x02)";
+  for (int i = 0; i < 40; ++i) deep += "\x85";
+  EXPECT_NE(refusal(deep + ".").find("nests values deeper than 32"), std::string::npos);
+  EXPECT_NE(refusal("\x80\x02]q\x00h\x00"
+                    "a.")
+                .find("a part of itself"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x02]q\x00]h\x00"
+                    "ah\x00Na.")
+                .find("already part of another"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x02(" + std::string(300'000, 'N') + "t.").find("more than 262144 values"),
+            std::string::npos);
+  // The same text encoded again and again would take more memory than any input has.
+  std::string encoded(
+      "\x80\x02"
+      "c_codecs\nencode\nq\x01X\x00\x01\x00\x00",
+      25);
+  encoded += std::string(256, 'x') + "q\x02X" + std::string("\x06\x00\x00\x00", 4) + "latin1q\x03";
+  for (int i = 0; i < 60; ++i) encoded += "h\x01h\x02h\x03\x86R0";
+  EXPECT_NE(refusal(encoded + "00.").find("again and again"), std::string::npos)
+      << refusal(encoded);
+}
+
+}  // namespace
+}  // namespace penstock

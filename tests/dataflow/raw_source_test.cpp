@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pixels in NumPy's files, written by the definition of the format and by NumPy itself.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "bench/child_process.h"
+#include "dataflow/error.h"
+#include "dataflow/packed/mapped_file.h"
+#include "dataflow/packed/npy.h"
+#include "dataflow/source.h"
+#include "tests/support/npy_file.h"
+#include "tests/support/python.h"
+#include "tests/support/refusals.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes numbers(std::size_t count) {
+  Bytes bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+  return bytes;
+}
+
+std::string header(const std::string& type, const std::string& shape, bool fortran = false) {
+  return "{'descr': '" + type + "', 'fortran_order': " + (fortran ? "True" : "False") +
+         ", 'shape': " + shape + ", }";
+}
+
+class RawSourceTest : public testing::Test {
+ protected:
+  RawSourceTest() {
+    plan_.directory = folder_.path().string();
+    plan_.epochs = 1;
+    plan_.shuffle = false;
+    plan_.classes = 10;
+  }
+  void write(const std::string& name, const std::string& type, const std::string& shape,
+             const Bytes& data) const {
+    folder_.write(name, npy_file(header(type, shape), data));
+  }
+  void write_labels(const std::string& name, std::vector<int> labels) const {
+    Bytes data;
+    for (const int label : labels) data.push_back(static_cast<std::byte>(label));
+    write(name, "|i1", "(" + std::to_string(labels.size()) + ",)", data);
+  }
+  std::unique_ptr<Source> open(std::string_view text = "raw") const {
+    const ComponentText parts = parse_component(text);
+    const SourceEntry& entry = find_entry(source_table(), parts.name);
+    return entry.make(plan_, Options(entry.name, entry.options, parts));
+  }
+  std::string refusal(std::string_view text = "raw") const {
+    return thrown_by<ConfigError>([&] { open(text); });
+  }
+
+  TempFolder folder_;
+  DataPlan plan_;
+};
+
+TEST_F(RawSourceTest, ImagesAreViewsWithTheirLabels) {
+  const Bytes pixels = numbers(4 * 30);
+  write("images.npy", "|u1", "(4, 2, 5, 3)", pixels);
+  write_labels("labels.npy", {3, 1, 0, 9});
+  const auto source = open();
+  EXPECT_EQ(source->kind(), SampleKind::pixels);
+  EXPECT_EQ(source->size(), 4U);
+  EXPECT_EQ(source->classes(), 10);
+  const int labels[] = {3, 1, 0, 9};
+  std::ptrdiff_t i = 0;
+  for (Sample sample; source->next(sample); ++i) {
+    source->load(sample);
+    EXPECT_EQ(sample.label, labels[i]);
+    EXPECT_EQ(sample.layout, (PixelLayout{5, 2, 3}));
+    EXPECT_TRUE(sample.bytes.empty());
+    EXPECT_EQ(Bytes(sample.content().begin(), sample.content().end()),
+              Bytes(pixels.begin() + 30 * i, pixels.begin() + 30 * (i + 1)));
+  }
+  EXPECT_EQ(i, 4);
+}
+
+TEST_F(RawSourceTest, LayoutsAreToldFromTheShapeOrByTheUser) {
+  write_labels("labels.npy", {0, 1});
+  const auto layout = [&](const std::string& shape, std::size_t bytes, std::string_view text) {
+    write("images.npy", "|u1", shape, numbers(2 * bytes));
+    const auto source = open(text);
+    Sample sample;
+    EXPECT_TRUE(source->next(sample));
+    source->load(sample);
+    EXPECT_EQ(sample.content().size(), bytes);
+    return sample.layout;
+  };
+  EXPECT_EQ(layout("(2, 3, 4, 5)", 60, "raw"), (PixelLayout{5, 4, 3, true}));
+  EXPECT_EQ(layout("(2, 1, 4, 5)", 20, "raw"), (PixelLayout{5, 4, 1, true}));
+  EXPECT_EQ(layout("(2, 4, 5, 1)", 20, "raw"), (PixelLayout{5, 4, 1}));
+  EXPECT_EQ(layout("(2, 4, 5)", 20, "raw"), (PixelLayout{5, 4, 1}));
+  EXPECT_EQ(layout("(2, 3, 4, 3)", 36, "raw:layout=hwc"), (PixelLayout{4, 3, 3}));
+  EXPECT_EQ(layout("(2, 3, 4, 3)", 36, "raw:layout=chw"), (PixelLayout{3, 4, 3, true}));
+  EXPECT_EQ(layout("(2, 4, 5, 3)", 60, "raw:channels=bgr"), (PixelLayout{5, 4, 3, false, true}));
+  EXPECT_NE(refusal().size(), 0U);
+  write("images.npy", "|u1", "(2, 3, 4, 3)", numbers(72));
+  EXPECT_NE(refusal().find("layout=hwc or layout=chw: state which"), std::string::npos);
+  EXPECT_NE(refusal("raw:layout=hw").find("does not have the shape of layout=hw"),
+            std::string::npos);
+  EXPECT_NE(refusal("raw:channels=rbg").find("rgb or bgr"), std::string::npos);
+}
+
+TEST_F(RawSourceTest, SeveralPairsAreOneSet) {
+  write("a-images.npy", "|u1", "(2, 2, 2)", numbers(8));
+  write("b-images.npy", "|u1", "(3, 2, 2)", numbers(12));
+  write_labels("a-labels.npy", {1, 2});
+  write("b-labels.npy", ">i8", "(3, 1)", [] {
+    Bytes data(24);
+    for (std::size_t i = 0; i < 3; ++i) data[8 * i + 7] = static_cast<std::byte>(i + 3);
+    return data;
+  }());
+  const auto source = open();
+  std::string labels;
+  for (Sample sample; source->next(sample);) labels += std::to_string(sample.label);
+  EXPECT_EQ(labels, "12345");
+  write("b-images.npy", "|u1", "(3, 1, 4)", numbers(12));
+  EXPECT_NE(refusal().find("b-images.npy' has images of another shape"), std::string::npos);
+}
+
+TEST_F(RawSourceTest, WhatACutFileLacksIsOneBadSample) {
+  write("images.npy", "|u1", "(4, 2, 2, 3)", numbers(2 * 12 + 5));
+  write_labels("labels.npy", {1, -1, 3, 4});
+  const auto source = open();
+  EXPECT_EQ(source->size(), 3U);
+  const std::map<std::uint64_t, std::string> refused = refusals(*source);
+  ASSERT_EQ(refused.size(), 2U);
+  EXPECT_NE(refused.at(1).find("images.npy' at byte 140: its label is negative"), std::string::npos)
+      << refused.at(1);
+  EXPECT_NE(refused.at(2).find("5 bytes into an image of 12"), std::string::npos) << refused.at(2);
+}
+
+TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
+  EXPECT_NE(refusal().find("without such files"), std::string::npos) << refusal();
+  write("images.npy", "|u1", "(2, 2, 2, 3)", numbers(24));
+  EXPECT_NE(refusal().find("labels.npy"), std::string::npos) << refusal();
+  write_labels("labels.npy", {1, 2, 3});
+  EXPECT_NE(refusal().find("one label for each of 2 images"), std::string::npos) << refusal();
+  write("labels.npy", "<f4", "(2,)", numbers(8));
+  EXPECT_NE(refusal().find("labels.npy' holds something else than whole"), std::string::npos);
+  write("labels.npy", "<i8", "(2,)", numbers(9));
+  EXPECT_NE(refusal().find("labels.npy' was cut"), std::string::npos) << refusal();
+  write_labels("labels.npy", {1, 2});
+  for (const auto& [type, shape] : {std::pair{"<f4", "(2, 2, 2, 3)"},
+                                    {"|u1", "(2, 2, 2, 4)"},
+                                    {"|u1", "(24,)"},
+                                    {"|u1", "()"},
+                                    {"|u1", "(2, 0, 2, 3)"},
+                                    {"|u1", "(2, 99999, 99999, 3)"},
+                                    {"|O", "(2, 2, 2, 3)"}}) {
+    write("images.npy", type, shape, numbers(24));
+    EXPECT_NE(refusal().find("images.npy'"), std::string::npos) << type << shape << refusal();
+  }
+  folder_.write("images.npy", npy_file(header("|u1", "(2, 2, 2, 3)", true), numbers(24)));
+  EXPECT_NE(refusal().find("Fortran"), std::string::npos) << refusal();
+}
+
+TEST(Npy, HeadersThatAreNoneAreRefused) {
+  const Bytes data = numbers(24);
+  const auto refusal = [&](const Bytes& file) {
+    return thrown_by<DataError>([&] { parse_npy(file); });
+  };
+  for (const char* text :
+       {"", "{", "{}", "{'descr': '|u1'}", "{'descr': '|u1', 'fortran_order': False}",
+        "{'descr': '|u1', 'fortran_order': Maybe, 'shape': (2,)}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (2,), 'more': 1}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (-2,)}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (2}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+        "{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '|u1', 'descr': '|u1', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (2,)} import os"}) {
+    EXPECT_NE(refusal(npy_file(text, data)).find("a .npy file that cannot be read"),
+              std::string::npos)
+        << text;
+  }
+  const Bytes good = npy_file(header("|u1", "(24,)"), data);
+  EXPECT_EQ(parse_npy(good).data.size(), 24U);
+  for (std::size_t cut = 0; cut < 128; ++cut) {
+    EXPECT_NE(refusal(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(cut))).size(),
+              0U);
+  }
+  EXPECT_NE(refusal(npy_file(header("|u1", "(24,)"), data, 4)).find("version 4"),
+            std::string::npos);
+}
+
+TEST_F(RawSourceTest, WhatNumpySavesFeedsARun) {
+  if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
+  run_python(R"(
+import sys, numpy as np
+images = np.random.default_rng(1).integers(0, 256, (6, 40, 36, 3), 'u1')
+np.save(sys.argv[1] + '/images.npy', images)
+np.save(sys.argv[1] + '/labels.npy', np.arange(6) % 4)
+images.tofile(sys.argv[1] + '/plain')
+np.lib.format.write_array(open(sys.argv[1] + '/three', 'wb'), images, (3, 0))
+)",
+             {plan_.directory});
+  const MappedFile plain_file((folder_ / "plain").string()), three((folder_ / "three").string());
+  const std::span<const std::byte> plain = plain_file.bytes(), data = parse_npy(three.bytes()).data;
+  EXPECT_TRUE(std::equal(plain.begin(), plain.end(), data.begin(), data.end()));
+  const auto source = open();
+  std::size_t i = 0;
+  for (Sample sample; source->next(sample); ++i) {
+    source->load(sample);
+    EXPECT_EQ(sample.label, static_cast<std::int32_t>(i % 4));
+    const std::span<const std::byte> wanted = plain.subspan(i * 4320, 4320);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), sample.content().begin()));
+  }
+  EXPECT_EQ(i, 6U);
+  ChildProcess child(
+      {.arguments = {PENSTOCK_PROGRAM, "run", "--device", "emulated:img_per_s=100000",
+                     "--fake-location", "queue:source=raw", "--data-dir", plan_.directory,
+                     "--batch-size", "2", "--num-batches", "4", "--num-warmup-batches", "1"},
+       .timeout = std::chrono::seconds(50)});
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.code, 0) << exit.describe();
+  EXPECT_NE(exit.output.find("total images/sec"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

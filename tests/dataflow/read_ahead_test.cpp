@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/read_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Samples of ten bytes that count from 0; some cannot be chosen or read. Loading calls `on_load`.
+class Counting final : public Source {
+ public:
+  Counting(std::uint64_t size, std::set<std::uint64_t> unchosen = {},
+           std::set<std::uint64_t> unread = {})
+      : size_(size), unchosen_(std::move(unchosen)), unread_(std::move(unread)) {}
+
+  bool next(Sample& sample) override {
+    EXPECT_FALSE(choosing_.exchange(true)) << "two at a time";
+    sample.index = count_;
+    const bool more = count_ < size_;
+    if (more) ++count_;
+    chosen = count_;
+    choosing_ = false;
+    if (more && unchosen_.contains(sample.index)) throw DataError("not to be chosen");
+    return more;
+  }
+  void load(Sample& sample) const override {
+    if (on_load) on_load(sample.index);
+    if (unread_.contains(sample.index)) throw DataError("not to be read");
+    sample.bytes.assign(10, static_cast<std::byte>(sample.index));
+  }
+  std::uint64_t size() const noexcept override { return size_; }
+  std::int32_t classes() const noexcept override { return 1; }
+
+  std::function<void(std::uint64_t)> on_load;
+  std::atomic<std::uint64_t> chosen{0};
+
+ private:
+  const std::uint64_t size_;
+  const std::set<std::uint64_t> unchosen_, unread_;
+  std::uint64_t count_ = 0;
+  std::atomic<bool> choosing_{false};
+};
+
+TEST(ReadAhead, KeepsTheOrderWhateverTheReaders) {
+  for (const std::int32_t readers : {1, 3, 16}) {
+    auto inner = std::make_unique<Counting>(200);
+    inner->on_load = [](std::uint64_t index) {
+      if (index % 7 == 0) std::this_thread::sleep_for(100us);  // others overtake it
+    };
+    ReadAhead source(std::move(inner), {.samples = 8, .bytes = 1 << 20, .readers = readers});
+    EXPECT_EQ(source.size(), 200U);
+    Sample sample;
+    for (std::uint64_t index = 0; index < 200; ++index) {
+      ASSERT_TRUE(source.next(sample));
+      EXPECT_EQ(sample.index, index);
+      ASSERT_EQ(sample.bytes.size(), 10U);
+      EXPECT_EQ(sample.bytes[0], static_cast<std::byte>(index));
+    }
+    EXPECT_FALSE(source.next(sample));
+    EXPECT_FALSE(source.next(sample)) << "the end stays";
+  }
+}
+
+TEST(ReadAhead, HasAsManyRequestsInHandAsReaders) {
+  constexpr std::int32_t kReaders = 6;
+  auto inner = std::make_unique<Counting>(kReaders);
+  std::latch all(kReaders);
+  inner->on_load = [&](std::uint64_t) { all.arrive_and_wait(); };  // for ever, were there fewer
+  ReadAhead source(std::move(inner), {.samples = kReaders, .readers = kReaders});
+  Sample sample;
+  for (int i = 0; i < kReaders; ++i) EXPECT_TRUE(source.next(sample));
+}
+
+TEST(ReadAhead, ReadsNoFurtherThanItMay) {
+  for (const auto& [plan, most] :
+       {std::pair{ReadAhead::Plan{.samples = 5, .bytes = 1 << 20, .readers = 2}, 5U},
+        {ReadAhead::Plan{.samples = 50, .bytes = 30, .readers = 1}, 3U}}) {
+    auto inner = std::make_unique<Counting>(1000);
+    const Counting& counting = *inner;
+    ReadAhead source(std::move(inner), plan);
+    Sample sample;
+    for (std::uint64_t given = 1; given < 20; ++given) {
+      ASSERT_TRUE(source.next(sample));
+      for (int i = 0; i < 100 && counting.chosen < given + most; ++i) {
+        std::this_thread::sleep_for(100us);
+      }
+      EXPECT_LE(counting.chosen, given + most);
+    }
+    EXPECT_GE(counting.chosen, 19U + 1U) << "nothing is read ahead";
+  }
+}
+
+TEST(ReadAhead, ASampleLargerThanAllThatMayBeHeldStillPasses) {
+  ReadAhead source(std::make_unique<Counting>(20), {.samples = 4, .bytes = 1, .readers = 3});
+  Sample sample;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(source.next(sample));
+    EXPECT_EQ(sample.index, i);
+  }
+  EXPECT_FALSE(source.next(sample));
+}
+
+TEST(ReadAhead, BadSamplesFailInTheirTurn) {
+  ReadAhead source(
+      std::make_unique<Counting>(6, std::set<std::uint64_t>{1}, std::set<std::uint64_t>{4}),
+      {.samples = 4, .readers = 2});
+  Sample sample;
+  std::string seen;
+  for (int i = 0; i < 6; ++i) {
+    try {
+      ASSERT_TRUE(source.next(sample));
+      seen += std::to_string(sample.index);
+    } catch (const DataError& error) {
+      seen += std::string("(") + std::to_string(sample.index) + " " + error.what() + ")";
+    }
+  }
+  EXPECT_EQ(seen, "0(1 not to be chosen)23(4 not to be read)5");
+  EXPECT_FALSE(source.next(sample));
+}
+
+TEST(ReadAhead, EndsWhileItsReadersWaitForRoom) {
+  ReadAhead source(std::make_unique<Counting>(1000), {.samples = 3, .readers = 5});
+  Sample sample;
+  EXPECT_TRUE(source.next(sample));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed data: which shards there are, where their records lie, and in which order they come.
+#include "dataflow/packed/record_source.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/packed/shard_list.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+// ---- lists of shards --------------------------------------------------------
+
+TEST(Braces, StandForRangesAndLists) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(expand_braces("x.tar"), Names{"x.tar"});
+  EXPECT_EQ(expand_braces("a-{008..011}.tar"),
+            (Names{"a-008.tar", "a-009.tar", "a-010.tar", "a-011.tar"}));
+  EXPECT_EQ(expand_braces("{a,b}/{0..1}"), (Names{"a/0", "a/1", "b/0", "b/1"}));
+  EXPECT_EQ(expand_braces("x{,.gz}"), (Names{"x", "x.gz"}));
+}
+
+TEST(Braces, ThatMakeNoSenseAreRefused) {
+  for (const char* text :
+       {"a{0..3", "a}b", "a{{0..1}}", "a{x}", "a{3..1}", "a{0..z}", "a{}", "{0..999999}{0..999999}",
+        "{0..99999999999}", "{0..99999999999999999999}"}) {
+    EXPECT_THROW(expand_braces(text), ConfigError) << text;
+  }
+}
+
+class ShardList : public testing::Test {
+ protected:
+  static bool is_data(std::string_view name) { return name.find(".dat") != std::string_view::npos; }
+  FileList list(const std::string& place) const {
+    return list_shards(place, is_data, "test", "a.dat");
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void write(const std::vector<std::string>& names) {
+    for (const std::string& name : names) folder_.write(name, bytes_of(name));
+  }
+  TempFolder folder_;
+};
+
+TEST_F(ShardList, IsAFoldersFilesInByteOrder) {
+  write({"b.dat", "a.dat", "notes.txt", ".hidden.dat", "_tmp.dat", "folder.dat/x"});
+  const FileList shards = list(folder_.path().string());
+  ASSERT_EQ(shards.size(), 2U);
+  EXPECT_EQ(shards.path(0), path("a.dat"));
+  EXPECT_EQ(shards.path(1), path("b.dat"));
+}
+
+TEST_F(ShardList, IsWhatBracesNameInTheirOrder) {
+  write({"b.dat", "a.dat"});
+  const FileList shards = list(path("{b,a}.dat"));
+  ASSERT_EQ(shards.size(), 2U);
+  EXPECT_EQ(shards.path(0), path("b.dat"));
+}
+
+TEST_F(ShardList, MissesNoShardWithoutSayingSo) {
+  EXPECT_NE(thrown_by<ConfigError>([&] { list(path("{a,b}.dat")); }).find("a.dat' do not exist"),
+            std::string::npos);
+  EXPECT_NE(
+      thrown_by<ConfigError>([&] { list(folder_.path().string()); }).find("without such files"),
+      std::string::npos);
+  write({"x-00000-of-00007.dat", "x-00002-of-00007.dat"});
+  const std::string gaps = thrown_by<ConfigError>([&] { list(folder_.path().string()); });
+  EXPECT_NE(gaps.find("2 of 7 shards"), std::string::npos) << gaps;
+  EXPECT_NE(gaps.find("missing: 1, 3, 4, ..."), std::string::npos) << gaps;
+  write({"y-00000-of-00001.dat"});
+  const std::string mixed = thrown_by<ConfigError>([&] { list(folder_.path().string()); });
+  EXPECT_NE(mixed.find("more than one set"), std::string::npos) << mixed;
+}
+
+// ---- records ----------------------------------------------------------------
+
+/// Records of four bytes: a label, two letters, and '!' where the record is damaged.
+class FourBytes final : public RecordFormat {
+ public:
+  void index(const MappedFile& shard,
+             const std::function<void(const Record&)>& add) const override {
+    if (shard.bytes().size() % 4 != 0) throw ConfigError(shard.path() + " is not of fours");
+    for (std::uint64_t at = 0; at < shard.bytes().size(); at += 4) {
+      add({at, 4, static_cast<std::int32_t>(shard.bytes()[at]) - '0'});
+    }
+  }
+  void open(Sample& sample) const override {
+    if (sample.lent[3] == std::byte{'!'}) refuse_record(sample, "it is damaged");
+    sample.lent = sample.lent.subspan(1, 2);
+  }
+};
+
+std::string text_of(const Sample& sample) {
+  return {reinterpret_cast<const char*>(sample.content().data()), sample.content().size()};
+}
+
+class RecordSourceTest : public ShardList {
+ protected:
+  RecordSourceTest() {
+    folder_.write("a.dat", bytes_of("0aa.1ab.0ac."));
+    folder_.write("b.dat", {});
+    folder_.write("c.dat", bytes_of("2ca.1cb."));
+    plan_.directory = folder_.path().string();
+    plan_.epochs = 1;
+    plan_.threads = 3;
+    plan_.shuffle = false;
+  }
+  std::unique_ptr<Source> open() const {
+    return make_record_source(plan_, list(plan_.directory), std::make_unique<FourBytes>());
+  }
+  DataPlan plan_;
+};
+
+TEST_F(RecordSourceTest, LendsEachRecordWithItsPlaceAndLabel) {
+  const auto source = open();
+  EXPECT_EQ(source->size(), 5U);
+  EXPECT_EQ(source->classes(), 3);
+  ASSERT_NE(source->files(), nullptr);
+  EXPECT_EQ(source->files()->size(), 3U);
+  std::string seen;
+  for (Sample sample; source->next(sample);) {
+    source->load(sample);
+    EXPECT_TRUE(sample.bytes.empty());
+    seen += text_of(sample) + std::to_string(sample.label) + "@" + std::to_string(sample.offset) +
+            std::string(sample.file.substr(sample.file.size() - 5, 1)) + " ";
+  }
+  EXPECT_EQ(seen, "aa0@0a ab1@4a ac0@8a ca2@0c cb1@4c ");
+}
+
+/// Of the file's first pages, those that are in memory once the system was asked to drop them.
+std::ptrdiff_t pages_that_stay(const std::string& path) {
+  constexpr std::size_t kPages = 16, kBytes = kPages * 4096;
+  const int file = ::open(path.c_str(), O_RDONLY);
+  EXPECT_EQ(::fsync(file), 0);
+  EXPECT_EQ(::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+  unsigned char resident[kPages] = {};
+  void* const view = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file, 0);
+  EXPECT_NE(view, MAP_FAILED);
+  EXPECT_EQ(::mincore(view, kBytes, resident), 0);
+  ::munmap(view, kBytes);
+  ::close(file);
+  return std::ranges::count_if(resident, [](unsigned char page) { return (page & 1) != 0; });
+}
+
+TEST_F(RecordSourceTest, HoldsNoPageOnceItHasIndexed) {
+  std::string text;
+  while (text.size() < 16 * 4096) text += "0aa.";
+  for (const char* name : {"a.dat", "control"}) folder_.write(name, bytes_of(text));
+  if (pages_that_stay(path("control")) > 0) {
+    GTEST_SKIP() << "this file system does not drop pages, or does not tell";
+  }
+  const auto source = open();
+  EXPECT_EQ(pages_that_stay(path("a.dat")), 0);
+}
+
+TEST_F(RecordSourceTest, GivesEachRecordOnceInEveryEpochOverAllRanks) {
+  plan_.shuffle = true;
+  plan_.epochs = 2;
+  for (const std::int32_t ranks : {1, 2, 3, 5}) {
+    std::map<std::uint64_t, std::multiset<std::string>> seen;
+    for (plan_.rank = 0, plan_.ranks = ranks; plan_.rank < ranks; ++plan_.rank) {
+      const auto source = open();
+      for (Sample sample; source->next(sample);) {
+        source->load(sample);
+        seen[sample.epoch].insert(text_of(sample));
+      }
+    }
+    ASSERT_EQ(seen.size(), 2U);
+    for (const auto& [epoch, texts] : seen) {
+      EXPECT_EQ(texts, (std::multiset<std::string>{"aa", "ab", "ac", "ca", "cb"})) << epoch;
+    }
+    plan_.rank = 0;
+  }
+}
+
+TEST_F(RecordSourceTest, ADamagedRecordIsNamedAndCostsItselfAlone) {
+  folder_.write("a.dat", bytes_of("0aa.1ab!0ac."));
+  const auto source = open();
+  int good = 0;
+  for (Sample sample; source->next(sample);) {
+    if (sample.index != 1) {
+      source->load(sample);
+      ++good;
+      continue;
+    }
+    const std::string said = thrown_by<DataError>([&] { source->load(sample); });
+    EXPECT_NE(said.find("a.dat' at byte 4: it is damaged"), std::string::npos) << said;
+  }
+  EXPECT_EQ(good, 4);
+}
+
+TEST_F(RecordSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
+  plan_.classes = 2;
+  const std::string labels = thrown_by<ConfigError>([&] { open(); });
+  EXPECT_NE(labels.find("c.dat' have label 2 (at byte 0)"), std::string::npos) << labels;
+  EXPECT_NE(labels.find("--classes 3"), std::string::npos) << labels;
+  plan_.classes = 10;
+  folder_.write("b.dat", bytes_of("xyz"));
+  folder_.write("c.dat", bytes_of("x"));
+  EXPECT_NE(thrown_by<ConfigError>([&] { open(); }).find("b.dat"), std::string::npos);
+  for (const char* name : {"a.dat", "b.dat", "c.dat"}) folder_.write(name, {});
+  EXPECT_NE(thrown_by<ConfigError>([&] { open(); }).find("no sample"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// RecordIO as Python packs it, and what damage costs.
+#include "dataflow/packed/recordio.h"
+
+#include "dataflow/error.h"
+#include "tests/support/packed_set.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+class RecordioTest : public PackedSet {
+ protected:
+  void SetUp() override {
+    PackedSet::SetUp();
+    if (!IsSkipped()) pack("recordio", "set.rec");
+  }
+
+  std::string file() const { return read_text(path("set.rec")); }
+  void set_file(const std::string& bytes) { write_text(path("set.rec"), bytes); }
+  std::vector<std::uint64_t> offsets() const {
+    return parse_recordio_index(read_text(path("set.idx")));
+  }
+  /// That the records of `lost` are damaged, for reason `problem`, and all others as they were.
+  void expect_lost(const std::string& source, std::size_t lost, const std::string& problem) {
+    const auto opened = open(source);
+    const Images found = all_of(*opened);
+    ASSERT_EQ(found.size(), images_.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (i != lost) {
+        EXPECT_EQ(found[i], images_[i]) << i;
+        continue;
+      }
+      EXPECT_EQ(found[i].first, -1);
+      const std::string place = "set.rec' at byte " + std::to_string(offsets()[i]) + ": ";
+      EXPECT_NE(message_of(found[i]).find(place), std::string::npos) << message_of(found[i]);
+      EXPECT_NE(message_of(found[i]).find(problem), std::string::npos) << message_of(found[i]);
+    }
+  }
+  std::string refusal(const std::string& source) {
+    return thrown_by<ConfigError>([&] { open(source); });
+  }
+};
+
+TEST_F(RecordioTest, GivesWhatWasPacked) {
+  for (const char* source : {"recordio", "recordio:index=beside"}) {
+    const auto opened = open(source);
+    EXPECT_EQ(opened->classes(), 3);
+    EXPECT_EQ(opened->note(), "");
+    EXPECT_EQ(all_of(*opened), images_) << source;
+  }
+  // The first record is in five parts, four of them ended by the magic number.
+  const std::string first = file().substr(0, offsets()[1]);
+  std::size_t heads = 0;
+  for (std::size_t at = 0; (at = first.find("\x0a\x23\xd7\xce", at)) != first.npos; at += 4) {
+    heads += at % 4 == 0 ? 1 : 0;
+  }
+  EXPECT_GE(heads, 3U);
+}
+
+TEST_F(RecordioTest, OfSeveralLabelsTakesTheFirstAndSaysSo) {
+  pack("recordio", "set.rec", "labels=3");
+  const auto opened = open("recordio");
+  EXPECT_EQ(all_of(*opened), images_);
+  EXPECT_EQ(opened->note(), "12 records have several labels, of which the first is taken");
+}
+
+TEST_F(RecordioTest, RunsAsAUserTypesIt) {
+  EXPECT_NE(run("recordio").find("total images/sec:"), std::string::npos);
+  pack("recordio", "set.rec", "labels=2");
+  EXPECT_NE(run("recordio:index=beside").find("several labels"), std::string::npos);
+}
+
+TEST_F(RecordioTest, DamageCostsItsRecordAlone) {
+  const std::string good = file();
+  const std::vector<std::uint64_t> at = offsets();
+  const auto damage = [&](std::uint64_t offset, char byte) {
+    std::string bad = good;
+    bad[offset] = byte;
+    set_file(bad);
+  };
+  for (const char* source : {"recordio", "recordio:index=beside"}) {
+    damage(at[3] + 7, '\x7f');  // flag 3, and a length beyond the file
+    if (source == std::string("recordio")) expect_lost(source, 3, "a record that does not begin");
+    damage(at[3] + 6, '\x0f');
+    expect_lost(source, 3, "are left");
+    damage(at[3] + 4, '\x08');  // too short
+    if (source != std::string("recordio")) expect_lost(source, 3, "before the next record begins");
+    damage(at[3] + 15, '\x7f');  // the label: 1.7e38
+    expect_lost(source, 3, "numbers no class");
+    damage(at[3] + 15, '\xbf');  // negative
+    expect_lost(source, 3, "numbers no class");
+    damage(at[3] + 10, '\x01');  // 65536 labels
+    expect_lost(source, 3, "should have 65536 labels");
+    damage(at[0] + 7, '\x80');  // flag 4
+    if (source == std::string("recordio")) expect_lost(source, 0, "its flag is 4");
+    set_file(good.substr(0, good.size() - 8));
+    expect_lost(source, 11, "are left");
+  }
+  damage(at[3], 'x');
+  expect_lost("recordio", 3, "does not begin with the magic number");
+  EXPECT_NE(
+      refusal("recordio:index=beside").find("no record begins at byte " + std::to_string(at[3])),
+      std::string::npos);
+}
+
+TEST_F(RecordioTest, AnIndexHasToAgree) {
+  const std::string source = "recordio:index=beside", good = read_text(path("set.idx"));
+  const auto refused_with = [&](const std::string& index, const std::string& problem) {
+    write_text(path("set.idx"), index);
+    const std::string said = refusal(source);
+    EXPECT_NE(said.find("set.idx' does not agree"), std::string::npos) << said;
+    EXPECT_NE(said.find(problem), std::string::npos) << said;
+  };
+  refused_with("", "one of them is empty");
+  refused_with(good.substr(good.find('\n') + 1), "leaves out what lies at byte 0");
+  refused_with(good.substr(0, good.rfind('\n', good.size() - 2) + 1), "leaves out the record at");
+  refused_with(good + "12\t" + std::to_string(file().size()) + "\n", "no record begins at byte");
+  refused_with(good + "12\t0\n", "offset 0 is there twice");
+  for (const char* line : {"12", "12\t", "12 40", "12\t-4", "12\t41", "12\t4x", "\n"}) {
+    refused_with(good + line + "\n", "line 13 is no key");
+  }
+  refused_with(good + "12\t99999999999999999999", "line 13 is no key");
+  std::filesystem::remove(path("set.idx"));
+  EXPECT_NE(refusal(source).find("set.idx' cannot be read"), std::string::npos);
+  EXPECT_NE(refusal("recordio:index=maybe").find("expected walk or beside"), std::string::npos);
+}
+
+TEST_F(RecordioTest, WhatIsNoRecordioIsRefused) {
+  set_file(std::string(1000, 'x'));
+  EXPECT_NE(refusal("recordio").find("set.rec' has no RecordIO record"), std::string::npos);
+  plan_.directory = path("");
+  EXPECT_NE(refusal("recordio").find("set.rec' has no RecordIO record"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

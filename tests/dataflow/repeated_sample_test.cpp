@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/repeated_sample.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "dataflow/error.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+/// Seven files, each of which holds its own name.
+class RepeatedSampleTest : public testing::Test {
+ protected:
+  RepeatedSampleTest() {
+    for (const char* const name : {"ant/1", "ant/2", "bee/0", "bee/1", "bee/2", "bee/3", "cat/9"}) {
+      const std::string file = std::string(name) + ".JPEG";
+      std::filesystem::create_directories((folder_ / file).parent_path());
+      write_text(folder_ / file, file);
+    }
+    plan_.directory = folder_.path().string();
+  }
+  std::unique_ptr<Source> open(const std::string& source = "image-folder") const {
+    const SourceEntry& entry = find_entry(source_table(), source);
+    const auto set =
+        entry.make(plan_of_first_sample(plan_), Options(entry.name, entry.options, {source, {}}));
+    return repeat_first_sample(*set, plan_);
+  }
+
+  TempFolder folder_;
+  DataPlan plan_;
+};
+
+TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet) {
+  plan_.ranks = 2;
+  plan_.shuffle = true;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> places;  // epoch, index
+  for (plan_.rank = 0; plan_.rank < 2; ++plan_.rank) {
+    const auto source = open();
+    std::filesystem::rename(folder_ / "ant", folder_ / "gone");  // nothing is read any more
+    EXPECT_EQ(source->files(), nullptr);
+    EXPECT_EQ(source->classes(), 3);
+    EXPECT_EQ(source->kind(), SampleKind::encoded);
+    EXPECT_EQ(source->size(), plan_.rank == 0 ? 4U : 3U);
+    EXPECT_NE(source->note().find("ant/1.JPEG'"), std::string::npos) << source->note();
+    EXPECT_NE(source->note().find(" 10 bytes"), std::string::npos) << source->note();
+    Sample sample;
+    const std::byte* first = nullptr;
+    for (std::uint64_t i = 0; i < 3 * source->size(); ++i) {
+      ASSERT_TRUE(source->next(sample));
+      source->load(sample);
+      const auto* const text = reinterpret_cast<const char*>(sample.content().data());
+      EXPECT_EQ(std::string(text, sample.content().size()), "ant/1.JPEG");
+      if (first == nullptr) first = sample.content().data();
+      EXPECT_EQ(sample.content().data(), first);
+      EXPECT_EQ(sample.label, 0);
+      EXPECT_TRUE(sample.file.ends_with("ant/1.JPEG"));
+      EXPECT_TRUE(places.emplace(sample.epoch, sample.index).second) << "a position comes twice";
+    }
+    std::filesystem::rename(folder_ / "gone", folder_ / "ant");
+  }
+  EXPECT_EQ(places.size(), 3 * 7U);
+  EXPECT_EQ(places.begin()->second, 0U);
+  EXPECT_EQ(*places.rbegin(), std::pair(std::uint64_t{2}, std::uint64_t{6}));
+}
+
+TEST_F(RepeatedSampleTest, EndsAndGoesOnWhereTheSetWould) {
+  plan_.epochs = 2;
+  plan_.first_sample = 9;
+  const auto source = open();
+  Sample sample;
+  for (std::uint64_t i = 9; i < 14; ++i) {
+    ASSERT_TRUE(source->next(sample));
+    EXPECT_EQ(sample.epoch, 1U);
+    EXPECT_EQ(sample.index, i - 7);
+  }
+  EXPECT_FALSE(source->next(sample));
+  EXPECT_FALSE(source->next(sample));
+}
+
+TEST_F(RepeatedSampleTest, AFirstSampleThatCannotBeReadIsRefused) {
+  write_text(folder_ / "ant/1.JPEG", "");
+  const std::string error = thrown_by<ConfigError>([&] { open(); });
+  EXPECT_NE(error.find("ant/1.JPEG"), std::string::npos) << error;
+  EXPECT_NE(error.find("leave repeat_cached_sample out"), std::string::npos) << error;
+  plan_.rank = 7;
+  plan_.ranks = 8;
+  EXPECT_NE(thrown_by<ConfigError>([&] { open(); }).find("ranks"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

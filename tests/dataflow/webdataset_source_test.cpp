@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// WebDataset shards: those that Python's tarfile wrote, and damaged ones.
+#include "dataflow/error.h"
+#include "tests/support/packed_images.h"
+#include "tests/support/tar_writer.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+const std::string kEnd(1024, '\0');
+
+class WebDatasetSourceTest : public PackedImagesTest {
+ protected:
+  static constexpr const char* kShard = "train-000000.tar";
+  void write(const std::string& archive) const { write_text(folder_ / "packed" / kShard, archive); }
+  /// "label:image " of each sample, "!" for one that is damaged; what is said of those.
+  std::string told(const std::string& archive, std::vector<std::string>& errors,
+                   const std::string& source = "webdataset") const {
+    write(archive);
+    std::string text;
+    const auto opened = open(source);
+    for (Sample sample;;) {
+      try {
+        if (!opened->next(sample)) return text;
+        opened->load(sample);
+        const auto* image = reinterpret_cast<const char*>(sample.content().data());
+        text +=
+            std::to_string(sample.label) + ":" + std::string(image, sample.content().size()) + " ";
+      } catch (const DataError& error) {
+        text += "! ";
+        errors.push_back(error.what());
+      }
+    }
+  }
+  std::string refused(const std::string& archive, const std::string& source = "webdataset") const {
+    write(archive);
+    return thrown_by<ConfigError>([&] { open(source); });
+  }
+};
+
+std::string sample(const std::string& key, const std::string& image, const std::string& label) {
+  return tar_file(key + ".jpg", image) + tar_file(key + ".cls", label);
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(WebDatasetSourceTest, GivesTheBytesThatPythonWrote) {
+  const std::string long_prefix = std::string(60, 'a') + "/" + std::string(60, 'b') + "/";
+  for (const char* format : {"ustar", "pax", "gnu"}) {
+    pack(std::string("webdataset shards=3 format=") + format + " prefix=" + long_prefix);
+    const auto source = open("webdataset");
+    EXPECT_EQ(source->size(), samples_.size());
+    EXPECT_EQ(source->classes(), 3);
+    EXPECT_EQ(read(*source), samples_) << format;
+  }
+  for (const char* format : {"pax", "gnu"}) {
+    pack(std::string("webdataset format=") + format + " prefix=é." + std::string(300, 'c') + "/");
+    EXPECT_EQ(read(*open("webdataset")), samples_) << format;
+  }
+}
+
+TEST_F(WebDatasetSourceTest, KindsOfFileAreOptions) {
+  pack("webdataset label=json extension=JPEG");
+  EXPECT_EQ(read(*open("webdataset:label=json")), samples_);
+  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:label=json,json_key=class"); }),
+                  "no whole number 'class'"));
+  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset"); }),
+                  "no label, a file .cls; its files are jpeg, json, seg.jpg"));
+  std::vector<PackedSample> all_of_class_0 = samples_;
+  for (PackedSample& sample : all_of_class_0) sample.label = 0;
+  EXPECT_EQ(read(*open("webdataset:label=none")), all_of_class_0);
+  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:images=json,label=json"); }),
+                  "among images"));
+  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:images=;"); }), "'images'"));
+  plan_.classes = 2;
+  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:label=json"); }), "--classes 3"));
+}
+
+TEST_F(WebDatasetSourceTest, TheFirstKindThatIsThereIsTheImage) {
+  std::vector<std::string> errors;
+  const std::string archive = tar_file("a.png", "PNG") + tar_file("a.jpg", "JPG") +
+                              tar_file("a.cls", "1") + tar_file("b.png", "png") +
+                              tar_file("b.cls", " 2\n") + kEnd;
+  EXPECT_EQ(told(archive, errors), "1:JPG 2:png ");
+  EXPECT_EQ(told(archive, errors, "webdataset:images=png"), "1:PNG 2:png ");
+  EXPECT_TRUE(errors.empty());
+}
+
+TEST_F(WebDatasetSourceTest, ADamagedSampleCostsItselfAlone) {
+  const std::string a = sample("a", "A", "0"), z = sample("z", "Z", "2");
+  const struct {
+    std::string archive, problem;
+  } cases[] = {
+      {tar_file("b.jpg", "B") + tar_file("b.txt", "t"),
+       "no label, a file .cls; its files are jpg, txt"},
+      {tar_file("b.cls", "1"), "no image; its files are cls"},
+      {sample("b", "B", "one"), "label is 'one'"},
+      {sample("b", "B", "-1"), "label is '-1'"},
+      {sample("b", "B", ""), "label is ''"},
+      {sample("b", "B", "99999999999"), "label is '99999999999'"},
+      {sample("b", "", "1"), "image is empty"},
+      {tar_file("b.jpg", "B") + sample("b", "C", "1"), "two files of the kind jpg"},
+      {sample("b", "B", "1") + tar_file("b.cls", "1"), "two files of the kind cls"},
+      {sample("b", "B", std::string(2'000'000, '1')), "more than a mebibyte"},
+  };
+  for (const auto& [archive, problem] : cases) {
+    std::vector<std::string> errors;
+    EXPECT_EQ(told(a + archive + z + kEnd, errors), "0:A ! 2:Z ");
+    ASSERT_EQ(errors.size(), 1U);
+    EXPECT_TRUE(has(errors[0], problem)) << errors[0];
+    EXPECT_TRUE(has(errors[0], "train-000000.tar' at byte 2048: it")) << errors[0];
+    // Alone in front it is one damaged sample, and alone it says that options do not fit.
+    errors.clear();
+    EXPECT_EQ(told(archive + z + kEnd, errors), "! 2:Z ");
+    EXPECT_TRUE(has(refused(archive + kEnd), problem));
+  }
+}
+
+TEST_F(WebDatasetSourceTest, DamageOfTheTarCostsTheRestOfItsShard) {
+  const std::string a = sample("a", "A", "0"), b = sample("b", "B", "1");
+  std::string broken = a + b + sample("c", "C", "2") + kEnd;
+  for (const auto& [header, found] :
+       {std::pair{1, "! "}, {2, "0:A ! "}, {3, "0:A ! "}, {4, "0:A 1:B ! "}}) {
+    std::string archive = broken;
+    archive[static_cast<std::size_t>(header) * 1024 + 3] = 'x';
+    std::vector<std::string> errors;
+    if (header == 1) {
+      EXPECT_TRUE(has(refused(archive), "does not begin with a sample"));
+      continue;
+    }
+    EXPECT_EQ(told(archive, errors), found) << header;
+    ASSERT_EQ(errors.size(), 1U);
+    EXPECT_TRUE(has(errors[0], "checksum")) << errors[0];
+  }
+  for (const std::size_t size :
+       {a.size() + 100, a.size() + 512, a.size() + 1100, a.size() + 1536}) {
+    std::vector<std::string> errors;
+    EXPECT_EQ(told((a + b).substr(0, size), errors), "0:A ! ") << size;
+    ASSERT_EQ(errors.size(), 1U);
+    EXPECT_TRUE(has(errors[0], "cut off")) << errors[0];
+    EXPECT_TRUE(has(errors[0], "at byte 2048")) << errors[0];
+  }
+}
+
+TEST_F(WebDatasetSourceTest, OtherFilesAreRefused) {
+  EXPECT_TRUE(has(refused(std::string(600, 'x')), "does not begin with a sample"));
+  EXPECT_TRUE(has(refused("text"), "cut off in a header"));
+  EXPECT_TRUE(has(refused(tar_file("a.txt", "1") + kEnd), "neither an image nor a label"));
+  EXPECT_TRUE(has(refused(kEnd), "hold no sample"));
+  EXPECT_TRUE(has(refused(""), "hold no sample"));
+}
+
+}  // namespace
+}  // namespace penstock

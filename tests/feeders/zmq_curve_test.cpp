@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// zmq-consume with CURVE keys, against producers of libzmq and of pyzmq: who may come in, and what
+// becomes of those who may not, or who misbehave.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "bench/child_process.h"
+#include "dataflow/curve_certificate.h"
+#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/support/python.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
+
+/// A PUSH socket with keys of its own, if any.
+class KeyedProducer {
+ public:
+  KeyedProducer(const std::string& endpoint, const CurveKeys* own, const std::string& server_key) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::sndtimeo, 20000);
+    socket_.set(zmq::sockopt::immediate, 1);
+    if (own != nullptr) make_curve_client(socket_.handle(), *own, server_key);
+    socket_.connect(endpoint);
+  }
+  void send(const std::vector<std::byte>& bytes) {
+    ASSERT_TRUE(socket_.send(zmq::buffer(bytes), zmq::send_flags::none));
+  }
+  /// Whether there is nobody who would take it.
+  bool is_shut_out() { return (socket_.get(zmq::sockopt::events) & ZMQ_POLLOUT) == 0; }
+
+ private:
+  zmq::context_t context_;
+  zmq::socket_t socket_{context_, ZMQ_PUSH};
+};
+
+class ZmqCurve : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    write_certificate(server_, folder_.path(), "server");
+    write_certificate(alice_, folder_ / "allowed", "alice");
+  }
+  std::string server_options(const std::string& endpoint) const {
+    const std::string folder = folder_.path().string();
+    return "endpoint=" + endpoint + ",curve_secret=" + folder +
+           "/server.key_secret,curve_allow=" + folder + "/allowed";
+  }
+  /// Where a consumer with a port of libzmq's choice listens.
+  static std::string endpoint_of(const Consumer& consumer, const std::string& host = "127.0.0.1") {
+    const std::string note = consumer.notes().at(0);
+    return "tcp://" + host + note.substr(note.rfind(':'));
+  }
+  static bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
+    for (int tries = 0; tries < 2000; ++tries) {
+      if (consumer.counter(counter) >= value) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  /// Whether a note with that text comes.
+  static bool says(const Consumer& consumer, const std::string& text) {
+    for (int tries = 0; tries < 2000; ++tries) {
+      if (contains(all_notes(consumer), text)) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    ADD_FAILURE() << all_notes(consumer);
+    return false;
+  }
+  static std::string all_notes(const Consumer& consumer) {
+    std::string text;
+    for (const std::string& note : consumer.notes()) text += note + "\n";
+    return text;
+  }
+
+  TempFolder folder_;
+  const CurveKeys server_ = has_curve() ? make_curve_keys() : CurveKeys{};
+  const CurveKeys alice_ = has_curve() ? make_curve_keys() : CurveKeys{};
+};
+
+TEST_F(ZmqCurve, KeysOpenAddressesThatOtherMachinesReach) {
+  Consumer consumer(server_options("tcp://0.0.0.0:*"));
+  consumer.start();
+  KeyedProducer alice(endpoint_of(consumer), &alice_, server_.public_key);
+  for (std::uint64_t i = 0; i < 3; ++i) alice.send(message_of(kSmall, i));
+  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(consumer.next(), i);
+  EXPECT_EQ(consumer.counter("peers_refused"), 0);
+}
+
+TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
+  Consumer consumer(server_options("tcp://127.0.0.1:*"));
+  consumer.start();
+  const std::string endpoint = endpoint_of(consumer);
+  const CurveKeys stranger = make_curve_keys();
+  KeyedProducer alice(endpoint, &alice_, server_.public_key);
+  alice.send(message_of(kSmall, 0));
+  KeyedProducer unknown(endpoint, &stranger, server_.public_key);
+  KeyedProducer plain(endpoint, nullptr, "");
+  KeyedProducer mistaken(endpoint, &alice_, stranger.public_key);
+  EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_TRUE(says(consumer, "refused 127.0.0.1: its key " + stranger.public_key));
+  EXPECT_TRUE(says(consumer, "no CURVE keys"));
+  // It tries again and again: one of its tries is seen before its connection has gone.
+  EXPECT_TRUE(says(consumer, "refused 127.0.0.1: it expects a server with another key"));
+  EXPECT_GE(consumer.counter("peers_refused"), 3);
+  alice.send(message_of(kSmall, 1));
+  EXPECT_EQ(consumer.next(), 1U);
+  for (KeyedProducer* const one : {&unknown, &plain, &mistaken}) EXPECT_TRUE(one->is_shut_out());
+  // A producer that tries again and again is not named each time.
+  EXPECT_LE(consumer.notes().size(), 8U) << all_notes(consumer);
+}
+
+TEST_F(ZmqCurve, AnybodyWithTheServersKeyMayComeWhereTheUserSaysSo) {
+  Consumer consumer("endpoint=tcp://127.0.0.1:*,curve_allow=any,curve_secret=" +
+                    (folder_ / "server.key_secret").string());
+  consumer.start();
+  const CurveKeys stranger = make_curve_keys();
+  KeyedProducer producer(endpoint_of(consumer), &stranger, server_.public_key);
+  producer.send(message_of(kSmall, 5));
+  EXPECT_EQ(consumer.next(), 5U);
+}
+
+TEST_F(ZmqCurve, AProducerOfPyzmqComesInWithItsOwnCertificate) {
+  if (!python_has("zmq.auth")) GTEST_SKIP() << "no pyzmq; install python3-zmq";
+  const std::string script =
+      "import sys, zmq, zmq.auth\n"
+      "endpoint, certificate, server, data = sys.argv[1:]\n"
+      "context = zmq.Context()\n"
+      "socket = context.socket(zmq.PUSH)\n"
+      "socket.linger, socket.sndtimeo = 20000, 20000\n"
+      "keys = zmq.auth.load_certificate(certificate)\n"
+      "socket.curve_publickey, socket.curve_secretkey = keys\n"
+      "socket.curve_serverkey = zmq.auth.load_certificate(server)[0]\n"
+      "socket.connect(endpoint)\n"
+      "socket.send(open(data, 'rb').read())\n"
+      "socket.close()\n"
+      "context.term()\n";
+  run_python("import sys, zmq.auth\nzmq.auth.create_certificates(sys.argv[1], 'bob')\n",
+             {folder_ / "allowed"});
+  folder_.write("batch", message_of(kSmall, 7));
+  Consumer consumer(server_options("tcp://127.0.0.1:*"));
+  consumer.start();
+  run_python(script, {endpoint_of(consumer), folder_ / "allowed/bob.key_secret",
+                      folder_ / "server.key", folder_ / "batch"});
+  EXPECT_EQ(consumer.next(), 7U);
+}
+
+/// Whoever is let in and sends nothing of use is cut off, and stays out.
+TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
+  write_certificate(make_curve_keys(), folder_ / "allowed", "unused");
+  const CurveKeys bob = make_curve_keys();
+  write_certificate(bob, folder_ / "allowed", "bob");
+  Consumer consumer(server_options("tcp://127.0.0.1:*"), 20s, kSkip);
+  consumer.start();
+  const std::string endpoint = endpoint_of(consumer);
+  KeyedProducer mad(endpoint, &bob, server_.public_key);
+  KeyedProducer alice(endpoint, &alice_, server_.public_key);
+  for (int i = 0; i < 8; ++i) mad.send(std::vector<std::byte>(100, std::byte{0xff}));
+  ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << all_notes(consumer);
+  ASSERT_TRUE(reaches(consumer, "peers_refused", 1)) << all_notes(consumer);
+  EXPECT_TRUE(mad.is_shut_out());
+  alice.send(message_of(kSmall, 4));
+  EXPECT_EQ(consumer.next(), 4U);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 8);
+  const std::string notes = all_notes(consumer);
+  EXPECT_TRUE(contains(notes, "cut off 127.0.0.1 with key " + bob.public_key)) << notes;
+}
+
+/// The same without keys: it may come back, and is cut off again.
+TEST_F(ZmqCurve, AProducerThatMisbehavesIsCutOffAndNamed) {
+  const std::string endpoint = "ipc://" + (folder_ / "feed").string();
+  Consumer consumer("endpoint=" + endpoint, 20s, kSkip);
+  consumer.start();
+  Producer mad(endpoint, false);
+  for (int i = 0; i < 8; ++i) mad.send(std::vector<std::byte>(100, std::byte{0xff}));
+  ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << all_notes(consumer);
+  const std::string notes = all_notes(consumer);
+  EXPECT_TRUE(contains(notes, "cut off process " + std::to_string(::getpid()))) << notes;
+  mad.send(message_of(kSmall, 3));
+  EXPECT_EQ(consumer.next(), 3U);
+}
+
+class ZmqCurveConnecting : public ZmqCurve {
+ protected:
+  /// A producer that binds as a CURVE server, or in plain text.
+  std::string bind_producer(bool keys) {
+    producer_.set(zmq::sockopt::linger, 0);
+    if (keys) {
+      gate_.emplace(context_.handle(), Admission{.keys = {alice_.public_key}});
+      gate_->guard(producer_.handle(), server_);
+    }
+    producer_.bind("tcp://127.0.0.1:*");
+    return producer_.get(zmq::sockopt::last_endpoint);
+  }
+  std::string client_options(const std::string& endpoint, const CurveKeys& own,
+                             const std::string& server_file) {
+    const std::string name = "own" + std::to_string(++certificates_);
+    const std::string secret = write_certificate(own, folder_.path(), name).secret_file;
+    return "bind=false,endpoint=" + endpoint + ",curve_secret=" + secret +
+           ",curve_server_key=" + (folder_ / server_file).string();
+  }
+  /// What ends a consumer, long before it would lose its patience.
+  static std::string failure_of(const std::string& options) {
+    Consumer consumer(options, 10min);
+    consumer.start();
+    return thrown_by<ConfigError>([&] { consumer.next(); });
+  }
+
+  int certificates_ = 0;
+  zmq::context_t context_;
+  std::optional<CurveGate> gate_;
+  zmq::socket_t producer_{context_, ZMQ_PUSH};  // closes before the gate does
+};
+
+TEST_F(ZmqCurveConnecting, AConsumerMayBeTheClient) {
+  const std::string endpoint = bind_producer(true);
+  Consumer consumer(client_options(endpoint, alice_, "server.key"));
+  consumer.start();
+  ASSERT_TRUE(producer_.send(zmq::buffer(message_of(kSmall, 2)), zmq::send_flags::none));
+  EXPECT_EQ(consumer.next(), 2U);
+}
+
+TEST_F(ZmqCurveConnecting, WhoWillNeverComeInGivesUpAndSaysWhatToDo) {
+  const std::string endpoint = bind_producer(true);
+  const CurveKeys stranger = make_curve_keys();
+  write_certificate(stranger, folder_.path(), "stranger");
+  const std::string unknown = failure_of(client_options(endpoint, stranger, "server.key"));
+  EXPECT_TRUE(contains(unknown, "does not admit our key " + stranger.public_key)) << unknown;
+  EXPECT_TRUE(contains(unknown, "--curve-allow")) << unknown;
+  const std::string mistaken = failure_of(client_options(endpoint, alice_, "stranger.key"));
+  EXPECT_TRUE(contains(mistaken, "--curve-server-key")) << mistaken;
+  const std::string plain = failure_of("bind=false,endpoint=" + endpoint);
+  EXPECT_TRUE(contains(plain, "only those with CURVE keys")) << plain;
+}
+
+TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
+  const std::string endpoint = bind_producer(false);
+  const std::string text = failure_of(client_options(endpoint, alice_, "server.key"));
+  EXPECT_TRUE(contains(text, "it has no CURVE keys")) << text;
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of every format that producers send, from Python's own libraries over real sockets.
+#include <set>
+
+#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/support/python.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Sends the closed-form batches [first, end) of zmq_fixture.h.
+constexpr const char* kProducer = R"(
+import json, pickle, sys
+import numpy, zmq
+
+endpoint, form, first, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+def message(images, labels):
+    if form == "numpy-frames":
+        header = [{"dtype": a.dtype.name, "shape": a.shape} for a in (images, labels)]
+        return [json.dumps(header).encode(), images, labels]
+    if form == "msgpack":
+        import msgpack, msgpack_numpy
+        return [msgpack.packb([images, labels], default=msgpack_numpy.encode)]
+    return [pickle.dumps((images, labels), protocol=int(form[-1]))]
+
+context = zmq.Context()
+socket = context.socket(zmq.PUSH)
+socket.connect(endpoint)
+for index in range(first, end):
+    numbers = numpy.arange(index * 4, index * 4 + 4)
+    images = numpy.empty((4, 5, 6, 3), numpy.uint8)
+    images[:] = ((numbers * 7 + 1) % 256).reshape(4, 1, 1, 1)
+    if form == "pickle-fortran":
+        socket.send(pickle.dumps((numpy.asfortranarray(images), numbers % 100), protocol=4))
+    else:
+        socket.send_multipart(message(images, numbers % 100))
+socket.close(linger=20000)
+context.term()
+)";
+
+std::vector<std::string> formats() {
+  std::vector<std::string> all = {"numpy-frames", "pickle-2", "pickle-3", "pickle-4", "pickle-5"};
+  if (python_has("msgpack, msgpack_numpy")) all.emplace_back("msgpack");
+  return all;
+}
+
+class ZmqFormats : public ZmqConsume {
+ protected:
+  void SetUp() override {
+    if (!python_has("zmq, numpy")) {
+      GTEST_SKIP() << "no /usr/bin/python3 with zmq and numpy; install python3-zmq python3-numpy";
+    }
+  }
+  void produce(const std::string& format, std::uint64_t first, std::uint64_t end) const {
+    run_python(kProducer, {endpoint(), format, std::to_string(first), std::to_string(end)});
+  }
+};
+
+TEST_F(ZmqFormats, EachIsFoundByItsFirstBytesAndReadBitForBit) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  std::uint64_t next = 0;
+  for (const std::string& format : formats()) {
+    std::jthread producing([&, first = next] { produce(format, first, first + 3); });
+    for (int batch = 0; batch < 3; ++batch) EXPECT_EQ(consumer.next(), next++) << format;
+  }
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("messages_received"), static_cast<std::int64_t>(next));
+  std::set<std::string> notes;
+  for (const std::string& note : consumer.notes()) notes.insert(note);
+  EXPECT_EQ(notes.size(), consumer.notes().size()) << "a format was noted twice";
+  EXPECT_TRUE(notes.count("zmq-consume reads messages of the format pickle"));
+}
+
+TEST_F(ZmqFormats, ProducersOfDifferentFormatsFeedOneRun) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  std::set<std::uint64_t> seen;
+  {
+    std::vector<std::jthread> producers;
+    std::uint64_t first = 0;
+    for (const char* format : {"numpy-frames", "pickle-4", "pickle-5"}) {
+      producers.emplace_back([&, format, first] { produce(format, first, first + 5); });
+      first += 5;
+    }
+    for (int batch = 0; batch < 15; ++batch) seen.insert(consumer.next().value_or(99));
+  }
+  consumer.stop();
+  EXPECT_EQ(seen.size(), 15U);
+  EXPECT_EQ(*seen.rbegin(), 14U);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+}
+
+TEST_F(ZmqFormats, ADeclaredFormatIsTheOnlyOne) {
+  Consumer consumer("endpoint=" + endpoint() + ",format=numpy-frames");
+  consumer.start();
+  std::jthread producing([&] {
+    produce("pickle-5", 7, 8);
+    produce("numpy-frames", 3, 4);
+  });
+  EXPECT_EQ(consumer.next(), 3U);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 1);
+}
+
+TEST_F(ZmqFormats, FortranOrderIsRefusedByItsName) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  std::jthread producing([&] {
+    produce("pickle-fortran", 7, 8);
+    produce("pickle-4", 3, 4);
+  });
+  EXPECT_EQ(consumer.next(), 3U);
+  consumer.stop();
+  ASSERT_FALSE(consumer.notes().empty());
+  EXPECT_TRUE(contains(consumer.notes()[0], "in Fortran order")) << consumer.notes()[0];
+}
+
+}  // namespace
+}  // namespace penstock

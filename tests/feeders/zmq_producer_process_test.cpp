@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Producers that the zmq-consume feeder starts as child processes, and how they end.
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/feeders/zmq_consume_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ZmqProducerProcess : public ZmqConsume {
+ protected:
+  ZmqProducerProcess() { EXPECT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
+  /// Where a producer writes the number of a process of its own.
+  std::string pipe() const { return folder_.path().string() + "/pid"; }
+  /// That process. Blocks until the producer says it.
+  int open_process() const {
+    pid_t pid = 0;
+    std::ifstream(pipe()) >> pid;
+    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  }
+  static bool has_ended(int process, std::chrono::milliseconds limit) {
+    pollfd ended{process, POLLIN, 0};
+    return poll(&ended, 1, static_cast<int>(limit.count())) == 1;
+  }
+  std::string command(const std::string& text) const {
+    return "endpoint=" + endpoint() + ",producer='" + text + "'";
+  }
+};
+
+TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
+  Consumer consumer(command("sleep 1000 & echo $! > " + pipe() + "; wait"));
+  consumer.start();
+  const int grandchild = open_process();
+  ASSERT_GE(grandchild, 0);
+  EXPECT_FALSE(has_ended(grandchild, 0ms));
+  consumer.destroy();
+  EXPECT_TRUE(has_ended(grandchild, 5s));
+  close(grandchild);
+}
+
+TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
+  Consumer consumer(
+      command("trap \"\" TERM; echo $$ > " + pipe() + "; while true; do sleep 0.1; done"));
+  const int child = open_process();
+  ASSERT_GE(child, 0);
+  const auto asked = std::chrono::steady_clock::now();
+  consumer.destroy();
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 5s);
+  EXPECT_TRUE(has_ended(child, 5s));
+  close(child);
+}
+
+TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
+  Consumer consumer(command("exit 3"));
+  consumer.start();
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "producer 'exit 3' ended with status 3")) << text;
+}
+
+TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
+  Consumer consumer(command("kill -9 $$"));
+  consumer.start();
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "was ended by signal 9")) << text;
+}
+
+TEST_F(ZmqProducerProcess, OneThatEndsWithoutABatchIsReported) {
+  Consumer consumer(command("true"));
+  consumer.start();
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "sent no batch")) << text;
+}
+
+TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {
+  Consumer consumer(command("true"));
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  consumer.start();
+  EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_EQ(consumer.next(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manifests in memory, as a writer of the test's own lays them out, and changed ones whose checksum
+// is right again.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataflow/crc32c.h"
+
+namespace penstock {
+
+inline constexpr std::size_t kManifestCrcAt = 20;
+
+/// Gives bytes that are long enough to have a checksum the right one.
+inline void seal_manifest(std::span<std::byte> bytes) {
+  if (bytes.size() < kManifestCrcAt + 4) return;
+  const std::uint32_t crc = crc32c(bytes.subspan(kManifestCrcAt + 4));
+  std::memcpy(bytes.data() + kManifestCrcAt, &crc, sizeof crc);
+}
+
+/// Of (name, time, files) for each class.
+struct ManifestFolder {
+  std::string name;
+  std::int64_t modified = 0;
+  std::vector<std::string> files;
+};
+inline std::vector<std::byte> manifest_bytes(std::span<const ManifestFolder> folders) {
+  std::string numbers, folder_names, file_names;
+  std::uint64_t files = 0;
+  const auto append = [](std::string& text, auto value) {
+    text.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (const ManifestFolder& folder : folders) {
+    append(numbers, std::uint64_t{folder.files.size()});
+    append(numbers, folder.modified);
+    folder_names += folder.name + '\0';
+    for (const std::string& file : folder.files) file_names += file + '\0';
+    files += folder.files.size();
+  }
+  std::string text("penstock list\r\n\0", 16);
+  append(text, std::uint32_t{1});
+  append(text, std::uint32_t{0});
+  append(text, std::uint64_t{folders.size()});
+  append(text, files);
+  append(text, std::uint64_t{folder_names.size() + file_names.size()});
+  text += numbers + folder_names + file_names;
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  seal_manifest(bytes);
+  return bytes;
+}
+
+}  // namespace penstock

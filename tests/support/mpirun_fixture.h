@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that mpirun starts, as a user starts them: found, killed, stopped, and waited for by what
+// they leave in a folder: rank.N.out, rank.N.err and rank.N.code, which is its exit code.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+
+class MpirunFixture : public ::testing::Test {
+ protected:
+  using Words = std::vector<std::string>;
+  using Ranks = std::map<int, pid_t>;
+
+  MpirunFixture() {
+    // More ranks than cores, as root: as in CI.
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                             "OMPI_MCA_rmaps_base_oversubscribe", "OMPI_MCA_mpi_yield_when_idle"}) {
+      setenv(name, "1", 1);
+    }
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
+    setenv("OMPI_MCA_btl", "self,vader", 1);
+  }
+
+  /// A program as a rank, with what it leaves in the folder. The launcher's request to end does not
+  /// keep the exit code from being written; its order does.
+  Words rank_of(const Words& program) const {
+    const std::string place = (folder_.path() / "rank.").native() + "$OMPI_COMM_WORLD_RANK";
+    Words words{"sh", "-c",
+                "trap : TERM; \"$@\" > " + place + ".out 2> " + place +
+                    ".err; code=$?; echo $code > " + place + ".code; exit $code",
+                "sh"};
+    words.insert(words.end(), program.begin(), program.end());
+    return words;
+  }
+  /// A short training that computes nothing, marked so that it can be found.
+  Words training(const Words& more, const std::string& update = "horovod") const {
+    Words words{PENSTOCK_PROGRAM,
+                "run",
+                "--variable-update=" + update,
+                "--fake-location=host",
+                "--model=trivial",
+                "--num-warmup-batches=2",
+                "--out=" + result().native(),
+                "--cache-dir=" + folder_.path().native()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  void start(const Words& words) {
+    ended_ = false;
+    child_ = std::make_unique<ChildProcess>(ChildCommand{.arguments = words,
+                                                         .timeout = std::chrono::seconds(80),
+                                                         .on_end = [this] { ended_ = true; }});
+  }
+
+  /// Processes of the run that are `program`, by the rank that Open MPI gave them.
+  Ranks ranks(const std::string& program = PENSTOCK_PROGRAM) const {
+    Ranks found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::error_code ignored;
+      const auto executable = std::filesystem::read_symlink(entry.path() / "exe", ignored);
+      if (!program.empty() && executable != program) continue;
+      const std::string mark = folder_.path().native();
+      if (content_of(entry.path() / "cmdline").find(mark) == std::string::npos) continue;
+      const pid_t process = std::stoi(entry.path().filename());
+      const std::string rank = variable_of(process, "OMPI_COMM_WORLD_RANK");
+      if (!rank.empty()) found[std::stoi(rank)] = process;
+    }
+    return found;
+  }
+  /// Of the environment that it was started with; empty: it has none.
+  static std::string variable_of(pid_t process, const std::string& name) {
+    const std::string all = '\0' + content_of("/proc/" + std::to_string(process) + "/environ");
+    const std::string begin = '\0' + name + "=";
+    const std::size_t at = all.find(begin);
+    return at == std::string::npos ? "" : all.c_str() + at + begin.size();
+  }
+
+  static bool await(const std::function<bool()>& ready,
+                    std::chrono::seconds patience = std::chrono::seconds(40)) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!ready()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
+  }
+  bool await_text(const std::filesystem::path& file, const std::string& text) const {
+    return await([&] { return ended_ || content_of(file).find(text) != std::string::npos; }) &&
+           content_of(file).find(text) != std::string::npos;
+  }
+
+  /// Until no process of the run is left, and mpirun has ended. Open MPI 4.1's mpirun sometimes
+  /// waits for itself for ever where ranks ended abnormally (PMIx_server_finalize); it is ended
+  /// then, and false returned.
+  bool await_end() {
+    EXPECT_TRUE(await([this] { return ended_ || !ranks("").empty(); })) << "no rank was started";
+    EXPECT_TRUE(await([this] { return ended_ || ranks("").empty(); }, std::chrono::seconds(60)))
+        << "processes of the run are left";
+    const bool itself = await([this] { return ended_.load(); }, std::chrono::seconds(10));
+    if (!itself) {
+      std::cout << "mpirun outlived its ranks and was ended\n";
+      kill(child_->pid(), SIGTERM);
+      if (!await([this] { return ended_.load(); }, std::chrono::seconds(5))) {
+        kill(child_->pid(), SIGKILL);
+      }
+    }
+    exit_ = child_->wait();
+    EXPECT_TRUE(ranks("").empty());
+    return itself;
+  }
+
+  std::filesystem::path result() const { return folder_.path() / "result.json"; }
+  std::filesystem::path steps() const { return folder_.path() / "result.steps.jsonl"; }
+  std::filesystem::path left_by(int rank, const std::string& what) const {
+    return folder_.path() / ("rank." + std::to_string(rank) + "." + what);
+  }
+  static std::string content_of(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  /// Of all ranks' standard errors, those with `text` in them.
+  std::vector<std::string> lines_with(const std::string& text) const {
+    std::vector<std::string> lines;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      if (entry.path().extension() != ".err") continue;
+      std::istringstream in(content_of(entry.path()));
+      for (std::string line; std::getline(in, line);) {
+        if (line.find(text) != std::string::npos) lines.push_back(line);
+      }
+    }
+    return lines;
+  }
+
+  TempFolder folder_;
+  std::atomic<bool> ended_{false};
+  std::unique_ptr<ChildProcess> child_;
+  ChildExit exit_;
+};
+
+}  // namespace penstock

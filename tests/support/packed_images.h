@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small image folder of random bytes, packed by Python (pack_images.py), and what a source makes
+// of the result. Wants PENSTOCK_PYTHON and PENSTOCK_PACK_IMAGES, the paths of both.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "dataflow/random.h"
+#include "dataflow/source.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+
+/// What a source says of each sample.
+struct PackedSample {
+  std::int32_t label = 0;
+  std::string content;
+  auto operator<=>(const PackedSample&) const = default;
+};
+
+class PackedImagesTest : public testing::Test {
+ protected:
+  static constexpr int kPerClass[] = {4, 7, 10};
+
+  PackedImagesTest() {
+    Random random(11);
+    for (std::int32_t label = 0; label < 3; ++label) {
+      for (int i = 0; i < kPerClass[label]; ++i) {
+        std::vector<std::byte> bytes(1 + random.below(5000));
+        random.fill(bytes);
+        folder_.write("images/class" + std::to_string(label) + "/" + std::to_string(100 + i),
+                      bytes);
+        const auto* text = reinterpret_cast<const char*>(bytes.data());
+        samples_.push_back({label, {text, bytes.size()}});
+      }
+    }
+    plan_.directory = path("packed");
+    plan_.epochs = 1;
+    plan_.shuffle = false;
+    plan_.threads = 2;
+    plan_.classes = 3;
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  /// Into `packed`, in place of what was there.
+  void pack(const std::string& kind_and_options) {
+    std::filesystem::remove_all(folder_ / "packed");
+    const std::size_t space = std::min(kind_and_options.find(' '), kind_and_options.size());
+    const std::string command = std::string(PENSTOCK_PYTHON) + " " + PENSTOCK_PACK_IMAGES + " " +
+                                kind_and_options.substr(0, space) + " " + path("images") + " " +
+                                path("packed") + kind_and_options.substr(space);
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
+  }
+
+  std::unique_ptr<Source> open(std::string_view text) const {
+    const ComponentText parts = parse_component(text);
+    const SourceEntry& entry = find_entry(source_table(), parts.name);
+    return entry.make(plan_, Options(entry.name, entry.options, parts));
+  }
+
+  /// To the end. `errors`: what was said of samples that cannot be read.
+  static std::vector<PackedSample> read(Source& source,
+                                        std::vector<std::string>* errors = nullptr) {
+    std::vector<PackedSample> read;
+    for (Sample sample;;) {
+      try {
+        if (!source.next(sample)) return read;
+        source.load(sample);
+        const auto* text = reinterpret_cast<const char*>(sample.content().data());
+        read.push_back({sample.label, {text, sample.content().size()}});
+      } catch (const DataError& error) {
+        if (errors == nullptr) throw;
+        errors->push_back(error.what());
+      }
+    }
+  }
+
+  /// Writes `file` of `packed` anew, after `change` has been made to it.
+  template <typename Change>
+  void edit(const std::string& file, const Change& change) const {
+    std::string bytes = read_text(folder_ / "packed" / file);
+    change(bytes);
+    write_text(folder_ / "packed" / file, bytes);
+  }
+
+  TempFolder folder_;
+  DataPlan plan_;
+  std::vector<PackedSample> samples_;  ///< in the order of the shards
+};
+
+}  // namespace penstock

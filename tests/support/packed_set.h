@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of images, packed by Python, and what a source and a whole run make of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/source.h"
+#include "tests/support/jpeg_writer.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+
+class PackedSet : public testing::Test {
+ protected:
+  using Images = std::vector<std::pair<std::int32_t, std::vector<std::byte>>>;  // label, bytes
+
+  /// Three classes of four images of several sizes. The first has a comment in which RecordIO's
+  /// magic number stands at every place that four leaves, and so have the bytes behind its end.
+  void SetUp() override {
+    if (std::system("/usr/bin/python3 -c ''") != 0) GTEST_SKIP() << "no /usr/bin/python3";
+    for (int label = 0; label < 3; ++label) {
+      for (int i = 0; i < 4; ++i) {
+        const auto seed = static_cast<std::uint64_t>(4 * label + i);
+        std::vector<std::byte> image =
+            encode_jpeg(make_test_image(24 + 7 * i, 20 + 5 * label, 3, seed));
+        if (seed == 0) add_magic(image);
+        folder_.write("images/class" + std::to_string(label) + "/" + std::to_string(i) + ".JPEG",
+                      image);
+        images_.emplace_back(label, std::move(image));
+      }
+    }
+    plan_.epochs = 1;
+    plan_.shuffle = false;
+    plan_.classes = 12;
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  /// Packs the folder at `name` of the temporary folder.
+  void pack(const std::string& format, const std::string& name, const std::string& options = {}) {
+    const std::string command = "/usr/bin/python3 '" PENSTOCK_PACKED_WRITERS "' " + format + " '" +
+                                path("images") + "' '" + path(name) + "' " + options;
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    plan_.directory = path(name);
+  }
+
+  std::unique_ptr<Source> open(const std::string& source) const {
+    const ComponentText text = parse_component(source);
+    const SourceEntry& entry = find_entry(source_table(), text.name);
+    return entry.make(plan_, Options(entry.name, entry.options, text));
+  }
+
+  /// All of an epoch; what is damaged has label -1 and the message.
+  static Images all_of(Source& source) {
+    Images images;
+    for (Sample sample; source.next(sample);) {
+      try {
+        source.load(sample);
+        const std::span<const std::byte> content = sample.content();
+        images.emplace_back(sample.label, std::vector(content.begin(), content.end()));
+      } catch (const DataError& error) {
+        const auto* const text = reinterpret_cast<const std::byte*>(error.what());
+        images.emplace_back(-1, std::vector(text, text + std::string_view(error.what()).size()));
+      }
+    }
+    return images;
+  }
+
+  static std::string message_of(const Images::value_type& image) {
+    if (image.first >= 0) return "no damage";
+    return {reinterpret_cast<const char*>(image.second.data()), image.second.size()};
+  }
+
+  /// What `penstock run` says of the packed set; expects that it succeeds.
+  std::string run(const std::string& source) const {
+    const std::string out = path("run.txt");
+    const std::string command =
+        PENSTOCK_PROGRAM " run --fake-location \"queue:source=" + source + "\" --data-dir '" +
+        plan_.directory +
+        "' --model null --batch-size 4 --num-warmup-batches 1 --num-batches 6 > '" + out + "' 2>&1";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << read_text(out);
+    return read_text(out);
+  }
+
+  TempFolder folder_;
+  Images images_;
+  DataPlan plan_;
+
+ private:
+  static void add_magic(std::vector<std::byte>& image) {
+    constexpr std::byte kMagic[] = {std::byte{0x0a}, std::byte{0x23}, std::byte{0xd7},
+                                    std::byte{0xce}};
+    std::vector<std::byte> comment{std::byte{0xff}, std::byte{0xfe}, std::byte{0}, std::byte{25}};
+    for (int i = 0; i < 4; ++i) {
+      comment.insert(comment.end(), std::begin(kMagic), std::end(kMagic));
+      comment.resize(comment.size() + (i < 3 ? 1 : 0));
+      if (i == 3) comment.resize(2 + 25);
+    }
+    image.insert(image.begin() + 2, comment.begin(), comment.end());
+    image.resize((image.size() + 3) / 4 * 4);
+    image.insert(image.end(), std::begin(kMagic), std::end(kMagic));
+  }
+};
+
+}  // namespace penstock

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks in one process, over real sockets.
+#include "trainer/liveness/liveness.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What the ranks of a run said and did.
+class Events {
+ public:
+  void told(std::int32_t rank, std::span<const LostRank> lost) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back("rank " + std::to_string(rank) + " says: " + to_text(lost));
+    changed_.notify_all();
+  }
+  void ended(std::int32_t rank) {
+    const std::lock_guard lock(mutex_);
+    ended_.push_back(rank);
+    changed_.notify_all();
+  }
+  /// The ranks that ended, in their order, once they are `count`.
+  std::vector<std::int32_t> await_ends(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 20s, [&] { return ended_.size() >= count; });
+    std::vector<std::int32_t> ended = ended_;
+    std::sort(ended.begin(), ended.end());
+    return ended;
+  }
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> lines_;
+  std::vector<std::int32_t> ended_;
+};
+
+/// One that says hello and nothing more.
+FrameSocket say_hello(std::int32_t rank, const std::string& hub) {
+  FrameSocket socket;
+  for (int tries = 0; tries < 500 && !socket.is_open(); ++tries) {
+    socket = FrameSocket::connect(hub, 1s);
+  }
+  Frame hello;
+  hello.kind = Frame::Kind::hello;
+  hello.rank = rank;
+  hello.pid = 4711;
+  hello.key = padded("secret");
+  hello.host = padded("elsewhere");
+  hello.phase = RankPhase::training;
+  hello.step = 3;
+  socket.send(hello);
+  return socket;
+}
+
+class Ranks : public ::testing::TestWithParam<bool> {
+ protected:
+  explicit Ranks(std::int32_t size = 4) : lives_(size), progress_(size) {
+    for (std::int32_t rank = 0; rank < size; ++rank) {
+      if (GetParam()) {
+        listeners_.push_back(FrameListener::tcp(true));
+      } else {
+        listeners_.push_back(FrameListener::local("penstock test " + std::to_string(getpid()) +
+                                                  " rank " + std::to_string(rank)));
+      }
+      addresses_.push_back(listeners_.back().address());
+    }
+  }
+  void start(std::int32_t rank, const RankDeadlines& deadlines = {}) {
+    const auto at = static_cast<std::size_t>(rank);
+    progress_[at] = std::make_unique<RankProgress>();
+    lives_[at] = std::make_unique<Liveness>(
+        LivenessPlan{
+            .rank = rank,
+            .size = static_cast<std::int32_t>(addresses_.size()),
+            .place = {"here", getpid()},
+            .key = "secret",
+            .deadlines = deadlines,
+            .addresses = addresses_,
+            .tell = [this, rank](std::span<const LostRank> lost) { events_.told(rank, lost); },
+            .end = [this, rank] { events_.ended(rank); }},
+        std::move(listeners_[at]), *progress_[at]);
+  }
+
+  Events events_;
+  std::vector<FrameListener> listeners_;
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<Liveness>> lives_;
+  std::vector<std::unique_ptr<RankProgress>> progress_;
+};
+
+TEST_P(Ranks, ThatEndOnTheirOwnAccountAreNotLost) {
+  for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
+  lives_[2]->leave();
+  for (const std::size_t rank : {3U, 2U, 1U, 0U}) lives_[rank].reset();
+  EXPECT_TRUE(events_.lines().empty()) << events_.lines().front();
+  EXPECT_TRUE(events_.await_ends(0).empty());
+}
+
+TEST_P(Ranks, OneThatDiesIsNamedByRank0AndAllEnd) {
+  for (const std::int32_t rank : {0, 1, 2}) start(rank);
+  say_hello(3, addresses_[0]).close();
+  EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
+  ASSERT_EQ(events_.lines().size(), 1U);
+  EXPECT_EQ(events_.lines()[0],
+            "rank 0 says: rank 3 (host elsewhere, pid 4711) was lost while joining the other "
+            "ranks: its connection closed");
+}
+
+TEST_P(Ranks, OneThatFallsSilentIsNamed) {
+  const RankDeadlines soon{.rendezvous = 60s, .silence = 1s, .goodbye = 1s};
+  const FrameSocket silent = say_hello(3, addresses_[0]);
+  for (const std::int32_t rank : {0, 1, 2}) start(rank, soon);
+  EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
+  ASSERT_EQ(events_.lines().size(), 1U);
+  EXPECT_NE(events_.lines()[0].find("rank 0 says: rank 3 (host elsewhere, pid 4711)"),
+            std::string::npos);
+  EXPECT_NE(events_.lines()[0].find("silent for 1."), std::string::npos) << events_.lines()[0];
+}
+
+TEST_P(Ranks, OneThatNeverJoinsIsNamed) {
+  const RankDeadlines soon{.rendezvous = 1s, .silence = 30s, .goodbye = 1s};
+  for (const std::int32_t rank : {0, 1, 2}) start(rank, soon);
+  EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
+  ASSERT_EQ(events_.lines().size(), 1U);
+  EXPECT_NE(events_.lines()[0].find("rank 3 was lost while joining"), std::string::npos);
+}
+
+TEST_P(Ranks, OneThatDoesNotComeToAMeetingIsNamed) {
+  for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
+  for (const std::size_t rank : {0U, 1U, 3U}) {
+    progress_[rank]->enter(RankPhase::training);
+    progress_[rank]->begin_wait(std::chrono::steady_clock::now() + 1s);
+  }
+  EXPECT_EQ(events_.await_ends(4), (std::vector<std::int32_t>{0, 1, 2, 3}));
+  ASSERT_EQ(events_.lines().size(), 1U);
+  EXPECT_NE(events_.lines()[0].find("rank 0 says: rank 2 (host here"), std::string::npos);
+  EXPECT_NE(events_.lines()[0].find("it lives, and did not come"), std::string::npos);
+}
+
+TEST_P(Ranks, TheLowestThatIsLeftNamesRank0) {
+  FrameListener hub = std::move(listeners_[0]);
+  for (const std::int32_t rank : {1, 2, 3}) start(rank);
+  {
+    std::vector<FrameSocket> accepted;  // rank 0 dies once all have come
+    while (accepted.size() < 3) {
+      if (FrameSocket socket = hub.accept(); socket.is_open())
+        accepted.push_back(std::move(socket));
+    }
+  }
+  EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{1, 2, 3}));
+  ASSERT_EQ(events_.lines().size(), 1U);
+  EXPECT_EQ(events_.lines()[0].find("rank 1 says: rank 0 was lost"), 0U) << events_.lines()[0];
+}
+
+TEST_P(Ranks, StrangersAreNotHeard) {
+  for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
+  FrameSocket stranger = FrameSocket::connect(addresses_[0], 1s);
+  Frame hello;
+  hello.kind = Frame::Kind::hello;
+  hello.rank = 3;
+  hello.key = padded("guess");
+  stranger.send(hello);
+  for (int tries = 0; tries < 200 && stranger.is_open(); ++tries) {
+    stranger.receive();
+    usleep(10'000);
+  }
+  EXPECT_FALSE(stranger.is_open());
+  FrameSocket noise = FrameSocket::connect(addresses_[0], 1s);
+  EXPECT_EQ(write(noise.file(), std::string(1000, 'x').data(), 1000), 1000);
+  for (const std::size_t rank : {3U, 2U, 1U, 0U}) lives_[rank].reset();
+  EXPECT_TRUE(events_.lines().empty()) << events_.lines().front();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Ranks, ::testing::Bool(),
+                         [](const auto& each) { return each.param ? "tcp" : "local"; });
+
+}  // namespace
+}  // namespace penstock

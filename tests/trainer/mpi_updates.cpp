@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process of several that mpirun starts, with as many ranks as it is told: every update against
+// its definition, and exits with 0 where all weights are right.
+//
+//   mpirun -np 3 mpi_updates [RANKS IN EACH PROCESS]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "tests/support/product_model.h"
+#include "tests/support/update_definitions.h"
+#include "trainer/collectives/nested.h"
+#include "trainer/collectives/threads.h"
+#include "trainer/process_models.h"
+#include "trainer/processes.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Checks {
+ public:
+  Checks(Processes& processes, Clock& clock, std::int32_t threads)
+      : processes_(processes),
+        clock_(clock),
+        threads_(threads),
+        device_(clock),
+        devices_(static_cast<std::size_t>(threads), &device_),
+        between_(processes.make_group(
+            {.device = device_, .patience = 20s, .stopping = {}, .abandon = {}})),
+        across_(between_->join(processes.launch().rank)),
+        group_(threads > 1 ? std::make_unique<ThreadsGroup>(devices_, clock, std::stop_token())
+                           : nullptr,
+               devices_, *across_) {}
+
+  int run() {
+    collectives();
+    for (const GradientReduction reduction :
+         {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
+      for (const DefinedUpdate& update : defined_updates()) {
+        follows(update, reduction);
+        oracle(update, reduction);
+      }
+    }
+    for (const char* peer : {"uniform", "kungfu", "round-robin"}) {
+      for (const char* prefetch : {"false", "true"}) {
+        averages_in_pairs(fmt::format("async-sgd:peer={},prefetch={}", peer, prefetch));
+      }
+    }
+    return failures_ == 0 ? 0 : 1;
+  }
+
+ private:
+  std::int32_t process() const { return processes_.launch().rank; }
+  std::int32_t ranks() const { return processes_.launch().size * threads_; }
+  std::int32_t first() const { return process() * threads_; }
+
+  void expect(bool right, const std::string& what) {
+    if (right) return;
+    ++failures_;
+    fmt::print(stderr, "process {} of {}: {} is wrong\n", process(), processes_.launch().size,
+               what);
+  }
+
+  /// What updates do not show: a root that is no process's first rank, and tensors that stay.
+  void collectives() {
+    std::vector<std::vector<float>> reduced(devices_.size()), spread(devices_.size());
+    run_ranks(threads_, [&](std::int32_t thread) {
+      const auto collective = group_.join(first() + thread);
+      const auto stream = device_.make_stream();
+      for (std::int32_t root = 0; root < ranks(); ++root) {
+        for (auto* const all : {&reduced, &spread}) {
+          std::vector<float> values(3, static_cast<float>(first() + thread + 1));
+          const Tensor tensor{values.data(), values.size()};
+          if (all == &reduced) {
+            collective->reduce_sum(tensor, root, *stream);
+          } else {
+            collective->broadcast(tensor, root, *stream);
+          }
+          (*all)[static_cast<std::size_t>(thread)].push_back(values.back());
+        }
+      }
+    });
+    for (std::int32_t thread = 0; thread < threads_; ++thread) {
+      for (std::int32_t root = 0; root < ranks(); ++root) {
+        const auto own = static_cast<float>(first() + thread + 1);
+        const auto sum = static_cast<float>(ranks() * (ranks() + 1) / 2);
+        const auto at = [&](const auto& all) {
+          return all[static_cast<std::size_t>(thread)][static_cast<std::size_t>(root)];
+        };
+        expect(at(reduced) == (root == first() + thread ? sum : own),
+               fmt::format("a sum at rank {}", root));
+        expect(at(spread) == static_cast<float>(root + 1),
+               fmt::format("what rank {} hands out", root));
+      }
+    }
+  }
+
+  void follows(const DefinedUpdate& update, GradientReduction reduction) {
+    const DefinedRun defined{.ranks = ranks(), .local_ranks = threads_, .reduction = reduction};
+    UpdateRanks run({group_, nullptr, first(), threads_}, update.update, clock_, reduction);
+    run.steps(static_cast<std::int32_t>(defined.steps));
+    for (std::size_t element = 0; element < kQuadraticElements; ++element) {
+      const RankValues expected = follow(defined, element, update.make);
+      for (std::int32_t rank = first(); rank < first() + threads_; ++rank) {
+        const double wanted = expected[static_cast<std::size_t>(rank)];
+        const double weight = run.weights(rank)[element];
+        expect(
+            std::abs(weight - wanted) <= 2e-6 * (1 + std::abs(wanted)),
+            fmt::format("{} with reduction {}, rank {}, element {}: {} instead of {}",
+                        update.update, static_cast<int>(reduction), rank, element, weight, wanted));
+      }
+    }
+    if (update.identical) have_the_same_bits(run, update.update);
+  }
+
+  void have_the_same_bits(UpdateRanks& run, const std::string& update) {
+    std::string mine;
+    for (std::int32_t rank = first(); rank < first() + threads_; ++rank) {
+      mine.append(reinterpret_cast<const char*>(run.weights(rank).data()),  // NOLINT
+                  run.weights(rank).size() * sizeof(float));
+    }
+    for (const std::string& other : processes_.all_gather(mine, 20s, "comparing weights")) {
+      expect(other == mine, update + ": the bits of another rank");
+    }
+  }
+
+  /// tf_cnn_benchmarks' test of its modes: x = 1 and a rate of 1/8. The losses of gradients that
+  /// count once and twice are exact, those of other multiples follow the recursion.
+  void oracle(const DefinedUpdate& update, GradientReduction reduction) {
+    double multiplier = update.identical ? ranks() : 1;
+    if (update.identical && reduction == GradientReduction::mean) multiplier = 1;
+    if (update.identical && reduction == GradientReduction::mean_sum) multiplier /= threads_;
+    const bool late = update.update.find("staged=true") != std::string::npos ||
+                      update.update.find("relaxed") != std::string::npos;
+    if (late) return;  // their recursions are those of `follows`
+    const ProductLosses expected = product_losses(multiplier, 0.125, 3);
+    run_ranks(threads_, [&](std::int32_t thread) {
+      const auto losses = train_product(group_, device_, first() + thread, threads_, update.update,
+                                        reduction, 0.125, 3);
+      for (std::size_t step = 0; step < expected.size(); ++step) {
+        const bool exact = multiplier <= 2 && (ranks() & (ranks() - 1)) == 0;
+        const double tolerance = exact ? 0 : 1e-6 * std::abs(expected[step]) + 1e-6;
+        if (std::abs(losses[step] - expected[step]) > tolerance) {
+          throw Error(fmt::format("{} with reduction {}: loss {} of step {}, instead of {}",
+                                  update.update, static_cast<int>(reduction), losses[step], step,
+                                  expected[step]));
+        }
+      }
+    });
+  }
+
+  /// Nobody's order is known: every rank ends, its model is one that such averages can reach, has
+  /// others' in it, and every read was counted.
+  void averages_in_pairs(const std::string& update) {
+    constexpr std::int32_t kSteps = 60;
+    Probe counters;
+    std::stop_source done;
+    const auto models = make_process_models({.processes = processes_,
+                                             .devices = devices_,
+                                             .clock = clock_,
+                                             .probe = counters,
+                                             .patience = 20s,
+                                             .stopping = {},
+                                             .abandon = done.get_token()});
+    {
+      UpdateRanks run({group_, models.get(), first(), threads_}, update, clock_);
+      run.steps(kSteps);
+      std::int64_t reads = 0;
+      for (const auto& [name, count] : run.probe().values()) reads += count;
+      expect(reads == kSteps * threads_, fmt::format("{}: {} reads", update, reads));
+      for (std::int32_t rank = first(); rank < first() + threads_; ++rank) {
+        bool mixed = false;
+        for (std::size_t element = 0; element < kQuadraticElements; ++element) {
+          // Averages of contractions towards targets stay where targets and first weights lie.
+          const double weight = run.weights(rank)[element];
+          const double low = -1.01, high = std::max(3.3, 1.5 * (ranks() - 1)) + 0.01;
+          expect(weight > low && weight < high, fmt::format("{}: a weight of {}", update, weight));
+          const DefinedRun alone{.ranks = ranks(), .local_ranks = threads_, .steps = kSteps};
+          const RankValues unmixed = follow(alone, element, define_independent);
+          mixed |= std::abs(weight - unmixed[static_cast<std::size_t>(rank)]) > 1e-3;
+        }
+        // Ranks in the middle have others on both sides, which may cancel each other.
+        const bool outermost = rank == 0 || rank == ranks() - 1;
+        expect(mixed || !outermost, update + ": a model without others' share");
+      }
+      // Nobody's server ends while somebody takes a step; what is read ahead nobody takes.
+      processes_.all_gather("", 20s, "ending pair averaging");
+      done.request_stop();
+    }
+    expect(counters.values().at("model_requests_refused") == 0, update + ": requests refused");
+  }
+
+  Processes& processes_;
+  Clock& clock_;
+  const std::int32_t threads_;
+  HostDevice device_;
+  std::vector<Device*> devices_;
+  std::unique_ptr<CollectiveGroup> between_;
+  std::unique_ptr<Collective> across_;
+  NestedGroup group_;
+  int failures_ = 0;
+};
+
+int run(std::int32_t threads) {
+  const std::optional<Launch> launch =
+      read_launch([](const char* name) { return std::getenv(name); });
+  if (!launch) {
+    fmt::print(stderr, "start it with mpirun\n");
+    return 2;
+  }
+  SteadyClock clock;
+  const std::unique_ptr<Processes> processes = join_processes(*launch, clock);
+  return Checks(*processes, clock, threads).run();
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int argc, char** argv) {
+  try {
+    return penstock::run(argc > 1 ? std::atoi(argv[1]) : 1);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

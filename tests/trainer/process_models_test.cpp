@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that processes read from each other, over real sockets: the processes are threads here,
+// which say that they are on one host, or on several.
+#include "trainer/process_models.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/thread_processes.h"
+#include "tests/support/uniform_model.h"
+#include "trainer/process_models/client.h"
+#include "trainer/process_models/messages.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+enum class Hosts { one, several };
+
+class ProcessModelStores : public ::testing::TestWithParam<Hosts> {
+ protected:
+  static constexpr std::size_t kCount = 5000;
+
+  /// One process of the run, in the body that runs for each of them.
+  struct Process {
+    Process(ProcessModelStores& test, TextBoard& board, std::int32_t rank, std::int32_t size,
+            std::int32_t threads)
+        : processes(board, rank, size),
+          devices(static_cast<std::size_t>(threads), &test.device_),
+          store(make_process_models({.processes = processes,
+                                     .devices = devices,
+                                     .clock = test.clock_,
+                                     .probe = probe,
+                                     .patience = 20s,
+                                     .stopping = stop.get_token(),
+                                     .abandon = {},
+                                     .host = test.host(rank)})),
+          stream(test.device_.make_stream()) {}
+    void meet() { processes.all_gather("", 20s, "meeting"); }
+    /// What this process told the others about where it answers.
+    nlohmann::json address(std::int32_t of) const {
+      return nlohmann::json::parse(processes.texts().at(1).at(static_cast<std::size_t>(of)));
+    }
+    std::int64_t refused() const { return probe.values().at("model_requests_refused"); }
+
+    Probe probe;
+    std::stop_source stop;
+    ThreadProcesses processes;
+    std::vector<Device*> devices;
+    std::unique_ptr<ModelStore> store;
+    std::unique_ptr<Stream> stream;
+  };
+
+  HostFacts host(std::int32_t rank) const {
+    const std::int32_t number = GetParam() == Hosts::one ? 0 : rank;
+    return {.identity = fmt::format("host {}", number),
+            .name = fmt::format("host{}", number),
+            .addresses = {"127.0.0.1"}};
+  }
+
+  void run(std::int32_t size, std::int32_t threads, const std::function<void(Process&)>& body) {
+    TextBoard board(size);
+    run_ranks(size, [&](std::int32_t rank) {
+      Process process(*this, board, rank, size, threads);
+      body(process);
+      process.meet();  // nobody's server ends while another one reads
+    });
+  }
+
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+};
+
+TEST_P(ProcessModelStores, GiveTheNewestModelOfTheOneWhoIsAsked) {
+  run(3, 1, [&](Process& process) {
+    const std::int32_t rank = process.processes.launch().rank;
+    UniformModel published(kCount), mine(kCount);
+    const std::int32_t right = (rank + 1) % 3;
+    EXPECT_EQ(process.store->read(rank, right, mine.tensor(), *process.stream), std::nullopt);
+    process.meet();
+    for (std::int64_t version = 0; version < 7; ++version) {
+      published.fill(static_cast<float>(100 * rank + version));
+      process.store->publish(rank, 3 * version, published.tensor(), *process.stream);
+      process.meet();
+      for (const std::int32_t owner : {0, 1, 2}) {
+        EXPECT_EQ(process.store->read(rank, owner, mine.tensor(), *process.stream), 3 * version);
+        EXPECT_EQ(mine.value(), static_cast<float>(100 * owner + version));
+      }
+      process.meet();
+    }
+    EXPECT_EQ(process.refused(), 0);
+  });
+}
+
+TEST_P(ProcessModelStores, ServeEveryThreadOfEveryProcess) {
+  constexpr std::int32_t kThreads = 2, kRanks = 4;
+  run(2, kThreads, [&](Process& process) {
+    const std::int32_t first = process.processes.launch().rank * kThreads;
+    for (std::int32_t rank = first; rank < first + kThreads; ++rank) {
+      UniformModel published(kCount, static_cast<float>(rank));
+      process.store->publish(rank, rank, published.tensor(), *process.stream);
+    }
+    process.meet();
+    run_ranks(kThreads, [&](std::int32_t thread) {
+      const auto own = device_.make_stream();
+      UniformModel mine(kCount);
+      for (std::int32_t owner = 0; owner < kRanks; ++owner) {
+        EXPECT_EQ(process.store->read(first + thread, owner, mine.tensor(), *own), owner);
+        EXPECT_EQ(mine.value(), static_cast<float>(owner));
+      }
+    });
+  });
+}
+
+TEST_P(ProcessModelStores, NeverMixTwoModelsUnderFreeRunningRanks) {
+  constexpr std::int32_t kRanks = 3;
+  run(kRanks, 1, [&](Process& process) {
+    const std::int32_t rank = process.processes.launch().rank;
+    UniformModel published(kCount, 0), other(kCount);
+    process.store->publish(rank, 0, published.tensor(), *process.stream);
+    process.meet();
+    std::vector<std::int64_t> seen(kRanks, 0);
+    for (std::int64_t version = 1; version <= 200; ++version) {
+      published.fill(static_cast<float>(version));
+      process.store->publish(rank, version, published.tensor(), *process.stream);
+      const auto owner = static_cast<std::int32_t>((rank + 1 + version % (kRanks - 1)) % kRanks);
+      const auto read = process.store->read(rank, owner, other.tensor(), *process.stream);
+      ASSERT_TRUE(read.has_value());
+      ASSERT_EQ(other.value(), static_cast<float>(*read));
+      ASSERT_GE(*read, seen[static_cast<std::size_t>(owner)]);
+      seen[static_cast<std::size_t>(owner)] = *read;
+    }
+  });
+}
+
+TEST_P(ProcessModelStores, CarryModelsOfDevicesThatHaveNoWeights) {
+  run(2, 1, [&](Process& process) {
+    const std::int32_t rank = process.processes.launch().rank;
+    process.store->publish(rank, 4, {}, *process.stream);
+    process.meet();
+    EXPECT_EQ(process.store->read(rank, 1 - rank, {}, *process.stream), 4);
+  });
+}
+
+TEST_P(ProcessModelStores, SayWhoseModelIsOfAnotherLength) {
+  run(2, 1, [&](Process& process) {
+    const std::int32_t rank = process.processes.launch().rank;
+    UniformModel published(static_cast<std::size_t>(10 + 10 * (1 - rank))), mine(20);
+    process.store->publish(rank, 0, published.tensor(), *process.stream);
+    process.meet();
+    if (rank == 1) return;
+    try {
+      process.store->read(0, 1, mine.tensor(), *process.stream);
+      ADD_FAILURE() << "a model of another length was taken";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST_P(ProcessModelStores, LetAReaderLeaveWhenTheRunStops) {
+  run(2, 1, [&](Process& process) {
+    process.stop.request_stop();
+    UniformModel mine(kCount);
+    const std::int32_t rank = process.processes.launch().rank;
+    EXPECT_THROW(process.store->read(rank, 1 - rank, mine.tensor(), *process.stream), Error);
+  });
+}
+
+/// Whoever can connect sends what it likes: it gets no answer, and others get theirs.
+TEST_P(ProcessModelStores, AnswerNoStranger) {
+  run(2, 1, [&](Process& process) {
+    const std::int32_t rank = process.processes.launch().rank;
+    UniformModel published(kCount, 7), mine(kCount);
+    process.store->publish(rank, 1, published.tensor(), *process.stream);
+    process.meet();
+    if (rank == 1) {
+      zmq::context_t context;
+      zmq::socket_t stranger(context, ZMQ_DEALER);
+      stranger.set(zmq::sockopt::linger, 0);
+      stranger.set(zmq::sockopt::rcvtimeo, 10000);
+      const nlohmann::json address = process.address(0);
+      stranger.connect(address.at("endpoint").get<std::string>());
+      ModelRequest good{.owner = 0, .number = 99, .token = address.at("token")};
+      ModelRequest guessed = good, other_magic = good, not_here = good;
+      guessed.token.back() ^= 1;
+      other_magic.magic ^= 1;
+      not_here.owner = 1;
+      const auto send = [&](const ModelRequest& request, std::size_t bytes) {
+        stranger.send(zmq::buffer(&request, bytes), zmq::send_flags::none);
+      };
+      send(guessed, sizeof guessed);
+      send(other_magic, sizeof other_magic);
+      send(good, 0);
+      send(good, sizeof good - 1);
+      for (int frames = 0; frames < 3; ++frames) {  // a good one with more behind it
+        stranger.send(zmq::buffer(&good, sizeof good),
+                      frames < 2 ? zmq::send_flags::sndmore : zmq::send_flags::none);
+      }
+      not_here.number = 98;
+      send(not_here, sizeof not_here);
+      send(good, sizeof good);
+      // The first replies are those to the last two requests: the five in front got none.
+      zmq::message_t header, body;
+      ASSERT_TRUE(stranger.recv(header));
+      auto reply = parse_model_message<ModelReply>({header.data<std::byte>(), header.size()});
+      ASSERT_TRUE(reply.has_value());
+      EXPECT_EQ(reply->number, 98U);
+      EXPECT_EQ(reply->version, ModelReply::kNone);
+      EXPECT_FALSE(header.more());
+      ASSERT_TRUE(stranger.recv(header));
+      reply = parse_model_message<ModelReply>({header.data<std::byte>(), header.size()});
+      ASSERT_TRUE(reply.has_value());
+      EXPECT_EQ(reply->number, 99U);
+      EXPECT_EQ(reply->elements, kCount);
+      ASSERT_TRUE(stranger.recv(body));
+      EXPECT_EQ(body.size(), kCount * sizeof(float));
+      // Longer than any request: libzmq cuts the connection.
+      const std::string long_one(1 << 20, 'x');
+      stranger.send(zmq::buffer(long_one), zmq::send_flags::none);
+      EXPECT_EQ(process.store->read(1, 0, mine.tensor(), *process.stream), 1);
+      EXPECT_EQ(mine.value(), 7);
+    }
+    process.meet();
+    EXPECT_EQ(process.refused(), rank == 0 ? 5 : 0);
+  });
+}
+
+TEST_P(ProcessModelStores, OpenAPortForOtherHostsAlone) {
+  run(2, 1, [&](Process& process) {
+    const std::int32_t port = process.address(0).at("port");
+    EXPECT_EQ(port != 0, GetParam() == Hosts::several);
+    if (port == 0 || process.processes.launch().rank == 0) return;
+    // Without a key of the run, whatever is said is not heard.
+    zmq::context_t context;
+    zmq::socket_t stranger(context, ZMQ_DEALER);
+    stranger.set(zmq::sockopt::linger, 0);
+    stranger.set(zmq::sockopt::rcvtimeo, 300);
+    stranger.connect(fmt::format("tcp://127.0.0.1:{}", port));
+    const ModelRequest request{.owner = 0, .number = 1, .token = process.address(0).at("token")};
+    stranger.send(zmq::buffer(&request, sizeof request), zmq::send_flags::none);
+    zmq::message_t answer;
+    EXPECT_FALSE(stranger.recv(answer));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(On, ProcessModelStores, ::testing::Values(Hosts::one, Hosts::several),
+                         [](const auto& test) {
+                           return test.param == Hosts::one ? "one_host" : "several_hosts";
+                         });
+
+/// A server that a test plays, of process 1.
+class ModelClients : public ::testing::Test {
+ protected:
+  ModelClients() : server_(context_, ZMQ_ROUTER) {
+    server_.set(zmq::sockopt::linger, 0);
+    server_.set(zmq::sockopt::rcvtimeo, 10000);
+    server_.bind(fmt::format("ipc://@penstock-model-clients-{}", getpid()));
+  }
+  ModelClient make(Nanoseconds patience, std::stop_token stop = {}) {
+    const ModelServerAddress address{.host = "far-away",
+                                     .endpoint = server_.get(zmq::sockopt::last_endpoint)};
+    return ModelClient({.servers = {{}, address},
+                        .own = {},
+                        .own_addresses = {},
+                        .patience = patience,
+                        .stopping = std::move(stop),
+                        .abandon = {}});
+  }
+  /// The next request, and who asks.
+  ModelRequest receive(zmq::message_t& sender) {
+    zmq::message_t frame;
+    EXPECT_TRUE(server_.recv(sender));
+    EXPECT_TRUE(server_.recv(frame));
+    return parse_model_message<ModelRequest>({frame.data<std::byte>(), frame.size()})
+        .value_or(ModelRequest{.owner = -1});
+  }
+  void send(zmq::message_t& sender, const std::vector<std::string>& frames) {
+    zmq::message_t to(sender.data(), sender.size());
+    server_.send(to, zmq::send_flags::sndmore);
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      server_.send(zmq::buffer(frames[i]),
+                   i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+    }
+  }
+  static std::string text(const ModelReply& reply) {
+    return {reinterpret_cast<const char*>(&reply), sizeof reply};  // NOLINT
+  }
+
+  zmq::context_t context_;
+  zmq::socket_t server_;
+};
+
+TEST_F(ModelClients, NameWhoDoesNotAnswerInTime) {
+  ModelClient client = make(100ms);
+  try {
+    client.read(1, 5, 3);
+    ADD_FAILURE() << "nobody answered, and a model was read";
+  } catch (const TimeoutError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "waited 0.1 s for the model of rank 5 on host far-away: it hangs, is stopped, or "
+              "cannot be reached; see what the launcher says of it, or raise --timeout");
+  }
+}
+
+TEST_F(ModelClients, LeaveAWaitWhenTheRunStops) {
+  std::stop_source stop;
+  ModelClient client = make(1h, stop.get_token());
+  std::jthread stopper([&] {
+    zmq::message_t sender;
+    receive(sender);  // the client waits by now
+    stop.request_stop();
+  });
+  EXPECT_THROW(client.read(1, 5, 3), Error);
+}
+
+TEST_F(ModelClients, TakeTheAnswerToTheirRequestAlone) {
+  ModelClient client = make(20s);
+  std::jthread server([&] {
+    zmq::message_t sender;
+    const ModelRequest request = receive(sender);
+    ASSERT_EQ(request.owner, 5);
+    ModelReply good{.owner = 5, .number = request.number, .version = 8, .elements = 3};
+    ModelReply stale = good, empty = good, huge = good;
+    stale.number -= 1;
+    empty.elements = 0;
+    huge.elements = ~std::uint64_t{0};
+    const std::string model(3 * sizeof(float), '\0');
+    send(sender, {""});
+    send(sender, {"nonsense", "nonsense"});
+    send(sender, {text(stale), model});
+    send(sender, {text(good)});                   // without the model
+    send(sender, {text(good), model, model});     // with another one
+    send(sender, {text(good), model.substr(1)});  // cut
+    send(sender, {text(huge), model});
+    send(sender, {text(empty), model});
+    send(sender, {text(good), model});
+  });
+  const auto model = client.read(1, 5, 3);
+  ASSERT_TRUE(model.has_value());
+  EXPECT_EQ(model->version, 8);
+  EXPECT_EQ(model->bytes.size(), 3 * sizeof(float));
+}
+
+TEST(HostFacts, SayWhoReachesWhom) {
+  const HostFacts one = read_host_facts(), other = read_host_facts();
+  EXPECT_EQ(one.identity, other.identity);
+  EXPECT_FALSE(one.name.empty());
+  for (const std::string& address : one.addresses) EXPECT_FALSE(address.starts_with("127."));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// How weights are cut into parts, and what servers are told of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dataflow/error.h"
+#include "trainer/servers/message.h"
+#include "trainer/servers/model_layout.h"
+
+namespace penstock {
+namespace {
+
+/// Tensors of so many elements, of which every second one decays, each in a multiple of 16.
+class Arena {
+ public:
+  explicit Arena(const std::vector<std::size_t>& counts, std::size_t running = 0) {
+    std::size_t total = 0;
+    for (const std::size_t count : counts) total += (count + 15) / 16 * 16;
+    weights_.resize(total);
+    running_.resize(running);
+    set_.weights = set_.gradients = {weights_.data(), total};
+    set_.running = {running_.data(), running};
+    std::size_t first = 0;
+    auto node = static_cast<NodeId>(counts.size());
+    for (const std::size_t count : counts) {
+      const Role role = set_.parameters.size() % 2 == 0 ? Role::weight : Role::scale;
+      const Tensor tensor{weights_.data() + first, count};
+      set_.parameters.push_back(
+          {{.name = "w", .node = --node, .role = role, .shape = {}}, tensor, tensor});
+      first += (count + 15) / 16 * 16;
+    }
+  }
+  const ParameterSet& set() const { return set_; }
+
+ private:
+  std::vector<float> weights_, running_;
+  ParameterSet set_;
+};
+
+/// Every element of the tensors is in exactly one part, whose segments say what decays.
+void expect_whole(const PartPlan& plan, const Arena& arena, std::size_t part_bytes) {
+  std::vector<int> seen(arena.set().weights.count), decays(seen.size());
+  std::uint32_t key = 0;
+  for (const Part& part : plan.parts) {
+    EXPECT_EQ(part.key, key++);
+    EXPECT_LE(part.count * sizeof(float), part_bytes);
+    std::size_t at = part.first;
+    for (const Segment& segment : part.segments) {
+      for (std::uint32_t i = 0; i < segment.elements; ++i, ++at) {
+        if (part.fixed) continue;
+        ++seen[at];
+        decays[at] = segment.decays ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(at, part.first + part.count);
+  }
+  for (const Parameter& parameter : arena.set().parameters) {
+    const auto* const first = static_cast<const float*>(parameter.weight.data);
+    const auto at = first - static_cast<const float*>(arena.set().weights.data);
+    for (std::size_t i = 0; i < parameter.weight.count; ++i) {
+      EXPECT_EQ(seen[static_cast<std::size_t>(at) + i], 1);
+      EXPECT_EQ(decays[static_cast<std::size_t>(at) + i], parameter.spec.decays() ? 1 : 0);
+    }
+  }
+}
+
+TEST(ModelLayout, EveryElementIsInOnePartOfAnyPlan) {
+  const Arena arena({3, 40, 17, 1, 200, 5}, 7);
+  for (const std::size_t bytes : {4U, 60U, 256U, 1U << 20}) {
+    for (const std::int32_t servers : {1, 2, 3}) {
+      for (const Placement placement : {Placement::first, Placement::greedy, Placement::split}) {
+        expect_whole(plan_parts(arena.set(), placement, servers, bytes), arena, bytes);
+      }
+      expect_whole(plan_partitions(arena.set(), servers, bytes), arena, bytes);
+    }
+  }
+}
+
+TEST(ModelLayout, EveryServerHasAPart) {
+  const Arena small({3}), none({});
+  for (const Arena* arena : {&small, &none}) {
+    for (const PartPlan& plan : {plan_parts(arena->set(), Placement::greedy, 3, 1 << 20),
+                                 plan_partitions(arena->set(), 3, 1 << 20)}) {
+      for (const std::int32_t server : {0, 1, 2}) {
+        EXPECT_TRUE(std::any_of(plan.parts.begin(), plan.parts.end(),
+                                [&](const Part& part) { return part.server == server; }));
+      }
+    }
+  }
+}
+
+TEST(ModelLayout, PartitionsSpreadBytes) {
+  const Arena arena({100'000, 300'000, 50'000, 50'000});
+  const PartPlan plan = plan_partitions(arena.set(), 2, 40'000);
+  std::size_t loads[2] = {};
+  for (const Part& part : plan.parts) loads[part.server] += part.count;
+  EXPECT_NEAR(static_cast<double>(loads[0]), static_cast<double>(loads[1]), 10'000);
+}
+
+TEST(ModelLayout, IsReadAsItWasWritten) {
+  const Arena arena({3, 40, 17}, 9);
+  const PartPlan plan = plan_parts(arena.set(), Placement::greedy, 2, 64);
+  for (const std::int32_t server : {0, 1}) {
+    const std::string text =
+        write_layout({ServerRule::one_by_one, "momentum:momentum=0.5", plan.parts}, server);
+    const ModelLayout read = parse_layout(bytes_of(text));
+    EXPECT_EQ(read.rule, ServerRule::one_by_one);
+    EXPECT_EQ(read.optimizer, "momentum:momentum=0.5");
+    std::vector<Part> expected;
+    for (Part part : plan.parts) {
+      if (part.server != server) continue;
+      part.first = 0;
+      part.server = 0;
+      expected.push_back(part);
+    }
+    EXPECT_EQ(read.parts, expected);
+    for (std::size_t cut = 0; cut < text.size(); ++cut) {
+      EXPECT_THROW(parse_layout(bytes_of(text).first(cut)), DataError) << cut;
+    }
+    EXPECT_THROW(parse_layout(bytes_of(text + "x")), DataError);
+  }
+}
+
+TEST(ModelLayout, ServerMessagesAreReadAsTheyWereWritten) {
+  std::vector<std::byte> bytes(kHeaderBytes);
+  const ServerHeader header{.kind = MessageKind::push,
+                            .key = 7,
+                            .task = 3,
+                            .step = 1'000'000'007,
+                            .length = 12,
+                            .learning_rate = 0.1F,
+                            .weight_decay = 0.2F,
+                            .gradient_clip = 0.3F,
+                            .gradient_scale = 0.4F,
+                            .value = 0.5,
+                            .version = 9};
+  write_header(header, std::span<std::byte, kHeaderBytes>(bytes));
+  const ServerHeader read = parse_header(bytes, 12);
+  EXPECT_EQ(read.kind, header.kind);
+  EXPECT_EQ(read.key, 7U);
+  EXPECT_EQ(read.task, 3U);
+  EXPECT_EQ(read.step, 1'000'000'007U);
+  EXPECT_EQ(read.gradient_scale, 0.4F);
+  EXPECT_EQ(read.value, 0.5);
+  EXPECT_EQ(read.version, 9U);
+  EXPECT_THROW(parse_header(bytes, 13), DataError);
+  EXPECT_THROW(parse_header(std::span(bytes).first(63), 12), DataError);
+  const std::string texts[] = {"", "a", "bc"};
+  EXPECT_EQ(split_texts(bytes_of(join_texts(texts)), 3),
+            std::vector<std::string>(std::begin(texts), std::end(texts)));
+  EXPECT_THROW(split_texts(bytes_of(join_texts(texts)), 2), DataError);
+  EXPECT_THROW(split_texts(bytes_of(join_texts(texts)), 4), DataError);
+}
+
+}  // namespace
+}  // namespace penstock

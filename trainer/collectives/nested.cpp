@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/collectives/nested.h"
+
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data), tensor.count * sizeof(float)};
+}
+
+/// Every call ends with a meeting inside, so that no two threads of a process are across at a time.
+class NestedCollective final : public Collective {
+ public:
+  NestedCollective(std::unique_ptr<Collective> inside, Device& device, Collective& across)
+      : inside_(std::move(inside)),
+        thread_(inside_->world().rank),
+        threads_(inside_->world().size),
+        device_(device),
+        across_(across),
+        settled_(device.make_event()) {}
+
+  World world() const noexcept override {
+    const World processes = across_.world();
+    return {processes.rank * threads_ + thread_, processes.size * threads_};
+  }
+  bool recordable() const noexcept override {
+    return inside_->recordable() && across_.recordable();
+  }
+
+  void all_reduce_sum(Tensor tensor, Stream& stream) override {
+    inside_->reduce_sum(tensor, 0, stream);
+    if (thread_ == 0) across_.all_reduce_sum(tensor, stream);
+    inside_->broadcast(tensor, 0, stream);
+  }
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    const std::int32_t process = root / threads_, thread = root % threads_;
+    // What adds for its process in place of a root keeps its own tensor all the same.
+    const bool restores = thread_ == thread && across_.world().rank != process;
+    if (restores) save(tensor, stream);
+    inside_->reduce_sum(tensor, thread, stream);
+    if (thread_ == thread) across_.reduce_sum(tensor, process, stream);
+    if (restores) restore(tensor, stream);
+    inside_->all_reduce_sum({}, stream);
+  }
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
+    const std::int32_t process = root / threads_, thread = root % threads_;
+    if (thread_ == thread) across_.broadcast(tensor, process, stream);
+    inside_->broadcast(tensor, thread, stream);
+  }
+
+ private:
+  void save(const Tensor& tensor, Stream& stream) {
+    PENSTOCK_ASSERT(tensor.dtype == DType::f32);
+    const std::size_t bytes = tensor.count * sizeof(float);
+    if (saved_.bytes().size() < bytes) {
+      settle(stream, *settled_);  // earlier copies are out of the old memory
+      saved_ = device_.allocate(bytes, MemoryKind::device);
+    }
+    if (bytes > 0) stream.copy(saved_.bytes().first(bytes), bytes_of(tensor));
+  }
+  void restore(const Tensor& tensor, Stream& stream) {
+    const std::span<std::byte> bytes = bytes_of(tensor);
+    if (!bytes.empty()) stream.copy(bytes, saved_.bytes().first(bytes.size()));
+  }
+
+  const std::unique_ptr<Collective> inside_;
+  const std::int32_t thread_, threads_;
+  Device& device_;
+  Collective& across_;
+  const std::unique_ptr<Event> settled_;
+  Buffer saved_;
+};
+
+/// One thread in each process.
+class AcrossCollective final : public Collective {
+ public:
+  explicit AcrossCollective(Collective& across) : across_(across) {}
+  World world() const noexcept override { return across_.world(); }
+  bool recordable() const noexcept override { return across_.recordable(); }
+  void all_reduce_sum(Tensor tensor, Stream& stream) override {
+    across_.all_reduce_sum(tensor, stream);
+  }
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    across_.reduce_sum(tensor, root, stream);
+  }
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
+    across_.broadcast(tensor, root, stream);
+  }
+
+ private:
+  Collective& across_;
+};
+
+}  // namespace
+
+NestedGroup::NestedGroup(std::unique_ptr<CollectiveGroup> inside, std::span<Device* const> devices,
+                         Collective& across)
+    : inside_(std::move(inside)), devices_(devices.begin(), devices.end()), across_(across) {
+  PENSTOCK_ASSERT(inside_ != nullptr || devices_.size() == 1);
+}
+
+std::unique_ptr<Collective> NestedGroup::join(std::int32_t rank) {
+  const auto threads = static_cast<std::int32_t>(devices_.size());
+  PENSTOCK_ASSERT(rank / threads == across_.world().rank);
+  if (inside_ == nullptr) return std::make_unique<AcrossCollective>(across_);
+  const std::int32_t thread = rank % threads;
+  return std::make_unique<NestedCollective>(inside_->join(thread),
+                                            *devices_[static_cast<std::size_t>(thread)], across_);
+}
+
+}  // namespace penstock

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/collectives/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "trainer/collectives/shared_barrier.h"
+
+namespace penstock {
+namespace {
+
+/// Of chunks: small enough for those of all ranks to stay in caches, large enough for meetings to
+/// be few.
+constexpr std::size_t kRoomBytes = std::size_t{4} << 20;
+constexpr std::size_t kLeastChunk = std::size_t{16} << 10, kMostChunk = std::size_t{128} << 10;
+constexpr std::size_t kPage = 4096;
+
+/// Where everything lies: the barrier; then for each of two turns a chunk of every rank and one of
+/// sums.
+struct Layout {
+  explicit Layout(std::int32_t the_ranks)
+      : ranks(static_cast<std::size_t>(the_ranks)),
+        chunk(std::clamp(kRoomBytes / (2 * (ranks + 1)) / kPage * kPage, kLeastChunk, kMostChunk)) {
+  }
+  std::size_t bytes() const { return kPage + 2 * (ranks + 1) * chunk; }
+  std::size_t part(std::uint64_t turn, std::size_t rank) const {
+    return kPage + (turn % 2 * (ranks + 1) + rank) * chunk;
+  }
+  std::size_t sums(std::uint64_t turn) const { return part(turn, ranks); }
+
+  std::size_t ranks, chunk;
+};
+
+/// A file descriptor that closes itself.
+class File {
+ public:
+  explicit File(int number = -1) : number_(number) {}
+  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~File() {
+    if (number_ >= 0) close(number_);
+  }
+  int number() const noexcept { return number_; }
+
+ private:
+  int number_;
+};
+
+/// Memory that is mapped, and no more when it ends.
+class Mapping {
+ public:
+  Mapping(const File& file, std::size_t bytes) : bytes_(bytes) {
+    void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+    if (begin != MAP_FAILED) begin_ = static_cast<std::byte*>(begin);
+  }
+  Mapping(const Mapping&) = delete;
+  ~Mapping() {
+    if (begin_ != nullptr) munmap(begin_, bytes_);
+  }
+  std::byte* begin() const noexcept { return begin_; }  // null: it could not be mapped
+
+ private:
+  const std::size_t bytes_;
+  std::byte* begin_ = nullptr;
+};
+
+/// What tells memory from all other: two processes that see the same numbers see the same memory.
+struct Identity {
+  pid_t process = 0;
+  int file = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+std::optional<Identity> identity_of(pid_t process, const File& file) {
+  struct stat status {};
+  if (file.number() < 0 || fstat(file.number(), &status) != 0) return std::nullopt;
+  return Identity{process, file.number(), status.st_dev, status.st_ino};
+}
+
+/// The host, and on rank 0 the memory that it made, as the others are told.
+std::string offer_of(const File& file) {
+  std::string text = "none";
+  if (const std::optional<Identity> made = identity_of(getpid(), file)) {
+    std::ostringstream out;
+    out << made->process << ' ' << made->file << ' ' << made->device << ' ' << made->inode;
+    text = out.str();
+  }
+  return text;
+}
+
+/// Rank 0's memory; no file where it is not to be had.
+File open_offered(const std::string& offer, std::size_t bytes) {
+  Identity wanted;
+  std::istringstream in(offer);
+  if (!(in >> wanted.process >> wanted.file >> wanted.device >> wanted.inode)) return File();
+  const std::string path =
+      "/proc/" + std::to_string(wanted.process) + "/fd/" + std::to_string(wanted.file);
+  File file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  // In another name space of processes the number may belong to anybody.
+  const std::optional<Identity> found = identity_of(wanted.process, file);
+  if (!found || found->device != wanted.device || found->inode != wanted.inode) return File();
+  struct stat status {};
+  if (fstat(file.number(), &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {
+    return File();
+  }
+  return file;
+}
+
+File make_memory(std::size_t bytes) {
+  File file(memfd_create("penstock-exchange", MFD_CLOEXEC));
+  if (file.number() < 0 || ftruncate(file.number(), static_cast<off_t>(bytes)) != 0) return File();
+  return file;
+}
+
+struct Chunk {
+  std::size_t first, count;  // elements
+};
+std::vector<Chunk> chunks_of(std::size_t count, std::size_t size) {
+  std::vector<Chunk> chunks;
+  for (std::size_t first = 0; first < count; first += size) {
+    chunks.push_back({first, std::min(size, count - first)});
+  }
+  return chunks;
+}
+
+class SharedMemoryCollective final : public Collective {
+ public:
+  SharedMemoryCollective(const Layout& layout, std::byte* memory, const Launch& launch,
+                         const Processes::Exchange& exchange, const ExchangeWait& wait)
+      : layout_(layout),
+        memory_(memory),
+        world_{launch.rank, launch.size},
+        choice_(exchange.choice),
+        wait_(wait),
+        barrier_(*std::launder(reinterpret_cast<SharedBarrier*>(memory)),
+                 static_cast<std::uint32_t>(launch.size)),
+        arrived_(exchange.device.make_event()) {}
+
+  World world() const noexcept override { return world_; }
+  bool recordable() const noexcept override { return true; }
+
+  void all_reduce_sum(Tensor tensor, Stream& stream) override {
+    const std::size_t nonfinite = sum(arrive(tensor, stream), choice_.wire, true);
+    const bool counts = choice_.nonfinite != nullptr && world_.rank == 0;  // all see the same
+    if (counts && nonfinite > 0) choice_.nonfinite->add(static_cast<std::int64_t>(nonfinite));
+  }
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    sum(arrive(tensor, stream), WireFormat::f32, world_.rank == root);
+  }
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
+    const std::span<float> values = arrive(tensor, stream);
+    const auto from = static_cast<std::size_t>(root);
+    for (const auto& [first, count] : chunks_of(values.size(), layout_.chunk / sizeof(float))) {
+      const std::span<float> chunk = values.subspan(first, count);
+      std::byte* const shared = memory_ + layout_.part(turn_, from);
+      if (world_.rank == root) std::memcpy(shared, chunk.data(), chunk.size_bytes());
+      meet();
+      if (world_.rank != root) std::memcpy(chunk.data(), shared, chunk.size_bytes());
+      ++turn_;
+    }
+  }
+
+ private:
+  /// Waits for the stream. An empty tensor's ranks meet.
+  std::span<float> arrive(const Tensor& tensor, Stream& stream) {
+    PENSTOCK_ASSERT(tensor.dtype == DType::f32);
+    stream.record(*arrived_);
+    arrived_->wait_until(Time::max());  // the CPU touches the elements
+    if (tensor.count == 0) meet();
+    return {static_cast<float*>(tensor.data), tensor.count};
+  }
+
+  void meet() { barrier_.meet(wait_); }
+
+  /// Elements [first, last) of a chunk.
+  struct Range {
+    std::size_t first, last;
+  };
+  /// What this rank adds of a chunk of `count` elements: whole cache lines, but at the end.
+  Range share_of(std::size_t count, WireFormat wire) const {
+    constexpr std::size_t kLine = 64;
+    const std::size_t line = kLine / element_bytes(wire);
+    const std::size_t lines = (count + line - 1) / line;
+    const auto edge = [&](std::size_t rank) {
+      return std::min(count, lines * rank / layout_.ranks * line);
+    };
+    const auto rank = static_cast<std::size_t>(world_.rank);
+    return {edge(rank), edge(rank + 1)};
+  }
+
+  /// The sums become this rank's values where it `takes` them. Returns how many are not finite on a
+  /// wire of 16 bits.
+  std::size_t sum(std::span<float> values, WireFormat wire, bool takes) {
+    const std::vector<Chunk> chunks = chunks_of(values.size(), layout_.chunk / element_bytes(wire));
+    if (chunks.empty()) return 0;
+    const auto part = [&](std::size_t index) {
+      return values.subspan(chunks[index].first, chunks[index].count);
+    };
+    std::size_t nonfinite = 0;
+    put(part(0), wire, turn_);
+    meet();
+    for (std::size_t index = 0; index < chunks.size(); ++index, ++turn_) {
+      nonfinite += add_share(part(index), wire, takes);
+      if (index + 1 < chunks.size()) put(part(index + 1), wire, turn_ + 1);
+      meet();
+      if (takes) nonfinite += take(part(index), wire);
+    }
+    return nonfinite;
+  }
+
+  /// Shows the others what they add of this rank's chunk.
+  void put(std::span<const float> values, WireFormat wire, std::uint64_t turn) {
+    std::byte* const to = memory_ + layout_.part(turn, static_cast<std::size_t>(world_.rank));
+    const auto [first, last] = share_of(values.size(), wire);
+    for (const auto& [from, end] : {Range{0, first}, Range{last, values.size()}}) {
+      const std::span<const float> part = values.subspan(from, end - from);
+      std::byte* const place = to + from * element_bytes(wire);
+      if (part.empty()) continue;
+      if (wire == WireFormat::f32) {
+        std::memcpy(place, part.data(), part.size_bytes());
+      } else {
+        narrow(wire, part, {place, part.size() * element_bytes(wire)});
+      }
+    }
+  }
+
+  /// Adds this rank's share over all ranks, for itself and for the others.
+  std::size_t add_share(std::span<float> values, WireFormat wire, bool takes) {
+    const auto [first, last] = share_of(values.size(), wire);
+    if (first == last) return 0;
+    float* own = values.data() + first;
+    if (!takes) {
+      kept_.assign(own, values.data() + last);
+      own = kept_.data();
+    }
+    const std::size_t offset = first * element_bytes(wire);
+    parts_.clear();
+    for (std::size_t other = 0; other < layout_.ranks; ++other) {
+      parts_.push_back(memory_ + layout_.part(turn_, other) + offset);
+    }
+    return add_parts(wire, parts_, static_cast<std::size_t>(world_.rank), own,
+                     memory_ + layout_.sums(turn_) + offset, last - first);
+  }
+
+  /// What the others added.
+  std::size_t take(std::span<float> values, WireFormat wire) const {
+    const std::byte* const sums = memory_ + layout_.sums(turn_);
+    const auto [first, last] = share_of(values.size(), wire);
+    std::size_t nonfinite = 0;
+    for (const auto& [from, end] : {Range{0, first}, Range{last, values.size()}}) {
+      const std::span<float> part = values.subspan(from, end - from);
+      const std::byte* const place = sums + from * element_bytes(wire);
+      if (part.empty()) continue;
+      if (wire == WireFormat::f32) {
+        std::memcpy(part.data(), place, part.size_bytes());
+      } else {
+        nonfinite += widen(wire, {place, part.size() * element_bytes(wire)}, part);
+      }
+    }
+    return nonfinite;
+  }
+
+  const Layout layout_;
+  std::byte* const memory_;
+  const World world_;
+  const ExchangeChoice choice_;
+  const ExchangeWait wait_;
+  SharedBarrierRank barrier_;
+  const std::unique_ptr<Event> arrived_;
+  std::uint64_t turn_ = 0;               // of all calls, the same on all ranks
+  std::vector<const std::byte*> parts_;  // of add_share
+  std::vector<float> kept_;              // the same, where the rank keeps its values
+};
+
+class SharedMemoryGroup final : public CollectiveGroup {
+ public:
+  SharedMemoryGroup(const Layout& layout, const File& file, const Processes::Exchange& exchange,
+                    const Launch& launch, Clock& clock)
+      : layout_(layout),
+        memory_(file, layout.bytes()),
+        exchange_(exchange),
+        launch_(launch),
+        wait_(exchange, launch, clock) {}
+  bool is_mapped() const noexcept { return memory_.begin() != nullptr; }
+  /// By rank 0, before the others map it.
+  void prepare() { new (memory_.begin()) SharedBarrier; }
+
+  std::unique_ptr<Collective> join(std::int32_t rank) override {
+    PENSTOCK_ASSERT(rank == launch_.rank);
+    return std::make_unique<SharedMemoryCollective>(layout_, memory_.begin(), launch_, exchange_,
+                                                    wait_);
+  }
+  std::string how() const override {
+    return "shared memory of " + std::to_string(launch_.size) + " processes, through " +
+           std::string(to_string(exchange_.choice.wire));
+  }
+
+ private:
+  const Layout layout_;
+  const Mapping memory_;
+  const Processes::Exchange exchange_;
+  const Launch launch_;
+  const ExchangeWait wait_;
+};
+
+}  // namespace
+
+SharedMemory share_memory(Processes& processes, const Processes::Exchange& exchange, Clock& clock) {
+  constexpr std::string_view kWhat = "finding out whether the ranks can share memory";
+  // Where the ranks are watched, the exchange's own patience has no end.
+  const Nanoseconds patience = std::min(exchange.patience, Processes::kRendezvous);
+  const Launch& launch = processes.launch();
+  if (launch.local_size != launch.size) return {nullptr, "the ranks are of several hosts"};
+  const Layout layout(launch.size);
+  File file;
+  if (launch.rank == 0) file = make_memory(layout.bytes());
+  std::unique_ptr<SharedMemoryGroup> group;
+  const auto map = [&] {
+    group = std::make_unique<SharedMemoryGroup>(layout, file, exchange, launch, clock);
+    if (!group->is_mapped()) group = nullptr;
+  };
+  if (file.number() >= 0) map();
+  if (group) group->prepare();
+  const std::string offer =
+      processes.all_gather(group ? offer_of(file) : "none", patience, kWhat).front();
+  if (launch.rank > 0) {
+    file = open_offered(offer, layout.bytes());
+    if (file.number() >= 0) map();
+  }
+  const std::vector<std::string> mapped =
+      processes.all_gather(group ? "yes" : "no", patience, kWhat);
+  const auto without = std::find(mapped.begin(), mapped.end(), "no");
+  if (without == mapped.end()) return {std::move(group), {}};
+  return {nullptr,
+          "rank " + std::to_string(without - mapped.begin()) + " cannot map the memory of rank 0"};
+}
+
+}  // namespace penstock

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/liveness/frame_socket.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <sstream>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kLocal = "local:";
+constexpr int kBacklog = 128;
+
+int new_socket(int family) {
+  const int file = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (file < 0) throw Unavailable(fmt::format("opening a socket: {}", std::strerror(errno)));
+  const int one = 1;
+  if (family == AF_INET) setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  return file;
+}
+
+/// In the abstract name space, which forgets a name with its last socket.
+socklen_t fill(sockaddr_un& address, std::string_view name) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), length);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+/// "192.0.2.1:4000"; false: it is no such text.
+bool fill(sockaddr_in& address, const std::string& text) {
+  address = {};
+  address.sin_family = AF_INET;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) return false;
+  std::uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data() + colon + 1, end, port).ptr != end) return false;
+  address.sin_port = htons(port);
+  return inet_pton(AF_INET, text.substr(0, colon).c_str(), &address.sin_addr) == 1;
+}
+
+bool connected(int file, const sockaddr* address, socklen_t length, Nanoseconds patience) {
+  if (::connect(file, address, length) == 0) return true;
+  if (errno != EINPROGRESS) return false;
+  pollfd wait{file, POLLOUT, 0};
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+  if (poll(&wait, 1, static_cast<int>(ms.count())) != 1) return false;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+/// Of the interfaces that are up, but for the loopback one.
+std::string addresses_with(std::uint16_t port) {
+  std::string text;
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return text;
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    if ((each->ifa_flags & IFF_UP) == 0 || (each->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    char name[INET_ADDRSTRLEN] = {};
+    const auto* const address = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
+    inet_ntop(AF_INET, &address->sin_addr, name, sizeof name);
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", name, port);
+  }
+  freeifaddrs(first);
+  return text;
+}
+
+}  // namespace
+
+void Frame::set(const RankState& state) noexcept {
+  phase = state.phase;
+  waiting = state.waiting ? 1 : 0;
+  step = state.step;
+  warm_up = state.warm_up;
+  meetings = state.meetings;
+}
+
+RankState Frame::state() const noexcept {
+  return {.phase = phase,
+          .waiting = waiting != 0,
+          .step = step,
+          .warm_up = warm_up,
+          .meetings = meetings};
+}
+
+std::array<char, 64> padded(std::string_view text) {
+  std::array<char, 64> bytes{};
+  std::copy_n(text.begin(), std::min(text.size(), bytes.size()), bytes.begin());
+  return bytes;
+}
+
+std::string unpadded(const std::array<char, 64>& text) {
+  return {text.begin(), std::find(text.begin(), text.end(), '\0')};
+}
+
+// ---- FrameSocket ------------------------------------------------------------
+
+FrameSocket& FrameSocket::operator=(FrameSocket&& other) noexcept {
+  close();
+  file_ = std::exchange(other.file_, -1);
+  writable_ = other.writable_;
+  received_ = std::move(other.received_);
+  return *this;
+}
+
+FrameSocket::~FrameSocket() { close(); }
+
+void FrameSocket::close() noexcept {
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
+}
+
+FrameSocket FrameSocket::connect(const std::string& address, Nanoseconds patience) {
+  if (address.starts_with(kLocal)) {
+    FrameSocket socket(new_socket(AF_UNIX));
+    sockaddr_un name;
+    const socklen_t length = fill(name, std::string_view(address).substr(kLocal.size()));
+    const auto* const any = reinterpret_cast<const sockaddr*>(&name);
+    return connected(socket.file(), any, length, patience) ? std::move(socket) : FrameSocket();
+  }
+  std::istringstream list(address);
+  for (std::string each; list >> each;) {
+    sockaddr_in name;
+    if (!fill(name, each)) continue;
+    FrameSocket socket(new_socket(AF_INET));
+    const auto* const any = reinterpret_cast<const sockaddr*>(&name);
+    if (connected(socket.file(), any, sizeof name, patience)) return socket;
+  }
+  return FrameSocket();
+}
+
+void FrameSocket::send(const Frame& frame) noexcept {
+  if (file_ < 0 || !writable_) return;
+  const ssize_t sent = ::send(file_, &frame, sizeof frame, MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(sizeof frame)) return;
+  // A part of a frame would put the peer out of step. What it sent before is still to be read.
+  if (sent >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) writable_ = false;
+}
+
+std::optional<Frame> FrameSocket::receive() {
+  while (file_ >= 0 && received_.size() < sizeof(Frame)) {
+    char bytes[8 * sizeof(Frame)];
+    const ssize_t count = ::recv(file_, bytes, sizeof bytes, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
+    if (count <= 0) {
+      close();
+    } else {
+      received_.append(bytes, static_cast<std::size_t>(count));
+    }
+  }
+  if (received_.size() < sizeof(Frame)) return std::nullopt;
+  Frame frame;
+  std::memcpy(&frame, received_.data(), sizeof frame);
+  received_.erase(0, sizeof frame);
+  if (frame.magic == Frame::kMagic && frame.kind <= Frame::Kind::here &&
+      frame.phase <= RankPhase::leaving) {
+    return frame;
+  }
+  close();
+  return std::nullopt;
+}
+
+// ---- FrameListener ----------------------------------------------------------
+
+FrameListener::~FrameListener() {
+  if (file_ >= 0) ::close(file_);
+}
+
+std::string FrameListener::local_address(std::string_view name) {
+  return fmt::format("{}{}", kLocal, name);
+}
+
+FrameListener FrameListener::local(std::string_view name) {
+  FrameListener listener(new_socket(AF_UNIX), local_address(name));
+  sockaddr_un address;
+  const socklen_t length = fill(address, name);
+  if (bind(listener.file_, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(listener.file_, kBacklog) != 0) {
+    throw Unavailable(fmt::format(
+        "listening for the other ranks as '{}': {}; see whether a run of that name goes on", name,
+        std::strerror(errno)));
+  }
+  return listener;
+}
+
+FrameListener FrameListener::tcp(bool loopback) {
+  FrameListener listener(new_socket(AF_INET), "");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
+  socklen_t length = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener.file_, any, length) != 0 || listen(listener.file_, kBacklog) != 0 ||
+      getsockname(listener.file_, any, &length) != 0) {
+    throw Unavailable(
+        fmt::format("listening for the other ranks over TCP: {}", std::strerror(errno)));
+  }
+  const std::uint16_t port = ntohs(address.sin_port);
+  listener.address_ = loopback ? fmt::format("127.0.0.1:{}", port) : addresses_with(port);
+  return listener;
+}
+
+FrameSocket FrameListener::accept() {
+  FrameSocket socket(accept4(file_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (socket.is_open() && address_.starts_with(kLocal) &&
+      (getsockopt(socket.file(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
+       peer.uid != geteuid())) {
+    socket.close();
+  }
+  return socket;
+}
+
+}  // namespace penstock

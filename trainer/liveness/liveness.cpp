@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/liveness/liveness.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanoseconds kTick = 100ms, kBeat = 500ms;
+/// Between two ticks, for a process that runs.
+constexpr Nanoseconds kStoodStill = 1s;
+/// How long others that are gone behind that are taken to have given this process up.
+constexpr Nanoseconds kForgiving = 2s;
+/// Between attempts to reach rank 0, which may not listen yet; and how long each may take.
+constexpr Nanoseconds kRetry = 20ms, kConnecting = 500ms;
+/// For others that were lost together with one to be noticed.
+constexpr Nanoseconds kGather = 50ms;
+/// For the others to be told that this rank leaves.
+constexpr Nanoseconds kLeaving = 500ms;
+/// For rank 0 to decide about a wait that took too long.
+constexpr Nanoseconds kDeciding = 3s;
+/// Where rank 0 was lost: how many lower ranks are asked whether they are there, how long each may
+/// take to be reached, and all to answer; and how long this one then answers others. The launcher
+/// kills all of them about two seconds after the death of one.
+constexpr std::int32_t kAsked = 8;
+constexpr Nanoseconds kAsking = 200ms, kAnswering = 1s, kLinger = 500ms;
+
+Time now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+/// That this rank leaves, between the thread that says so and the one that sends it.
+class Liveness::Leave {
+ public:
+  void ask_and_wait() {
+    std::unique_lock lock(mutex_);
+    asked_ = true;
+    sent_gate_.wait_for(lock, kLeaving, [this] { return sent_; });
+  }
+  bool is_due() {
+    const std::lock_guard lock(mutex_);
+    return asked_ && !sent_;
+  }
+  void mark_sent() {
+    const std::lock_guard lock(mutex_);
+    sent_ = true;
+    sent_gate_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable sent_gate_;
+  bool asked_ = false, sent_ = false;  // under mutex_
+};
+
+/// What rank 0 and the others have in common.
+class Liveness::Side {
+ public:
+  Side(const LivenessPlan& plan, FrameListener& listener, const RankProgress& progress,
+       Leave& leave)
+      : plan_(plan), listener_(listener), progress_(progress), leave_(leave) {}
+
+ protected:
+  Frame frame(Frame::Kind kind) const {
+    Frame frame;
+    frame.kind = kind;
+    frame.rank = plan_.rank;
+    frame.pid = plan_.place.pid;
+    frame.host = padded(plan_.place.host);
+    frame.set(progress_.state());
+    if (kind == Frame::Kind::hello || kind == Frame::Kind::ask) frame.key = padded(plan_.key);
+    return frame;
+  }
+
+  /// Until something comes, at most for a tick.
+  void wait_for(std::span<const FrameSocket* const> sockets) {
+    std::vector<pollfd> files{{listener_.file(), POLLIN, 0}};
+    const auto add = [&](const FrameSocket& socket) {
+      if (socket.is_open()) files.push_back({socket.file(), POLLIN, 0});
+    };
+    for (const FrameSocket* const socket : sockets) add(*socket);
+    for (const FrameSocket& socket : strangers_) add(socket);
+    poll(files.data(), files.size(), static_cast<int>(kTick / 1ms));
+    if (FrameSocket stranger = listener_.accept(); stranger.is_open()) {
+      strangers_.push_back(std::move(stranger));
+    }
+  }
+
+  /// Gives `meet` every socket whose first frame has come and knows the run's key; drops those that
+  /// do not.
+  template <typename Meet>
+  void meet_strangers(const Meet& meet) {
+    for (FrameSocket& socket : strangers_) {
+      const std::optional<Frame> first = socket.receive();
+      if (!first) continue;
+      FrameSocket known = std::move(socket);
+      if (first->key == padded(plan_.key) && first->rank >= 0 && first->rank < plan_.size) {
+        meet(std::move(known), *first);
+      }
+    }
+    std::erase_if(strangers_, [](const FrameSocket& socket) { return !socket.is_open(); });
+  }
+
+  bool is_beat_due() {
+    const RankPhase phase = progress_.state().phase;
+    if (now() < beat_ && phase == phase_told_) return false;
+    beat_ = now() + kBeat;
+    phase_told_ = phase;
+    return true;
+  }
+
+  const LivenessPlan& plan_;
+  FrameListener& listener_;
+  const RankProgress& progress_;
+  Leave& leave_;
+  std::vector<FrameSocket> strangers_;  // have not said yet who they are
+
+ private:
+  Time beat_{};  // the next one
+  RankPhase phase_told_ = RankPhase::joining;
+};
+
+/// Rank 0.
+class Liveness::Hub : Side {
+ public:
+  Hub(const LivenessPlan& plan, FrameListener& listener, const RankProgress& progress, Leave& leave)
+      : Side(plan, listener, progress, leave),
+        ranks_(static_cast<std::size_t>(plan.size)),
+        ledger_(plan.size, 0, plan.deadlines, now()) {}
+
+  void run(const std::stop_token& stop) {
+    Time awake = now(), forgiven = {};
+    while (!stop.stop_requested()) {
+      listen();
+      if (now() - std::exchange(awake, now()) > kStoodStill) forgiven = now() + kForgiving;
+      if (is_beat_due()) send(frame(Frame::Kind::beat));
+      if (leave_.is_due()) {
+        send(frame(Frame::Kind::leave));
+        leave_.mark_sent();
+      }
+      if (progress_.is_overdue(now())) ledger_.overdue(0, progress_.state());
+      if (ledger_.lost(now()).empty()) continue;
+      if (now() < forgiven) return plan_.end();  // it is this rank that the others lost
+      return decide();
+    }
+    send(frame(Frame::Kind::leave));
+  }
+
+ private:
+  void listen() {
+    std::vector<const FrameSocket*> sockets;
+    for (const FrameSocket& rank : ranks_) sockets.push_back(&rank);
+    wait_for(sockets);
+    meet_strangers([this](FrameSocket socket, const Frame& first) {
+      if (first.kind != Frame::Kind::hello || first.rank == 0) return;
+      socket.send(frame(Frame::Kind::hello));
+      ranks_[static_cast<std::size_t>(first.rank)] = std::move(socket);
+      ledger_.arrived(first.rank, {unpadded(first.host), first.pid}, now());
+    });
+    ledger_.heard(0, progress_.state(), now());
+    for (std::int32_t rank = 1; rank < plan_.size; ++rank) hear(rank);
+  }
+
+  void hear(std::int32_t rank) {
+    FrameSocket& socket = ranks_[static_cast<std::size_t>(rank)];
+    while (const std::optional<Frame> frame = socket.receive()) {
+      ledger_.heard(rank, frame->state(), now());
+      if (frame->kind == Frame::Kind::leave) ledger_.left(rank);
+      if (frame->kind == Frame::Kind::overdue) ledger_.overdue(rank, frame->state());
+    }
+    if (!socket.is_open()) ledger_.closed(rank);
+  }
+
+  void decide() {
+    for (const Time end = now() + kGather; now() < end;) listen();
+    plan_.tell(ledger_.lost(now()));
+    send(frame(Frame::Kind::verdict));
+    plan_.end();
+  }
+
+  void send(const Frame& frame) {
+    for (FrameSocket& rank : ranks_) rank.send(frame);
+  }
+
+  std::vector<FrameSocket> ranks_;  // without a file: rank 0, and those that have not joined
+  RankLedger ledger_;
+};
+
+/// Another rank.
+class Liveness::Spoke : Side {
+ public:
+  using Side::Side;
+
+  void run(const std::stop_token& stop) {
+    if (!join(stop)) {
+      if (stop.stop_requested()) return;
+      return lose_hub(fmt::format(
+          "rank {} could not reach it at {} within {:.3g} s", plan_.rank, plan_.addresses.front(),
+          std::chrono::duration<double>(plan_.deadlines.rendezvous).count()));
+    }
+    heard_ = now();
+    Time awake = now();
+    Time decided = Time::max();  // when rank 0 should have, about a wait that took too long
+    while (!stop.stop_requested()) {
+      const FrameSocket* const hub = &hub_;
+      wait_for(std::span(&hub, 1));
+      if (now() - std::exchange(awake, now()) > kStoodStill) heard_ = now();
+      answer();
+      if (hear()) return plan_.end();
+      if (is_beat_due()) hub_.send(frame(Frame::Kind::beat));
+      if (leave_.is_due()) {
+        hub_.send(frame(Frame::Kind::leave));
+        leave_.mark_sent();
+      }
+      if (hub_left_) continue;
+      if (!progress_.is_overdue(now())) {
+        decided = Time::max();
+      } else if (decided == Time::max()) {
+        decided = now() + kDeciding;
+        hub_.send(frame(Frame::Kind::overdue));
+      }
+      if (now() > decided) {
+        return lose_hub("it did not decide about a wait that took too long");
+      }
+      if (!hub_.is_open()) return lose_hub("its connection closed");
+      const Nanoseconds silent = now() - heard_;
+      if (silent > plan_.deadlines.silence_in(state_.phase)) {
+        return lose_hub(fmt::format("silent for {:.1f} s: it is stopped, or cannot be reached",
+                                    std::chrono::duration<double>(silent).count()));
+      }
+    }
+    hub_.send(frame(Frame::Kind::leave));
+  }
+
+ private:
+  bool join(const std::stop_token& stop) {
+    for (const Time end = now() + plan_.deadlines.rendezvous; now() < end;) {
+      if (stop.stop_requested()) return false;
+      hub_ = FrameSocket::connect(plan_.addresses.front(), kConnecting);
+      if (hub_.is_open()) {
+        hub_.send(frame(Frame::Kind::hello));
+        return true;
+      }
+      std::this_thread::sleep_for(kRetry);
+    }
+    return false;
+  }
+
+  /// True: the run ends.
+  bool hear() {
+    while (const std::optional<Frame> frame = hub_.receive()) {
+      heard_ = now();
+      state_ = frame->state();
+      if (frame->kind == Frame::Kind::hello) place_ = {unpadded(frame->host), frame->pid};
+      if (frame->kind == Frame::Kind::leave) hub_left_ = true;
+      if (frame->kind == Frame::Kind::verdict) return true;
+    }
+    return false;
+  }
+
+  /// Those who lost rank 0.
+  void answer() {
+    meet_strangers([this](FrameSocket socket, const Frame& first) {
+      if (first.kind != Frame::Kind::ask) return;
+      socket.send(frame(Frame::Kind::here));
+      answered_.push_back(std::move(socket));
+    });
+  }
+
+  void lose_hub(std::string how) {
+    if (!is_lower_rank_there()) {
+      LostRank lost{.rank = 0, .place = place_, .last = state_, .how = std::move(how)};
+      lost.last.phase = std::max(state_.phase, least_of_others(progress_.state().phase));
+      plan_.tell(std::span(&lost, 1));
+    }
+    for (const Time end = now() + kLinger; now() < end;) {  // higher ranks ask a little later
+      wait_for({});
+      answer();
+    }
+    plan_.end();
+  }
+
+  bool is_lower_rank_there() {
+    std::vector<FrameSocket> asked;
+    for (std::int32_t rank = 1; rank < std::min(plan_.rank, kAsked + 1); ++rank) {
+      FrameSocket socket =
+          FrameSocket::connect(plan_.addresses[static_cast<std::size_t>(rank)], kAsking);
+      socket.send(frame(Frame::Kind::ask));
+      if (socket.is_open()) asked.push_back(std::move(socket));
+    }
+    for (const Time end = now() + kAnswering; now() < end && !asked.empty();) {
+      std::vector<const FrameSocket*> sockets;
+      for (const FrameSocket& socket : asked) sockets.push_back(&socket);
+      wait_for(sockets);
+      answer();
+      for (FrameSocket& socket : asked) {
+        const std::optional<Frame> frame = socket.receive();
+        if (frame && frame->kind == Frame::Kind::here) return true;
+      }
+      std::erase_if(asked, [](const FrameSocket& socket) { return !socket.is_open(); });
+    }
+    return false;
+  }
+
+  FrameSocket hub_;
+  RankPlace place_;  // of rank 0
+  RankState state_;
+  Time heard_{};
+  bool hub_left_ = false;
+  std::vector<FrameSocket> answered_;  // stay open, for the answer to be read
+};
+
+Liveness::Liveness(LivenessPlan plan, FrameListener listener, const RankProgress& progress)
+    : leave_(std::make_unique<Leave>()),
+      thread_([plan = std::move(plan), listener = std::move(listener), &progress,
+               leave = leave_.get()](const std::stop_token& stop) mutable {
+        if (plan.rank == 0) {
+          Hub(plan, listener, progress, *leave).run(stop);
+        } else {
+          Spoke(plan, listener, progress, *leave).run(stop);
+        }
+      }) {}
+
+Liveness::~Liveness() = default;
+
+void Liveness::leave() { leave_->ask_and_wait(); }
+
+}  // namespace penstock

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/liveness/rank_ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+/// Between two questions, for a process that runs.
+constexpr Nanoseconds kStoodStill = std::chrono::seconds(1);
+/// Ranks that are this silent when another one is lost were probably lost with it.
+constexpr Nanoseconds kSuspicious = std::chrono::seconds(2);
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+std::string where(const RankState& state) {
+  switch (state.phase) {
+    case RankPhase::joining:
+      return "while joining the other ranks";
+    case RankPhase::preparing:
+      return "while preparing";
+    case RankPhase::gathering:
+    case RankPhase::leaving:
+      return "at the end";
+    case RankPhase::training:
+      break;
+  }
+  if (state.step <= 0) return "in the first step";
+  if (state.step < state.warm_up)
+    return fmt::format("while warming up, at step {}", state.step + 1);
+  return fmt::format("while measuring, at step {}", state.step - state.warm_up + 1);
+}
+
+}  // namespace
+
+std::string to_text(std::span<const LostRank> lost) {
+  std::string text;
+  for (const LostRank& each : lost) {
+    if (!text.empty()) text += "; ";
+    if (each.rank == LostRank::kNobody) {
+      text += fmt::format("no rank was lost, and none goes on {}: {}", where(each.last), each.how);
+      continue;
+    }
+    const std::string place =
+        each.place.host.empty()
+            ? ""
+            : fmt::format(" (host {}, pid {})", each.place.host, each.place.pid);
+    text += fmt::format("rank {}{} was lost {}: {}", each.rank, place, where(each.last), each.how);
+  }
+  return text;
+}
+
+RankLedger::RankLedger(std::int32_t size, std::int32_t self, const RankDeadlines& deadlines,
+                       Time now)
+    : self_(self),
+      deadlines_(deadlines),
+      begin_(now),
+      asked_(now),
+      entries_(static_cast<std::size_t>(size)) {
+  entries_[static_cast<std::size_t>(self)].arrived = true;
+}
+
+void RankLedger::arrived(std::int32_t rank, RankPlace place, Time now) {
+  Entry& entry = entries_[static_cast<std::size_t>(rank)];
+  entry.place = std::move(place);
+  entry.heard = now;
+  entry.arrived = true;
+}
+
+void RankLedger::heard(std::int32_t rank, const RankState& state, Time now) {
+  Entry& entry = entries_[static_cast<std::size_t>(rank)];
+  entry.state = state;
+  entry.heard = now;
+}
+
+void RankLedger::left(std::int32_t rank) { entries_[static_cast<std::size_t>(rank)].left = true; }
+
+void RankLedger::closed(std::int32_t rank) {
+  Entry& entry = entries_[static_cast<std::size_t>(rank)];
+  entry.closed = entry.arrived;
+}
+
+void RankLedger::overdue(std::int32_t rank, const RankState& state) {
+  entries_[static_cast<std::size_t>(rank)].state = state;
+  overdue_meeting_ = std::max(overdue_meeting_, state.meetings);
+}
+
+LostRank RankLedger::loss(std::int32_t rank, std::string how) const {
+  const Entry& entry = entries_[static_cast<std::size_t>(rank)];
+  LostRank lost;
+  lost.rank = rank;
+  lost.place = entry.place;
+  lost.last = entry.state;
+  const RankPhase own = entries_[static_cast<std::size_t>(self_)].state.phase;
+  lost.last.phase = std::max(lost.last.phase, least_of_others(own));
+  lost.how = std::move(how);
+  return lost;
+}
+
+std::vector<LostRank> RankLedger::lost(Time now) {
+  if (now - std::exchange(asked_, now) > kStoodStill) {
+    for (Entry& entry : entries_) entry.heard = now;
+  }
+  std::vector<LostRank> lost;
+  bool certain = false;
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(entries_.size()); ++rank) {
+    const Entry& entry = entries_[static_cast<std::size_t>(rank)];
+    if (rank == self_ || entry.left) continue;
+    const Nanoseconds silent = now - entry.heard;
+    const Nanoseconds patience = deadlines_.silence_in(entry.state.phase);
+    if (entry.closed) {
+      certain = true;
+      lost.push_back(loss(rank, "its connection closed"));
+    } else if (!entry.arrived) {
+      if (now - begin_ <= deadlines_.rendezvous) continue;
+      certain = true;
+      lost.push_back(loss(rank, fmt::format("it did not come within {:.3g} s; see that it was "
+                                            "started, and that it is not stopped",
+                                            seconds(deadlines_.rendezvous))));
+    } else if (silent > std::min(patience, kSuspicious)) {
+      certain = certain || silent > patience;
+      lost.push_back(loss(rank, fmt::format("silent for {:.1f} s: it is stopped, or cannot be "
+                                            "reached",
+                                            seconds(silent))));
+    }
+  }
+  if (certain) return lost;
+  if (overdue_meeting_ == 0) return {};
+  return lost.empty() ? missing_at_meeting() : lost;
+}
+
+/// Those who are alive and did not come to where others waited too long.
+std::vector<LostRank> RankLedger::missing_at_meeting() const {
+  std::vector<LostRank> lost;
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(entries_.size()); ++rank) {
+    const Entry& entry = entries_[static_cast<std::size_t>(rank)];
+    if (entry.left || entry.state.meetings >= overdue_meeting_) continue;
+    lost.push_back(loss(rank,
+                        "it lives, and did not come to where the others waited for it until "
+                        "their deadline"));
+  }
+  if (lost.empty()) {
+    LostRank nobody;
+    nobody.rank = LostRank::kNobody;
+    nobody.last = entries_[static_cast<std::size_t>(self_)].state;
+    nobody.how =
+        "all came to where they meet, and waited there until the deadline; see whether the ways "
+        "between their hosts carry the exchange";
+    lost.push_back(std::move(nobody));
+  }
+  return lost;
+}
+
+}  // namespace penstock

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// In place of store.cpp where there is no ZeroMQ.
+#include "dataflow/error.h"
+#include "trainer/process_models.h"
+
+namespace penstock {
+
+std::unique_ptr<ModelStore> make_process_models(const ProcessModels&) {
+  throw Unavailable(
+      "reading the models of other processes: this program was built without ZeroMQ; install "
+      "cppzmq-dev and configure again, or use sync-sgd or sma");
+}
+
+}  // namespace penstock

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "dataflow/error.h"
+#include "trainer/servers/connection_state.h"
+
+namespace penstock {
+namespace {
+
+/// Until a thread has seen that its wait is over.
+constexpr Nanoseconds kSoon = std::chrono::milliseconds(5);
+
+std::string seconds(Nanoseconds time) {
+  return fmt::format("{:g} s", std::chrono::duration<double>(time).count());
+}
+
+}  // namespace
+
+void ServerConnection::State::run() noexcept {
+  try {
+    run_until_left();
+    return;
+  } catch (const ConfigError&) {  // keys that open no server
+    fail(std::current_exception());
+  } catch (const std::exception& error) {
+    fail(std::make_exception_ptr(
+        Error(fmt::format("talking to parameter servers: {}", error.what()))));
+  }
+  sockets->drop();
+  const std::lock_guard lock(mutex);
+  dropped = true;
+  clock.wake(gate);
+}
+
+void ServerConnection::State::run_until_left() {
+  while (true) {
+    const Time now = clock.now();
+    send_beats(now);
+    Nanoseconds limit = beat;
+    {
+      const std::lock_guard lock(mutex);
+      const bool waiting = wait_until != Time::max();
+      const Time next = std::min({wait_until, stop_at, training_stops_at});
+      if (waiting && next > now) limit = std::min(limit, next - now);
+      if ((waiting && now >= next) || releasing) {
+        clock.wake(gate);
+        limit = kSoon;
+      }
+    }
+    sockets->wait(limit, wake);
+    receive_all();
+    if (const int server = sockets->ended_server(); server >= 0) {
+      receive_all();  // it may have said why
+      lose(static_cast<std::size_t>(server), "its connection ended");
+    }
+    look_at_servers(clock.now());
+    send_what_may_go();
+    const std::lock_guard lock(mutex);
+    if (dropping && !dropped) {
+      sockets->drop();
+      dropped = true;
+      clock.wake(gate);
+    }
+    if (leaving && (outgoing.empty() || dropped)) return;
+  }
+}
+
+void ServerConnection::State::receive_all() {
+  const auto take_one = [this](std::size_t server, std::span<const std::byte> header, Frame data) {
+    take(server, header, std::move(data));
+  };
+  while (sockets->receive(take_one)) send_what_may_go();
+}
+
+void ServerConnection::State::lose(std::size_t server, const std::string& how) {
+  const auto task = static_cast<std::int32_t>(server);
+  std::string text;
+  {
+    const std::lock_guard lock(mutex);
+    if (leaving) return;
+    text = fmt::format("{} is lost: {}, {}", wish.cluster.server(task), how, where());
+  }
+  fail(std::make_exception_ptr(TimeoutError(text)));
+}
+
+void ServerConnection::State::send_what_may_go() {
+  while (true) {
+    std::unique_lock lock(mutex);
+    if (outgoing.empty() || dropped) return;
+    const Outgoing& next = outgoing.top();
+    const std::size_t unsent_bytes = unsent.load();
+    // One goes, however long it is. What holds the others back is not the answer, which waits for
+    // other workers, who may have begun with other parts.
+    if (next.header.kind == MessageKind::push && credit > 0 && unsent_bytes > 0 &&
+        unsent_bytes + next.borrowed.size() > credit) {
+      return;
+    }
+    Outgoing message = next;
+    outgoing.pop();
+    lock.unlock();
+    send(message);
+  }
+}
+
+void ServerConnection::State::send(Outgoing& message) {
+  if (message.borrowed.empty()) {
+    return sockets->send(message.server, message.header, bytes_of(message.text), nullptr);
+  }
+  const Borrowed borrowed{[](void*, void* hint) {
+                            const auto* const part = static_cast<const PartState*>(hint);
+                            part->owner->take_back(part->bytes);
+                          },
+                          &parts[message.header.key]};
+  lent.fetch_add(1);
+  unsent.fetch_add(message.borrowed.size());
+  sockets->send(message.server, message.header, message.borrowed, &borrowed);
+}
+
+void ServerConnection::State::send_beats(Time now) {
+  if (now - beaten < beat) return;
+  beaten = now;
+  const std::lock_guard lock(mutex);
+  if (phase == WorkerPhase::joining || leaving) return;
+  for (std::size_t server = 0; server < servers.size(); ++server) {
+    enqueue({.server = server,
+             .header = {.kind = MessageKind::beat,
+                        .key = static_cast<std::uint32_t>(phase),
+                        .step = step},
+             .priority = INT32_MAX});
+  }
+}
+
+void ServerConnection::State::look_at_servers(Time now) {
+  std::size_t silent = 0;
+  {
+    const std::lock_guard lock(mutex);
+    if (phase == WorkerPhase::joining || leaving) return;
+    const auto found = std::find_if(servers.begin(), servers.end(), [&](const ServerState& server) {
+      return now - server.heard > wish.silence;
+    });
+    if (found == servers.end()) return;
+    silent = static_cast<std::size_t>(found - servers.begin());
+  }
+  lose(silent, fmt::format("nothing was heard of it for {}", seconds(wish.silence)));
+}
+
+/// A server is trusted no more than a worker is.
+void ServerConnection::State::take(std::size_t server, std::span<const std::byte> bytes,
+                                   Frame data) {
+  const std::string name = wish.cluster.server(static_cast<std::int32_t>(server));
+  try {
+    const ServerHeader header = parse_header(bytes, data.bytes.size());
+    const std::lock_guard lock(mutex);
+    servers[server].heard = clock.now();
+    switch (header.kind) {
+      case MessageKind::welcome:
+        servers[server].welcome = true;
+        break;
+      case MessageKind::beat:
+        return;
+      case MessageKind::refused:
+        return fail_locked(std::make_exception_ptr(
+            ConfigError(fmt::format("{} refuses: {}", name, text_of(data.bytes)))));
+      case MessageKind::lost:
+        return fail_locked(std::make_exception_ptr(TimeoutError(std::string(text_of(data.bytes)))));
+      case MessageKind::gathered:
+        if (header.step != meeting) throw DataError("texts of another meeting");
+        texts = split_texts(data.bytes, wish.cluster.worker_hosts.size());
+        break;
+      case MessageKind::answer:
+        take_answer(header, data);
+        break;
+      default:
+        throw DataError(fmt::format("{} to a worker", to_string(header.kind)));
+    }
+    clock.wake(gate);
+  } catch (const DataError& error) {
+    fail(std::make_exception_ptr(Error(fmt::format("{}: {}", name, error.what()))));
+  }
+}
+
+/// The copy out of the message is made under the lock: nobody else wants it for long.
+void ServerConnection::State::take_answer(const ServerHeader& header, const Frame& data) {
+  if (header.key >= parts.size() || !parts[header.key].asked) {
+    throw DataError(fmt::format("an answer for part {}, which was not asked for", header.key));
+  }
+  PartState& part = parts[header.key];
+  if (data.bytes.size() != part.into.size_bytes()) {
+    throw DataError(fmt::format("an answer of {} bytes; expected {}", data.bytes.size(),
+                                part.into.size_bytes()));
+  }
+  if (!data.bytes.empty()) std::memcpy(part.into.data(), data.bytes.data(), data.bytes.size());
+  part.asked = false;
+  part.version = header.version;
+  answers.value += header.value;
+  if (header.key == 0) answers.staleness = static_cast<std::int64_t>(header.step);
+  --unanswered;
+  progress = clock.now();
+}
+
+}  // namespace penstock

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What workers and parameter servers say to each other: bytes in, values out. A message is a header
+// of kHeaderBytes, and at most one frame of data behind it.
+//
+//   0  u32 magic "PSPS"    4 u16 version    6 u16 kind
+//   8  u32 key             12 u32 task      the part of the weights; the worker it is of
+//   16 u64 step            24 u64 length    the update, or the number of a meeting; bytes of data
+//   32 f32 learning_rate   36 f32 weight_decay   40 f32 gradient_clip   44 f32 gradient_scale
+//   48 f64 value           56 u64 version of the part
+//
+// Little-endian and packed. Nothing in a message from outside is believed before it was checked: a
+// header by parse_header, what it means by whoever knows the state of the run. Stateless: all
+// functions may run on any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+inline constexpr std::uint32_t kServerMagic = 0x53505350;  // "PSPS"
+inline constexpr std::uint16_t kServerVersion = 1;
+inline constexpr std::size_t kHeaderBytes = 64;
+/// No frame is longer: parts of weights are cut to fit, and peers that send more are cut off.
+inline constexpr std::size_t kMaxFrame = std::size_t{64} << 20;
+
+enum class MessageKind : std::uint16_t {
+  hello = 1,  ///< worker: takes part; data: who it thinks belongs to the run
+  welcome,    ///< server: taken note of
+  refused,    ///< server: not so; data: why
+  beat,  ///< worker: still there; key: its WorkerPhase, step: how far. The server answers the same
+  gather,    ///< worker: a text for all workers; step: the number of the meeting
+  gathered,  ///< server: the texts of all workers, see join_texts
+  layout,    ///< worker 0: the weights, and what becomes of gradients; data: see model_layout.h
+  first,     ///< worker 0: the first weights of a part; data: f32
+  push,      ///< worker: gradients of a part; data: f32
+  pull,      ///< worker: wants the weights of a part
+  answer,    ///< server: to push and pull; data: f32
+  lost,      ///< server: the run is over; data: why
+  goodbye,   ///< worker: leaves; key: its exit code
+};
+inline constexpr MessageKind kLastKind = MessageKind::goodbye;
+
+/// Where a worker is, as others speak of it once it is lost.
+enum class WorkerPhase : std::uint32_t { joining, preparing, training, leaving };
+std::string_view to_string(WorkerPhase phase) noexcept;
+
+struct ServerHeader {
+  MessageKind kind = MessageKind::beat;
+  std::uint32_t key = 0, task = 0;
+  std::uint64_t step = 0, length = 0;
+  float learning_rate = 0, weight_decay = 0, gradient_clip = 0, gradient_scale = 1;
+  double value = 0;
+  std::uint64_t version = 0;
+};
+
+void write_header(const ServerHeader& header, std::span<std::byte, kHeaderBytes> to) noexcept;
+
+/// Checks magic, version, kind, that `data_bytes` are as long as the header says, and that numbers
+/// are numbers. Throws DataError with the field, its value and what was expected.
+ServerHeader parse_header(std::span<const std::byte> header, std::size_t data_bytes);
+
+/// Texts behind each other, each with its length in 32 bits in front.
+std::string join_texts(std::span<const std::string> texts);
+/// Throws DataError where `bytes` are not exactly that many texts.
+std::vector<std::string> split_texts(std::span<const std::byte> bytes, std::size_t count);
+
+/// "push".
+std::string_view to_string(MessageKind kind) noexcept;
+
+inline std::string_view text_of(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace penstock

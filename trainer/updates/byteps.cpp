@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/updates/byteps.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/probe.h"
+#include "trainer/servers/connection.h"
+#include "trainer/updates/served.h"
+
+namespace penstock {
+namespace {
+
+float byteps_scale(const UpdateContext& context) {
+  if (context.reduction == GradientReduction::sum) return 1;
+  const std::int32_t workers =
+      context.reduction == GradientReduction::mean ? context.servers->cluster().workers() : 1;
+  return 1 / static_cast<float>(context.local_ranks * workers);
+}
+
+class BytePs final : public UpdateStrategy {
+ public:
+  explicit BytePs(const UpdateContext& context)
+      : collective_(context.collective),
+        optimizer_(context.optimizer),
+        servers_(*context.servers),
+        device_(*context.device),
+        scale_(byteps_scale(context)),
+        partition_bytes_(part_bytes_of(context.options, "partition_bytes")),
+        credit_bytes_(static_cast<std::size_t>(context.options.bytes("credit_bytes"))) {
+    if (!leads() || context.probe == nullptr) return;
+    context.probe->note(
+        fmt::format("byteps: {} workers push to {} servers, whose rule is '{}', times {:g}",
+                    servers_.cluster().workers(), servers_.cluster().servers(),
+                    to_string(ServerRule::sum), scale_));
+  }
+  BytePs(const BytePs&) = delete;
+  BytePs& operator=(const BytePs&) = delete;
+  /// The executable's arenas go next.
+  ~BytePs() override {
+    if (leads()) servers_.release();
+  }
+
+  bool recordable() const noexcept override { return false; }
+
+  void start(Executable& executable, Stream& stream) override {
+    const ParameterSet& set = executable.parameters();
+    if (leads()) {
+      plan(set);
+      servers_.begin(plan_, ServerRule::sum, set.weights, set.running);
+      servers_.set_credit(credit_bytes_);
+    }
+    collective_.broadcast(set.weights, 0, stream);
+    collective_.broadcast(set.running, 0, stream);
+  }
+
+  /// One rank's gradients go as they come. Those of several are added first, behind backward.
+  GradientReady gradient_ready(Stream& stream) override {
+    if (collective_.world().size > 1) return {};
+    begin_step();
+    return [this, &stream](std::size_t parameter) {
+      for (const std::size_t part : parts_of_[parameter]) {
+        if (--missing_[part] > 0) continue;
+        settle(stream);
+        try {
+          push(part);
+        } catch (const Error&) {
+          return;  // finish_step throws the same
+        }
+      }
+    };
+  }
+
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    const ParameterSet& set = executable.parameters();
+    if (collective_.world().size > 1) {
+      collective_.reduce_sum(set.gradients, 0, stream);
+      begin_step();
+    }
+    if (leads()) {
+      settle(stream);
+      for (std::size_t part = 0; part < pushed_.size(); ++part) push(part);
+      static_cast<void>(servers_.await());
+    }
+    collective_.broadcast(set.gradients, 0, stream);
+    optimizer_.apply(set, scale_, stream, result);
+  }
+
+ private:
+  bool leads() const noexcept { return collective_.world().rank == 0; }
+
+  void plan(const ParameterSet& set) {
+    plan_ = plan_partitions(set, servers_.cluster().servers(), partition_bytes_);
+    const auto* const arena = static_cast<const float*>(set.gradients.data);
+    gradients_ = {static_cast<float*>(set.gradients.data), set.gradients.count};
+    parameters_in_.assign(plan_.parts.size(), 0);
+    parts_of_.assign(set.parameters.size(), {});
+    for (std::size_t index = 0; index < set.parameters.size(); ++index) {
+      const Tensor& tensor = set.parameters[index].gradient;
+      const auto begin = static_cast<std::size_t>(static_cast<const float*>(tensor.data) - arena);
+      for (std::size_t part = 0; part < plan_.parts.size(); ++part) {
+        const Part& range = plan_.parts[part];
+        if (range.fixed || range.first >= begin + tensor.count ||
+            range.first + range.count <= begin) {
+          continue;
+        }
+        parts_of_[index].push_back(part);
+        ++parameters_in_[part];
+      }
+    }
+  }
+  void begin_step() {
+    missing_ = parameters_in_;
+    pushed_.assign(plan_.parts.size(), false);
+  }
+  void settle(Stream& stream) {
+    if (arrived_ == nullptr) arrived_ = device_.make_event();
+    stream.record(*arrived_);
+    arrived_->wait_until(Time::max());
+  }
+  /// The sum comes back to where the gradients lie: it comes once the server has them.
+  void push(std::size_t index) {
+    const Part& part = plan_.parts[index];
+    if (part.fixed || pushed_[index]) return;
+    pushed_[index] = true;
+    const std::span<float> range = gradients_.subspan(part.first, part.count);
+    servers_.push({.part = part.key,
+                   .gradients = range,
+                   .into = range,
+                   .priority = static_cast<std::int32_t>(index)},
+                  {});
+  }
+
+  Collective& collective_;
+  Optimizer& optimizer_;
+  ServerConnection& servers_;
+  Device& device_;
+  const float scale_;
+  const std::size_t partition_bytes_, credit_bytes_;
+  PartPlan plan_;
+  std::span<float> gradients_;
+  std::vector<std::vector<std::size_t>> parts_of_;  // by parameter
+  std::vector<std::size_t> parameters_in_;          // by part
+  std::vector<std::size_t> missing_;                // of them, in the step under way
+  std::vector<bool> pushed_;
+  std::unique_ptr<Event> arrived_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateStrategy> make_byteps(const UpdateContext& context) {
+  return std::make_unique<BytePs>(context);
+}
+
+}  // namespace penstock

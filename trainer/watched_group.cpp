@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/watched_group.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+class WatchedCollective final : public Collective {
+ public:
+  WatchedCollective(std::unique_ptr<Collective> inner, const StepPatience& patience,
+                    RankProgress& progress, const Clock& clock)
+      : inner_(std::move(inner)), patience_(patience), progress_(progress), clock_(clock) {}
+
+  World world() const noexcept override { return inner_->world(); }
+  bool recordable() const noexcept override { return inner_->recordable(); }
+  void all_reduce_sum(Tensor tensor, Stream& stream) override {
+    const RankWait wait(&progress_, deadline());
+    inner_->all_reduce_sum(tensor, stream);
+  }
+  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    const RankWait wait(&progress_, deadline());
+    inner_->reduce_sum(tensor, root, stream);
+  }
+  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
+    const RankWait wait(&progress_, deadline());
+    inner_->broadcast(tensor, root, stream);
+  }
+
+ private:
+  Time deadline() const {
+    const Nanoseconds median = progress_.median_step();
+    return clock_.now() + (median == Nanoseconds{}
+                               ? patience_.first_step
+                               : std::max(patience_.step, StepPatience::kMedians * median));
+  }
+
+  const std::unique_ptr<Collective> inner_;
+  const StepPatience patience_;
+  RankProgress& progress_;
+  const Clock& clock_;
+};
+
+class WatchedGroup final : public CollectiveGroup {
+ public:
+  WatchedGroup(std::unique_ptr<CollectiveGroup> inner, const StepPatience& patience,
+               RankProgress& progress, const Clock& clock)
+      : inner_(std::move(inner)), patience_(patience), progress_(progress), clock_(clock) {}
+  std::unique_ptr<Collective> join(std::int32_t rank) override {
+    return std::make_unique<WatchedCollective>(inner_->join(rank), patience_, progress_, clock_);
+  }
+  std::string how() const override { return inner_->how(); }
+
+ private:
+  const std::unique_ptr<CollectiveGroup> inner_;
+  const StepPatience patience_;
+  RankProgress& progress_;
+  const Clock& clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<CollectiveGroup> watch(std::unique_ptr<CollectiveGroup> group,
+                                       const StepPatience& patience, RankProgress& progress,
+                                       const Clock& clock) {
+  return std::make_unique<WatchedGroup>(std::move(group), patience, progress, clock);
+}
+
+}  // namespace penstock
