@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/wire/framed_header.h"
+
+#include <bit>
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "fields are stored as they lie");
+
+constexpr char kMagic[8] = {'P', 'E', 'N', 'S', 'T', 'O', 'C', 'K'};
+
+constexpr std::size_t kVersionAt = 8;
+constexpr std::size_t kReservedAt = 76, kReservedBytes = 4;
+
+/// Calls `field` with each field and where it lies. One list for both directions.
+template <typename Header, typename Field>
+void for_each_field(Header& header, Field field) {
+  field(header.kind, 10);
+  field(header.encoding, 12);
+  field(header.flags, 14);
+  field(header.producer, 16);
+  field(header.sequence, 24);
+  field(header.begun_ns, 32);
+  field(header.ready_ns, 40);
+  field(header.sent_ns, 48);
+  field(header.images, 56);
+  field(header.height, 60);
+  field(header.width, 64);
+  field(header.channels, 68);
+  field(header.checksum, 72);
+  field(header.payload_bytes, 80);
+  field(header.images_before, 88);
+}
+
+}  // namespace
+
+void write_framed_header(std::span<std::byte, kFramedHeaderBytes> to,
+                         const FramedHeader& header) noexcept {
+  std::memcpy(to.data(), kMagic, sizeof(kMagic));
+  std::memcpy(&to[kVersionAt], &kFramedVersion, sizeof(kFramedVersion));
+  std::memset(&to[kReservedAt], 0, kReservedBytes);
+  for_each_field(header, [&](const auto& value, std::size_t at) {
+    std::memcpy(&to[at], &value, sizeof(value));
+  });
+}
+
+bool begins_as_framed(std::span<const std::byte> frame) noexcept {
+  return frame.size() >= sizeof(kMagic) && std::memcmp(frame.data(), kMagic, sizeof(kMagic)) == 0;
+}
+
+std::uint16_t framed_version(std::span<const std::byte> frame) noexcept {
+  std::uint16_t version = 0;
+  if (frame.size() < kVersionAt + sizeof(version)) return version;
+  std::memcpy(&version, &frame[kVersionAt], sizeof(version));
+  return version;
+}
+
+std::optional<FramedHeader> read_framed_header(std::span<const std::byte> frame) noexcept {
+  if (frame.size() != kFramedHeaderBytes || !begins_as_framed(frame) ||
+      framed_version(frame) != kFramedVersion) {
+    return std::nullopt;
+  }
+  for (const std::byte reserved : frame.subspan(kReservedAt, kReservedBytes)) {
+    if (reserved != std::byte{0}) return std::nullopt;
+  }
+  FramedHeader header;
+  for_each_field(
+      header, [&](auto& value, std::size_t at) { std::memcpy(&value, &frame[at], sizeof(value)); });
+  return header;
+}
+
+}  // namespace penstock
