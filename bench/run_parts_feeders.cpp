@@ -5,6 +5,7 @@
 #include "bench/run_parts.h"
 #include "bench/slot_memory.h"
 #include "bench/trace.h"
+#include "bench/training_rules.h"
 
 namespace penstock {
 namespace {
