@@ -2,10 +2,10 @@
 // Batches from outside producers, in any language, over ZeroMQ: PULL sockets, messages of the
 // formats of batch_message.h, one copy from libzmq's memory into the slot.
 //
-// What waits in a socket is bounded in messages (hwm, per producer) and, as no message may be
-// larger than max_message, in bytes. libzmq does not count the frames of an unfinished multi-frame
-// message, so this bound does not hold against a producer that means harm: it only binds where this
-// machine's users can reach it, unless told otherwise.
+// What waits in a socket is bounded in messages (hwm, per producer) and, for messages of one frame,
+// as none may be larger than max_message, in bytes. libzmq counts a message of several frames as
+// one, once its last one came, so this bound does not hold against a producer that means harm: it
+// only binds where this machine's users can reach it, unless told otherwise.
 #include <atomic>
 #include <optional>
 #include <string>
