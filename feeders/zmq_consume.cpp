@@ -21,6 +21,7 @@
 #include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
 #include "feeders/producer_process.h"
+#include "feeders/zmq_memory.h"
 #include "feeders/zmq_socket.h"
 
 namespace penstock {
@@ -35,6 +36,9 @@ constexpr OptionSpec kOptions[] = {
     {"io_threads", "1", "libzmq's own threads"},
     {"format", "auto",
      "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
+    {"keep_memory", "true",
+     "glibc keeps the pages of messages for the next ones, in the whole process; false: its own "
+     "way"},
     {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
     {"curve_secret", "", kCurveSecretHelp},
     {"curve_allow", "", kCurveAllowHelp},
@@ -118,6 +122,8 @@ class ZmqConsume final : public Feeder {
         images_(probe_.counter("images_received")),
         receiving_(probe_.stage({"receive", "receiver"}), clock_),
         unpacking_(probe_.stage({"unpack", "receiver"}), clock_) {
+    if (context.options.flag("keep_memory"))
+      keep_message_memory(BatchLayout(spec_, spec_.images).size());
     // One more is being received and one is being copied.
     probe_.counter("receive_bound_bytes").add((options_.hwm + 2) * options_.max_message);
     if (socket_.address() != endpoint_.text) {
