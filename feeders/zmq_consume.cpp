@@ -14,11 +14,13 @@
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
 #include "dataflow/wire/batch_message.h"
+#include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
 #include "feeders/threads_together.h"
 #include "feeders/turns.h"
 #include "feeders/zmq_consume_plan.h"
 #include "feeders/zmq_intake.h"
+#include "feeders/zmq_memory.h"
 
 namespace penstock {
 namespace {
@@ -36,6 +38,7 @@ class ZmqConsume final : public Feeder {
         images_(probe_.counter("images_received")),
         receiving_(probe_.stage({"receive", "receiver", plan_.receivers})),
         unpacking_(probe_.stage({"unpack", "receiver", plan_.receivers})) {
+    if (plan_.keep_memory) keep_message_memory(BatchLayout(spec_, spec_.images).size());
     probe_.counter("receive_bound_bytes").add(plan_.most_bytes());
     probe_.note("zmq-consume: " + describe_waiting(plan_, spec_));
   }

@@ -138,6 +138,7 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
                    .socket = socket_options(options, spec, receivers),
                    .format = declared_format(options),
                    .receivers = receivers,
+                   .keep_memory = options.flag("keep_memory"),
                    .producer = options.text("producer")};
   const std::size_t keys = plan.socket.curve.server_keys.size();
   if (keys > 1 && keys != plan.endpoints.size()) {

@@ -24,6 +24,7 @@ struct ConsumePlan {
   ZmqSocketOptions socket{};              ///< of each endpoint, but for `bind`
   std::optional<MessageFormat> format{};  ///< empty: messages say it themselves
   std::int32_t receivers = 1;             ///< threads
+  bool keep_memory = true;                ///< by malloc, for the next messages
   std::string producer;                   ///< a shell command; empty: none
 
   /// Messages that this process holds outside the ring at most, of one producer: those in the
@@ -52,6 +53,9 @@ inline constexpr OptionSpec kConsumeOptions[] = {
     {"io_threads", "1", "libzmq's own threads, for each endpoint"},
     {"format", "auto",
      "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
+    {"keep_memory", "true",
+     "glibc keeps the pages of messages for the next ones, in the whole process; false: its own "
+     "way"},
     {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
     {"curve_secret", "", kCurveSecretHelp},
     {"curve_allow", "", kCurveAllowHelp},

@@ -19,6 +19,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/stop_signal.h"
+#include "feeders/zmq_memory.h"
 
 namespace penstock {
 namespace {
@@ -98,6 +99,7 @@ struct ZmqSocket::State {
       : context(context_for(endpoint, options)),
         role(options.role),
         bind(options.bind),
+        send_buffer(options.send_buffer),
         security(context->handle(), options.curve, std::move(reports)),
         socket(*context, role == ZmqSocketOptions::Role::pull ? ZMQ_PULL : ZMQ_PUSH),
         monitor(context->handle(), socket.handle()) {
@@ -124,6 +126,7 @@ struct ZmqSocket::State {
       switch (event->kind) {
         case ConnectionEvent::Kind::opened:
           connections.insert(event->connection);
+          if (send_buffer > 0) enlarge_send_buffer(event->connection, send_buffer);
           break;
         case ConnectionEvent::Kind::joined:
           ++peers.joined;
@@ -143,6 +146,7 @@ struct ZmqSocket::State {
   const std::shared_ptr<zmq::context_t> context;
   const ZmqSocketOptions::Role role;
   const bool bind;
+  const std::int64_t send_buffer;
   SocketSecurity security;
   zmq::socket_t socket;
   ZmqMonitor monitor;

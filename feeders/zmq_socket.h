@@ -29,6 +29,7 @@ struct ZmqSocketOptions {
   std::int64_t hwm = 8;           ///< messages that wait in it, per peer
   std::int64_t max_message = -1;  ///< bytes; peers that send more are cut off; -1: no limit
   std::int64_t io_threads = 1;
+  std::int64_t send_buffer = 0;  ///< bytes that the kernel holds of an ipc:// connection, at least
 };
 
 class ZmqSocket {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bars of img/s, as an SVG file, of what loader_peers.py or formats.sh measured.
+"""Bars of img/s, as an SVG file, of what loader_peers.py, transport_rates.py or formats.sh measured.
 
-    bench/peers/rates_figure.py figure.svg out/loaders.json       the --json file of loader_peers.py
+    bench/peers/rates_figure.py figure.svg out/loaders.json       the --json file of loader_peers.py or transport_rates.py
     bench/peers/rates_figure.py figure.svg formats/results/results.csv
 
 A bar is the median of a loader or a format, its line goes from the lowest to the highest turn. Needs matplotlib, which
@@ -28,7 +28,7 @@ def loaders(path):
     for cores, rates in measured.items():
         bars = [(name, min(turns), statistics.median(turns), max(turns), name.startswith("penstock"))
                 for name, turns in rates.items() if turns]
-        yield f"{cores} core{'s' if cores != '1' else ''}", bars
+        yield f"{cores} core{'s' if cores != '1' else ''}" if cores.isdigit() else cores, bars
 
 
 def formats(path):

@@ -2,7 +2,9 @@
 // penstock serve: any feeder as a ZeroMQ producer, in tensorpack's zmq_op format.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <set>
@@ -15,6 +17,7 @@
 #include "bench/runner.h"
 #include "bench/training_rules.h"
 #include "dataflow/host_device.h"
+#include "feeders/zmq_memory.h"
 #include "feeders/zmq_push.h"
 
 namespace penstock {
@@ -35,7 +38,8 @@ constexpr std::int64_t kMaxHwm = 1 << 20;
 struct ServeConfig {
   RunConfig run;
   std::string endpoint = "ipc://testpipe";
-  ZmqSocketOptions socket{.role = ZmqSocketOptions::Role::push, .bind = false};
+  ZmqSocketOptions socket{
+      .role = ZmqSocketOptions::Role::push, .bind = false, .send_buffer = kSendBuffer};
   CurveFiles keys;
   PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
 };
@@ -64,6 +68,14 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
   add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
     config.socket.hwm = checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
   });
+  add("send-buffer",
+      "bytes that the kernel holds of an ipc:// connection, at most a batch and net.core.wmem_max; "
+      "0: as it is",
+      "1MiB", [&](const std::string& text) {
+        const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
+        config.socket.send_buffer =
+            static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
+      });
   add(
       "insecure", "may bind tcp:// without keys where other machines can receive", "false",
       [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
@@ -190,6 +202,9 @@ int run(const Invocation& invocation) {
   config.run = resolve(config.run, components);
   const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);
+  // Small batches would pile up in the kernel, which nobody counts.
+  config.socket.send_buffer =
+      std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
 
   SteadyClock clock;
   Probe probe(false);

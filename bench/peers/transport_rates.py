@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of bytes from one process to another: Penstock over each transport and in each format, its limits, and
+others, taking turns.
+
+    bench/peers/transport_rates.py build/penstock /path/to/python --json out/transports.json --results bench/results
+
+The limits are one memcpy of a batch, and bare libzmq without a copy on the sending side and with that memcpy on the
+receiving one; the fastest way to run it over a transport counts (transports/cases.py has the ways, and all cases). Ours
+is `penstock serve --fake-location host` and a run of the model `null` whose copy to the device is free, so that both
+sides do the same: constant batches, one copy into recycled slots. Each turn has processes of its own, in another order
+in each round; shares are of the limit in the same round. A case that this build or that Python cannot do, or that
+fails, has its reason instead, and the others go on. Prints Markdown; --results also keeps it in a file with the date.
+
+CPU time of producers is what they used from when they waited for a consumer until it ended, over the batches that they
+sent; that of consumers is of the window. Latencies are from when a message was handed to the socket until it was
+copied; in rows that are not paced most of that is waiting in both sockets.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import shlex
+import signal
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "transports"))
+# pylint: disable=wrong-import-position
+from cases import Abilities, all_cases
+from processes import Failed
+from table import best_ways, latency_table, main_table, ways_table
+from turns import Turns
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def first_line(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return " ".join(file.readline().split())
+    except OSError:
+        return "?"
+
+
+def machine(arguments):
+    model = platform.processor()
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.platform(),
+            "libc": " ".join(platform.libc_ver()), "load_before": os.getloadavg()[0],
+            "wmem_max": first_line("/proc/sys/net/core/wmem_max"),
+            "tcp_wmem": first_line("/proc/sys/net/ipv4/tcp_wmem"),
+            "huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            "penstock": Abilities.output([arguments.penstock, "--version"]).strip()}
+
+
+def absolute(path):
+    """Of a program, found as a shell would find it; links stay, since they are what makes an environment."""
+    return os.path.abspath(path) if os.sep in path else path
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("penstock", help="the program; penstock_zmq_limit lies beside it")
+    parser.add_argument("python", help="a Python that has the peers, see transports/requirements.txt")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT",
+                        help="cases that have any of these in their names")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=5, help="that a turn measures")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--image", type=int, default=224, help="height and width")
+    parser.add_argument("--hwm", type=int, default=8, help="messages that may wait in each socket")
+    parser.add_argument("--slots", type=int, default=3, help="that batches are copied into")
+    parser.add_argument("--pace", type=float, default=20, help="batches per second of paced cases")
+    parser.add_argument("--limit", type=float, default=120, help="seconds that a turn may take in all")
+    parser.add_argument("--json", help="file for everything")
+    parser.add_argument("--results", help="folder for a file with the date and what is printed")
+    arguments = parser.parse_args()
+    arguments.penstock, arguments.python = absolute(arguments.penstock), absolute(arguments.python)
+    return arguments
+
+
+def measure(arguments, cases, abilities):
+    """Turns of each case by round, and the reasons of those that are out."""
+    results, failed = {}, {}
+    for case in cases:
+        if why := abilities.reason_to_skip(case):
+            failed[case.name] = f"skipped: {why}"
+    turns = Turns(arguments, abilities)
+    try:
+        for number in range(arguments.rounds):
+            able = [case for case in cases if case.name not in failed]
+            first = number * 7 % max(len(able), 1)
+            for case in able[first:] + able[:first]:
+                try:
+                    answer = turns.run(case)
+                except Failed as error:
+                    failed[case.name] = f"failed: {error}"
+                    say(f"{case.name}: {error}")
+                    continue
+                results.setdefault(case.name, {})[number] = answer
+                say(f"round {number + 1} of {arguments.rounds}, {case.name}: {answer['img_per_s']:.0f} img/s")
+    finally:
+        turns.close()
+    return results, failed
+
+
+def rates_by_transport(cases, results):
+    """As rates_figure.py draws them."""
+    rates = {}
+    for case in cases:
+        if case.name in results and not case.paced:
+            turns = results[case.name].values()
+            rates.setdefault(case.transport, {})[case.name] = [turn["img_per_s"] for turn in turns]
+    return rates
+
+
+def versions(results):
+    """Of the libraries that the consumers named, each once."""
+    found = {}
+    for turns in results.values():
+        for turn in turns.values():
+            about = turn["about"]
+            found.update(about.get("versions", {}))
+            if "libzmq" in about:
+                found["libzmq"] = about["libzmq"]
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "no libraries"
+
+
+def document(arguments, about, cases, results, failed):
+    own = arguments
+    size = own.batch * own.image * own.image * 3 / 1e6
+    best = best_ways(cases, results)
+    limits = "; ".join(f"{transport}: {case.way}" for transport, case in best.items()) or "none was measured"
+    date = datetime.date.today().isoformat()
+    ways = section("Ways to run bare libzmq", "", ways_table(cases, results, failed))
+    pace = f"\nPaced: {own.pace:g} batches a second. In the others most of it is waiting in both sockets.\n"
+    latencies = section("From sent to received", pace, latency_table(cases, results, failed))
+    rounds = f"{own.rounds} round{'s' if own.rounds != 1 else ''} of {own.seconds:g} s"
+    return f"""# Batches between processes, {date}
+
+{about['cpu']}, {about['cores']} cores, {about['system']}, {about['libc']}; {about['penstock']}; {versions(results)}.
+net.core.wmem_max {about['wmem_max']}, net.ipv4.tcp_wmem {about['tcp_wmem']}, huge pages {about['huge_pages']};
+load before {about['load_before']:.2f}.
+
+`{shlex.join(['bench/peers/transport_rates.py', *sys.argv[1:]])}`: {rounds}, batches of
+{own.batch} x {own.image} x {own.image} x 3 bytes ({size:.2f} MB), hwm {own.hwm} on both sides, {own.slots} slots.
+The fastest way to run bare libzmq is the limit: {limits}.
+
+{main_table(cases, results, failed)}
+{ways}{latencies}"""
+
+
+def section(title, words, table):
+    """Empty where its table has no rows."""
+    return f"\n## {title}\n{words}\n{table}\n" if table.count("\n") > 1 else ""
+
+
+def main():
+    arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # takes the turn's processes along
+    about = machine(arguments)
+    abilities = Abilities(arguments.penstock, arguments.python)
+    cases = [case for case in all_cases() if any(text in case.name for text in arguments.only)]
+    if not cases:
+        sys.exit(f"no case has {' or '.join(arguments.only)} in its name")
+    results, failed = measure(arguments, cases, abilities)
+    text = document(arguments, about, cases, results, failed)
+    print(text)
+    if arguments.json:
+        settings = {key: getattr(arguments, key)
+                    for key in ("rounds", "seconds", "batch", "image", "hwm", "slots", "pace")}
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({"machine": about | {"load_after": os.getloadavg()[0]}, "settings": settings, "failed": failed,
+                       "limits": {transport: case.name for transport, case in best_ways(cases, results).items()},
+                       "turns": {name: list(turns.values()) for name, turns in results.items()},
+                       "img_per_s": rates_by_transport(cases, results)}, file, indent=1)
+    if arguments.results:
+        with open(os.path.join(arguments.results, f"{datetime.date.today()}-zmq-transports.md"), "w",
+                  encoding="utf-8") as file:
+            file.write(text)
+    return 0 if results else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
