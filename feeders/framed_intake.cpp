@@ -160,13 +160,14 @@ void FramedIntake::summarise(double copy_s) {
   if (times.other_clocks > 0 && times.other_clocks < times.batches) {
     clocks = "by one clock or, where clocks differ, beyond the fastest one";
   }
-  const double whole = times.making_mean + times.waiting_mean + times.way_mean + copy_s;
+  // Medians: batches that were ready before anybody took one waited for that alone.
+  const double whole = times.making_median + times.waiting_median + times.way_median + copy_s;
   const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
   probe_.note(fmt::format(
       "zmq-consume: of a batch's time its producer made it for {:.0f} %, its socket kept it "
-      "waiting "
-      "for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 {}, {}){}",
-      share(times.making_mean), share(times.waiting_mean), share(times.way_mean),
+      "waiting for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 "
+      "{}, {}){}",
+      share(times.making_median), share(times.waiting_median), share(times.way_median),
       milliseconds(times.way_median), milliseconds(times.way_p99), clocks,
       copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
 }
