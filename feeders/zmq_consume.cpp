@@ -49,6 +49,7 @@ class ZmqConsume final : public Feeder {
       receive_batches(receiver, out, end);
     });
     intake_.note_silent_endpoints();
+    intake_.framed().summarise(copy_seconds());
   }
 
  private:
@@ -97,8 +98,12 @@ class ZmqConsume final : public Feeder {
     while (intake_.receive(receiver.message, since, receiver.receiving, item, stop)) {
       if (takes_turns_) turn = Turn(turns_, receiver.message.number);
       try {
-        const WireBatch batch = read(receiver);
+        const std::optional<WireBatch> batch = read(receiver);
         intake_.accept(receiver.message);
+        if (!batch) {
+          turn = Turn();
+          continue;
+        }
         item.done(spec_.images, receiver.message.bytes());
         return batch;
       } catch (const DataError& error) {
@@ -110,13 +115,23 @@ class ZmqConsume final : public Feeder {
     return std::nullopt;
   }
 
-  /// What the receiver's message holds, as views. Throws DataError where it is no batch.
-  WireBatch read(Receiver& receiver) {
+  /// What the receiver's message holds, as views; empty: no batch, but what belongs between them.
+  /// Throws DataError where it is neither.
+  std::optional<WireBatch> read(Receiver& receiver) {
     const MessageFrames frames = receiver.message.frames();
     const MessageFormat format = plan_.format.value_or(detect_message_format(frames));
-    const WireBatch batch = receiver.reader.read(format, frames);
+    const std::optional<WireBatch> batch = format == MessageFormat::framed
+                                               ? intake_.framed().take(frames, realtime_ns())
+                                               : receiver.reader.read(format, frames);
     note_format(format);
     return batch;
+  }
+
+  /// Of one batch, on average; 0: not timed.
+  double copy_seconds() const {
+    const std::int64_t items = unpacking_.timed_items.value();
+    if (items == 0) return 0;
+    return 1e-9 * static_cast<double>(unpacking_.wall_ns.value()) / static_cast<double>(items);
   }
 
   void copy(Receiver& receiver, const WireBatch& batch, Batch& slot) {

@@ -8,11 +8,14 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/wire/zmq_op.h"
+#include "feeders/producer_ledger.h"
 
 namespace penstock {
 namespace {
 
 constexpr std::int64_t kMostReceivers = 256;
+/// Producers that may be waited for: as many as the ledger knows.
+constexpr std::int64_t kMostProducers = ProducerLedger::Limits{}.producers;
 constexpr std::string_view kBind = "bind:", kConnect = "connect:";
 constexpr std::string_view kBeginnings[] = {kBind, kConnect, "ipc://", "tcp://", "inproc://"};
 
@@ -76,7 +79,12 @@ std::optional<MessageFormat> declared_format(const Options& options) {
   const std::optional<MessageFormat> format = message_format_of(text);
   if (format) return format;
   throw ConfigError("zmq-consume:format is '" + text +
-                    "'; expected auto, zmq_op, pickle, msgpack or numpy-frames");
+                    "'; expected auto, zmq_op, pickle, msgpack, numpy-frames or framed");
+}
+
+std::int32_t producers_of(const Options& options) {
+  const std::int64_t count = options.integer("producers");
+  return count == 0 ? 0 : checked_count("zmq-consume:producers", count, kMostProducers);
 }
 
 /// Where the '+' is behind which the next endpoint begins.
@@ -138,6 +146,7 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
                    .socket = socket_options(options, spec, receivers),
                    .format = declared_format(options),
                    .receivers = receivers,
+                   .producers = producers_of(options),
                    .keep_memory = options.flag("keep_memory"),
                    .producer = options.text("producer")};
   const std::size_t keys = plan.socket.curve.server_keys.size();

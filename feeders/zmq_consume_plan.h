@@ -24,6 +24,7 @@ struct ConsumePlan {
   ZmqSocketOptions socket{};              ///< of each endpoint, but for `bind`
   std::optional<MessageFormat> format{};  ///< empty: messages say it themselves
   std::int32_t receivers = 1;             ///< threads
+  std::int32_t producers = 0;             ///< whose end is that of the data; 0: there is none
   bool keep_memory = true;                ///< by malloc, for the next messages
   std::string producer;                   ///< a shell command; empty: none
 
@@ -52,7 +53,8 @@ inline constexpr OptionSpec kConsumeOptions[] = {
      "largest message, in bytes; auto: four batches, so that float32 is named"},
     {"io_threads", "1", "libzmq's own threads, for each endpoint"},
     {"format", "auto",
-     "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
+     "zmq_op, pickle, msgpack, numpy-frames or framed; auto: by each message's first bytes"},
+    {"producers", "0", "the data end with the end of so many framed producers; 0: they do not"},
     {"keep_memory", "true",
      "glibc keeps the pages of messages for the next ones, in the whole process; false: its own "
      "way"},

@@ -21,7 +21,9 @@ ZmqIntake::ZmqIntake(const FeederContext& context, const ConsumePlan& plan)
       timeout_(context.timeout),
       received_(context.probe.counter("messages_received")),
       bytes_(context.probe.counter("bytes_received")),
-      bad_(context.on_bad_sample, context.probe) {
+      bad_(context.on_bad_sample, context.probe),
+      framed_(context.spec, context.probe, plan.producers),
+      is_shared_(plan.receivers > 1) {
   for (std::size_t i = 0; i < plan.endpoints.size(); ++i) {
     endpoint_names_.push_back(plan.endpoints[i].endpoint.text);
     receivers_.push_back(std::make_unique<ZmqReceiver>(plan, i, probe_));
@@ -42,7 +44,9 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
   cut_off_offenders();
   const Time deadline = std::max(since, good_at_.load()) + timeout_;
   if (clock_.now() >= deadline) throw TimeoutError(silence());
-  while (!receive_now(message)) {
+  while (true) {
+    if (framed_.flow() == ProducerLedger::Flow::complete) return false;
+    if (receive_now(message)) break;
     if (!await_message(deadline, timer, stop)) return false;
     item.restart();
   }
@@ -64,23 +68,26 @@ bool ZmqIntake::receive_now(ZmqMessage& message) {
   return false;
 }
 
-/// Until there may be a message; false: stopped, or the producer went in peace and all it sent is
-/// here.
+/// Until there may be a message; false: stopped, or producers went in peace and all they sent is
+/// here, or cannot come any more.
 bool ZmqIntake::await_message(Time deadline, StageTimer& timer, const std::stop_token& stop) {
   const bool ended = producer_ended();
+  const bool straggles = framed_.flow() == ProducerLedger::Flow::stragglers;
   Nanoseconds limit = deadline - clock_.now();
-  if (ended) limit = std::min(limit, kFlush);
+  // What other threads have in hand may be the last message.
+  if (ended || straggles || is_shared_) limit = std::min(limit, kFlush);
   const auto wake = [&] {
     const auto wait = timer.wait_in();
     const int other_fd = producer_ && !ended ? producer_->fd() : -1;
     return ZmqSocket::wait_for_any(sockets_, limit, stop, other_fd);
   }();
   if (wake != ZmqSocket::Wake::late) return wake != ZmqSocket::Wake::stopped;
+  if (straggles) return false;
   if (ended && !producer_->group_lives()) {
     end_of_producer();
     return false;
   }
-  if (!ended || clock_.now() >= deadline) throw TimeoutError(silence());
+  if (clock_.now() >= deadline) throw TimeoutError(silence());
   return true;
 }
 
@@ -136,7 +143,7 @@ std::string ZmqIntake::silence() const {
     if (!single || refused.empty()) text += receiver->silence();
   }
   if (!refused.empty()) text += (single ? "" : "; ") + refused;
-  return text + "; " + receivers_[0]->advice(spec_);
+  return text + framed_.silence() + "; " + receivers_[0]->advice(spec_);
 }
 
 void ZmqIntake::note_silent_endpoints() {

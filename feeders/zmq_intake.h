@@ -19,6 +19,7 @@
 #include "dataflow/stage_timer.h"
 #include "feeders/bad_messages.h"
 #include "feeders/feeder.h"
+#include "feeders/framed_intake.h"
 #include "feeders/producer_process.h"
 #include "feeders/zmq_consume_plan.h"
 #include "feeders/zmq_receiver.h"
@@ -30,7 +31,10 @@ class ZmqIntake {
   /// Opens all sockets, and starts the producer's process. Throws ConfigError.
   ZmqIntake(const FeederContext& context, const ConsumePlan& plan);
 
-  /// The next message, good or bad. Blocks; false: stopped, or the producer has ended. `since`:
+  /// Accounts of producers that say who they are, for the messages received here.
+  FramedIntake& framed() noexcept { return framed_; }
+
+  /// The next message, good or bad. Blocks; false: stopped, or producers have ended. `since`:
   /// when this thread began to want a good one. `timer` keeps what it waits, `item` is restarted
   /// behind waits. Throws TimeoutError where no good message came for as long as producers may be
   /// silent, and DataError where the producer's process failed.
@@ -59,6 +63,8 @@ class ZmqIntake {
   const Nanoseconds timeout_;
   Counter &received_, &bytes_;
   BadMessages bad_;
+  FramedIntake framed_;
+  const bool is_shared_;  // among threads
   std::vector<std::string> endpoint_names_;
   std::atomic<Time> good_at_{Time::min()};  // when the last good message came
 

@@ -35,7 +35,7 @@ bool ZmqMessage::receive(void* native) {
 MessageFrames ZmqMessage::frames() const {
   if (count_ <= kMaxMessageFrames) return std::span(views_).first(count_);
   throw DataError("a message of " + std::to_string(count_) +
-                  " frames; expected one, or a header and two arrays");
+                  " frames; expected one, or a header and at most three");
 }
 
 MessageSender ZmqMessage::sender() const { return sender_of(frames_->kept[0].handle()); }

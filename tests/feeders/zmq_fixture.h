@@ -111,6 +111,8 @@ class Consumer {
   }
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
+  bool has_counter(const std::string& name) const { return probe_.values().contains(name); }
+  double fact(const std::string& name) const { return probe_.facts().at(name); }
   /// Of what happened, behind the note about what may wait.
   std::vector<std::string> notes() const {
     const std::vector<std::string> all = probe_.notes();
