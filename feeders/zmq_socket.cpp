@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -168,27 +169,45 @@ void ZmqSocket::linger(std::chrono::milliseconds time) {
 }
 
 ZmqSocket::Wake ZmqSocket::wait(Nanoseconds limit, const std::stop_token& stop, int other_fd) {
+  ZmqSocket* const self = this;
+  return wait_for_any(std::span(&self, 1), limit, stop, other_fd);
+}
+
+ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nanoseconds limit,
+                                        const std::stop_token& stop, int other_fd) {
+  PENSTOCK_ASSERT(!sockets.empty() && sockets.size() <= kMostTogether);
   // Peers live in real time, so this wait does, whatever clock the harness runs on.
   const auto deadline = std::chrono::steady_clock::now() + std::min(limit, kLongest);
-  const std::stop_callback wake(stop, [this] { state_->stop.send(); });
-  const bool pulls = state_->role == ZmqSocketOptions::Role::pull;
-  const short ready = pulls ? ZMQ_POLLIN : ZMQ_POLLOUT;
+  const StopSignal& stopping = sockets.front()->state_->stop;
+  const std::stop_callback wake(stop, [&stopping] { stopping.send(); });
+  // First the sockets, then their monitors.
+  std::array<zmq::pollitem_t, 2 * kMostTogether + 2> items;
+  const std::size_t count = sockets.size(), stopped = 2 * count, other = stopped + 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    State& state = *sockets[i]->state_;
+    const bool pulls = state.role == ZmqSocketOptions::Role::pull;
+    items[i] = {state.socket.handle(), 0, static_cast<short>(pulls ? ZMQ_POLLIN : ZMQ_POLLOUT), 0};
+    items[count + i] = {state.monitor.handle(), 0, ZMQ_POLLIN, 0};
+  }
+  items[stopped] = {nullptr, stopping.fd(), ZMQ_POLLIN, 0};
+  items[other] = {nullptr, other_fd, ZMQ_POLLIN, 0};
   while (true) {
-    zmq::pollitem_t items[] = {{state_->socket.handle(), 0, ready, 0},
-                               {state_->monitor.handle(), 0, ZMQ_POLLIN, 0},
-                               {nullptr, state_->stop.fd(), ZMQ_POLLIN, 0},
-                               {nullptr, other_fd, ZMQ_POLLIN, 0}};
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     const long timeout_ms = std::max<long>(left.count(), 0);
-    if (zmq_poll(items, other_fd < 0 ? 3 : 4, timeout_ms) < 0) {
+    const std::size_t polled = other_fd < 0 ? other : other + 1;
+    if (zmq_poll(items.data(), static_cast<int>(polled), timeout_ms) < 0) {
       if (errno == EINTR) continue;
       throw zmq::error_t();
     }
-    if (items[1].revents != 0) state_->count_peers();
-    if (items[2].revents != 0) return Wake::stopped;
-    if (items[0].revents != 0) return Wake::ready;
-    if (other_fd >= 0 && items[3].revents != 0) return Wake::other;
+    bool ready = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (items[count + i].revents != 0) sockets[i]->state_->count_peers();
+      ready = ready || items[i].revents != 0;
+    }
+    if (items[stopped].revents != 0) return Wake::stopped;
+    if (ready) return Wake::ready;
+    if (other_fd >= 0 && items[other].revents != 0) return Wake::other;
     if (left.count() <= 0) return Wake::late;
   }
 }

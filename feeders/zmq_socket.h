@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 
@@ -46,6 +47,11 @@ class ZmqSocket {
   /// requested, or `limit` has passed. Throws ConfigError where the peer that this side connects to
   /// will never let it in.
   Wake wait(Nanoseconds limit, const std::stop_token& stop, int other_fd = -1);
+  /// The same of several sockets of one role, until one of them is ready. At least one, at most
+  /// kMostTogether.
+  static Wake wait_for_any(std::span<ZmqSocket* const> sockets, Nanoseconds limit,
+                           const std::stop_token& stop, int other_fd = -1);
+  static constexpr std::size_t kMostTogether = 64;
 
   /// Connections of peers so far, how many of them have ended, and how many tries to come in were
   /// refused for want of the right key. Up to date after each wait and look.

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of zmq-consume, and what they come to: where batches come from, in which formats, and
+// how many may wait. Stateless: all functions may run on any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dataflow/options.h"
+#include "dataflow/wire/batch_message.h"
+#include "feeders/zmq_socket.h"
+
+namespace penstock {
+
+struct ConsumeEndpoint {
+  Endpoint endpoint;
+  bool bind = true;  ///< else connect
+};
+
+struct ConsumePlan {
+  std::vector<ConsumeEndpoint> endpoints;
+  ZmqSocketOptions socket{};              ///< of each endpoint, but for `bind`
+  std::optional<MessageFormat> format{};  ///< empty: messages say it themselves
+  std::int32_t receivers = 1;             ///< threads
+  std::string producer;                   ///< a shell command; empty: none
+
+  /// Messages that this process holds outside the ring when all it may hold is there, of one
+  /// producer: those in the socket, one that libzmq is receiving, and one in each receiver's hands.
+  std::int64_t most_messages() const noexcept { return socket.hwm + 1 + receivers; }
+};
+
+inline constexpr OptionSpec kConsumeOptions[] = {
+    {"endpoint", "ipc://testpipe",
+     "ipc://PATH, ipc://@NAME or tcp://HOST:PORT; several: A+B+bind:C+connect:D"},
+    {"bind", "true", "this side binds and producers connect; false: the other way round"},
+    {"hwm", "8", "messages that may wait in the socket, per producer"},
+    {"max_message", "auto",
+     "largest message, in bytes; auto: four batches, so that float32 is named"},
+    {"io_threads", "1", "libzmq's own threads, for each endpoint"},
+    {"format", "auto",
+     "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
+    {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
+    {"curve_secret", "", kCurveSecretHelp},
+    {"curve_allow", "", kCurveAllowHelp},
+    {"curve_server_key", "", kCurveServerKeyHelp},
+    {"insecure", "false", "may bind tcp:// without keys where other machines can send"},
+};
+
+/// Throws ConfigError, before any socket is opened.
+ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
+
+/// "ipc://a+connect:tcp://host:5555": endpoints, each with `bind:` or `connect:` before it where it
+/// is not as `bind` says. A '+' parts two where an endpoint begins behind it, and is part of a name
+/// elsewhere. Throws ConfigError.
+std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind);
+
+}  // namespace penstock

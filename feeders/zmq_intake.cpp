@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/zmq_intake.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// What a producer that has ended left in the kernel's buffers arrives within this time.
+constexpr Nanoseconds kFlush = std::chrono::seconds(1);
+
+}  // namespace
+
+ZmqIntake::ZmqIntake(const FeederContext& context, const ConsumePlan& plan)
+    : clock_(context.clock),
+      probe_(context.probe),
+      spec_(context.spec),
+      timeout_(context.timeout),
+      received_(context.probe.counter("messages_received")),
+      bytes_(context.probe.counter("bytes_received")),
+      bad_(context.on_bad_sample, context.probe) {
+  for (std::size_t i = 0; i < plan.endpoints.size(); ++i) {
+    endpoint_names_.push_back(plan.endpoints[i].endpoint.text);
+    receivers_.push_back(std::make_unique<ZmqReceiver>(plan, i, probe_));
+    sockets_.push_back(&receivers_.back()->socket());
+  }
+  if (!plan.producer.empty()) producer_.emplace(plan.producer);
+}
+
+bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, StageTimer::Item& item,
+                        const std::stop_token& stop) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) {
+    const auto wait = timer.wait_in();
+    lock.lock();
+    item.restart();
+  }
+  cut_off_offenders();
+  const Time deadline = std::max(since, good_at_.load()) + timeout_;
+  if (clock_.now() >= deadline) throw TimeoutError(silence());
+  while (!receive_now(message)) {
+    if (!await_message(deadline, timer, stop)) return false;
+    item.restart();
+  }
+  if (stop.stop_requested()) return false;
+  for (ZmqSocket* const socket : sockets_) socket->look();
+  received_.add();
+  bytes_.add(message.bytes());
+  message.number = received_.value();
+  return true;
+}
+
+/// The endpoint behind the one that was served last comes first.
+bool ZmqIntake::receive_now(ZmqMessage& message) {
+  for (std::size_t i = 0; i < receivers_.size(); ++i) {
+    const std::size_t index = (turn_ + i) % receivers_.size();
+    if (!receivers_[index]->receive(message)) continue;
+    turn_ = index + 1;
+    return true;
+  }
+  return false;
+}
+
+/// Until there may be a message; false: stopped, or the producer went in peace and all it sent is
+/// here.
+bool ZmqIntake::await_message(Time deadline, StageTimer& timer, const std::stop_token& stop) {
+  const bool ended = producer_ended();
+  Nanoseconds limit = deadline - clock_.now();
+  if (ended) limit = std::min(limit, kFlush);
+  const auto wake = [&] {
+    const auto wait = timer.wait_in();
+    const int other_fd = producer_ && !ended ? producer_->fd() : -1;
+    return ZmqSocket::wait_for_any(sockets_, limit, stop, other_fd);
+  }();
+  if (wake != ZmqSocket::Wake::late) return wake != ZmqSocket::Wake::stopped;
+  if (ended && !producer_->group_lives()) {
+    end_of_producer();
+    return false;
+  }
+  if (!ended || clock_.now() >= deadline) throw TimeoutError(silence());
+  return true;
+}
+
+void ZmqIntake::accept(const ZmqMessage& message) {
+  good_at_ = clock_.now();
+  bad_.accept(message);
+}
+
+void ZmqIntake::reject(const ZmqMessage& message, const std::string& why) {
+  bad_.reject(message, endpoint_names_[message.endpoint], why);
+}
+
+void ZmqIntake::cut_off_offenders() {
+  if (!bad_.has_offenders()) return;
+  for (const BadMessages::Offender& offender : bad_.take_offenders()) {
+    if (sockets_[offender.endpoint]->cut_off(offender.sender)) bad_.note_cut_off(offender);
+  }
+}
+
+/// Whether our own producer has ended, as it may; throws when it failed.
+bool ZmqIntake::producer_ended() {
+  const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
+  if (status.value_or(0) == 0) return status.has_value();
+  throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
+                  " while batches were still wanted; run it by itself to see why");
+}
+
+/// The producer went in peace: throws where it sent nothing.
+void ZmqIntake::end_of_producer() const {
+  if (good_at_.load() != Time::min()) return;
+  const std::string refused = bad_.last();
+  throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
+                  " and sent no batch that could be used" +
+                  (refused.empty() ? "" : "; the last: " + refused));
+}
+
+/// What is known when nothing usable came in time.
+std::string ZmqIntake::silence() const {
+  const bool single = receivers_.size() == 1;
+  std::string text = "no batch came over ";
+  if (!single) text += "any of " + std::to_string(receivers_.size()) + " endpoints ";
+  if (single) text += receivers_[0]->place() + " ";
+  text += "within " + seconds_text(timeout_);
+  std::string refused = bad_.last();
+  if (!refused.empty()) {
+    refused = std::to_string(bad_.count()) + " messages were refused, the last: " + refused;
+  }
+  for (const auto& receiver : receivers_) {
+    text += single ? " (" + receiver->side() + "); "
+                   : "; " + receiver->place() + " (" + receiver->side() + "): ";
+    const std::string refusals = receiver->refusals();
+    if (!refusals.empty()) text += refusals + "; ";
+    if (!single || refused.empty()) text += receiver->silence();
+  }
+  if (!refused.empty()) text += (single ? "" : "; ") + refused;
+  return text + "; " + receivers_[0]->advice(spec_);
+}
+
+void ZmqIntake::note_silent_endpoints() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& receiver : receivers_) {
+    if (receiver->received() > 0 || receivers_.size() == 1) continue;
+    probe_.note("zmq-consume received nothing at " + receiver->place() + " (" + receiver->side() +
+                "): " + receiver->silence());
+  }
+}
+
+}  // namespace penstock

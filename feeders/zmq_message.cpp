@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/zmq_message.h"
+
+#include <string>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+struct ZmqMessage::Frames {
+  std::array<zmq::message_t, kMaxMessageFrames> kept;
+  zmq::message_t surplus;
+};
+
+ZmqMessage::ZmqMessage() : frames_(std::make_unique<Frames>()) {}
+ZmqMessage::~ZmqMessage() = default;
+
+bool ZmqMessage::receive(void* native) {
+  zmq::socket_ref socket(zmq::from_handle, native);
+  count_ = 0;
+  bytes_ = 0;
+  for (bool more = true; more; ++count_) {
+    const bool kept = count_ < kMaxMessageFrames;
+    zmq::message_t& frame = kept ? frames_->kept[count_] : frames_->surplus;
+    // The frames of a message arrive as one: none of them is late.
+    if (!socket.recv(frame, zmq::recv_flags::dontwait)) return false;
+    if (kept) views_[count_] = {frame.data<std::byte>(), frame.size()};
+    bytes_ += static_cast<std::int64_t>(frame.size());
+    more = frame.more();
+  }
+  return true;
+}
+
+MessageFrames ZmqMessage::frames() const {
+  if (count_ <= kMaxMessageFrames) return std::span(views_).first(count_);
+  throw DataError("a message of " + std::to_string(count_) +
+                  " frames; expected one, or a header and two arrays");
+}
+
+MessageSender ZmqMessage::sender() const { return sender_of(frames_->kept[0].handle()); }
+
+int ZmqMessage::connection() const { return zmq_msg_get(frames_->kept[0].handle(), ZMQ_SRCFD); }
+
+void ZmqMessage::clear() {
+  for (zmq::message_t& frame : frames_->kept) frame.rebuild();
+  frames_->surplus.rebuild();
+}
+
+}  // namespace penstock

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/zmq_receiver.h"
+
+namespace penstock {
+namespace {
+
+ZmqSocketOptions options_of(const ConsumePlan& plan, std::size_t index) {
+  ZmqSocketOptions options = plan.socket;
+  options.bind = plan.endpoints[index].bind;
+  return options;
+}
+
+/// Peers that were turned away, in the result.
+PeerReports peer_reports(const ConsumePlan& plan, std::size_t index, Probe& probe) {
+  const std::string at =
+      plan.endpoints.size() == 1 ? "" : "at " + plan.endpoints[index].endpoint.text + ": ";
+  return {.refused = [&counter = probe.counter("peers_refused")] { counter.add(); },
+          .say = [&probe, at](const std::string& text) { probe.note("zmq-consume " + at + text); }};
+}
+
+}  // namespace
+
+ZmqReceiver::ZmqReceiver(const ConsumePlan& plan, std::size_t index, Probe& probe)
+    : endpoint_(plan.endpoints[index]),
+      index_(index),
+      max_message_(plan.socket.max_message),
+      socket_(endpoint_.endpoint, options_of(plan, index), peer_reports(plan, index, probe)) {
+  if (socket_.address() != endpoint()) {
+    probe.note("zmq-consume listens at " + socket_.address());
+  }
+}
+
+bool ZmqReceiver::receive(ZmqMessage& message) {
+  if (!message.receive(socket_.native())) return false;
+  message.endpoint = index_;
+  ++received_;
+  return true;
+}
+
+std::string ZmqReceiver::refusals() const {
+  const std::int64_t refused = socket_.peers().refused;
+  if (refused == 0) return "";
+  return std::to_string(refused) + " tries to come in were refused, see the notes about keys";
+}
+
+std::string ZmqReceiver::silence() const {
+  const ZmqSocket::Peers peers = socket_.peers();
+  if (peers.left > 0) {
+    return std::to_string(peers.left) + " of " + std::to_string(peers.joined) +
+           " connections of producers have ended; libzmq cuts off those that send more than "
+           "max_message = " +
+           std::to_string(max_message_) + " bytes";
+  }
+  return peers.joined > 0 ? "a producer is connected but silent" : "no producer ever connected";
+}
+
+std::string ZmqReceiver::advice(const BatchSpec& spec) const {
+  return "start one, such as `penstock serve --endpoint " + endpoint() + " --batch-size " +
+         std::to_string(spec.images) + (endpoint_.bind ? "" : " --bind") +
+         "`, or wait longer with --timeout";
+}
+
+}  // namespace penstock
