@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/encoded_push.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -14,6 +16,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/pace.h"
+#include "dataflow/wire/framed_text.h"
 #include "feeders/push_peers.h"
 
 namespace penstock {
@@ -91,6 +94,7 @@ EncodedPush::EncodedPush(Source& source, const Plan& plan, const Endpoint& endpo
 EncodedPush::~EncodedPush() = default;
 
 void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
+  if (!send_hello(plan, stop)) return;
   Pace pace(clock_, plan.img_per_s);
   for (std::int64_t sent = 0; !data_ended_ && (plan.batches == 0 || sent < plan.batches); ++sent) {
     Held* const held = free_batch(plan, stop);
@@ -222,15 +226,41 @@ bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
 }
 
 /// False: stopped.
+bool EncodedPush::send_hello(const PushPlan& plan, const std::stop_token& stop) {
+  FramedHeader hello = header(FramedKind::hello);
+  hello.encoding = FramedEncoding::jpeg;
+  hello.images = static_cast<std::uint32_t>(plan_.images);
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return send_plain(hello,
+                    write_framed_hello({.name = plan_.name,
+                                        .host = host.data(),
+                                        .pid = getpid(),
+                                        .boot = boot_id(),
+                                        .pool = {}}),
+                    plan, stop);
+}
+
+/// False: stopped.
 bool EncodedPush::send_end(const PushPlan& plan, const std::stop_token& stop) {
+  return send_plain(header(FramedKind::end), {}, plan, stop);
+}
+
+/// A message without images: its header, and the text behind it where there is one. False: stopped.
+bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const PushPlan& plan,
+                             const std::stop_token& stop) {
   std::array<std::byte, kFramedHeaderBytes> bytes{};
-  FramedHeader end = header(FramedKind::end);
-  end.sent_ns = wall_clock_ns();
-  write_framed_header(bytes, end);
+  header.payload_bytes = text.size();
+  header.sent_ns = wall_clock_ns();
+  write_framed_header(bytes, header);
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
-  while (!socket.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
+  const auto flags = text.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore;
+  const Time asked = clock_.now();
+  while (!socket.send(zmq::buffer(bytes), flags | zmq::send_flags::dontwait)) {
     if (!await_peer(plan, stop)) return false;
   }
+  wait_ns_.add((clock_.now() - asked).count());
+  if (!text.empty()) socket.send(zmq::buffer(text), zmq::send_flags::none);
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
@@ -31,6 +32,7 @@ class EncodedPush {
     std::size_t images = 64;  ///< of a message; the last one of finite data may have fewer
     std::size_t batches = 4;  ///< in memory: filled, waiting or under way
     BadSamplePolicy on_bad_sample{};
+    std::string name = "penstock serve";  ///< by which consumers know this producer
   };
 
   /// Binds or connects; `reports` are ZmqSocket's. `source` gives encoded images, and outlives this
@@ -40,11 +42,11 @@ class EncodedPush {
               PeerReports reports = {});
   ~EncodedPush();
 
-  /// Sends until the plan is done, the data end, or a stop is requested; unless stopped, it says
-  /// that this was the end, and returns when the kernel has every byte. Called once. Counts as
-  /// ZmqPush::run does, feed_wait_ns being the time in which batches are filled, and bad_samples.
-  /// Throws what that throws, and DataError for samples that cannot be read, if none may be left
-  /// out.
+  /// Says who it is, and sends until the plan is done, the data end, or a stop is requested; unless
+  /// stopped, it says that this was the end, and returns when the kernel has every byte. Called
+  /// once. Counts as ZmqPush::run does, feed_wait_ns being the time in which batches are filled,
+  /// and bad_samples. Throws what that throws, and DataError for samples that cannot be read, if
+  /// none may be left out.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
@@ -59,7 +61,10 @@ class EncodedPush {
   bool fill(EncodedBatch& batch, const std::stop_token& stop);
   void leave_out(const std::string& why);
   bool send(Held& held, FramedHeader header, const PushPlan& plan, const std::stop_token& stop);
+  bool send_hello(const PushPlan& plan, const std::stop_token& stop);
   bool send_end(const PushPlan& plan, const std::stop_token& stop);
+  bool send_plain(FramedHeader header, std::string_view text, const PushPlan& plan,
+                  const std::stop_token& stop);
   bool await_peer(const PushPlan& plan, const std::stop_token& stop);
   FramedHeader header(FramedKind kind) const noexcept;
 

@@ -16,6 +16,7 @@
 #include "dataflow/stage_timer.h"
 #include "dataflow/wire/batch_message.h"
 #include "feeders/feeder.h"
+#include "feeders/zmq_consume_encoded.h"
 #include "feeders/zmq_consume_plan.h"
 #include "feeders/zmq_intake.h"
 
@@ -96,6 +97,7 @@ class ZmqConsume final : public Feeder {
   WireBatch read(Receiver& receiver) {
     const MessageFrames frames = receiver.message.frames();
     const MessageFormat format = plan_.format.value_or(detect_message_format(frames));
+    if (format == MessageFormat::framed) refuse_image_files(frames);
     const WireBatch batch = receiver.reader.read(format, frames);
     note_format(format);
     return batch;
@@ -128,6 +130,7 @@ class ZmqConsume final : public Feeder {
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
+  if (wants_image_files(context.options)) return make_encoded_consumer(context);
   return std::make_unique<ZmqConsume>(context);
 }
 
@@ -146,7 +149,8 @@ extern constinit const FeederEntry zmq_consume_feeder{
     .name = "zmq-consume",
     .summary = "batches from outside producers over ZeroMQ, and the copy",
     .needs_producer = true,
-    .options = kConsumeOptions,
+    .options = kAllConsumeOptions,
+    .shape_batches = shape_consumed_batches,
     .make = make,
     .outside_reserve = outside_reserve,
 };

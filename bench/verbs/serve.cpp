@@ -230,7 +230,8 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
   EncodedPush push(*source,
                    {.images = static_cast<std::size_t>(spec.images),
                     .batches = batches_in_memory(config),
-                    .on_bad_sample = context.on_bad_sample},
+                    .on_bad_sample = context.on_bad_sample,
+                    .name = around.name},
                    parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
                    around.reports);
   say("{}: {} image files a message from {}, {} of them, {} {}\n", around.name, spec.images,
