@@ -163,10 +163,13 @@ void check_checksum(const FramedHeader& header, MessageFrames frames) {
          ": it was changed on its way");
 }
 
-std::string shape_text(std::uint64_t images, std::uint64_t height, std::uint64_t width,
-                       std::uint64_t channels) {
-  return "[" + std::to_string(images) + "," + std::to_string(height) + "," + std::to_string(width) +
-         "," + std::to_string(channels) + "]";
+std::string shape_text(const std::array<std::uint64_t, 4>& lengths) {
+  std::string text;
+  for (const std::uint64_t length : lengths) {
+    text += text.empty() ? "[" : ",";
+    text += std::to_string(length);
+  }
+  return text + "]";
 }
 
 void require_batch(const FramedMessage& message, FramedEncoding encoding) {
@@ -219,10 +222,10 @@ void check_framed_shape(const FramedHeader& header, const BatchSpec& spec) {
       header.width == number(image.width) && header.channels == number(image.channels)) {
     return;
   }
-  refuse("pixels are " + shape_text(header.images, header.height, header.width, header.channels) +
+  refuse("pixels are " + shape_text({header.images, header.height, header.width, header.channels}) +
          "; expected " +
-         shape_text(number(spec.images), number(image.height), number(image.width),
-                    number(image.channels)) +
+         shape_text({number(spec.images), number(image.height), number(image.width),
+                     number(image.channels)}) +
          (header.images == number(spec.images) ? ""
                                                : "; the number of images must equal --batch-size"));
 }
