@@ -17,16 +17,11 @@
 #include "dataflow/error.h"
 #include "dataflow/pace.h"
 #include "dataflow/wire/framed_text.h"
+#include "feeders/hand_off_times.h"
 #include "feeders/push_peers.h"
 
 namespace penstock {
 namespace {
-
-/// As headers have it.
-std::int64_t wall_clock_ns() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<Nanoseconds>(now).count();
-}
 
 std::uint64_t draw_producer() {
   std::random_device device;
@@ -101,7 +96,7 @@ void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
     if (held == nullptr) return;
     FramedHeader next = header(FramedKind::batch);
     next.encoding = FramedEncoding::jpeg;
-    next.begun_ns = wall_clock_ns();
+    next.begun_ns = realtime_ns();
     if (!fill(held->batch, stop)) return;
     if (held->batch.images() == 0) {
       const std::lock_guard lock(outgoing_->mutex);
@@ -109,7 +104,7 @@ void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
       break;
     }
     pace.await(static_cast<std::int64_t>(held->batch.images()), stop);
-    next.ready_ns = wall_clock_ns();
+    next.ready_ns = realtime_ns();
     if (!send(*held, next, plan, stop)) return;
   }
   if (!send_end(plan, stop)) return;
@@ -208,7 +203,7 @@ bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
   }
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   while (true) {
-    header.sent_ns = wall_clock_ns();
+    header.sent_ns = realtime_ns();
     held.batch.write_header(header);
     if (socket.send(messages[0], zmq::send_flags::sndmore | zmq::send_flags::dontwait)) break;
     if (!await_peer(plan, stop)) return false;
@@ -251,7 +246,7 @@ bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const P
                              const std::stop_token& stop) {
   std::array<std::byte, kFramedHeaderBytes> bytes{};
   header.payload_bytes = text.size();
-  header.sent_ns = wall_clock_ns();
+  header.sent_ns = realtime_ns();
   write_framed_header(bytes, header);
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   const auto flags = text.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore;

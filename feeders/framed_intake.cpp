@@ -163,11 +163,12 @@ void FramedIntake::summarise(double copy_s) {
   const double whole = times.making_mean + times.waiting_mean + times.way_mean + copy_s;
   const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
   probe_.note(fmt::format(
-      "zmq-consume: a batch's time is {:.0f} % its producer's, {:.0f} % waiting for the producer's "
-      "socket, {:.0f} % on its way with what waits in buffers (median {}, p99 {}, {}) and {:.0f} % "
-      "being copied out",
+      "zmq-consume: of a batch's time its producer made it for {:.0f} %, its socket kept it "
+      "waiting "
+      "for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 {}, {}){}",
       share(times.making_mean), share(times.waiting_mean), share(times.way_mean),
-      milliseconds(times.way_median), milliseconds(times.way_p99), clocks, share(copy_s)));
+      milliseconds(times.way_median), milliseconds(times.way_p99), clocks,
+      copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
 }
 
 }  // namespace penstock

@@ -50,7 +50,7 @@ class FramedIntake {
   /// message came.
   std::string silence() const;
   /// Puts times and shares into the result. `copy_s`: what taking a batch out of its message took
-  /// on average, in seconds. Once, at the end.
+  /// on average, in seconds; 0: not timed. Once, at the end.
   void summarise(double copy_s);
 
   const ProducerLedger& ledger() const noexcept { return ledger_; }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -19,7 +18,8 @@
 #include "dataflow/stage_timer.h"
 #include "dataflow/wire/batch_message.h"
 #include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
+#include "feeders/framed_intake.h"
+#include "feeders/hand_off_times.h"
 #include "feeders/message_images.h"
 #include "feeders/zmq_intake.h"
 
@@ -30,8 +30,6 @@ constexpr std::string_view kName = "zmq-consume";
 constexpr std::int64_t kMostHeld = 4096;
 /// Files of one message may well be larger than its pixels would be.
 constexpr std::int64_t kLeastMaxMessage = std::int64_t{64} << 20;
-/// Producers whose names are kept.
-constexpr std::size_t kMostNames = 1024;
 
 /// As if one small image were a batch: how large a message is, is for its producer to say.
 ConsumePlan encoded_plan(const FeederContext& context) {
@@ -75,8 +73,8 @@ class ZmqConsumeEncoded final : public Feeder {
         held_(checked_count("zmq-consume:held", context.options.integer("held"), kMostHeld)),
         decoding_({kName, context}),
         intake_(context, plan_),
+        framed_(spec_, context.probe, 0),
         received_(context.probe.counter("images_received")),
-        ended_(context.probe.counter("producers_ended")),
         receiving_(context.probe.stage({"receive", "receiver"}), clock_),
         images_(static_cast<std::size_t>(held_), spec_.classes, clock_) {
     decoding_.open({kName, skipping(context)}, images_);
@@ -95,6 +93,7 @@ class ZmqConsumeEncoded final : public Feeder {
     } catch (const MessageImages::Failed&) {
       images_.rethrow();
     }
+    framed_.summarise(0);
     if (stop.stop_requested()) intake_.note_silent_endpoints();
   }
 
@@ -111,6 +110,9 @@ class ZmqConsumeEncoded final : public Feeder {
         images_.put(*message);
       }
       images_.end(nullptr);
+    } catch (const TimeoutError& error) {
+      images_.end(std::make_exception_ptr(TimeoutError(
+          std::string(error.what()) + "; this run wants image files: penstock serve --encoded")));
     } catch (...) {
       images_.end(std::current_exception());
     }
@@ -137,32 +139,25 @@ class ZmqConsumeEncoded final : public Feeder {
     return false;
   }
 
-  /// False: a message of another kind that is as it should be. Throws DataError.
+  /// False: no batch, but a message that is as it should be. Throws DataError.
   bool read(ImageMessage& to) {
     const MessageFrames frames = to.message.frames();
     if (detect_message_format(frames) != MessageFormat::framed) {
       refuse_pixels("a message of the format " +
                     std::string(to_string(detect_message_format(frames))));
     }
-    const FramedMessage message = parse_framed(frames);
-    const FramedHeader& header = message.header;
-    switch (header.kind) {
-      case FramedKind::hello:
-        if (names_.size() < kMostNames || names_.contains(header.producer)) {
-          names_[header.producer] = describe(parse_framed_hello(message), header.producer);
-        }
-        return false;
-      case FramedKind::end:
-        ended_.add();
-        return false;
-      default:
-        break;
+    const std::optional<FramedMessage> message = framed_.open(frames);
+    if (!message) return false;
+    const FramedHeader& header = message->header;
+    try {
+      if (header.encoding == FramedEncoding::pixels) refuse_pixels("a batch of pixels");
+      to.images.emplace(*message, spec_);
+    } catch (const DataError& error) {
+      throw DataError(framed_.reject(header, error.what()));
     }
-    if (header.encoding == FramedEncoding::pixels) refuse_pixels("a batch of pixels");
-    to.images.emplace(message, spec_);
-    to.name = "batch " + std::to_string(header.sequence) + " of ";
-    const auto name = names_.find(header.producer);
-    to.name += name != names_.end() ? name->second : describe(FramedHello{}, header.producer);
+    framed_.accept(header, realtime_ns());
+    to.name = "batch " + std::to_string(header.sequence) + " of " +
+              framed_.ledger().name_of(header.producer);
     return true;
   }
 
@@ -179,9 +174,9 @@ class ZmqConsumeEncoded final : public Feeder {
   const std::int64_t held_;
   ImageDecoding decoding_;
   ZmqIntake intake_;
-  Counter &received_, &ended_;
+  FramedIntake framed_;
+  Counter& received_;
   StageTimer receiving_;
-  std::map<std::uint64_t, std::string> names_;  // of producers that said theirs
   MessageImages images_;
 };
 
