@@ -49,9 +49,18 @@ Options feeder_options(const RunConfig& config, const FeederEntry& feeder) {
 struct Connection {
   std::string endpoint, hwm;
   bool run_binds = true;
+  std::string served = "host";  ///< the producer's feeder: of pixels, or of image files
 };
 
-Connection make_connection(const Options& options, const std::filesystem::path& folder) {
+/// Feeders need not know the option.
+bool takes_image_files(const FeederEntry& feeder, const Options& options) {
+  const bool knows = std::ranges::any_of(
+      feeder.options, [](const OptionSpec& option) { return option.name == "encoded"; });
+  return knows && options.flag("encoded");
+}
+
+Connection make_connection(const FeederEntry& feeder, const Options& options,
+                           const std::filesystem::path& folder) {
   const std::filesystem::path socket = folder / "feed";
   if (socket.native().size() >= kMaxSocketPath) {
     throw ConfigError(
@@ -61,7 +70,8 @@ Connection make_connection(const Options& options, const std::filesystem::path& 
   }
   return {.endpoint = "ipc://" + socket.native(),
           .hwm = options.given("hwm") ? options.text("hwm") : std::string(kHighWaterMark),
-          .run_binds = !options.given("bind") || options.flag("bind")};
+          .run_binds = !options.given("bind") || options.flag("bind"),
+          .served = takes_image_files(feeder, options) ? "queue" : "host"};
 }
 
 /// `text` with the options of the connection that it lacks.
@@ -90,20 +100,26 @@ ChildCommand run_command(const RunConfig& config, const ChildRunOptions& options
 
 ChildCommand serve_command(const RunConfig& config, const Connection& connection,
                            const ChildRunOptions& options) {
-  return {.arguments = {options.program, "serve", "--fake-location=host", "--model=" + config.model,
-                        fmt::format("--batch-size={}", config.batch_size),
-                        fmt::format("--image-size={}", config.image_size),
-                        fmt::format("--classes={}", config.classes),
-                        "--endpoint=" + connection.endpoint, "--hwm=" + connection.hwm,
-                        fmt::format("--bind={}", !connection.run_binds)},
-          .show_stderr = options.show_stderr};
+  ChildCommand command{
+      .arguments = {options.program, "serve", "--fake-location=" + connection.served,
+                    "--model=" + config.model, fmt::format("--batch-size={}", config.batch_size),
+                    fmt::format("--image-size={}", config.image_size),
+                    fmt::format("--classes={}", config.classes),
+                    "--endpoint=" + connection.endpoint, "--hwm=" + connection.hwm,
+                    fmt::format("--bind={}", !connection.run_binds)},
+      .show_stderr = options.show_stderr};
+  if (connection.served != "host") {
+    command.arguments.push_back("--encoded");
+    command.arguments.push_back("--data-dir=" + config.data_dir);
+  }
+  return command;
 }
 
 RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
                             const ChildRunOptions& options, const std::stop_token& stop) {
   const PrivateFolder folder;
   const Options given = feeder_options(config, feeder);
-  const Connection connection = make_connection(given, folder.path());
+  const Connection connection = make_connection(feeder, given, folder.path());
   RunConfig connected_config = config;
   connected_config.fake_location = connected(config.fake_location, given, connection);
 
@@ -124,7 +140,8 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
   }
   result.config.fake_location = config.fake_location;  // the socket's path says nothing to anybody
   result.notes.push_back(fmt::format(
-      "fed by `penstock serve --fake-location host --hwm {}` over ipc://", connection.hwm));
+      "fed by `penstock serve --fake-location {}{} --hwm {}` over ipc://", connection.served,
+      connection.served == "host" ? "" : " --encoded", connection.hwm));
   return result;
 }
 

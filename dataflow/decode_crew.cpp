@@ -48,8 +48,9 @@ void DecodePool::Crew::work(std::int32_t number, Decoder& decoder) noexcept {
     bool counted = false;
     while ((row.flight != nullptr || await_need(number)) && fetch(timers, sample, row)) {
       if (!std::exchange(counted, true)) decode_threads_.add();
-      if (!read(timers, sample) || !decode(timers, decoder, sample, row)) continue;
-      finish(std::exchange(row, {}));
+      const bool good = read(timers, sample) && decode(timers, decoder, sample, row);
+      sample.owner.reset();
+      if (good) finish(std::exchange(row, {}));
     }
   } catch (...) {
     fail(std::current_exception());
@@ -177,8 +178,16 @@ bool DecodePool::Crew::begin_flight(const Timers& timers) {
   return true;
 }
 
+/// Blocks until the source can say what comes next, or stopped.
+void DecodePool::Crew::await_source(const Timers& timers) {
+  if (source_.is_ready()) return;
+  const auto wait = timers.decode.wait_in();
+  source_.await(halt_.get_token());
+}
+
 /// The next sample, with which its reading begins. False: there is nothing more to do.
 bool DecodePool::Crew::choose(Timers& timers, Sample& sample) {
+  await_source(timers);
   timers.reading.emplace(timers.read);
   while (!halt_.stop_requested()) {
     try {
@@ -188,6 +197,7 @@ bool DecodePool::Crew::choose(Timers& timers, Sample& sample) {
     } catch (const DataError& error) {
       leave_out(sample, error);
     }
+    await_source(timers);
   }
   return false;
 }

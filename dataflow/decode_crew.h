@@ -62,6 +62,7 @@ class DecodePool::Crew {
   void await(Turn& turn, std::unique_lock<std::mutex>& lock, const std::stop_token& halt);
   WaitTime& waits_for(const Turn& turn) noexcept;
   bool begin_flight(const Timers& timers);
+  void await_source(const Timers& timers);
   bool choose(Timers& timers, Sample& sample);
   bool read(Timers& timers, Sample& sample);
   bool decode(Timers& timers, Decoder& decoder, const Sample& sample, const Row& row);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct Sample {
   /// Instead of `bytes`, where the source holds them itself and lives as long as the sample, or
   /// where they are a part of `storage`.
   std::span<const std::byte> lent;
+  /// Where what is lent lives no longer than this: whoever is done with the sample lets it go.
+  std::shared_ptr<const void> owner;
   std::int32_t label = -1;
   std::uint64_t index = 0;  ///< of the sample within the source: the same in every epoch
   std::uint64_t epoch = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,11 @@ enum class SampleKind : std::uint8_t {
 class Source {
  public:
   virtual ~Source() = default;
+  /// Sources whose samples others send wait in await() alone, until next() has something to say or
+  /// a stop is requested; where one is_ready() it returns at once. Whoever calls next() calls both
+  /// before, and no source stands in front of one of these.
+  virtual bool is_ready() { return true; }
+  virtual void await(const std::stop_token&) {}
   /// Chooses the next sample, and fills in what load() does not; false: end of data. One caller at
   /// a time. Throws DataError for a sample that cannot be read, with its file; `sample` then has
   /// its index and epoch, and the next call goes on behind it.

@@ -18,6 +18,7 @@
 #include "feeders/feeder.h"
 #include "feeders/threads_together.h"
 #include "feeders/turns.h"
+#include "feeders/zmq_consume_encoded.h"
 #include "feeders/zmq_consume_plan.h"
 #include "feeders/zmq_intake.h"
 #include "feeders/zmq_memory.h"
@@ -120,6 +121,7 @@ class ZmqConsume final : public Feeder {
   std::optional<WireBatch> read(Receiver& receiver) {
     const MessageFrames frames = receiver.message.frames();
     const MessageFormat format = plan_.format.value_or(detect_message_format(frames));
+    if (format == MessageFormat::framed) refuse_image_files(frames);
     const std::optional<WireBatch> batch = format == MessageFormat::framed
                                                ? intake_.framed().take(frames, realtime_ns())
                                                : receiver.reader.read(format, frames);
@@ -163,10 +165,12 @@ class ZmqConsume final : public Feeder {
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
+  if (wants_image_files(context.options)) return make_encoded_consumer(context);
   return std::make_unique<ZmqConsume>(context);
 }
 
 std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
+  if (wants_image_files(options)) return encoded_reserve(options, spec);
   const ConsumePlan plan = read_consume_plan(options, spec);
   return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting();
 }
@@ -177,7 +181,8 @@ extern constinit const FeederEntry zmq_consume_feeder{
     .name = "zmq-consume",
     .summary = "batches from outside producers over ZeroMQ, and the copy",
     .needs_producer = true,
-    .options = kConsumeOptions,
+    .options = kAllConsumeOptions,
+    .shape_batches = shape_consumed_batches,
     .make = make,
     .outside_reserve = outside_reserve,
 };

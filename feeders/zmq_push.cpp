@@ -11,20 +11,13 @@
 #include "dataflow/error.h"
 #include "dataflow/pace.h"
 #include "dataflow/wire/zmq_op.h"
+#include "feeders/push_peers.h"
 
 namespace penstock {
 namespace {
 
 /// Before the pixels, so that they stay aligned as Device::allocate promises.
 constexpr std::size_t kLead = 4096;
-
-/// Between two looks at whether the receiver has read everything, after the last batch.
-constexpr Nanoseconds kUnreadPeriod = std::chrono::milliseconds(5);
-/// So many in a row have to find nothing.
-constexpr int kLooks = 3;
-
-/// libzmq may hold the last bytes of small messages in a buffer of its own.
-constexpr std::chrono::milliseconds kLinger{1000};
 
 }  // namespace
 
@@ -81,7 +74,9 @@ ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptio
       clock_(clock),
       batches_(probe.counter("batches_sent")),
       bytes_(probe.counter("bytes_sent")),
+      images_(probe.counter("images_sent")),
       wait_ns_(probe.counter("send_wait_ns")),
+      feed_wait_ns_(probe.counter("feed_wait_ns")),
       messages_(messages ? std::move(messages)
                          : make_outgoing(MessageFormat::zmq_op, ring.spec(), clock)),
       outgoing_(std::make_unique<Outgoing>(ring.slots(), *messages_, clock)),
@@ -95,17 +90,31 @@ void ZmqPush::run(const PushPlan& plan, std::stop_token stop) {
   if (!send(messages_->hello(), nullptr, plan, stop)) return;
   Pace pace(clock_, plan.img_per_s);
   for (std::int64_t sent = 0; plan.batches == 0 || sent < plan.batches; ++sent) {
-    ReadLease lease = ring_.next(0, stop);
+    ReadLease lease = next_batch(stop);
     if (!lease) break;
-    lease.await();
-    pace.await(lease.batch().valid, stop);
+    const std::int32_t images = lease.batch().valid;
+    pace.await(images, stop);
     // A loader of that pace would have it ready only now.
     const Time ready = plan.img_per_s > 0 ? clock_.now() : lease.batch().offered;
     if (!send(std::move(lease), ready, plan, stop)) return;
     batches_.add();
+    images_.add(images);
   }
   if (stop.stop_requested() || !send(messages_->end(), nullptr, plan, stop)) return;
   flush(plan, stop);
+}
+
+/// What it waits is the feeder's, unless that has no slot because nobody takes batches.
+ReadLease ZmqPush::next_batch(const std::stop_token& stop) {
+  const bool has_slot = [&] {
+    const std::lock_guard lock(outgoing_->mutex);
+    return outgoing_->held < outgoing_->slots.size();
+  }();
+  const Time asked = clock_.now();
+  ReadLease lease = ring_.next(0, stop);
+  if (lease) lease.await();
+  (has_slot ? feed_wait_ns_ : wait_ns_).add((clock_.now() - asked).count());
+  return lease;
 }
 
 bool ZmqPush::send(ReadLease lease, Time ready, const PushPlan& plan, const std::stop_token& stop) {
@@ -154,7 +163,7 @@ bool ZmqPush::send(std::span<const OutgoingFrame> frames, void* slot, const Push
   while (!socket.send(messages[0], flags(0) | zmq::send_flags::dontwait)) {
     const ZmqSocket::Wake wake = socket_.wait(plan.timeout, stop);
     if (wake == ZmqSocket::Wake::stopped) return false;
-    if (wake == ZmqSocket::Wake::late) nobody_takes(plan.timeout);
+    if (wake == ZmqSocket::Wake::late) nobody_takes(endpoint_, socket_.peers(), plan.timeout);
     if (frames[0].in_slot) continue;
     messages_->stamp();
     messages[0] = message_of(frames[0]);
@@ -177,33 +186,12 @@ void ZmqPush::flush(const PushPlan& plan, const std::stop_token& stop) {
       const bool progress = outgoing_->returned.wait_for(
           lock, stop, std::min<Nanoseconds>(plan.timeout, std::chrono::hours(24)),
           [&] { return outgoing_->held != held; });
-      if (!progress && !stop.stop_requested()) nobody_takes(plan.timeout);
+      if (!progress && !stop.stop_requested()) {
+        nobody_takes(endpoint_, socket_.peers(), plan.timeout);
+      }
     }
   }
-  // A receiver whose socket is full (libzmq 4.3) drops what it has not read of a connection that
-  // ends. The kernel reports no event for "all was read", so it is asked, and asked again, as what
-  // libzmq holds may follow what was read.
-  const Time started = clock_.now();
-  for (int looks = 0; looks < kLooks && !stop.stop_requested();
-       looks = socket_.has_unread_bytes() ? 0 : looks + 1) {
-    if (clock_.now() - started > plan.timeout) nobody_takes(plan.timeout);
-    clock_.sleep_until(clock_.now() + kUnreadPeriod, stop);
-  }
-  if (!stop.stop_requested()) socket_.linger(kLinger);
-}
-
-void ZmqPush::nobody_takes(Nanoseconds timeout) const {
-  const ZmqSocket::Peers peers = socket_.peers();
-  throw TimeoutError(
-      "nobody took a batch at " + describe(endpoint_) + " within " + seconds_text(timeout) + "; " +
-      (peers.joined == 0 ? "no consumer ever connected"
-                         : std::to_string(peers.joined) + " consumers connected, " +
-                               std::to_string(peers.left) + " went away") +
-      (peers.refused == 0
-           ? ""
-           : "; " + std::to_string(peers.refused) + " tries to come in were refused") +
-      "; start one, such as `penstock run --fake-location zmq-consume:endpoint=" + endpoint_.text +
-      "`, or wait longer with --timeout");
+  await_all_read(socket_, endpoint_, clock_, plan.timeout, stop);
 }
 
 }  // namespace penstock

@@ -52,9 +52,10 @@ class ZmqPush {
   ~ZmqPush();
 
   /// Sends until the plan is done, the ring ends, or a stop is requested; unless stopped, returns
-  /// when the kernel has every byte. Called once. Counts batches_sent, bytes_sent and send_wait_ns,
-  /// the time in which nobody took a message. Throws TimeoutError, what the ring was failed with,
-  /// and ConfigError where the consumer that this side connects to will never let it in.
+  /// when the kernel has every byte. Called once. Counts batches_sent, images_sent, bytes_sent,
+  /// send_wait_ns, the time in which nobody took a batch, and feed_wait_ns, that in which there was
+  /// none. Throws TimeoutError, what the ring was failed with, and
+  /// ConfigError where the consumer that this side connects to will never let it in.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
@@ -63,16 +64,16 @@ class ZmqPush {
 
  private:
   struct Outgoing;
+  ReadLease next_batch(const std::stop_token& stop);
   bool send(ReadLease lease, Time ready, const PushPlan& plan, const std::stop_token& stop);
   bool send(std::span<const OutgoingFrame> frames, void* slot, const PushPlan& plan,
             const std::stop_token& stop);
   void flush(const PushPlan& plan, const std::stop_token& stop);
-  [[noreturn]] void nobody_takes(Nanoseconds timeout) const;
 
   BatchRing& ring_;
   const Endpoint endpoint_;
   Clock& clock_;
-  Counter &batches_, &bytes_, &wait_ns_;
+  Counter &batches_, &bytes_, &images_, &wait_ns_, &feed_wait_ns_;
   std::unique_ptr<OutgoingMessages> messages_;
   Time last_ready_{};  // when the last batch that was sent was complete
   std::unique_ptr<Outgoing> outgoing_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock serve: any feeder as a ZeroMQ producer.
+// penstock serve: any feeder as a ZeroMQ producer, or a data set's image files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,8 +18,12 @@
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/runner.h"
+#include "bench/serve_encoded.h"
+#include "bench/serve_processes.h"
+#include "bench/serve_report.h"
 #include "bench/training_rules.h"
 #include "dataflow/host_device.h"
+#include "feeders/encoded_push.h"
 #include "feeders/zmq_memory.h"
 #include "feeders/zmq_push.h"
 
@@ -29,9 +35,6 @@ template <typename... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), stderr);
 }
-
-/// Between two lines of progress.
-constexpr Nanoseconds kProgressPeriod = std::chrono::seconds(5);
 
 /// Each takes the memory of a batch.
 constexpr std::int64_t kMaxHwm = 1 << 20;
@@ -45,6 +48,9 @@ struct ServeConfig {
   MessageFormat format = MessageFormat::zmq_op;
   bool checksum = false;
   PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
+  bool encoded = false;
+  std::int64_t epochs = -1;
+  ServeGroup group;
 };
 
 /// The keys of `penstock run` that say which batches there are and how they are made.
@@ -120,81 +126,64 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
           throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
         }
       });
+  add(
+      "encoded",
+      "send the image files of the data set, which the consumer decodes "
+      "(zmq-consume:encoded=true); "
+      "--fake-location queue:source=... says which",
+      "false", [&](const std::string& text) { config.encoded = parse_flag(text, "--encoded"); },
+      true);
+  add("epochs", "times that the data are sent; with --encoded; default: until stopped", "",
+      [&](const std::string& text) {
+        config.epochs = parse_integer(text, "--epochs");
+        if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
+      });
+  for (Flag& flag : serve_group_flags(config.group)) flags.push_back(std::move(flag));
   return flags;
 }
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-/// What is said while batches go out.
-class Progress {
- public:
-  Progress(Probe& probe, Clock& clock, std::int32_t images_per_batch)
-      : batches_(probe.counter("batches_sent")),
-        wait_ns_(probe.counter("send_wait_ns")),
-        clock_(clock),
-        images_per_batch_(images_per_batch),
-        start_(clock.now()) {}
-
-  /// One line every few seconds, until stopped.
-  void run(const std::stop_token& stop) const {
-    std::int64_t before = 0;
-    for (Time due = start_ + kProgressPeriod;; due += kProgressPeriod) {
-      clock_.sleep_until(due, stop);
-      if (stop.stop_requested()) return;
-      const std::int64_t batches = batches_.value();
-      const double images = static_cast<double>((batches - before) * images_per_batch_);
-      say("penstock serve: {} batches, {:.1f} img/s{}\n", batches,
-          images / seconds(kProgressPeriod), batches == before ? ", waiting for a consumer" : "");
-      before = batches;
-    }
-  }
-
-  /// All of it, at the end.
-  void summarise() const {
-    const double elapsed = seconds(clock_.now() - start_);
-    const std::int64_t images = batches_.value() * images_per_batch_;
-    fmt::print(
-        stderr,
-        "penstock serve: sent {} batches, {} images, {:.1f} img/s; waited for consumers {:.0f} % "
-        "of {:.1f} s\n",
-        batches_.value(), images, static_cast<double>(images) / elapsed,
-        100 * seconds(Nanoseconds(wait_ns_.value())) / elapsed, elapsed);
-  }
-
- private:
-  Counter &batches_, &wait_ns_;
-  Clock& clock_;
-  const std::int32_t images_per_batch_;
-  const Time start_;
-};
-
-/// Runs both ends of one ring until the plan is done, and says how it goes.
-void serve(const PushPlan& plan, Feeder& feeder, BatchRing& ring, ZmqPush& push,
-           const Progress& progress, const std::stop_token& stop) {
+/// Runs `push` until its plan is done, beside a feeder where there is one, and says how it goes.
+template <typename Push>
+void serve(const ServeConfig& config, Push& push, const ServeProgress& progress,
+           const std::function<void(const std::stop_token&)>& feed, const std::stop_token& stop) {
   std::stop_source ended;
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
   std::exception_ptr failure;
   {
-    const std::jthread feeding([&] { run_to_end(feeder, ring, ended.get_token()); });
+    const std::jthread feeding([&] {
+      if (feed) feed(ended.get_token());
+    });
     const std::jthread reporting([&] { progress.run(ended.get_token()); });
     try {
-      push.run(plan, ended.get_token());
+      push.run(config.plan, ended.get_token());
     } catch (...) {
       failure = std::current_exception();
     }
     ended.request_stop();
   }
-  progress.summarise();
+  const ServeTotals totals = progress.totals();
+  say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
+  config.group.report(totals);
   if (failure) std::rethrow_exception(failure);
+  if (push.refused() > 0)
+    say("{}: refused {} tries of peers\n", config.group.name(), push.refused());
 }
 
-DataPlan data_plan(const RunConfig& config, const BatchSpec& spec) {
+DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec) {
   DataPlan plan;
-  plan.directory = config.data_dir;
-  plan.order = config.order == "strict" ? Order::strict : Order::relaxed;
-  plan.seed = config.seed;
+  plan.directory = config.run.data_dir;
+  plan.rank = config.group.rank;
+  plan.ranks = config.group.ranks;
+  plan.epochs = config.epochs;
+  plan.order = config.run.order == "strict" ? Order::strict : Order::relaxed;
+  plan.seed = config.run.seed;
   plan.classes = spec.classes;
   return plan;
+}
+
+/// Besides those that wait in the socket, one is filled and one is on its way.
+std::size_t batches_in_memory(const ServeConfig& config) {
+  return static_cast<std::size_t>(config.socket.hwm) + 2;
 }
 
 /// "64 x 224x224x3".
@@ -203,55 +192,124 @@ std::string describe(const BatchSpec& spec) {
                      spec.image.channels);
 }
 
+/// What both ways of serving stand on.
+struct Surroundings {
+  explicit Surroundings(const ServeConfig& config)
+      : name(config.group.name()), reports{.refused = {}, .say = [this](const std::string& text) {
+                                             say("{}: {}\n", name, text);
+                                           }} {}
+
+  std::string name;
+  SteadyClock clock;
+  Probe probe{false};
+  HostDevice host{clock};
+  PeerReports reports;
+};
+
+FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
+                             const BatchSpec& spec, const Options& options, Device& device,
+                             Surroundings& around) {
+  // Shares of data are disjoint; what is drawn has to be.
+  const auto apart = static_cast<std::uint64_t>(feeder.reads_files ? 0 : config.group.rank);
+  return {
+      .spec = spec,
+      .device = device,
+      .clock = around.clock,
+      .options = options,
+      .data = data_plan(config, spec),
+      .probe = around.probe,
+      .on_bad_sample = parse_bad_sample_policy(config.run.on_bad_sample),
+      .timeout = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(config.run.timeout)),
+      .threads = config.run.feeder_threads,
+      .slots = static_cast<std::int32_t>(batches_in_memory(config)),
+      .seed = config.run.seed + apart,
+  };
+}
+
+void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                  const Options& options, const std::stop_token& stop) {
+  Surroundings around(config);
+  auto messages = make_outgoing(config.format, spec, around.clock, config.checksum);
+  FrameMemory memory(around.host);
+  Device* const reader = &memory;
+  BatchRing ring(spec, batches_in_memory(config), memory, MemoryKind::pinned, std::span(&reader, 1),
+                 Order::relaxed, around.clock);
+  const std::unique_ptr<Feeder> feeder =
+      entry.make(feeder_context(config, entry, spec, options, memory, around));
+  ZmqPush push(ring, parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
+               around.reports, std::move(messages));
+  say("{}: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", around.name, describe(spec),
+      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
+      ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
+  serve(
+      config, push, ServeProgress(around.name, around.probe, around.clock),
+      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, stop);
+  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+}
+
+void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                   const Options& options, const std::stop_token& stop) {
+  Surroundings around(config);
+  const FeederContext context = feeder_context(config, entry, spec, options, around.host, around);
+  const std::unique_ptr<Source> source = make_served_source(entry, context);
+  EncodedPush push(*source,
+                   {.images = static_cast<std::size_t>(spec.images),
+                    .batches = batches_in_memory(config),
+                    .on_bad_sample = context.on_bad_sample,
+                    .name = around.name},
+                   parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
+                   around.reports);
+  say("{}: {} image files a message from {}, {} of them, {} {}\n", around.name, spec.images,
+      config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
+      push.address());
+  if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
+  serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, stop);
+  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+}
+
 int run(const Invocation& invocation) {
   ServeConfig config;
   config.run.fake_location = "cpu";
-  if (!parse_flags("serve", "Sends a feeder's batches to a ZeroMQ consumer.", serve_flags(config),
-                   invocation.arguments)) {
+  if (!parse_flags("serve",
+                   "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
+                   serve_flags(config), invocation.arguments)) {
     return 0;
   }
+  if (config.encoded && !is_typed("fake_location", invocation.arguments)) {
+    config.run.fake_location = "queue";
+  }
+  if (config.epochs >= 0 && !config.encoded) {
+    throw ConfigError(
+        "--epochs without --encoded: batches of pixels are all of one size, and an "
+        "epoch's last one may not be; take --num-batches, or --encoded");
+  }
+  if (config.encoded && (config.checksum || (is_typed("format", invocation.arguments) &&
+                                             config.format != MessageFormat::framed))) {
+    throw ConfigError(
+        "--encoded sends messages of the format framed, without checksums; leave --format and "
+        "--checksum out");
+  }
   config.socket.curve = read_curve(config.keys);
-  SteadyClock clock;
   const Runner::Components components = find_components(config.run);
   ensure_data_of(config.run, *components.feeder, invocation.stop);
+  const bool threads_typed = config.run.feeder_threads > 0;
   config.run = resolve(config.run, components);
+  if (config.group.processes > 1) {
+    const std::int32_t threads =
+        threads_typed ? 0 : std::max(1, config.run.feeder_threads / config.group.processes);
+    return serve_processes(invocation, config.group,
+                           {.batches = config.plan.batches,
+                            .img_per_s = config.plan.img_per_s,
+                            .feeder_threads = threads,
+                            .bind = config.socket.bind});
+  }
   const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);
   // Small batches would pile up in the kernel, which nobody counts.
   config.socket.send_buffer =
       std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
-
-  auto messages = make_outgoing(config.format, spec, clock, config.checksum);
-  Probe probe(false);
-  HostDevice host(clock);
-  FrameMemory memory(host);
-  Device* const reader = &memory;
-  // Besides those that wait in the socket, one is filled and one is on its way.
-  BatchRing ring(spec, static_cast<std::size_t>(config.socket.hwm) + 2, memory, MemoryKind::pinned,
-                 std::span(&reader, 1), Order::relaxed, clock);
-  const std::unique_ptr<Feeder> feeder = components.feeder->make(FeederContext{
-      .spec = spec,
-      .device = memory,
-      .clock = clock,
-      .options = options,
-      .data = data_plan(config.run, spec),
-      .probe = probe,
-      .on_bad_sample = parse_bad_sample_policy(config.run.on_bad_sample),
-      .timeout = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(config.run.timeout)),
-      .threads = config.run.feeder_threads,
-      .slots = static_cast<std::int32_t>(ring.slots()),
-      .seed = config.run.seed,
-  });
-  ZmqPush push(
-      ring, parse_endpoint(config.endpoint), config.socket, clock, probe,
-      {.refused = {}, .say = [](const std::string& text) { say("penstock serve: {}\n", text); }},
-      std::move(messages));
-  say("penstock serve: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", describe(spec),
-      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
-      ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
-  serve(config.plan, *feeder, ring, push, Progress(probe, clock, spec.images), invocation.stop);
-  if (push.refused() > 0) say("penstock serve: refused {} tries of peers\n", push.refused());
-  for (const std::string& note : probe.notes()) say("penstock: {}\n", note);
+  (config.encoded ? serve_encoded : serve_pixels)(config, *components.feeder, spec, options,
+                                                  invocation.stop);
   return 0;
 }
 

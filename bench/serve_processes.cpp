@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/serve_processes.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "bench/child_process.h"
+#include "bench/run_watch.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMostProcesses = 1024;
+/// Processes end when they are done, or stopped.
+constexpr Nanoseconds kNever = std::chrono::hours(24 * 365 * 10);
+/// Of a process that was ended by a signal: it cannot say why.
+constexpr int kLost = 6;
+
+/// "1/4": the second of four.
+void parse_shard(const std::string& text, ServeGroup& group) {
+  const std::size_t slash = text.find('/');
+  if (slash != std::string::npos) {
+    const std::int64_t rank = parse_integer(text.substr(0, slash), "--shard");
+    const std::int64_t ranks = parse_integer(text.substr(slash + 1), "--shard");
+    if (ranks >= 1 && ranks <= kMostProcesses && rank >= 0 && rank < ranks) {
+      group.rank = static_cast<std::int32_t>(rank);
+      group.ranks = static_cast<std::int32_t>(ranks);
+      return;
+    }
+  }
+  throw ConfigError(
+      fmt::format("--shard is '{}'; expected RANK/RANKS, such as 0/4 to 3/4, of at most {}", text,
+                  kMostProcesses));
+}
+
+void refuse_unfit(const ServeGroup& group, const ServeShare& share) {
+  if (share.bind) {
+    throw ConfigError(fmt::format(
+        "--bind with --processes {}: one process alone can bind an endpoint; let the consumer bind "
+        "(zmq-consume does unless bind=false) and leave --bind out, or leave --processes out",
+        group.processes));
+  }
+  if (share.batches > 0 && share.batches < group.processes) {
+    throw ConfigError(
+        fmt::format("--num-batches is {} for {} processes; expected at least one for each; use "
+                    "fewer --processes",
+                    share.batches, group.processes));
+  }
+  if (std::int64_t{group.ranks} * group.processes > kMostProcesses) {
+    throw ConfigError(fmt::format(
+        "--shard of {} and --processes {} make {} producers; expected at "
+        "most {}",
+        group.ranks, group.processes, std::int64_t{group.ranks} * group.processes, kMostProcesses));
+  }
+}
+
+/// The flags of the process number `index`; later ones override earlier ones.
+std::vector<std::string> command_of(const Invocation& invocation, const ServeGroup& group,
+                                    const ServeShare& share, std::int32_t index) {
+  std::vector<std::string> words{invocation.program, "serve"};
+  words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
+  words.push_back("--processes=1");
+  words.push_back(fmt::format("--shard={}/{}", group.rank * group.processes + index,
+                              group.ranks * group.processes));
+  if (share.batches > 0) {
+    const std::int64_t more = index < share.batches % group.processes ? 1 : 0;
+    words.push_back(fmt::format("--num-batches={}", share.batches / group.processes + more));
+  }
+  if (share.img_per_s > 0) {
+    words.push_back(fmt::format("--img-per-s={}", share.img_per_s / group.processes));
+  }
+  if (share.feeder_threads > 0) {
+    words.push_back(fmt::format("--feeder-threads={}", share.feeder_threads));
+  }
+  return words;
+}
+
+/// A process, and what it said at its end.
+struct Producer {
+  std::string name;
+  std::optional<ServeTotals> totals;
+  std::unique_ptr<ChildProcess> child;
+};
+
+void start(Producer& producer, std::vector<std::string> words) {
+  producer.child = std::make_unique<ChildProcess>(ChildCommand{
+      .arguments = std::move(words),
+      .timeout = kNever,
+      .show_stderr = true,
+      .pipe_flag = "--report-fd=",
+      .on_line = [&producer](std::string_view line) { producer.totals = totals_from_line(line); },
+  });
+}
+
+}  // namespace
+
+std::string ServeGroup::name() const {
+  return ranks == 1 ? "penstock serve" : fmt::format("penstock serve {}/{}", rank, ranks);
+}
+
+void ServeGroup::report(const ServeTotals& totals) const {
+  if (report_fd < 0) return;
+  const std::string line = to_line(totals) + "\n";
+  static_cast<void>(!write(report_fd, line.data(), line.size()));
+}
+
+std::vector<Flag> serve_group_flags(ServeGroup& group) {
+  std::vector<Flag> flags;
+  flags.push_back(
+      {"processes", "",
+       "producers to start as processes of their own, each with a share of the data, of "
+       "--num-batches and of --img-per-s",
+       "1", false,
+       [&group](const std::string& text) {
+         const std::int64_t count = parse_integer(text, "--processes");
+         if (count < 1 || count > kMostProcesses) {
+           throw ConfigError(
+               fmt::format("--processes is {}; expected 1 to {}", text, kMostProcesses));
+         }
+         group.processes = static_cast<std::int32_t>(count);
+       },
+       "Serve"});
+  flags.push_back({"shard", "",
+                   "share of the data that this producer serves: 0/4 to 3/4 are four of them; "
+                   "feeders without data take a seed for each",
+                   "0/1", false, [&group](const std::string& text) { parse_shard(text, group); },
+                   "Serve"});
+  flags.push_back(
+      {"report-fd", "", "open file for a line of totals at the end; default: none", "", false,
+       [&group](const std::string& text) { group.report_fd = parse_progress_fd(text); }, "Serve"});
+  return flags;
+}
+
+int serve_processes(const Invocation& invocation, const ServeGroup& group,
+                    const ServeShare& share) {
+  refuse_unfit(group, share);
+  std::stop_source end;
+  const std::stop_callback forward(invocation.stop, [&end] { end.request_stop(); });
+  std::mutex mutex;
+  int code = 0;  // under mutex: of the first process that failed
+  std::deque<Producer> producers;
+  for (std::int32_t index = 0; index < group.processes; ++index) {
+    Producer& producer = producers.emplace_back();
+    producer.name = fmt::format("process {}/{}", index, group.processes);
+    start(producer, command_of(invocation, group, share, index));
+  }
+  {
+    std::vector<std::jthread> waiting;
+    for (Producer& producer : producers) {
+      waiting.emplace_back([&] {
+        const ChildExit& exit = producer.child->wait(end.get_token());
+        if (exit.code == 0 && exit.signal == 0) return;
+        const std::lock_guard lock(mutex);
+        if (end.stop_requested()) return;
+        code = exit.signal != 0 ? kLost : exit.code;
+        std::fputs(fmt::format("penstock serve: {} {}; ending the others\n", producer.name,
+                               exit.signal != 0 ? fmt::format("was ended by signal {}", exit.signal)
+                                                : fmt::format("exited with code {}", exit.code))
+                       .c_str(),
+                   stderr);
+        end.request_stop();
+      });
+    }
+  }
+  std::vector<ServeTotals> totals;
+  for (const Producer& producer : producers) {
+    if (producer.totals) totals.push_back(*producer.totals);
+  }
+  if (!totals.empty()) {
+    std::fputs(fmt::format("penstock serve: {} of {} processes in all {}\n", totals.size(),
+                           producers.size(), describe(sum_of(totals), share.img_per_s > 0))
+                   .c_str(),
+               stderr);
+  }
+  return code;
+}
+
+}  // namespace penstock

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/image_decoding.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "dataflow/error.h"
+#include "dataflow/normalising_decoder.h"
+#include "dataflow/placement/memory_pages.h"
+#include "dataflow/placement/thread_places.h"
+#include "dataflow/stage_timer.h"
+
+namespace penstock {
+namespace {
+
+/// The same for a source that gives pixels: evaluation leaves images alone that have the batch's
+/// size, unless the centre is what training takes of them as well.
+ComponentText raw_decoder_text(const DecodingFeeder& feeder, const DecoderEntry& decoder,
+                               bool augment) {
+  const Options& options = feeder.context.options;
+  const std::string name(feeder.name);
+  ComponentText typed = decoder_text(feeder, decoder, true);
+  for (const char* word :
+       {"upsampling", "max_pixels", "decode", "shrink", "engine", "chain", "resize", "color"}) {
+    if (!options.given(word)) continue;
+    throw ConfigError(name + ": option '" + word + "' is about encoded images, and the source '" +
+                      parse_component(options.text("source")).name +
+                      "' gives pixels; leave the option out, or choose another source");
+  }
+  if (augment) return typed;
+  std::string crop = options.text("crop");
+  if (crop.empty() || crop.starts_with("auto") || crop.starts_with("pad")) {
+    crop = "auto-center";
+  } else {
+    crop = name_of(evaluation_crop(parse_crop(name, crop)));
+  }
+  typed.values = {{"crop", crop}, {"flip", "false"}};
+  return typed;
+}
+
+/// What the pool's decoders are given.
+ComponentText pool_decoder_text(const DecodingFeeder& feeder, const DecoderEntry& decoder,
+                                bool pixels) {
+  const Options& options = feeder.context.options;
+  const bool augment = feeder.context.data.augment;
+  if (!pixels) return decoder_text(feeder, decoder, augment);
+  if (!holds_pixels(feeder)) return raw_decoder_text(feeder, decoder, augment);
+  // The crop was taken before the run.
+  ComponentText text{std::string(decoder.name), {{"crop", "full"}}};
+  const bool flip = augment && options.given("flip") && options.flag("flip");
+  text.values.emplace_back("flip", flip ? "true" : "false");
+  return text;
+}
+
+/// Evaluation takes all: it is over before anything is found out.
+bool chooses_threads(const DecodingFeeder& feeder) {
+  const std::string& text = feeder.context.options.text("threads");
+  if (text != "all" && text != "auto") {
+    throw ConfigError(std::string(feeder.name) + ": option 'threads' is '" + text +
+                      "'; expected all or auto; --feeder-threads says how many");
+  }
+  return text == "auto" && feeder.context.data.augment;
+}
+
+std::int64_t bad_samples_allowed(const BadSamplePolicy& policy) {
+  return policy.action == BadSamplePolicy::Action::skip ? policy.limit : 0;
+}
+
+/// A decoder that takes longer than it has to, by a stated CPU time for each image.
+class SlowedDecoder final : public Decoder {
+ public:
+  SlowedDecoder(std::unique_ptr<Decoder> decoder, Nanoseconds extra)
+      : decoder_(std::move(decoder)), extra_(extra) {}
+
+  void decode(const Sample& sample, const ImageView& row, Random& random) override {
+    decoder_->decode(sample, row, random);
+    const Nanoseconds end = thread_cpu_time() + extra_;
+    while (thread_cpu_time() < end) continue;
+  }
+
+ private:
+  const std::unique_ptr<Decoder> decoder_;
+  const Nanoseconds extra_;
+};
+
+Nanoseconds parse_extra(const DecodingFeeder& feeder) {
+  const Options& options = feeder.context.options;
+  const double us = options.real("extra_us");
+  if (us < 0 || us > 1e7) {
+    throw ConfigError(std::string(feeder.name) + ": option 'extra_us' is '" +
+                      options.text("extra_us") + "'; expected 0 to 10000000 microseconds");
+  }
+  return Nanoseconds(std::llround(us * 1000));
+}
+
+std::optional<std::int32_t> choose_slot_node(const DecodingFeeder& feeder) {
+  const std::string& nodes = feeder.context.options.text("numa");
+  if (nodes.empty()) return std::nullopt;
+  const std::vector<std::int32_t> list =
+      parse_cpu_list(nodes, std::string(feeder.name) + ": option 'numa'");
+  return list.size() == 1 ? std::optional(list.front()) : std::nullopt;
+}
+
+}  // namespace
+
+ComponentText decoder_text(const DecodingFeeder& feeder, const DecoderEntry& decoder,
+                           bool augment) {
+  const Options& options = feeder.context.options;
+  ComponentText typed;
+  typed.name = decoder.name;
+  for (const OptionSpec& spec : decoder.options) {
+    std::string value = options.given(spec.name) ? options.text(spec.name) : std::string();
+    if (!augment && spec.name == "crop") {
+      value = name_of(evaluation_of(read_augmentation(feeder.name, options)).crop);
+    }
+    if (!augment && spec.name == "color") value = "none";
+    if (!augment && spec.name == "flip") value = "false";
+    if (!value.empty()) typed.values.emplace_back(std::string(spec.name), std::move(value));
+  }
+  return typed;
+}
+
+bool holds_pixels(const DecodingFeeder& feeder) {
+  const std::string& text = feeder.context.options.text("decode");
+  if (text != "" && text != "region" && text != "full" && text != "raw") {
+    throw ConfigError(std::string(feeder.name) + ": option 'decode' is '" + text +
+                      "'; expected region, full or raw");
+  }
+  return text == "raw";
+}
+
+ImageDecoding::ImageDecoding(const DecodingFeeder& feeder)
+    : probe_(feeder.context.probe),
+      places_(choose_places(feeder.context.threads, read_cpu_topology(allowed_cpus()),
+                            {.cores = feeder.context.options.text("cores"),
+                             .nodes = feeder.context.options.text("numa")})),
+      slot_node_(choose_slot_node(feeder)) {}
+
+void ImageDecoding::open(const DecodingFeeder& feeder, Source& source) {
+  const FeederContext& context = feeder.context;
+  const BatchSpec& spec = context.spec;
+  check_normalised(context.options, spec);
+  if (spec.image.channels != 3) {
+    throw ConfigError("the feeder " + std::string(feeder.name) +
+                      " writes RGB pixels; the model asks for " +
+                      std::to_string(spec.image.channels) + " channels; choose another model");
+  }
+  const bool pixels = source.kind() == SampleKind::pixels;
+  const DecoderEntry& entry = find_entry(decoder_table(), pixels ? "raw" : "jpeg");
+  const Options options(entry.name, entry.options, pool_decoder_text(feeder, entry, pixels));
+  const DecodePlan plan{
+      .threads = places_.empty() ? context.threads : static_cast<std::int32_t>(places_.size()),
+      .choose_threads = chooses_threads(feeder),
+      .places = places_,
+      .order = context.data.order,
+      .seed = context.seed,
+      .marks = context.marks,
+      .bad_samples_allowed = bad_samples_allowed(context.on_bad_sample)};
+  const Nanoseconds extra = parse_extra(feeder);
+  const auto make_decoder = [&]() -> std::unique_ptr<Decoder> {
+    std::unique_ptr<Decoder> decoder = entry.make(options);
+    if (spec.normalised) decoder = make_normalising_decoder(std::move(decoder));
+    if (extra == Nanoseconds::zero()) return decoder;
+    return std::make_unique<SlowedDecoder>(std::move(decoder), extra);
+  };
+  pool_.emplace(plan, source, make_decoder, context.clock, context.probe);
+  say_places(context);
+}
+
+void ImageDecoding::run(BatchRing& out, std::stop_token stop) {
+  if (slot_node_) move_slots(out);
+  pool_->run(out, std::move(stop));
+}
+
+void ImageDecoding::say_places(const FeederContext& context) const {
+  if (places_.empty() || !context.data.augment) return;
+  std::string note = "decode threads: " + describe_places(places_);
+  if (places_.size() < static_cast<std::size_t>(context.threads)) {
+    note += "; no more than those, of " + std::to_string(context.threads);
+  }
+  probe_.note(std::move(note));
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const std::string thread = "decode_thread_" + std::to_string(i);
+    probe_.fact(thread + "_core", places_[i].id);
+    probe_.fact(thread + "_node", places_[i].node);
+  }
+}
+
+void ImageDecoding::move_slots(const BatchRing& ring) const {
+  for (std::size_t slot = 0; slot < ring.slots(); ++slot) {
+    if (move_to_node(ring.memory(slot), *slot_node_)) continue;
+    probe_.note("slots stay where they are, the system refuses to move them to NUMA node " +
+                std::to_string(*slot_node_) + ": " + std::strerror(errno));
+    return;
+  }
+}
+
+}  // namespace penstock

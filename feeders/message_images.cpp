@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/message_images.h"
+
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+MessageImages::MessageImages(std::size_t messages, std::int32_t classes, Clock& clock)
+    : classes_(classes), clock_(clock), all_(messages) {
+  PENSTOCK_ASSERT(messages > 0);
+  for (ImageMessage& message : all_) free_.push_back(&message);
+  waiting_.reserve(messages);
+}
+
+ImageMessage* MessageImages::free(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  if (!clock_.wait(lock, freed_, stop, [this] { return !free_.empty(); })) return nullptr;
+  ImageMessage* const message = free_.back();
+  free_.pop_back();
+  return message;
+}
+
+void MessageImages::put(ImageMessage& message) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(&message);
+  clock_.wake(filled_);
+}
+
+void MessageImages::end(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  failure_ = std::move(failure);
+  clock_.wake(filled_);
+}
+
+void MessageImages::rethrow() {
+  const std::lock_guard lock(mutex_);
+  std::rethrow_exception(failure_);
+}
+
+bool MessageImages::is_ready() {
+  if (current_) return true;
+  const std::lock_guard lock(mutex_);
+  return has_news();
+}
+
+void MessageImages::await(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  clock_.wait(lock, filled_, stop, [this] { return has_news(); });
+}
+
+bool MessageImages::next(Sample& sample) {
+  if (!current_ && !begin_message()) return false;
+  const FramedImages& images = *current_->images;
+  sample.lent = images.file(place_);
+  sample.owner = current_;
+  sample.bytes.clear();
+  sample.label = images.label(place_);
+  sample.index = lent_ % kEpoch;
+  sample.epoch = lent_ / kEpoch;
+  sample.file = "image ";
+  sample.file += std::to_string(place_);
+  sample.file += " of ";
+  sample.file += current_->name;
+  sample.offset = static_cast<std::uint64_t>(images.file(place_).data() - images.file(0).data());
+  ++lent_;
+  if (++place_ == images.size()) current_.reset();
+  return true;
+}
+
+/// False: the data end.
+bool MessageImages::begin_message() {
+  ImageMessage* message = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.empty()) {
+      if (failure_) throw Failed();
+      return false;
+    }
+    message = waiting_.front();
+    waiting_.erase(waiting_.begin());
+  }
+  current_ =
+      std::shared_ptr<ImageMessage>(message, [this](ImageMessage* done) { give_back(*done); });
+  place_ = 0;
+  return true;
+}
+
+/// On whichever thread lets the last image go.
+void MessageImages::give_back(ImageMessage& message) noexcept {
+  message.images.reset();
+  message.message.clear();
+  const std::lock_guard lock(mutex_);
+  free_.push_back(&message);
+  clock_.wake(freed_);
+}
+
+}  // namespace penstock

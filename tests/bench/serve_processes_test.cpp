@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock serve --processes N` and `--encoded`: each image once, and nobody left behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/child_process.h"
+#include "bench/serve_report.h"
+#include "dataflow/error.h"
+#include "tests/support/jpeg_writer.h"
+#include "tests/support/message_puller.h"
+#include "tests/support/temp_folder.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kImages = 41, kProcesses = 3;
+constexpr BatchSpec kSpec{.images = 4, .classes = 1000};
+
+class ServeProcesses : public testing::Test {
+ protected:
+  ServeProcesses() {
+    for (int i = 0; i < kImages; ++i) {
+      folder_.write("class" + std::to_string(i % 2) + "/" + std::to_string(100 + i) + ".JPEG",
+                    encode_jpeg(make_test_image(24, 24, 3, static_cast<std::uint64_t>(i + 1))));
+    }
+  }
+
+  ChildCommand serve(std::vector<std::string> more) const {
+    ChildCommand command{.arguments = {PENSTOCK_PROGRAM, "serve", "--encoded", "--model=null",
+                                       "--batch-size=4", "--data-dir=" + folder_.path().native(),
+                                       "--endpoint=" + endpoint_, "--timeout=20s"},
+                         .timeout = 50s};
+    for (std::string& word : more) command.arguments.push_back(std::move(word));
+    return command;
+  }
+
+  /// Takes messages until all producers have said who they are; their process ids.
+  std::set<pid_t> await_producers(MessagePuller& puller) const {
+    std::set<pid_t> pids;
+    while (pids.size() < kProcesses && !HasFailure()) {
+      const FrameList frames = puller.next();
+      if (frames.empty()) break;
+      const auto views = views_of(frames);
+      const FramedMessage message = parse_framed(views);
+      if (message.header.kind != FramedKind::hello) continue;
+      pids.insert(static_cast<pid_t>(parse_framed_hello(message).pid));
+    }
+    return pids;
+  }
+
+  /// They are no children of ours, so nobody but the kernel can say.
+  static void expect_gone(const std::set<pid_t>& pids) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    for (const pid_t pid : pids) {
+      while (is_alive(pid) && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::yield();
+      }
+      EXPECT_FALSE(is_alive(pid)) << pid;
+    }
+  }
+  /// Those that have ended may wait to be reaped.
+  static bool is_alive(pid_t pid) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+    std::string text((std::istreambuf_iterator<char>(status)), {});
+    const std::size_t name_end = text.rfind(") ");
+    return name_end != std::string::npos && text[name_end + 2] != 'Z';
+  }
+
+  const TempFolder folder_;
+  const TempFolder socket_folder_;
+  const std::string endpoint_ = "ipc://" + (socket_folder_ / "feed").native();
+};
+
+TEST_F(ServeProcesses, EachImageIsSentOnce) {
+  MessagePuller puller(endpoint_);
+  ChildProcess child(serve({"--processes=3", "--epochs=1"}));
+  std::map<std::string, int> times;
+  std::set<std::uint64_t> producers;
+  std::uint64_t said = 0;
+  for (int ends = 0; ends < kProcesses && !HasFailure();) {
+    const FrameList frames = puller.next();
+    if (frames.empty()) break;
+    const auto views = views_of(frames);
+    const FramedMessage message = parse_framed(views);
+    producers.insert(message.header.producer);
+    if (message.header.kind == FramedKind::end) {
+      ++ends;
+      said += message.header.images_before;
+    }
+    if (message.header.kind != FramedKind::batch) continue;
+    const FramedImages images(message, kSpec);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const auto file = images.file(i);
+      ++times[{reinterpret_cast<const char*>(file.data()), file.size()}];
+    }
+  }
+  EXPECT_EQ(producers.size(), std::size_t{kProcesses});
+  EXPECT_EQ(said, std::uint64_t{kImages});
+  EXPECT_EQ(times.size(), std::size_t{kImages});
+  for (const auto& [file, count] : times) EXPECT_EQ(count, 1);
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("3 of 3 processes in all sent 12 batches, 41 images"),
+            std::string::npos)
+      << exit.last_words;
+}
+
+TEST_F(ServeProcesses, AnInterruptEndsAll) {
+  MessagePuller puller(endpoint_);
+  ChildProcess child(serve({"--processes=3"}));
+  const std::set<pid_t> pids = await_producers(puller);
+  ASSERT_EQ(pids.size(), std::size_t{kProcesses});
+  const ChildExit& exit = child.stop();  // SIGINT to the first process and its group
+  EXPECT_EQ(exit.code, 130) << exit.last_words;
+  expect_gone(pids);
+  EXPECT_NE(exit.last_words.find("3 of 3 processes in all"), std::string::npos) << exit.last_words;
+}
+
+TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
+  MessagePuller puller(endpoint_);
+  ChildProcess child(serve({"--processes=3"}));
+  const std::set<pid_t> pids = await_producers(puller);
+  ASSERT_EQ(pids.size(), std::size_t{kProcesses});
+  kill(*pids.begin(), SIGKILL);
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.code, 6) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("was ended by signal 9"), std::string::npos) << exit.last_words;
+  expect_gone(pids);
+}
+
+TEST_F(ServeProcesses, NobodyOutlivesTheirParent) {
+  MessagePuller puller(endpoint_);
+  ChildProcess child(serve({"--processes=3"}));
+  const std::set<pid_t> pids = await_producers(puller);
+  ASSERT_EQ(pids.size(), std::size_t{kProcesses});
+  kill(child.pid(), SIGKILL);
+  EXPECT_EQ(child.wait().signal, SIGKILL);
+  expect_gone(pids);
+}
+
+TEST_F(ServeProcesses, BatchesAreSharedOut) {
+  MessagePuller puller(endpoint_);
+  ChildProcess child(serve({"--processes=3", "--num-batches=4", "--img-per-s=3000"}));
+  int batches = 0;
+  for (int ends = 0; ends < kProcesses && !HasFailure();) {
+    const FrameList frames = puller.next();
+    if (frames.empty()) break;
+    const auto views = views_of(frames);
+    const FramedKind kind = parse_framed(views).header.kind;
+    ends += kind == FramedKind::end ? 1 : 0;
+    batches += kind == FramedKind::batch ? 1 : 0;
+  }
+  EXPECT_EQ(batches, 4);
+  EXPECT_EQ(child.wait().code, 0);
+}
+
+TEST_F(ServeProcesses, WhatCannotBeIsRefused) {
+  const auto refusal = [&](std::vector<std::string> more) {
+    ChildProcess child(serve(std::move(more)));
+    const ChildExit& exit = child.wait();
+    EXPECT_EQ(exit.code, 2) << exit.last_words;
+    return exit.last_words;
+  };
+  const auto expect_said = [](const std::string& text, std::string_view part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect_said(refusal({"--processes=3", "--bind"}), "let the consumer bind");
+  expect_said(refusal({"--processes=3", "--num-batches=2"}), "fewer --processes");
+  expect_said(refusal({"--processes=0"}), "expected 1 to");
+  expect_said(refusal({"--shard=4/4"}), "such as 0/4 to 3/4");
+  expect_said(refusal({"--fake-location=cpu"}), "makes pixels");
+  expect_said(refusal({"--fake-location=queue:crop=center"}),
+              "zmq-consume:encoded=true,crop=center");
+  expect_said(refusal({"--noencoded", "--epochs=1"}), "--epochs without --encoded");
+}
+
+TEST(ServeReport, TheSlowerSideIsNamed) {
+  ServeTotals totals{.batches = 10, .images = 40, .bytes = 4'000'000, .seconds = 2};
+  totals.consumers_s = 1.5;
+  totals.feeder_s = 0.4;
+  EXPECT_EQ(describe(totals, false),
+            "sent 10 batches, 40 images, 4.0 MB: 20.0 img/s, 2.0 MB/s in 2.0 s; 75 % of it waiting "
+            "for consumers, 20 % for batches to send: the consumers are the slower side");
+  std::swap(totals.consumers_s, totals.feeder_s);
+  EXPECT_NE(describe(totals, false).find("this producer is the slower side"), std::string::npos);
+  totals.feeder_s = 0.1;
+  totals.consumers_s = 0;
+  EXPECT_NE(describe(totals, true).find("--img-per-s is the limit"), std::string::npos);
+  EXPECT_NE(describe(totals, false).find("neither side waits"), std::string::npos);
+  EXPECT_EQ(describe(ServeTotals{}, false),
+            "sent 0 batches, 0 images, 0.0 MB: 0.0 img/s, 0.0 MB/s in 0.0 s");
+}
+
+TEST(ServeReport, TotalsOfProcessesAddUp) {
+  const ServeTotals one{.batches = 1, .images = 4, .bytes = 100, .seconds = 2, .consumers_s = 1},
+      other{.batches = 2, .images = 8, .bytes = 300, .seconds = 3, .feeder_s = 2};
+  EXPECT_EQ(totals_from_line(to_line(other)), other);
+  EXPECT_THROW(totals_from_line("1 2 three"), Error);
+  EXPECT_EQ(sum_of(std::vector{one, other}), (ServeTotals{.batches = 3,
+                                                          .images = 12,
+                                                          .bytes = 400,
+                                                          .seconds = 3,
+                                                          .consumers_s = 0.5,
+                                                          .feeder_s = 1}));
+}
+
+}  // namespace
+}  // namespace penstock

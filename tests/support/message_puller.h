@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bare PULL socket for tests, which takes framed messages as they come.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <zmq.hpp>
+
+#include "tests/support/framed_messages.h"
+
+namespace penstock {
+
+class MessagePuller {
+ public:
+  explicit MessagePuller(const std::string& endpoint) {
+    socket_.set(zmq::sockopt::rcvtimeo, 20000);
+    socket_.bind(endpoint);
+  }
+
+  /// The frames of the next message; none: it did not come in time.
+  FrameList next() {
+    FrameList frames;
+    for (bool more = true; more;) {
+      zmq::message_t frame;
+      if (!socket_.recv(frame)) {
+        ADD_FAILURE() << "no message came in time";
+        return {};
+      }
+      frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
+      more = frame.more();
+    }
+    return frames;
+  }
+
+ private:
+  zmq::context_t context_;
+  zmq::socket_t socket_{context_, ZMQ_PULL};
+};
+
+}  // namespace penstock
