@@ -4,6 +4,7 @@
 #include <string>
 
 #include "dataflow/error.h"
+#include "dataflow/packed/detect_source.h"
 #include "feeders/image_decoding.h"
 #include "feeders/image_source.h"
 
@@ -33,7 +34,7 @@ std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
   std::unique_ptr<Source> source = make_image_source(context);
   if (source->kind() == SampleKind::encoded) return source;
   throw ConfigError("--encoded sends image files, and the source '" +
-                    context.options.text("source") +
+                    source_text(context.options.text("source"), context.data.directory).name +
                     "' gives pixels; expected one of encoded images, such as tfrecord; or leave "
                     "--encoded out");
 }
