@@ -127,6 +127,7 @@ std::int64_t BatchSender::close(milliseconds timeout) {
 void BatchSender::send_batch(FramedHeader header, std::vector<Frame> frames,
                              std::span<const std::int32_t> labels) {
   check_not_ended();
+  check_shape(header);
   const SteadyTime deadline = after(options_.timeout);
   if (!said_hello_) say_hello(header, deadline);
   frames.push_back(Frame::copy_of(std::as_bytes(labels), [this] { outbox_.remove(true); }));
@@ -176,6 +177,23 @@ void BatchSender::send(FramedHeader header, std::vector<Frame> frames, SteadyTim
 
 void BatchSender::check_not_ended() const {
   if (ended_) throw invalid("this producer has said its end; open another one to send more");
+}
+
+/// Consumers refuse a producer that changes what its batches are.
+void BatchSender::check_shape(const FramedHeader& header) {
+  if (!shape_) shape_ = header;
+  const bool pixels = header.encoding == FramedEncoding::pixels;
+  if (shape_->encoding == header.encoding && shape_->height == header.height &&
+      shape_->width == header.width && (!pixels || shape_->images == header.images)) {
+    return;
+  }
+  const auto text = [](const FramedHeader& of) {
+    if (of.encoding == FramedEncoding::jpeg) return std::string("JPEG files");
+    return std::to_string(of.images) + " x " + std::to_string(of.height) + " x " +
+           std::to_string(of.width) + " x 3 bytes";
+  };
+  throw invalid("a batch of " + text(header) + " after one of " + text(*shape_) +
+                "; expected the same as long as a producer lives: open another one");
 }
 
 void BatchSender::nobody_takes() const {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,7 @@ class BatchSender {
   void say_hello(const FramedHeader& of_batch, SteadyTime deadline);
   void send(FramedHeader header, std::vector<Frame> frames, SteadyTime deadline);
   void check_not_ended() const;
+  void check_shape(const FramedHeader& header);
   [[noreturn]] void nobody_takes() const;
 
   const SenderOptions options_;
@@ -66,6 +68,7 @@ class BatchSender {
   std::int64_t begun_ns_ = 0;
   std::uint64_t batches_ = 0, images_ = 0;  // so far
   bool said_hello_ = false, ended_ = false;
+  std::optional<FramedHeader> shape_;  // of all batches: the first one's
 };
 
 }  // namespace penstock::producer

@@ -58,8 +58,8 @@ PENSTOCK_PRODUCER_API const char* penstock_producer_error(const penstock_produce
 PENSTOCK_PRODUCER_API void penstock_producer_begin(penstock_producer* producer);
 
 /* Sends `images` x `height` x `width` x `channels` bytes, NHWC, RGB (3 channels), and `images`
- * labels. Copies both. Waits while as many batches as `hwm` says wait already. What fails has not
- * been sent, and is no loss in the consumer's count. */
+ * labels, the same numbers each time. Copies both. Waits while as many batches as `hwm` says wait
+ * already. What fails has not been sent, and is no loss in the consumer's count. */
 PENSTOCK_PRODUCER_API int penstock_producer_send_pixels(penstock_producer* producer,
                                                         const void* pixels, uint32_t images,
                                                         uint32_t height, uint32_t width,

@@ -8,6 +8,15 @@ set -eu
 penstock=$1 options=$2
 shift 2
 
+case $1 in
+  perl)
+    if ! perl -MZMQ::FFI -e 1 2> /dev/null; then
+      echo "skipped: perl has no ZMQ::FFI; install libzmq-ffi-perl"
+      exit 77
+    fi
+    ;;
+esac
+
 folder=$(mktemp -d)
 producer=
 trap 'test -z "$producer" || kill "$producer" 2>/dev/null || true; rm -rf "$folder"' EXIT

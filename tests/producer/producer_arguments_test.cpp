@@ -93,6 +93,32 @@ TEST_F(ProducerArgumentsTest, NothingFollowsAnEnd) {
   EXPECT_THROW(producer.send_jpegs({"x"}, labels_), std::runtime_error);
 }
 
+TEST_F(ProducerArgumentsTest, BatchesOfAProducerAreAlike) {
+  Puller puller(endpoint_);
+  Producer producer(endpoint_);
+  const std::vector<std::uint8_t> pixels(100'000);
+  producer.send_pixels(pixels.data(), kShape, labels_.data());
+  for (const BatchShape& other : {BatchShape{.images = 1, .height = 3, .width = 4},
+                                  BatchShape{.images = 2, .height = 4, .width = 3}}) {
+    try {
+      producer.send_pixels(pixels.data(), other, labels_.data());
+      ADD_FAILURE() << "another shape was sent";
+    } catch (const std::runtime_error& error) {
+      EXPECT_SAYS(error.what(), "after one of 2 x 3 x 4 x 3 bytes");
+    }
+  }
+  EXPECT_THROW(producer.send_jpegs({"a", "b"}, labels_), std::runtime_error);
+  producer.send_pixels(pixels.data(), kShape, labels_.data());
+  puller.next_batch();
+  EXPECT_EQ(sequence_of(puller.next_batch()), 1U);
+
+  Producer files(endpoint_);
+  files.send_jpegs({"a", "b"}, labels_);
+  files.send_jpegs({"a"}, {5});
+  puller.next_batch();
+  EXPECT_EQ(sequence_of(puller.next_batch()), 1U);
+}
+
 TEST_F(ProducerArgumentsTest, AProducerMayBind) {
   ProducerOptions options;
   options.bind = 1;

@@ -78,7 +78,7 @@ TEST_F(ProducerTest, ARunIsAHelloItsBatchesAndAnEnd) {
   ASSERT_EQ(hello.size(), 2U);
   EXPECT_EQ(kind_of(hello), kHello);
   EXPECT_EQ(u16(hello[0], 12), 1U);
-  EXPECT_EQ(u32(hello[0], 56), 2U);
+  EXPECT_EQ(hello[0].substr(56, 16), std::string("\x02\0\0\0\x03\0\0\0\x04\0\0\0\x03\0\0\0", 16));
   EXPECT_EQ(u64(hello[0], 80), hello[1].size());
   const auto text = nlohmann::json::parse(hello[1]);
   EXPECT_EQ(text.at("name"), "loader \"7\"???");
@@ -110,18 +110,18 @@ TEST_F(ProducerTest, AChecksumIsTakenOverAllFramesButTheHeader) {
   Puller puller(endpoint_);
   ProducerOptions options;
   options.checksum = 1;
-  Producer producer(endpoint_, options);
-  producer.send_pixels(pixels_of(0).data(), kShape, labels_.data());
-  producer.send_jpegs({"one", "three"}, labels_);
-  producer.end();
-  for (int i = 0; i < 3; ++i) {
+  Producer pixels(endpoint_, options), files(endpoint_, options);
+  pixels.send_pixels(pixels_of(0).data(), kShape, labels_.data());
+  files.send_jpegs({"one", "three"}, labels_);
+  for (int i = 0; i < 4; ++i) {
     const Frames message = puller.next();
     std::string rest;
     for (std::size_t frame = 1; frame < message.size(); ++frame) rest += message[frame];
     EXPECT_EQ(u16(message[0], 14), 1U);
     EXPECT_EQ(u32(message[0], 72), crc32c_by_table(std::as_bytes(std::span(rest))));
   }
-  EXPECT_EQ(u16(puller.next()[0], 14), 0U);  // nothing is behind an end
+  files.end();
+  EXPECT_EQ(u16(puller.next()[0], 14), 0U);  // nothing is behind it
 }
 
 TEST_F(ProducerTest, EachProducerDrawsItsOwnNumber) {

@@ -82,6 +82,7 @@ int main(int count, char** arguments) {
     put(header, 64, 4, SIDE);
     put(header, 68, 4, 3); /* channels */
     put(header, 80, 8, pixel_bytes + label_bytes);
+    put(header, 48, 8, now_ns()); /* sent */
     check(zmq_send(socket, header, sizeof header, ZMQ_SNDMORE));
     check(zmq_send(socket, pixels, pixel_bytes, ZMQ_SNDMORE));
     check(zmq_send(socket, labels, label_bytes, 0));

@@ -18,7 +18,8 @@ open(my $random, '<:raw', '/dev/urandom') or die "/dev/urandom: $!";
 sub random_bytes { read($random, my $bytes, $_[0]) == $_[0] or die "/dev/urandom: $!"; return $bytes }
 sub now_ns { return int(time() * 1e6) * 1000 }
 
-my $socket = ZMQ::FFI->new->socket(ZMQ_PUSH);
+my $context = ZMQ::FFI->new;
+my $socket  = $context->socket(ZMQ_PUSH);
 $socket->set(ZMQ_SNDHWM, 'int', 4);
 $socket->set(ZMQ_SNDTIMEO, 'int', 30_000);
 $socket->set(ZMQ_LINGER, 'int', 30_000);
@@ -45,4 +46,5 @@ while (!$batches || $sequence < $batches) {
     ++$sequence;
 }
 $socket->send(header($end_kind, 0, 0, 0, [0, 0, 0, 0], 0));
-$socket->close;    # and what waits is sent before the program ends
+$socket->close;
+$context->destroy;    # waits until all is sent

@@ -62,9 +62,12 @@ class Framed:
         self.sequence = 0
         self.images = 0
 
-    def hello(self, encoding, images):
+    def hello(self, encoding, shape):
         about = {"name": pathlib.Path(sys.argv[0]).name, "host": platform.node(), "pid": os.getpid()}
-        return self.message(self.HELLO, encoding, (images, 0, 0, 0), [json.dumps(about).encode()])
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id")  # of one machine, whose processes share a clock
+        if boot.exists():
+            about["boot"] = boot.read_text().strip()
+        return self.message(self.HELLO, encoding, shape, [json.dumps(about).encode()])
 
     def pixels(self, images, labels, begun):
         message = self.message(self.BATCH, self.PIXELS, images.shape, [images, labels], begun)
@@ -120,7 +123,8 @@ def messages(args):
     batches = jpeg_batches(random, args.batch, args.jpeg) if args.jpeg else random_batches(random, args.batch)
     framed = Framed() if args.format == "framed" else None
     if framed:
-        yield framed.hello(Framed.JPEG if args.jpeg else Framed.PIXELS, args.batch)
+        encoding, sides = (Framed.JPEG, (0, 0, 0)) if args.jpeg else (Framed.PIXELS, (224, 224, 3))
+        yield framed.hello(encoding, (args.batch, *sides))
     sent = 0
     while args.count == 0 or sent < args.count:
         begun = time.time_ns()
