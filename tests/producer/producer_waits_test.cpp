@@ -199,5 +199,36 @@ TEST_F(ProducerWaitsTest, AConsumerThatWentAwayIsNamed) {
   EXPECT_NE(text.find("(1 consumers connected, 1 went away)"), std::string::npos) << text;
 }
 
+TEST_F(ProducerWaitsTest, ConsumersThatComeAndGoFindWholeMessages) {
+  constexpr int kConsumers = 20;
+  std::atomic<bool> done = false;
+  std::jthread sending([&] {
+    Producer producer(endpoint_, timeout(100));
+    const auto pixels = pixels_of(0, kLargeBytes);
+    while (!done) {
+      try {
+        producer.send_pixels(pixels.data(), kLarge, labels_.data());
+      } catch (const std::runtime_error&) {
+        // None is there at the moment.
+      }
+    }
+    producer.close(0);
+  });
+  std::int64_t last = -1;
+  for (int consumer = 0; consumer < kConsumers; ++consumer) {
+    Puller puller(endpoint_, true, 1 + consumer % 3);
+    for (int batch = 0; batch < 3; ++batch) {
+      const Frames message = puller.next_batch();
+      if (HasFailure()) done = true;
+      ASSERT_EQ(message.size(), 3U);
+      EXPECT_EQ(message[1].size(), kLargeBytes);
+      EXPECT_EQ(message[2].size(), 8U);
+      EXPECT_GT(static_cast<std::int64_t>(sequence_of(message)), last);
+      last = static_cast<std::int64_t>(sequence_of(message));
+    }
+    done = consumer + 1 == kConsumers;
+  }
+}
+
 }  // namespace
 }  // namespace penstock

@@ -2,7 +2,8 @@
  * Run:   ./producer ipc://feed 64, beside
  *        penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
  * SPDX-License-Identifier: Apache-2.0
- * Feeds random images to Penstock with libzmq alone: its framed format (feeders/framed_format.md) written by hand. */
+ * Feeds random images to Penstock with libzmq alone: its framed format, written by hand
+ * (feeders/framed_format.md). */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdio.h>

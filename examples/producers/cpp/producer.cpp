@@ -1,7 +1,8 @@
 // Run: producer ipc://feed 64, beside
 //      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 // SPDX-License-Identifier: Apache-2.0
-// Feeds random images to Penstock through its library for producers. CMakeLists.txt beside this file builds it anywhere.
+// Feeds random images to Penstock through its library for producers. CMakeLists.txt beside this
+// file builds it anywhere.
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
