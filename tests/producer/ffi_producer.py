@@ -26,7 +26,8 @@ library.penstock_producer_error.restype = ctypes.c_char_p
 options, error = Options(), ctypes.create_string_buffer(256)
 library.penstock_producer_options_init(ctypes.byref(options))
 assert (options.size, options.hwm, options.timeout_ms) == (ctypes.sizeof(Options), 4, 30_000)
-options.server_key, options.public_key, options.secret_key = key(server, "public"), key(own, "public"), key(own, "secret")
+options.server_key = key(server, "public")
+options.public_key, options.secret_key = key(own, "public"), key(own, "secret")
 handle = library.penstock_producer_open(endpoint.encode(), ctypes.byref(options), error, ctypes.c_size_t(len(error)))
 if not handle:
     sys.exit(error.value.decode())
