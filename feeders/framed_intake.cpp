@@ -8,6 +8,9 @@
 namespace penstock {
 namespace {
 
+/// Producers of which images are missing that are named.
+constexpr std::size_t kMostNamed = 4;
+
 /// "1.25 ms".
 std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
 
@@ -142,10 +145,14 @@ std::string FramedIntake::silence() const {
 void FramedIntake::summarise(double copy_s) {
   const LedgerTotals totals = ledger_.totals();
   if (totals.images_missing > 0) {
-    probe_.note(
-        fmt::format("zmq-consume: of {} images that producers sent, {} are missing: lost, or "
-                    "gone to another consumer",
-                    totals.images_sent, totals.images_missing));
+    std::string note = fmt::format(
+        "zmq-consume: of {} images that producers sent, {} are missing, lost or gone to another "
+        "consumer",
+        totals.images_sent, totals.images_missing);
+    for (const auto& [name, sent, missing] : ledger_.absences(kMostNamed)) {
+      note += fmt::format("; of {}: {} of {}", name, missing, sent);
+    }
+    probe_.note(note);
   }
   const HandOffSummary times = times_.summary();
   if (times.batches == 0) return;
@@ -160,13 +167,14 @@ void FramedIntake::summarise(double copy_s) {
   if (times.other_clocks > 0 && times.other_clocks < times.batches) {
     clocks = "by one clock or, where clocks differ, beyond the fastest one";
   }
-  const double whole = times.making_mean + times.waiting_mean + times.way_mean + copy_s;
+  // Medians: batches that were ready before anybody took one waited for that alone.
+  const double whole = times.making_median + times.waiting_median + times.way_median + copy_s;
   const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
   probe_.note(fmt::format(
       "zmq-consume: of a batch's time its producer made it for {:.0f} %, its socket kept it "
-      "waiting "
-      "for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 {}, {}){}",
-      share(times.making_mean), share(times.waiting_mean), share(times.way_mean),
+      "waiting for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 "
+      "{}, {}){}",
+      share(times.making_median), share(times.waiting_median), share(times.way_median),
       milliseconds(times.way_median), milliseconds(times.way_p99), clocks,
       copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "dataflow/random.h"
@@ -25,7 +24,7 @@ std::optional<std::int64_t> difference(std::int64_t later, std::int64_t earlier)
 }
 
 struct Distribution {
-  double median = 0, p99 = 0, mean = 0;
+  double median = 0, p99 = 0;
 };
 
 /// Of times in ns, by nearest rank.
@@ -37,8 +36,7 @@ Distribution distribution_of(std::vector<double>& times) {
     std::nth_element(times.begin(), times.begin() + at, times.end());
     return 1e-9 * times[static_cast<std::size_t>(at)];
   };
-  const double sum = std::accumulate(times.begin(), times.end(), 0.0);
-  return {rank(0.5), rank(0.99), 1e-9 * sum / static_cast<double>(times.size())};
+  return {rank(0.5), rank(0.99)};
 }
 
 }  // namespace
@@ -93,10 +91,7 @@ HandOffSummary HandOffTimes::summary() const {
           .waiting_median = w.median,
           .waiting_p99 = w.p99,
           .way_median = y.median,
-          .way_p99 = y.p99,
-          .making_mean = m.mean,
-          .waiting_mean = w.mean,
-          .way_mean = y.mean};
+          .way_p99 = y.p99};
 }
 
 std::int64_t realtime_ns() noexcept {

@@ -28,7 +28,6 @@ struct HandOffSummary {
   double making_median = 0, making_p99 = 0;    ///< from begun to ready; of those that said both
   double waiting_median = 0, waiting_p99 = 0;  ///< from ready to sent
   double way_median = 0, way_p99 = 0;          ///< from sent to received
-  double making_mean = 0, waiting_mean = 0, way_mean = 0;
 };
 
 class HandOffTimes {
