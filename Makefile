@@ -63,7 +63,7 @@ interop: configure
 lint: configure
 	$(call install,clang-tidy-14)
 	cmake --build $(BUILD) --target penstock
-	git ls-files '*.cpp' | grep -E '^(dataflow|feeders|trainer|bench)/' | grep -vE '/(micro|peers)/' \
+	git ls-files '*.cpp' | grep -E '^(dataflow|feeders|producer|trainer|bench)/' | grep -vE '/(micro|peers)/' \
 	  | xargs -P 2 -n 4 clang-tidy-14 -p $(BUILD) --quiet
 
 configure:

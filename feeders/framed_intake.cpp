@@ -8,6 +8,9 @@
 namespace penstock {
 namespace {
 
+/// Producers of which images are missing that are named.
+constexpr std::size_t kMostNamed = 4;
+
 /// "1.25 ms".
 std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
 
@@ -142,10 +145,14 @@ std::string FramedIntake::silence() const {
 void FramedIntake::summarise(double copy_s) {
   const LedgerTotals totals = ledger_.totals();
   if (totals.images_missing > 0) {
-    probe_.note(
-        fmt::format("zmq-consume: of {} images that producers sent, {} are missing: lost, or "
-                    "gone to another consumer",
-                    totals.images_sent, totals.images_missing));
+    std::string note = fmt::format(
+        "zmq-consume: of {} images that producers sent, {} are missing, lost or gone to another "
+        "consumer",
+        totals.images_sent, totals.images_missing);
+    for (const auto& [name, sent, missing] : ledger_.absences(kMostNamed)) {
+      note += fmt::format("; of {}: {} of {}", name, missing, sent);
+    }
+    probe_.note(note);
   }
   const HandOffSummary times = times_.summary();
   if (times.batches == 0) return;

@@ -2,6 +2,7 @@
 #include "feeders/producer_ledger.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -147,6 +148,7 @@ ProducerLedger::Fault ProducerLedger::advance(Producer& producer, std::uint64_t 
   producer.images_next = images_before;
   totals_.batches_missing += batches;
   totals_.images_missing += images;
+  producer.images_missing += images;
   totals_.images_sent += images;
   return Fault::none;
 }
@@ -178,6 +180,7 @@ ProducerLedger::Fault ProducerLedger::fill(Producer& producer, const FramedHeade
   if (producer.gaps.size() > limits_.gaps) producer.gaps.erase(producer.gaps.begin());
   --totals_.batches_missing;
   totals_.images_missing -= header.images;
+  producer.images_missing -= header.images;
   return Fault::none;
 }
 
@@ -210,6 +213,24 @@ bool ProducerLedger::is_of_boot(std::uint64_t producer, std::string_view boot) c
 LedgerTotals ProducerLedger::totals() const {
   const std::lock_guard lock(mutex_);
   return totals_;
+}
+
+std::vector<ProducerLedger::Absence> ProducerLedger::absences(std::size_t most) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::uint64_t, const Producer*>> found;
+  for (const auto& [number, producer] : producers_) {
+    if (producer.images_missing > 0) found.emplace_back(number, &producer);
+  }
+  const auto count = static_cast<std::ptrdiff_t>(std::min(most, found.size()));
+  std::partial_sort(found.begin(), found.begin() + count, found.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.second->images_missing > b.second->images_missing;
+                    });
+  std::vector<Absence> result;
+  for (const auto& [number, producer] : std::span(found).first(std::min(most, found.size()))) {
+    result.push_back({describe(number), producer->images_next, producer->images_missing});
+  }
+  return result;
 }
 
 }  // namespace penstock

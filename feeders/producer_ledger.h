@@ -79,6 +79,13 @@ class ProducerLedger {
   bool is_of_boot(std::uint64_t producer, std::string_view boot) const;
   LedgerTotals totals() const;
 
+  /// Of whom images are missing, the most first; at most so many of them.
+  struct Absence {
+    std::string name;
+    std::uint64_t images_sent = 0, images_missing = 0;
+  };
+  std::vector<Absence> absences(std::size_t most) const;
+
  private:
   /// Missing numbers [first, end), and the images in them [images_first, images_end).
   struct Gap {
@@ -95,6 +102,7 @@ class ProducerLedger {
     std::optional<Shape> shape;
     std::uint64_t next = 0, images_next = 0;  // all below it is in the accounts
     std::vector<Gap> gaps;                    // in their order
+    std::uint64_t images_missing = 0;
     bool has_ended = false;
   };
   enum class Fault : std::uint8_t { none, repeated, contradictory };

@@ -11,6 +11,7 @@ import sys
 # Folder -> folders of ours that it may include. Tests and examples may include everything.
 ALLOWED = {
     "dataflow": {"dataflow"},
+    "producer": {"dataflow", "producer"},
     "feeders": {"dataflow", "feeders"},
     "trainer": {"dataflow", "trainer"},
     "bench": {"dataflow", "feeders", "trainer", "bench"},
@@ -18,7 +19,7 @@ ALLOWED = {
 VENDORS = re.compile(
     r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
 )
-HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|feeders|trainer|bench|tests|examples)/[^"]+)"')
+HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|producer|feeders|trainer|bench|tests|examples)/[^"]+)"')
 SYSTEM = re.compile(r"^#include <([^>]+)>")
 
 

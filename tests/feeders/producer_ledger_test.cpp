@@ -163,6 +163,22 @@ TEST(ProducerLedger, AShapeIsKept) {
   EXPECT_TRUE(contains(refusal(ledger, jpeg), "sends JPEG files in message 1"));
 }
 
+TEST(ProducerLedger, ThoseOfWhomImagesAreMissingAreNamed) {
+  ProducerLedger ledger;
+  EXPECT_TRUE(ledger.absences(2).empty());
+  for (std::uint64_t producer = 1; producer <= 4; ++producer) {
+    ledger.received(batch(producer - 1, producer));  // all before it are missing
+  }
+  const auto absences = ledger.absences(2);
+  ASSERT_EQ(absences.size(), 2U);
+  EXPECT_EQ(absences[0].name, "producer 0000000000000004");
+  EXPECT_EQ(absences[0].images_missing, images_before(3));
+  EXPECT_EQ(absences[0].images_sent, images_before(4));
+  EXPECT_EQ(absences[1].images_missing, images_before(2));
+  ledger.received(batch(0, 2));
+  EXPECT_EQ(ledger.absences(9).size(), 2U);
+}
+
 TEST(ProducerLedger, AProducerThatStartsAnewIsAnother) {
   ProducerLedger ledger;
   ledger.received(batch(0, 1));

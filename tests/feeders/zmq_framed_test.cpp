@@ -115,7 +115,9 @@ TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
   EXPECT_TRUE(has_note(consumer, "batch 0 of first on here, pid 4711 came a second time"));
   EXPECT_TRUE(
       has_note(consumer, "first on here, pid 4711: framed message: the checksum of batch 1"));
-  EXPECT_TRUE(has_note(consumer, "of 28 images that producers sent, 12 are missing"));
+  EXPECT_TRUE(has_note(consumer,
+                       "of 28 images that producers sent, 12 are missing, lost or gone to another "
+                       "consumer; of first on here, pid 4711: 8 of 20; of producer"));
 }
 
 TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {

@@ -2,12 +2,19 @@
 # Run: python3 produce.py --endpoint ipc://testpipe --batch 64, beside
 #      penstock run --fake-location zmq-consume --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds random images to Penstock over ZeroMQ, in any of the formats that it reads; numpy-frames copies nothing. Needs
-pyzmq and NumPy, and msgpack and msgpack-numpy for the format of that name."""
+"""Feeds random images to Penstock over ZeroMQ, in any of the formats that it reads; numpy-frames and framed copy
+nothing. With --jpeg FOLDER the JPEG files of a folder of class folders, for Penstock to decode. Needs pyzmq and NumPy,
+and msgpack and msgpack-numpy for the format of that name."""
 import argparse
 import json
+import os
+import pathlib
 import pickle
+import platform
+import secrets
 import struct
+import sys
+import time
 
 import numpy
 import zmq
@@ -43,30 +50,114 @@ def msgpacked(images, labels):
     return [msgpack.packb([images, labels], default=msgpack_numpy.encode)]
 
 
+class Framed:
+    """Penstock's own format (feeders/framed_format.md): messages say who made them, when, and how many there were."""
+
+    HEADER = struct.Struct("<8s4H2Q3q6I2Q")
+    BATCH, HELLO, END = 1, 2, 3
+    PIXELS, JPEG = 1, 2
+
+    def __init__(self):
+        self.producer = secrets.randbits(63) + 1
+        self.sequence = 0
+        self.images = 0
+
+    def hello(self, encoding, shape):
+        about = {"name": pathlib.Path(sys.argv[0]).name, "host": platform.node(), "pid": os.getpid()}
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id")  # of one machine, whose processes share a clock
+        if boot.exists():
+            about["boot"] = boot.read_text().strip()
+        return self.message(self.HELLO, encoding, shape, [json.dumps(about).encode()])
+
+    def pixels(self, images, labels, begun):
+        message = self.message(self.BATCH, self.PIXELS, images.shape, [images, labels], begun)
+        self.count(images.shape[0])
+        return message
+
+    def jpegs(self, files, labels, begun):
+        lengths = numpy.array([len(file) for file in files], numpy.uint32)
+        frames = [lengths, b"".join(files), labels]
+        message = self.message(self.BATCH, self.JPEG, (len(files), 0, 0, 0), frames, begun)
+        self.count(len(files))
+        return message
+
+    def end(self):
+        return self.message(self.END, 0, (0, 0, 0, 0), [])
+
+    def count(self, images):
+        self.sequence += 1
+        self.images += images
+
+    def message(self, kind, encoding, shape, frames, begun=0):
+        of_batch = kind == self.BATCH
+        payload = sum(memoryview(frame).nbytes for frame in frames)
+        header = self.HEADER.pack(
+            b"PENSTOCK", 1, kind, encoding, 0, self.producer, 0 if kind == self.HELLO else self.sequence, begun,
+            time.time_ns() if of_batch else 0, time.time_ns(), *shape, 0, 0, payload, self.images)
+        return [header, *frames]
+
+
 FORMATS = {"zmq_op": zmq_op, "numpy-frames": numpy_frames, "pickle": pickled, "msgpack": msgpacked}
+
+
+def random_batches(random, batch):
+    """Images and labels, for ever."""
+    while True:
+        yield random.integers(0, 256, (batch, 224, 224, 3), numpy.uint8), random.integers(0, 1000, batch, numpy.int32)
+
+
+def jpeg_batches(random, batch, folder):
+    """Files and labels, for ever: those of the class folders of `folder`, drawn at random."""
+    classes = sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir())
+    paths = [(path, label) for label, directory in enumerate(classes) for path in sorted(directory.glob("*.[jJ][pP]*"))]
+    if not paths:
+        sys.exit(f"no JPEG files in the folders of {folder}")
+    while True:
+        drawn = [paths[index] for index in random.integers(0, len(paths), batch)]
+        yield [path.read_bytes() for path, _ in drawn], numpy.array([label for _, label in drawn], numpy.int32)
+
+
+def messages(args):
+    """What is sent, in its order."""
+    random = numpy.random.default_rng(1)
+    batches = jpeg_batches(random, args.batch, args.jpeg) if args.jpeg else random_batches(random, args.batch)
+    framed = Framed() if args.format == "framed" else None
+    if framed:
+        encoding, sides = (Framed.JPEG, (0, 0, 0)) if args.jpeg else (Framed.PIXELS, (224, 224, 3))
+        yield framed.hello(encoding, (args.batch, *sides))
+    sent = 0
+    while args.count == 0 or sent < args.count:
+        begun = time.time_ns()
+        images, labels = next(batches)
+        if framed:
+            yield framed.jpegs(images, labels, begun) if args.jpeg else framed.pixels(images, labels, begun)
+        else:
+            yield FORMATS[args.format](images, labels)
+        sent += 1
+    if framed:
+        yield framed.end()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoint", default="ipc://testpipe")
-    parser.add_argument("--format", choices=FORMATS, default="zmq_op", help="of the messages; default: %(default)s")
+    parser.add_argument("--format", choices=[*FORMATS, "framed"], default="zmq_op",
+                        help="of the messages; default: %(default)s")
+    parser.add_argument("--jpeg", metavar="FOLDER", help="send its files undecoded, in the format framed")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
     parser.add_argument("--hwm", type=int, default=8, help="batches that wait in the socket")
     parser.add_argument("--count", type=int, default=0, help="batches to send; 0: for ever")
     parser.add_argument("--bind", action="store_true", help="else connect, as Penstock binds")
     args = parser.parse_args()
+    if args.jpeg:
+        args.format = "framed"
 
-    random = numpy.random.default_rng(1)
     context = zmq.Context()
     socket = context.socket(zmq.PUSH)
     socket.sndhwm = args.hwm
     socket.bind(args.endpoint) if args.bind else socket.connect(args.endpoint)
-    sent = 0
-    while args.count == 0 or sent < args.count:
-        images = random.integers(0, 256, (args.batch, 224, 224, 3), numpy.uint8)
-        labels = random.integers(0, 1000, args.batch, numpy.int32)
-        socket.send_multipart(FORMATS[args.format](images, labels), copy=False)
-        sent += 1
+    for frames in messages(args):
+        socket.send_multipart(frames, copy=False)
     socket.close()
     context.term()  # waits until all is sent
 

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# Run: python3 produce.py --endpoint ipc://feed --data-dir /data/imagenet/train --batch 64, beside
+#      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds Penstock from tf.data: JPEG files of class folders, of which only a random crop is decoded, or, without
+--data-dir, random images. Needs TensorFlow 2 and pyzmq."""
+import argparse
+import json
+import pathlib
+
+import tensorflow as tf
+import zmq
+
+
+def crop_of(path, label, size):
+    """A random resized crop of a file, mirrored every other time."""
+    file = tf.io.read_file(path)
+    begin, extent, _ = tf.image.sample_distorted_bounding_box(
+        tf.image.extract_jpeg_shape(file), tf.zeros([1, 0, 4]), area_range=(0.08, 1.0),
+        aspect_ratio_range=(3 / 4, 4 / 3), use_image_if_no_bounding_boxes=True)
+    window = tf.stack([begin[0], begin[1], extent[0], extent[1]])
+    image = tf.image.decode_and_crop_jpeg(file, window, channels=3)
+    image = tf.image.random_flip_left_right(tf.image.resize(image, [size, size]))
+    return tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8), label
+
+
+def files_of(folder):
+    classes = sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir())
+    files = [(str(path), label) for label, directory in enumerate(classes)
+             for path in sorted(directory.glob("*.[jJ][pP]*"))]
+    paths, labels = zip(*files)
+    return list(paths), tf.constant(labels, tf.int32)
+
+
+def random_image(_, size):
+    image = tf.cast(tf.random.uniform([size, size, 3], 0, 256, tf.int32), tf.uint8)
+    return image, tf.random.uniform([], 0, 1000, tf.int32)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--endpoint", default="ipc://testpipe")
+    parser.add_argument("--data-dir", help="a folder of class folders; default: random images")
+    parser.add_argument("--batch", type=int, default=64, help="images in a batch")
+    parser.add_argument("--size", type=int, default=224, help="of the images; default: %(default)s")
+    args = parser.parse_args()
+
+    if args.data_dir:
+        files, labels = files_of(args.data_dir)
+        images = tf.data.Dataset.from_tensor_slices((files, labels)).shuffle(len(files)).repeat()
+        images = images.map(lambda path, label: crop_of(path, label, args.size), tf.data.AUTOTUNE)
+    else:
+        images = tf.data.Dataset.counter().map(lambda index: random_image(index, args.size), tf.data.AUTOTUNE)
+    socket = zmq.Context().socket(zmq.PUSH)
+    socket.sndhwm = 4
+    socket.connect(args.endpoint)
+    for arrays in images.batch(args.batch, drop_remainder=True).prefetch(2).as_numpy_iterator():
+        header = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
+        socket.send_multipart([json.dumps(header).encode(), *arrays], copy=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "producer/batch_sender.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "dataflow/crc32c.h"
+#include "producer/connections.h"
+#include "producer/failure.h"
+#include "producer/hello.h"
+
+namespace penstock::producer {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t kMostJpegs = 65'536;
+/// libzmq may hold the last bytes of small messages in a buffer of its own.
+constexpr milliseconds kLinger{1000};
+/// No wait is longer: far from where sums of times overflow.
+constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
+
+SteadyTime after(milliseconds time) {
+  return std::chrono::steady_clock::now() + std::min(time, kLongest);
+}
+
+/// As headers have it: since 1970.
+std::int64_t now_ns() noexcept {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::uint64_t random_number() {
+  std::random_device device;
+  const std::uint64_t number = std::uint64_t{device()} << 32 | device();
+  return number == 0 ? 1 : number;
+}
+
+std::string seconds_text(milliseconds time) {
+  std::string text = std::to_string(static_cast<double>(time.count()) / 1000);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+FramedHeader header_of(const PixelShape& shape) {
+  return {.encoding = FramedEncoding::pixels,
+          .ready_ns = now_ns(),
+          .images = shape.images,
+          .height = shape.height,
+          .width = shape.width,
+          .channels = shape.channels};
+}
+
+}  // namespace
+
+BatchSender::BatchSender(SenderOptions options)
+    : options_(std::move(options)), number_(random_number()), socket_(options_.push) {}
+
+void BatchSender::begin() noexcept { begun_ns_ = now_ns(); }
+
+void BatchSender::send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
+                              std::span<const std::int32_t> labels) {
+  const FramedHeader header = header_of(shape);
+  std::vector<Frame> frames;
+  frames.push_back(Frame::copy_of(pixels));
+  send_batch(header, std::move(frames), labels);
+}
+
+void BatchSender::lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
+                              std::span<const std::int32_t> labels, std::function<void()> release) {
+  const FramedHeader header = header_of(shape);
+  std::vector<Frame> frames;
+  frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
+  send_batch(header, std::move(frames), labels);
+}
+
+void BatchSender::send_jpegs(std::span<const std::span<const std::byte>> files,
+                             std::span<const std::int32_t> labels) {
+  if (files.empty() || files.size() > kMostJpegs) {
+    throw invalid("a batch of " + std::to_string(files.size()) + " JPEG files; expected 1 to " +
+                  std::to_string(kMostJpegs));
+  }
+  const FramedHeader header{.encoding = FramedEncoding::jpeg,
+                            .ready_ns = now_ns(),
+                            .images = static_cast<std::uint32_t>(files.size())};
+  std::vector<std::uint32_t> lengths;
+  std::size_t total = 0;
+  for (const auto& file : files) {
+    if (file.empty() || file.size() > std::numeric_limits<std::uint32_t>::max()) {
+      throw invalid("a JPEG file of " + std::to_string(file.size()) +
+                    " bytes; expected 1 to 4294967295");
+    }
+    lengths.push_back(static_cast<std::uint32_t>(file.size()));
+    total += file.size();
+  }
+  const std::shared_ptr<std::byte[]> memory(new std::byte[total]);
+  std::byte* to = memory.get();
+  for (const auto& file : files) to = std::copy(file.begin(), file.end(), to);
+  std::vector<Frame> frames;
+  frames.push_back(Frame::copy_of(std::as_bytes(std::span(lengths))));
+  frames.emplace_back(memory.get(), total, [memory] {});
+  send_batch(header, std::move(frames), labels);
+}
+
+void BatchSender::end() {
+  check_not_ended();
+  send({.kind = FramedKind::end, .sequence = batches_, .images_before = images_}, {},
+       after(options_.timeout));
+  ended_ = true;
+}
+
+std::int64_t BatchSender::close(milliseconds timeout) {
+  const SteadyTime deadline = after(timeout);
+  const std::int64_t held = outbox_.wait_until_empty(deadline);
+  // A receiver whose socket is full (libzmq 4.3) drops what it has not read of a connection that
+  // ends.
+  const bool read = held == 0 && socket_.wait_until_read(deadline);
+  socket_.close(read ? kLinger : milliseconds(0));
+  return held == 0 && !read ? 1 : held;
+}
+
+void BatchSender::send_batch(FramedHeader header, std::vector<Frame> frames,
+                             std::span<const std::int32_t> labels) {
+  check_not_ended();
+  check_shape(header);
+  const SteadyTime deadline = after(options_.timeout);
+  if (!said_hello_) say_hello(header, deadline);
+  frames.push_back(Frame::copy_of(std::as_bytes(labels), [this] { outbox_.remove(true); }));
+  header.sequence = batches_;
+  header.images_before = images_;
+  header.begun_ns = begun_ns_;
+  send(header, std::move(frames), deadline);
+  begun_ns_ = 0;
+  ++batches_;
+  images_ += header.images;
+}
+
+void BatchSender::say_hello(const FramedHeader& of_batch, SteadyTime deadline) {
+  const std::string text =
+      hello_text(options_.name.empty() ? program_name() : std::string_view(options_.name));
+  FramedHeader header = of_batch;
+  header.kind = FramedKind::hello;
+  header.ready_ns = 0;
+  std::vector<Frame> frames;
+  frames.push_back(
+      Frame::copy_of(std::as_bytes(std::span(text)), [this] { outbox_.remove(false); }));
+  send(header, std::move(frames), deadline);
+  said_hello_ = true;
+}
+
+/// The last frame takes the message out of the outbox when libzmq has passed it on.
+void BatchSender::send(FramedHeader header, std::vector<Frame> frames, SteadyTime deadline) {
+  header.producer = number_;
+  if (options_.checksum && !frames.empty()) header.flags = kFramedChecksum;
+  for (const Frame& frame : frames) {
+    header.payload_bytes += frame.bytes().size();
+    if (header.flags != 0) header.checksum = crc32c(frame.bytes(), header.checksum);
+  }
+  while (socket_.wait_for_room(deadline)) {
+    std::array<std::byte, kFramedHeaderBytes> bytes{};
+    header.sent_ns = now_ns();
+    write_framed_header(bytes, header);
+    Frame first = frames.empty() ? Frame::copy_of(bytes, [this] { outbox_.remove(false); })
+                                 : Frame::copy_of(bytes);
+    if (!socket_.begin(first, !frames.empty())) continue;
+    outbox_.add(header.kind == FramedKind::batch);
+    socket_.finish(frames);
+    return;
+  }
+  nobody_takes();
+}
+
+void BatchSender::check_not_ended() const {
+  if (ended_) throw invalid("this producer has said its end; open another one to send more");
+}
+
+/// Consumers refuse a producer that changes what its batches are.
+void BatchSender::check_shape(const FramedHeader& header) {
+  if (!shape_) shape_ = header;
+  const bool pixels = header.encoding == FramedEncoding::pixels;
+  if (shape_->encoding == header.encoding && shape_->height == header.height &&
+      shape_->width == header.width && (!pixels || shape_->images == header.images)) {
+    return;
+  }
+  const auto text = [](const FramedHeader& of) {
+    if (of.encoding == FramedEncoding::jpeg) return std::string("JPEG files");
+    return std::to_string(of.images) + " x " + std::to_string(of.height) + " x " +
+           std::to_string(of.width) + " x 3 bytes";
+  };
+  throw invalid("a batch of " + text(header) + " after one of " + text(*shape_) +
+                "; expected the same as long as a producer lives: open another one");
+}
+
+void BatchSender::nobody_takes() const {
+  const PushOptions& push = options_.push;
+  throw Failure(PENSTOCK_PRODUCER_TIMEOUT,
+                "no consumer took a batch at " + address() + " within " +
+                    seconds_text(options_.timeout) + socket_.connections().describe() +
+                    ": is `penstock run --fake-location zmq-consume:endpoint=" + address() +
+                    (push.bind ? ",bind=false" : "") + "` running?");
+}
+
+}  // namespace penstock::producer

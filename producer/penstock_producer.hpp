@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock_producer.h for C++17 and later: a producer that closes itself, and failures that throw
+// std::runtime_error with the reason and what to do.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "penstock_producer.h"
+
+namespace penstock {
+
+/// With their defaults.
+struct ProducerOptions : penstock_producer_options {
+  ProducerOptions() noexcept { penstock_producer_options_init(this); }
+};
+
+/// Of a batch of pixels: NHWC.
+struct BatchShape {
+  std::uint32_t images = 0, height = 0, width = 0, channels = 3;
+};
+
+/// One thread at a time.
+class Producer {
+ public:
+  explicit Producer(const std::string& endpoint, const ProducerOptions& options = {}) {
+    std::array<char, 1024> error{};
+    handle_ = penstock_producer_open(endpoint.c_str(), &options, error.data(), error.size());
+    if (handle_ == nullptr) throw std::runtime_error(error.data());
+  }
+  Producer(Producer&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Producer& operator=(Producer&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  /// Gives consumers a second to take what still waits. close() first to know that they have it.
+  ~Producer() { penstock_producer_close(handle_, 1000, nullptr); }
+
+  std::string address() const { return penstock_producer_address(handle_); }
+
+  /// Work on the next batch begins now.
+  void begin() noexcept { penstock_producer_begin(handle_); }
+
+  void send_pixels(const void* pixels, const BatchShape& shape, const std::int32_t* labels) {
+    check(penstock_producer_send_pixels(handle_, pixels, shape.images, shape.height, shape.width,
+                                        shape.channels, labels));
+  }
+
+  /// Without a copy: `owner`, whatever it is, is held until the pixels are no longer needed, and
+  /// then let go on another thread.
+  template <typename Owner>
+  void lend_pixels(std::shared_ptr<Owner> owner, const void* pixels, const BatchShape& shape,
+                   const std::int32_t* labels) {
+    using Held = std::shared_ptr<Owner>;
+    auto held = std::make_unique<Held>(std::move(owner));
+    check(penstock_producer_lend_pixels(
+        handle_, pixels, shape.images, shape.height, shape.width, shape.channels, labels,
+        [](void* hint) { delete static_cast<Held*>(hint); }, held.get()));
+    static_cast<void>(held.release());
+  }
+
+  /// As many labels as files.
+  void send_jpegs(const std::vector<std::string_view>& files,
+                  const std::vector<std::int32_t>& labels) {
+    if (files.size() != labels.size()) {
+      throw std::runtime_error(std::to_string(files.size()) + " files with " +
+                               std::to_string(labels.size()) + " labels; expected one each");
+    }
+    std::vector<const void*> starts;
+    std::vector<std::size_t> lengths;
+    for (const std::string_view file : files) {
+      starts.push_back(file.data());
+      lengths.push_back(file.size());
+    }
+    check(penstock_producer_send_jpegs(handle_, starts.data(), lengths.data(),
+                                       static_cast<std::uint32_t>(files.size()), labels.data()));
+  }
+
+  /// Says that no more batches will come.
+  void end() { check(penstock_producer_end(handle_)); }
+
+  /// Waits until consumers have what was sent; returns how many batches they are known not to have.
+  /// Nothing else may be called after it.
+  std::int64_t close(std::int64_t timeout_ms = 30'000) noexcept {
+    std::int64_t undelivered = 0;
+    penstock_producer_close(std::exchange(handle_, nullptr), timeout_ms, &undelivered);
+    return undelivered;
+  }
+
+ private:
+  void check(int result) const {
+    if (result != PENSTOCK_PRODUCER_OK) throw std::runtime_error(penstock_producer_error(handle_));
+  }
+
+  penstock_producer* handle_ = nullptr;
+};
+
+}  // namespace penstock
