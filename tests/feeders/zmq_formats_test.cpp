@@ -12,12 +12,31 @@ using namespace std::chrono_literals;
 
 /// Sends the closed-form batches [first, end) of zmq_fixture.h.
 constexpr const char* kProducer = R"(
-import json, pickle, sys
+import json, os, pickle, struct, sys
 import numpy, zmq
 
 endpoint, form, first, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
+def crc32c(data):  # RFC 3720, bit by bit
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+producer = int.from_bytes(os.urandom(8), "little") | 1
+sent = 0
+
+def framed_header(kind, encoding, shape, payload):
+    return struct.pack("<8sHHHHQQqqqIIIIIIQQ", b"PENSTOCK", 1, kind, encoding, 1, producer, sent,
+                       0, 0, 0, *shape, crc32c(b"".join(payload)), 0, sum(map(len, payload)),
+                       4 * sent)
+
 def message(images, labels):
+    if form == "framed":
+        payload = [images.tobytes(), labels.astype("<i4").tobytes()]
+        return [framed_header(1, 1, images.shape, payload), *payload]
     if form == "numpy-frames":
         header = [{"dtype": a.dtype.name, "shape": a.shape} for a in (images, labels)]
         return [json.dumps(header).encode(), images, labels]
@@ -29,6 +48,9 @@ def message(images, labels):
 context = zmq.Context()
 socket = context.socket(zmq.PUSH)
 socket.connect(endpoint)
+if form == "framed":
+    hello = [b'{"name": "a script", "pid": %d}' % os.getpid()]
+    socket.send_multipart([framed_header(2, 1, (4, 5, 6, 3), hello), *hello])
 for index in range(first, end):
     numbers = numpy.arange(index * 4, index * 4 + 4)
     images = numpy.empty((4, 5, 6, 3), numpy.uint8)
@@ -37,6 +59,9 @@ for index in range(first, end):
         socket.send(pickle.dumps((numpy.asfortranarray(images), numbers % 100), protocol=4))
     else:
         socket.send_multipart(message(images, numbers % 100))
+    sent += 1
+if form == "framed":
+    socket.send_multipart([framed_header(3, 0, (0, 0, 0, 0), [])])
 socket.close(linger=20000)
 context.term()
 )";
@@ -105,6 +130,18 @@ TEST_F(ZmqFormats, ADeclaredFormatIsTheOnlyOne) {
   EXPECT_EQ(consumer.next(), 3U);
   consumer.stop();
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
+}
+
+TEST_F(ZmqFormats, OurOwnIsWrittenByItsSpecificationAlone) {
+  Consumer consumer("endpoint=" + endpoint() + ",format=framed,producers=1");
+  consumer.start();
+  std::jthread producing([&] { produce("framed", 2, 7); });
+  for (std::uint64_t batch = 2; batch < 7; ++batch) EXPECT_EQ(consumer.next(), batch);
+  EXPECT_EQ(consumer.next(), std::nullopt);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("images_sent"), 20);
+  EXPECT_EQ(consumer.counter("images_missing"), 0);
 }
 
 TEST_F(ZmqFormats, FortranOrderIsRefusedByItsName) {
