@@ -81,7 +81,7 @@ std::string connected(const std::string& text, const Options& options,
   const char quote = connection.endpoint.find('\'') == std::string::npos ? '\'' : '"';
   result += fmt::format("endpoint={0}{1}{0}", quote, connection.endpoint);
   if (!options.given("bind")) result += ",bind=true";
-  if (!options.given("hwm")) result += ",hwm=" + connection.hwm;
+  if (!options.given("hwm") && !options.given("buffer")) result += ",hwm=" + connection.hwm;
   return result;
 }
 

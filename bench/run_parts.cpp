@@ -60,7 +60,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
                                   config.num_gpus, neighbours(), backend->device_count()));
   }
   if (components.feeder->outside_reserve != nullptr) {
-    const std::int64_t batches = components.feeder->outside_reserve(feeder_options_);
+    const std::int64_t batches = components.feeder->outside_reserve(feeder_options_, spec);
     outside_reserve = static_cast<double>(batches);
   }
   const std::int32_t first_device =

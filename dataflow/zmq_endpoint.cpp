@@ -83,6 +83,9 @@ Endpoint parse_endpoint(std::string_view text) {
     parse_ipc(endpoint, text.substr(6));
   } else if (text.starts_with("tcp://")) {
     parse_tcp(endpoint, text.substr(6));
+  } else if (text.starts_with("inproc://")) {
+    if (text == "inproc://") refuse(text, "has no name; expected inproc://NAME");
+    endpoint.kind = Endpoint::Kind::inproc;
   } else {
     refuse(text,
            "has no transport that reaches another process; expected ipc://PATH, ipc://@NAME or "

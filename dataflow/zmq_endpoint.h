@@ -10,15 +10,16 @@
 namespace penstock {
 
 struct Endpoint {
-  /// file: ipc:// with a path. abstract: ipc://@name, a Linux name without a file.
-  enum class Kind : std::uint8_t { file, abstract, tcp };
+  /// file: ipc:// with a path. abstract: ipc://@name, a Linux name without a file. inproc: threads
+  /// of one process.
+  enum class Kind : std::uint8_t { file, abstract, tcp, inproc };
   Kind kind = Kind::file;
   std::string text;  ///< as libzmq takes it
   std::string path;  ///< of the socket file; "*" lets libzmq choose one
   std::string host;  ///< of tcp
 };
 
-/// Throws ConfigError for text that is no endpoint of another process.
+/// Throws ConfigError for text that is no endpoint.
 Endpoint parse_endpoint(std::string_view text);
 
 /// Makes sure that binding to `endpoint` takes nothing from a live process, and removes the socket

@@ -92,7 +92,7 @@ struct FeederEntry {
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;
   /// Batches that may lie ready outside our rings when the window begins, given the options:
   /// sockets' buffers. Null: none.
-  std::int64_t (*outside_reserve)(const Options&) = nullptr;
+  std::int64_t (*outside_reserve)(const Options&, const BatchSpec&) = nullptr;
 };
 
 /// Every feeder of this program; generated from the component lists.

@@ -2,12 +2,11 @@
 // Batches from outside producers, in any language, over ZeroMQ: PULL sockets, messages of the
 // formats of batch_message.h, one copy from libzmq's memory into the slot.
 //
-// What waits in a socket is bounded in messages (hwm, per producer) and, as no message may be
-// larger than max_message, in bytes. libzmq does not count the frames of an unfinished multi-frame
-// message, so this bound does not hold against a producer that means harm: it only binds where this
-// machine's users can reach it, unless told otherwise.
+// What waits in a socket is bounded in messages (hwm, per producer) and, for messages of one frame,
+// as none may be larger than max_message, in bytes. libzmq counts a message of several frames as
+// one, once its last one came, so this bound does not hold against a producer that means harm: it
+// only binds where this machine's users can reach it, unless told otherwise.
 #include <atomic>
-#include <climits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +15,8 @@
 #include "dataflow/stage_timer.h"
 #include "dataflow/wire/batch_message.h"
 #include "feeders/feeder.h"
+#include "feeders/threads_together.h"
+#include "feeders/turns.h"
 #include "feeders/zmq_consume_encoded.h"
 #include "feeders/zmq_consume_plan.h"
 #include "feeders/zmq_intake.h"
@@ -31,17 +32,21 @@ class ZmqConsume final : public Feeder {
         probe_(context.probe),
         marks_(context.marks),
         plan_(read_consume_plan(context.options, context.spec)),
+        takes_turns_(plan_.receivers > 1 && context.data.order == Order::strict),
         intake_(context, plan_),
         images_(probe_.counter("images_received")),
         receiving_(probe_.stage({"receive", "receiver", plan_.receivers})),
         unpacking_(probe_.stage({"unpack", "receiver", plan_.receivers})) {
-    probe_.counter("receive_bound_bytes").add(plan_.most_messages() * plan_.socket.max_message);
+    probe_.counter("receive_bound_bytes").add(plan_.most_bytes());
+    probe_.note("zmq-consume: " + describe_waiting(plan_, spec_));
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
-    Receiver receiver(*this);
-    receive_batches(receiver, out, stop);
-    if (stop.stop_requested()) intake_.note_silent_endpoints();
+    run_together(plan_.receivers, stop, [&](const std::stop_token& end) {
+      Receiver receiver(*this);
+      receive_batches(receiver, out, end);
+    });
+    intake_.note_silent_endpoints();
   }
 
  private:
@@ -62,7 +67,8 @@ class ZmqConsume final : public Feeder {
       return out.acquire(stop);
     };
     while (WriteLease lease = slot()) {
-      const std::optional<WireBatch> batch = receive_batch(receiver, stop);
+      Turn turn;
+      const std::optional<WireBatch> batch = receive_batch(receiver, turn, stop);
       if (!batch) return;
       {
         const auto wait = receiver.unpacking.wait_out();
@@ -70,24 +76,33 @@ class ZmqConsume final : public Feeder {
       }
       copy(receiver, *batch, lease.batch());
       receiver.message.clear();
+      if (!turn.has_come()) {
+        const auto wait = receiver.unpacking.wait_out();
+        turn.await();
+      }
       std::move(lease).publish();
       images_.add(spec_.images);
     }
   }
 
-  /// The next good batch, in the receiver's message; empty: stopped, or the producer has ended.
-  std::optional<WireBatch> receive_batch(Receiver& receiver, const std::stop_token& stop) {
+  /// The next good batch, in the receiver's message, and its turn where the order counts; empty:
+  /// stopped, or the producer has ended.
+  std::optional<WireBatch> receive_batch(Receiver& receiver, Turn& turn,
+                                         const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     const Time since = clock_.now();
     StageTimer::Item item(receiver.receiving);
     while (intake_.receive(receiver.message, since, receiver.receiving, item, stop)) {
+      if (takes_turns_) turn = Turn(turns_, receiver.message.number);
       try {
         const WireBatch batch = read(receiver);
         intake_.accept(receiver.message);
         item.done(spec_.images, receiver.message.bytes());
         return batch;
       } catch (const DataError& error) {
+        turn.await();
         intake_.reject(receiver.message, error.what());
+        turn = Turn();
       }
     }
     return std::nullopt;
@@ -123,9 +138,11 @@ class ZmqConsume final : public Feeder {
   Probe& probe_;
   const Marks marks_;
   const ConsumePlan plan_;
+  const bool takes_turns_;
   ZmqIntake intake_;
   Counter& images_;
   StageCounters &receiving_, &unpacking_;
+  Turns turns_;                            // of messages, by their numbers
   std::atomic<unsigned> seen_formats_{0};  // a bit each
 };
 
@@ -134,13 +151,12 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
   return std::make_unique<ZmqConsume>(context);
 }
 
-/// A full socket on either side, one message under way and one being received, at each endpoint.
-/// The producer's hwm is taken to be ours.
-std::int64_t outside_reserve(const Options& options) {
-  const std::size_t endpoints =
-      parse_endpoints(options.text("endpoint"), options.flag("bind")).size();
-  const std::int64_t hwm = checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX);
-  return static_cast<std::int64_t>(endpoints) * (2 * hwm + 2);
+std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
+  const bool encoded = wants_image_files(options);
+  const ConsumePlan plan =
+      encoded ? read_encoded_plan(options, spec) : read_consume_plan(options, spec);
+  return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting() +
+         (encoded ? held_messages(options) : 0);
 }
 
 }  // namespace

@@ -31,29 +31,6 @@ constexpr std::int64_t kMostHeld = 4096;
 /// Files of one message may well be larger than its pixels would be.
 constexpr std::int64_t kLeastMaxMessage = std::int64_t{64} << 20;
 
-/// As if one small image were a batch: how large a message is, is for its producer to say.
-ConsumePlan encoded_plan(const FeederContext& context) {
-  BatchSpec bytes = context.spec;
-  bytes.pixel = DType::u8;
-  bytes.normalised = false;
-  const bool is_auto = context.options.text("max_message") == "auto";
-  if (!is_auto) bytes.images = 1;
-  ConsumePlan plan = read_consume_plan(context.options, bytes);
-  if (is_auto) plan.socket.max_message = std::max(plan.socket.max_message, kLeastMaxMessage);
-  if (plan.format && *plan.format != MessageFormat::framed) {
-    throw ConfigError(
-        "zmq-consume:encoded=true takes image files in Penstock's own format, and "
-        "format is " +
-        context.options.text("format") + "; leave format out, or encoded");
-  }
-  if (context.options.text("decode") == "raw") {
-    throw ConfigError(
-        "zmq-consume:decode=raw takes pixels, and encoded=true image files; leave encoded out, and "
-        "have producers send pixels");
-  }
-  return plan;
-}
-
 /// Bad messages are skipped unless the user says otherwise, and so are the images in them.
 FeederContext skipping(const FeederContext& context) {
   FeederContext result = context;
@@ -69,8 +46,8 @@ class ZmqConsumeEncoded final : public Feeder {
       : spec_(context.spec),
         clock_(context.clock),
         marks_(context.marks),
-        plan_(encoded_plan(context)),
-        held_(checked_count("zmq-consume:held", context.options.integer("held"), kMostHeld)),
+        plan_(read_encoded_plan(context.options, spec_)),
+        held_(held_messages(context.options)),
         decoding_({kName, context}),
         intake_(context, plan_),
         framed_(spec_, context.probe, 0),
@@ -94,7 +71,7 @@ class ZmqConsumeEncoded final : public Feeder {
       images_.rethrow();
     }
     framed_.summarise(0);
-    if (stop.stop_requested()) intake_.note_silent_endpoints();
+    intake_.note_silent_endpoints();
   }
 
  private:
@@ -193,6 +170,37 @@ bool wants_image_files(const Options& options) {
                       "the producer send files (penstock serve --encoded), or leave it out");
   }
   return false;
+}
+
+ConsumePlan read_encoded_plan(const Options& options, const BatchSpec& spec) {
+  BatchSpec bytes = spec;
+  bytes.pixel = DType::u8;
+  bytes.normalised = false;
+  ConsumePlan plan = read_consume_plan(options, bytes);
+  if (options.text("max_message") == "auto") {
+    plan.socket.max_message = std::max(plan.socket.max_message, kLeastMaxMessage);
+  }
+  if (plan.format && *plan.format != MessageFormat::framed) {
+    throw ConfigError(
+        "zmq-consume:encoded=true takes image files in Penstock's own format, and "
+        "format is " +
+        options.text("format") + "; leave format out, or encoded");
+  }
+  if (plan.receivers > 1) {
+    throw ConfigError("zmq-consume:receivers is " + std::to_string(plan.receivers) +
+                      ", and with encoded=true one thread receives, and --feeder-threads decode; "
+                      "leave receivers out");
+  }
+  if (options.text("decode") == "raw") {
+    throw ConfigError(
+        "zmq-consume:decode=raw takes pixels, and encoded=true image files; leave encoded out, and "
+        "have producers send pixels");
+  }
+  return plan;
+}
+
+std::int64_t held_messages(const Options& options) {
+  return checked_count("zmq-consume:held", options.integer("held"), kMostHeld);
 }
 
 std::unique_ptr<Feeder> make_encoded_consumer(const FeederContext& context) {

@@ -3,6 +3,7 @@
 // does those of a folder.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "dataflow/options.h"
@@ -28,6 +29,11 @@ inline constexpr auto kAllConsumeOptions =
 /// Does the run want image files? Throws ConfigError for options that are about them where it does
 /// not.
 bool wants_image_files(const Options& options);
+
+/// What read_consume_plan reads, for messages of image files. Throws ConfigError.
+ConsumePlan read_encoded_plan(const Options& options, const BatchSpec& spec);
+/// Messages that may be held. Throws ConfigError.
+std::int64_t held_messages(const Options& options);
 
 /// Throws ConfigError.
 std::unique_ptr<Feeder> make_encoded_consumer(const FeederContext& context);

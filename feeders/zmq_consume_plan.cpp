@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <limits>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -11,8 +12,9 @@
 namespace penstock {
 namespace {
 
+constexpr std::int64_t kMostReceivers = 256;
 constexpr std::string_view kBind = "bind:", kConnect = "connect:";
-constexpr std::string_view kBeginnings[] = {kBind, kConnect, "ipc://", "tcp://"};
+constexpr std::string_view kBeginnings[] = {kBind, kConnect, "ipc://", "tcp://", "inproc://"};
 
 /// Room for messages of the wrong type or size, which are then named instead of cut off.
 std::uint64_t default_max_message(std::uint64_t batch) {
@@ -21,7 +23,35 @@ std::uint64_t default_max_message(std::uint64_t batch) {
 
 std::uint64_t batch_bytes(const BatchSpec& spec) { return BatchLayout(spec, spec.images).size(); }
 
-ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec) {
+/// Of `buffer` what is not in receivers' hands, nor being received.
+std::int64_t hwm_for(const Options& options, std::uint64_t batch, std::int32_t receivers) {
+  if (!options.given("buffer")) {
+    return checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX);
+  }
+  if (options.given("hwm")) {
+    throw ConfigError(
+        "zmq-consume:hwm and zmq-consume:buffer both say how much may wait; keep one");
+  }
+  const std::uint64_t batches = options.bytes("buffer") / batch;
+  const std::uint64_t elsewhere = 1 + static_cast<std::uint64_t>(receivers);
+  if (batches <= elsewhere) {
+    throw ConfigError("zmq-consume:buffer is " + options.text("buffer") + "; expected at least " +
+                      std::to_string((elsewhere + 1) * batch) + " bytes, for " +
+                      std::to_string(elsewhere + 1) +
+                      " batches: one in the socket, one that arrives, and one for each receiver");
+  }
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(batches - elsewhere, INT_MAX));
+}
+
+/// "173 MB".
+std::string size_text(std::uint64_t bytes) {
+  if (bytes < 10'000) return std::to_string(bytes) + " bytes";
+  if (bytes < 10'000'000) return std::to_string((bytes + 500) / 1'000) + " kB";
+  return std::to_string((bytes + 500'000) / 1'000'000) + " MB";
+}
+
+ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
+                                std::int32_t receivers) {
   const std::uint64_t max_message = options.text("max_message") == "auto"
                                         ? default_max_message(batch_bytes(spec))
                                         : options.bytes("max_message");
@@ -34,7 +64,7 @@ ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec) {
           .curve = read_curve({.secret = options.text("curve_secret"),
                                .server_key = options.text("curve_server_key"),
                                .allow = options.text("curve_allow")}),
-          .hwm = checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX),
+          .hwm = hwm_for(options, batch_bytes(spec), receivers),
           .max_message = static_cast<std::int64_t>(max_message),
           .io_threads = checked_count("zmq-consume:io_threads", options.integer("io_threads"), 64)};
 }
@@ -73,6 +103,11 @@ ConsumeEndpoint parse_one(std::string_view text, bool bind) {
 
 }  // namespace
 
+std::int64_t ConsumePlan::most_bytes() const noexcept {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  return most_messages() * std::min(socket.max_message, kMost / most_messages());
+}
+
 std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind) {
   std::vector<ConsumeEndpoint> endpoints;
   while (true) {
@@ -97,10 +132,30 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   if (spec.pixel != DType::u8 || spec.normalised) {
     throw ConfigError("zmq-consume receives uint8 pixels; this run wants another type");
   }
-  return {.endpoints = parse_endpoints(options.text("endpoint"), options.flag("bind")),
-          .socket = socket_options(options, spec),
-          .format = declared_format(options),
-          .producer = options.text("producer")};
+  const std::int32_t receivers =
+      checked_count("zmq-consume:receivers", options.integer("receivers"), kMostReceivers);
+  ConsumePlan plan{.endpoints = parse_endpoints(options.text("endpoint"), options.flag("bind")),
+                   .socket = socket_options(options, spec, receivers),
+                   .format = declared_format(options),
+                   .receivers = receivers,
+                   .producer = options.text("producer")};
+  const std::size_t keys = plan.socket.curve.server_keys.size();
+  if (keys > 1 && keys != plan.endpoints.size()) {
+    throw ConfigError("zmq-consume:curve_server_key names " + std::to_string(keys) + " keys for " +
+                      std::to_string(plan.endpoints.size()) +
+                      " endpoints; expected one, or one for each endpoint");
+  }
+  return plan;
+}
+
+std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
+  const std::int64_t batches = plan.most_waiting();
+  const auto bytes = static_cast<std::uint64_t>(batches) * batch_bytes(spec);
+  const std::string hwm = std::to_string(plan.socket.hwm);
+  return "up to " + std::to_string(batches) + " batches (" + std::to_string(batches * spec.images) +
+         " images, " + size_text(bytes) + ") of each producer wait outside the ring: " + hwm +
+         " in its socket if its hwm is ours, 1 under way, 1 being received, " + hwm +
+         " in this socket";
 }
 
 }  // namespace penstock

@@ -26,9 +26,15 @@ struct ConsumePlan {
   std::int32_t receivers = 1;             ///< threads
   std::string producer;                   ///< a shell command; empty: none
 
-  /// Messages that this process holds outside the ring when all it may hold is there, of one
-  /// producer: those in the socket, one that libzmq is receiving, and one in each receiver's hands.
+  /// Messages that this process holds outside the ring at most, of one producer: those in the
+  /// socket, one that libzmq is receiving, and one in each receiver's hands.
   std::int64_t most_messages() const noexcept { return socket.hwm + 1 + receivers; }
+  /// The same in bytes, if they are as large as they may be.
+  std::int64_t most_bytes() const noexcept;
+  /// Batches of one producer that may lie ready outside the ring, this process and its own taken
+  /// together, while the ring is full: both sockets, one message under way and one being received.
+  /// The producer's hwm is taken to be ours.
+  std::int64_t most_waiting() const noexcept { return 2 * socket.hwm + 2; }
 };
 
 inline constexpr OptionSpec kConsumeOptions[] = {
@@ -36,6 +42,11 @@ inline constexpr OptionSpec kConsumeOptions[] = {
      "ipc://PATH, ipc://@NAME or tcp://HOST:PORT; several: A+B+bind:C+connect:D"},
     {"bind", "true", "this side binds and producers connect; false: the other way round"},
     {"hwm", "8", "messages that may wait in the socket, per producer"},
+    {"buffer", "",
+     "instead of hwm: bytes of batches that this side holds outside the ring, per producer, such "
+     "as "
+     "256MiB"},
+    {"receivers", "1", "threads that check messages and copy them; one at a time receives"},
     {"max_message", "auto",
      "largest message, in bytes; auto: four batches, so that float32 is named"},
     {"io_threads", "1", "libzmq's own threads, for each endpoint"},
@@ -50,6 +61,9 @@ inline constexpr OptionSpec kConsumeOptions[] = {
 
 /// Throws ConfigError, before any socket is opened.
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
+
+/// "up to 18 batches (1152 images, 173 MB) of each producer wait outside the ring: ...".
+std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec);
 
 /// "ipc://a+connect:tcp://host:5555": endpoints, each with `bind:` or `connect:` before it where it
 /// is not as `bind` says. A '+' parts two where an endpoint begins behind it, and is part of a name

@@ -38,6 +38,7 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
     lock.lock();
     item.restart();
   }
+  if (stop.stop_requested()) return false;
   cut_off_offenders();
   const Time deadline = std::max(since, good_at_.load()) + timeout_;
   if (clock_.now() >= deadline) throw TimeoutError(silence());
@@ -45,7 +46,6 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
     if (!await_message(deadline, timer, stop)) return false;
     item.restart();
   }
-  if (stop.stop_requested()) return false;
   for (ZmqSocket* const socket : sockets_) socket->look();
   received_.add();
   bytes_.add(message.bytes());

@@ -7,6 +7,7 @@ namespace {
 ZmqSocketOptions options_of(const ConsumePlan& plan, std::size_t index) {
   ZmqSocketOptions options = plan.socket;
   options.bind = plan.endpoints[index].bind;
+  options.server = index;
   return options;
 }
 
@@ -44,17 +45,20 @@ std::string ZmqReceiver::refusals() const {
 }
 
 std::string ZmqReceiver::silence() const {
+  if (is_inproc()) return "no thread of this process sends any";
   const ZmqSocket::Peers peers = socket_.peers();
-  if (peers.left > 0) {
-    return std::to_string(peers.left) + " of " + std::to_string(peers.joined) +
-           " connections of producers have ended; libzmq cuts off those that send more than "
-           "max_message = " +
-           std::to_string(max_message_) + " bytes";
-  }
-  return peers.joined > 0 ? "a producer is connected but silent" : "no producer ever connected";
+  if (peers.joined == 0) return "no producer ever connected";
+  std::string text = received_ == 0 ? "" : std::to_string(received_) + " messages came; ";
+  if (peers.left == 0) return text + "a producer is connected but silent";
+  text += std::to_string(peers.left) + " of " + std::to_string(peers.joined) +
+          " connections of producers have ended";
+  if (peers.left < peers.joined) text += ", and who is left is silent";
+  return text + "; libzmq cuts off those that send more than max_message = " +
+         std::to_string(max_message_) + " bytes";
 }
 
 std::string ZmqReceiver::advice(const BatchSpec& spec) const {
+  if (is_inproc()) return "push some from a thread, or wait longer with --timeout";
   return "start one, such as `penstock serve --endpoint " + endpoint() + " --batch-size " +
          std::to_string(spec.images) + (endpoint_.bind ? "" : " --bind") +
          "`, or wait longer with --timeout";

@@ -38,6 +38,9 @@ class ZmqReceiver {
   std::string advice(const BatchSpec& spec) const;
 
  private:
+  /// Of those libzmq tells nothing.
+  bool is_inproc() const noexcept { return endpoint_.endpoint.kind == Endpoint::Kind::inproc; }
+
   const ConsumeEndpoint endpoint_;
   const std::size_t index_;
   const std::int64_t max_message_;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -50,7 +51,9 @@ class SocketFile {
   std::string text = std::string("cannot ") + (bind ? "bind " : "connect to ") + describe(endpoint);
   switch (error.num()) {
     case EADDRINUSE:
-      text += ": it is already in use by another process; stop that one, or give another endpoint";
+      text += std::string(": it is already in use by another ") +
+              (endpoint.kind == Endpoint::Kind::inproc ? "socket" : "process; stop that one") +
+              ", or give another endpoint";
       break;
     case ENOENT:
       text += ": no such folder; make it, or give another endpoint";
@@ -61,18 +64,45 @@ class SocketFile {
   throw ConfigError(text);
 }
 
+/// Of all inproc:// endpoints; null: nobody asked for it.
+std::atomic<zmq::context_t*> shared_context{nullptr};
+
+/// Most sockets have one of their own.
+std::shared_ptr<zmq::context_t> context_for(const Endpoint& endpoint,
+                                            const ZmqSocketOptions& options) {
+  if (endpoint.kind != Endpoint::Kind::inproc) {
+    return std::make_shared<zmq::context_t>(static_cast<int>(options.io_threads));
+  }
+  const std::string text = "ZeroMQ endpoint '" + endpoint.text + "' ";
+  if (shared_context == nullptr) {
+    throw ConfigError(
+        text +
+        "reaches threads of this process alone, and none of them is at the other end; "
+        "expected ipc://PATH, ipc://@NAME or tcp://HOST:PORT (a program with threads "
+        "that push calls inproc_context() first)");
+  }
+  if (options.curve) throw ConfigError(text + "stays in this process and takes no CURVE keys");
+  return {shared_context.load(), [](zmq::context_t*) {}};
+}
+
 }  // namespace
+
+void* inproc_context() {
+  static zmq::context_t* const made = new zmq::context_t();  // NOLINT: threads may outlive main
+  shared_context = made;
+  return made->handle();
+}
 
 struct ZmqSocket::State {
   State(const Endpoint& endpoint, const ZmqSocketOptions& options, PeerReports reports)
-      : context(static_cast<int>(options.io_threads)),
+      : context(context_for(endpoint, options)),
         role(options.role),
         bind(options.bind),
-        security(context.handle(), options.curve, std::move(reports)),
-        socket(context, role == ZmqSocketOptions::Role::pull ? ZMQ_PULL : ZMQ_PUSH),
-        monitor(context.handle(), socket.handle()) {
+        security(context->handle(), options.curve, std::move(reports)),
+        socket(*context, role == ZmqSocketOptions::Role::pull ? ZMQ_PULL : ZMQ_PUSH),
+        monitor(context->handle(), socket.handle()) {
     bound_socket(socket.handle(), options.max_message);
-    security.set_up(socket.handle());
+    security.set_up(socket.handle(), options.server);
     socket.set(zmq::sockopt::rcvhwm, static_cast<int>(options.hwm));
     socket.set(zmq::sockopt::sndhwm, static_cast<int>(options.hwm));
     // Batches go to peers that are there, and do not pile up for one that never comes.
@@ -110,7 +140,7 @@ struct ZmqSocket::State {
   }
 
   StopSignal stop;
-  zmq::context_t context;
+  const std::shared_ptr<zmq::context_t> context;
   const ZmqSocketOptions::Role role;
   const bool bind;
   SocketSecurity security;

@@ -25,6 +25,7 @@ struct ZmqSocketOptions {
   bool bind = true;               ///< else connect
   bool insecure = false;          ///< may bind without keys where other machines can reach it
   CurveSetup curve{};             ///< none: plain text
+  std::size_t server = 0;         ///< which of several keys of servers is the peer's
   std::int64_t hwm = 8;           ///< messages that wait in it, per peer
   std::int64_t max_message = -1;  ///< bytes; peers that send more are cut off; -1: no limit
   std::int64_t io_threads = 1;
@@ -77,6 +78,11 @@ class ZmqSocket {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// The context of all inproc:// endpoints, a handle of libzmq's, for threads of this process that
+/// push or pull themselves. Made by the first call; it never ends. Until then ZmqSocket refuses
+/// such endpoints, since nobody can be at the other end. Any thread.
+void* inproc_context();
 
 /// Checks an option that counts something and names it in its ConfigError.
 std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64_t most);

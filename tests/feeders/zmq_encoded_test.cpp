@@ -247,6 +247,7 @@ TEST_F(ZmqEncoded, OptionsThatDoNotFitAreRefused) {
   EXPECT_TRUE(contains(refusal(",held=2"), "say encoded=true"));
   EXPECT_TRUE(contains(refusal(",encoded=true,held=0"), "expected 1 to"));
   EXPECT_TRUE(contains(refusal(",encoded=true,decode=raw"), "leave encoded out"));
+  EXPECT_TRUE(contains(refusal(",encoded=true,receivers=2"), "leave receivers out"));
   EXPECT_TRUE(contains(refusal(",encoded=true,format=pickle"), "leave format out"));
   EXPECT_TRUE(contains(refusal(",encoded=true,crop=middle"), "middle"));
 }

@@ -52,18 +52,31 @@ inline std::vector<std::byte> message_of(const BatchSpec& spec, std::uint64_t in
   return bytes;
 }
 
+/// What a Consumer fills.
+struct ConsumerRing {
+  std::size_t slots = 2;
+  Order order = Order::relaxed;
+  BatchSpec spec = kSmall;
+};
+
 /// A zmq-consume feeder on a thread of its own, and the ring that it fills.
 class Consumer {
  public:
   explicit Consumer(const std::string& options,
                     std::chrono::milliseconds timeout = std::chrono::seconds(20),
-                    BadSamplePolicy policy = {})
+                    BadSamplePolicy policy = {}, ConsumerRing ring = {})
       : entry_(find_entry(feeder_table(), "zmq-consume")),
-        options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)) {
-    feeder_ = entry_.make(FeederContext{.spec = kSmall,
+        options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)),
+        spec_(ring.spec),
+        ring_(spec_, ring.slots, device_, MemoryKind::pinned, std::span(&reader_, 1), ring.order,
+              clock_) {
+    DataPlan data;
+    data.order = ring.order;
+    feeder_ = entry_.make(FeederContext{.spec = spec_,
                                         .device = device_,
                                         .clock = clock_,
                                         .options = options_,
+                                        .data = data,
                                         .probe = probe_,
                                         .on_bad_sample = policy,
                                         .timeout = timeout});
@@ -89,19 +102,24 @@ class Consumer {
     const ReadLease lease = ring_.next(0, {});
     if (!lease) return std::nullopt;
     const Batch& batch = lease.batch();
-    EXPECT_EQ(batch.valid, kSmall.images);
+    EXPECT_EQ(batch.valid, spec_.images);
     const auto first = static_cast<std::uint64_t>(batch.labels[0]);
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
       EXPECT_EQ(batch.labels[i], label_of(first + i));
     }
-    return first / static_cast<std::uint64_t>(kSmall.images);
+    return first / static_cast<std::uint64_t>(spec_.images);
   }
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
-  std::vector<std::string> notes() const { return probe_.notes(); }
+  /// Of what happened, behind the note about what may wait.
+  std::vector<std::string> notes() const {
+    const std::vector<std::string> all = probe_.notes();
+    return {all.begin() + 1, all.end()};
+  }
+  std::string note_of_waiting() const { return probe_.notes().front(); }
   const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
   BatchRing& ring() { return ring_; }
-  std::int64_t outside_reserve() const { return entry_.outside_reserve(options_); }
+  std::int64_t outside_reserve() const { return entry_.outside_reserve(options_, spec_); }
   /// Ends the feeder and what it owns.
   void destroy() {
     stop();
@@ -111,12 +129,12 @@ class Consumer {
  private:
   const FeederEntry& entry_;
   const Options options_;
+  const BatchSpec spec_;
   SteadyClock clock_;
   Probe probe_;
   HostDevice device_{clock_};
   Device* const reader_ = &device_;
-  BatchRing ring_{kSmall,         2,     device_, MemoryKind::pinned, std::span(&reader_, 1),
-                  Order::relaxed, clock_};
+  BatchRing ring_;
   std::unique_ptr<Feeder> feeder_;
   std::stop_source stop_;
   std::jthread thread_;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Producers and consumers that come, go and come back while batches flow.
+#include "feeders/zmq_push.h"
+#include "tests/feeders/zmq_consume_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Batches that can be told apart.
+constexpr std::uint64_t kNumbers = 25;
+constexpr std::int64_t kHwm = 2;
+
+/// A producer as `penstock serve` is one: batches 0 to 24, again and again.
+class Server {
+ public:
+  Server(const std::string& endpoint, bool bind, BatchSpec spec = kSmall)
+      : spec_(spec),
+        ring_(spec, kHwm + 2, memory_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
+              clock_),
+        push_(ring_, parse_endpoint(endpoint),
+              {.role = ZmqSocketOptions::Role::push, .bind = bind, .hwm = kHwm}, clock_, probe_) {}
+
+  /// Sends so many, 0: until stopped. Unless stopped, all of them have been received then.
+  void run(std::int64_t batches, const std::stop_token& stop = {}) {
+    const std::jthread feeding([&](const std::stop_token& end) {
+      for (std::uint64_t i = 0; WriteLease lease = ring_.acquire(end); ++i) {
+        lease.await();
+        fill_closed_form(lease.batch(), spec_, i % kNumbers);
+        std::move(lease).publish();
+      }
+    });
+    push_.run({.batches = batches, .timeout = 20s}, stop);
+  }
+
+ private:
+  const BatchSpec spec_;
+  SteadyClock clock_;
+  Probe probe_;
+  HostDevice host_{clock_};
+  FrameMemory memory_{host_};
+  Device* const reader_ = &memory_;
+  BatchRing ring_;
+  ZmqPush push_;
+};
+
+/// Whether consumers bind.
+class ZmqChurn : public ZmqConsume, public ::testing::WithParamInterface<bool> {
+ protected:
+  std::string ends() const {
+    return "endpoint=" + endpoint() + ",hwm=" + std::to_string(kHwm) +
+           (GetParam() ? "" : ",bind=false");
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Binds, ZmqChurn, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Consumer" : "Producer"; });
+
+TEST_P(ZmqChurn, ProducersThatComeAndGoLoseNothing) {
+  constexpr int kProducers = 4;
+  Consumer consumer(ends(), 2s);
+  consumer.start();
+  const std::jthread producing([&] {
+    for (int i = 0; i < kProducers; ++i) Server(endpoint(), !GetParam()).run(kNumbers);
+  });
+  for (std::uint64_t i = 0; i < kNumbers * kProducers; ++i) {
+    ASSERT_EQ(consumer.next(), i % kNumbers) << i;
+  }
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "100 messages came; 4 of 4 connections of producers have ended"))
+      << text;
+}
+
+TEST_P(ZmqChurn, TheNextConsumerGoesOnBehindWhatTheLastOneHeld) {
+  // Larger than what the kernel holds of a connection.
+  constexpr BatchSpec kLarge{.images = 4, .image = {160, 160, 3}, .classes = 100};
+  const ConsumerRing ring{.spec = kLarge};
+  std::jthread producing(
+      [&](const std::stop_token& stop) { Server(endpoint(), !GetParam(), kLarge).run(0, stop); });
+  std::uint64_t expected = 0;
+  for (int i = 0; i < 3; ++i) {
+    Consumer consumer(ends(), 20s, {}, ring);
+    consumer.start();
+    const std::uint64_t first = consumer.next().value();
+    const std::uint64_t lost = (first + kNumbers - expected) % kNumbers;
+    EXPECT_LE(lost, static_cast<std::uint64_t>(consumer.outside_reserve()) + ring.slots);
+    for (std::uint64_t k = 1; k < 30; ++k) ASSERT_EQ(consumer.next(), (first + k) % kNumbers);
+    expected = (first + 30) % kNumbers;
+  }
+}
+
+TEST_F(ZmqConsume, AProducerThatStaysIsNotDisturbedByOthersThatLeave) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  std::jthread staying(
+      [&](const std::stop_token& stop) { Server(endpoint(), false).run(0, stop); });
+  for (int i = 0; i < 5; ++i) {
+    std::jthread leaving([&] {  // without a word, and in the middle of it
+      Producer producer(endpoint(), false);
+      producer.abandon();
+      for (int k = 0; k < 5; ++k) producer.try_send(message_of(kSmall, 0));
+    });
+    for (int k = 0; k < 50; ++k) ASSERT_TRUE(consumer.next().has_value());
+  }
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+}
+
+}  // namespace
+}  // namespace penstock
