@@ -3,9 +3,12 @@
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <zmq.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +20,8 @@ namespace {
 constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                         ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_DISCONNECTED;
+
+constexpr std::chrono::seconds kHangUp{1};
 
 /// What libzmq reports in two frames: a number of 16 bits and a value of 32, and the endpoint.
 struct Event {
@@ -36,6 +41,12 @@ bool receive(void* socket, Event& event) {
   }
   zmq_msg_close(&frame);
   return received;
+}
+
+/// 0: it is closed.
+ino_t inode_of(int descriptor) {
+  struct stat about {};
+  return fstat(descriptor, &about) == 0 ? about.st_ino : 0;
 }
 
 std::string reason(const Event& event) {
@@ -79,7 +90,7 @@ void Connections::look() {
     switch (event.number) {
       case ZMQ_EVENT_ACCEPTED:
       case ZMQ_EVENT_CONNECTED:
-        open_.insert(event.value);
+        open_[event.value] = inode_of(event.value);
         break;
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         ++joined_;
@@ -95,10 +106,23 @@ void Connections::look() {
   }
 }
 
+void Connections::hang_up() noexcept {
+  look();
+  for (const auto& [connection, inode] : open_) {
+    if (inode_of(connection) == inode) shutdown(connection, SHUT_RDWR);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kHangUp;
+  while (!open_.empty() && std::chrono::steady_clock::now() < deadline) {
+    zmq_pollitem_t item{socket_.get(), 0, ZMQ_POLLIN, 0};
+    zmq_poll(&item, 1, 10);
+    look();
+  }
+}
+
 bool Connections::have_unread_bytes() const {
-  return std::any_of(open_.begin(), open_.end(), [](int connection) {
+  return std::any_of(open_.begin(), open_.end(), [](const auto& connection) {
     int unread = 0;
-    return ioctl(connection, SIOCOUTQ, &unread) == 0 && unread > 0;
+    return ioctl(connection.first, SIOCOUTQ, &unread) == 0 && unread > 0;
   });
 }
 

@@ -4,9 +4,11 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 namespace penstock::producer {
@@ -22,6 +24,9 @@ class Connections {
   /// Takes in what has happened since the last time.
   void look();
 
+  /// Ends those that are open, and waits until libzmq has taken note of it, a second at most.
+  void hang_up() noexcept;
+
   /// Whether bytes of ours lie in the kernel that their receiver has not read.
   bool have_unread_bytes() const;
   /// How many there were, have ended, and came to nothing, up to the last look: " (no consumer ever
@@ -35,7 +40,7 @@ class Connections {
 
   void* const watched_;
   std::unique_ptr<void, Close> socket_;
-  std::set<int> open_;  // descriptors
+  std::map<int, ino_t> open_;  // descriptors: libzmq's, and another's once it has closed them
   std::int64_t joined_ = 0, left_ = 0, refused_ = 0;
   bool handshake_failed_ = false;  // of the connection that ends next
   std::string why_;                // the last one did

@@ -120,7 +120,9 @@ struct PushSocket::State {
 };
 
 PushSocket::PushSocket(const PushOptions& options) : state_(std::make_unique<State>(options)) {}
-PushSocket::~PushSocket() = default;
+PushSocket::~PushSocket() {
+  if (state_) close(milliseconds(0));
+}
 
 const std::string& PushSocket::address() const noexcept { return state_->address; }
 const Connections& PushSocket::connections() const noexcept { return *state_->connections; }
@@ -180,6 +182,8 @@ bool PushSocket::wait_until_read(SteadyTime deadline) {
 }
 
 void PushSocket::close(milliseconds linger) noexcept {
+  // libzmq 4.3 aborts where it drops a message that is half written to a connection that ends.
+  if (linger == milliseconds(0)) state_->connections->hang_up();
   const int time = static_cast<int>(std::clamp<std::int64_t>(linger.count(), 0, INT_MAX));
   zmq_setsockopt(state_->socket.get(), ZMQ_LINGER, &time, sizeof time);
   state_.reset();

@@ -2,8 +2,10 @@
 // Consumers that are slow, late, gone, or were never there; and who holds memory meanwhile.
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "tests/producer/producer_fixture.h"
 
@@ -224,6 +226,18 @@ TEST_F(ProducerWaitsTest, ConsumersThatComeAndGoFindWholeMessages) {
       EXPECT_GT(static_cast<std::int64_t>(sequence_of(message)), last);
       last = static_cast<std::int64_t>(sequence_of(message));
     }
+  }
+}
+
+TEST_F(ProducerWaitsTest, BothEndsMayCloseInTheMidstOfAMessage) {
+  const auto pixels = pixels_of(0, kLargeBytes);
+  for (int round = 0; round < 100; ++round) {
+    std::optional<Puller> puller(std::in_place, endpoint_, true, 1);
+    Producer producer(endpoint_, timeout(20'000));
+    producer.send_pixels(pixels.data(), kLarge, labels_.data());
+    puller->next();  // the hello: the batch is under way
+    const std::jthread closing([&] { producer.close(0); });
+    puller.reset();
   }
 }
 
