@@ -192,7 +192,7 @@ class ZmqConsume final : public Feeder {
     }
     if (count <= kMaxMessageFrames) return count;
     throw DataError("a message of " + std::to_string(count) +
-                    " frames; expected one, or a header and two arrays");
+                    " frames; expected one, or a header and at most three");
   }
 
   /// Says once which formats came, where nobody declared one.
