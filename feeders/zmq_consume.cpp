@@ -19,6 +19,7 @@
 #include "dataflow/stage_timer.h"
 #include "dataflow/wire/batch_message.h"
 #include "dataflow/wire/zmq_op.h"
+#include "feeders/credit_consume.h"
 #include "feeders/feeder.h"
 #include "feeders/producer_process.h"
 #include "feeders/zmq_socket.h"
@@ -35,6 +36,12 @@ constexpr OptionSpec kOptions[] = {
     {"io_threads", "1", "libzmq's own threads"},
     {"format", "auto",
      "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
+    {"credit", "0",
+     "batches that each producer may have under way, over sockets that go both ways and in "
+     "Penstock's own format; 0: producers push"},
+    {"credit_together", "auto", "with credit, the same of all producers; auto: no other limit"},
+    {"producers", "64", "with credit, at most so many at once"},
+    {"max_pool", "auto", "with credit, a producer's shared memory, at most; auto: 256 batches"},
     {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
     {"curve_secret", "", kCurveSecretHelp},
     {"curve_allow", "", kCurveAllowHelp},
@@ -333,12 +340,22 @@ class ZmqConsume final : public Feeder {
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
+  if (context.options.integer("credit") != 0) {
+    const std::optional<MessageFormat> format = declared_format(context.options);
+    if (format && *format != MessageFormat::framed) {
+      throw ConfigError("zmq-consume:format is '" + context.options.text("format") +
+                        "'; with credit, messages are framed");
+    }
+    checked_endpoint(context);
+    return make_credit_consume(context, socket_options(context));
+  }
   return std::make_unique<ZmqConsume>(context);
 }
 
 /// A full socket on either side, one message under way and one being received. The producer's hwm
 /// is taken to be ours.
 std::int64_t outside_reserve(const Options& options) {
+  if (options.integer("credit") != 0) return credit_reserve(options);
   return 2 * checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX) + 2;
 }
 

@@ -45,6 +45,20 @@ class SocketFile {
   struct stat made_ {};
 };
 
+int type_of(ZmqSocketOptions::Role role) noexcept {
+  switch (role) {
+    case ZmqSocketOptions::Role::push:
+      return ZMQ_PUSH;
+    case ZmqSocketOptions::Role::pull:
+      return ZMQ_PULL;
+    case ZmqSocketOptions::Role::dealer:
+      return ZMQ_DEALER;
+    case ZmqSocketOptions::Role::router:
+      return ZMQ_ROUTER;
+  }
+  return -1;
+}
+
 [[noreturn]] void refuse(const Endpoint& endpoint, bool bind, const zmq::error_t& error) {
   std::string text = std::string("cannot ") + (bind ? "bind " : "connect to ") + describe(endpoint);
   switch (error.num()) {
@@ -68,12 +82,13 @@ struct ZmqSocket::State {
         role(options.role),
         bind(options.bind),
         security(context.handle(), options.curve, std::move(reports)),
-        socket(context, role == ZmqSocketOptions::Role::pull ? ZMQ_PULL : ZMQ_PUSH),
+        socket(context, type_of(options.role)),
         monitor(context.handle(), socket.handle()) {
     bound_socket(socket.handle(), options.max_message);
     security.set_up(socket.handle());
     socket.set(zmq::sockopt::rcvhwm, static_cast<int>(options.hwm));
     socket.set(zmq::sockopt::sndhwm, static_cast<int>(options.hwm));
+    if (role == ZmqSocketOptions::Role::router) socket.set(zmq::sockopt::router_mandatory, 1);
     // Batches go to peers that are there, and do not pile up for one that never comes.
     socket.set(zmq::sockopt::immediate, 1);
     if (endpoint.host.starts_with('[')) socket.set(zmq::sockopt::ipv6, 1);
@@ -171,8 +186,8 @@ ZmqSocket::Wake ZmqSocket::wait(Nanoseconds limit, const std::stop_token& stop, 
   // Peers live in real time, so this wait does, whatever clock the harness runs on.
   const auto deadline = std::chrono::steady_clock::now() + std::min(limit, kLongest);
   const std::stop_callback wake(stop, [this] { state_->stop.send(); });
-  const bool pulls = state_->role == ZmqSocketOptions::Role::pull;
-  const short ready = pulls ? ZMQ_POLLIN : ZMQ_POLLOUT;
+  const bool pushes = state_->role == ZmqSocketOptions::Role::push;
+  const short ready = pushes ? ZMQ_POLLOUT : ZMQ_POLLIN;
   while (true) {
     zmq::pollitem_t items[] = {{state_->socket.handle(), 0, ready, 0},
                                {state_->monitor.handle(), 0, ZMQ_POLLIN, 0},

@@ -165,8 +165,8 @@ void check_checksum(const FramedHeader& header, MessageFrames frames) {
 
 std::string shape_text(std::uint64_t images, std::uint64_t height, std::uint64_t width,
                        std::uint64_t channels) {
-  return "[" + std::to_string(images) + "," + std::to_string(height) + "," + std::to_string(width) +
-         "," + std::to_string(channels) + "]";
+  return std::string("[") + std::to_string(images) + "," + std::to_string(height) + "," +
+         std::to_string(width) + "," + std::to_string(channels) + "]";
 }
 
 void require_batch(const FramedMessage& message, FramedEncoding encoding) {

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,6 +100,7 @@ class Consumer {
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
   std::vector<std::string> notes() const { return probe_.notes(); }
+  std::map<std::string, double> facts() const { return probe_.facts(); }
   const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_); }
