@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock serve: any feeder as a ZeroMQ producer, in tensorpack's zmq_op format.
+// penstock serve: any feeder as a ZeroMQ producer, in tensorpack's zmq_op format; by
+// credit, in Penstock's own.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,6 +17,8 @@
 #include "bench/runner.h"
 #include "bench/training_rules.h"
 #include "dataflow/host_device.h"
+#include "feeders/credit_push.h"
+#include "feeders/shared_frame_memory.h"
 #include "feeders/zmq_push.h"
 
 namespace penstock {
@@ -38,6 +42,9 @@ struct ServeConfig {
   ZmqSocketOptions socket{.role = ZmqSocketOptions::Role::push, .bind = false};
   CurveFiles keys;
   PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
+  bool credit = false, shared_memory = false;
+
+  bool by_credit() const noexcept { return credit || shared_memory; }
 };
 
 /// The keys of `penstock run` that say which batches there are and how they are made.
@@ -64,6 +71,17 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
   add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
     config.socket.hwm = checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
   });
+  add(
+      "credit",
+      "send as much as the consumer, zmq-consume:credit=N, has room for, in Penstock's own format",
+      "false", [&](const std::string& text) { config.credit = parse_flag(text, "--credit"); },
+      true);
+  add(
+      "shared-memory",
+      "the same to a consumer on this machine, which reads batches where they lie; says --credit",
+      "false",
+      [&](const std::string& text) { config.shared_memory = parse_flag(text, "--shared-memory"); },
+      true);
   add(
       "insecure", "may bind tcp:// without keys where other machines can receive", "false",
       [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
@@ -143,7 +161,8 @@ class Progress {
 };
 
 /// Runs both ends of one ring until the plan is done, and says how it goes.
-void serve(const PushPlan& plan, Feeder& feeder, BatchRing& ring, ZmqPush& push,
+template <typename Push>
+void serve(const PushPlan& plan, Feeder& feeder, BatchRing& ring, Push& push,
            const Progress& progress, const std::stop_token& stop) {
   std::stop_source ended;
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
@@ -160,6 +179,7 @@ void serve(const PushPlan& plan, Feeder& feeder, BatchRing& ring, ZmqPush& push,
   }
   progress.summarise();
   if (failure) std::rethrow_exception(failure);
+  if (push.refused() > 0) say("penstock serve: refused {} tries of peers\n", push.refused());
 }
 
 DataPlan data_plan(const RunConfig& config, const BatchSpec& spec) {
@@ -180,7 +200,9 @@ std::string describe(const BatchSpec& spec) {
 int run(const Invocation& invocation) {
   ServeConfig config;
   config.run.fake_location = "cpu";
-  if (!parse_flags("serve", "Sends a feeder's batches to a ZeroMQ consumer, in the zmq_op format.",
+  if (!parse_flags("serve",
+                   "Sends a feeder's batches to a ZeroMQ consumer, in the zmq_op format, or by "
+                   "credit.",
                    serve_flags(config), invocation.arguments)) {
     return 0;
   }
@@ -194,11 +216,17 @@ int run(const Invocation& invocation) {
   SteadyClock clock;
   Probe probe(false);
   HostDevice host(clock);
-  FrameMemory memory(host);
-  Device* const reader = &memory;
   // Besides those that wait in the socket, one is filled and one is on its way.
-  BatchRing ring(spec, static_cast<std::size_t>(config.socket.hwm) + 2, memory, MemoryKind::pinned,
-                 std::span(&reader, 1), Order::relaxed, clock);
+  const std::size_t slots = static_cast<std::size_t>(config.socket.hwm) + 2;
+  FrameMemory frames(host);
+  std::optional<SharedFrameMemory> shared;
+  if (config.shared_memory) shared.emplace(host, spec.bytes(), slots);
+  Device& memory = shared          ? static_cast<Device&>(*shared)
+                   : config.credit ? static_cast<Device&>(host)
+                                   : frames;
+  Device* const reader = &memory;
+  BatchRing ring(spec, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
+                 clock);
   const std::unique_ptr<Feeder> feeder = components.feeder->make(FeederContext{
       .spec = spec,
       .device = memory,
@@ -212,14 +240,29 @@ int run(const Invocation& invocation) {
       .slots = static_cast<std::int32_t>(ring.slots()),
       .seed = config.run.seed,
   });
-  ZmqPush push(
-      ring, parse_endpoint(config.endpoint), config.socket, clock, probe,
-      {.refused = {}, .say = [](const std::string& text) { say("penstock serve: {}\n", text); }});
-  say("penstock serve: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", describe(spec),
-      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
-      ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
-  serve(config.plan, *feeder, ring, push, Progress(probe, clock, spec.images), invocation.stop);
-  if (push.refused() > 0) say("penstock serve: refused {} tries of peers\n", push.refused());
+  const Endpoint endpoint = parse_endpoint(config.endpoint);
+  const PeerReports reports{
+      .refused = {}, .say = [](const std::string& text) { say("penstock serve: {}\n", text); }};
+  const auto serve_by = [&](auto& push) {
+    say("penstock serve: {} from {} {} {}{}; {} batches ({:.0f} MB) of {}memory\n", describe(spec),
+        config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
+        config.by_credit() ? " by credit" : "", ring.slots(),
+        1e-6 * static_cast<double>(ring.slots() * spec.bytes()), shared ? "shared " : "");
+    serve(config.plan, *feeder, ring, push, Progress(probe, clock, spec.images), invocation.stop);
+  };
+  if (config.by_credit()) {
+    config.socket.role = ZmqSocketOptions::Role::dealer;
+    CreditPush push(ring, shared ? &shared->pool() : nullptr, endpoint, config.socket, clock, probe,
+                    reports);
+    serve_by(push);
+    if (const auto ahead = push.clock()) {
+      say("penstock serve: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n",
+          1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
+    }
+  } else {
+    ZmqPush push(ring, endpoint, config.socket, clock, probe, reports);
+    serve_by(push);
+  }
   for (const std::string& note : probe.notes()) say("penstock: {}\n", note);
   return 0;
 }
