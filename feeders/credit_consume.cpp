@@ -33,11 +33,12 @@ CreditPlan read_plan(const FeederContext& context) {
   };
   CreditPlan plan;
   plan.credit = count("credit", kMostCredit);
-  plan.producers = count("producers", kMostProducers);
+  plan.producers = count("max_producers", kMostProducers);
   plan.together = options.text("credit_together") == "auto" ? plan.credit * plan.producers
                                                             : count("credit_together", INT_MAX);
   plan.max_pool = options.text("max_pool") == "auto" ? kPoolBatches * context.spec.bytes()
                                                      : options.bytes("max_pool");
+  plan.shared_only = options.flag("shared_memory");
   plan.on_bad_sample = context.on_bad_sample;
   return plan;
 }

@@ -192,7 +192,10 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     }
     if (std::cmp_greater_equal(state.by_id.size(), plan_.producers)) {
       throw DataError("there are " + std::to_string(state.by_id.size()) +
-                      " producers already; let in more with zmq-consume:producers=N");
+                      " producers already; let in more with zmq-consume:max_producers=N");
+    }
+    if (hello.pool.empty() && plan_.shared_only) {
+      throw DataError("it shares no memory, and zmq-consume:shared_memory=true wants that");
     }
     if (!hello.pool.empty()) peer->pool = map_pool(hello.pool, hello.boot, stop);
     peer->shares_clock = !hello.boot.empty() && hello.boot == state.boot;

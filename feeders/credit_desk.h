@@ -33,6 +33,7 @@ struct CreditPlan {
   std::int64_t together = 1;      ///< the same of all of them
   std::int64_t producers = 1;     ///< at most so many at once
   std::uint64_t max_pool = 0;     ///< bytes of a producer's shared memory, at most
+  bool shared_only = false;       ///< lets in producers alone that share memory
   BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
 };
 

@@ -40,7 +40,9 @@ constexpr OptionSpec kOptions[] = {
      "batches that each producer may have under way, over sockets that go both ways and in "
      "Penstock's own format; 0: producers push"},
     {"credit_together", "auto", "with credit, the same of all producers; auto: no other limit"},
-    {"producers", "64", "with credit, at most so many at once"},
+    {"max_producers", "64", "with credit, at most so many at once"},
+    {"shared_memory", "false",
+     "with credit, only producers that share memory (penstock serve --shared-memory)"},
     {"max_pool", "auto", "with credit, a producer's shared memory, at most; auto: 256 batches"},
     {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
     {"curve_secret", "", kCurveSecretHelp},

@@ -208,8 +208,19 @@ TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
   EXPECT_EQ(consumer.counter("producers_welcomed"), 0);
 }
 
+TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
+  Consumer consumer(options(",shared_memory=true"), 20s, kSkip);
+  consumer.start();
+  BareProducer plain(endpoint());
+  plain.send_hello();
+  EXPECT_TRUE(contains(plain.hear_refusal(), "it shares no memory"));
+  BarePool pool;
+  BareProducer sharing(endpoint(), 8);
+  sharing.enter(2, pool.hello());
+}
+
 TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
-  Consumer consumer(options(",producers=1"), 20s, kSkip);
+  Consumer consumer(options(",max_producers=1"), 20s, kSkip);
   consumer.start();
   BareProducer wide(endpoint(), 1), files(endpoint(), 2), first(endpoint(), 3),
       second(endpoint(), 4);
@@ -347,7 +358,7 @@ TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
 }
 
 TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
-  Consumer consumer(options(",producers=1"));
+  Consumer consumer(options(",max_producers=1"));
   consumer.start();
   auto producer = std::make_unique<BareProducer>(endpoint(), 5);
   producer->enter(2);
@@ -407,7 +418,7 @@ TEST_F(CreditConsume, TheProducersClockIsKnownWithinItsBound) {
 TEST_F(CreditConsume, OptionsThatContradictAreRefused) {
   EXPECT_THROW(Consumer(options(",format=pickle")), ConfigError);
   EXPECT_THROW(Consumer("credit=-1,endpoint=" + endpoint()), ConfigError);
-  EXPECT_THROW(Consumer(options(",producers=0")), ConfigError);
+  EXPECT_THROW(Consumer(options(",max_producers=0")), ConfigError);
   EXPECT_THROW(Consumer(options(",credit_together=0")), ConfigError);
 }
 
