@@ -99,7 +99,7 @@ ChildCommand run_command(const RunConfig& config, const ChildRunOptions& options
 }
 
 ChildCommand serve_command(const RunConfig& config, const Connection& connection,
-                           const ChildRunOptions& options) {
+                           const ChildRunOptions& options, const std::vector<std::string>& more) {
   ChildCommand command{
       .arguments = {options.program, "serve", "--fake-location=" + connection.served,
                     "--model=" + config.model, fmt::format("--batch-size={}", config.batch_size),
@@ -112,7 +112,17 @@ ChildCommand serve_command(const RunConfig& config, const Connection& connection
     command.arguments.push_back("--encoded");
     command.arguments.push_back("--data-dir=" + config.data_dir);
   }
+  command.arguments.insert(command.arguments.end(), more.begin(), more.end());
   return command;
+}
+
+/// Of a producer that sends as these options want; none where there is no such option.
+std::vector<std::string> credit_flags(const FeederEntry& feeder, const Options& options) {
+  const bool has_credit =
+      std::any_of(feeder.options.begin(), feeder.options.end(),
+                  [](const OptionSpec& option) { return option.name == "credit"; });
+  if (!has_credit || options.integer("credit") == 0) return {};
+  return {options.flag("shared_memory") ? "--shared-memory" : "--credit"};
 }
 
 RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
@@ -124,7 +134,8 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
   connected_config.fake_location = connected(config.fake_location, given, connection);
 
   std::stop_source end_run;
-  ChildCommand serve = serve_command(config, connection, options);
+  const std::vector<std::string> flags = credit_flags(feeder, given);
+  ChildCommand serve = serve_command(config, connection, options, flags);
   serve.on_end = [end_run]() mutable { end_run.request_stop(); };  // nothing more will come
   ChildProcess producer(std::move(serve));
   const std::stop_callback forward(stop, [&] { end_run.request_stop(); });
@@ -139,9 +150,10 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
         "its producer, `penstock serve`, ended before the run did: " + producer_exit.describe();
   }
   result.config.fake_location = config.fake_location;  // the socket's path says nothing to anybody
-  result.notes.push_back(fmt::format(
-      "fed by `penstock serve --fake-location {}{} --hwm {}` over ipc://", connection.served,
-      connection.served == "host" ? "" : " --encoded", connection.hwm));
+  result.notes.push_back(
+      fmt::format("fed by `penstock serve --fake-location {}{} --hwm {}{}` over ipc://",
+                  connection.served, connection.served == "host" ? "" : " --encoded",
+                  connection.hwm, flags.empty() ? "" : " " + flags.front()));
   return result;
 }
 

@@ -15,6 +15,7 @@
 #include "dataflow/stage_timer.h"
 #include "dataflow/wire/batch_message.h"
 #include "dataflow/wire/zmq_op.h"
+#include "feeders/credit_consume.h"
 #include "feeders/feeder.h"
 #include "feeders/threads_together.h"
 #include "feeders/turns.h"
@@ -165,11 +166,15 @@ class ZmqConsume final : public Feeder {
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
+  if (context.options.integer("credit") != 0) {
+    return make_credit_consume(context, read_credit_socket(context.options, context.spec));
+  }
   if (wants_image_files(context.options)) return make_encoded_consumer(context);
   return std::make_unique<ZmqConsume>(context);
 }
 
 std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
+  if (options.integer("credit") != 0) return credit_reserve(options);
   if (wants_image_files(options)) return encoded_reserve(options, spec);
   const ConsumePlan plan = read_consume_plan(options, spec);
   return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting();

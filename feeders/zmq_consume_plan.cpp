@@ -158,6 +158,26 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   return plan;
 }
 
+ZmqSocketOptions read_credit_socket(const Options& options, const BatchSpec& spec) {
+  const ConsumePlan plan = read_consume_plan(options, spec);
+  if (plan.format && *plan.format != MessageFormat::framed) {
+    throw ConfigError("zmq-consume:format is '" + options.text("format") +
+                      "'; with credit, messages are framed");
+  }
+  for (const char* name : {"encoded", "buffer", "receivers", "producers"}) {
+    if (!options.given(name)) continue;
+    throw ConfigError(std::string("zmq-consume:") + name +
+                      " is about producers that push; leave it out, or credit");
+  }
+  if (plan.endpoints.size() > 1) {
+    throw ConfigError("zmq-consume:endpoint names " + std::to_string(plan.endpoints.size()) +
+                      " places; with credit, expected one");
+  }
+  ZmqSocketOptions socket = plan.socket;
+  socket.bind = plan.endpoints.front().bind;
+  return socket;
+}
+
 std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
   const std::int64_t batches = plan.most_waiting();
   const auto bytes = static_cast<std::uint64_t>(batches) * batch_bytes(spec);

@@ -54,6 +54,14 @@ inline constexpr OptionSpec kConsumeOptions[] = {
     {"io_threads", "1", "libzmq's own threads, for each endpoint"},
     {"format", "auto",
      "zmq_op, pickle, msgpack, numpy-frames or framed; auto: by each message's first bytes"},
+    {"credit", "0",
+     "batches that each producer may have under way, over sockets that go both ways and in "
+     "Penstock's own format; 0: producers push"},
+    {"credit_together", "auto", "with credit, the same of all producers; auto: no other limit"},
+    {"max_producers", "64", "with credit, at most so many at once"},
+    {"shared_memory", "false",
+     "with credit, only producers that share memory (penstock serve --shared-memory)"},
+    {"max_pool", "auto", "with credit, a producer's shared memory, at most; auto: 256 batches"},
     {"producers", "0", "the data end with the end of so many framed producers; 0: they do not"},
     {"keep_memory", "true",
      "glibc keeps the pages of messages for the next ones, in the whole process; false: its own "
@@ -67,6 +75,10 @@ inline constexpr OptionSpec kConsumeOptions[] = {
 
 /// Throws ConfigError, before any socket is opened.
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
+
+/// The socket for `credit`, but for its role and hwm. Throws ConfigError also for options that say
+/// nothing with credit.
+ZmqSocketOptions read_credit_socket(const Options& options, const BatchSpec& spec);
 
 /// "up to 18 batches (1152 images, 173 MB) of each producer wait outside the ring: ...".
 std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec);

@@ -48,6 +48,20 @@ class SocketFile {
   struct stat made_ {};
 };
 
+int type_of(ZmqSocketOptions::Role role) noexcept {
+  switch (role) {
+    case ZmqSocketOptions::Role::push:
+      return ZMQ_PUSH;
+    case ZmqSocketOptions::Role::pull:
+      return ZMQ_PULL;
+    case ZmqSocketOptions::Role::dealer:
+      return ZMQ_DEALER;
+    case ZmqSocketOptions::Role::router:
+      return ZMQ_ROUTER;
+  }
+  return -1;
+}
+
 [[noreturn]] void refuse(const Endpoint& endpoint, bool bind, const zmq::error_t& error) {
   std::string text = std::string("cannot ") + (bind ? "bind " : "connect to ") + describe(endpoint);
   switch (error.num()) {
@@ -101,12 +115,13 @@ struct ZmqSocket::State {
         bind(options.bind),
         send_buffer(options.send_buffer),
         security(context->handle(), options.curve, std::move(reports)),
-        socket(*context, role == ZmqSocketOptions::Role::pull ? ZMQ_PULL : ZMQ_PUSH),
+        socket(*context, type_of(options.role)),
         monitor(context->handle(), socket.handle()) {
     bound_socket(socket.handle(), options.max_message);
     security.set_up(socket.handle(), options.server);
     socket.set(zmq::sockopt::rcvhwm, static_cast<int>(options.hwm));
     socket.set(zmq::sockopt::sndhwm, static_cast<int>(options.hwm));
+    if (role == ZmqSocketOptions::Role::router) socket.set(zmq::sockopt::router_mandatory, 1);
     // Batches go to peers that are there, and do not pile up for one that never comes.
     socket.set(zmq::sockopt::immediate, 1);
     if (endpoint.host.starts_with('[')) socket.set(zmq::sockopt::ipv6, 1);
@@ -219,8 +234,8 @@ ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nan
   const std::size_t count = sockets.size(), stopped = 2 * count, other = stopped + 1;
   for (std::size_t i = 0; i < count; ++i) {
     State& state = *sockets[i]->state_;
-    const bool pulls = state.role == ZmqSocketOptions::Role::pull;
-    items[i] = {state.socket.handle(), 0, static_cast<short>(pulls ? ZMQ_POLLIN : ZMQ_POLLOUT), 0};
+    const bool pushes = state.role == ZmqSocketOptions::Role::push;
+    items[i] = {state.socket.handle(), 0, static_cast<short>(pushes ? ZMQ_POLLOUT : ZMQ_POLLIN), 0};
     items[count + i] = {state.monitor.handle(), 0, ZMQ_POLLIN, 0};
   }
   items[stopped] = {nullptr, stopping.fd(), ZMQ_POLLIN, 0};

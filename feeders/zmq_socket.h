@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PUSH or PULL socket with a context of its own, opened with all checks made, and a wait on it
-// that ends when a stop is requested. What is sent and received through it is its users' affair.
+// A PUSH, PULL, DEALER or ROUTER socket with a context of its own, opened with all checks made, and
+// a wait on it that ends when a stop is requested. What is sent and received through it is its
+// users' affair.
 //
 // Thread-safety: one thread at a time. The destructor blocks for at most the linger time.
 #pragma once
@@ -20,7 +21,8 @@
 namespace penstock {
 
 struct ZmqSocketOptions {
-  enum class Role : std::uint8_t { push, pull };
+  /// A router is told, with EHOSTUNREACH, that whom it sends to is gone.
+  enum class Role : std::uint8_t { push, pull, dealer, router };
   Role role = Role::pull;
   bool bind = true;               ///< else connect
   bool insecure = false;          ///< may bind without keys where other machines can reach it
@@ -45,9 +47,9 @@ class ZmqSocket {
   const std::string& address() const noexcept;
 
   enum class Wake : std::uint8_t { ready, stopped, late, other };
-  /// Blocks until a message can be sent or received, `other_fd` is readable (-1: none), a stop is
-  /// requested, or `limit` has passed. Throws ConfigError where the peer that this side connects to
-  /// will never let it in.
+  /// Blocks until a message can be sent (push) or received (all others), `other_fd` is readable
+  /// (-1: none), a stop is requested, or `limit` has passed. Throws ConfigError where the peer that
+  /// this side connects to will never let it in.
   Wake wait(Nanoseconds limit, const std::stop_token& stop, int other_fd = -1);
   /// The same of several sockets of one role, until one of them is ready. At least one, at most
   /// kMostTogether.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock serve: any feeder as a ZeroMQ producer, or a data set's image files.
+// penstock serve: any feeder as a ZeroMQ producer, or a data set's image files; by push or by
+// credit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +24,9 @@
 #include "bench/serve_report.h"
 #include "bench/training_rules.h"
 #include "dataflow/host_device.h"
+#include "feeders/credit_push.h"
 #include "feeders/encoded_push.h"
+#include "feeders/shared_frame_memory.h"
 #include "feeders/zmq_memory.h"
 #include "feeders/zmq_push.h"
 
@@ -51,6 +54,9 @@ struct ServeConfig {
   bool encoded = false;
   std::int64_t epochs = -1;
   ServeGroup group;
+  bool credit = false, shared_memory = false;
+
+  bool by_credit() const noexcept { return credit || shared_memory; }
 };
 
 /// The keys of `penstock run` that say which batches there are and how they are made.
@@ -96,6 +102,17 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
         config.socket.send_buffer =
             static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
       });
+  add(
+      "credit",
+      "send as much as the consumer, zmq-consume:credit=N, has room for, in Penstock's own format",
+      "false", [&](const std::string& text) { config.credit = parse_flag(text, "--credit"); },
+      true);
+  add(
+      "shared-memory",
+      "the same to a consumer on this machine, which reads batches where they lie; says --credit",
+      "false",
+      [&](const std::string& text) { config.shared_memory = parse_flag(text, "--shared-memory"); },
+      true);
   add(
       "insecure", "may bind tcp:// without keys where other machines can receive", "false",
       [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
@@ -226,25 +243,61 @@ FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feede
   };
 }
 
-void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                  const Options& options, const std::stop_token& stop) {
-  Surroundings around(config);
-  auto messages = make_outgoing(config.format, spec, around.clock, config.checksum);
-  FrameMemory memory(around.host);
+/// A feeder, its ring in `memory`, and whoever `make_push` has send the batches.
+template <typename MakePush>
+void serve_ring(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                const Options& options, Device& memory, Surroundings& around,
+                const MakePush& make_push, const std::stop_token& stop) {
   Device* const reader = &memory;
   BatchRing ring(spec, batches_in_memory(config), memory, MemoryKind::pinned, std::span(&reader, 1),
                  Order::relaxed, around.clock);
   const std::unique_ptr<Feeder> feeder =
       entry.make(feeder_context(config, entry, spec, options, memory, around));
-  ZmqPush push(ring, parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
-               around.reports, std::move(messages));
-  say("{}: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", around.name, describe(spec),
-      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
-      ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));
+  auto push = make_push(ring);
+  say("{}: {} from {} {} {}{}; {} batches ({:.0f} MB) of {}memory\n", around.name, describe(spec),
+      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push->address(),
+      config.by_credit() ? " by credit" : "", ring.slots(),
+      1e-6 * static_cast<double>(ring.slots() * spec.bytes()),
+      config.shared_memory ? "shared " : "");
   serve(
-      config, push, ServeProgress(around.name, around.probe, around.clock),
+      config, *push, ServeProgress(around.name, around.probe, around.clock),
       [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, stop);
+  if constexpr (requires { push->clock(); }) {
+    if (const auto ahead = push->clock()) {
+      say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
+          1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
+    }
+  }
   for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+}
+
+void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                  const Options& options, const std::stop_token& stop) {
+  Surroundings around(config);
+  auto messages = make_outgoing(config.format, spec, around.clock, config.checksum);
+  FrameMemory memory(around.host);
+  const auto make_push = [&](BatchRing& ring) {
+    return std::make_unique<ZmqPush>(ring, parse_endpoint(config.endpoint), config.socket,
+                                     around.clock, around.probe, around.reports,
+                                     std::move(messages));
+  };
+  serve_ring(config, entry, spec, options, memory, around, make_push, stop);
+}
+
+void serve_by_credit(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                     const Options& options, const std::stop_token& stop) {
+  Surroundings around(config);
+  ZmqSocketOptions socket = config.socket;
+  socket.role = ZmqSocketOptions::Role::dealer;
+  std::optional<SharedFrameMemory> shared;
+  if (config.shared_memory) shared.emplace(around.host, spec.bytes(), batches_in_memory(config));
+  Device& memory = shared ? static_cast<Device&>(*shared) : around.host;
+  const auto make_push = [&](BatchRing& ring) {
+    return std::make_unique<CreditPush>(ring, shared ? &shared->pool() : nullptr,
+                                        parse_endpoint(config.endpoint), socket, around.clock,
+                                        around.probe, around.reports);
+  };
+  serve_ring(config, entry, spec, options, memory, around, make_push, stop);
 }
 
 void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
@@ -289,6 +342,13 @@ int run(const Invocation& invocation) {
         "--encoded sends messages of the format framed, without checksums; leave --format and "
         "--checksum out");
   }
+  if (config.by_credit() &&
+      (config.encoded || config.checksum ||
+       (is_typed("format", invocation.arguments) && config.format != MessageFormat::framed))) {
+    throw ConfigError(
+        "--credit sends batches of pixels of the format framed, without checksums; leave "
+        "--encoded, --format and --checksum out");
+  }
   config.socket.curve = read_curve(config.keys);
   const Runner::Components components = find_components(config.run);
   ensure_data_of(config.run, *components.feeder, invocation.stop);
@@ -308,8 +368,10 @@ int run(const Invocation& invocation) {
   // Small batches would pile up in the kernel, which nobody counts.
   config.socket.send_buffer =
       std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
-  (config.encoded ? serve_encoded : serve_pixels)(config, *components.feeder, spec, options,
-                                                  invocation.stop);
+  const auto serve_so = config.encoded       ? serve_encoded
+                        : config.by_credit() ? serve_by_credit
+                                             : serve_pixels;
+  serve_so(config, *components.feeder, spec, options, invocation.stop);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -113,10 +114,13 @@ class Consumer {
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
   bool has_counter(const std::string& name) const { return probe_.values().contains(name); }
   double fact(const std::string& name) const { return probe_.facts().at(name); }
-  /// Of what happened, behind the note about what may wait.
+  std::map<std::string, double> facts() const { return probe_.facts(); }
+  /// Of what happened, without the note about what may wait.
   std::vector<std::string> notes() const {
-    const std::vector<std::string> all = probe_.notes();
-    return {all.begin() + 1, all.end()};
+    std::vector<std::string> all = probe_.notes();
+    std::erase_if(all,
+                  [](const std::string& note) { return note.starts_with("zmq-consume: up to "); });
+    return all;
   }
   std::string note_of_waiting() const { return probe_.notes().front(); }
   const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/shared_memory/pool_listener.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "dataflow/error.h"
+#include "dataflow/shared_memory/descriptor.h"
+#include "dataflow/shared_memory/unix_name.h"
+#include "dataflow/stop_signal.h"
+
+namespace penstock {
+namespace {
+
+/// Connections that may wait to be served.
+constexpr int kBacklog = 16;
+/// Before another try where the process is out of descriptors.
+constexpr int kRetryMilliseconds = 100;
+
+[[noreturn]] void refuse(const char* call) {
+  const int error = errno;
+  throw ConfigError(std::string("cannot share memory: ") + call + ": " + std::strerror(error) +
+                    "; send without --shared-memory");
+}
+
+std::string unguessable_name() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    refuse("getrandom");
+  }
+  std::string name = "@penstock-";
+  for (const unsigned char byte : bytes) {
+    name += "0123456789abcdef"[byte / 16];
+    name += "0123456789abcdef"[byte % 16];
+  }
+  return name;
+}
+
+/// False: the other side has gone.
+bool send_descriptor(int connection, int fd) {
+  char byte = 1;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fd)> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  // A connection that is new has room for one byte.
+  return sendmsg(connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+}  // namespace
+
+struct PoolListener::State {
+  State(int shared_fd, uid_t user)
+      : fd(shared_fd), uid(user), socket(::socket(AF_UNIX, kSocketType, 0)) {
+    if (!socket) refuse("socket");
+    const std::optional<UnixAddress> address = abstract_address(name);
+    PENSTOCK_ASSERT(address.has_value());
+    if (bind(socket.get(), address->get(), address->bytes) != 0) refuse("bind");
+    if (listen(socket.get(), kBacklog) != 0) refuse("listen");
+    thread = std::jthread([this] { run(); });
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { stop.send(); }
+
+  void run() {
+    bool starved = false;
+    while (true) {
+      pollfd items[] = {{stop.fd(), POLLIN, 0}, {starved ? -1 : socket.get(), POLLIN, 0}};
+      if (poll(items, 2, starved ? kRetryMilliseconds : -1) < 0 && errno != EINTR) return;
+      if (items[0].revents != 0) return;
+      const Descriptor connection(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      starved = !connection && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+      if (connection) serve(connection.get());
+    }
+  }
+
+  void serve(int connection) {
+    const std::optional<ucred> peer = credentials_of(connection);
+    if (!peer || peer->uid != uid) {
+      refused.fetch_add(1, std::memory_order_relaxed);
+    } else if (send_descriptor(connection, fd)) {
+      served.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+  static constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
+  const int fd;
+  const uid_t uid;
+  const std::string name = unguessable_name();
+  std::atomic<std::int64_t> served{0}, refused{0};
+  StopSignal stop;
+  Descriptor socket;
+  std::jthread thread;  // last: it ends first
+};
+
+PoolListener::PoolListener(int fd, uid_t uid) : state_(std::make_unique<State>(fd, uid)) {}
+PoolListener::~PoolListener() = default;
+
+const std::string& PoolListener::name() const noexcept { return state_->name; }
+std::int64_t PoolListener::served() const noexcept {
+  return state_->served.load(std::memory_order_relaxed);
+}
+std::int64_t PoolListener::refused() const noexcept {
+  return state_->refused.load(std::memory_order_relaxed);
+}
+
+}  // namespace penstock

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/shared_memory/shared_pool.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "dataflow/error.h"
+#include "dataflow/memory_limit.h"
+
+// Of Linux 5.1; older headers lack it.
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::size_t checked_stride(std::size_t slot_bytes, std::size_t slots) {
+  constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
+  PENSTOCK_ASSERT(slot_bytes > 0 && slots > 0);
+  if (slot_bytes > kMost - kPage || slots > kMost / (slot_bytes + kPage)) {
+    throw DeviceError("cannot share " + std::to_string(slots) + " slots of " +
+                      std::to_string(slot_bytes) + " bytes: no machine has as many");
+  }
+  return (slot_bytes + kPage - 1) / kPage * kPage;
+}
+
+[[noreturn]] void refuse(std::size_t bytes, const char* call) {
+  const int error = errno;
+  throw DeviceError("cannot share " + std::to_string(bytes) + " bytes of memory: " + call + ": " +
+                    std::strerror(error) + "; lower --batch-size or --hwm, or send without " +
+                    "--shared-memory");
+}
+
+/// Before anybody else has it: a size that never changes, so that reading it never fails, and,
+/// once `fd` is mapped here, no other writer.
+bool seal(int fd) {
+  constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  return fcntl(fd, F_ADD_SEALS, kSize | F_SEAL_FUTURE_WRITE) == 0 ||
+         (errno == EINVAL && fcntl(fd, F_ADD_SEALS, kSize) == 0);
+}
+
+}  // namespace
+
+SharedPool::SharedPool(std::size_t slot_bytes, std::size_t slots)
+    : stride_(checked_stride(slot_bytes, slots)),
+      slots_(slots),
+      fd_(memfd_create("penstock-batches", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  const std::size_t size = stride_ * slots;
+  // The kernel itself would go on until it ends a process for want of memory.
+  if (size > available_memory()) {
+    errno = ENOMEM;
+    refuse(size, "available memory");
+  }
+  if (!fd_) refuse(size, "memfd_create");
+  if (ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) refuse(size, "ftruncate");
+  if (fallocate(fd_.get(), 0, 0, static_cast<off_t>(size)) != 0) refuse(size, "fallocate");
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (memory == MAP_FAILED) refuse(size, "mmap");
+  memory_ = {static_cast<std::byte*>(memory), size};
+  if (!seal(fd_.get())) {
+    munmap(memory, size);
+    refuse(size, "F_ADD_SEALS");
+  }
+  std::memset(memory, 0, size);
+}
+
+SharedPool::~SharedPool() { munmap(memory_.data(), memory_.size()); }
+
+}  // namespace penstock

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/credit_push.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+#include "dataflow/shared_memory/pool_listener.h"
+#include "dataflow/wire/framed.h"
+#include "dataflow/wire/framed_text.h"
+#include "feeders/ready_batches.h"
+#include "feeders/shared_frame_memory.h"
+
+namespace penstock {
+namespace {
+
+/// Between two looks at who is connected: libzmq wakes nobody for that.
+constexpr Nanoseconds kBeat = std::chrono::milliseconds(20);
+/// libzmq may hold the last bytes of small messages in a buffer of its own.
+constexpr std::chrono::milliseconds kLinger{1000};
+
+/// Room in the socket beside batches: for a hello, an end and a few credits.
+constexpr std::int64_t kOtherMessages = 16;
+
+std::uint64_t random_number() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) number = std::uint64_t{device()} << 32 | device();
+  return number;
+}
+
+/// What waits in the socket is bounded by the slots, so that it takes whatever there is a credit
+/// for.
+ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t slots) {
+  options.hwm = static_cast<std::int64_t>(slots) + kOtherMessages;
+  return options;
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+}  // namespace
+
+struct CreditPush::State {
+  /// A slot that is lent to the consumer, or to libzmq.
+  struct Out {
+    State* owner = nullptr;
+    ReadLease lease;
+    std::span<std::byte> labels;  // where the ring's readers look for them
+    std::byte* moved_labels = nullptr;
+  };
+
+  State(BatchRing& ring_, const SharedPool* pool_, const Endpoint& endpoint_,
+        const ZmqSocketOptions& options, Clock& clock_, Probe& probe, PeerReports reports)
+      : ring(ring_),
+        pool(pool_),
+        endpoint(endpoint_),
+        clock(clock_),
+        batches(probe.counter("batches_sent")),
+        bytes(probe.counter("bytes_sent")),
+        wait_ns(probe.counter("send_wait_ns")),
+        lost(probe.counter("leases_lost")),
+        out(ring_.slots()),
+        socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)) {
+    PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::dealer);
+    for (Out& slot : out) slot.owner = this;
+    if (pool != nullptr) listener.emplace(pool->fd(), geteuid());
+  }
+
+  void run(const PushPlan& plan, const std::stop_token& stop);
+  void look();
+  void say_hello();
+  void forget_consumer();
+  bool receive();
+  void hear(const FramedMessage& message);
+  void hear_welcome(const FramedMessage& message);
+  void note_times(const FramedHeader& header);
+  void send(ReadLease lease);
+  void send_over_socket(FramedHeader header, ReadLease lease, std::size_t pixel_bytes,
+                        std::size_t label_bytes);
+  void lend(FramedHeader header, ReadLease lease, std::size_t pixel_bytes, std::size_t label_bytes);
+  bool put(std::span<const std::byte> frame, bool more);
+  void take_back(Out& slot);
+  bool is_welcome() const noexcept { return welcomed && sent_since_welcome < credits; }
+  std::size_t held_by_libzmq() {
+    const std::lock_guard lock(mutex);
+    return in_libzmq;
+  }
+  static void given_back(void*, void* hint);
+  [[noreturn]] void nobody_takes(Nanoseconds timeout) const;
+
+  BatchRing& ring;
+  const SharedPool* const pool;
+  const Endpoint endpoint;
+  Clock& clock;
+  Counter &batches, &bytes, &wait_ns, &lost;
+  std::optional<PoolListener> listener;
+  const std::uint64_t producer = random_number();
+  std::uint64_t sequence = 0, images = 0;
+
+  // Of the consumer that is connected.
+  std::int64_t seen_joined = 0, seen_left = 0;
+  bool wants_hello = false, welcomed = false;
+  std::uint64_t credits = 0, sent_since_welcome = 0;
+  std::map<std::uint64_t, Out*> leases;  // lent in shared memory
+  std::uint64_t lease_numbers = 0;
+  std::int64_t hello_sent_ns = 0;
+  ClockBounds consumer_clock;
+  Time progress{};  // a batch went out, or a lease came back
+
+  std::mutex mutex;
+  // Below under mutex: libzmq's thread gives slots back.
+  std::vector<Out> out;
+  std::size_t in_libzmq = 0;
+
+  ZmqSocket socket;  // closes first: libzmq gives back what it still holds
+};
+
+// ---- who is there -----------------------------------------------------------
+
+/// A connection that ends takes its credits and leases with it; a new one begins with a hello.
+void CreditPush::State::look() {
+  socket.look();
+  const ZmqSocket::Peers peers = socket.peers();
+  if (std::exchange(seen_left, peers.left) != peers.left) forget_consumer();
+  if (std::exchange(seen_joined, peers.joined) != peers.joined) {
+    forget_consumer();
+    wants_hello = true;
+  }
+  if (peers.joined - peers.left > 1) {
+    throw ConfigError(std::to_string(peers.joined - peers.left) + " consumers are connected at " +
+                      describe(endpoint) +
+                      "; by credit, batches go to one: start a producer for each");
+  }
+  if (wants_hello) say_hello();
+}
+
+void CreditPush::State::forget_consumer() {
+  welcomed = false;
+  credits = sent_since_welcome = 0;
+  for (const auto& [number, slot] : leases) take_back(*slot);
+  lost.add(static_cast<std::int64_t>(leases.size()));
+  leases.clear();
+}
+
+void CreditPush::State::say_hello() {
+  const std::string text = write_framed_hello({.name = "penstock serve",
+                                               .host = host_name(),
+                                               .pid = getpid(),
+                                               .boot = boot_id(),
+                                               .pool = listener ? listener->name() : ""});
+  const std::array frames{std::as_bytes(std::span(text))};
+  const BatchSpec& spec = ring.spec();
+  const auto header =
+      make_framed_header({.kind = FramedKind::hello,
+                          .encoding = FramedEncoding::pixels,
+                          .producer = producer,
+                          .sent_ns = hello_sent_ns = wall_clock_ns(),
+                          .images = static_cast<std::uint32_t>(spec.images),
+                          .height = static_cast<std::uint32_t>(spec.image.height),
+                          .width = static_cast<std::uint32_t>(spec.image.width),
+                          .channels = static_cast<std::uint32_t>(spec.image.channels)},
+                         frames);
+  if (!put(header, true)) return;
+  put(frames[0], false);
+  wants_hello = false;
+}
+
+/// False: it finds no connection.
+bool CreditPush::State::put(std::span<const std::byte> frame, bool more) {
+  zmq::socket_ref to(zmq::from_handle, socket.native());
+  const auto flags =
+      zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  return to.send(zmq::buffer(frame.data(), frame.size()), flags).has_value();
+}
+
+// ---- what the consumer says -------------------------------------------------
+
+/// One message; false: there is none.
+bool CreditPush::State::receive() {
+  zmq::socket_ref from(zmq::from_handle, socket.native());
+  std::array<zmq::message_t, 1 + kMaxFramedPayload> frames;
+  std::array<std::span<const std::byte>, 1 + kMaxFramedPayload> views;
+  zmq::message_t surplus;
+  std::size_t count = 0;
+  for (bool more = true; more; ++count) {
+    zmq::message_t& frame = count < frames.size() ? frames[count] : surplus;
+    if (!from.recv(frame, zmq::recv_flags::dontwait)) return false;
+    if (count < frames.size()) views[count] = {frame.data<std::byte>(), frame.size()};
+    more = frame.more();
+  }
+  try {
+    if (count > frames.size()) throw DataError("a message of " + std::to_string(count) + " frames");
+    hear(parse_framed(std::span(std::as_const(views)).first(count)));
+  } catch (const DataError& error) {
+    throw DataError("whoever answers at " + describe(endpoint) +
+                    " is no consumer by credit: " + error.what() +
+                    "; expected `penstock run --fake-location zmq-consume:credit=N`");
+  }
+  return true;
+}
+
+void CreditPush::State::hear(const FramedMessage& message) {
+  const FramedHeader& header = message.header;
+  // What a consumer before this one had to say may still come.
+  if (header.producer != producer) return;
+  switch (header.kind) {
+    case FramedKind::welcome:
+      return hear_welcome(message);
+    case FramedKind::credit:
+      if (!welcomed) return;
+      note_times(header);
+      credits = std::max(credits, header.sequence);
+      for (const std::uint64_t number : framed_credit_leases(message)) {
+        const auto found = leases.find(number);
+        if (found == leases.end()) continue;
+        take_back(*found->second);
+        leases.erase(found);
+        progress = clock.now();
+      }
+      return;
+    case FramedKind::refusal:
+      throw ConfigError("the consumer at " + describe(endpoint) +
+                        " does not want these batches: " + parse_framed_refusal(message));
+    default:
+      throw DataError("it sends a " + std::string(to_string(header.kind)));
+  }
+}
+
+void CreditPush::State::hear_welcome(const FramedMessage& message) {
+  const FramedWelcome welcome = parse_framed_welcome(message);
+  if (message.header.begun_ns != hello_sent_ns) return;  // of a hello before the last
+  const BatchSpec& spec = ring.spec();
+  if (welcome.images != spec.images || welcome.height != spec.image.height ||
+      welcome.width != spec.image.width || welcome.channels != spec.image.channels ||
+      welcome.classes < spec.classes) {
+    const auto text = [](auto number, auto height, auto width, auto channels, auto classes) {
+      return std::to_string(number) + " x " + std::to_string(height) + "x" + std::to_string(width) +
+             "x" + std::to_string(channels) + " of " + std::to_string(classes) + " classes";
+    };
+    throw ConfigError(
+        "the consumer at " + describe(endpoint) + " wants batches of " +
+        text(welcome.images, welcome.height, welcome.width, welcome.channels, welcome.classes) +
+        "; these are " +
+        text(spec.images, spec.image.height, spec.image.width, spec.image.channels, spec.classes));
+  }
+  note_times(message.header);
+  welcomed = true;
+}
+
+/// Four times, of which the first is ours, and the last is now.
+void CreditPush::State::note_times(const FramedHeader& header) {
+  const std::int64_t now = wall_clock_ns();
+  if (header.begun_ns != 0) consumer_clock.after(header.ready_ns, header.begun_ns);
+  consumer_clock.before(header.sent_ns, now);
+}
+
+// ---- batches ----------------------------------------------------------------
+
+void CreditPush::State::send(ReadLease lease) {
+  const Batch batch = lease.batch();
+  const BatchSpec& spec = ring.spec();
+  const auto valid = static_cast<std::size_t>(batch.valid);
+  const Nanoseconds age = clock.now() - batch.offered;
+  const std::int64_t now = wall_clock_ns();
+  const FramedHeader header{.kind = FramedKind::batch,
+                            .encoding = FramedEncoding::pixels,
+                            .producer = producer,
+                            .sequence = sequence++,
+                            .images_before = std::exchange(images, images + valid),
+                            .ready_ns = now - age.count(),
+                            .sent_ns = now,
+                            .images = static_cast<std::uint32_t>(valid),
+                            .height = static_cast<std::uint32_t>(spec.image.height),
+                            .width = static_cast<std::uint32_t>(spec.image.width),
+                            .channels = static_cast<std::uint32_t>(spec.image.channels)};
+  const std::size_t pixel_bytes = valid * spec.row_bytes();
+  const std::size_t label_bytes = valid * sizeof(std::int32_t);
+  if (pool != nullptr) {
+    lend(header, std::move(lease), pixel_bytes, label_bytes);
+  } else {
+    send_over_socket(header, std::move(lease), pixel_bytes, label_bytes);
+  }
+  ++sent_since_welcome;
+  batches.add();
+  bytes.add(static_cast<std::int64_t>(pixel_bytes + label_bytes));
+  progress = clock.now();
+}
+
+void CreditPush::State::send_over_socket(FramedHeader header, ReadLease lease,
+                                         std::size_t pixel_bytes, std::size_t label_bytes) {
+  const Batch batch = lease.batch();
+  const auto labels = std::as_bytes(batch.labels).first(label_bytes);
+  const std::array<std::span<const std::byte>, 2> frames{batch.pixels.first(pixel_bytes), labels};
+  const auto first = make_framed_header(header, frames);
+  Out& slot = out[static_cast<std::size_t>(batch.slot)];
+  zmq::message_t last(labels.data(), labels.size());
+  {
+    const std::lock_guard lock(mutex);
+    slot.lease = std::move(lease);
+    ++in_libzmq;
+  }
+  zmq::message_t pixels(batch.pixels.data(), pixel_bytes, given_back, &slot);  // from here libzmq's
+  zmq::socket_ref to(zmq::from_handle, socket.native());
+  constexpr auto kMore = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
+  // A connection that ends takes the rest of a message with it.
+  if (put(first, true) && to.send(pixels, kMore)) to.send(last, zmq::send_flags::dontwait);
+}
+
+/// Called by libzmq: the pixels of a slot are no longer needed.
+void CreditPush::State::given_back(void*, void* hint) {
+  Out& slot = *static_cast<Out*>(hint);
+  State& owner = *slot.owner;
+  const std::lock_guard lock(owner.mutex);
+  slot.lease = ReadLease();
+  --owner.in_libzmq;
+}
+
+void CreditPush::State::lend(FramedHeader header, ReadLease lease, std::size_t pixel_bytes,
+                             std::size_t label_bytes) {
+  constexpr std::size_t kAlignment = SharedFrameMemory::kFrameAlignment;
+  const Batch batch = lease.batch();
+  const std::size_t labels_at = (pixel_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  Out& slot = out[static_cast<std::size_t>(batch.slot)];
+  slot.lease = std::move(lease);
+  slot.labels = std::as_writable_bytes(batch.labels).first(label_bytes);
+  slot.moved_labels = batch.pixels.data() + labels_at;
+  std::memmove(slot.moved_labels, slot.labels.data(), label_bytes);
+  const std::uint64_t number = ++lease_numbers;
+  leases[number] = &slot;
+  std::array<std::byte, kFramedLeaseBytes> frame{};
+  write_framed_lease(frame, {.lease = number,
+                             .offset = pool->offset_of(batch.pixels.data()),
+                             .bytes = labels_at + label_bytes});
+  const std::array<std::span<const std::byte>, 1> frames{frame};
+  header.flags = kFramedShared;
+  // Where there is no connection any more, the lease is taken back when its end is seen.
+  if (put(make_framed_header(header, frames), true)) put(frame, false);
+}
+
+void CreditPush::State::take_back(Out& slot) {
+  // Constant feeders fill a slot once and publish it again and again.
+  std::memmove(slot.labels.data(), slot.moved_labels, slot.labels.size());
+  slot.lease = ReadLease();
+}
+
+void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
+  ReadyBatches ready(ring, plan, clock);
+  bool ended = false;  // and its end was sent
+  std::size_t held = 0;
+  progress = clock.now();
+  while (!stop.stop_requested()) {
+    look();
+    while (receive()) {
+    }
+    while (is_welcome() && ready.has_one()) send(ready.pop());
+    const bool over = ready.is_over();
+    const bool has_one = ready.has_one();
+    if (over && welcomed && !ended) {
+      const auto end = make_framed_header({.kind = FramedKind::end,
+                                           .producer = producer,
+                                           .sequence = sequence,
+                                           .images_before = images},
+                                          {});
+      ended = put(end, false);
+    }
+    if (std::exchange(held, held_by_libzmq()) != held) progress = clock.now();
+    if (over && leases.empty() && held == 0 && !socket.has_unread_bytes()) break;
+    // Waiting for the feeder is nobody's fault.
+    if (!over && !has_one) progress = std::max(progress, clock.now());
+    if (clock.now() - progress > plan.timeout) nobody_takes(plan.timeout);
+    const Time asked = clock.now();
+    const bool wants_batch = !over && !has_one;
+    socket.wait(kBeat, stop, wants_batch ? ready.fd() : -1);
+    if (has_one) wait_ns.add((clock.now() - asked).count());
+    if (wants_batch) ready.reset();
+  }
+  if (!stop.stop_requested()) socket.linger(kLinger);
+}
+
+void CreditPush::State::nobody_takes(Nanoseconds timeout) const {
+  const ZmqSocket::Peers peers = socket.peers();
+  throw TimeoutError(
+      "nobody took a batch at " + describe(endpoint) + " within " + seconds_text(timeout) + "; " +
+      (peers.joined == 0 ? "no consumer ever connected"
+       : !welcomed       ? "nobody who is connected answered the hello"
+       : leases.empty()  ? "the consumer has no room for more"
+                         : "the consumer holds " + std::to_string(leases.size()) + " leases") +
+      (peers.refused == 0
+           ? ""
+           : "; " + std::to_string(peers.refused) + " tries to come in were refused") +
+      "; start one, such as `penstock run --fake-location zmq-consume:credit=2,endpoint=" +
+      endpoint.text + "`, or wait longer with --timeout");
+}
+
+// ---- the outside ------------------------------------------------------------
+
+CreditPush::CreditPush(BatchRing& ring, const SharedPool* pool, const Endpoint& endpoint,
+                       const ZmqSocketOptions& socket, Clock& clock, Probe& probe,
+                       PeerReports reports)
+    : state_(std::make_unique<State>(ring, pool, endpoint, socket, clock, probe,
+                                     std::move(reports))) {}
+CreditPush::~CreditPush() = default;
+
+void CreditPush::run(const PushPlan& plan, std::stop_token stop) { state_->run(plan, stop); }
+const std::string& CreditPush::address() const noexcept { return state_->socket.address(); }
+std::int64_t CreditPush::refused() const noexcept { return state_->socket.peers().refused; }
+std::optional<ClockBounds::Estimate> CreditPush::clock() const noexcept {
+  return state_->consumer_clock.estimate();
+}
+
+}  // namespace penstock

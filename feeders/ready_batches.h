@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The batches of a ring, as they become ready, taken on a thread of its own: so that one thread can
+// wait for them and for a socket at once.
+//
+// Thread-safety: one thread at a time, beside its own.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "dataflow/batch_ring.h"
+#include "dataflow/shared_memory/descriptor.h"
+#include "feeders/zmq_push.h"
+
+namespace penstock {
+
+class ReadyBatches {
+ public:
+  /// Takes what the plan says, for reader 0; all of it outlives this. Throws ConfigError where the
+  /// process is out of descriptors.
+  ReadyBatches(BatchRing& ring, const PushPlan& plan, Clock& clock);
+
+  /// Readable when there may be another one, or an end, until reset.
+  int fd() const noexcept { return bell_.get(); }
+  void reset() noexcept;
+
+  bool has_one() const;
+  /// There is one.
+  ReadLease pop();
+  /// Whether there will be no more; rethrows what the ring was failed with.
+  bool is_over() const;
+
+ private:
+  void run(const std::stop_token& stop) noexcept;
+  void ring_bell() noexcept;
+
+  BatchRing& ring_;
+  const PushPlan& plan_;
+  Clock& clock_;
+  const Descriptor bell_;  // an eventfd
+  mutable std::mutex mutex_;
+  std::deque<ReadLease> leases_;  // under mutex_
+  std::exception_ptr failure_;    // written before ended_
+  std::atomic<bool> ended_{false};
+  std::jthread thread_;  // last: it ends first
+};
+
+}  // namespace penstock

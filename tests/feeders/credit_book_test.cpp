@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of credits and of clocks.
+#include "feeders/credit_book.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "feeders/clock_bounds.h"
+
+namespace penstock {
+namespace {
+
+using Producers = std::vector<CreditBook::Producer>;
+
+TEST(CreditBook, EachProducerGetsItsShareAndNoMore) {
+  CreditBook book(3, 100);
+  EXPECT_TRUE(book.grant().empty());
+  book.add(1);
+  book.add(2);
+  EXPECT_EQ(book.grant(), (Producers{1, 2}));
+  EXPECT_EQ(book.granted(1), 3U);
+  EXPECT_EQ(book.granted(2), 3U);
+  EXPECT_TRUE(book.grant().empty());
+  EXPECT_EQ(book.under_way(), 6);
+}
+
+TEST(CreditBook, WhatHasComeHoldsItsRoomUntilItIsGivenBack) {
+  CreditBook book(2, 100);
+  book.add(1);
+  book.grant();
+  EXPECT_TRUE(book.take(1));
+  EXPECT_TRUE(book.take(1));
+  EXPECT_FALSE(book.take(1));  // beyond its credits
+  EXPECT_TRUE(book.grant().empty());
+  book.give_back(1);
+  EXPECT_EQ(book.grant(), (Producers{1}));
+  EXPECT_EQ(book.granted(1), 3U);
+  EXPECT_TRUE(book.take(1));
+  EXPECT_FALSE(book.take(1));
+}
+
+TEST(CreditBook, TogetherTheyStayWithinTheRoom) {
+  CreditBook book(4, 6);
+  for (CreditBook::Producer i = 1; i <= 3; ++i) book.add(i);
+  book.grant();
+  EXPECT_EQ(book.under_way(), 6);
+  for (CreditBook::Producer i = 1; i <= 3; ++i) EXPECT_EQ(book.granted(i), 2U);
+}
+
+TEST(CreditBook, MoreProducersThanRoomTakeTurns) {
+  constexpr CreditBook::Producer kProducers = 5;
+  CreditBook book(4, 2);
+  for (CreditBook::Producer i = 0; i < kProducers; ++i) book.add(i);
+  std::map<CreditBook::Producer, int> batches;
+  for (int i = 0; i < 100; ++i) {
+    book.grant();
+    EXPECT_EQ(book.under_way(), 2);
+    for (CreditBook::Producer step = 0; step < kProducers; ++step) {
+      const CreditBook::Producer producer = (static_cast<std::uint64_t>(i) + step) % kProducers;
+      if (!book.take(producer)) continue;
+      ++batches[producer];
+      book.give_back(producer);
+      break;
+    }
+  }
+  EXPECT_EQ(batches.size(), kProducers);
+  for (const auto& [producer, count] : batches) EXPECT_GE(count, 15) << producer;
+}
+
+TEST(CreditBook, OneThatSendsNothingKeepsItsShareAlone) {
+  CreditBook book(8, 8);
+  book.add(1);
+  book.add(2);
+  book.grant();
+  EXPECT_EQ(book.granted(1), 4U);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(book.take(2));
+    book.give_back(2);
+    EXPECT_EQ(book.grant(), (Producers{2}));
+  }
+  EXPECT_EQ(book.granted(1), 4U);
+  EXPECT_EQ(book.granted(2), 54U);
+}
+
+TEST(CreditBook, WhoeverGoesLeavesItsRoomToTheOthers) {
+  CreditBook book(8, 4);
+  book.add(1);
+  book.add(2);
+  book.grant();
+  EXPECT_TRUE(book.take(1));
+  book.remove(1);
+  book.remove(7);  // nobody
+  EXPECT_EQ(book.under_way(), 2);
+  EXPECT_EQ(book.grant(), (Producers{2}));
+  EXPECT_EQ(book.granted(2), 4U);
+}
+
+constexpr std::int64_t kNow = 1'700'000'000'000'000'000;
+
+TEST(ClockBounds, OneDirectionAloneSaysNothing) {
+  ClockBounds bounds;
+  EXPECT_FALSE(bounds.estimate());
+  bounds.before(kNow, kNow);
+  EXPECT_FALSE(bounds.estimate());
+}
+
+TEST(ClockBounds, ARoundTripIsKnownToHalfOfWhatItTook) {
+  // Their clock is 5,000 ns ahead; 100 ns there, 300 ns with them, 100 ns back.
+  ClockBounds bounds;
+  bounds.after(kNow + 5100, kNow);
+  bounds.before(kNow + 5400, kNow + 500);
+  ASSERT_TRUE(bounds.estimate());
+  EXPECT_EQ(bounds.estimate()->offset_ns, 5000);
+  EXPECT_EQ(bounds.estimate()->bound_ns, 100);
+}
+
+TEST(ClockBounds, TheTightestHold) {
+  ClockBounds bounds;
+  bounds.after(kNow + 5100, kNow);
+  bounds.before(kNow + 5400, kNow + 500);
+  bounds.after(kNow + 9000, kNow + 1000);    // looser
+  bounds.before(kNow + 5400, kNow + 90000);  // looser
+  bounds.after(kNow + 7020, kNow + 2000);    // tighter
+  EXPECT_EQ(bounds.estimate()->offset_ns, 4960);
+  EXPECT_EQ(bounds.estimate()->bound_ns, 60);
+}
+
+TEST(ClockBounds, AClockThatWasSetStartsAfresh) {
+  ClockBounds bounds;
+  bounds.after(kNow + 5100, kNow);
+  bounds.before(kNow + 5400, kNow + 500);
+  bounds.before(kNow + 900'000, kNow + 1000);
+  EXPECT_FALSE(bounds.estimate());
+  bounds.after(kNow + 900'100, kNow + 1000);
+  EXPECT_EQ(bounds.estimate()->offset_ns, 899'050);
+}
+
+TEST(ClockBounds, WhatIsNoTimeSaysNothing) {
+  ClockBounds bounds;
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t time : {std::int64_t{0}, std::int64_t{-1}, kLeast, kMost}) {
+    bounds.before(time, kNow);
+    bounds.after(time, kNow);
+    bounds.before(kNow, time);
+    bounds.after(kNow, time);
+  }
+  EXPECT_FALSE(bounds.estimate());
+  EXPECT_GT(wall_clock_ns(), kNow - 100'000'000'000'000'000);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// zmq-consume by credit, against producers that keep to the protocol, and others.
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <set>
+
+#include "dataflow/shared_memory/pool_listener.h"
+#include "dataflow/shared_memory/shared_pool.h"
+#include "tests/feeders/credit_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
+
+class CreditConsume : public ZmqConsume {
+ protected:
+  std::string options(const std::string& more = {}) const {
+    return "credit=2,endpoint=" + endpoint() + more;
+  }
+};
+
+/// A producer's pool, with whatever in it, and its lease of the closed-form batch `index`.
+class BarePool {
+ public:
+  explicit BarePool(std::size_t slots = 4) : pool_(4096, slots), listener_(pool_.fd(), geteuid()) {}
+  FramedHello hello() const { return bare_hello(boot_id(), listener_.name()); }
+  FramedLease fill(std::uint64_t index, std::size_t slot, std::uint64_t number) {
+    const FrameBytes bytes = shared_bytes(BareProducer::payload_of(index));
+    std::memcpy(pool_.slot(slot).data(), bytes.data(), bytes.size());
+    return {.lease = number, .offset = 4096 * slot, .bytes = bytes.size()};
+  }
+  const SharedPool& pool() const { return pool_; }
+
+ private:
+  SharedPool pool_;
+  PoolListener listener_;
+};
+
+TEST_F(CreditConsume, BatchesComeAsFarAsCreditsGo) {
+  Consumer consumer(options());
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.enter(2);
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    producer.await_credit(i + 1);
+    producer.send_batch(i);
+    EXPECT_EQ(consumer.next(), i);
+  }
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("batches_missing"), 0);
+  EXPECT_TRUE(reaches(consumer, "images_received", 40));
+}
+
+TEST_F(CreditConsume, AWelcomeSaysWhatIsWantedAndWhen) {
+  Consumer consumer(options());
+  consumer.start();
+  BareProducer producer(endpoint());
+  const std::int64_t before = wall_clock_ns();
+  FramedHeader header = producer.hello_header();
+  producer.send_hello(header);
+  const std::optional<Heard> heard = producer.hear_any();
+  ASSERT_TRUE(heard.has_value());
+  const FramedHeader& got = heard->message.header;
+  EXPECT_EQ(got.kind, FramedKind::welcome);
+  EXPECT_EQ(got.producer, header.producer);
+  EXPECT_EQ(got.begun_ns, header.sent_ns);
+  EXPECT_GE(got.ready_ns, before);
+  EXPECT_GE(got.sent_ns, got.ready_ns);
+  EXPECT_EQ(
+      parse_framed_welcome(heard->message),
+      (FramedWelcome{
+          .images = 4, .height = 5, .width = 6, .channels = 3, .classes = 100, .boot = boot_id()}));
+}
+
+TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
+  Consumer consumer(options());  // two slots
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.enter(2);
+  std::uint64_t sent = 0;
+  for (; sent < 4; ++sent) {
+    producer.await_credit(sent + 1);
+    producer.send_batch(sent);
+  }
+  producer.send_batch(sent++);  // not one more: there is no credit for a sixth
+  while (producer.hear_any(200ms)) {
+  }
+  EXPECT_LE(producer.credit(), 4U);
+  EXPECT_EQ(consumer.next(), 0U);
+  producer.await_credit(5);
+}
+
+TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
+  Consumer consumer(options());
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    producer.await_credit(i + 1);
+    producer.lend(i, pool.fill(i, i % 4, 100 + i));
+    EXPECT_EQ(consumer.next(), i);
+  }
+  while (producer.returned().size() < 12) ASSERT_TRUE(producer.hear_any().has_value());
+  for (std::uint64_t i = 0; i < 12; ++i) EXPECT_EQ(producer.returned()[i], 100 + i);
+  EXPECT_EQ(consumer.counter("pools_mapped"), 1);
+}
+
+TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
+  Consumer consumer(options());
+  {
+    BarePool pool;
+    BareProducer producer(endpoint());
+    consumer.start();
+    producer.enter(2, pool.hello());
+    producer.lend(0, pool.fill(0, 0, 1));
+    EXPECT_EQ(consumer.next(), 0U);
+    producer.await_credit(2);
+    producer.lend(1, pool.fill(1, 1, 2));
+    while (producer.returned().size() < 2) ASSERT_TRUE(producer.hear_any().has_value());
+  }
+  EXPECT_EQ(consumer.next(), 1U);
+  EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
+  BareProducer other(endpoint(), 8);
+  other.enter(2);
+  other.send_batch(5);
+  EXPECT_EQ(consumer.next(), 5U);
+}
+
+TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
+  Consumer consumer(options(), 20s, kSkip);
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  const FramedLease good = pool.fill(3, 1, 9);
+  std::vector<FramedLease> bad(5, good);
+  bad[0].offset = 4 * 4096;
+  bad[1].offset = std::uint64_t{0} - 4096;
+  bad[2].bytes = std::uint64_t{0} - 1;
+  bad[3].bytes = 100;  // too few for a batch
+  bad[4].bytes = 3 * 4096 + 1;
+  std::uint64_t sequence = 0;
+  for (const FramedLease& lease : bad) {
+    producer.await_credit(sequence + 1);
+    producer.lend(sequence, lease);
+    ++sequence;
+    EXPECT_TRUE(reaches(consumer, "messages_rejected", static_cast<std::int64_t>(sequence)));
+  }
+  producer.await_credit(sequence + 1);
+  producer.lend(sequence, good);
+  EXPECT_EQ(consumer.next(), 3U);
+  while (producer.returned().size() < 6) ASSERT_TRUE(producer.hear_any().has_value());
+  EXPECT_TRUE(contains(all_notes(consumer), "ends beyond its pool")) << all_notes(consumer);
+}
+
+TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
+  Consumer consumer(options(), 20s, kSkip);
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  const FramedLease lease = pool.fill(0, 0, 1);
+  const std::int32_t label = 100;  // of 100 classes
+  std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
+  producer.lend(0, lease);
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
+  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
+  producer.await_credit(2);
+  producer.lend(1, pool.fill(1, 0, 2));
+  EXPECT_EQ(consumer.next(), 1U);
+}
+
+TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
+  Consumer consumer(options(), 20s, kSkip);
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.enter(2);
+  producer.lend(0, {.lease = 1, .offset = 0, .bytes = 400});
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
+  EXPECT_TRUE(contains(all_notes(consumer), "named no pool"));
+}
+
+TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
+  Consumer consumer(options(",max_pool=16384"), 20s, kSkip);
+  consumer.start();
+  const auto refusal_of = [&](const FramedHello& hello) {
+    BareProducer producer(endpoint(), 7 + hello.pool.size());
+    producer.send_hello(hello);
+    return producer.hear_refusal();
+  };
+  FramedHello hello = bare_hello({}, "@penstock-test-nobody-is-there");
+  EXPECT_TRUE(contains(refusal_of(hello), "cannot be reached"));
+  hello.boot = "another machine";
+  EXPECT_TRUE(contains(refusal_of(hello), "runs on another machine"));
+  const BarePool large(5);
+  EXPECT_TRUE(contains(refusal_of(large.hello()), "at most 16384"));
+  const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
+  const PoolListener listener(unsealed.get(), geteuid());
+  hello = bare_hello({}, listener.name());
+  EXPECT_TRUE(contains(refusal_of(hello), "F_SEAL_SHRINK"));
+  EXPECT_TRUE(reaches(consumer, "producers_refused", 4));
+  EXPECT_EQ(consumer.counter("producers_welcomed"), 0);
+}
+
+TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
+  Consumer consumer(options(",shared_memory=true"), 20s, kSkip);
+  consumer.start();
+  BareProducer plain(endpoint());
+  plain.send_hello();
+  EXPECT_TRUE(contains(plain.hear_refusal(), "it shares no memory"));
+  BarePool pool;
+  BareProducer sharing(endpoint(), 8);
+  sharing.enter(2, pool.hello());
+}
+
+TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
+  Consumer consumer(options(",max_producers=1"), 20s, kSkip);
+  consumer.start();
+  BareProducer wide(endpoint(), 1), files(endpoint(), 2), first(endpoint(), 3),
+      second(endpoint(), 4);
+  FramedHeader header = wide.hello_header();
+  header.width = 7;
+  wide.send_hello(header);
+  EXPECT_TRUE(contains(wide.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
+  header = jpeg_header(4, 2);
+  header.kind = FramedKind::hello;
+  files.send_hello(header);
+  EXPECT_TRUE(contains(files.hear_refusal(), "pixels are expected"));
+  first.enter(2);
+  second.send_hello();
+  EXPECT_TRUE(contains(second.hear_refusal(), "1 producers already"));
+  EXPECT_TRUE(reaches(consumer, "producers_refused", 3));
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 3));
+  first.send_batch(1);
+  EXPECT_EQ(consumer.next(), 1U);
+  EXPECT_EQ(consumer.counter("batches_missing"), 1);
+}
+
+TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
+  Consumer consumer(options(), 20s, kSkip);
+  consumer.start();
+  BareProducer producer(endpoint()), stranger(endpoint(), 8);
+  stranger.send_batch(0);  // before any hello
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
+  producer.enter(2);
+  producer.send_hello();  // a second time
+  producer.send(framed_message(header_of(FramedKind::credit), {}));
+  producer.send({bytes_of_text("nonsense")});
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 4));
+  producer.send_batch(4);
+  EXPECT_EQ(consumer.next(), 4U);
+  producer.await_credit(3);
+  producer.send_batch(4);  // the same number
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 5));
+  FramedHeader other = producer.batch_header(5);
+  other.producer = 99;
+  producer.send(framed_message(other, BareProducer::payload_of(5)));
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 6));
+  producer.await_credit(4);
+  producer.send_batch(6);
+  EXPECT_EQ(consumer.next(), 6U);
+  const std::string notes = all_notes(consumer);
+  for (const char* part : {"not let in", "a second hello", "which consumers send", "PENSTOCK",
+                           "its number is 4; expected 5", "is not that of bare"}) {
+    EXPECT_TRUE(contains(notes, part)) << part << " in\n" << notes;
+  }
+}
+
+TEST_F(CreditConsume, ABatchBeyondTheCreditsIsRefused) {
+  Consumer consumer(options(), 20s, kSkip);
+  BareProducer producer(endpoint());
+  producer.send_hello();
+  for (std::uint64_t i = 0; i < 6; ++i) producer.send_batch(i);
+  consumer.start();
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
+  EXPECT_TRUE(contains(all_notes(consumer), "it had no credit left") ||
+              contains(all_notes(consumer), "it had no credit"))
+      << all_notes(consumer);
+}
+
+TEST_F(CreditConsume, OneWhoSendsNothingElseIsCutOff) {
+  Consumer consumer(options(), 20s, kSkip);
+  consumer.start();
+  BareProducer bad(endpoint()), good(endpoint(), 8);
+  for (int i = 0; i < 8; ++i) bad.send({bytes_of_text("nonsense")});
+  EXPECT_TRUE(reaches(consumer, "producers_cut_off", 1));
+  good.enter(2);
+  good.send_batch(2);
+  EXPECT_EQ(consumer.next(), 2U);
+}
+
+TEST_F(CreditConsume, WhereBadMessagesFailTheRunTheFirstDoes) {
+  Consumer consumer(options(), 20s, {.action = BadSamplePolicy::Action::fail});
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.send_batch(0);
+  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "not let in")) << text;
+}
+
+TEST_F(CreditConsume, ProducersShareTheRoom) {
+  Consumer consumer("credit=8,credit_together=6,endpoint=" + endpoint());
+  consumer.start();
+  BareProducer a(endpoint(), 1), b(endpoint(), 2), c(endpoint(), 3);
+  a.enter(6);  // all there is
+  b.send_hello();
+  ASSERT_TRUE(b.hear_any().has_value());
+  EXPECT_FALSE(b.hear_any(100ms).has_value());  // welcome, and no room
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    a.send_batch(i);
+    seen.insert(consumer.next().value());
+  }
+  b.await_credit(3);  // what a gave up
+  EXPECT_EQ(a.credit(), 6U);
+  b.send_batch(10);
+  seen.insert(consumer.next().value());
+  EXPECT_EQ(seen, (std::set<std::uint64_t>{0, 1, 2, 10}));
+}
+
+TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
+  Consumer consumer("credit=4,credit_together=4,endpoint=" + endpoint());
+  consumer.start();
+  auto first = std::make_unique<BareProducer>(endpoint(), 1);
+  first->enter(4);
+  BareProducer second(endpoint(), 2);
+  second.send_hello();
+  first.reset();
+  second.await_credit(4);
+  EXPECT_EQ(consumer.counter("producers_lost"), 1);
+  EXPECT_TRUE(contains(all_notes(consumer), "gone without an end, after 0 batches"));
+}
+
+TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
+  Consumer consumer(options());
+  consumer.start();
+  {
+    BareProducer producer(endpoint());
+    producer.enter(2);
+    producer.send_batch(0);
+    FramedHeader end = header_of(FramedKind::end);
+    end.sequence = 3;
+    producer.send(framed_message(end, {}));
+    EXPECT_EQ(consumer.next(), 0U);
+    EXPECT_TRUE(reaches(consumer, "batches_missing", 2));
+  }
+  BareProducer other(endpoint(), 8);
+  other.enter(2);
+  other.send_batch(1);
+  EXPECT_EQ(consumer.next(), 1U);
+  EXPECT_EQ(consumer.counter("producers_lost"), 0);
+}
+
+TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
+  Consumer consumer(options(",max_producers=1"));
+  consumer.start();
+  auto producer = std::make_unique<BareProducer>(endpoint(), 5);
+  producer->enter(2);
+  producer->send_batch(0);
+  EXPECT_EQ(consumer.next(), 0U);
+  BareProducer again(endpoint(), 5);  // the same number, while the other connection is still there
+  again.enter(2);
+  again.send_batch(1);
+  EXPECT_EQ(consumer.next(), 1U);
+}
+
+TEST_F(CreditConsume, SilenceIsATimeOutThatSaysWhoIsThere) {
+  Consumer consumer(options(), 300ms);
+  BareProducer producer(endpoint());
+  producer.send_hello();
+  consumer.start();
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "1 producers were welcomed, of which 1 are here")) << text;
+  EXPECT_TRUE(contains(text, "penstock serve --credit")) << text;
+}
+
+TEST_F(CreditConsume, NobodyIsATimeOutToo) {
+  Consumer consumer(options(), 200ms);
+  consumer.start();
+  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(text, "no producer ever connected")) << text;
+}
+
+TEST_F(CreditConsume, AStopEndsItAtOnce) {
+  Consumer consumer(options());
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.enter(2);
+  EXPECT_LT(consumer.stop(), 1s);
+}
+
+TEST_F(CreditConsume, TheProducersClockIsKnownWithinItsBound) {
+  Consumer consumer(options());
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.enter(2);
+  constexpr double kAhead = 1e6;  // microseconds that its clock is ahead of ours
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    producer.await_credit(i + 1);
+    FramedHeader header = producer.batch_header(i);
+    header.sent_ns += static_cast<std::int64_t>(1e3 * kAhead);
+    producer.send(framed_message(header, BareProducer::payload_of(i)));
+    EXPECT_EQ(consumer.next(), i);
+  }
+  const std::map<std::string, double> facts = consumer.facts();
+  const double offset = facts.at("producer_0_clock_offset_us");
+  const double bound = facts.at("producer_0_clock_bound_us");
+  EXPECT_GT(bound, 0);
+  EXPECT_LE(std::abs(offset - kAhead), bound);
+}
+
+TEST_F(CreditConsume, OptionsThatContradictAreRefused) {
+  EXPECT_THROW(Consumer(options(",format=pickle")), ConfigError);
+  EXPECT_THROW(Consumer("credit=-1,endpoint=" + endpoint()), ConfigError);
+  EXPECT_THROW(Consumer(options(",max_producers=0")), ConfigError);
+  EXPECT_THROW(Consumer(options(",credit_together=0")), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bare ends of the credit protocol, for what ours would not do.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "dataflow/wire/framed.h"
+#include "dataflow/wire/framed_text.h"
+#include "feeders/clock_bounds.h"
+#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/support/framed_messages.h"
+
+namespace penstock {
+
+/// A message as it came; its views are of its own frames.
+struct Heard {
+  FrameList frames;
+  std::vector<std::span<const std::byte>> views;
+  FramedMessage message;
+  std::string routing_id;  // at a router
+};
+
+/// Empty: none came in time.
+inline std::optional<Heard> hear(zmq::socket_t& socket, bool is_router = false,
+                                 std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+  socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(limit.count()));
+  Heard heard;
+  zmq::message_t frame;
+  if (!socket.recv(frame)) return std::nullopt;
+  if (is_router) {
+    heard.routing_id = frame.to_string();
+  } else {
+    heard.frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
+  }
+  while (frame.more()) {
+    if (!socket.recv(frame)) return std::nullopt;
+    heard.frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
+  }
+  heard.views = views_of(heard.frames);
+  heard.message = parse_framed(heard.views);
+  return heard;
+}
+
+inline void say(zmq::socket_t& socket, const FrameList& frames, const std::string& to = {}) {
+  if (!to.empty()) {
+    ASSERT_TRUE(socket.send(zmq::buffer(to), zmq::send_flags::sndmore));
+  }
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const auto flags = i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+    ASSERT_TRUE(socket.send(zmq::buffer(frames[i]), flags));
+  }
+}
+
+inline FramedHello bare_hello(const std::string& boot = {}, const std::string& pool = {}) {
+  FramedHello hello;
+  hello.name = "bare";
+  hello.boot = boot;
+  hello.pool = pool;
+  return hello;
+}
+
+/// A DEALER that says what a test wants.
+class BareProducer {
+ public:
+  explicit BareProducer(const std::string& endpoint, std::uint64_t number = 7) : number_(number) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::sndtimeo, 20000);
+    socket_.connect(endpoint);
+  }
+
+  FramedHeader hello_header() const {
+    FramedHeader header = pixels_header(kSmall, number_);
+    header.kind = FramedKind::hello;
+    header.sent_ns = wall_clock_ns();
+    return header;
+  }
+  void send_hello(const FramedHello& hello = bare_hello()) { send_hello(hello_header(), hello); }
+  void send_hello(const FramedHeader& header, const FramedHello& hello = bare_hello()) {
+    send(framed_message(header, {bytes_of_text(write_framed_hello(hello))}));
+  }
+  /// Says hello, and waits for so many credits.
+  void enter(std::uint64_t credits, const FramedHello& hello = bare_hello()) {
+    send_hello(hello);
+    const std::optional<Heard> welcome = hear_any();
+    ASSERT_TRUE(welcome.has_value());
+    ASSERT_EQ(welcome->message.header.kind, FramedKind::welcome);
+    await_credit(credits);
+  }
+  void await_credit(std::uint64_t credits) {
+    while (credit_ < credits) {
+      const std::optional<Heard> heard = hear_any();
+      ASSERT_TRUE(heard.has_value()) << "no credit in time; have " << credit_;
+    }
+  }
+  /// The two frames of a batch of the closed-form set.
+  static FrameList payload_of(std::uint64_t index) {
+    FrameList frames{FrameBytes(kSmall.pixel_bytes()), FrameBytes(kSmall.label_bytes())};
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(kSmall.images));
+    Batch batch;
+    batch.pixels = frames[0];
+    batch.labels = labels;
+    fill_closed_form(batch, kSmall, index);
+    std::memcpy(frames[1].data(), labels.data(), frames[1].size());
+    return frames;
+  }
+  FramedHeader batch_header(std::uint64_t sequence) const {
+    FramedHeader header = pixels_header(kSmall, number_, sequence);
+    header.sent_ns = wall_clock_ns();
+    return header;
+  }
+  void send_batch(std::uint64_t sequence) {
+    send(framed_message(batch_header(sequence), payload_of(sequence)));
+  }
+  void lend(std::uint64_t sequence, const FramedLease& lease) {
+    FramedHeader header = batch_header(sequence);
+    header.flags = kFramedShared;
+    send(framed_message(header, {lease_frame(lease)}));
+  }
+  void send(const FrameList& frames) { say(socket_, frames); }
+
+  /// What comes next; leases and credits are noted. Empty: nothing in time.
+  std::optional<Heard> hear_any(std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+    std::optional<Heard> heard = hear(socket_, false, limit);
+    if (heard && heard->message.header.kind == FramedKind::credit) {
+      credit_ = heard->message.header.sequence;
+      for (const std::uint64_t lease : framed_credit_leases(heard->message)) {
+        returned_.push_back(lease);
+      }
+    }
+    return heard;
+  }
+  /// Why it is refused, passing over credits.
+  std::string hear_refusal() {
+    while (const std::optional<Heard> heard = hear_any()) {
+      if (heard->message.header.kind == FramedKind::refusal) {
+        return parse_framed_refusal(heard->message);
+      }
+    }
+    return "nothing was heard";
+  }
+  std::uint64_t credit() const { return credit_; }
+  const std::vector<std::uint64_t>& returned() const { return returned_; }
+
+ private:
+  const std::uint64_t number_;
+  std::uint64_t credit_ = 0;
+  std::vector<std::uint64_t> returned_;
+  zmq::context_t context_;
+  zmq::socket_t socket_{context_, ZMQ_DEALER};
+};
+
+/// A ROUTER that binds and says what a test wants.
+class BareConsumer {
+ public:
+  explicit BareConsumer(const std::string& endpoint) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::sndtimeo, 20000);
+    socket_.bind(endpoint);
+  }
+  /// Waits for a message of that kind.
+  Heard await(FramedKind kind) {
+    while (std::optional<Heard> heard = hear(socket_, true)) {
+      peer_ = heard->routing_id;
+      producer_ = heard->message.header.producer;
+      if (heard->message.header.kind == kind) return std::move(*heard);
+    }
+    ADD_FAILURE() << "no " << to_string(kind) << " came in time";
+    return {};
+  }
+  void welcome(const Heard& hello, const BatchSpec& spec = kSmall) {
+    const std::string text = write_framed_welcome({.images = spec.images,
+                                                   .height = spec.image.height,
+                                                   .width = spec.image.width,
+                                                   .channels = spec.image.channels,
+                                                   .classes = spec.classes,
+                                                   .boot = {}});
+    FramedHeader header = header_of(FramedKind::welcome, producer_);
+    header.begun_ns = hello.message.header.sent_ns;
+    header.ready_ns = header.sent_ns = wall_clock_ns();
+    send(framed_message(header, {bytes_of_text(text)}));
+  }
+  void credit(std::uint64_t total, const std::vector<std::uint64_t>& leases = {}) {
+    FramedHeader header = header_of(FramedKind::credit, producer_);
+    header.sequence = total;
+    FrameList payload;
+    if (!leases.empty()) payload.push_back(bytes_of_list(std::span<const std::uint64_t>(leases)));
+    send(framed_message(header, std::move(payload)));
+  }
+  void send(const FrameList& frames) { say(socket_, frames, peer_); }
+  std::uint64_t producer() const { return producer_; }
+
+ private:
+  std::string peer_;
+  std::uint64_t producer_ = 0;
+  zmq::context_t context_;
+  zmq::socket_t socket_{context_, ZMQ_ROUTER};
+};
+
+/// Whether a counter gets there within some seconds.
+inline bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (consumer.counter(counter) >= value) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+inline std::string all_notes(const Consumer& consumer) {
+  std::string text;
+  for (const std::string& note : consumer.notes()) text += note + "\n";
+  return text;
+}
+
+}  // namespace penstock
