@@ -20,6 +20,7 @@
 #include "dataflow/wire/batch_message.h"
 #include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
+#include "feeders/framed_intake.h"
 #include "feeders/producer_process.h"
 #include "feeders/zmq_socket.h"
 
@@ -34,7 +35,8 @@ constexpr OptionSpec kOptions[] = {
      "largest message, in bytes; auto: four batches, so that float32 is named"},
     {"io_threads", "1", "libzmq's own threads"},
     {"format", "auto",
-     "zmq_op, pickle, msgpack or numpy-frames; auto: by each message's first bytes"},
+     "zmq_op, pickle, msgpack, numpy-frames or framed; auto: by each message's first bytes"},
+    {"producers", "0", "the data end with the end of so many framed producers; 0: they do not"},
     {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
     {"curve_secret", "", kCurveSecretHelp},
     {"curve_allow", "", kCurveAllowHelp},
@@ -44,6 +46,9 @@ constexpr OptionSpec kOptions[] = {
 
 /// Bad messages in a row for which a producer is cut off, where bad ones are skipped.
 constexpr int kMostBadInARow = 8;
+
+/// Producers that may be waited for: as many as the ledger knows.
+constexpr std::int64_t kMostProducers = ProducerLedger::Limits{}.producers;
 
 /// What a producer that has ended left in the kernel's buffers arrives within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
@@ -89,7 +94,12 @@ std::optional<MessageFormat> declared_format(const Options& options) {
   const std::optional<MessageFormat> format = message_format_of(text);
   if (format) return format;
   throw ConfigError("zmq-consume:format is '" + text +
-                    "'; expected auto, zmq_op, pickle, msgpack or numpy-frames");
+                    "'; expected auto, zmq_op, pickle, msgpack, numpy-frames or framed");
+}
+
+std::int64_t producers_of(const Options& options) {
+  const std::int64_t count = options.integer("producers");
+  return count == 0 ? 0 : checked_count("zmq-consume:producers", count, kMostProducers);
 }
 
 /// Peers that were turned away, in the result.
@@ -116,8 +126,10 @@ class ZmqConsume final : public Feeder {
         cut_off_(probe_.counter("producers_cut_off")),
         bytes_(probe_.counter("bytes_received")),
         images_(probe_.counter("images_received")),
+        framed_(spec_, probe_, producers_of(context.options)),
         receiving_(probe_.stage({"receive", "receiver"}), clock_),
-        unpacking_(probe_.stage({"unpack", "receiver"}), clock_) {
+        unpack_stage_(probe_.stage({"unpack", "receiver"})),
+        unpacking_(unpack_stage_, clock_) {
     // One more is being received and one is being copied.
     probe_.counter("receive_bound_bytes").add((options_.hwm + 2) * options_.max_message);
     if (socket_.address() != endpoint_.text) {
@@ -128,6 +140,12 @@ class ZmqConsume final : public Feeder {
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
+    receive_batches(out, stop);
+    framed_.summarise(copy_seconds());
+  }
+
+ private:
+  void receive_batches(BatchRing& out, const std::stop_token& stop) {
     const auto slot = [&] {
       const auto wait = unpacking_.wait_out();
       return out.acquire(stop);
@@ -146,7 +164,13 @@ class ZmqConsume final : public Feeder {
     }
   }
 
- private:
+  /// Of one batch, on average; 0: not timed.
+  double copy_seconds() const {
+    const std::int64_t items = unpack_stage_.timed_items.value();
+    if (items == 0) return 0;
+    return 1e-9 * static_cast<double>(unpack_stage_.wall_ns.value()) / static_cast<double>(items);
+  }
+
   /// The next good batch, in frames_; empty: stopped, or the producer has ended.
   std::optional<WireBatch> receive_batch(const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
@@ -159,12 +183,15 @@ class ZmqConsume final : public Feeder {
         const std::size_t count = receive_rest();
         const MessageFrames frames = std::span(views_).first(count);
         const MessageFormat format = format_.value_or(detect_message_format(frames));
-        const WireBatch batch = reader_.read(format, frames);
+        const std::optional<WireBatch> batch = format == MessageFormat::framed
+                                                   ? framed_.take(frames, realtime_ns())
+                                                   : reader_.read(format, frames);
         note_format(format);
         std::int64_t bytes = 0;
         for (const auto& frame : frames) bytes += static_cast<std::int64_t>(frame.size());
-        item.done(spec_.images, bytes);
         bad_in_a_row_.erase(connection);
+        if (!batch) continue;
+        item.done(spec_.images, bytes);
         return batch;
       } catch (const DataError& error) {
         reject(sender_of(frames_[0].handle()), error.what());
@@ -192,7 +219,7 @@ class ZmqConsume final : public Feeder {
     }
     if (count <= kMaxMessageFrames) return count;
     throw DataError("a message of " + std::to_string(count) +
-                    " frames; expected one, or a header and two arrays");
+                    " frames; expected one, or a header and at most three");
   }
 
   /// Says once which formats came, where nobody declared one.
@@ -214,11 +241,15 @@ class ZmqConsume final : public Feeder {
   /// The first frame of the next message, good or bad; false: stopped, or the producer has ended.
   bool receive(zmq::message_t& message, Time deadline, StageTimer::Item& item,
                const std::stop_token& stop) {
+    using Flow = ProducerLedger::Flow;
     zmq::socket_ref socket(zmq::from_handle, socket_.native());
-    while (!socket.recv(message, zmq::recv_flags::dontwait)) {
+    while (true) {
+      const Flow flow = framed_.flow();
+      if (flow == Flow::complete) return false;
+      if (socket.recv(message, zmq::recv_flags::dontwait)) break;
       const bool ended = producer_ended();
       Nanoseconds limit = deadline - clock_.now();
-      if (ended) limit = std::min(limit, kFlush);
+      if (ended || flow == Flow::stragglers) limit = std::min(limit, kFlush);
       const ZmqSocket::Wake wake = wait(limit, producer_ && !ended ? producer_->fd() : -1, stop);
       item.restart();
       switch (wake) {
@@ -228,6 +259,7 @@ class ZmqConsume final : public Feeder {
         case ZmqSocket::Wake::other:
           break;
         case ZmqSocket::Wake::late:
+          if (flow == Flow::stragglers) return false;
           if (ended && !producer_->group_lives()) return end_of_producer();
           if (!ended || clock_.now() >= deadline) throw TimeoutError(silence());
       }
@@ -306,9 +338,9 @@ class ZmqConsume final : public Feeder {
     } else {
       text += "no producer ever connected";
     }
-    return text + "; start one, such as `penstock serve --endpoint " + endpoint_.text +
-           " --batch-size " + std::to_string(spec_.images) + (options_.bind ? "" : " --bind") +
-           "`, or wait longer with --timeout";
+    return text + framed_.silence() + "; start one, such as `penstock serve --endpoint " +
+           endpoint_.text + " --batch-size " + std::to_string(spec_.images) +
+           (options_.bind ? "" : " --bind") + "`, or wait longer with --timeout";
   }
 
   const BatchSpec spec_;
@@ -322,7 +354,10 @@ class ZmqConsume final : public Feeder {
   const std::optional<MessageFormat> format_;
   ZmqSocket socket_;
   Counter &received_, &rejected_, &cut_off_, &bytes_, &images_;
-  StageTimer receiving_, unpacking_;
+  FramedIntake framed_;
+  StageTimer receiving_;
+  StageCounters& unpack_stage_;
+  StageTimer unpacking_;
   BatchMessageReader reader_{spec_};
   std::array<zmq::message_t, kMaxMessageFrames> frames_;
   std::array<std::span<const std::byte>, kMaxMessageFrames> views_;  // of frames_

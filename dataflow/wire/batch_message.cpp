@@ -8,6 +8,7 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/wire/framed.h"
 #include "dataflow/wire/msgpack.h"
 #include "dataflow/wire/numpy_frames.h"
 #include "dataflow/wire/pickle.h"
@@ -22,10 +23,9 @@ struct FormatRow {
 };
 
 constexpr FormatRow kFormats[] = {
-    {MessageFormat::zmq_op, "zmq-op"},
-    {MessageFormat::pickle, "pickle"},
-    {MessageFormat::msgpack, "msgpack"},
-    {MessageFormat::numpy_frames, "numpy-frames"},
+    {MessageFormat::zmq_op, "zmq-op"},   {MessageFormat::pickle, "pickle"},
+    {MessageFormat::msgpack, "msgpack"}, {MessageFormat::numpy_frames, "numpy-frames"},
+    {MessageFormat::framed, "framed"},
 };
 
 /// A list or a map of MessagePack, and no number that could begin a zmq_op message.
@@ -115,6 +115,7 @@ std::optional<MessageFormat> message_format_of(std::string_view name) {
 
 MessageFormat detect_message_format(MessageFrames frames) noexcept {
   if (frames.empty() || frames[0].empty()) return MessageFormat::zmq_op;
+  if (begins_as_framed(frames[0])) return MessageFormat::framed;
   const auto first = std::to_integer<std::uint8_t>(frames[0][0]);
   if (frames.size() > 1 || first == '[') return MessageFormat::numpy_frames;
   if (is_pickle(frames[0])) return MessageFormat::pickle;
@@ -126,6 +127,7 @@ WireBatch BatchMessageReader::read(MessageFormat format, MessageFrames frames) {
   if (format == MessageFormat::zmq_op && frames.size() == 1) {
     return as_batch(parse_zmq_op(frames[0]), spec_);
   }
+  if (format == MessageFormat::framed) return framed_pixels(parse_framed(frames), spec_);
   const std::string message = std::string(to_string(format)) + " message";
   if (format == MessageFormat::numpy_frames) {
     const std::vector<NumpyArray> arrays = parse_numpy_frames(frames);

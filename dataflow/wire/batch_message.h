@@ -6,6 +6,7 @@
 //   pickle        a list [pixels, labels] of NumPy arrays, protocols 2 to 5; nothing is executed
 //   msgpack       the same by msgpack and msgpack-numpy
 //   numpy-frames  a header and the arrays' bytes, a frame each (numpy_frames.h)
+//   framed        Penstock's own: a header of 96 bytes, the pixels, the labels (framed.h)
 #pragma once
 
 #include <cstddef>
@@ -20,13 +21,10 @@
 
 namespace penstock {
 
-enum class MessageFormat : std::uint8_t { zmq_op, pickle, msgpack, numpy_frames };
-
-/// A message's frames have to be views of its bytes, in their order.
-using MessageFrames = std::span<const std::span<const std::byte>>;
+enum class MessageFormat : std::uint8_t { zmq_op, pickle, msgpack, numpy_frames, framed };
 
 /// More frames than this are no batch of any format.
-inline constexpr std::size_t kMaxMessageFrames = 3;
+inline constexpr std::size_t kMaxMessageFrames = 4;
 
 /// "numpy-frames".
 std::string_view to_string(MessageFormat format) noexcept;
@@ -42,7 +40,8 @@ class BatchMessageReader {
   explicit BatchMessageReader(const BatchSpec& spec) : spec_(spec) {}
 
   /// The batch of a message, its labels checked; valid until the next call and while the frames
-  /// are. Throws DataError with what was found and what was expected.
+  /// are. Throws DataError with what was found and what was expected. Of a framed message it is the
+  /// batch of pixels that its own frames hold.
   WireBatch read(MessageFormat format, MessageFrames frames);
 
  private:

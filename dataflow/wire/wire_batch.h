@@ -12,6 +12,9 @@
 
 namespace penstock {
 
+/// A message's frames: views of its bytes, in their order.
+using MessageFrames = std::span<const std::span<const std::byte>>;
+
 /// Of the run's shape: valid while the message's bytes are.
 struct WireBatch {
   std::span<const std::byte> pixels;  ///< [N,H,W,C] u8

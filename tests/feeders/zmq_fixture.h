@@ -98,6 +98,8 @@ class Consumer {
   }
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
+  bool has_counter(const std::string& name) const { return probe_.values().contains(name); }
+  double fact(const std::string& name) const { return probe_.facts().at(name); }
   std::vector<std::string> notes() const { return probe_.notes(); }
   const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
   BatchRing& ring() { return ring_; }

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/wire/framed.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "dataflow/crc32c.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// Between the beginnings of two frames in shared memory lies a multiple of this.
+constexpr std::uint64_t kSharedAlignment = 64;
+constexpr std::uint64_t kPoolAlignment = 4096;
+constexpr std::uint16_t kKnownFlags = kFramedChecksum | kFramedShared;
+
+using Bytes = std::span<const std::byte>;
+
+[[noreturn]] void refuse(const std::string& what) { throw DataError("framed message: " + what); }
+
+template <typename Number>
+Number number_at(Bytes bytes, std::size_t at) noexcept {
+  Number value{};
+  std::memcpy(&value, &bytes[at], sizeof(value));
+  return value;
+}
+
+/// A product that may be anything; empty: more than 64 bits.
+std::optional<std::uint64_t> product(std::initializer_list<std::uint64_t> factors) noexcept {
+  std::uint64_t result = 1;
+  for (const std::uint64_t factor : factors) {
+    if (__builtin_mul_overflow(result, factor, &result)) return std::nullopt;
+  }
+  return result;
+}
+
+std::uint64_t total_bytes(MessageFrames frames) noexcept {
+  std::uint64_t bytes = 0;
+  for (const Bytes& frame : frames) bytes += frame.size();
+  return bytes;
+}
+
+std::uint32_t checksum_of(MessageFrames frames) noexcept {
+  std::uint32_t sum = 0;
+  for (const Bytes& frame : frames) sum = crc32c(frame, sum);
+  return sum;
+}
+
+FramedHeader checked_header(MessageFrames frames) {
+  if (frames.empty() || !begins_as_framed(frames[0])) {
+    refuse("its first frame does not begin with PENSTOCK");
+  }
+  const std::uint16_t version = framed_version(frames[0]);
+  if (version != 0 && version != kFramedVersion) {
+    refuse("it is of version " + std::to_string(version) + " of the format; this is a reader of " +
+           std::to_string(kFramedVersion) + ": take a producer and a consumer of one release");
+  }
+  const std::optional<FramedHeader> header = read_framed_header(frames[0]);
+  if (header) return *header;
+  refuse(frames[0].size() == kFramedHeaderBytes
+             ? "version or reserved bytes of its header are not as version 1 has them"
+             : "its header has " + std::to_string(frames[0].size()) + " bytes; expected " +
+                   std::to_string(kFramedHeaderBytes));
+}
+
+/// What does not depend on the frames behind the header.
+void check_fields(const FramedHeader& header) {
+  const bool batch = header.kind == FramedKind::batch;
+  if (to_string(header.kind) == "?") {
+    refuse("its kind is " + std::to_string(static_cast<unsigned>(header.kind)) +
+           "; expected 1 to 3 of a producer, 16 to 18 of a consumer");
+  }
+  const bool described = batch || header.kind == FramedKind::hello;
+  const bool pixels = header.encoding == FramedEncoding::pixels;
+  const bool jpeg = header.encoding == FramedEncoding::jpeg;
+  if (described ? !pixels && !jpeg : header.encoding != FramedEncoding::none) {
+    refuse("the encoding of its kind, " + std::string(to_string(header.kind)) + ", is " +
+           std::to_string(static_cast<unsigned>(header.encoding)) + "; expected " +
+           (described ? "1, pixels, or 2, JPEG files" : "0"));
+  }
+  if ((header.flags & ~kKnownFlags) != 0 || (!batch && (header.flags & kFramedShared) != 0)) {
+    refuse("the flags of its kind, " + std::string(to_string(header.kind)) + ", are " +
+           std::to_string(header.flags) + "; expected " + (batch ? "0 to 3" : "0 or 1"));
+  }
+  if (header.producer == 0) refuse("its producer's number is 0; expected a random one");
+  if ((header.flags & kFramedChecksum) == 0 && header.checksum != 0) {
+    refuse("it has a checksum, and flag 1, which says so, is not set");
+  }
+  if (!batch) return;
+  if (header.images == 0 || (jpeg && header.images > kMaxFramedImages)) {
+    refuse("it has " + std::to_string(header.images) + " images; expected " +
+           (jpeg ? "1 to " + std::to_string(kMaxFramedImages) : "at least one"));
+  }
+  if (jpeg && (header.height != 0 || header.width != 0 || header.channels != 0)) {
+    refuse("height, width and channels of a batch of JPEG files are " +
+           std::to_string(header.height) + ", " + std::to_string(header.width) + " and " +
+           std::to_string(header.channels) + "; expected 0, as each file has its own");
+  }
+}
+
+/// How many frames there are behind the header.
+void check_count(const FramedHeader& header, std::size_t count) {
+  std::size_t least = 1, most = 1;
+  std::string_view wanted = "one";
+  if (header.kind == FramedKind::batch) {
+    if ((header.flags & kFramedShared) != 0) {
+      wanted = "one, the lease";
+    } else if (header.encoding == FramedEncoding::pixels) {
+      least = most = 2;
+      wanted = "two: pixels and labels";
+    } else {
+      least = most = 3;
+      wanted = "three: lengths, files and labels";
+    }
+  } else if (header.kind == FramedKind::end || header.kind == FramedKind::credit) {
+    least = 0;
+    most = header.kind == FramedKind::credit ? 1 : 0;
+    wanted = most == 0 ? "none" : "one at most";
+  }
+  if (count >= least && count <= most) return;
+  refuse(std::to_string(count) + " frames follow the header of its kind, " +
+         std::string(to_string(header.kind)) + "; expected " + std::string(wanted));
+}
+
+void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t> wanted) {
+  if (wanted == frame.size()) return;
+  refuse(std::string(name) + " have " + std::to_string(frame.size()) + " bytes; expected " +
+         (wanted ? std::to_string(*wanted) : "less than 2^64") + ", by the header");
+}
+
+std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
+  return product({header.images, header.height, header.width, header.channels});
+}
+
+/// The frames of a batch, as its header has them.
+void check_batch_sizes(const FramedHeader& header, MessageFrames payload) {
+  const std::uint64_t numbers = 4 * std::uint64_t{header.images};
+  if (header.encoding == FramedEncoding::pixels) {
+    check_size("the pixels", payload[0], pixel_bytes(header));
+  } else {
+    check_size("the lengths", payload[0], numbers);
+  }
+  check_size("the labels", payload.back(), numbers);
+}
+
+void check_text_size(const FramedHeader& header, MessageFrames payload) {
+  const bool text = header.kind == FramedKind::hello || header.kind == FramedKind::welcome ||
+                    header.kind == FramedKind::refusal;
+  if (!text || payload[0].size() <= kMaxFramedText) return;
+  refuse("the text of a " + std::string(to_string(header.kind)) + " has " +
+         std::to_string(payload[0].size()) + " bytes; expected at most " +
+         std::to_string(kMaxFramedText));
+}
+
+void check_checksum(const FramedHeader& header, MessageFrames frames) {
+  if ((header.flags & kFramedChecksum) == 0) return;
+  const std::uint32_t found = checksum_of(frames);
+  if (found == header.checksum) return;
+  refuse("the checksum of batch " + std::to_string(header.sequence) + " is " +
+         std::to_string(found) + ", its header says " + std::to_string(header.checksum) +
+         ": it was changed on its way");
+}
+
+std::string shape_text(const std::array<std::uint64_t, 4>& lengths) {
+  std::string text;
+  for (const std::uint64_t length : lengths) {
+    text += text.empty() ? "[" : ",";
+    text += std::to_string(length);
+  }
+  return text + "]";
+}
+
+void require_batch(const FramedMessage& message, FramedEncoding encoding) {
+  const FramedHeader& header = message.header;
+  if (header.kind != FramedKind::batch) {
+    refuse("it is of kind " + std::string(to_string(header.kind)) + "; expected a batch");
+  }
+  if (header.encoding != encoding) {
+    refuse("a batch of " + std::string(to_string(header.encoding)) + ", where " +
+           std::string(to_string(encoding)) + " were expected");
+  }
+}
+
+/// A batch whose frames are at hand, sizes checked.
+void require_frames(const FramedMessage& message, FramedEncoding encoding) {
+  require_batch(message, encoding);
+  const std::size_t wanted = encoding == FramedEncoding::pixels ? 2 : 3;
+  if (message.payload.size() != wanted) {
+    refuse("its batch lies in shared memory; here it has to be in the message");
+  }
+}
+
+}  // namespace
+
+FramedMessage parse_framed(MessageFrames frames) {
+  const FramedMessage message{checked_header(frames), frames.subspan(1)};
+  const FramedHeader& header = message.header;
+  check_fields(header);
+  check_count(header, message.payload.size());
+  const std::uint64_t bytes = total_bytes(message.payload);
+  if (header.payload_bytes != bytes) {
+    refuse("its header says that " + std::to_string(header.payload_bytes) +
+           " bytes follow; there are " + std::to_string(bytes));
+  }
+  if (message.is_shared()) {
+    static_cast<void>(framed_lease(message));
+    return message;
+  }
+  check_text_size(header, message.payload);
+  if (header.kind == FramedKind::batch) check_batch_sizes(header, message.payload);
+  check_checksum(header, message.payload);
+  return message;
+}
+
+void check_framed_shape(const FramedHeader& header, const BatchSpec& spec) {
+  if (header.encoding != FramedEncoding::pixels) return;
+  const auto number = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
+  const ImageShape& image = spec.image;
+  if (header.images == number(spec.images) && header.height == number(image.height) &&
+      header.width == number(image.width) && header.channels == number(image.channels)) {
+    return;
+  }
+  refuse("pixels are " + shape_text({header.images, header.height, header.width, header.channels}) +
+         "; expected " +
+         shape_text({number(spec.images), number(image.height), number(image.width),
+                     number(image.channels)}) +
+         (header.images == number(spec.images) ? ""
+                                               : "; the number of images must equal --batch-size"));
+}
+
+WireBatch framed_pixels(const FramedMessage& message, const BatchSpec& spec) {
+  require_frames(message, FramedEncoding::pixels);
+  check_framed_shape(message.header, spec);
+  const WireBatch batch{.pixels = message.payload[0], .labels = message.payload[1]};
+  check_labels(batch, spec, "framed message");
+  return batch;
+}
+
+FramedImages::FramedImages(const FramedMessage& message, const BatchSpec& spec) {
+  require_frames(message, FramedEncoding::jpeg);
+  const std::size_t count = message.header.images;
+  std::vector<std::uint32_t> lengths(count);
+  std::memcpy(lengths.data(), message.payload[0].data(), 4 * count);
+  std::uint64_t end = 0;
+  ends_.reserve(count);
+  for (const std::uint32_t length : lengths) ends_.push_back(end += length);
+  files_ = message.payload[1];
+  if (end != files_.size()) {
+    refuse("the lengths of its files add up to " + std::to_string(end) + " bytes; the files have " +
+           std::to_string(files_.size()));
+  }
+  labels_.resize(count);
+  std::memcpy(labels_.data(), message.payload[2].data(), 4 * count);
+  BatchSpec own = spec;
+  own.images = static_cast<std::int32_t>(count);
+  check_labels({.pixels = {}, .labels = std::as_bytes(std::span(labels_))}, own, "framed message");
+}
+
+FramedLease framed_lease(const FramedMessage& message) {
+  if (!message.is_shared() || message.payload.size() != 1) {
+    refuse("its payload does not lie in shared memory");
+  }
+  const Bytes bytes = message.payload[0];
+  if (bytes.size() != kFramedLeaseBytes) {
+    refuse("its lease has " + std::to_string(bytes.size()) + " bytes; expected " +
+           std::to_string(kFramedLeaseBytes));
+  }
+  const FramedLease lease{number_at<std::uint64_t>(bytes, 0), number_at<std::uint64_t>(bytes, 8),
+                          number_at<std::uint64_t>(bytes, 16)};
+  if (lease.offset % kPoolAlignment != 0) {
+    refuse("its lease begins at " + std::to_string(lease.offset) +
+           " of the pool; expected a multiple of 4096");
+  }
+  if (number_at<std::uint64_t>(bytes, 24) != 0) refuse("reserved bytes of its lease are not 0");
+  return lease;
+}
+
+void write_framed_lease(std::span<std::byte, kFramedLeaseBytes> to,
+                        const FramedLease& lease) noexcept {
+  const std::uint64_t words[] = {lease.lease, lease.offset, lease.bytes, 0};
+  static_assert(sizeof(words) == kFramedLeaseBytes);
+  std::memcpy(to.data(), words, sizeof(words));
+}
+
+FramedShared divide_framed_lease(const FramedHeader& header, Bytes bytes) {
+  FramedShared shared;
+  std::uint64_t at = 0;
+  const auto take = [&](std::string_view name, std::optional<std::uint64_t> size) {
+    if (!size || at > bytes.size() || *size > bytes.size() - at) {
+      refuse("its lease has " + std::to_string(bytes.size()) + " bytes, too few for " +
+             std::string(name) + " of " + (size ? std::to_string(*size) : "2^64 and more") +
+             " at " + std::to_string(at));
+    }
+    shared.frames[shared.count++] = bytes.subspan(at, *size);
+    at = (at + *size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  };
+  const std::uint64_t numbers = 4 * std::uint64_t{header.images};
+  if (header.encoding == FramedEncoding::pixels) {
+    take("pixels", pixel_bytes(header));
+  } else {
+    take("lengths", numbers);
+    std::uint64_t files = 0;
+    for (std::size_t i = 0; i < header.images; ++i) {
+      files += number_at<std::uint32_t>(shared.frames[0], 4 * i);
+    }
+    take("files", files);
+  }
+  take("labels", numbers);
+  check_checksum(header, std::span(shared.frames).first(shared.count));
+  return shared;
+}
+
+std::vector<std::uint64_t> framed_credit_leases(const FramedMessage& message) {
+  if (message.header.kind != FramedKind::credit) {
+    refuse("it is of kind " + std::string(to_string(message.header.kind)) + "; expected a credit");
+  }
+  if (message.payload.empty()) return {};
+  const Bytes bytes = message.payload[0];
+  if (bytes.size() % sizeof(std::uint64_t) != 0) {
+    refuse("the leases of a credit have " + std::to_string(bytes.size()) +
+           " bytes; expected a multiple of 8");
+  }
+  std::vector<std::uint64_t> leases(bytes.size() / sizeof(std::uint64_t));
+  if (!leases.empty()) std::memcpy(leases.data(), bytes.data(), bytes.size());
+  return leases;
+}
+
+std::array<std::byte, kFramedHeaderBytes> make_framed_header(FramedHeader header,
+                                                             MessageFrames payload,
+                                                             bool with_checksum) noexcept {
+  header.payload_bytes = total_bytes(payload);
+  if (with_checksum) {
+    header.flags |= kFramedChecksum;
+    header.checksum = checksum_of(payload);
+  }
+  std::array<std::byte, kFramedHeaderBytes> bytes{};
+  write_framed_header(bytes, header);
+  return bytes;
+}
+
+std::string_view to_string(FramedKind kind) noexcept {
+  switch (kind) {
+    case FramedKind::batch:
+      return "batch";
+    case FramedKind::hello:
+      return "hello";
+    case FramedKind::end:
+      return "end";
+    case FramedKind::welcome:
+      return "welcome";
+    case FramedKind::credit:
+      return "credit";
+    case FramedKind::refusal:
+      return "refusal";
+  }
+  return "?";
+}
+
+std::string_view to_string(FramedEncoding encoding) noexcept {
+  switch (encoding) {
+    case FramedEncoding::none:
+      return "nothing";
+    case FramedEncoding::pixels:
+      return "pixels";
+    case FramedEncoding::jpeg:
+      return "JPEG files";
+  }
+  return "?";
+}
+
+}  // namespace penstock

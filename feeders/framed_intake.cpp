@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/framed_intake.h"
+
+#include <fmt/format.h>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// "1.25 ms".
+std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
+
+}  // namespace
+
+FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers)
+    : spec_(spec),
+      probe_(probe),
+      producers_(static_cast<std::uint64_t>(producers)),
+      boot_(boot_id()) {}
+
+std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t received_ns) {
+  const std::optional<FramedMessage> message = open(frames);
+  if (!message) return std::nullopt;
+  std::optional<WireBatch> batch;
+  try {
+    batch = framed_pixels(*message, spec_);
+  } catch (const DataError& error) {
+    throw DataError(reject(message->header, error.what()));
+  }
+  accept(message->header, received_ns);
+  return batch;
+}
+
+std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
+  std::optional<FramedMessage> message;
+  try {
+    message = parse_framed(frames);
+    switch (message->header.kind) {
+      case FramedKind::batch:
+        return message;
+      case FramedKind::hello:
+        greet(*message);
+        return std::nullopt;
+      case FramedKind::end:
+        end(message->header);
+        return std::nullopt;
+      default:
+        break;
+    }
+  } catch (const DataError& error) {
+    if (message) throw;
+    // Its header may be whole all the same.
+    const auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
+    if (!header || header->producer == 0) throw;
+    throw DataError(reject(*header, error.what()));
+  }
+  throw DataError("framed message: a " + std::string(to_string(message->header.kind)) +
+                  " is for producers; expected a batch, a hello or an end");
+}
+
+void FramedIntake::greet(const FramedMessage& message) {
+  const FramedHeader& header = message.header;
+  const FramedHello hello = parse_framed_hello(message);
+  ledger_.hello(header, hello);
+  count();
+  try {
+    check_framed_shape(header, spec_);
+  } catch (const DataError& error) {
+    throw DataError(ledger_.name_of(header.producer) + ": " + error.what());
+  }
+}
+
+void FramedIntake::end(const FramedHeader& header) {
+  ledger_.ended(header);
+  count();
+}
+
+void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns) {
+  try {
+    ledger_.received(header);
+  } catch (const DataError&) {
+    count();
+    throw;
+  }
+  count();
+  times_.add(header, received_ns, has_our_clock(header.producer));
+}
+
+std::string FramedIntake::reject(const FramedHeader& header, const std::string& why) {
+  if (header.kind == FramedKind::batch) {
+    ledger_.rejected(header);
+    count();
+  }
+  if (!ledger_.hello_of(header.producer)) return why;
+  return ledger_.name_of(header.producer) + ": " + why;
+}
+
+bool FramedIntake::has_our_clock(std::uint64_t producer) const {
+  return !boot_.empty() && ledger_.is_of_boot(producer, boot_);
+}
+
+void FramedIntake::count() {
+  const std::lock_guard lock(mutex_);
+  if (!counters_) {
+    counters_.emplace(Counters{probe_.counter("producers_seen"), probe_.counter("producers_ended"),
+                               probe_.counter("images_sent"), probe_.counter("images_missing"),
+                               probe_.counter("images_rejected"), probe_.counter("batches_missing"),
+                               probe_.counter("batches_duplicate")});
+  }
+  const LedgerTotals now = ledger_.totals();
+  const auto add = [&](Counter& counter, std::uint64_t LedgerTotals::*total) {
+    counter.add(static_cast<std::int64_t>(now.*total - counted_.*total));
+  };
+  add(counters_->seen, &LedgerTotals::producers_seen);
+  add(counters_->ended, &LedgerTotals::producers_ended);
+  add(counters_->sent, &LedgerTotals::images_sent);
+  add(counters_->missing, &LedgerTotals::images_missing);
+  add(counters_->rejected, &LedgerTotals::images_rejected);
+  add(counters_->batches_missing, &LedgerTotals::batches_missing);
+  add(counters_->duplicate, &LedgerTotals::batches_duplicate);
+  counted_ = now;
+}
+
+ProducerLedger::Flow FramedIntake::flow() const {
+  return producers_ == 0 ? ProducerLedger::Flow::coming : ledger_.flow(producers_);
+}
+
+std::string FramedIntake::silence() const {
+  const LedgerTotals totals = ledger_.totals();
+  if (totals.producers_seen == 0) return "";
+  std::string text = fmt::format("; {} {} seen, and ", totals.producers_seen,
+                                 totals.producers_seen == 1 ? "producer was" : "producers were");
+  if (totals.producers_ended < totals.producers_seen) {
+    return text + fmt::format("{} of them have sent their end", totals.producers_ended);
+  }
+  text += "all of them have sent their end";
+  if (producers_ != 0) return text + fmt::format("; producers={} waits for more", producers_);
+  return text + fmt::format("; with producers={} the data end then", totals.producers_ended);
+}
+
+void FramedIntake::summarise(double copy_s) {
+  const LedgerTotals totals = ledger_.totals();
+  if (totals.images_missing > 0) {
+    probe_.note(
+        fmt::format("zmq-consume: of {} images that producers sent, {} are missing: lost, or "
+                    "gone to another consumer",
+                    totals.images_sent, totals.images_missing));
+  }
+  const HandOffSummary times = times_.summary();
+  if (times.batches == 0) return;
+  probe_.fact("producing_median_s", times.making_median);
+  probe_.fact("producing_p99_s", times.making_p99);
+  probe_.fact("socket_wait_median_s", times.waiting_median);
+  probe_.fact("socket_wait_p99_s", times.waiting_p99);
+  probe_.fact("hand_off_median_s", times.way_median);
+  probe_.fact("hand_off_p99_s", times.way_p99);
+  const char* clocks = "by one clock";
+  if (times.other_clocks == times.batches) clocks = "beyond the fastest one, as clocks differ";
+  if (times.other_clocks > 0 && times.other_clocks < times.batches) {
+    clocks = "by one clock or, where clocks differ, beyond the fastest one";
+  }
+  const double whole = times.making_mean + times.waiting_mean + times.way_mean + copy_s;
+  const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
+  probe_.note(fmt::format(
+      "zmq-consume: of a batch's time its producer made it for {:.0f} %, its socket kept it "
+      "waiting "
+      "for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 {}, {}){}",
+      share(times.making_mean), share(times.waiting_mean), share(times.way_mean),
+      milliseconds(times.way_median), milliseconds(times.way_p99), clocks,
+      copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
+}
+
+}  // namespace penstock

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/producer_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+/// Numbers of batches and images are below this: sums of all producers do not wrap.
+constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 48;
+
+}  // namespace
+
+ProducerLedger::Shape ProducerLedger::shape_of(const FramedHeader& header) {
+  return {header.encoding, header.encoding == FramedEncoding::jpeg ? 0 : header.images,
+          header.height, header.width, header.channels};
+}
+
+std::string ProducerLedger::text_of(const Shape& shape) {
+  const std::string encoding(to_string(shape.encoding));
+  if (shape.encoding != FramedEncoding::pixels) return encoding;
+  return encoding + " [" + std::to_string(shape.images) + "," + std::to_string(shape.height) + "," +
+         std::to_string(shape.width) + "," + std::to_string(shape.channels) + "]";
+}
+
+std::string ProducerLedger::describe(std::uint64_t number) const {
+  const auto found = producers_.find(number);
+  const bool named = found != producers_.end() && found->second.hello;
+  return penstock::describe(named ? *found->second.hello : FramedHello{}, number);
+}
+
+ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
+  const auto found = producers_.find(header.producer);
+  if (found != producers_.end()) return found->second;
+  if (producers_.size() >= limits_.producers) forget_an_ended_one();
+  if (producers_.size() >= limits_.producers) {
+    throw DataError(describe(header.producer) + " is one producer too many: " +
+                    std::to_string(limits_.producers) + " are known that have not ended");
+  }
+  ++totals_.producers_seen;
+  return producers_[header.producer];
+}
+
+/// One of which nothing is missing, if there is any.
+void ProducerLedger::forget_an_ended_one() {
+  auto chosen = producers_.end();
+  for (auto it = producers_.begin(); it != producers_.end(); ++it) {
+    if (!it->second.has_ended) continue;
+    if (chosen == producers_.end() || it->second.gaps.empty()) chosen = it;
+    if (it->second.gaps.empty()) break;
+  }
+  if (chosen != producers_.end()) producers_.erase(chosen);
+}
+
+void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header) const {
+  const Shape shape = shape_of(header);
+  if (!producer.shape) producer.shape = shape;
+  if (*producer.shape == shape) return;
+  throw DataError(describe(header.producer) + " sends " + text_of(shape) + " in message " +
+                  std::to_string(header.sequence) + ", after " + text_of(*producer.shape) +
+                  "; expected one shape as long as it runs");
+}
+
+void ProducerLedger::hello(const FramedHeader& header, FramedHello hello) {
+  const std::lock_guard lock(mutex_);
+  Producer& producer = find(header);
+  producer.hello = std::move(hello);
+  check_shape(producer, header);
+}
+
+void ProducerLedger::received(const FramedHeader& header) {
+  const std::lock_guard lock(mutex_);
+  Producer& producer = find(header);
+  check_shape(producer, header);
+  const std::string batch = "batch " + std::to_string(header.sequence) + " of ";
+  switch (place(producer, header)) {
+    case Fault::none:
+      ++totals_.batches_received;
+      totals_.images_received += header.images;
+      return;
+    case Fault::repeated:
+      ++totals_.batches_duplicate;
+      throw DataError(batch + describe(header.producer) +
+                      " came a second time, or long after those behind it");
+    case Fault::contradictory:
+      throw DataError(batch + describe(header.producer) + " with " +
+                      std::to_string(header.images_before) + " images before it and " +
+                      std::to_string(header.images) +
+                      " in it contradicts what its other messages said" +
+                      (producer.has_ended ? ", its end among them" : ""));
+  }
+}
+
+void ProducerLedger::rejected(const FramedHeader& header) {
+  const std::lock_guard lock(mutex_);
+  if (!producers_.contains(header.producer) && producers_.size() >= limits_.producers) return;
+  if (place(find(header), header) != Fault::none) return;
+  ++totals_.batches_rejected;
+  totals_.images_rejected += header.images;
+}
+
+void ProducerLedger::ended(const FramedHeader& header) {
+  const std::lock_guard lock(mutex_);
+  Producer& producer = find(header);
+  const bool fits =
+      producer.has_ended
+          ? header.sequence == producer.next && header.images_before == producer.images_next
+          : advance(producer, header.sequence, header.images_before) == Fault::none;
+  if (!fits) {
+    throw DataError("the end of " + describe(header.producer) + " after " +
+                    std::to_string(header.sequence) + " batches and " +
+                    std::to_string(header.images_before) +
+                    " images contradicts what its other messages said");
+  }
+  if (!std::exchange(producer.has_ended, true)) ++totals_.producers_ended;
+}
+
+/// Enters one more batch.
+ProducerLedger::Fault ProducerLedger::place(Producer& producer, const FramedHeader& header) {
+  if (header.sequence < producer.next) return fill(producer, header);
+  if (producer.has_ended || header.images == 0) return Fault::contradictory;
+  const Fault fault = advance(producer, header.sequence, header.images_before);
+  if (fault != Fault::none) return fault;
+  ++producer.next;
+  producer.images_next += header.images;
+  totals_.images_sent += header.images;
+  return Fault::none;
+}
+
+/// What lies between what is known and `next` is missing.
+ProducerLedger::Fault ProducerLedger::advance(Producer& producer, std::uint64_t next,
+                                              std::uint64_t images_before) {
+  if (next >= kMostCounted || images_before >= kMostCounted || next < producer.next ||
+      images_before < producer.images_next) {
+    return Fault::contradictory;
+  }
+  const std::uint64_t batches = next - producer.next, images = images_before - producer.images_next;
+  if (batches == 0 && images == 0) return Fault::none;
+  // Each batch has at least one image.
+  if (batches == 0 || images < batches) return Fault::contradictory;
+  if (producer.gaps.size() >= limits_.gaps) producer.gaps.erase(producer.gaps.begin());
+  producer.gaps.push_back({producer.next, next, producer.images_next, images_before});
+  producer.next = next;
+  producer.images_next = images_before;
+  totals_.batches_missing += batches;
+  totals_.images_missing += images;
+  totals_.images_sent += images;
+  return Fault::none;
+}
+
+/// A number that was skipped.
+ProducerLedger::Fault ProducerLedger::fill(Producer& producer, const FramedHeader& header) {
+  const std::uint64_t number = header.sequence, before = header.images_before;
+  auto gap = std::upper_bound(producer.gaps.begin(), producer.gaps.end(), number,
+                              [](std::uint64_t value, const Gap& of) { return value < of.end; });
+  if (gap == producer.gaps.end() || number < gap->first) return Fault::repeated;
+  const std::uint64_t ahead = number - gap->first, behind = gap->end - number - 1;
+  if (before < gap->images_first || before > gap->images_end || header.images == 0 ||
+      header.images > gap->images_end - before) {
+    return Fault::contradictory;
+  }
+  const std::uint64_t after = before + header.images;
+  const std::uint64_t images_ahead = before - gap->images_first;
+  const std::uint64_t images_behind = gap->images_end - after;
+  if (images_ahead < ahead || images_behind < behind || (ahead == 0 && images_ahead != 0) ||
+      (behind == 0 && images_behind != 0)) {
+    return Fault::contradictory;
+  }
+  const Gap rest{number + 1, gap->end, after, gap->images_end};
+  gap->end = number;
+  gap->images_end = before;
+  if (ahead == 0) gap = producer.gaps.erase(gap);
+  if (behind != 0) producer.gaps.insert(ahead == 0 ? gap : gap + 1, rest);
+  // One more than there may be; of two halves neither is older by much.
+  if (producer.gaps.size() > limits_.gaps) producer.gaps.erase(producer.gaps.begin());
+  --totals_.batches_missing;
+  totals_.images_missing -= header.images;
+  return Fault::none;
+}
+
+ProducerLedger::Flow ProducerLedger::flow(std::uint64_t producers) const {
+  const std::lock_guard lock(mutex_);
+  if (totals_.producers_ended < producers) return Flow::coming;
+  for (const auto& [number, producer] : producers_) {
+    if (producer.has_ended && !producer.gaps.empty()) return Flow::stragglers;
+  }
+  return Flow::complete;
+}
+
+std::string ProducerLedger::name_of(std::uint64_t producer) const {
+  const std::lock_guard lock(mutex_);
+  return describe(producer);
+}
+
+std::optional<FramedHello> ProducerLedger::hello_of(std::uint64_t producer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = producers_.find(producer);
+  return found == producers_.end() ? std::nullopt : found->second.hello;
+}
+
+bool ProducerLedger::is_of_boot(std::uint64_t producer, std::string_view boot) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = producers_.find(producer);
+  return found != producers_.end() && found->second.hello && found->second.hello->boot == boot;
+}
+
+LedgerTotals ProducerLedger::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+}  // namespace penstock

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of Penstock's own format: batches, leases and credits.
+#include "dataflow/wire/framed.h"
+
+#include <gtest/gtest.h>
+
+#include "dataflow/error.h"
+#include "dataflow/wire/batch_message.h"
+#include "tests/support/framed_messages.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+constexpr BatchSpec kSpec{.images = 2, .image = {2, 3, 1}, .classes = 10};
+
+FrameBytes counted(std::size_t size) {
+  FrameBytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i);
+  return bytes;
+}
+
+FrameBytes labels(std::vector<std::int32_t> values) {
+  return bytes_of_list(std::span<const std::int32_t>(values));
+}
+
+FrameList good_batch(bool with_checksum = false) {
+  return framed_message(pixels_header(kSpec), {counted(12), labels({3, 7})}, with_checksum);
+}
+
+/// What is said of a message, read as a batch of pixels.
+std::string refusal(const FrameList& frames) {
+  return thrown_by<DataError>([&] { framed_pixels(parse_framed(views_of(frames)), kSpec); });
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The good batch with another header.
+template <typename Change>
+std::string refusal_of_header(const Change& change) {
+  FramedHeader header = pixels_header(kSpec);
+  change(header);
+  return refusal(framed_message(header, {counted(12), labels({3, 7})}));
+}
+
+TEST(Framed, ABatchOfPixelsIsReadWithoutACopy) {
+  for (const bool with_checksum : {false, true}) {
+    const FrameList frames = good_batch(with_checksum);
+    const auto views = views_of(frames);
+    EXPECT_EQ(detect_message_format(views), MessageFormat::framed);
+    BatchMessageReader reader(kSpec);
+    const WireBatch batch = reader.read(MessageFormat::framed, views);
+    EXPECT_EQ(batch.pixels.data(), frames[1].data());
+    EXPECT_EQ(batch.pixels.size(), 12U);
+    EXPECT_EQ(batch.labels.data(), frames[2].data());
+  }
+  EXPECT_EQ(message_format_of("framed"), MessageFormat::framed);
+  EXPECT_EQ(to_string(MessageFormat::framed), "framed");
+}
+
+TEST(Framed, WhatAHeaderSaysIsChecked) {
+  const auto said = [](auto change) { return refusal_of_header(change); };
+  EXPECT_TRUE(has(said([](auto& h) { h.kind = FramedKind{4}; }), "its kind is 4"));
+  EXPECT_TRUE(
+      has(said([](auto& h) { h.encoding = FramedEncoding{3}; }), "of its kind, batch, is 3"));
+  EXPECT_TRUE(has(said([](auto& h) { h.encoding = FramedEncoding::none; }), "expected 1, pixels"));
+  EXPECT_TRUE(has(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
+  EXPECT_TRUE(has(said([](auto& h) { h.producer = 0; }), "producer's number is 0"));
+  EXPECT_TRUE(has(said([](auto& h) { h.checksum = 5; }), "flag 1"));
+  EXPECT_TRUE(has(said([](auto& h) { h.images = 0; }), "it has 0 images; expected at least one"));
+  EXPECT_TRUE(has(said([](auto& h) { h.height = 3; }), "the pixels have 12 bytes; expected 18"));
+  EXPECT_TRUE(has(said([](auto& h) { h.height = h.width = h.channels = UINT32_MAX; }),
+                  "expected less than 2^64"));
+  EXPECT_TRUE(has(said([](auto& h) { h.height = 3, h.width = 2; }),
+                  "pixels are [2,3,2,1]; expected [2,2,3,1]"));
+  EXPECT_TRUE(has(
+      said([](auto& h) { h.encoding = FramedEncoding::jpeg, h.height = h.width = h.channels = 0; }),
+      "2 frames follow the header of its kind, batch; expected three"));
+  EXPECT_TRUE(has(said([](auto& h) { h.flags = kFramedShared; }), "expected one, the lease"));
+}
+
+TEST(Framed, FramesAreWhatTheHeaderSays) {
+  const FramedHeader header = pixels_header(kSpec);
+  FrameList frames = good_batch();
+  frames[0][8] = std::byte{2};
+  EXPECT_TRUE(has(refusal(frames), "of version 2 of the format; this is a reader of 1"));
+  frames = good_batch();
+  frames[0][76] = std::byte{1};
+  EXPECT_TRUE(has(refusal(frames), "reserved bytes"));
+  frames = good_batch();
+  frames[0].resize(95);
+  EXPECT_TRUE(has(refusal(frames), "its header has 95 bytes; expected 96"));
+  frames[0].resize(9);
+  EXPECT_TRUE(has(refusal(frames), "its header has 9 bytes"));
+  EXPECT_TRUE(has(refusal({}), "PENSTOCK"));
+  frames = good_batch();
+  frames[2].push_back({});
+  EXPECT_TRUE(has(refusal(frames), "says that 20 bytes follow; there are 21"));
+  frames = framed_message(header, {counted(13), FrameBytes(7)});
+  EXPECT_TRUE(has(refusal(frames), "the pixels have 13 bytes; expected 12"));
+  frames = framed_message(header, {counted(12), FrameBytes(7)});
+  EXPECT_TRUE(has(refusal(frames), "the labels have 7 bytes; expected 8"));
+  frames = framed_message(header, {counted(12), labels({3, 10})});
+  EXPECT_EQ(refusal(frames), "framed message: label 1 is 10; expected 0 to 9");
+  frames = framed_message(header, {counted(12), labels({3, 7}), {}});
+  EXPECT_TRUE(has(refusal(frames), "3 frames follow"));
+  frames = good_batch(true);
+  frames[1][5] ^= std::byte{1};
+  EXPECT_TRUE(has(refusal(frames), "the checksum of batch 0 is"));
+
+  BatchSpec larger = kSpec;
+  larger.images = 3;
+  frames = framed_message(pixels_header(larger), {counted(18), labels({1, 2, 3})});
+  EXPECT_TRUE(has(refusal(frames), "must equal --batch-size"));
+  frames = framed_message(header_of(FramedKind::end), {});
+  EXPECT_TRUE(has(refusal(frames), "it is of kind end; expected a batch"));
+}
+
+TEST(Framed, FilesAndLabelsOfABatchOfJpegFiles) {
+  const FrameList frames =
+      framed_message(jpeg_header(3), jpeg_payload({"one", "", "three"}, {4, 9, 0}), true);
+  const auto views = views_of(frames);
+  const FramedImages images(parse_framed(views), kSpec);
+  ASSERT_EQ(images.size(), 3U);
+  const auto text = [&](std::size_t i) {
+    const auto file = images.file(i);
+    return std::string(reinterpret_cast<const char*>(file.data()), file.size());
+  };
+  EXPECT_EQ(text(0), "one");
+  EXPECT_EQ(text(1), "");
+  EXPECT_EQ(text(2), "three");
+  EXPECT_EQ(images.label(0), 4);
+  EXPECT_EQ(images.label(1), 9);
+  EXPECT_EQ(images.label(2), 0);
+  EXPECT_TRUE(has(refusal(frames), "a batch of JPEG files, where pixels were expected"));
+}
+
+TEST(Framed, BatchesOfJpegFilesThatDoNotAddUpAreNamed) {
+  const auto said = [](const FramedHeader& header, const FrameList& payload) {
+    const FrameList frames = framed_message(header, payload);
+    return thrown_by<DataError>(
+        [&] { FramedImages(parse_framed(views_of(frames)), kSpec).size(); });
+  };
+  const FrameList good = jpeg_payload({"one", "two"}, {1, 2});
+  EXPECT_TRUE(has(said(jpeg_header(0), good), "0 images; expected 1 to 65536"));
+  EXPECT_TRUE(has(said(jpeg_header(65'537), good), "65537 images"));
+  EXPECT_TRUE(has(said(jpeg_header(3), good), "the lengths have 8 bytes; expected 12"));
+  FramedHeader header = jpeg_header(2);
+  header.height = 224;
+  EXPECT_TRUE(has(said(header, good), "are 224, 0 and 0; expected 0"));
+  FrameList bad = good;
+  bad[1].pop_back();
+  EXPECT_TRUE(has(said(jpeg_header(2), bad), "add up to 6 bytes; the files have 5"));
+  bad = good;
+  bad[2].pop_back();
+  EXPECT_TRUE(has(said(jpeg_header(2), bad), "the labels have 7 bytes"));
+  EXPECT_TRUE(has(said(jpeg_header(2), jpeg_payload({"a", "b"}, {1, -1})), "label 1 is -1"));
+  EXPECT_TRUE(has(said(pixels_header(kSpec), {counted(12), labels({3, 7})}),
+                  "a batch of pixels, where JPEG files were expected"));
+}
+
+TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
+  const FramedLease lease{.lease = 5, .offset = 8192, .bytes = 64 + 8};
+  for (const bool jpeg : {false, true}) {
+    const FrameList payload =
+        jpeg ? jpeg_payload({"one", "two"}, {1, 2}) : FrameList{counted(12), labels({3, 7})};
+    FramedHeader header = jpeg ? jpeg_header(2) : pixels_header(kSpec);
+    const auto sum = framed_message(header, payload, true);
+    header = parse_framed(views_of(sum)).header;
+    header.flags |= kFramedShared;
+    const FrameList frames = framed_message(header, {lease_frame(lease)});
+    const auto views = views_of(frames);
+    const FramedMessage message = parse_framed(views);
+    ASSERT_TRUE(message.is_shared());
+    EXPECT_EQ(framed_lease(message), lease);
+    EXPECT_TRUE(has(thrown_by<DataError>([&] {
+                      if (jpeg) FramedImages(message, kSpec).size();
+                      framed_pixels(message, kSpec);
+                    }),
+                    "lies in shared memory"));
+
+    FrameBytes bytes = shared_bytes(payload);
+    FramedShared shared = divide_framed_lease(message.header, bytes);
+    const FramedMessage whole{message.header, std::span(shared.frames).first(shared.count)};
+    if (jpeg) {
+      const FramedImages images(whole, kSpec);
+      EXPECT_EQ(images.label(1), 2);
+      EXPECT_EQ(images.file(1).data(), bytes.data() + 64 + 3);
+    } else {
+      EXPECT_EQ(framed_pixels(whole, kSpec).labels.data(), bytes.data() + 64);
+    }
+    bytes[64] ^= std::byte{1};
+    EXPECT_TRUE(
+        has(thrown_by<DataError>([&] { divide_framed_lease(message.header, bytes); }), "checksum"));
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_TRUE(has(thrown_by<DataError>([&] {
+                        divide_framed_lease(message.header, std::span(bytes).first(size));
+                      }),
+                      "too few for"))
+          << size;
+    }
+  }
+  FramedHeader header = pixels_header(kSpec);
+  header.flags = kFramedShared;
+  EXPECT_TRUE(has(refusal(framed_message(header, {FrameBytes(31)})), "its lease has 31 bytes"));
+  EXPECT_TRUE(
+      has(refusal(framed_message(header, {lease_frame({.offset = 64})})), "a multiple of 4096"));
+  FrameBytes frame = lease_frame(lease);
+  frame.back() = std::byte{1};
+  EXPECT_TRUE(has(refusal(framed_message(header, {frame})), "reserved bytes of its lease"));
+}
+
+TEST(Framed, ACreditGivesLeasesBack) {
+  const std::vector<std::uint64_t> numbers = {3, UINT64_MAX, 0};
+  const FrameList some = framed_message(header_of(FramedKind::credit),
+                                        {bytes_of_list(std::span<const std::uint64_t>(numbers))});
+  EXPECT_EQ(framed_credit_leases(parse_framed(views_of(some))), numbers);
+  const FrameList none = framed_message(header_of(FramedKind::credit), {});
+  EXPECT_TRUE(framed_credit_leases(parse_framed(views_of(none))).empty());
+  const FrameList odd = framed_message(header_of(FramedKind::credit), {FrameBytes(12)});
+  EXPECT_THROW(framed_credit_leases(parse_framed(views_of(odd))), DataError);
+  const FrameList end = framed_message(header_of(FramedKind::end), {});
+  EXPECT_THROW(framed_credit_leases(parse_framed(views_of(end))), DataError);
+  const FrameList more = framed_message(header_of(FramedKind::end), {FrameBytes(1)});
+  EXPECT_TRUE(has(refusal(more), "expected none"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of Penstock's own format over real sockets: batches, accounts of producers, ends.
+#include "feeders/hand_off_times.h"
+#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/support/framed_messages.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Batch `index` of producer `producer`, whose images are those of closed-form batch `content`.
+FrameList batch_message(std::uint64_t producer, std::uint64_t index, std::uint64_t content,
+                        bool with_checksum = false) {
+  FrameBytes pixels(kSmall.pixel_bytes());
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(kSmall.images));
+  Batch batch;
+  batch.pixels = pixels;
+  batch.labels = labels;
+  fill_closed_form(batch, kSmall, content);
+  FramedHeader header = pixels_header(kSmall, producer, index);
+  header.sent_ns = realtime_ns();
+  header.ready_ns = header.sent_ns - 1000;
+  header.begun_ns = header.sent_ns - 1'001'000;
+  return framed_message(header, {pixels, bytes_of_list(std::span<const std::int32_t>(labels))},
+                        with_checksum);
+}
+
+FrameList hello_message(std::uint64_t producer, const std::string& name) {
+  FramedHeader header = pixels_header(kSmall, producer);
+  header.kind = FramedKind::hello;
+  const FramedHello hello{.name = name, .host = "here", .pid = 4711, .boot = boot_id(), .pool = {}};
+  return framed_message(header, {bytes_of_text(write_framed_hello(hello))});
+}
+
+FrameList end_message(std::uint64_t producer, std::uint64_t batches) {
+  FramedHeader header = header_of(FramedKind::end, producer);
+  header.sequence = batches;
+  header.images_before = batches * static_cast<std::uint64_t>(kSmall.images);
+  return framed_message(header, {});
+}
+
+void send(Producer& producer, const FrameList& frames) {
+  for (std::size_t i = 0; i < frames.size(); ++i) producer.send(frames[i], i + 1 < frames.size());
+}
+
+bool has_note(const Consumer& consumer, std::string_view part) {
+  for (const std::string& note : consumer.notes()) {
+    if (contains(note, part)) return true;
+  }
+  return false;
+}
+
+/// What was sent is what was received, refused or is missing.
+void expect_sums(const Consumer& consumer) {
+  EXPECT_EQ(consumer.counter("images_sent"), consumer.counter("images_received") +
+                                                 consumer.counter("images_rejected") +
+                                                 consumer.counter("images_missing"));
+}
+
+TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
+  Consumer consumer("endpoint=" + endpoint() + ",producers=1");
+  consumer.start();
+  Producer producer(endpoint(), false);
+  std::jthread sending([&] {
+    send(producer, hello_message(7, "loader"));
+    for (std::uint64_t i = 0; i < 20; ++i) send(producer, batch_message(7, i, i, i % 2 == 0));
+    send(producer, end_message(7, 20));
+  });
+  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(consumer.next(), i);
+  EXPECT_EQ(consumer.next(), std::nullopt);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_received"), 22);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("images_sent"), 80);
+  EXPECT_EQ(consumer.counter("images_missing"), 0);
+  EXPECT_EQ(consumer.counter("producers_seen"), 1);
+  EXPECT_EQ(consumer.counter("producers_ended"), 1);
+  expect_sums(consumer);
+  EXPECT_TRUE(has_note(consumer, "reads messages of the format framed"));
+  EXPECT_TRUE(has_note(consumer, "by one clock"));
+  EXPECT_DOUBLE_EQ(consumer.fact("producing_median_s"), 1e-3);
+  EXPECT_DOUBLE_EQ(consumer.fact("socket_wait_p99_s"), 1e-6);
+  EXPECT_GE(consumer.fact("hand_off_p99_s"), consumer.fact("hand_off_median_s"));
+}
+
+TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
+  Consumer consumer("endpoint=" + endpoint() + ",producers=2");
+  consumer.start();
+  Producer first(endpoint(), false), second(endpoint(), false);
+  send(first, hello_message(1, "first"));
+  send(first, batch_message(1, 0, 0));
+  EXPECT_EQ(consumer.next(), 0U);
+  send(first, batch_message(1, 0, 9));  // again
+  FrameList spoilt = batch_message(1, 1, 9, true);
+  spoilt[1][5] ^= std::byte{1};
+  send(first, spoilt);
+  send(first, batch_message(1, 4, 4));  // 2 and 3 are lost
+  send(first, end_message(1, 5));
+  EXPECT_EQ(consumer.next(), 4U);
+  send(second, batch_message(2, 1, 11));  // went elsewhere: 0
+  send(second, end_message(2, 2));
+  EXPECT_EQ(consumer.next(), 11U);
+  EXPECT_EQ(consumer.next(), std::nullopt);  // nothing comes any more
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("images_sent"), 4 * 7);
+  EXPECT_EQ(consumer.counter("images_received"), 4 * 3);
+  EXPECT_EQ(consumer.counter("images_rejected"), 4);
+  EXPECT_EQ(consumer.counter("images_missing"), 4 * 3);
+  EXPECT_EQ(consumer.counter("batches_missing"), 3);
+  EXPECT_EQ(consumer.counter("batches_duplicate"), 1);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 2);
+  EXPECT_EQ(consumer.counter("producers_ended"), 2);
+  expect_sums(consumer);
+  EXPECT_TRUE(has_note(consumer, "batch 0 of first on here, pid 4711 came a second time"));
+  EXPECT_TRUE(
+      has_note(consumer, "first on here, pid 4711: framed message: the checksum of batch 1"));
+  EXPECT_TRUE(has_note(consumer, "of 28 images that producers sent, 12 are missing"));
+}
+
+TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  BatchSpec larger = kSmall;
+  larger.images = 5;
+  FramedHeader header = pixels_header(larger, 3);
+  header.kind = FramedKind::hello;
+  send(producer, framed_message(header, {bytes_of_text(R"({"name":"wide","host":"there"})")}));
+  send(producer, framed_message(header_of(FramedKind::welcome, 3), {bytes_of_text("{}")}));
+  send(producer, batch_message(4, 0, 6));
+  EXPECT_EQ(consumer.next(), 6U);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 2);
+  EXPECT_TRUE(has_note(consumer,
+                       "wide on there: framed message: pixels are [5,5,6,3]; expected "
+                       "[4,5,6,3]; the number of images must equal --batch-size"));
+  EXPECT_TRUE(has_note(consumer, "a welcome is for producers"));
+}
+
+TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
+  Consumer consumer("endpoint=" + endpoint(), 300ms);
+  consumer.start();
+  Producer producer(endpoint(), false);
+  send(producer, batch_message(5, 0, 2));
+  send(producer, end_message(5, 1));
+  EXPECT_EQ(consumer.next(), 2U);
+  const std::string said = thrown_by<TimeoutError>([&] { consumer.next(); });
+  EXPECT_TRUE(contains(said, "all of them have sent their end; with producers=1 the data end"))
+      << said;
+}
+
+TEST_F(ZmqConsume, OtherFormatsHaveNoAccounts) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 1));
+  EXPECT_EQ(consumer.next(), 1U);
+  consumer.stop();
+  EXPECT_FALSE(consumer.has_counter("images_missing"));
+  EXPECT_THROW(Consumer("producers=-1"), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock
