@@ -116,6 +116,13 @@ TEST_P(FeedMatrix, EveryBatchArrivesOnceAtOneConsumer) {
     EXPECT_EQ(each[i].disorders(), 0) << "consumer " << i;
     EXPECT_EQ(feeds[i]->counter("messages_received"), each[i].total());
     EXPECT_EQ(feeds[i]->counter("messages_rejected"), 0) << feeds[i]->all_notes();
+    if (std::get<Format>(GetParam()) == Format::framed) {
+      // What a consumer knows of: all up to the last batch that it got.
+      EXPECT_EQ(feeds[i]->counter("images_sent"),
+                feeds[i]->counter("images_received") + feeds[i]->counter("images_missing"));
+      EXPECT_TRUE(topology.consumers > 1 || feeds[i]->counter("images_missing") == 0);
+      EXPECT_EQ(feeds[i]->counter("batches_duplicate"), 0);
+    }
     received += feeds[i]->counter("messages_received");
     images += feeds[i]->counter("images_received");
     bytes += feeds[i]->counter("bytes_received");

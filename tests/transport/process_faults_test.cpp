@@ -81,10 +81,10 @@ class ZmqProcessFaults : public ::testing::Test {
 /// Producer 0, on a thread of its own.
 class GoodStream {
  public:
-  explicit GoodStream(const std::string& to, std::int32_t batches)
-      : producer_(to, RawProducer::Side::connects), thread_([this, batches] {
+  GoodStream(const std::string& to, std::int32_t batches, Format format = Format::pickle)
+      : producer_(to, RawProducer::Side::connects), thread_([this, batches, format] {
           for (std::int32_t batch = 0; batch < batches; ++batch) {
-            producer_.send(message_of(Format::pickle, kLarge, {0, batch}));
+            producer_.send(message_of(format, kLarge, {0, batch}));
           }
         }) {}
 
@@ -96,7 +96,7 @@ class GoodStream {
 /// A proxy lets two messages and a half through, and then the producer is killed: what was not
 /// whole never was.
 TEST_F(ZmqProcessFaults, AProducerThatIsKilledInTheMiddleOfAMessage) {
-  for (const Format format : {Format::zmq_op, Format::numpy_frames}) {
+  for (const Format format : {Format::zmq_op, Format::numpy_frames, Format::framed}) {
     SCOPED_TRACE(name_of(format));
     Feed feed("hwm=2,endpoint=tcp://127.0.0.1:*", kLarge);
     CuttingProxy proxy(port_of(feed.address()), 300'000);
@@ -198,7 +198,7 @@ TEST_F(ZmqProcessFaults, AProducerThatFloodsIsCutOffEachTimeItComesBack) {
 TEST_F(ZmqProcessFaults, AConsumerThatIsKilledWithMessagesInFlightAndItsSuccessor) {
   constexpr std::int32_t kSent = 100, kRead = 10;
   Peer victim({"consume", "hwm=2,endpoint=" + endpoint(), std::to_string(kRead)});
-  const GoodStream sending(endpoint(), kSent);
+  const GoodStream sending(endpoint(), kSent, Format::framed);
   ASSERT_TRUE(victim.await_lines(kRead));
   victim.kill_and_wait();
   EXPECT_TRUE(std::filesystem::exists(folder_ / "feed"));
@@ -223,6 +223,9 @@ TEST_F(ZmqProcessFaults, AConsumerThatIsKilledWithMessagesInFlightAndItsSuccesso
   const std::int32_t lost = first - kRead;
   EXPECT_EQ(ledger.total() + lost, kSent);
   EXPECT_EQ(successor.counter("messages_rejected"), 0) << successor.all_notes();
+  // Its accounts have what its predecessor read and what was lost as missing.
+  EXPECT_EQ(successor.counter("batches_missing"), first);
+  EXPECT_EQ(successor.counter("images_sent"), kSent * kLarge.images);
 }
 
 }  // namespace

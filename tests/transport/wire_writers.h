@@ -27,11 +27,14 @@ struct Array {
   Bytes data{};
 };
 
-enum class Format : std::uint8_t { zmq_op, pickle, msgpack, numpy_frames };
+enum class Format : std::uint8_t { zmq_op, pickle, msgpack, numpy_frames, framed };
 inline constexpr Format kFormats[] = {Format::zmq_op, Format::pickle, Format::msgpack,
-                                      Format::numpy_frames};
+                                      Format::numpy_frames, Format::framed};
+/// Those that hold any two arrays.
+inline constexpr Format kArrayFormats[] = {Format::zmq_op, Format::pickle, Format::msgpack,
+                                           Format::numpy_frames};
 inline std::string name_of(Format format) {
-  constexpr const char* kNames[] = {"zmq_op", "pickle", "msgpack", "numpy-frames"};
+  constexpr const char* kNames[] = {"zmq_op", "pickle", "msgpack", "numpy-frames", "framed"};
   return kNames[static_cast<std::size_t>(format)];
 }
 
@@ -147,6 +150,7 @@ inline std::string json(const Array& array) {
 
 }  // namespace by_hand
 
+/// In one of kArrayFormats.
 inline Message write(Format format, const Array& pixels, const Array& labels) {
   Message frames(1);
   Writer to(frames[0]);
@@ -171,11 +175,75 @@ inline Message write(Format format, const Array& pixels, const Array& labels) {
       to.text("[").text(by_hand::json(pixels)).text(", ").text(by_hand::json(labels)).text("]");
       frames.push_back(pixels.data);
       frames.push_back(labels.data);
+      break;
+    case Format::framed:
+      ADD_FAILURE() << "framed messages have headers of their own";
   }
   return frames;
 }
 
+/// A framed header (feeders/framed_format.md), field by field.
+struct FramedFields {
+  std::uint64_t version = 1, kind = 1, encoding = 1, flags = 0;
+  std::uint64_t producer = 0, sequence = 0;
+  std::int64_t begun = 0, ready = 0, sent = 0;
+  std::uint64_t images = 0, height = 0, width = 0, channels = 0;
+  std::uint64_t checksum = 0, reserved = 0, payload = 0, images_before = 0;
+};
+inline FramedFields framed_fields(const BatchSpec& spec, BatchName name) {
+  const auto images = static_cast<std::uint64_t>(spec.images);
+  return {.producer = 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(name.producer),
+          .sequence = static_cast<std::uint64_t>(name.batch),
+          .images = images,
+          .height = static_cast<std::uint64_t>(spec.image.height),
+          .width = static_cast<std::uint64_t>(spec.image.width),
+          .channels = static_cast<std::uint64_t>(spec.image.channels),
+          .images_before = images * static_cast<std::uint64_t>(name.batch)};
+}
+inline Bytes framed_header(const FramedFields& fields) {
+  Bytes bytes;
+  Writer to(bytes);
+  to.text("PENSTOCK").little(fields.version, 2).little(fields.kind, 2).little(fields.encoding, 2);
+  to.little(fields.flags, 2).little(fields.producer, 8).little(fields.sequence, 8);
+  for (const std::int64_t time : {fields.begun, fields.ready, fields.sent}) {
+    to.little(static_cast<std::uint64_t>(time), 8);
+  }
+  to.little(fields.images, 4).little(fields.height, 4).little(fields.width, 4);
+  to.little(fields.channels, 4).little(fields.checksum, 4).little(fields.reserved, 4);
+  to.little(fields.payload, 8).little(fields.images_before, 8);
+  return bytes;
+}
+/// CRC32C of frames, one after the other, a bit at a time.
+inline std::uint64_t crc32c_of(std::span<const Bytes> frames) {
+  std::uint32_t sum = ~std::uint32_t{0};
+  for (const Bytes& frame : frames) {
+    for (const std::byte byte : frame) {
+      sum ^= std::to_integer<std::uint32_t>(byte);
+      for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ ((sum & 1) != 0 ? 0x82f63b78U : 0U);
+    }
+  }
+  return static_cast<std::uint32_t>(~sum);
+}
+/// With `payload` and, with flag 1, the checksum of what follows the header.
+inline Message framed_message(FramedFields fields, Message frames) {
+  for (const Bytes& frame : frames) fields.payload += frame.size();
+  if ((fields.flags & 1) != 0) fields.checksum = crc32c_of(frames);
+  frames.insert(frames.begin(), framed_header(fields));
+  return frames;
+}
+inline Message framed_end(const BatchSpec& spec, BatchName behind_the_last) {
+  FramedFields fields = framed_fields(spec, behind_the_last);
+  fields.kind = 3;
+  fields.encoding = fields.images = fields.height = fields.width = fields.channels = 0;
+  return framed_message(fields, {});
+}
+
 inline Message message_of(Format format, const BatchSpec& spec, BatchName name) {
+  if (format == Format::framed) {
+    FramedFields fields = framed_fields(spec, name);
+    fields.flags = name.batch % 2 == 0 ? 0 : 1;  // every other with a checksum
+    return framed_message(fields, {pixels_of(spec, name), labels_array(spec, name).data});
+  }
   return write(format, pixels_array(spec, name), labels_array(spec, name));
 }
 
