@@ -2,8 +2,8 @@
 #include "feeders/zmq_push.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <utility>
 #include <zmq.hpp>
@@ -20,6 +20,8 @@ constexpr std::size_t kLead = 4096;
 
 /// Between two looks at whether the receiver has read everything, after the last batch.
 constexpr Nanoseconds kUnreadPeriod = std::chrono::milliseconds(5);
+/// So many in a row have to find nothing.
+constexpr int kLooks = 3;
 
 /// libzmq may hold the last bytes of small messages in a buffer of its own.
 constexpr std::chrono::milliseconds kLinger{1000};
@@ -32,31 +34,38 @@ Buffer FrameMemory::allocate(std::size_t bytes, MemoryKind kind) {
   return Buffer(block.bytes().data() + kLead, bytes, [](std::byte*) {});
 }
 
-/// The slots that libzmq holds. Given back by whichever thread closes the message.
+/// The slots that libzmq holds. Given back by whichever thread closes the last frame in one.
 struct ZmqPush::Outgoing {
   struct Slot {
     Outgoing* owner = nullptr;
     ReadLease lease;
-    std::span<std::byte> labels;  // where the ring's readers look for them
-    const std::byte* moved_labels = nullptr;
+    std::size_t frames = 0;  // of it, that libzmq holds
+    Time free_since{};
   };
 
-  explicit Outgoing(std::size_t count) : slots(count) {
-    for (Slot& slot : slots) slot.owner = this;
+  Outgoing(std::size_t count, OutgoingMessages& of, const Clock& time)
+      : messages(of), clock(time), slots(count) {
+    for (Slot& slot : slots) {
+      slot.owner = this;
+      slot.free_since = clock.now();
+    }
   }
 
-  /// Called by libzmq: the bytes of a slot are no longer needed.
+  /// Called by libzmq: the bytes of a frame in a slot are no longer needed.
   static void give_back(void*, void* hint) {
     Slot& slot = *static_cast<Slot*>(hint);
     Outgoing& owner = *slot.owner;
     const std::lock_guard lock(owner.mutex);
-    // Constant feeders fill a slot once and publish it again and again.
-    std::memmove(slot.labels.data(), slot.moved_labels, slot.labels.size());
+    if (--slot.frames > 0) return;
+    owner.messages.give_back(slot.lease.batch());
+    slot.free_since = owner.clock.now();
     slot.lease = ReadLease();
     --owner.held;
     owner.returned.notify_all();
   }
 
+  OutgoingMessages& messages;
+  const Clock& clock;
   std::mutex mutex;
   std::condition_variable_any returned;
   // All below under mutex.
@@ -65,14 +74,17 @@ struct ZmqPush::Outgoing {
 };
 
 ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptions& options,
-                 Clock& clock, Probe& probe, PeerReports reports)
+                 Clock& clock, Probe& probe, PeerReports reports,
+                 std::unique_ptr<OutgoingMessages> messages)
     : ring_(ring),
       endpoint_(endpoint),
       clock_(clock),
       batches_(probe.counter("batches_sent")),
       bytes_(probe.counter("bytes_sent")),
       wait_ns_(probe.counter("send_wait_ns")),
-      outgoing_(std::make_unique<Outgoing>(ring.slots())),
+      messages_(messages ? std::move(messages)
+                         : make_outgoing(MessageFormat::zmq_op, ring.spec(), clock)),
+      outgoing_(std::make_unique<Outgoing>(ring.slots(), *messages_, clock)),
       socket_(endpoint, options, std::move(reports)) {
   PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::push);
 }
@@ -80,44 +92,80 @@ ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptio
 ZmqPush::~ZmqPush() = default;
 
 void ZmqPush::run(const PushPlan& plan, std::stop_token stop) {
+  if (!send(messages_->hello(), nullptr, plan, stop)) return;
   Pace pace(clock_, plan.img_per_s);
   for (std::int64_t sent = 0; plan.batches == 0 || sent < plan.batches; ++sent) {
     ReadLease lease = ring_.next(0, stop);
     if (!lease) break;
     lease.await();
     pace.await(lease.batch().valid, stop);
-    if (!send(std::move(lease), plan, stop)) return;
+    // A loader of that pace would have it ready only now.
+    const Time ready = plan.img_per_s > 0 ? clock_.now() : lease.batch().offered;
+    if (!send(std::move(lease), ready, plan, stop)) return;
+    batches_.add();
   }
+  if (stop.stop_requested() || !send(messages_->end(), nullptr, plan, stop)) return;
   flush(plan, stop);
 }
 
-bool ZmqPush::send(ReadLease lease, const PushPlan& plan, const std::stop_token& stop) {
+bool ZmqPush::send(ReadLease lease, Time ready, const PushPlan& plan, const std::stop_token& stop) {
   const Batch batch = lease.batch();
-  const BatchLayout layout(ring_.spec(), batch.valid);
-  const std::span<std::byte> frame(batch.pixels.data() - BatchLayout::kPixelsAt, layout.size());
-  const std::size_t label_bytes = layout.size() - layout.labels_at();
-  Outgoing::Slot* slot = nullptr;
+  Outgoing::Slot* const slot = &outgoing_->slots[static_cast<std::size_t>(batch.slot)];
+  Time begun;
   {
     const std::lock_guard lock(outgoing_->mutex);
-    slot = &outgoing_->slots[static_cast<std::size_t>(batch.slot)];
-    slot->labels = std::as_writable_bytes(batch.labels).first(label_bytes);
-    slot->moved_labels = frame.data() + layout.labels_at();
-    std::memmove(frame.data() + layout.labels_at(), slot->labels.data(), label_bytes);
-    layout.write_headers(frame);
+    begun = slot->free_since;
+  }
+  // A loader begins with a batch when it is done with the one before, and has room.
+  begun = std::min(ready, std::max(begun, last_ready_));
+  last_ready_ = ready;
+  const std::span<const OutgoingFrame> frames = messages_->batch(batch, begun, ready);
+  {
+    const std::lock_guard lock(outgoing_->mutex);
+    for (const OutgoingFrame& frame : frames) slot->frames += frame.in_slot ? 1 : 0;
     slot->lease = std::move(lease);
     ++outgoing_->held;
   }
-  zmq::message_t message(frame.data(), frame.size(), Outgoing::give_back, slot);
+  return send(frames, slot, plan, stop);
+}
+
+/// Hands over all frames of a message, of which there may be none.
+bool ZmqPush::send(std::span<const OutgoingFrame> frames, void* slot, const PushPlan& plan,
+                   const std::stop_token& stop) {
+  if (frames.empty()) return true;
+  const auto message_of = [&](const OutgoingFrame& frame) {
+    return frame.in_slot
+               ? zmq::message_t(frame.bytes.data(), frame.bytes.size(), Outgoing::give_back, slot)
+               : zmq::message_t(frame.bytes.data(), frame.bytes.size());
+  };
+  messages_->stamp();
+  std::array<zmq::message_t, kMaxMessageFrames> messages;
+  PENSTOCK_ASSERT(frames.size() <= messages.size());
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    messages[i] = message_of(frames[i]);
+    bytes += frames[i].bytes.size();
+  }
+  const auto flags = [&](std::size_t i) {
+    return i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+  };
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   const Time asked = clock_.now();
-  while (!socket.send(message, zmq::send_flags::dontwait)) {
+  while (!socket.send(messages[0], flags(0) | zmq::send_flags::dontwait)) {
     const ZmqSocket::Wake wake = socket_.wait(plan.timeout, stop);
     if (wake == ZmqSocket::Wake::stopped) return false;
     if (wake == ZmqSocket::Wake::late) nobody_takes(plan.timeout);
+    if (frames[0].in_slot) continue;
+    messages_->stamp();
+    messages[0] = message_of(frames[0]);
+  }
+  // Whoever took the first frame takes the others without a wait, or has gone, and they are
+  // dropped.
+  for (std::size_t i = 1; i < frames.size(); ++i) {
+    static_cast<void>(socket.send(messages[i], flags(i)));
   }
   wait_ns_.add((clock_.now() - asked).count());
-  batches_.add();
-  bytes_.add(static_cast<std::int64_t>(frame.size()));
+  bytes_.add(static_cast<std::int64_t>(bytes));
   return true;
 }
 
@@ -133,9 +181,11 @@ void ZmqPush::flush(const PushPlan& plan, const std::stop_token& stop) {
     }
   }
   // A receiver whose socket is full (libzmq 4.3) drops what it has not read of a connection that
-  // ends. The kernel reports no event for "all was read", so it is asked.
+  // ends. The kernel reports no event for "all was read", so it is asked, and asked again, as what
+  // libzmq holds may follow what was read.
   const Time started = clock_.now();
-  while (socket_.has_unread_bytes() && !stop.stop_requested()) {
+  for (int looks = 0; looks < kLooks && !stop.stop_requested();
+       looks = socket_.has_unread_bytes() ? 0 : looks + 1) {
     if (clock_.now() - started > plan.timeout) nobody_takes(plan.timeout);
     clock_.sleep_until(clock_.now() + kUnreadPeriod, stop);
   }

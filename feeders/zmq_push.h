@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of ZeroMQ feeding: batches of a ring go out as zmq_op messages without being
-// copied. A message is one frame, so a slot is laid out as one:
-//
-//   [header][pixels][header][labels]     the ring sees [pixels][labels]; labels move up to send,
-//   and back
+// The sending half of ZeroMQ feeding: batches of a ring go out as messages without being copied, in
+// the formats of outgoing_messages.h.
 //
 // The slot belongs to libzmq from send until its bytes are in the kernel; then libzmq's own thread
 // gives it back to the ring. What waits to be sent is thus bounded by the ring's slots, whatever
@@ -18,11 +15,13 @@
 #include "dataflow/batch_ring.h"
 #include "dataflow/device.h"
 #include "dataflow/probe.h"
+#include "feeders/outgoing_messages.h"
 #include "feeders/zmq_socket.h"
 
 namespace penstock {
 
-/// Memory of a ring whose slots are sent as they lie. Lends the streams and events of `host`, which
+/// Memory of a ring whose slots are sent as they lie, with room before and behind what the ring
+/// sees. Lends the streams and events of `host`, which
 /// outlives it; it outlives what it allocates.
 class FrameMemory final : public Device {
  public:
@@ -44,16 +43,18 @@ struct PushPlan {
 
 class ZmqPush {
  public:
-  /// Binds or connects; `reports` are ZmqSocket's. `ring` has one reader and its slots in
-  /// FrameMemory, and outlives this object, whose destructor gives all slots back.
+  /// Binds or connects; `reports` are ZmqSocket's. Without `messages` they are of the format
+  /// zmq_op. `ring` has one reader and its slots in FrameMemory, and outlives this object, whose
+  /// destructor gives all slots back.
   ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptions& options, Clock& clock,
-          Probe& probe, PeerReports reports = {});
+          Probe& probe, PeerReports reports = {},
+          std::unique_ptr<OutgoingMessages> messages = nullptr);
   ~ZmqPush();
 
   /// Sends until the plan is done, the ring ends, or a stop is requested; unless stopped, returns
   /// when the kernel has every byte. Called once. Counts batches_sent, bytes_sent and send_wait_ns,
-  /// the time in which nobody took a batch. Throws TimeoutError, what the ring was failed with, and
-  /// ConfigError where the consumer that this side connects to will never let it in.
+  /// the time in which nobody took a message. Throws TimeoutError, what the ring was failed with,
+  /// and ConfigError where the consumer that this side connects to will never let it in.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
@@ -62,7 +63,9 @@ class ZmqPush {
 
  private:
   struct Outgoing;
-  bool send(ReadLease lease, const PushPlan& plan, const std::stop_token& stop);
+  bool send(ReadLease lease, Time ready, const PushPlan& plan, const std::stop_token& stop);
+  bool send(std::span<const OutgoingFrame> frames, void* slot, const PushPlan& plan,
+            const std::stop_token& stop);
   void flush(const PushPlan& plan, const std::stop_token& stop);
   [[noreturn]] void nobody_takes(Nanoseconds timeout) const;
 
@@ -70,6 +73,8 @@ class ZmqPush {
   const Endpoint endpoint_;
   Clock& clock_;
   Counter &batches_, &bytes_, &wait_ns_;
+  std::unique_ptr<OutgoingMessages> messages_;
+  Time last_ready_{};  // when the last batch that was sent was complete
   std::unique_ptr<Outgoing> outgoing_;
   ZmqSocket socket_;  // closes first: libzmq gives back what it still holds
 };

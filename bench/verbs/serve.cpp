@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock serve: any feeder as a ZeroMQ producer, in tensorpack's zmq_op format.
+// penstock serve: any feeder as a ZeroMQ producer.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -37,6 +38,8 @@ struct ServeConfig {
   std::string endpoint = "ipc://testpipe";
   ZmqSocketOptions socket{.role = ZmqSocketOptions::Role::push, .bind = false};
   CurveFiles keys;
+  MessageFormat format = MessageFormat::zmq_op;
+  bool checksum = false;
   PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
 };
 
@@ -61,6 +64,17 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
   add(
       "bind", "this side binds and consumers connect; else the other way round", "false",
       [&](const std::string& text) { config.socket.bind = parse_flag(text, "--bind"); }, true);
+  add("format", "of messages: zmq_op, numpy-frames or framed", "zmq_op",
+      [&](const std::string& text) {
+        const std::optional<MessageFormat> format = message_format_of(text);
+        if (!format) {
+          throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
+        }
+        config.format = *format;
+      });
+  add(
+      "checksum", "framed messages have one of their bytes", "false",
+      [&](const std::string& text) { config.checksum = parse_flag(text, "--checksum"); }, true);
   add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
     config.socket.hwm = checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
   });
@@ -180,18 +194,19 @@ std::string describe(const BatchSpec& spec) {
 int run(const Invocation& invocation) {
   ServeConfig config;
   config.run.fake_location = "cpu";
-  if (!parse_flags("serve", "Sends a feeder's batches to a ZeroMQ consumer, in the zmq_op format.",
-                   serve_flags(config), invocation.arguments)) {
+  if (!parse_flags("serve", "Sends a feeder's batches to a ZeroMQ consumer.", serve_flags(config),
+                   invocation.arguments)) {
     return 0;
   }
   config.socket.curve = read_curve(config.keys);
+  SteadyClock clock;
   const Runner::Components components = find_components(config.run);
   ensure_data_of(config.run, *components.feeder, invocation.stop);
   config.run = resolve(config.run, components);
   const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);
 
-  SteadyClock clock;
+  auto messages = make_outgoing(config.format, spec, clock, config.checksum);
   Probe probe(false);
   HostDevice host(clock);
   FrameMemory memory(host);
@@ -214,7 +229,8 @@ int run(const Invocation& invocation) {
   });
   ZmqPush push(
       ring, parse_endpoint(config.endpoint), config.socket, clock, probe,
-      {.refused = {}, .say = [](const std::string& text) { say("penstock serve: {}\n", text); }});
+      {.refused = {}, .say = [](const std::string& text) { say("penstock serve: {}\n", text); }},
+      std::move(messages));
   say("penstock serve: {} from {} {} {}; {} batches ({:.0f} MB) of memory\n", describe(spec),
       config.run.fake_location, config.socket.bind ? "are served at" : "go to", push.address(),
       ring.slots(), 1e-6 * static_cast<double>(ring.slots() * spec.bytes()));

@@ -23,6 +23,24 @@ expect "serve --num-batches" 0 $?
 grep -q '"images_received":176' result.json
 expect "22 batches of 8 arrived (grep)" 0 $?
 
+# In other formats; messages of our own are numbered, so that what is missing is known.
+for format in numpy-frames framed; do
+  "$penstock" serve --format $format --model null --batch-size 8 --num-batches 22 --hwm 2 --timeout 30s &
+  "$penstock" run --json --fake-location zmq-consume:hwm=2,format=$format --model null --batch-size 8 \
+    --num-warmup-batches 2 --num-batches 20 --timeout 30s > result.json
+  expect "run beside serve --format $format" 0 $?
+  wait $!
+  expect "serve --format $format" 0 $?
+done
+grep -q '"images_missing":0' result.json
+expect "nothing is missing (grep)" 0 $?
+grep -q '"hand_off_median_s":' result.json
+expect "the way of a batch was timed (grep)" 0 $?
+"$penstock" serve --checksum --timeout 300ms
+expect "a checksum in zmq_op" 2 $?
+"$penstock" serve --format pickle --timeout 300ms
+expect "a format that is not sent" 2 $?
+
 # Nobody takes a batch.
 "$penstock" serve --model null --batch-size 8 --timeout 300ms
 expect "no consumer" 5 $?

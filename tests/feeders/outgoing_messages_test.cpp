@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches as messages of each format that is sent: read back bit for bit, sent as they lie, whole
+// over sockets.
+#include "feeders/outgoing_messages.h"
+
+#include "dataflow/wire/framed.h"
+#include "dataflow/wire/framed_text.h"
+#include "feeders/hand_off_times.h"
+#include "feeders/zmq_push.h"
+#include "tests/feeders/zmq_fixture.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+using Frames = std::span<const OutgoingFrame>;
+
+std::vector<std::span<const std::byte>> views_of(Frames frames) {
+  std::vector<std::span<const std::byte>> views;
+  for (const OutgoingFrame& frame : frames) views.emplace_back(frame.bytes);
+  return views;
+}
+
+class OutgoingFormats : public ::testing::TestWithParam<MessageFormat> {
+ protected:
+  SteadyClock clock_;
+  HostDevice host_{clock_};
+  FrameMemory memory_{host_};
+  Device* const reader_ = &memory_;
+  BatchRing ring_{kSmall,         4,     memory_, MemoryKind::pinned, std::span(&reader_, 1),
+                  Order::relaxed, clock_};
+};
+
+TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
+  const auto messages = make_outgoing(GetParam(), kSmall, clock_);
+  BatchMessageReader reader(kSmall);
+  const WriteLease lease = ring_.acquire({});
+  for (std::uint64_t index = 0; index < 3; ++index) {
+    const Batch& batch = lease.batch();
+    fill_closed_form(batch, kSmall, index);
+    const Frames frames = messages->batch(batch, {}, {});
+    const auto views = views_of(frames);
+    ASSERT_LE(views.size(), kMaxMessageFrames);
+    EXPECT_EQ(detect_message_format(views), GetParam());
+    const WireBatch read = reader.read(GetParam(), views);
+    EXPECT_EQ(read.pixels.data(), batch.pixels.data()) << "pixels were copied";
+    EXPECT_TRUE(frames[frames.size() == 1 ? 0 : 1].in_slot);
+    std::vector<std::byte> pixels(kSmall.pixel_bytes());
+    std::vector<std::int32_t> labels(batch.labels.size());
+    Batch copy;
+    copy.pixels = pixels;
+    copy.labels = labels;
+    copy_batch(read, copy);
+    messages->give_back(batch);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      EXPECT_EQ(labels[i], label_of(index * labels.size() + i));
+      EXPECT_EQ(batch.labels[i], labels[i]);
+      EXPECT_EQ(pixels[i * kSmall.row_bytes()], pixel_of(index * labels.size() + i));
+    }
+  }
+}
+
+TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
+  constexpr std::uint64_t kBatches = 25;
+  const TempFolder folder;
+  const std::string endpoint = "ipc://" + folder.path().string() + "/feed";
+  const bool framed = GetParam() == MessageFormat::framed;
+  Consumer consumer("endpoint=" + endpoint + (framed ? ",producers=1" : ""));
+  consumer.start();
+  Probe probe;
+  std::jthread feeding([&] {
+    for (std::uint64_t i = 0; i < kBatches; ++i) {
+      WriteLease lease = ring_.acquire({});
+      lease.await();
+      fill_closed_form(lease.batch(), kSmall, i);
+      std::move(lease).publish();
+    }
+    ring_.close();
+  });
+  std::jthread sending([&] {
+    ZmqPush push(ring_, parse_endpoint(endpoint),
+                 {.role = ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock_, probe, {},
+                 make_outgoing(GetParam(), kSmall, clock_, framed));
+    push.run({.timeout = 20s}, {});
+  });
+  for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer.next(), i);
+  if (framed) {
+    EXPECT_EQ(consumer.next(), std::nullopt);
+    consumer.stop();
+    EXPECT_EQ(consumer.counter("images_missing"), 0);
+    EXPECT_EQ(consumer.counter("images_sent"), 100);
+    EXPECT_GE(consumer.fact("hand_off_median_s"), 0);
+  }
+  sending.join();
+  EXPECT_EQ(probe.values().at("batches_sent"), 25);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+}
+
+TEST_P(OutgoingFormats, SlotsThatAreFilledOnceAreSentAgainAndAgain) {
+  const TempFolder folder;
+  const std::string endpoint = "ipc://" + folder.path().string() + "/feed";
+  Consumer consumer("endpoint=" + endpoint);
+  consumer.start();
+  Probe probe;
+  ZmqPush push(ring_, parse_endpoint(endpoint),
+               {.role = ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock_, probe, {},
+               make_outgoing(GetParam(), kSmall, clock_));
+  std::jthread feeding([&](const std::stop_token& stop) {
+    std::vector<bool> filled(ring_.slots());
+    while (WriteLease lease = ring_.acquire(stop)) {
+      const auto slot = static_cast<std::size_t>(lease.batch().slot);
+      if (!filled[slot]) fill_closed_form(lease.batch(), kSmall, slot);
+      filled[slot] = true;
+      std::move(lease).publish();
+    }
+  });
+  std::jthread sending([&] { push.run({.batches = 30, .timeout = 20s}, {}); });
+  for (int i = 0; i < 30; ++i) EXPECT_LT(consumer.next().value_or(99), ring_.slots());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OutgoingFormats,
+                         ::testing::Values(MessageFormat::zmq_op, MessageFormat::numpy_frames,
+                                           MessageFormat::framed),
+                         [](const auto& test) {
+                           std::string name(to_string(test.param));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
+  SteadyClock clock;
+  const auto messages = make_outgoing(MessageFormat::framed, kSmall, clock, true);
+  std::vector<std::byte> pixels(kSmall.pixel_bytes());
+  std::vector<std::int32_t> labels(4);
+  Batch batch;
+  batch.pixels = pixels;
+  batch.labels = labels;
+
+  auto views = views_of(messages->hello());
+  FramedMessage message = parse_framed(views);
+  EXPECT_EQ(message.header.kind, FramedKind::hello);
+  EXPECT_EQ(message.header.images, 4U);
+  const std::uint64_t producer = message.header.producer;
+  EXPECT_EQ(parse_framed_hello(message).boot, boot_id());
+  EXPECT_EQ(parse_framed_hello(message).pid, getpid());
+
+  std::uint64_t images = 0;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    batch.valid = i == 2 ? 3 : 4;
+    const std::int64_t before = realtime_ns();
+    const Time now = clock.now();
+    const Frames frames = messages->batch(batch, now - 5ms, now - 2ms);
+    messages->stamp();
+    views = views_of(frames);
+    const FramedHeader header = parse_framed(views).header;
+    EXPECT_EQ(header.sequence, i);
+    EXPECT_EQ(header.images_before, images);
+    EXPECT_EQ(header.producer, producer);
+    EXPECT_NE(header.flags & kFramedChecksum, 0);
+    EXPECT_EQ(header.ready_ns - header.begun_ns, 3'000'000);
+    EXPECT_GE(header.sent_ns, before);
+    EXPECT_GE(header.sent_ns - header.ready_ns, 0);
+    images += header.images;
+  }
+  views = views_of(messages->end());
+  message = parse_framed(views);
+  EXPECT_EQ(message.header.kind, FramedKind::end);
+  EXPECT_EQ(message.header.sequence, 3U);
+  EXPECT_EQ(message.header.images_before, 11U);
+  EXPECT_EQ(message.header.producer, producer);
+  const auto another = make_outgoing(MessageFormat::framed, kSmall, clock);
+  views = views_of(another->hello());
+  EXPECT_NE(parse_framed(views).header.producer, producer);
+
+  EXPECT_THROW(make_outgoing(MessageFormat::pickle, kSmall, clock), ConfigError);
+  EXPECT_THROW(make_outgoing(MessageFormat::zmq_op, kSmall, clock, true), ConfigError);
+}
+
+}  // namespace
+}  // namespace penstock
