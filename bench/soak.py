@@ -217,6 +217,8 @@ def judge(consumers, producers, faults):
             faults.append(f"{consumer.name} ended with {consumer.child.returncode}: {consumer.last_words()}")
         if counters.get("images_received", 0) == 0 or counters.get("messages_rejected", 0) == 0:
             faults.append(f"{consumer.name} received or rejected nothing: {counters}")
+        if counters.get("batches_duplicate", 0) > 0:
+            faults.append(f"{consumer.name}: {counters['batches_duplicate']} batches came twice")
         grown = {field: growth(consumer.samples, field) for field in LIMITS} if len(consumer.samples) > 2 else {}
         for field, limit in LIMITS.items():
             if grown.get(field, float("inf")) > limit:
@@ -224,7 +226,8 @@ def judge(consumers, producers, faults):
                               f"the limit is {limit}")
         first, last = (consumer.samples[len(consumer.samples) // 5], consumer.samples[-1]) if grown else (None, None)
         rows.append([consumer.name, counters.get("images_received", 0) // BATCH, counters.get("messages_rejected", 0),
-                     counters.get("producers_cut_off", 0)]
+                     counters.get("producers_cut_off", 0), f"{counters.get('producers_seen', 0)} / "
+                     f"{counters.get('batches_missing', 0)} / {counters.get('batches_duplicate', 0)}"]
                     + ([f"{first.rss_mib:.1f} / {last.rss_mib:.1f} ({grown['rss_mib']:+.1f})",
                         f"{first.descriptors} / {last.descriptors} ({grown['descriptors']:+.1f})",
                         f"{first.threads} / {last.threads} ({grown['threads']:+.1f})"] if grown else ["-"] * 3))
@@ -240,8 +243,9 @@ def report(args, seconds, rows, producers, left, faults):
              "Memory, descriptors and threads are of the consuming process: behind warm-up / at the end (growth of the "
              f"fitted line; limits {LIMITS['rss_mib']:.0f} MiB, {LIMITS['descriptors']:.0f} descriptors, no thread).",
              "",
-             "| run | batches received | rejected | producers cut off | RSS, MiB | descriptors | threads |",
-             "|---|---|---|---|---|---|---|"]
+             "| run | batches received | rejected | producers cut off | framed producers / batches missing / doubled | "
+             "RSS, MiB | descriptors | threads |",
+             "|---|---|---|---|---|---|---|---|"]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     lines += ["", "| producer | started | killed | stopped and continued |", "|---|---|---|---|"]
     lines += [f"| {p.name} | {p.starts} | {p.kills} | {p.stops} |" for p in producers]
