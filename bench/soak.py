@@ -252,7 +252,7 @@ def report(args, seconds, rows, producers, left, faults):
     lines += [f"| all | {sum(p.starts for p in producers)} | {sum(p.kills for p in producers)} | "
               f"{sum(p.stops for p in producers)} |", "",
               f"Left over: {left['processes']} processes, {left['files']} socket files.", ""]
-    lines += ["Failed:", "", *(f"- {fault}" for fault in faults)] if faults else ["Nothing grew."]
+    lines += ["Failed:", "", *(f"- {fault}" for fault in faults)] if faults else ["No limit was passed."]
     return "\n".join(lines) + "\n"
 
 
