@@ -230,6 +230,37 @@ TEST(ZmqByteOrder, OfLabelsIsWhatTheMessageSays) {
   }
 }
 
+/// libzmq ends its connection at the header of the frame; what it sends when it has come back is
+/// read.
+TEST(ZmqOversized, CostsTheMessageAndTheConnection) {
+  constexpr std::int32_t kGood = 30, kRounds = 3;
+  const TempFolder folder;
+  const std::string endpoint = "ipc://" + (folder / "feed").native();
+  Feed feed("hwm=2,endpoint=" + endpoint + ",max_message=2kB");
+  RawProducer good(endpoint, RawProducer::Side::connects);
+  RawProducer bad(endpoint, RawProducer::Side::connects);
+  const std::jthread sending_good([&] {
+    for (std::int32_t batch = 0; batch < kGood; ++batch) {
+      good.send(message_of(Format::zmq_op, kTiny, {0, batch}));
+    }
+  });
+  const std::jthread sending_bad([&] {
+    bad.await_peers(1);
+    for (std::int32_t batch = 0; batch < kRounds; ++batch) {
+      bad.send(Bytes(100'000), false);
+      bad.await_peers(1);
+      bad.send(message_of(Format::zmq_op, kTiny, {1, batch}));
+    }
+  });
+  Ledger ledger;
+  feed.read(kGood + kRounds, ledger);
+  feed.stop();
+  ledger.expect_once(0, 0, kGood);
+  ledger.expect_once(1, 0, kRounds);
+  EXPECT_EQ(feed.counter("messages_received"), kGood + kRounds);
+  EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
+}
+
 /// No message in a thousand of them is taken for a batch, and none ends the feeder.
 TEST(ZmqRandomMessages, AreAllRefused) {
   const TempFolder folder;
