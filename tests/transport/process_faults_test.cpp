@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Producers and consumers in processes of their own that are killed, stopped, started anew or run
+// wild, while a good producer sends: what was sent arrives once or is known to be lost.
+#include <csignal>
+#include <fstream>
+#include <mutex>
+
+#include "bench/child_process.h"
+#include "tests/transport/feed.h"
+#include "tests/transport/raw_producer.h"
+#include "tests/transport/tcp.h"
+
+namespace penstock::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// transport_peer with the lines that it prints.
+class Peer {
+ public:
+  explicit Peer(std::vector<std::string> words)
+      : child_({.arguments = with_program(std::move(words)),
+                .timeout = 50s,
+                .grace = 100ms,
+                .on_output = [this](std::string_view text) { take(text); }}) {}
+
+  std::string process() const { return "process " + std::to_string(child_.pid()); }
+  void signal(int number) const { ASSERT_EQ(kill(child_.pid(), number), 0); }
+  void kill_and_wait() {
+    signal(SIGKILL);
+    EXPECT_EQ(child_.wait().signal, SIGKILL);
+  }
+  bool await_stop() const {
+    return await([this] {
+      std::ifstream file("/proc/" + std::to_string(child_.pid()) + "/stat");
+      std::string stat;
+      std::getline(file, stat);
+      return contains(stat, ") T ");
+    });
+  }
+
+  std::size_t lines() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(std::count(output_.begin(), output_.end(), '\n'));
+  }
+  bool await_lines(std::size_t count) const {
+    return await([&] { return lines() >= count; });
+  }
+  /// The batches that a consumer named.
+  std::vector<BatchName> batches() const {
+    const std::lock_guard lock(mutex_);
+    std::istringstream text(output_.substr(0, output_.rfind('\n') + 1));
+    std::vector<BatchName> names;
+    for (BatchName name; text >> name.producer >> name.batch;) names.push_back(name);
+    return names;
+  }
+
+ private:
+  static std::vector<std::string> with_program(std::vector<std::string> words) {
+    words.insert(words.begin(), PENSTOCK_TRANSPORT_PEER);
+    return words;
+  }
+  void take(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    output_ += text;
+  }
+
+  mutable std::mutex mutex_;
+  std::string output_;
+  ChildProcess child_;
+};
+
+class ZmqProcessFaults : public ::testing::Test {
+ protected:
+  static constexpr std::int32_t kGood = 40;
+
+  std::string endpoint() const { return "ipc://" + (folder_ / "feed").native(); }
+  TempFolder folder_;
+};
+
+/// Producer 0, on a thread of its own.
+class GoodStream {
+ public:
+  GoodStream(const std::string& to, std::int32_t batches, Format format = Format::pickle)
+      : producer_(to, RawProducer::Side::connects), thread_([this, batches, format] {
+          for (std::int32_t batch = 0; batch < batches; ++batch) {
+            producer_.send(message_of(format, kLarge, {0, batch}));
+          }
+        }) {}
+
+ private:
+  RawProducer producer_;
+  std::jthread thread_;
+};
+
+/// A proxy lets two messages and a half through, and then the producer is killed: what was not
+/// whole never was.
+TEST_F(ZmqProcessFaults, AProducerThatIsKilledInTheMiddleOfAMessage) {
+  for (const Format format : {Format::zmq_op, Format::numpy_frames, Format::framed}) {
+    SCOPED_TRACE(name_of(format));
+    Feed feed("hwm=2,endpoint=tcp://127.0.0.1:*", kLarge);
+    CuttingProxy proxy(port_of(feed.address()), 300'000);
+    Peer victim({"produce", "tcp://127.0.0.1:" + std::to_string(proxy.port()), name_of(format), "1",
+                 "1000"});
+    Ledger ledger;
+    feed.read(2, ledger);
+    ASSERT_TRUE(await([&] { return proxy.has_cut(); }));
+    ASSERT_TRUE(victim.await_lines(3));  // of the third a half is with the consumer
+    EXPECT_LT(victim.lines(), 1000U);
+    victim.kill_and_wait();
+    proxy.end();
+    const GoodStream good(feed.address(), kGood);
+    feed.read(kGood, ledger);
+    feed.stop();
+    ledger.expect_once(0, 0, kGood);
+    ledger.expect_once(1, 0, 2);
+    EXPECT_EQ(feed.counter("messages_received"), kGood + 2);
+    EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
+  }
+}
+
+/// libzmq sends no frame of a message before it has all.
+TEST_F(ZmqProcessFaults, AProducerThatIsKilledBetweenTwoFrames) {
+  Feed feed("hwm=2,endpoint=" + endpoint(), kLarge);
+  Peer victim({"half", endpoint()});
+  ASSERT_TRUE(victim.await_lines(1));
+  const GoodStream good(endpoint(), kGood);
+  Ledger ledger;
+  feed.read(10, ledger);
+  victim.kill_and_wait();
+  feed.read(kGood - 10, ledger);
+  feed.stop();
+  ledger.expect_once(0, 0, kGood);
+  EXPECT_EQ(feed.counter("messages_received"), kGood);
+}
+
+TEST_F(ZmqProcessFaults, AProducerThatIsStoppedAndGoesOnHoldsUpNobodyAndLosesNothing) {
+  Feed feed("hwm=2,endpoint=" + endpoint(), kLarge);
+  Peer sleeper({"produce", endpoint(), "msgpack", "1", "100"});
+  Ledger ledger;
+  feed.read(5, ledger);
+  sleeper.signal(SIGSTOP);
+  ASSERT_TRUE(sleeper.await_stop());
+  ASSERT_LT(sleeper.lines(), 100U) << "it had sent all before it was stopped";
+  const GoodStream good(endpoint(), kGood);
+  while (ledger.total_of(0) < kGood) feed.read(1, ledger);
+  EXPECT_LT(ledger.total_of(1), 100);
+  sleeper.signal(SIGCONT);
+  feed.read(kGood + 100 - ledger.total(), ledger);
+  feed.stop();
+  ledger.expect_once(0, 0, kGood);
+  ledger.expect_once(1, 0, 100);
+  EXPECT_EQ(feed.counter("messages_received"), kGood + 100);
+}
+
+TEST_F(ZmqProcessFaults, AProducerThatComesBackWithAnotherShape) {
+  Feed feed("hwm=2,endpoint=" + endpoint(), kLarge);
+  Ledger ledger;
+  const GoodStream good(endpoint(), kGood);
+  Peer first({"produce", endpoint(), "zmq_op", "1", "5"});
+  while (ledger.total_of(1) < 5) feed.read(1, ledger);
+  first.kill_and_wait();
+  Peer shrunk({"shrunk", endpoint(), "zmq_op", "1", "5"});
+  ASSERT_TRUE(shrunk.await_lines(1));
+  feed.read(kGood + 5 - ledger.total(), ledger);
+  ASSERT_TRUE(await([&] { return feed.counter("messages_rejected") == 5; })) << feed.all_notes();
+  Peer third({"produce", endpoint(), "zmq_op", "2", "5"});
+  feed.read(5, ledger);
+  feed.stop();
+  ledger.expect_once(0, 0, kGood);
+  ledger.expect_once(1, 0, 5);
+  ledger.expect_once(2, 0, 5);
+  EXPECT_EQ(feed.counter("messages_received"), kGood + 15);
+  for (const std::string& note : feed.notes()) {
+    if (!contains(note, " refused: ")) continue;
+    EXPECT_TRUE(contains(note, shrunk.process()) && contains(note, "[4,99,100,3]")) << note;
+  }
+}
+
+TEST_F(ZmqProcessFaults, AProducerThatFloodsIsCutOffEachTimeItComesBack) {
+  Feed feed("hwm=2,endpoint=" + endpoint(), kLarge);
+  Peer flooding({"flood", endpoint()});
+  ASSERT_TRUE(flooding.await_lines(1));
+  ASSERT_TRUE(await([&] { return feed.counter("producers_cut_off") >= 2; }));
+  const GoodStream good(endpoint(), kGood);
+  Ledger ledger;
+  feed.read(kGood, ledger);
+  flooding.kill_and_wait();
+  feed.stop();
+  ledger.expect_once(0, 0, kGood);
+  EXPECT_EQ(feed.counter("images_received"), kGood * kLarge.images);
+  EXPECT_EQ(feed.counter("messages_received"), kGood + feed.counter("messages_rejected"));
+  EXPECT_TRUE(contains(feed.all_notes(), "cut off " + flooding.process())) << feed.all_notes();
+}
+
+/// What it had not read is lost, and nothing else: its successor, at the socket file that it left,
+/// goes on in order to the end.
+TEST_F(ZmqProcessFaults, AConsumerThatIsKilledWithMessagesInFlightAndItsSuccessor) {
+  constexpr std::int32_t kSent = 100, kRead = 10;
+  Peer victim({"consume", "hwm=2,endpoint=" + endpoint(), std::to_string(kRead)});
+  const GoodStream sending(endpoint(), kSent, Format::framed);
+  ASSERT_TRUE(victim.await_lines(kRead));
+  victim.kill_and_wait();
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "feed"));
+  Feed successor("hwm=2,endpoint=" + endpoint(), kLarge);
+  Ledger ledger;
+  for (const BatchName& name : victim.batches()) ledger.arrived(name);
+  EXPECT_EQ(ledger.total(), kRead);
+  ledger.expect_once(0, 0, kRead);
+  std::optional<BatchName> last;
+  std::int32_t first = -1;
+  while (!last || last->batch < kSent - 1) {
+    last = successor.next();
+    ASSERT_TRUE(last);
+    if (first < 0) first = last->batch;
+    ledger.arrived(*last);
+  }
+  successor.stop();
+  EXPECT_GE(first, kRead);
+  EXPECT_LT(first, kSent - 1) << "no message came to wait for the successor";
+  EXPECT_EQ(ledger.disorders(), 0);
+  ledger.expect_once(0, first, kSent);
+  const std::int32_t lost = first - kRead;
+  EXPECT_EQ(ledger.total() + lost, kSent);
+  EXPECT_EQ(successor.counter("messages_rejected"), 0) << successor.all_notes();
+  // Its accounts have what its predecessor read and what was lost as missing.
+  EXPECT_EQ(successor.counter("batches_missing"), first);
+  EXPECT_EQ(successor.counter("images_sent"), kSent * kLarge.images);
+}
+
+}  // namespace
+}  // namespace penstock::transport
