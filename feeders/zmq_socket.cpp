@@ -27,6 +27,9 @@ namespace {
 /// No wait is longer: far from where sums of times overflow.
 constexpr Nanoseconds kLongest = std::chrono::hours(24 * 365);
 
+/// How long libzmq may take to note that connections were ended.
+constexpr std::chrono::seconds kHangUp{1};
+
 /// The socket file that a bind made, removed at the end unless it is another's by then.
 class SocketFile {
  public:
@@ -157,6 +160,18 @@ struct ZmqSocket::State {
     }
   }
 
+  /// Ends all connections, and waits until libzmq has taken note of it, a second at most.
+  void hang_up() {
+    count_peers();
+    for (const int connection : connections) shutdown(connection, SHUT_RDWR);
+    const auto deadline = std::chrono::steady_clock::now() + kHangUp;
+    while (!connections.empty() && std::chrono::steady_clock::now() < deadline) {
+      zmq::pollitem_t item{monitor.handle(), 0, ZMQ_POLLIN, 0};
+      zmq_poll(&item, 1, 10);
+      count_peers();
+    }
+  }
+
   StopSignal stop;
   const std::shared_ptr<zmq::context_t> context;
   const ZmqSocketOptions::Role role;
@@ -183,7 +198,12 @@ ZmqSocket::ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options,
   }
 }
 
-ZmqSocket::~ZmqSocket() = default;
+ZmqSocket::~ZmqSocket() {
+  // libzmq 4.3 aborts the process where it drops a message of several frames that is half written
+  // to a connection that ends at that moment.
+  const bool drops = state_->socket.get(zmq::sockopt::linger) == 0;
+  if (drops && state_->role != ZmqSocketOptions::Role::pull) state_->hang_up();
+}
 
 void* ZmqSocket::native() noexcept { return state_->socket.handle(); }
 const std::string& ZmqSocket::address() const noexcept { return state_->address; }
