@@ -72,6 +72,7 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       received_(probe.counter("messages_received")),
       rejected_(probe.counter("messages_rejected")),
       bytes_(probe.counter("bytes_received")),
+      shared_bytes_(probe.counter("bytes_shared")),
       cut_off_(probe.counter("producers_cut_off")),
       welcomed_(probe.counter("producers_welcomed")),
       refused_(probe.counter("producers_refused")),
@@ -262,6 +263,7 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
     if (!peer.pool) throw DataError("it lies in shared memory, and its hello named no pool");
     arrival.shared = peer.pool->view(lease.offset, lease.bytes);
     arrival.pool = peer.pool;
+    shared_bytes_.add(static_cast<std::int64_t>(lease.bytes));
     return arrival;
   } catch (const DataError&) {
     give_back(arrival);

@@ -97,7 +97,7 @@ class CreditDesk {
   const CreditPlan plan_;
   const BatchSpec spec_;
   Probe& probe_;
-  Counter &received_, &rejected_, &bytes_, &cut_off_;
+  Counter &received_, &rejected_, &bytes_, &shared_bytes_, &cut_off_;
   Counter &welcomed_, &refused_, &lost_, &missing_, &pools_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;

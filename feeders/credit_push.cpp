@@ -135,7 +135,9 @@ struct CreditPush::State {
 void CreditPush::State::look() {
   socket.look();
   const ZmqSocket::Peers peers = socket.peers();
-  if (std::exchange(seen_left, peers.left) != peers.left) forget_consumer();
+  // Of several connections, a stranger's may be the one that ended.
+  const bool one_left = std::exchange(seen_left, peers.left) != peers.left;
+  if (one_left && peers.joined <= peers.left) forget_consumer();
   if (std::exchange(seen_joined, peers.joined) != peers.joined) {
     forget_consumer();
     wants_hello = true;

@@ -108,6 +108,7 @@ TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
   while (producer.returned().size() < 12) ASSERT_TRUE(producer.hear_any().has_value());
   for (std::uint64_t i = 0; i < 12; ++i) EXPECT_EQ(producer.returned()[i], 100 + i);
   EXPECT_EQ(consumer.counter("pools_mapped"), 1);
+  EXPECT_EQ(consumer.counter("bytes_shared"), 12 * (384 + 16));  // 360 of pixels, to the next 64
 }
 
 TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
