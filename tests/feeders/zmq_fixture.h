@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -111,12 +112,16 @@ class Consumer {
   }
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
-  /// Of what happened, behind the note about what may wait.
+  /// Without the one about what may wait.
   std::vector<std::string> notes() const {
-    const std::vector<std::string> all = probe_.notes();
-    return {all.begin() + 1, all.end()};
+    std::vector<std::string> notes = probe_.notes();
+    std::erase_if(notes, is_of_waiting);
+    return notes;
   }
-  std::string note_of_waiting() const { return probe_.notes().front(); }
+  std::string note_of_waiting() const {
+    const std::vector<std::string> notes = probe_.notes();
+    return *std::find_if(notes.begin(), notes.end(), is_of_waiting);
+  }
   const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_, spec_); }
@@ -127,6 +132,10 @@ class Consumer {
   }
 
  private:
+  static bool is_of_waiting(const std::string& note) {
+    return note.find(" wait outside the ring: ") != std::string::npos;
+  }
+
   const FeederEntry& entry_;
   const Options options_;
   const BatchSpec spec_;
