@@ -4,8 +4,8 @@
 //
 // What waits in a socket is bounded in messages (hwm, per producer) and, for messages of one frame,
 // as none may be larger than max_message, in bytes. libzmq counts a message of several frames as
-// one, once its last one came, so this bound does not hold against a producer that means harm: it
-// only binds where this machine's users can reach it, unless told otherwise.
+// one, once its last one came. Against a producer that means harm this bound is kept over TCP alone
+// (README.md): a socket only binds where this machine's users can reach it, unless told otherwise.
 #include <atomic>
 #include <optional>
 #include <string>

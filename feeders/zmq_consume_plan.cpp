@@ -116,6 +116,11 @@ std::int64_t ConsumePlan::most_bytes() const noexcept {
   return most_messages() * std::min(socket.max_message, kMost / most_messages());
 }
 
+std::int64_t ConsumePlan::flood_bytes() const noexcept {
+  constexpr std::int64_t kMargin = std::int64_t{1} << 20;
+  return std::min(most_bytes(), std::numeric_limits<std::int64_t>::max() / 2) / 4 * 5 + kMargin;
+}
+
 std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind) {
   std::vector<ConsumeEndpoint> endpoints;
   while (true) {

@@ -33,6 +33,8 @@ struct ConsumePlan {
   std::int64_t most_messages() const noexcept { return socket.hwm + 1 + receivers; }
   /// The same in bytes, if they are as large as they may be.
   std::int64_t most_bytes() const noexcept;
+  /// More than those of messages that are let in, what libzmq and CURVE add among them.
+  std::int64_t flood_bytes() const noexcept;
   /// Batches of one producer that may lie ready outside the ring, this process and its own taken
   /// together, while the ring is full: both sockets, one message under way and one being received.
   /// The producer's hwm is taken to be ours.

@@ -12,6 +12,9 @@ namespace {
 /// What a producer that has ended left in the kernel's buffers arrives within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
 
+/// Between two looks at what piles up outside of messages, while none comes.
+constexpr Nanoseconds kFloodPeriod = std::chrono::milliseconds(100);
+
 }  // namespace
 
 ZmqIntake::ZmqIntake(const FeederContext& context, const ConsumePlan& plan)
@@ -28,6 +31,7 @@ ZmqIntake::ZmqIntake(const FeederContext& context, const ConsumePlan& plan)
     endpoint_names_.push_back(plan.endpoints[i].endpoint.text);
     receivers_.push_back(std::make_unique<ZmqReceiver>(plan, i, probe_));
     sockets_.push_back(&receivers_.back()->socket());
+    may_be_flooded_ = may_be_flooded_ || receivers_.back()->may_be_flooded();
   }
   if (!plan.producer.empty()) producer_.emplace(plan.producer);
 }
@@ -50,7 +54,7 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
     if (!await_message(deadline, timer, stop)) return false;
     item.restart();
   }
-  for (ZmqSocket* const socket : sockets_) socket->look();
+  for (const auto& receiver : receivers_) receiver->look();
   received_.add();
   bytes_.add(message.bytes());
   message.number = received_.value();
@@ -76,11 +80,7 @@ bool ZmqIntake::await_message(Time deadline, StageTimer& timer, const std::stop_
   Nanoseconds limit = deadline - clock_.now();
   // What other threads have in hand may be the last message.
   if (ended || straggles || is_shared_) limit = std::min(limit, kFlush);
-  const auto wake = [&] {
-    const auto wait = timer.wait_in();
-    const int other_fd = producer_ && !ended ? producer_->fd() : -1;
-    return ZmqSocket::wait_for_any(sockets_, limit, stop, other_fd);
-  }();
+  const ZmqSocket::Wake wake = wait(timer, limit, producer_ && !ended ? producer_->fd() : -1, stop);
   if (wake != ZmqSocket::Wake::late) return wake != ZmqSocket::Wake::stopped;
   if (straggles) return false;
   if (ended && !producer_->group_lives()) {
@@ -89,6 +89,18 @@ bool ZmqIntake::await_message(Time deadline, StageTimer& timer, const std::stop_
   }
   if (clock_.now() >= deadline) throw TimeoutError(silence());
   return true;
+}
+
+ZmqSocket::Wake ZmqIntake::wait(StageTimer& timer, Nanoseconds limit, int other_fd,
+                                const std::stop_token& stop) {
+  const auto waiting = timer.wait_in();
+  while (true) {
+    const Nanoseconds part = may_be_flooded_ ? std::min(limit, kFloodPeriod) : limit;
+    const ZmqSocket::Wake wake = ZmqSocket::wait_for_any(sockets_, part, stop, other_fd);
+    if (wake != ZmqSocket::Wake::late || part == limit) return wake;
+    limit -= part;
+    for (const auto& receiver : receivers_) receiver->look();
+  }
 }
 
 void ZmqIntake::accept(const ZmqMessage& message) {

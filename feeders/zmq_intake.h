@@ -52,6 +52,8 @@ class ZmqIntake {
   // All with mutex_.
   bool receive_now(ZmqMessage& message);
   bool await_message(Time deadline, StageTimer& timer, const std::stop_token& stop);
+  ZmqSocket::Wake wait(StageTimer& timer, Nanoseconds limit, int other_fd,
+                       const std::stop_token& stop);
   void cut_off_offenders();
   bool producer_ended();
   void end_of_producer() const;
@@ -71,7 +73,8 @@ class ZmqIntake {
   std::mutex mutex_;  // of the thread that has the sockets
   // All below under mutex_.
   std::vector<std::unique_ptr<ZmqReceiver>> receivers_;
-  std::vector<ZmqSocket*> sockets_;          // theirs
+  std::vector<ZmqSocket*> sockets_;  // theirs
+  bool may_be_flooded_ = false;
   std::size_t turn_ = 0;                     // whose messages are looked for first
   std::optional<ProducerProcess> producer_;  // ends before the sockets do
 };

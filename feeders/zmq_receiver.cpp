@@ -25,6 +25,9 @@ ZmqReceiver::ZmqReceiver(const ConsumePlan& plan, std::size_t index, Probe& prob
     : endpoint_(plan.endpoints[index]),
       index_(index),
       max_message_(plan.socket.max_message),
+      flood_bytes_(plan.flood_bytes()),
+      probe_(probe),
+      cut_off_(probe.counter("producers_cut_off")),
       socket_(endpoint_.endpoint, options_of(plan, index), peer_reports(plan, index, probe)) {
   if (socket_.address() != endpoint()) {
     probe.note("zmq-consume listens at " + socket_.address());
@@ -35,7 +38,21 @@ bool ZmqReceiver::receive(ZmqMessage& message) {
   if (!message.receive(socket_.native())) return false;
   message.endpoint = index_;
   ++received_;
+  if (may_be_flooded()) {
+    socket_.look();
+    socket_.took(message.connection(), message.bytes());
+  }
   return true;
+}
+
+void ZmqReceiver::look() {
+  socket_.look();
+  if (!may_be_flooded()) return;
+  for (const std::string& peer : socket_.cut_off_floods(flood_bytes_)) {
+    cut_off_.add();
+    probe_.note("cut off " + peer + " at " + endpoint() + ": it sent more than " +
+                std::to_string(flood_bytes_) + " bytes that were no whole messages");
+  }
 }
 
 std::string ZmqReceiver::refusals() const {

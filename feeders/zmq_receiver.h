@@ -22,6 +22,10 @@ class ZmqReceiver {
 
   /// The next message, if one is there.
   bool receive(ZmqMessage& message);
+  /// Looks who came and went, and ends connections whose bytes pile up outside of messages.
+  void look();
+  /// Whether that has to be done although no message comes.
+  bool may_be_flooded() const noexcept { return endpoint_.endpoint.kind == Endpoint::Kind::tcp; }
   ZmqSocket& socket() noexcept { return socket_; }
   /// As the user wrote it.
   const std::string& endpoint() const noexcept { return endpoint_.endpoint.text; }
@@ -43,7 +47,9 @@ class ZmqReceiver {
 
   const ConsumeEndpoint endpoint_;
   const std::size_t index_;
-  const std::int64_t max_message_;
+  const std::int64_t max_message_, flood_bytes_;
+  Probe& probe_;
+  Counter& cut_off_;
   ZmqSocket socket_;
   std::int64_t received_ = 0;
 };

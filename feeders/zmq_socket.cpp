@@ -2,6 +2,8 @@
 #include "feeders/zmq_socket.h"
 
 #include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,9 +13,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <zmq.hpp>
 
@@ -82,6 +85,21 @@ int type_of(ZmqSocketOptions::Role role) noexcept {
   throw ConfigError(text);
 }
 
+/// Bytes that a TCP connection has brought so far; 0: it is another kind of one.
+std::int64_t arrived_over_tcp(int connection) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(connection, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  if (size < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return 0;
+  return static_cast<std::int64_t>(info.tcpi_bytes_received);
+}
+
+/// Those of them that libzmq has not read.
+std::int64_t unread_over_tcp(int connection) {
+  int unread = 0;
+  return ioctl(connection, SIOCINQ, &unread) == 0 ? unread : 0;
+}
+
 /// Of all inproc:// endpoints; null: nobody asked for it.
 std::atomic<zmq::context_t*> shared_context{nullptr};
 
@@ -143,7 +161,7 @@ struct ZmqSocket::State {
     while (const std::optional<ConnectionEvent> event = monitor.next()) {
       switch (event->kind) {
         case ConnectionEvent::Kind::opened:
-          connections.insert(event->connection);
+          connections[event->connection] = 0;
           if (send_buffer > 0) enlarge_send_buffer(event->connection, send_buffer);
           break;
         case ConnectionEvent::Kind::joined:
@@ -163,7 +181,7 @@ struct ZmqSocket::State {
   /// Ends all connections, and waits until libzmq has taken note of it, a second at most.
   void hang_up() {
     count_peers();
-    for (const int connection : connections) shutdown(connection, SHUT_RDWR);
+    for (const auto& [connection, taken] : connections) shutdown(connection, SHUT_RDWR);
     const auto deadline = std::chrono::steady_clock::now() + kHangUp;
     while (!connections.empty() && std::chrono::steady_clock::now() < deadline) {
       zmq::pollitem_t item{monitor.handle(), 0, ZMQ_POLLIN, 0};
@@ -181,8 +199,8 @@ struct ZmqSocket::State {
   zmq::socket_t socket;
   ZmqMonitor monitor;
   Peers peers;
-  int failures = 0;  // of handshakes, in a row
-  std::set<int> connections;
+  int failures = 0;                         // of handshakes, in a row
+  std::map<int, std::int64_t> connections;  // and how many bytes of theirs were taken
   std::string address;
   std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
 };
@@ -225,11 +243,31 @@ bool ZmqSocket::cut_off(const MessageSender& sender) {
          shutdown(sender.connection, SHUT_RDWR) == 0;
 }
 
+void ZmqSocket::took(int connection, std::int64_t bytes) {
+  const auto found = state_->connections.find(connection);
+  if (found != state_->connections.end()) found->second += bytes;
+}
+
+std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {
+  std::vector<std::string> names;
+  for (auto& [connection, taken] : state_->connections) {
+    const std::int64_t waiting = arrived_over_tcp(connection) - taken;
+    if (waiting <= most || waiting - most <= unread_over_tcp(connection)) continue;
+    names.push_back(peer_of(connection));
+    // Reset, for the peer would wait for room that a closed connection never has.
+    const struct linger reset { .l_onoff = 1, .l_linger = 0 };
+    setsockopt(connection, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    shutdown(connection, SHUT_RDWR);
+    taken += waiting;  // named once
+  }
+  return names;
+}
+
 bool ZmqSocket::has_unread_bytes() {
   state_->count_peers();
-  return std::any_of(state_->connections.begin(), state_->connections.end(), [](int connection) {
+  return std::any_of(state_->connections.begin(), state_->connections.end(), [](const auto& known) {
     int unread = 0;
-    return ioctl(connection, SIOCOUTQ, &unread) == 0 && unread > 0;
+    return ioctl(known.first, SIOCOUTQ, &unread) == 0 && unread > 0;
   });
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "dataflow/clock.h"
 #include "dataflow/curve_setup.h"
@@ -65,6 +66,13 @@ class ZmqSocket {
   Peers peers() const noexcept;
   /// For those who find a message each time and so never wait. Throws what wait does.
   void look();
+
+  /// So many bytes of messages that came by this connection have been taken off the socket. After
+  /// look.
+  void took(int connection, std::int64_t bytes);
+  /// Ends each TCP connection by which more than `most` bytes came that are in no message taken
+  /// yet, and returns how they may be named. That is known of TCP alone.
+  std::vector<std::string> cut_off_floods(std::int64_t most);
 
   /// Ends the connection of whoever sent a message. A producer with a key is not let in again; one
   /// without may come back, as libzmq's do. False: it has gone by itself.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -115,14 +116,16 @@ class Consumer {
   bool has_counter(const std::string& name) const { return probe_.values().contains(name); }
   double fact(const std::string& name) const { return probe_.facts().at(name); }
   std::map<std::string, double> facts() const { return probe_.facts(); }
-  /// Of what happened, without the note about what may wait.
+  /// Without the one about what may wait.
   std::vector<std::string> notes() const {
-    std::vector<std::string> all = probe_.notes();
-    std::erase_if(all,
-                  [](const std::string& note) { return note.starts_with("zmq-consume: up to "); });
-    return all;
+    std::vector<std::string> notes = probe_.notes();
+    std::erase_if(notes, is_of_waiting);
+    return notes;
   }
-  std::string note_of_waiting() const { return probe_.notes().front(); }
+  std::string note_of_waiting() const {
+    const std::vector<std::string> notes = probe_.notes();
+    return *std::find_if(notes.begin(), notes.end(), is_of_waiting);
+  }
   const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_, spec_); }
@@ -133,6 +136,10 @@ class Consumer {
   }
 
  private:
+  static bool is_of_waiting(const std::string& note) {
+    return note.find(" wait outside the ring: ") != std::string::npos;
+  }
+
   const FeederEntry& entry_;
   const Options options_;
   const BatchSpec spec_;
