@@ -52,7 +52,8 @@ class DecodePool {
   /// anything.
   ///
   /// Stages of the "decode threads": "read" and "decode". Each worker times one in kTimedPeriod of
-  /// its images. It waits for input where another one chooses a sample, or takes its row; it waits
+  /// its images. It waits for input where another one chooses a sample, or takes its row, and where
+  /// the source has nothing to say yet; it waits
   /// for room where it has no slot, or where the one that takes a row has
   /// none. Both are waits of "decode".
   DecodePool(const DecodePlan& plan, Source& source,
