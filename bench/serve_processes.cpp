@@ -179,6 +179,7 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
     if (producer.totals) totals.push_back(*producer.totals);
   }
   if (!totals.empty()) {
+    group.report(sum_of(totals));
     std::fputs(fmt::format("penstock serve: {} of {} processes in all {}\n", totals.size(),
                            producers.size(), describe(sum_of(totals), share.img_per_s > 0))
                    .c_str(),

@@ -15,6 +15,13 @@ void CreditBook::remove(Producer producer) {
   accounts_.erase(found);
 }
 
+void CreditBook::retire(Producer producer) {
+  Account& account = accounts_.at(producer);
+  under_way_ -= static_cast<std::int64_t>(account.granted - account.taken);
+  account.granted = account.taken;
+  account.retired = true;
+}
+
 bool CreditBook::take(Producer producer) {
   Account& account = accounts_.at(producer);
   if (account.taken == account.granted) return false;
@@ -34,11 +41,11 @@ std::vector<CreditBook::Producer> CreditBook::grant() {
   while (under_way_ < together_ && !accounts_.empty()) {
     const auto next =
         std::min_element(accounts_.begin(), accounts_.end(), [](const auto& a, const auto& b) {
-          return std::tuple(a.second.under_way(), a.second.turn) <
-                 std::tuple(b.second.under_way(), b.second.turn);
+          return std::tuple(a.second.retired, a.second.under_way(), a.second.turn) <
+                 std::tuple(b.second.retired, b.second.under_way(), b.second.turn);
         });
     auto& [producer, account] = *next;
-    if (account.under_way() >= per_producer_) break;
+    if (account.retired || account.under_way() >= per_producer_) break;
     ++account.granted;
     account.turn = ++turns_;
     ++under_way_;

@@ -24,6 +24,9 @@ class CreditBook {
   /// Its credits are free for others.
   void remove(Producer producer);
 
+  /// It will send no more: credits that it has not used are free for others, and it gets none.
+  void retire(Producer producer);
+
   /// A batch of it has come. False: it had no credit left, and nothing has changed.
   bool take(Producer producer);
   /// There is room again for one that came.
@@ -40,6 +43,7 @@ class CreditBook {
   struct Account {
     std::uint64_t granted = 0, taken = 0, given_back = 0;
     std::uint64_t turn = 0;  // when it was last granted one
+    bool retired = false;
     std::int64_t under_way() const noexcept {
       return static_cast<std::int64_t>(granted - given_back);
     }

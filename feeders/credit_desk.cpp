@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
@@ -29,6 +30,8 @@ constexpr Nanoseconds kProbing = std::chrono::seconds(1),
                       kProbePeriod = std::chrono::milliseconds(10);
 /// Returned leases that a producer may leave unread.
 constexpr std::size_t kMostReturns = 1 << 16;
+/// Producers that are remembered when they have gone without an end.
+constexpr std::size_t kMostLeft = 1 << 16;
 /// Numbers of batches are lower, so that sums of what is missing stay numbers.
 constexpr std::uint64_t kMaxSequence = std::uint64_t{1} << 48;
 
@@ -38,6 +41,12 @@ auto unless_interrupted(const Call& call) {
     const auto result = call();
     if (result >= 0 || zmq_errno() != EINTR) return result;
   }
+}
+
+void require_pixels(const FramedHeader& header) {
+  if (header.encoding == FramedEncoding::pixels) return;
+  throw DataError("its batches are " + std::string(to_string(header.encoding)) +
+                  "; with credit, pixels are expected");
 }
 
 }  // namespace
@@ -58,6 +67,7 @@ struct CreditDesk::State {
   std::size_t count = 0;  // may be more than there is room for
   std::int64_t arrival_ns = 0;
 
+  std::map<std::uint64_t, std::uint64_t> left_at;  // next numbers of producers that have gone
   std::int64_t seen_left = 0;
   SteadyTime probe_until{}, next_probe{};
   std::map<int, int> bad_in_a_row;  // of each connection
@@ -158,9 +168,25 @@ FramedMessage CreditDesk::parse(CreditPeer* peer) {
     // Whoever sent it takes it for a batch, most likely, and would wait for that credit for ever.
     if (peer != nullptr && !peer->gone && state_->book.take(peer->id)) {
       state_->book.give_back(peer->id);
+      if (const auto lease = lease_number()) {
+        peer->returns.push_back(*lease);
+        peer->owes_credit = true;
+      }
     }
     throw;
   }
+}
+
+/// Of a message that lends memory, as it seems, whatever else is wrong with it.
+std::optional<std::uint64_t> CreditDesk::lease_number() const {
+  const auto header = read_framed_header(state_->views[0]);
+  if (!header || (header->flags & kFramedShared) == 0 || state_->count != 2 ||
+      state_->views[1].size() != kFramedLeaseBytes) {
+    return std::nullopt;
+  }
+  std::uint64_t number = 0;
+  std::memcpy(&number, state_->views[1].data(), sizeof(number));
+  return number;
 }
 
 CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
@@ -181,10 +207,7 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   try {
     const FramedHello hello = parse_framed_hello(message);
     peer->name = describe(hello, header.producer);
-    if (header.encoding != FramedEncoding::pixels) {
-      throw DataError("its batches are " + std::string(to_string(header.encoding)) +
-                      "; with credit, pixels are expected");
-    }
+    require_pixels(header);
     check_framed_shape(header, spec_);
     for (const auto& [id, other] : state.by_id) {
       if (other->producer != header.producer) continue;
@@ -223,6 +246,10 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   peer->id = ++state.ids;
   peer->routing_id = state.routing_id;
   peer->producer = header.producer;
+  // One that comes back goes on with its numbers.
+  if (const auto left = state.left_at.extract(header.producer)) {
+    peer->next_sequence = left.mapped();
+  }
   state.by_id[peer->id] = peer.get();
   state.book.add(peer->id);
   welcomed_.add();
@@ -257,6 +284,7 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
     }
     missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
     peer.next_sequence = header.sequence + 1;
+    require_pixels(header);
     check_framed_shape(header, spec_);
     if (!message.is_shared()) return arrival;
     const FramedLease lease = framed_lease(message);
@@ -280,6 +308,7 @@ void CreditDesk::note_end(const FramedHeader& header) {
   missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
   peer.next_sequence = header.sequence;
   peer.ended = true;
+  if (!peer.gone) state_->book.retire(peer.id);
 }
 
 // ---- what becomes of them ---------------------------------------------------
@@ -394,6 +423,7 @@ void CreditDesk::leave(CreditPeer& peer) {
   state_->book.remove(peer.id);
   state_->by_id.erase(peer.id);
   if (peer.ended) return;
+  if (state_->left_at.size() < kMostLeft) state_->left_at[peer.producer] = peer.next_sequence;
   lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
               " batches");

@@ -78,6 +78,7 @@ class CreditDesk {
  private:
   bool receive();
   FramedMessage parse(CreditPeer* peer);
+  std::optional<std::uint64_t> lease_number() const;
   std::optional<Arrival> handle(const std::stop_token& stop);
   void let_in(const FramedMessage& hello, const std::stop_token& stop);
   std::shared_ptr<const MappedPool> map_pool(const std::string& pool, const std::string& boot,

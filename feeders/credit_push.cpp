@@ -71,7 +71,9 @@ struct CreditPush::State {
         clock(clock_),
         batches(probe.counter("batches_sent")),
         bytes(probe.counter("bytes_sent")),
+        sent_images(probe.counter("images_sent")),
         wait_ns(probe.counter("send_wait_ns")),
+        feed_wait_ns(probe.counter("feed_wait_ns")),
         lost(probe.counter("leases_lost")),
         out(ring_.slots()),
         socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)) {
@@ -106,7 +108,7 @@ struct CreditPush::State {
   const SharedPool* const pool;
   const Endpoint endpoint;
   Clock& clock;
-  Counter &batches, &bytes, &wait_ns, &lost;
+  Counter &batches, &bytes, &sent_images, &wait_ns, &feed_wait_ns, &lost;
   std::optional<PoolListener> listener;
   const std::uint64_t producer = random_number();
   std::uint64_t sequence = 0, images = 0;
@@ -298,6 +300,7 @@ void CreditPush::State::send(ReadLease lease) {
   }
   ++sent_since_welcome;
   batches.add();
+  sent_images.add(batch.valid);
   bytes.add(static_cast<std::int64_t>(pixel_bytes + label_bytes));
   progress = clock.now();
 }
@@ -319,7 +322,11 @@ void CreditPush::State::send_over_socket(FramedHeader header, ReadLease lease,
   zmq::socket_ref to(zmq::from_handle, socket.native());
   constexpr auto kMore = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
   // A connection that ends takes the rest of a message with it.
-  if (put(first, true) && to.send(pixels, kMore)) to.send(last, zmq::send_flags::dontwait);
+  if (!put(first, true)) return;
+  // Whatever becomes of the pixels, the last frame ends the message: libzmq would take the next one
+  // for its rest.
+  static_cast<void>(to.send(pixels, kMore));
+  static_cast<void>(to.send(last, zmq::send_flags::dontwait));
 }
 
 /// Called by libzmq: the pixels of a slot are no longer needed.
@@ -379,7 +386,8 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
                                           {});
       ended = put(end, false);
     }
-    if (std::exchange(held, held_by_libzmq()) != held) progress = clock.now();
+    const std::size_t held_now = held_by_libzmq();
+    if (std::exchange(held, held_now) != held_now) progress = clock.now();
     if (over && leases.empty() && held == 0 && !socket.has_unread_bytes()) break;
     // Waiting for the feeder is nobody's fault.
     if (!over && !has_one) progress = std::max(progress, clock.now());
@@ -388,7 +396,10 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
     const bool wants_batch = !over && !has_one;
     socket.wait(kBeat, stop, wants_batch ? ready.fd() : -1);
     if (has_one) wait_ns.add((clock.now() - asked).count());
-    if (wants_batch) ready.reset();
+    if (wants_batch) {
+      feed_wait_ns.add((clock.now() - asked).count());
+      ready.reset();
+    }
   }
   if (!stop.stop_requested()) socket.linger(kLinger);
 }

@@ -27,6 +27,11 @@ std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t r
   if (!message) return std::nullopt;
   std::optional<WireBatch> batch;
   try {
+    if (message->header.encoding == FramedEncoding::jpeg) {
+      throw DataError(
+          "a batch of image files, where pixels are expected; say zmq-consume:encoded=true, or "
+          "start the producer without --encoded");
+    }
     batch = framed_pixels(*message, spec_);
   } catch (const DataError& error) {
     throw DataError(reject(message->header, error.what()));

@@ -122,7 +122,6 @@ class ZmqConsume final : public Feeder {
   std::optional<WireBatch> read(Receiver& receiver) {
     const MessageFrames frames = receiver.message.frames();
     const MessageFormat format = plan_.format.value_or(detect_message_format(frames));
-    if (format == MessageFormat::framed) refuse_image_files(frames);
     const std::optional<WireBatch> batch = format == MessageFormat::framed
                                                ? intake_.framed().take(frames, realtime_ns())
                                                : receiver.reader.read(format, frames);
@@ -166,10 +165,11 @@ class ZmqConsume final : public Feeder {
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
+  const bool image_files = wants_image_files(context.options);
   if (context.options.integer("credit") != 0) {
     return make_credit_consume(context, read_credit_socket(context.options, context.spec));
   }
-  if (wants_image_files(context.options)) return make_encoded_consumer(context);
+  if (image_files) return make_encoded_consumer(context);
   return std::make_unique<ZmqConsume>(context);
 }
 

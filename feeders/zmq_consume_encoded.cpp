@@ -216,16 +216,6 @@ std::int64_t encoded_reserve(const Options& options, const BatchSpec& spec) {
          held_messages(options);
 }
 
-void refuse_image_files(MessageFrames frames) {
-  const std::optional<FramedHeader> header = read_framed_header(frames[0]);
-  if (!header || header->kind != FramedKind::batch || header->encoding != FramedEncoding::jpeg) {
-    return;
-  }
-  throw DataError(
-      "a batch of image files, where pixels are expected; say zmq-consume:encoded=true, or start "
-      "the producer without --encoded");
-}
-
 void shape_consumed_batches(const Options& options, BatchSpec& batches) {
   if (options.flag("encoded")) normalise_batches(options, batches);
 }

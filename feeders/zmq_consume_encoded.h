@@ -36,9 +36,6 @@ std::unique_ptr<Feeder> make_encoded_consumer(const FeederContext& context);
 /// ConfigError.
 std::int64_t encoded_reserve(const Options& options, const BatchSpec& spec);
 
-/// Throws DataError, with what to change, where a message holds image files and pixels are wanted.
-void refuse_image_files(MessageFrames frames);
-
 /// Makes of batches of bytes those that options ask for.
 void shape_consumed_batches(const Options& options, BatchSpec& batches);
 

@@ -46,12 +46,11 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
   }
   if (stop.stop_requested()) return false;
   cut_off_offenders();
-  const Time deadline = std::max(since, good_at_.load()) + timeout_;
-  if (clock_.now() >= deadline) throw TimeoutError(silence());
+  if (clock_.now() >= deadline(since)) throw TimeoutError(silence());
   while (true) {
     if (framed_.flow() == ProducerLedger::Flow::complete) return false;
     if (receive_now(message)) break;
-    if (!await_message(deadline, timer, stop)) return false;
+    if (!await_message(since, timer, stop)) return false;
     item.restart();
   }
   for (const auto& receiver : receivers_) receiver->look();
@@ -74,10 +73,10 @@ bool ZmqIntake::receive_now(ZmqMessage& message) {
 
 /// Until there may be a message; false: stopped, or producers went in peace and all they sent is
 /// here, or cannot come any more.
-bool ZmqIntake::await_message(Time deadline, StageTimer& timer, const std::stop_token& stop) {
+bool ZmqIntake::await_message(Time since, StageTimer& timer, const std::stop_token& stop) {
   const bool ended = producer_ended();
   const bool straggles = framed_.flow() == ProducerLedger::Flow::stragglers;
-  Nanoseconds limit = deadline - clock_.now();
+  Nanoseconds limit = deadline(since) - clock_.now();
   // What other threads have in hand may be the last message.
   if (ended || straggles || is_shared_) limit = std::min(limit, kFlush);
   const ZmqSocket::Wake wake = wait(timer, limit, producer_ && !ended ? producer_->fd() : -1, stop);
@@ -87,7 +86,7 @@ bool ZmqIntake::await_message(Time deadline, StageTimer& timer, const std::stop_
     end_of_producer();
     return false;
   }
-  if (clock_.now() >= deadline) throw TimeoutError(silence());
+  if (clock_.now() >= deadline(since)) throw TimeoutError(silence());
   return true;
 }
 

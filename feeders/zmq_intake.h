@@ -6,6 +6,7 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -51,7 +52,9 @@ class ZmqIntake {
  private:
   // All with mutex_.
   bool receive_now(ZmqMessage& message);
-  bool await_message(Time deadline, StageTimer& timer, const std::stop_token& stop);
+  /// Of the next good message; another thread may be about to accept one.
+  Time deadline(Time since) const { return std::max(since, good_at_.load()) + timeout_; }
+  bool await_message(Time since, StageTimer& timer, const std::stop_token& stop);
   ZmqSocket::Wake wait(StageTimer& timer, Nanoseconds limit, int other_fd,
                        const std::stop_token& stop);
   void cut_off_offenders();

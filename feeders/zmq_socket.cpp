@@ -30,6 +30,9 @@ namespace {
 /// No wait is longer: far from where sums of times overflow.
 constexpr Nanoseconds kLongest = std::chrono::hours(24 * 365);
 
+/// Bytes around a message's frames, each of at most four: lengths, and CURVE's boxes.
+constexpr std::int64_t kAroundMessage = 256;
+
 /// How long libzmq may take to note that connections were ended.
 constexpr std::chrono::seconds kHangUp{1};
 
@@ -157,7 +160,8 @@ struct ZmqSocket::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  void count_peers() {
+  /// `judges`: peers that may not come in are named, and one that will never let us in is said.
+  void count_peers(bool judges = true) {
     while (const std::optional<ConnectionEvent> event = monitor.next()) {
       switch (event->kind) {
         case ConnectionEvent::Kind::opened:
@@ -170,6 +174,7 @@ struct ZmqSocket::State {
         case ConnectionEvent::Kind::ended:
           if (connections.erase(event->connection) > 0 && !event->fault) ++peers.left;
       }
+      if (!judges) continue;
       if (bind) {
         security.see_at_listener(*event);
       } else {
@@ -180,13 +185,13 @@ struct ZmqSocket::State {
 
   /// Ends all connections, and waits until libzmq has taken note of it, a second at most.
   void hang_up() {
-    count_peers();
+    count_peers(false);
     for (const auto& [connection, taken] : connections) shutdown(connection, SHUT_RDWR);
     const auto deadline = std::chrono::steady_clock::now() + kHangUp;
     while (!connections.empty() && std::chrono::steady_clock::now() < deadline) {
       zmq::pollitem_t item{monitor.handle(), 0, ZMQ_POLLIN, 0};
       zmq_poll(&item, 1, 10);
-      count_peers();
+      count_peers(false);
     }
   }
 
@@ -245,7 +250,9 @@ bool ZmqSocket::cut_off(const MessageSender& sender) {
 
 void ZmqSocket::took(int connection, std::int64_t bytes) {
   const auto found = state_->connections.find(connection);
-  if (found != state_->connections.end()) found->second += bytes;
+  if (found == state_->connections.end()) return;
+  // What libzmq sends around frames is taken, too: never more than has arrived.
+  found->second = std::min(found->second + bytes + kAroundMessage, arrived_over_tcp(connection));
 }
 
 std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {

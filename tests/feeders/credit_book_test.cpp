@@ -99,6 +99,23 @@ TEST(CreditBook, WhoeverGoesLeavesItsRoomToTheOthers) {
 
 constexpr std::int64_t kNow = 1'700'000'000'000'000'000;
 
+TEST(CreditBook, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
+  CreditBook book(2, 2);
+  book.add(1);
+  book.grant();
+  book.add(2);
+  EXPECT_TRUE(book.grant().empty());
+  ASSERT_TRUE(book.take(1));
+  book.retire(1);
+  EXPECT_EQ(book.grant(), Producers{2});
+  EXPECT_EQ(book.granted(2), 1U);
+  EXPECT_FALSE(book.take(1));
+  book.give_back(1);
+  EXPECT_EQ(book.grant(), Producers{2});
+  EXPECT_EQ(book.granted(2), 2U);
+  EXPECT_EQ(book.under_way(), 2);
+}
+
 TEST(ClockBounds, OneDirectionAloneSaysNothing) {
   ClockBounds bounds;
   EXPECT_FALSE(bounds.estimate());

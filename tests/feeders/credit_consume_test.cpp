@@ -176,6 +176,23 @@ TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
   EXPECT_EQ(consumer.next(), 1U);
 }
 
+TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
+  Consumer consumer(options(), 20s, kSkip);
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  FramedHeader header = producer.batch_header(0);
+  header.encoding = FramedEncoding::jpeg;
+  header.flags = kFramedShared;
+  header.height = header.width = header.channels = 0;
+  producer.send(framed_message(header, {lease_frame(pool.fill(0, 0, 1))}));
+  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
+  EXPECT_TRUE(contains(all_notes(consumer), "pixels are expected")) << all_notes(consumer);
+  producer.lend(1, pool.fill(1, 0, 2));
+  EXPECT_EQ(consumer.next(), 1U);
+}
+
 TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
   Consumer consumer(options(), 20s, kSkip);
   consumer.start();
@@ -369,6 +386,7 @@ TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
   again.enter(2);
   again.send_batch(1);
   EXPECT_EQ(consumer.next(), 1U);
+  EXPECT_EQ(consumer.counter("batches_missing"), 0) << "its numbers go on";
 }
 
 TEST_F(CreditConsume, SilenceIsATimeOutThatSaysWhoIsThere) {

@@ -121,6 +121,7 @@ TEST_P(CreditWays, EveryBatchOfAFiniteFeederArrivesOnce) {
   for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer->next(), i);
   server->join();
   EXPECT_EQ(server->counter("batches_sent"), 25);
+  EXPECT_EQ(server->counter("images_sent"), 25 * kSmall.images);
   EXPECT_EQ(server->counter("leases_lost"), 0);
   server.reset();
   EXPECT_EQ(consumer->counter("batches_missing"), 0);
