@@ -15,6 +15,17 @@ case $1 in
       exit 77
     fi
     ;;
+  python3)
+    shift
+    for python in python3 /usr/bin/python3 none; do
+      if [ "$python" = none ]; then
+        echo "skipped: no python3 has both zmq and numpy; install python3-zmq and python3-numpy"
+        exit 77
+      fi
+      if "$python" -c 'import zmq, numpy' 2> /dev/null; then break; fi
+    done
+    set -- "$python" "$@"
+    ;;
 esac
 
 folder=$(mktemp -d)
