@@ -23,11 +23,12 @@ void BadMessages::reject(const ZmqMessage& message, std::string_view endpoint,
   const std::string text = "message " + std::to_string(message.number) + " of " + describe(sender) +
                            " at " + std::string(endpoint) + " refused: " + why;
   const std::lock_guard lock(mutex_);
+  const bool fails = policy_.action == BadSamplePolicy::Action::fail;
+  if (!fails) probe_.note(text);
   rejected_.add();
-  if (policy_.action == BadSamplePolicy::Action::fail) {
+  if (fails) {
     throw DataError(text + "; mend the producer, or skip such messages with --on-bad-sample skip");
   }
-  probe_.note(text);
   if (policy_.limit >= 0 && rejected_.value() > policy_.limit) {
     throw DataError(text + "; that is more than --on-bad-sample skip:limit=" +
                     std::to_string(policy_.limit) + " allows");

@@ -334,16 +334,17 @@ void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {
 }
 
 void CreditDesk::reject(CreditPeer* peer, const std::string& why) {
-  rejected_.add();
   State& state = *state_;
   const MessageSender sender = sender_of(state.frames[0].handle());
   const std::string text = "message " + std::to_string(received_.value()) + " of " +
                            (peer != nullptr ? peer->name + ", " : "") + penstock::describe(sender) +
                            " refused: " + why;
-  if (plan_.on_bad_sample.action == BadSamplePolicy::Action::fail) {
+  const bool fails = plan_.on_bad_sample.action == BadSamplePolicy::Action::fail;
+  if (!fails) probe_.note(text);
+  rejected_.add();
+  if (fails) {
     throw DataError(text + "; mend the producer, or skip such messages with --on-bad-sample skip");
   }
-  probe_.note(text);
   if (plan_.on_bad_sample.limit >= 0 && rejected_.value() > plan_.on_bad_sample.limit) {
     throw DataError(text + "; that is more than --on-bad-sample skip:limit=" +
                     std::to_string(plan_.on_bad_sample.limit) + " allows");

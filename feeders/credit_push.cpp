@@ -63,6 +63,13 @@ struct CreditPush::State {
     std::byte* moved_labels = nullptr;
   };
 
+  /// Complete before libzmq's threads begin, which are told of them by messages alone.
+  static std::vector<Out> slots_of(State& owner, std::size_t count) {
+    std::vector<Out> slots(count);
+    for (Out& slot : slots) slot.owner = &owner;
+    return slots;
+  }
+
   State(BatchRing& ring_, const SharedPool* pool_, const Endpoint& endpoint_,
         const ZmqSocketOptions& options, Clock& clock_, Probe& probe, PeerReports reports)
       : ring(ring_),
@@ -75,10 +82,9 @@ struct CreditPush::State {
         wait_ns(probe.counter("send_wait_ns")),
         feed_wait_ns(probe.counter("feed_wait_ns")),
         lost(probe.counter("leases_lost")),
-        out(ring_.slots()),
+        out(slots_of(*this, ring_.slots())),
         socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)) {
     PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::dealer);
-    for (Out& slot : out) slot.owner = this;
     if (pool != nullptr) listener.emplace(pool->fd(), geteuid());
   }
 
