@@ -78,7 +78,6 @@ class CreditDesk {
  private:
   bool receive();
   FramedMessage parse(CreditPeer* peer);
-  std::optional<std::uint64_t> lease_number() const;
   std::optional<Arrival> handle(const std::stop_token& stop);
   void let_in(const FramedMessage& hello, const std::stop_token& stop);
   std::shared_ptr<const MappedPool> map_pool(const std::string& pool, const std::string& boot,
@@ -98,8 +97,9 @@ class CreditDesk {
   const CreditPlan plan_;
   const BatchSpec spec_;
   Probe& probe_;
-  Counter &received_, &rejected_, &bytes_, &shared_bytes_, &cut_off_;
+  Counter &received_, &bytes_, &shared_bytes_;
   Counter &welcomed_, &refused_, &lost_, &missing_, &pools_;
+  const std::string endpoint_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;
 };

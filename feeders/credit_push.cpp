@@ -7,8 +7,6 @@
 #include <array>
 #include <climits>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <random>
 #include <span>
 #include <utility>
@@ -16,9 +14,8 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/shared_memory/pool_listener.h"
 #include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
+#include "feeders/credit_push_state.h"
 #include "feeders/ready_batches.h"
 #include "feeders/shared_frame_memory.h"
 
@@ -47,238 +44,27 @@ ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t slots) {
   return options;
 }
 
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 }  // namespace
 
-struct CreditPush::State {
-  /// A slot that is lent to the consumer, or to libzmq.
-  struct Out {
-    State* owner = nullptr;
-    ReadLease lease;
-    std::span<std::byte> labels;  // where the ring's readers look for them
-    std::byte* moved_labels = nullptr;
-  };
-
-  /// Complete before libzmq's threads begin, which are told of them by messages alone.
-  static std::vector<Out> slots_of(State& owner, std::size_t count) {
-    std::vector<Out> slots(count);
-    for (Out& slot : slots) slot.owner = &owner;
-    return slots;
-  }
-
-  State(BatchRing& ring_, const SharedPool* pool_, const Endpoint& endpoint_,
-        const ZmqSocketOptions& options, Clock& clock_, Probe& probe, PeerReports reports)
-      : ring(ring_),
-        pool(pool_),
-        endpoint(endpoint_),
-        clock(clock_),
-        batches(probe.counter("batches_sent")),
-        bytes(probe.counter("bytes_sent")),
-        sent_images(probe.counter("images_sent")),
-        wait_ns(probe.counter("send_wait_ns")),
-        feed_wait_ns(probe.counter("feed_wait_ns")),
-        lost(probe.counter("leases_lost")),
-        out(slots_of(*this, ring_.slots())),
-        socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)) {
-    PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::dealer);
-    if (pool != nullptr) listener.emplace(pool->fd(), geteuid());
-  }
-
-  void run(const PushPlan& plan, const std::stop_token& stop);
-  void look();
-  void say_hello();
-  void forget_consumer();
-  bool receive();
-  void hear(const FramedMessage& message);
-  void hear_welcome(const FramedMessage& message);
-  void note_times(const FramedHeader& header);
-  void send(ReadLease lease);
-  void send_over_socket(FramedHeader header, ReadLease lease, std::size_t pixel_bytes,
-                        std::size_t label_bytes);
-  void lend(FramedHeader header, ReadLease lease, std::size_t pixel_bytes, std::size_t label_bytes);
-  bool put(std::span<const std::byte> frame, bool more);
-  void take_back(Out& slot);
-  bool is_welcome() const noexcept { return welcomed && sent_since_welcome < credits; }
-  std::size_t held_by_libzmq() {
-    const std::lock_guard lock(mutex);
-    return in_libzmq;
-  }
-  static void given_back(void*, void* hint);
-  [[noreturn]] void nobody_takes(Nanoseconds timeout) const;
-
-  BatchRing& ring;
-  const SharedPool* const pool;
-  const Endpoint endpoint;
-  Clock& clock;
-  Counter &batches, &bytes, &sent_images, &wait_ns, &feed_wait_ns, &lost;
-  std::optional<PoolListener> listener;
-  const std::uint64_t producer = random_number();
-  std::uint64_t sequence = 0, images = 0;
-
-  // Of the consumer that is connected.
-  std::int64_t seen_joined = 0, seen_left = 0;
-  bool wants_hello = false, welcomed = false;
-  std::uint64_t credits = 0, sent_since_welcome = 0;
-  std::map<std::uint64_t, Out*> leases;  // lent in shared memory
-  std::uint64_t lease_numbers = 0;
-  std::int64_t hello_sent_ns = 0;
-  ClockBounds consumer_clock;
-  Time progress{};  // a batch went out, or a lease came back
-
-  std::mutex mutex;
-  // Below under mutex: libzmq's thread gives slots back.
-  std::vector<Out> out;
-  std::size_t in_libzmq = 0;
-
-  ZmqSocket socket;  // closes first: libzmq gives back what it still holds
-};
-
-// ---- who is there -----------------------------------------------------------
-
-/// A connection that ends takes its credits and leases with it; a new one begins with a hello.
-void CreditPush::State::look() {
-  socket.look();
-  const ZmqSocket::Peers peers = socket.peers();
-  // Of several connections, a stranger's may be the one that ended.
-  const bool one_left = std::exchange(seen_left, peers.left) != peers.left;
-  if (one_left && peers.joined <= peers.left) forget_consumer();
-  if (std::exchange(seen_joined, peers.joined) != peers.joined) {
-    forget_consumer();
-    wants_hello = true;
-  }
-  if (peers.joined - peers.left > 1) {
-    throw ConfigError(std::to_string(peers.joined - peers.left) + " consumers are connected at " +
-                      describe(endpoint) +
-                      "; by credit, batches go to one: start a producer for each");
-  }
-  if (wants_hello) say_hello();
+CreditPush::State::State(BatchRing& ring_, const SharedPool* pool_, const Endpoint& endpoint_,
+                         const ZmqSocketOptions& options, Clock& clock_, Probe& probe,
+                         PeerReports reports)
+    : ring(ring_),
+      pool(pool_),
+      endpoint(endpoint_),
+      clock(clock_),
+      batches(probe.counter("batches_sent")),
+      bytes(probe.counter("bytes_sent")),
+      sent_images(probe.counter("images_sent")),
+      wait_ns(probe.counter("send_wait_ns")),
+      feed_wait_ns(probe.counter("feed_wait_ns")),
+      lost(probe.counter("leases_lost")),
+      producer(random_number()),
+      out(slots_of(*this, ring_.slots())),
+      socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)) {
+  PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::dealer);
+  if (pool != nullptr) listener.emplace(pool->fd(), geteuid());
 }
-
-void CreditPush::State::forget_consumer() {
-  welcomed = false;
-  credits = sent_since_welcome = 0;
-  for (const auto& [number, slot] : leases) take_back(*slot);
-  lost.add(static_cast<std::int64_t>(leases.size()));
-  leases.clear();
-}
-
-void CreditPush::State::say_hello() {
-  const std::string text = write_framed_hello({.name = "penstock serve",
-                                               .host = host_name(),
-                                               .pid = getpid(),
-                                               .boot = boot_id(),
-                                               .pool = listener ? listener->name() : ""});
-  const std::array frames{std::as_bytes(std::span(text))};
-  const BatchSpec& spec = ring.spec();
-  const auto header =
-      make_framed_header({.kind = FramedKind::hello,
-                          .encoding = FramedEncoding::pixels,
-                          .producer = producer,
-                          .sent_ns = hello_sent_ns = wall_clock_ns(),
-                          .images = static_cast<std::uint32_t>(spec.images),
-                          .height = static_cast<std::uint32_t>(spec.image.height),
-                          .width = static_cast<std::uint32_t>(spec.image.width),
-                          .channels = static_cast<std::uint32_t>(spec.image.channels)},
-                         frames);
-  if (!put(header, true)) return;
-  put(frames[0], false);
-  wants_hello = false;
-}
-
-/// False: it finds no connection.
-bool CreditPush::State::put(std::span<const std::byte> frame, bool more) {
-  zmq::socket_ref to(zmq::from_handle, socket.native());
-  const auto flags =
-      zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
-  return to.send(zmq::buffer(frame.data(), frame.size()), flags).has_value();
-}
-
-// ---- what the consumer says -------------------------------------------------
-
-/// One message; false: there is none.
-bool CreditPush::State::receive() {
-  zmq::socket_ref from(zmq::from_handle, socket.native());
-  std::array<zmq::message_t, 1 + kMaxFramedPayload> frames;
-  std::array<std::span<const std::byte>, 1 + kMaxFramedPayload> views;
-  zmq::message_t surplus;
-  std::size_t count = 0;
-  for (bool more = true; more; ++count) {
-    zmq::message_t& frame = count < frames.size() ? frames[count] : surplus;
-    if (!from.recv(frame, zmq::recv_flags::dontwait)) return false;
-    if (count < frames.size()) views[count] = {frame.data<std::byte>(), frame.size()};
-    more = frame.more();
-  }
-  try {
-    if (count > frames.size()) throw DataError("a message of " + std::to_string(count) + " frames");
-    hear(parse_framed(std::span(std::as_const(views)).first(count)));
-  } catch (const DataError& error) {
-    throw DataError("whoever answers at " + describe(endpoint) +
-                    " is no consumer by credit: " + error.what() +
-                    "; expected `penstock run --fake-location zmq-consume:credit=N`");
-  }
-  return true;
-}
-
-void CreditPush::State::hear(const FramedMessage& message) {
-  const FramedHeader& header = message.header;
-  // What a consumer before this one had to say may still come.
-  if (header.producer != producer) return;
-  switch (header.kind) {
-    case FramedKind::welcome:
-      return hear_welcome(message);
-    case FramedKind::credit:
-      if (!welcomed) return;
-      note_times(header);
-      credits = std::max(credits, header.sequence);
-      for (const std::uint64_t number : framed_credit_leases(message)) {
-        const auto found = leases.find(number);
-        if (found == leases.end()) continue;
-        take_back(*found->second);
-        leases.erase(found);
-        progress = clock.now();
-      }
-      return;
-    case FramedKind::refusal:
-      throw ConfigError("the consumer at " + describe(endpoint) +
-                        " does not want these batches: " + parse_framed_refusal(message));
-    default:
-      throw DataError("it sends a " + std::string(to_string(header.kind)));
-  }
-}
-
-void CreditPush::State::hear_welcome(const FramedMessage& message) {
-  const FramedWelcome welcome = parse_framed_welcome(message);
-  if (message.header.begun_ns != hello_sent_ns) return;  // of a hello before the last
-  const BatchSpec& spec = ring.spec();
-  if (welcome.images != spec.images || welcome.height != spec.image.height ||
-      welcome.width != spec.image.width || welcome.channels != spec.image.channels ||
-      welcome.classes < spec.classes) {
-    const auto text = [](auto number, auto height, auto width, auto channels, auto classes) {
-      return std::to_string(number) + " x " + std::to_string(height) + "x" + std::to_string(width) +
-             "x" + std::to_string(channels) + " of " + std::to_string(classes) + " classes";
-    };
-    throw ConfigError(
-        "the consumer at " + describe(endpoint) + " wants batches of " +
-        text(welcome.images, welcome.height, welcome.width, welcome.channels, welcome.classes) +
-        "; these are " +
-        text(spec.images, spec.image.height, spec.image.width, spec.image.channels, spec.classes));
-  }
-  note_times(message.header);
-  welcomed = true;
-}
-
-/// Four times, of which the first is ours, and the last is now.
-void CreditPush::State::note_times(const FramedHeader& header) {
-  const std::int64_t now = wall_clock_ns();
-  if (header.begun_ns != 0) consumer_clock.after(header.ready_ns, header.begun_ns);
-  consumer_clock.before(header.sent_ns, now);
-}
-
-// ---- batches ----------------------------------------------------------------
 
 void CreditPush::State::send(ReadLease lease) {
   const Batch batch = lease.batch();
@@ -424,8 +210,6 @@ void CreditPush::State::nobody_takes(Nanoseconds timeout) const {
       "; start one, such as `penstock run --fake-location zmq-consume:credit=2,endpoint=" +
       endpoint.text + "`, or wait longer with --timeout");
 }
-
-// ---- the outside ------------------------------------------------------------
 
 CreditPush::CreditPush(BatchRing& ring, const SharedPool* pool, const Endpoint& endpoint,
                        const ZmqSocketOptions& socket, Clock& clock, Probe& probe,

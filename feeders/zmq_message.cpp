@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/zmq_message.h"
 
+#include <algorithm>
 #include <string>
 #include <zmq.hpp>
 
@@ -33,9 +34,13 @@ bool ZmqMessage::receive(void* native) {
 }
 
 MessageFrames ZmqMessage::frames() const {
-  if (count_ <= kMaxMessageFrames) return std::span(views_).first(count_);
+  if (count_ <= kMaxMessageFrames) return kept_frames();
   throw DataError("a message of " + std::to_string(count_) +
                   " frames; expected one, or a header and at most three");
+}
+
+MessageFrames ZmqMessage::kept_frames() const noexcept {
+  return std::span(views_).first(std::min(count_, kMaxMessageFrames));
 }
 
 MessageSender ZmqMessage::sender() const { return sender_of(frames_->kept[0].handle()); }
@@ -43,6 +48,8 @@ MessageSender ZmqMessage::sender() const { return sender_of(frames_->kept[0].han
 int ZmqMessage::connection() const { return zmq_msg_get(frames_->kept[0].handle(), ZMQ_SRCFD); }
 
 void ZmqMessage::clear() {
+  count_ = 0;
+  bytes_ = 0;
   for (zmq::message_t& frame : frames_->kept) frame.rebuild();
   frames_->surplus.rebuild();
 }

@@ -27,6 +27,8 @@ class ZmqMessage {
   /// Valid until the message is cleared or another one received. Throws DataError where frames were
   /// dropped.
   MessageFrames frames() const;
+  /// The same without those that were dropped.
+  MessageFrames kept_frames() const noexcept;
   /// Of all its frames, those that were dropped too.
   std::int64_t bytes() const noexcept { return bytes_; }
   MessageSender sender() const;

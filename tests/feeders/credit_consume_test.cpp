@@ -1,44 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // zmq-consume by credit, against producers that keep to the protocol, and others.
-#include <fcntl.h>
-#include <sys/mman.h>
-
 #include <set>
 
-#include "dataflow/shared_memory/pool_listener.h"
-#include "dataflow/shared_memory/shared_pool.h"
 #include "tests/feeders/credit_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
-
-class CreditConsume : public ZmqConsume {
- protected:
-  std::string options(const std::string& more = {}) const {
-    return "credit=2,endpoint=" + endpoint() + more;
-  }
-};
-
-/// A producer's pool, with whatever in it, and its lease of the closed-form batch `index`.
-class BarePool {
- public:
-  explicit BarePool(std::size_t slots = 4) : pool_(4096, slots), listener_(pool_.fd(), geteuid()) {}
-  FramedHello hello() const { return bare_hello(boot_id(), listener_.name()); }
-  FramedLease fill(std::uint64_t index, std::size_t slot, std::uint64_t number) {
-    const FrameBytes bytes = shared_bytes(BareProducer::payload_of(index));
-    std::memcpy(pool_.slot(slot).data(), bytes.data(), bytes.size());
-    return {.lease = number, .offset = 4096 * slot, .bytes = bytes.size()};
-  }
-  const SharedPool& pool() const { return pool_; }
-
- private:
-  SharedPool pool_;
-  PoolListener listener_;
-};
 
 TEST_F(CreditConsume, BatchesComeAsFarAsCreditsGo) {
   Consumer consumer(options());
@@ -94,105 +63,6 @@ TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
   producer.await_credit(5);
 }
 
-TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
-  Consumer consumer(options());
-  consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  for (std::uint64_t i = 0; i < 12; ++i) {
-    producer.await_credit(i + 1);
-    producer.lend(i, pool.fill(i, i % 4, 100 + i));
-    EXPECT_EQ(consumer.next(), i);
-  }
-  while (producer.returned().size() < 12) ASSERT_TRUE(producer.hear_any().has_value());
-  for (std::uint64_t i = 0; i < 12; ++i) EXPECT_EQ(producer.returned()[i], 100 + i);
-  EXPECT_EQ(consumer.counter("pools_mapped"), 1);
-  EXPECT_EQ(consumer.counter("bytes_shared"), 12 * (384 + 16));  // 360 of pixels, to the next 64
-}
-
-TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
-  Consumer consumer(options());
-  {
-    BarePool pool;
-    BareProducer producer(endpoint());
-    consumer.start();
-    producer.enter(2, pool.hello());
-    producer.lend(0, pool.fill(0, 0, 1));
-    EXPECT_EQ(consumer.next(), 0U);
-    producer.await_credit(2);
-    producer.lend(1, pool.fill(1, 1, 2));
-    while (producer.returned().size() < 2) ASSERT_TRUE(producer.hear_any().has_value());
-  }
-  EXPECT_EQ(consumer.next(), 1U);
-  EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
-  BareProducer other(endpoint(), 8);
-  other.enter(2);
-  other.send_batch(5);
-  EXPECT_EQ(consumer.next(), 5U);
-}
-
-TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  const FramedLease good = pool.fill(3, 1, 9);
-  std::vector<FramedLease> bad(5, good);
-  bad[0].offset = 4 * 4096;
-  bad[1].offset = std::uint64_t{0} - 4096;
-  bad[2].bytes = std::uint64_t{0} - 1;
-  bad[3].bytes = 100;  // too few for a batch
-  bad[4].bytes = 3 * 4096 + 1;
-  std::uint64_t sequence = 0;
-  for (const FramedLease& lease : bad) {
-    producer.await_credit(sequence + 1);
-    producer.lend(sequence, lease);
-    ++sequence;
-    EXPECT_TRUE(reaches(consumer, "messages_rejected", static_cast<std::int64_t>(sequence)));
-  }
-  producer.await_credit(sequence + 1);
-  producer.lend(sequence, good);
-  EXPECT_EQ(consumer.next(), 3U);
-  while (producer.returned().size() < 6) ASSERT_TRUE(producer.hear_any().has_value());
-  EXPECT_TRUE(contains(all_notes(consumer), "ends beyond its pool")) << all_notes(consumer);
-}
-
-TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  const FramedLease lease = pool.fill(0, 0, 1);
-  const std::int32_t label = 100;  // of 100 classes
-  std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
-  producer.lend(0, lease);
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
-  producer.await_credit(2);
-  producer.lend(1, pool.fill(1, 0, 2));
-  EXPECT_EQ(consumer.next(), 1U);
-}
-
-TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  FramedHeader header = producer.batch_header(0);
-  header.encoding = FramedEncoding::jpeg;
-  header.flags = kFramedShared;
-  header.height = header.width = header.channels = 0;
-  producer.send(framed_message(header, {lease_frame(pool.fill(0, 0, 1))}));
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "pixels are expected")) << all_notes(consumer);
-  producer.lend(1, pool.fill(1, 0, 2));
-  EXPECT_EQ(consumer.next(), 1U);
-}
-
 TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
   Consumer consumer(options(), 20s, kSkip);
   consumer.start();
@@ -201,40 +71,6 @@ TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
   producer.lend(0, {.lease = 1, .offset = 0, .bytes = 400});
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
   EXPECT_TRUE(contains(all_notes(consumer), "named no pool"));
-}
-
-TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
-  Consumer consumer(options(",max_pool=16384"), 20s, kSkip);
-  consumer.start();
-  const auto refusal_of = [&](const FramedHello& hello) {
-    BareProducer producer(endpoint(), 7 + hello.pool.size());
-    producer.send_hello(hello);
-    return producer.hear_refusal();
-  };
-  FramedHello hello = bare_hello({}, "@penstock-test-nobody-is-there");
-  EXPECT_TRUE(contains(refusal_of(hello), "cannot be reached"));
-  hello.boot = "another machine";
-  EXPECT_TRUE(contains(refusal_of(hello), "runs on another machine"));
-  const BarePool large(5);
-  EXPECT_TRUE(contains(refusal_of(large.hello()), "at most 16384"));
-  const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
-  const PoolListener listener(unsealed.get(), geteuid());
-  hello = bare_hello({}, listener.name());
-  EXPECT_TRUE(contains(refusal_of(hello), "F_SEAL_SHRINK"));
-  EXPECT_TRUE(reaches(consumer, "producers_refused", 4));
-  EXPECT_EQ(consumer.counter("producers_welcomed"), 0);
-}
-
-TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
-  Consumer consumer(options(",shared_memory=true"), 20s, kSkip);
-  consumer.start();
-  BareProducer plain(endpoint());
-  plain.send_hello();
-  EXPECT_TRUE(contains(plain.hear_refusal(), "it shares no memory"));
-  BarePool pool;
-  BareProducer sharing(endpoint(), 8);
-  sharing.enter(2, pool.hello());
 }
 
 TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {

@@ -219,4 +219,13 @@ inline std::string all_notes(const Consumer& consumer) {
   return text;
 }
 
+inline constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
+
+class CreditConsume : public ZmqConsume {
+ protected:
+  std::string options(const std::string& more = {}) const {
+    return "credit=2,endpoint=" + endpoint() + more;
+  }
+};
+
 }  // namespace penstock

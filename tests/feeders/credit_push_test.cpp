@@ -1,103 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both ends by credit, over the socket and through shared memory; and the sending one against bare
 // consumers that go, come back, or misbehave.
-#include "feeders/credit_push.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "feeders/shared_frame_memory.h"
-#include "tests/feeders/credit_fixture.h"
+#include "tests/feeders/credit_push_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr PushPlan kForEver{.timeout = 20s};
-
-/// A ring, sent by credit.
-class CreditServer {
- public:
-  CreditServer(const std::string& endpoint, bool bind, bool shared, std::size_t slots = 4,
-               const BatchSpec& spec = kSmall)
-      : shared_(host_, spec.bytes(), slots),
-        memory_(shared ? static_cast<Device&>(shared_) : host_),
-        ring_(spec, slots, memory_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
-              clock_),
-        push_(ring_, shared ? &shared_.pool() : nullptr, parse_endpoint(endpoint),
-              {.role = ZmqSocketOptions::Role::dealer, .bind = bind}, clock_, probe_) {}
-  ~CreditServer() { stop(); }
-
-  /// Fills batches from `first` on, for ever or `count` of them, and then ends.
-  void feed(std::uint64_t first, std::uint64_t count = 0) {
-    feeding_ = std::jthread([this, first, count](const std::stop_token& stop) {
-      for (std::uint64_t i = first; count == 0 || i < first + count; ++i) {
-        WriteLease lease = ring_.acquire(stop);
-        if (!lease) return;
-        lease.await();
-        fill_closed_form(lease.batch(), ring_.spec(), i % 25);  // whose labels tell its number
-        std::move(lease).publish();
-      }
-      ring_.close();
-    });
-  }
-  void start(const PushPlan& plan = kForEver) {
-    sending_ = std::jthread([this, plan](const std::stop_token& stop) {
-      try {
-        push_.run(plan, stop);
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
-    });
-  }
-  /// Waits for the end of what start() began, and rethrows what it failed with.
-  void join() {
-    sending_.join();
-    if (failure_) std::rethrow_exception(failure_);
-  }
-  void stop() {
-    sending_ = {};
-    feeding_ = {};
-  }
-  CreditPush& push() { return push_; }
-  BatchRing& ring() { return ring_; }
-  std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
-  /// Whether a counter gets there within some seconds, and not beyond.
-  bool stays_at(const std::string& name, std::int64_t value) const {
-    return reaches(name, value) && counter(name) == value;
-  }
-  bool reaches(const std::string& name, std::int64_t value) const {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    while (counter(name) < value && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(2ms);
-    }
-    return counter(name) >= value;
-  }
-
- private:
-  SteadyClock clock_;
-  Probe probe_;
-  HostDevice host_{clock_};
-  SharedFrameMemory shared_;
-  Device& memory_;
-  Device* const reader_ = &host_;
-  BatchRing ring_;
-  CreditPush push_;
-  std::exception_ptr failure_;
-  std::jthread feeding_, sending_;
-};
-
-class CreditPushTest : public ::testing::Test {
- protected:
-  TempFolder folder_;
-  const std::string endpoint_ = "ipc://" + folder_.path().string() + "/feed";
-};
 
 struct Way {
   bool shared, consumer_binds;
@@ -217,90 +130,6 @@ TEST_F(CreditPushTest, ProducersTakeTurnsAndAreToldApart) {
   shared.join();
   plain.join();
   EXPECT_EQ(consumer.counter("producers_welcomed"), 2);
-}
-
-/// Takes batches, which next() looks at, until the consumer, which a full ring holds up, has
-/// counted so many producers.
-bool take_until(Consumer& consumer, const std::string& counter, std::int64_t producers) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (consumer.counter(counter) < producers && std::chrono::steady_clock::now() < deadline) {
-    if (!consumer.next()) return false;
-  }
-  return consumer.counter(counter) == producers;
-}
-
-TEST_F(CreditPushTest, AProducerThatIsStoppedInTheMiddleLosesItsOwnAlone) {
-  Consumer consumer("credit=2,endpoint=" + endpoint_);
-  consumer.start();
-  auto doomed = std::make_unique<CreditServer>(endpoint_, false, true);
-  doomed->feed(0);
-  doomed->start();
-  ASSERT_TRUE(consumer.next().has_value());
-  doomed.reset();
-  CreditServer other(endpoint_, false, true);
-  other.feed(20);
-  other.start();
-  // What the first left in the ring is whole: next() looks.
-  while (consumer.next() < 20U) {
-  }
-  EXPECT_TRUE(take_until(consumer, "producers_lost", 1));
-}
-
-/// A process that does something until it is killed. Started before this one has threads.
-class Doomed {
- public:
-  template <typename Work>
-  explicit Doomed(const Work& work) : pid_(fork()) {
-    if (pid_ != 0) return;
-    work();
-    while (true) pause();
-  }
-  ~Doomed() { kill_it(); }
-  void kill_it() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  pid_t pid_;
-};
-
-TEST_F(CreditPushTest, AProducerThatIsKilledLosesItsOwnBatchesAlone) {
-  const auto produce = [&] {
-    CreditServer server(endpoint_, false, true);
-    server.feed(0);
-    server.start();
-    while (true) pause();
-  };
-  Doomed first(produce), second(produce);
-  Consumer consumer("credit=2,endpoint=" + endpoint_);
-  consumer.start();
-  ASSERT_TRUE(take_until(consumer, "producers_welcomed", 2));
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(consumer.next().has_value());
-  first.kill_it();
-  EXPECT_TRUE(take_until(consumer, "producers_lost", 1));
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(consumer.next().has_value());
-  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
-}
-
-TEST_F(CreditPushTest, AConsumerThatIsKilledGivesItsLeasesBack) {
-  Doomed first([&] {
-    BareConsumer consumer(endpoint_);
-    consumer.welcome(consumer.await(FramedKind::hello));
-    consumer.credit(8);
-    while (true) pause();
-  });
-  CreditServer server(endpoint_, false, true, 3);
-  server.feed(0);
-  server.start();
-  ASSERT_TRUE(server.stays_at("batches_sent", 3));  // every slot is out
-  first.kill_it();
-  ASSERT_TRUE(server.reaches("leases_lost", 3));
-  Consumer second("credit=2,endpoint=" + endpoint_);
-  second.start();
-  for (std::uint64_t i = 3; i < 10; ++i) EXPECT_EQ(second.next(), i);
 }
 
 TEST_F(CreditPushTest, ConsumersOfOtherBatchesAreNamed) {

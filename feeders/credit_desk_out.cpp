@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What producers hear from a CreditDesk: credits and returned leases; and how those who have gone
+// are found by it.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <zmq.hpp>
+
+#include "feeders/credit_desk_state.h"
+
+namespace penstock {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// When a connection ends, libzmq says which one to nobody, and a moment early. Sending something
+/// to a producer that is gone fails, so for this long each of them is sent its credit again.
+constexpr Nanoseconds kProbing = std::chrono::seconds(1),
+                      kProbePeriod = std::chrono::milliseconds(10);
+/// Returned leases that a producer may leave unread.
+constexpr std::size_t kMostReturns = 1 << 16;
+/// Producers that are remembered when they have gone without an end.
+constexpr std::size_t kMostLeft = 1 << 16;
+
+template <typename Call>
+auto unless_interrupted(const Call& call) {
+  while (true) {
+    const auto result = call();
+    if (result >= 0 || zmq_errno() != EINTR) return result;
+  }
+}
+
+}  // namespace
+
+CreditDesk::Sent CreditDesk::send(const std::string& routing_id, const FramedHeader& header,
+                                  MessageFrames payload) {
+  void* const socket = socket_.native();
+  const auto put = [&](const void* data, std::size_t bytes, bool more) {
+    const int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
+    return unless_interrupted([&] { return zmq_send(socket, data, bytes, flags); }) >= 0;
+  };
+  if (!put(routing_id.data(), routing_id.size(), true)) {
+    return zmq_errno() == EAGAIN ? Sent::later : Sent::gone;
+  }
+  // Where the first frame goes, the others do.
+  const auto first = make_framed_header(header, payload);
+  put(first.data(), first.size(), !payload.empty());
+  for (std::size_t i = 0; i < payload.size(); ++i) {
+    put(payload[i].data(), payload[i].size(), i + 1 < payload.size());
+  }
+  return Sent::yes;
+}
+
+void CreditDesk::send_credit(CreditPeer& peer) {
+  const std::uint64_t total = state_->book.granted(peer.id);
+  const std::array leases{std::as_bytes(std::span(peer.returns))};
+  const FramedHeader credit{.kind = FramedKind::credit,
+                            .producer = peer.producer,
+                            .sequence = total,
+                            .begun_ns = peer.last_sent_ns,
+                            .ready_ns = peer.last_arrival_ns,
+                            .sent_ns = wall_clock_ns()};
+  const Sent sent =
+      send(peer.routing_id, credit, std::span(leases).first(peer.returns.empty() ? 0 : 1));
+  if (sent == Sent::gone || peer.returns.size() > kMostReturns) {
+    leave(peer);
+  } else if (sent == Sent::yes) {
+    peer.returns.clear();
+    peer.owes_credit = false;
+    peer.note_credit(total, credit.sent_ns);
+  }
+}
+
+void CreditDesk::look() {
+  socket_.look();
+  State& state = *state_;
+  const std::int64_t left = socket_.peers().left;
+  const SteadyTime now = std::chrono::steady_clock::now();
+  if (left != state.seen_left) {
+    state.seen_left = left;
+    state.probe_until = now + kProbing;
+    state.next_probe = now;
+  }
+  const bool probes = now < state.probe_until && now >= state.next_probe;
+  if (probes) state.next_probe = now + kProbePeriod;
+  for (const CreditBook::Producer id : state.book.grant()) state.by_id.at(id)->owes_credit = true;
+  for (const auto& [routing_id, peer] : state.peers) {
+    if (!peer->gone && (peer->owes_credit || probes)) send_credit(*peer);
+  }
+}
+
+void CreditDesk::leave(CreditPeer& peer) {
+  peer.gone = true;
+  state_->book.remove(peer.id);
+  state_->by_id.erase(peer.id);
+  if (peer.ended) return;
+  if (state_->left_at.size() < kMostLeft) state_->left_at[peer.producer] = peer.next_sequence;
+  lost_.add();
+  probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
+              " batches");
+}
+
+void CreditDesk::forget_the_gone() {
+  std::erase_if(state_->peers, [](const auto& entry) { return entry.second->gone; });
+}
+
+std::string CreditDesk::silence() const {
+  const State& state = *state_;
+  std::string text;
+  if (const std::string refused = state.bad.last(); !refused.empty()) {
+    text =
+        std::to_string(state.bad.count()) + " messages were refused, the last: " + refused + "; ";
+  }
+  std::size_t ended = 0;
+  for (const auto& [id, peer] : state.by_id) ended += peer->ended ? 1 : 0;
+  text += std::to_string(welcomed_.value()) + " producers were welcomed, of which " +
+          std::to_string(state.by_id.size()) + " are here, " + std::to_string(ended) +
+          " of them at their end";
+  return text;
+}
+
+}  // namespace penstock

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CreditDesk knows, for its two halves: credit_desk.cpp, messages in, and
+// credit_desk_out.cpp, messages out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "dataflow/wire/framed_text.h"
+#include "feeders/bad_messages.h"
+#include "feeders/credit_book.h"
+#include "feeders/credit_desk.h"
+#include "feeders/credit_peer.h"
+#include "feeders/zmq_message.h"
+
+namespace penstock {
+
+struct CreditDesk::State {
+  State(const CreditPlan& plan, Probe& probe)
+      : book(plan.credit, plan.together), bad(plan.on_bad_sample, probe) {}
+
+  std::map<std::string, std::unique_ptr<CreditPeer>> peers;  // by routing id
+  std::map<CreditBook::Producer, CreditPeer*> by_id;
+  CreditBook::Producer ids = 0;
+  CreditBook book;
+  const std::string boot = boot_id();
+
+  // The message that came last, without its routing id.
+  std::string routing_id;
+  ZmqMessage message;
+  std::int64_t arrival_ns = 0;
+  BadMessages bad;
+
+  std::map<std::uint64_t, std::uint64_t> left_at;  // next numbers of producers that have gone
+  std::int64_t seen_left = 0;
+  std::chrono::steady_clock::time_point probe_until{}, next_probe{};
+};
+
+}  // namespace penstock
