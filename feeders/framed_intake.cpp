@@ -151,7 +151,7 @@ void FramedIntake::summarise(double copy_s) {
   const LedgerTotals totals = ledger_.totals();
   if (totals.images_missing > 0) {
     std::string note = fmt::format(
-        "zmq-consume: of {} images that producers sent, {} are missing, lost or gone to another "
+        "of {} images that producers sent, {} are missing, lost or gone to another "
         "consumer",
         totals.images_sent, totals.images_missing);
     for (const auto& [name, sent, missing] : ledger_.absences(kMostNamed)) {
@@ -176,7 +176,7 @@ void FramedIntake::summarise(double copy_s) {
   const double whole = times.making_median + times.waiting_median + times.way_median + copy_s;
   const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
   probe_.note(fmt::format(
-      "zmq-consume: of a batch's time its producer made it for {:.0f} %, its socket kept it "
+      "of a batch's time its producer made it for {:.0f} %, its socket kept it "
       "waiting for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 "
       "{}, {}){}",
       share(times.making_median), share(times.waiting_median), share(times.way_median),

@@ -42,7 +42,7 @@ class ZmqConsume final : public Feeder {
         unpacking_(probe_.stage({"unpack", "receiver", plan_.receivers})) {
     if (plan_.keep_memory) keep_message_memory(BatchLayout(spec_, spec_.images).size());
     probe_.counter("receive_bound_bytes").add(plan_.most_bytes());
-    probe_.note("zmq-consume: " + describe_waiting(plan_, spec_));
+    probe_.note(describe_waiting(plan_, spec_));
   }
 
   void run(BatchRing& out, std::stop_token stop) override {

@@ -88,7 +88,7 @@ class ZmqConsumeEncoded final : public Feeder {
     decoding_.open({kName, skipping(context)}, images_);
     context.probe.counter("receive_bound_bytes")
         .add((plan_.socket.hwm + 1 + held_) * plan_.socket.max_message);
-    context.probe.note("zmq-consume: up to " + std::to_string(plan_.most_waiting()) +
+    context.probe.note("up to " + std::to_string(plan_.most_waiting()) +
                        " messages of each producer wait in sockets, if its hwm is ours, and " +
                        std::to_string(held_) + " are held until their images are decoded");
     if (plan_.keep_memory) keep_message_memory(spec_.images * spec_.image.elements());

@@ -121,7 +121,7 @@ TEST_F(ZmqReceivers, TheBufferSetsTheHighWaterMark) {
   const Consumer consumer("endpoint=" + endpoint() + ",buffer=" + std::to_string(10 * batch + 9));
   EXPECT_EQ(consumer.outside_reserve(), 18);
   EXPECT_EQ(consumer.note_of_waiting(),
-            "zmq-consume: up to 18 batches (72 images, " + std::to_string(18 * batch) +
+            "up to 18 batches (72 images, " + std::to_string(18 * batch) +
                 " bytes) of each producer wait outside the ring: 8 in its socket if its hwm is "
                 "ours, 1 under way, 1 being received, 8 in this socket");
   EXPECT_EQ(consumer.counter("receive_bound_bytes"),
