@@ -86,6 +86,10 @@ void PeerWatch::start(FrameListener listener, std::string key, std::vector<std::
                    .key = std::move(key),
                    .deadlines = deadlines_,
                    .addresses = std::move(addresses),
+                   .say =
+                       [](const std::string& text) {
+                         std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
+                       },
                    .tell = [this](std::span<const LostRank> lost) { tell(lost); },
                    .end =
                        [] {

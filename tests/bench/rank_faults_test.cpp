@@ -84,18 +84,6 @@ class RankFaultsBySignal : public RankFaults, public ::testing::WithParamInterfa
     ASSERT_TRUE(all.contains(rank));
     ASSERT_EQ(kill(all.at(rank), GetParam()), 0);
   }
-  /// Are so many connections with rank 0 there?
-  bool have_joined(std::ptrdiff_t count) const {
-    const Ranks all = ranks();
-    if (!all.contains(0) || !all.contains(2)) return false;
-    const std::string job = "@penstock " + variable_of(all.at(0), "PMIX_NAMESPACE") + " ";
-    std::istringstream sockets(content_of("/proc/net/unix"));
-    std::ptrdiff_t found = 0;
-    for (std::string line; std::getline(sockets, line);) {
-      if (line.find(job) != std::string::npos && line.ends_with(" rank 0")) ++found;
-    }
-    return found >= count + 1;  // and the one that listens
-  }
 };
 
 TEST_P(RankFaultsBySignal, WhileJoining) {
@@ -106,7 +94,7 @@ TEST_P(RankFaultsBySignal, WhileJoining) {
   const Words rank = rank_of(training(kLong));
   words.insert(words.end(), rank.begin(), rank.end());
   start(words);
-  ASSERT_TRUE(await([this] { return have_joined(1); }));
+  ASSERT_TRUE(await_text(left_by(0, "err"), "waiting for rank 1 to join (2 of 3 are here)"));
   strike(2);
   await_end();
   const std::vector<std::string> lines = lines_with("rank 2 (host ");

@@ -147,6 +147,7 @@ class Liveness::Hub : Side {
         send(frame(Frame::Kind::leave));
         leave_.mark_sent();
       }
+      say_who_is_awaited();
       if (progress_.is_overdue(now())) ledger_.overdue(0, progress_.state());
       if (ledger_.lost(now()).empty()) continue;
       if (now() < forgiven) return plan_.end();  // it is this rank that the others lost
@@ -180,6 +181,13 @@ class Liveness::Hub : Side {
     if (!socket.is_open()) ledger_.closed(rank);
   }
 
+  void say_who_is_awaited() {
+    std::string text = ledger_.waiting_text(now());
+    if (text == said_) return;
+    if (!text.empty()) plan_.say(text);
+    said_ = std::move(text);
+  }
+
   void decide() {
     for (const Time end = now() + kGather; now() < end;) listen();
     plan_.tell(ledger_.lost(now()));
@@ -193,6 +201,7 @@ class Liveness::Hub : Side {
 
   std::vector<FrameSocket> ranks_;  // without a file: rank 0, and those that have not joined
   RankLedger ledger_;
+  std::string said_;  // of who is awaited
 };
 
 /// Another rank.

@@ -29,6 +29,8 @@ struct LivenessPlan {
   RankDeadlines deadlines{};
   /// Where every rank listens, by rank.
   std::vector<std::string> addresses{};
+  /// On the thread, on rank 0: who is waited for, once that takes long and whenever it changes.
+  std::function<void(const std::string&)> say{};
   /// On the thread, on one rank alone: these ranks were lost.
   std::function<void(std::span<const LostRank>)> tell{};
   /// On the thread, behind it: some were lost. Should end the process.

@@ -13,6 +13,10 @@ namespace {
 constexpr Nanoseconds kStoodStill = std::chrono::seconds(1);
 /// Ranks that are this silent when another one is lost were probably lost with it.
 constexpr Nanoseconds kSuspicious = std::chrono::seconds(2);
+/// Ranks that come later than this are spoken of.
+constexpr Nanoseconds kSlowToJoin = std::chrono::seconds(2);
+/// How many of them are listed.
+constexpr std::size_t kListed = 8;
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
@@ -130,6 +134,20 @@ std::vector<LostRank> RankLedger::lost(Time now) {
   if (certain) return lost;
   if (overdue_meeting_ == 0) return {};
   return lost.empty() ? missing_at_meeting() : lost;
+}
+
+std::string RankLedger::waiting_text(Time now) const {
+  if (now - begin_ < kSlowToJoin) return {};
+  std::string list;
+  std::size_t absent = 0;
+  for (std::size_t rank = 0; rank < entries_.size(); ++rank) {
+    if (entries_[rank].arrived) continue;
+    if (++absent <= kListed) list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
+  }
+  if (absent == 0) return {};
+  return fmt::format("waiting for rank{} {}{} to join ({} of {} are here)", absent == 1 ? "" : "s",
+                     list, absent > kListed ? ", ..." : "", entries_.size() - absent,
+                     entries_.size());
 }
 
 /// Those who are alive and did not come to where others waited too long.

@@ -41,11 +41,22 @@ class Events {
     const std::lock_guard lock(mutex_);
     return lines_;
   }
+  void said(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    said_.push_back(text);
+    changed_.notify_all();
+  }
+  /// What was said of waiting, once it was said `count` times.
+  std::vector<std::string> await_said(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 20s, [&] { return said_.size() >= count; });
+    return said_;
+  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> lines_;
+  std::vector<std::string> lines_, said_;
   std::vector<std::int32_t> ended_;
 };
 
@@ -91,6 +102,7 @@ class Ranks : public ::testing::TestWithParam<bool> {
             .key = "secret",
             .deadlines = deadlines,
             .addresses = addresses_,
+            .say = [this](const std::string& text) { events_.said(text); },
             .tell = [this, rank](std::span<const LostRank> lost) { events_.told(rank, lost); },
             .end = [this, rank] { events_.ended(rank); }},
         std::move(listeners_[at]), *progress_[at]);
@@ -138,6 +150,18 @@ TEST_P(Ranks, OneThatNeverJoinsIsNamed) {
   EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
   ASSERT_EQ(events_.lines().size(), 1U);
   EXPECT_NE(events_.lines()[0].find("rank 3 was lost while joining"), std::string::npos);
+}
+
+TEST_P(Ranks, WhoIsSlowToJoinIsSpokenOfUntilAllAreHere) {
+  for (const std::int32_t rank : {0, 2}) start(rank);
+  const std::string both = "waiting for ranks 1, 3 to join (2 of 4 are here)";
+  EXPECT_EQ(events_.await_said(1), std::vector<std::string>{both});
+  start(3);
+  EXPECT_EQ(events_.await_said(2),
+            (std::vector<std::string>{both, "waiting for rank 1 to join (3 of 4 are here)"}));
+  start(1);
+  for (const std::size_t rank : {3U, 2U, 1U, 0U}) lives_[rank].reset();
+  EXPECT_TRUE(events_.lines().empty());
 }
 
 TEST_P(Ranks, OneThatDoesNotComeToAMeetingIsNamed) {

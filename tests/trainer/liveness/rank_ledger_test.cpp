@@ -119,6 +119,17 @@ TEST_F(Ledger, ARankThatNeverCameIsNamedAfterTheRendezvous) {
             "it was started, and that it is not stopped");
 }
 
+TEST_F(Ledger, SaysWhomItWaitsForOnceThatTakesLong) {
+  RankLedger ledger(20, 0, {}, now_);
+  EXPECT_EQ(ledger.waiting_text(now_ + 1s), "");
+  EXPECT_EQ(ledger.waiting_text(now_ + 2s),
+            "waiting for ranks 1, 2, 3, 4, 5, 6, 7, 8, ... to join (1 of 20 are here)");
+  for (std::int32_t rank = 1; rank < 19; ++rank) ledger.arrived(rank, {"a", 100}, now_);
+  EXPECT_EQ(ledger.waiting_text(now_ + 2s), "waiting for rank 19 to join (19 of 20 are here)");
+  ledger.arrived(19, {"a", 100}, now_);
+  EXPECT_EQ(ledger.waiting_text(now_ + 60s), "");
+}
+
 TEST_F(Ledger, SilenceWhileThisProcessStoodStillIsForgiven) {
   EXPECT_EQ(pass(1s, {1, 2}), "");
   now_ += 300s;
