@@ -22,7 +22,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kLastWords = 2000;
+constexpr std::size_t kLastWords = 8000;
 
 [[noreturn]] void fail(std::string_view what, const std::string& program, int error) {
   throw Error(fmt::format("cannot {} '{}': {}", what, program, std::strerror(error)));
@@ -283,7 +283,9 @@ void ChildProcess::reap() {
   (info.si_code == CLD_EXITED ? exit_.code : exit_.signal) = info.si_status;
   std::string& words = exit_.last_words;
   while (!words.empty() && words.back() == '\n') words.pop_back();
-  if (words.size() > kLastWords) words.erase(0, words.size() - kLastWords);
+  if (words.size() > kLastWords) {
+    words.erase(0, words.find('\n', words.size() - kLastWords - 1) + 1);  // whole lines alone
+  }
 }
 
 }  // namespace penstock

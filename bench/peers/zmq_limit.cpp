@@ -84,7 +84,7 @@ double cpu_seconds(const rusage& usage) {
   return total(usage.ru_utime) + total(usage.ru_stime);
 }
 
-/// A window of a stated time behind some batches that warm up.
+/// A window of a stated time, and of a few batches, behind some that warm up.
 class Window {
  public:
   Window(std::size_t warm_up, double seconds) : warm_up_(warm_up), seconds_(seconds) {}
@@ -97,9 +97,10 @@ class Window {
       return true;
     }
     end_ = Clock::now();
-    return end_ - start_ < std::chrono::duration<double>(seconds_);
+    return count_ < warm_up_ + kFewest || end_ - start_ < std::chrono::duration<double>(seconds_);
   }
-  bool open() const { return count_ > warm_up_; }
+  /// Does the batch count that the next lap() is about?
+  bool open() const { return count_ >= warm_up_; }
 
   /// The members of a JSON object.
   std::string json() const {
@@ -114,6 +115,7 @@ class Window {
   }
 
  private:
+  static constexpr std::size_t kFewest = 5;
   const std::size_t warm_up_;
   const double seconds_;
   std::size_t count_ = 0;

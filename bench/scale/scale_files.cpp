@@ -28,7 +28,8 @@ Json to_json(const Rung& rung, const std::optional<IdealRate>& ideal) {
   for (const RungFailure& failure : rung.failures) {
     failures.push_back(Json{{"repetition", failure.repetition},
                             {"exit_code", failure.exit_code},
-                            {"reason", failure.reason}});
+                            {"reason", failure.reason},
+                            {"last_words", failure.last_words}});
   }
   Json json{{"ranks", rung.ranks},
             {"devices", rung.devices()},

@@ -21,6 +21,7 @@ struct RungFailure {
   std::int32_t repetition = 0;  ///< from 0
   int exit_code = 0;            ///< of the launcher; 5 where it did not end in time
   std::string reason;
+  std::string last_words;  ///< of the launcher and the ranks
 };
 
 /// One number of ranks.

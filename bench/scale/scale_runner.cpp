@@ -23,7 +23,8 @@ std::string reason_of(const ChildExit& exit, const RunResult& result) {
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(kOurs)) ours = line.substr(kOurs.size());
     if (line.find(kLauncher) != std::string::npos) launcher = line;
-    const bool drawn = line.empty() || line.front() == '-' || line.front() == '[';
+    const bool of_a_stack = line.find(")[0x") != std::string::npos;
+    const bool drawn = line.empty() || line.front() == '-' || line.front() == '[' || of_a_stack;
     if (!drawn && other.empty()) other = line;
   }
   for (const std::string& said : {ours, launcher, result.reason, other}) {
@@ -53,7 +54,7 @@ bool run_rung(const ScalePlan& plan, Rung& rung, std::int32_t repetition,
   if (good && exit.code == 0 && result.img_per_s > 0) {
     rung.runs.push_back(std::move(result));
   } else {
-    rung.failures.push_back({repetition, code_of(exit), reason_of(exit, result)});
+    rung.failures.push_back({repetition, code_of(exit), reason_of(exit, result), exit.last_words});
   }
   return true;
 }

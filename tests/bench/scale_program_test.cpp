@@ -200,7 +200,8 @@ TEST(ScaleProgram, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   const ChildExit exit = exit_of(scale(
       names / "logs", {"-m", "trivial", "-g", "2", "-b", "4", "-x", "4", "-r", copies.native(),
                        "--hosts", (names / "nodes").native(), "--ssh", names.agent()}));
-  ASSERT_EQ(exit.code, 0) << exit.last_words << exit.output;
+  ASSERT_EQ(exit.code, 0) << exit.last_words << exit.output
+                          << read_text(names / "logs/trivial_b4.json");
   EXPECT_TRUE(std::filesystem::exists(copies / "penstock"));
   const nlohmann::json ladder = nlohmann::json::parse(read_text(names / "logs/trivial_b4.json"));
   ASSERT_EQ(ladder["rungs"].size(), 3U);

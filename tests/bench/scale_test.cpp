@@ -61,7 +61,7 @@ ScaleResult ladder() {
   result.what = "feeder host";
   result.repetitions = 3;
   result.rungs = {rung_of(1, {100, 90, 110}), rung_of(2, {}), rung_of(4, {300, 320, 310})};
-  result.rungs[1].failures.push_back({0, 4, "rank 1 is gone"});
+  result.rungs[1].failures.push_back({0, 4, "rank 1 is gone", "all of it"});
   return result;
 }
 
@@ -123,6 +123,7 @@ TEST(Scale, FilesReplaceThoseOfAnEarlierLadder) {
   EXPECT_DOUBLE_EQ(json["rungs"][2]["efficiency"], 0.775);
   EXPECT_TRUE(json["rungs"][1]["img_per_s_median"].is_null());
   EXPECT_EQ(json["rungs"][1]["failures"][0]["exit_code"], 4);
+  EXPECT_EQ(json["rungs"][1]["failures"][0]["last_words"], "all of it");
   EXPECT_EQ(files.count("resnet50_b64_g2/imagespersec"), 0U);
 }
 

@@ -138,7 +138,7 @@ class Turns:
         return [own.penstock, "run", "--json", "--model", "null", "--device", "emulated:copy=none", "--batch-size",
                 str(own.batch), "--image-size", str(own.image), "--prefetch", str(own.slots), "--num-warmup-batches",
                 str(3 * own.hwm + 10), "--num-batches", str(self.batches(case)), "--extend-window", "--timeout",
-                f"{own.limit:g}s", "--fake-location", "zmq-consume:" + ",".join(options)]
+                f"{max(own.limit, 10):g}s", "--fake-location", "zmq-consume:" + ",".join(options)]
 
     def batches(self, case):
         """As many as should take the time of a window, by what was measured before."""
