@@ -119,7 +119,9 @@ class Evaluator::Pass {
         replica_(*ring_, *device_,
                  {executable, *parts.ranks.front().optimizer, *parts.ranks.front().update, {}},
                  Phase::evaluate, parts.clock) {
-    if (host_ring_) stager_ = std::make_unique<Stager>(*host_ring_, 0, *ring_, *device_);
+    if (host_ring_ == nullptr) return;
+    host_ring_->take_loans();
+    stager_ = std::make_unique<Stager>(*host_ring_, 0, *ring_, *device_);
   }
 
   Replica::Ending run(std::size_t steps, StepLog& log, const std::stop_token& stop) {

@@ -24,6 +24,7 @@ void RunParts::make_feeders() {
     host_ring =
         std::make_unique<BatchRing>(spec, static_cast<std::size_t>(config.prefetch), *slot_memory,
                                     MemoryKind::pinned, devices(), order_of(config), clock);
+    host_ring->take_loans();  // stagers alone read it
     host_feeder = make_feeder(spec, data_plan(0), first, config.prefetch, probe);
     extent = host_feeder->extent();
   }

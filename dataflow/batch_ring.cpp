@@ -35,6 +35,17 @@ void WriteLease::await(Stream& writer) {
   if (last_read != nullptr) writer.wait_for(*last_read);
 }
 
+void WriteLease::lend(std::span<const std::byte> pixels, std::shared_ptr<Lender> lender) {
+  BatchRing::Slot& slot = ring_->slots_[slot_];
+  const std::span<std::byte> own = ring_->own_pixels(slot);
+  PENSTOCK_ASSERT(!slot.lent && pixels.size() == own.size());
+  PENSTOCK_ASSERT(ring_->takes_loans_ || pixels.data() == own.data());
+  // Who takes loans writes to no batch that it reads.
+  slot.batch.pixels = {const_cast<std::byte*>(pixels.data()), pixels.size()};
+  slot.lender = std::move(lender);
+  slot.lent = true;
+}
+
 void WriteLease::publish() && { std::exchange(ring_, nullptr)->publish(slot_, nullptr); }
 void WriteLease::publish(Stream& writer) && {
   std::exchange(ring_, nullptr)->publish(slot_, &writer);
@@ -106,12 +117,24 @@ BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, M
     slot.memory = memory.allocate(spec.bytes(), kind);
     const std::span<std::byte> bytes = slot.memory.bytes();
     auto* labels = reinterpret_cast<std::int32_t*>(bytes.data() + spec.pixel_bytes());
-    slot.batch.pixels = bytes.first(spec.pixel_bytes());
+    slot.batch.pixels = own_pixels(slot);
     slot.batch.labels = {labels, static_cast<std::size_t>(spec.images)};
     slot.batch.slot = static_cast<std::int32_t>(index);
     for (std::unique_ptr<Event>& event : slot.write_events) event = memory.make_event();
     for (Device* reader : readers) slot.read.push_back(reader->make_event());
     free_.push(index);
+  }
+}
+
+BatchRing::~BatchRing() {
+  for (Slot& slot : slots_) {
+    if (slot.lender == nullptr) continue;
+    try {
+      if (slot.last_read != nullptr) slot.last_read->wait_until(Time::max());
+    } catch (const DeviceError&) {
+      // A device that cannot even wait reads nothing any more.
+    }
+    end_loan(slot, nullptr);
   }
 }
 
@@ -143,6 +166,40 @@ void BatchRing::wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_
 WriteLease BatchRing::acquire(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   wait(lock, free_gate_, waiting_producers_, stop, [this] { return free_.size() > 0 || closed_; });
+  return take_free(stop);
+}
+
+WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>& meanwhile) {
+  /// Counts as one that waits, without the lock, until its end.
+  class Away {
+   public:
+    Away(BatchRing& ring, std::unique_lock<std::mutex>& lock) : ring_(ring), lock_(lock) {
+      ring_.account();
+      ++ring_.waiting_producers_;
+      lock_.unlock();
+    }
+    Away(const Away&) = delete;
+    Away& operator=(const Away&) = delete;
+    ~Away() {
+      lock_.lock();
+      ring_.account();
+      --ring_.waiting_producers_;
+    }
+
+   private:
+    BatchRing& ring_;
+    std::unique_lock<std::mutex>& lock_;
+  };
+  std::unique_lock lock(mutex_);
+  while (free_.size() == 0 && !closed_ && !stop.stop_requested()) {
+    const Away away(*this, lock);
+    meanwhile();
+  }
+  return take_free(stop);
+}
+
+/// Under mutex_. Empty where there is none to be had.
+WriteLease BatchRing::take_free(const std::stop_token& stop) {
   if (closed_ || stop.stop_requested() || free_.size() == 0) return {};
   account();
   const std::size_t slot = free_.pop();
@@ -193,8 +250,15 @@ void BatchRing::publish(std::size_t index, Stream* writer) {
 void BatchRing::give_back(std::size_t slot) noexcept {
   const std::lock_guard lock(mutex_);
   account();
+  end_loan(slots_[slot], slots_[slot].last_read);
   free_.push(slot);
   clock_.wake(free_gate_);
+}
+
+void BatchRing::end_loan(Slot& slot, const Event* read) noexcept {
+  if (!std::exchange(slot.lent, false)) return;
+  slot.batch.pixels = own_pixels(slot);
+  slot.lender->returned(slot.batch.slot, read);
 }
 
 void BatchRing::close() noexcept { fail(nullptr); }

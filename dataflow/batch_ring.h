@@ -8,6 +8,9 @@
 // Leases move on the host, ordering moves on streams: a lease may be handed on while a device still
 // works on its slot; `await` says who has to wait for that, a host thread or a stream.
 //
+// A slot may be lent somebody else's pixels, which its readers see in place of its own; whoever
+// lent them is told when they are done. Labels are always the slot's own.
+//
 // A ring that is watched integrates how full it is over time, and what its producers and readers
 // wait.
 //
@@ -20,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,6 +34,7 @@
 #include "dataflow/clock.h"
 #include "dataflow/depth_log.h"
 #include "dataflow/device.h"
+#include "dataflow/lender.h"
 #include "dataflow/level_history.h"
 
 namespace penstock {
@@ -52,6 +57,12 @@ class WriteLease {
   void await();
   /// Work enqueued on `writer` from here on waits for the slot's last reader.
   void await(Stream& writer);
+
+  /// After await: readers see `pixels`, as many as the slot's own, which stay as they are until
+  /// `lender` is told that it has them back. They are somebody else's where the ring takes loans,
+  /// or else the slot's own: then the news is all there is to it. The ring keeps the lender until
+  /// the slot is lent again, or the ring ends.
+  void lend(std::span<const std::byte> pixels, std::shared_ptr<Lender> lender);
 
   /// Readable now. Sets the batch's sequence number, and `offered` to the present unless the writer
   /// has set it.
@@ -121,6 +132,12 @@ class BatchRing {
             std::span<Device* const> readers, Order order, Clock& clock);
   BatchRing(const BatchRing&) = delete;
   BatchRing& operator=(const BatchRing&) = delete;
+  /// Ends what loans there are, once the devices are done with them.
+  ~BatchRing();
+
+  /// Its readers take pixels wherever they lie, and write to none. Before any thread uses the ring.
+  void take_loans() noexcept { takes_loans_ = true; }
+  bool takes_loans() const noexcept { return takes_loans_; }
 
   const BatchSpec& spec() const noexcept { return spec_; }
   std::size_t slots() const noexcept { return slots_.size(); }
@@ -132,6 +149,10 @@ class BatchRing {
 
   /// Blocks while no slot is free. Empty lease: stopped, closed or failed.
   [[nodiscard]] WriteLease acquire(std::stop_token stop);
+  /// The same for a thread that has more to do than to wait: calls `meanwhile`, without a lock, as
+  /// long as no slot is free. It returns now and then, and soon after a slot came free, which the
+  /// lender of what was in it heard.
+  [[nodiscard]] WriteLease acquire(std::stop_token stop, const std::function<void()>& meanwhile);
   /// Blocks while nothing is published for this reader. Empty lease: end of data, or stopped.
   /// Rethrows what fail() was given, once the batches published before it are read.
   [[nodiscard]] ReadLease next(std::size_t reader, std::stop_token stop);
@@ -166,6 +187,8 @@ class BatchRing {
     std::vector<std::unique_ptr<Event>> read;            // per reader, recorded by release(Stream&)
     Event* written = nullptr;          // of the batch in it; null: without a stream
     const Event* last_read = nullptr;  // what await() has to wait for, if anything
+    std::shared_ptr<Lender> lender;    // of the last loan
+    bool lent = false;                 // and it is not over
   };
   /// A first-in, first-out list of slot numbers that never allocates.
   class Fifo {
@@ -180,6 +203,11 @@ class BatchRing {
     std::size_t first_ = 0, size_ = 0;
   };
 
+  std::span<std::byte> own_pixels(const Slot& slot) const noexcept {
+    return slot.memory.bytes().first(spec_.pixel_bytes());
+  }
+  WriteLease take_free(const std::stop_token& stop);
+  void end_loan(Slot& slot, const Event* read) noexcept;
   void publish(std::size_t slot, Stream* writer);
   void give_back(std::size_t slot) noexcept;
   template <typename Ready>
@@ -195,6 +223,7 @@ class BatchRing {
   const std::size_t reader_count_;
   const Order order_;
   Clock& clock_;
+  bool takes_loans_ = false;
   std::vector<Slot> slots_;
 
   mutable std::mutex mutex_;

@@ -91,6 +91,13 @@ class Buffer {
   Release release_;
 };
 
+/// Keeps memory of somebody else's as a device needs it for copies. Ends after the last of them is
+/// done, and before the memory does.
+class MemoryPin {
+ public:
+  virtual ~MemoryPin() = default;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -99,6 +106,11 @@ class Device {
   /// May host and pinned memory that it copies from be any memory of the host, whoever allocated
   /// it?
   virtual bool takes_any_memory() const noexcept { return false; }
+  /// Makes memory of the host that somebody else allocated, and that may be readable alone, as good
+  /// to copy from as pinned memory, for all devices of this kind. Null: that cannot be.
+  virtual std::unique_ptr<MemoryPin> pin(std::span<const std::byte> /*memory*/) {
+    return takes_any_memory() ? std::make_unique<MemoryPin>() : nullptr;
+  }
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 };

@@ -36,6 +36,8 @@ class CreditBook {
   std::vector<Producer> grant();
   /// All credits that it has ever been given.
   std::uint64_t granted(Producer producer) const { return accounts_.at(producer).granted; }
+  /// All batches of it that took one.
+  std::uint64_t taken(Producer producer) const { return accounts_.at(producer).taken; }
   /// Batches that are under way or hold room, of all producers.
   std::int64_t under_way() const noexcept { return under_way_; }
 

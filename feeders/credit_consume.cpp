@@ -5,7 +5,9 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/credit_desk.h"
+#include "feeders/lent_slots.h"
 #include "feeders/producer_process.h"
 
 namespace penstock {
@@ -25,6 +28,8 @@ constexpr std::int64_t kOtherMessages = 4;
 constexpr std::uint64_t kPoolBatches = 256;
 /// What a producer that has ended left in the kernel's buffers arrives within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
+/// Between two looks at whether a device has read what it was lent.
+constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
 
 CreditPlan read_plan(const FeederContext& context) {
   const Options& options = context.options;
@@ -39,6 +44,8 @@ CreditPlan read_plan(const FeederContext& context) {
   plan.max_pool = options.text("max_pool") == "auto" ? kPoolBatches * context.spec.bytes()
                                                      : options.bytes("max_pool");
   plan.shared_only = options.flag("shared_memory");
+  if (!options.flag("copy")) plan.reader = &context.device;
+  plan.slots = static_cast<std::size_t>(context.slots);
   plan.on_bad_sample = context.on_bad_sample;
   return plan;
 }
@@ -65,6 +72,8 @@ class CreditConsume final : public Feeder {
               {.refused = [&counter = probe_.counter("peers_refused")] { counter.add(); },
                .say = [this](const std::string& text) { probe_.note("zmq-consume " + text); }}),
         images_(probe_.counter("images_received")),
+        copied_(probe_.counter("bytes_copied")),
+        lent_(probe_.counter("bytes_lent")),
         receiving_(probe_.stage({"receive", "receiver"}), clock_),
         unpacking_(probe_.stage({"unpack", "receiver"}), clock_),
         labels_(static_cast<std::size_t>(spec_.images)) {
@@ -77,9 +86,14 @@ class CreditConsume final : public Feeder {
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
+    takes_loans_ = out.takes_loans();
+    loans_.resize(out.slots());
+    const auto slots = std::make_shared<LentSlots>(out.slots(), clock_);
+    slots_ = slots;
+    const std::stop_callback wake(stop, [&slots] { slots->wake(); });
     const auto slot = [&] {
       const auto wait = unpacking_.wait_out();
-      return out.acquire(stop);
+      return out.acquire(stop, [this] { await_slot(); });
     };
     while (WriteLease lease = slot()) {
       if (!fill(lease, stop)) return;
@@ -99,18 +113,18 @@ class CreditConsume final : public Feeder {
       if (!arrival) return false;
       try {
         take(*arrival, lease, item);
-        desk_.finish(*arrival);
         desk_.look();
         return true;
       } catch (const DataError& error) {
         desk_.refuse(*arrival, error.what());
+        desk_.look();
         if (clock_.now() >= deadline) throw TimeoutError(silence());
       }
     }
   }
 
-  /// Copies it. Whoever shares memory with us may change it meanwhile: pixels may be anything, but
-  /// labels are checked as copied.
+  /// Lends it to the slot's readers where it lies, or copies it. Whoever shares memory with us may
+  /// change it meanwhile: pixels may be anything, but labels are checked as copied.
   void take(const CreditDesk::Arrival& arrival, WriteLease& lease, StageTimer::Item& item) {
     FramedMessage message = arrival.message;
     FramedShared divided;
@@ -130,10 +144,67 @@ class CreditConsume final : public Feeder {
       const auto wait = unpacking_.wait_out();
       lease.await();
     }
+    end_loans();  // that of this slot among them
+    if (takes_loans_ && arrival.is_lendable()) {
+      lend(arrival, batch, lease);
+    } else {
+      copy(arrival, batch, lease);
+    }
+  }
+
+  void lend(const CreditDesk::Arrival& arrival, const WireBatch& batch, WriteLease& lease) {
+    const Mark mark(marks_, "lend");
+    StageTimer::Item lending(unpacking_);
+    const Batch& slot = lease.batch();
+    copy_labels(batch, slot);
+    const auto number = static_cast<std::size_t>(slot.slot);
+    slots_->keep(slot.slot, arrival.pool);
+    lease.lend(batch.pixels, slots_);
+    loans_[number] = desk_.lend(arrival);
+    lent_.add(static_cast<std::int64_t>(batch.pixels.size()));
+    copied_.add(static_cast<std::int64_t>(batch.labels.size()));
+    lending.done(spec_.images, static_cast<std::int64_t>(batch.labels.size()));
+    note_way(said_lent_, "are lent to the device where they lie: this process copies none");
+  }
+
+  void copy(const CreditDesk::Arrival& arrival, const WireBatch& batch, WriteLease& lease) {
     const Mark mark(marks_, "copy out of the message");
     StageTimer::Item copying(unpacking_);
     copy_batch(batch, lease.batch());
+    lease.lend(lease.batch().pixels, slots_);
+    desk_.finish(arrival);
+    copied_.add(static_cast<std::int64_t>(spec_.bytes()));
     copying.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
+    if (arrival.pool == nullptr) return;
+    note_way(said_copied_,
+             plan_.reader == nullptr ? "are copied into slots, as copy=true says"
+             : !takes_loans_         ? "are copied into slots, whose readers need their own memory"
+             : arrival.pool->pin == nullptr
+                 ? "are copied into slots, as the device cannot read memory of other processes"
+                 : "are copied into slots once their producer has gone");
+  }
+
+  /// Says once how batches in shared memory come to their readers.
+  void note_way(bool& said, const char* how) {
+    if (!std::exchange(said, true)) {
+      probe_.note(std::string("zmq-consume: batches in shared memory ") + how);
+    }
+  }
+
+  /// Gives leases back of slots whose readers are done.
+  LentSlots::News end_loans() {
+    return slots_->collect([this](std::int32_t slot) {
+      std::optional<CreditDesk::Loan>& loan = loans_[static_cast<std::size_t>(slot)];
+      if (loan) desk_.end_loan(*std::exchange(loan, std::nullopt));
+    });
+  }
+
+  /// While no slot is free, until one may be; producers are served meanwhile.
+  void await_slot() {
+    const LentSlots::News news = end_loans();
+    if (news.any) return;
+    desk_.look();
+    slots_->wait(news.pending ? kReadBeat : CreditDesk::kBeat);
   }
 
   /// Empty: stopped, or the producer has ended.
@@ -141,9 +212,10 @@ class CreditConsume final : public Feeder {
                                              const std::stop_token& stop) {
     while (true) {
       std::optional<CreditDesk::Arrival> arrival = desk_.next(stop);
-      desk_.look();
       if (stop.stop_requested()) return std::nullopt;
       if (arrival) return arrival;
+      const LentSlots::News news = end_loans();
+      desk_.look();
       const bool ended = producer_ended();
       if (ended && !ended_at_) ended_at_ = clock_.now();
       if (ended && clock_.now() - *ended_at_ >= kFlush && !producer_->group_lives()) {
@@ -151,9 +223,10 @@ class CreditConsume final : public Feeder {
         return std::nullopt;
       }
       if (clock_.now() >= deadline) throw TimeoutError(silence());
-      const Nanoseconds limit = std::min(deadline - clock_.now(), CreditDesk::kBeat);
+      const Nanoseconds limit =
+          std::min(deadline - clock_.now(), news.pending ? kReadBeat : CreditDesk::kBeat);
       const auto waiting = receiving_.wait_in();
-      desk_.socket().wait(limit, stop, producer_ && !ended ? producer_->fd() : -1);
+      desk_.socket().wait(limit, stop, slots_->fd(), producer_ && !ended ? producer_->fd() : -1);
       item.restart();
     }
   }
@@ -198,11 +271,15 @@ class CreditConsume final : public Feeder {
   const Endpoint endpoint_;
   const bool binds_;
   CreditDesk desk_;
-  Counter& images_;
+  Counter &images_, &copied_, &lent_;
   StageTimer receiving_, unpacking_;
-  std::vector<std::int32_t> labels_;         // of a batch in shared memory
-  std::optional<ProducerProcess> producer_;  // ends before the socket does
-  std::optional<Time> ended_at_;             // when that was seen
+  std::vector<std::int32_t> labels_;  // of a batch in shared memory
+  bool takes_loans_ = false;          // the ring that is filled
+  bool said_lent_ = false, said_copied_ = false;
+  std::shared_ptr<LentSlots> slots_;                    // of that ring, which keeps it too
+  std::vector<std::optional<CreditDesk::Loan>> loans_;  // by slot
+  std::optional<ProducerProcess> producer_;             // ends before the socket does
+  std::optional<Time> ended_at_;                        // when that was seen
 };
 
 }  // namespace

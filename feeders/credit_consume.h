@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // zmq-consume by credit (feeders/framed_format.md): each producer may have a few batches under way,
-// and sends the next one when one of them is in a slot of the ring. Over the socket or through
-// shared memory, each batch is copied once.
+// and sends the next one when one of them is in a slot of the ring. Over the socket each batch is
+// copied once. What lies in shared memory is lent to the slot's readers, and its lease returned
+// when they are done; it is copied where the ring takes no loans or its device cannot read it.
 #pragma once
 
 #include <cstdint>

@@ -51,6 +51,7 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       lost_(probe.counter("producers_lost")),
       missing_(probe.counter("batches_missing")),
       pools_(probe.counter("pools_mapped")),
+      cut_short_(probe.counter("leases_cut_short")),
       endpoint_(endpoint.text),
       socket_(endpoint, socket, std::move(reports)),
       state_(std::make_unique<State>(plan, probe)) {
@@ -159,7 +160,7 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     if (hello.pool.empty() && plan_.shared_only) {
       throw DataError("it shares no memory, and zmq-consume:shared_memory=true wants that");
     }
-    if (!hello.pool.empty()) peer->pool = map_pool(hello.pool, hello.boot, stop);
+    if (!hello.pool.empty()) peer->pool = map_pool(hello, stop);
     peer->shares_clock = !hello.boot.empty() && hello.boot == state.boot;
   } catch (const DataError& error) {
     const std::string text = write_framed_refusal(error.what());
@@ -192,18 +193,33 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   state.book.add(peer->id);
   welcomed_.add();
   if (peer->shares_clock) peer->report_clock({}, probe_);
+  note_few_leases(*peer);
   state.peers[state.routing_id] = std::move(peer);
 }
 
-std::shared_ptr<const MappedPool> CreditDesk::map_pool(const std::string& pool,
-                                                       const std::string& boot,
-                                                       const std::stop_token& stop) {
-  if (!boot.empty() && boot != state_->boot) {
+std::shared_ptr<const ProducerPool> CreditDesk::map_pool(const FramedHello& hello,
+                                                         const std::stop_token& stop) {
+  if (!hello.boot.empty() && hello.boot != state_->boot) {
     throw DataError("it shares memory, and runs on another machine");
   }
-  auto mapped = std::make_shared<const MappedPool>(pool, plan_.max_pool, kPoolPatience, stop);
+  const std::shared_ptr<ProducerPool> pool(
+      new ProducerPool{{hello.pool, plan_.max_pool, kPoolPatience, stop}, nullptr});
+  if (plan_.reader != nullptr)
+    pool->pin = plan_.reader->pin(pool->memory.view(0, pool->memory.bytes()));
   pools_.add();
-  return mapped;
+  return pool;
+}
+
+/// The ring may hold a lease in each slot; beside them one is on its way and one is being filled.
+void CreditDesk::note_few_leases(const CreditPeer& peer) {
+  if (!peer.pool || peer.pool->pin == nullptr) return;
+  const std::size_t batches = peer.pool->batches(spec_.bytes());
+  if (batches >= plan_.slots + 2) return;
+  probe_.note(peer.name + " shares memory for " + std::to_string(batches) +
+              " batches, of which the ring may hold " + std::to_string(plan_.slots) +
+              ": it waits for leases while the ring is full; expected " +
+              std::to_string(plan_.slots + 2) +
+              " or more (penstock serve --hwm), a smaller --prefetch, or zmq-consume:copy=true");
 }
 
 CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
@@ -227,7 +243,7 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
     if (!message.is_shared()) return arrival;
     const FramedLease lease = framed_lease(message);
     if (!peer.pool) throw DataError("it lies in shared memory, and its hello named no pool");
-    arrival.shared = peer.pool->view(lease.offset, lease.bytes);
+    arrival.shared = peer.pool->memory.view(lease.offset, lease.bytes);
     arrival.pool = peer.pool;
     shared_bytes_.add(static_cast<std::int64_t>(lease.bytes));
     return arrival;
@@ -264,6 +280,29 @@ void CreditDesk::finish(const Arrival& arrival) {
   state_->bad.accept(state_->message);
   give_back(arrival);
   state_->message.clear();
+}
+
+bool CreditDesk::Arrival::is_lendable() const noexcept {
+  return pool && pool->pin != nullptr && !peer->gone;
+}
+
+CreditDesk::Loan CreditDesk::lend(const Arrival& arrival) {
+  CreditPeer& peer = *arrival.peer;
+  const Loan loan{peer.id, framed_lease(arrival.message).lease};
+  state_->bad.accept(state_->message);
+  state_->book.give_back(peer.id);
+  ++peer.lent;
+  state_->message.clear();
+  return loan;
+}
+
+void CreditDesk::end_loan(const Loan& loan) {
+  const auto found = state_->by_id.find(loan.producer);
+  if (found == state_->by_id.end()) return;  // it has gone, and its leases with it
+  CreditPeer& peer = *found->second;
+  --peer.lent;
+  peer.returns.push_back(loan.lease);
+  peer.owes_credit = true;
 }
 
 void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {

@@ -18,15 +18,18 @@
 #include <vector>
 
 #include "dataflow/clock.h"
+#include "dataflow/device.h"
 #include "dataflow/probe.h"
-#include "dataflow/shared_memory/mapped_pool.h"
 #include "dataflow/wire/framed.h"
+#include "feeders/credit_book.h"
 #include "feeders/feeder.h"
+#include "feeders/producer_pool.h"
 #include "feeders/zmq_socket.h"
 
 namespace penstock {
 
 struct CreditPeer;
+struct FramedHello;
 
 struct CreditPlan {
   std::int64_t credit = 1;        ///< batches under way, of each producer
@@ -34,6 +37,8 @@ struct CreditPlan {
   std::int64_t producers = 1;     ///< at most so many at once
   std::uint64_t max_pool = 0;     ///< bytes of a producer's shared memory, at most
   bool shared_only = false;       ///< lets in producers alone that share memory
+  Device* reader = nullptr;       ///< reads their memory where it lies; null: nobody does
+  std::size_t slots = 1;          ///< of the ring that is filled
   BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
 };
 
@@ -51,9 +56,17 @@ class CreditDesk {
     CreditPeer* peer = nullptr;
     FramedMessage message;
     /// Of a batch in shared memory: the bytes of its lease, which may change at any moment. They
-    /// stay readable as long as `pool` is held, and the producer's own until the lease is returned.
+    /// stay readable as long as `pool` is held, and are ours until the lease is returned.
     std::span<const std::byte> shared;
-    std::shared_ptr<const MappedPool> pool;
+    std::shared_ptr<const ProducerPool> pool;
+    /// Whether a device may read those bytes where they lie. Nobody can give a producer that has
+    /// gone its lease back: it may take it at any moment.
+    bool is_lendable() const noexcept;
+  };
+  /// A lease that is out while its bytes are read where they lie.
+  struct Loan {
+    CreditBook::Producer producer = 0;
+    std::uint64_t lease = 0;
   };
 
   /// The next batch that is there, and all other messages before it dealt with. Empty: none is
@@ -61,6 +74,10 @@ class CreditDesk {
   std::optional<Arrival> next(const std::stop_token& stop);
   /// The batch has been copied: its lease is returned, and its producer may send another.
   void finish(const Arrival& arrival);
+  /// The batch is in a slot, where it lies: its producer may send another, and gets the lease back
+  /// with end_loan.
+  Loan lend(const Arrival& arrival);
+  void end_loan(const Loan& loan);
   /// The same of a batch that is no good. Throws DataError where the policy says so.
   void refuse(const Arrival& arrival, const std::string& why);
   /// Sends what producers are to hear, and looks for those who have gone. To be called at least
@@ -80,8 +97,9 @@ class CreditDesk {
   FramedMessage parse(CreditPeer* peer);
   std::optional<Arrival> handle(const std::stop_token& stop);
   void let_in(const FramedMessage& hello, const std::stop_token& stop);
-  std::shared_ptr<const MappedPool> map_pool(const std::string& pool, const std::string& boot,
-                                             const std::stop_token& stop);
+  std::shared_ptr<const ProducerPool> map_pool(const FramedHello& hello,
+                                               const std::stop_token& stop);
+  void note_few_leases(const CreditPeer& peer);
   Arrival admit(const FramedMessage& batch);
   void note_end(const FramedHeader& header);
   CreditPeer& peer_of_message(const FramedHeader& header);
@@ -90,6 +108,7 @@ class CreditDesk {
   enum class Sent : std::uint8_t { yes, later, gone };
   Sent send(const std::string& routing_id, const FramedHeader& header, MessageFrames payload);
   void send_credit(CreditPeer& peer);
+  bool has_to_hear(const CreditPeer& peer) const;
   void leave(CreditPeer& peer);
   void forget_the_gone();
 
@@ -98,7 +117,7 @@ class CreditDesk {
   const BatchSpec spec_;
   Probe& probe_;
   Counter &received_, &bytes_, &shared_bytes_;
-  Counter &welcomed_, &refused_, &lost_, &missing_, &pools_;
+  Counter &welcomed_, &refused_, &lost_, &missing_, &pools_, &cut_short_;
   const std::string endpoint_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;

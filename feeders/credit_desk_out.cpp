@@ -67,9 +67,20 @@ void CreditDesk::send_credit(CreditPeer& peer) {
     leave(peer);
   } else if (sent == Sent::yes) {
     peer.returns.clear();
-    peer.owes_credit = false;
+    peer.owes_credit = peer.has_more_credit = false;
+    peer.told_credit = total;
     peer.note_credit(total, credit.sent_ns);
   }
+}
+
+/// With leases out, one that has half of its credits left hears of more when it gets a lease back:
+/// one message for both.
+bool CreditDesk::has_to_hear(const CreditPeer& peer) const {
+  if (peer.owes_credit || !peer.has_more_credit || peer.lent == 0) {
+    return peer.owes_credit || peer.has_more_credit;
+  }
+  const std::uint64_t left = peer.told_credit - state_->book.taken(peer.id);
+  return 2 * left <= static_cast<std::uint64_t>(plan_.credit);
 }
 
 void CreditDesk::look() {
@@ -84,9 +95,11 @@ void CreditDesk::look() {
   }
   const bool probes = now < state.probe_until && now >= state.next_probe;
   if (probes) state.next_probe = now + kProbePeriod;
-  for (const CreditBook::Producer id : state.book.grant()) state.by_id.at(id)->owes_credit = true;
+  for (const CreditBook::Producer id : state.book.grant()) {
+    state.by_id.at(id)->has_more_credit = true;
+  }
   for (const auto& [routing_id, peer] : state.peers) {
-    if (!peer->gone && (peer->owes_credit || probes)) send_credit(*peer);
+    if (!peer->gone && (probes || has_to_hear(*peer))) send_credit(*peer);
   }
 }
 
@@ -94,11 +107,15 @@ void CreditDesk::leave(CreditPeer& peer) {
   peer.gone = true;
   state_->book.remove(peer.id);
   state_->by_id.erase(peer.id);
+  cut_short_.add(peer.lent);
   if (peer.ended) return;
   if (state_->left_at.size() < kMostLeft) state_->left_at[peer.producer] = peer.next_sequence;
   lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
-              " batches");
+              " batches" +
+              (peer.lent == 0 ? ""
+                              : ", of which " + std::to_string(peer.lent) +
+                                    " lie in its memory: if it lives, it may overwrite them"));
 }
 
 void CreditDesk::forget_the_gone() {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "dataflow/probe.h"
-#include "dataflow/shared_memory/mapped_pool.h"
 #include "dataflow/wire/framed_header.h"
 #include "feeders/clock_bounds.h"
 #include "feeders/credit_book.h"
+#include "feeders/producer_pool.h"
 
 namespace penstock {
 
@@ -22,12 +22,15 @@ struct CreditPeer {
   CreditBook::Producer id = 0;  ///< 1, 2, ... in the order in which they were welcomed
   std::string routing_id, name;
   std::uint64_t producer = 0;
-  std::shared_ptr<const MappedPool> pool;
+  std::shared_ptr<const ProducerPool> pool;
   bool ended = false;  ///< it will send no more
   bool gone = false;   ///< nothing reaches it; what it sent before may still be here
   std::uint64_t received = 0, next_sequence = 0;
+  std::int64_t lent = 0;               ///< leases whose bytes are read where they lie
   std::vector<std::uint64_t> returns;  ///< leases that it has not been told of
-  bool owes_credit = false;            ///< we owe it one
+  bool owes_credit = false;            ///< we owe it one, to be sent at once
+  bool has_more_credit = false;        ///< than it was told
+  std::uint64_t told_credit = 0;       ///< all that it was told of
   std::int64_t last_sent_ns = 0, last_arrival_ns = 0;
   bool shares_clock = false;
 

@@ -145,7 +145,8 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   if (spec.pixel != DType::u8 || spec.normalised) {
     throw ConfigError("zmq-consume receives uint8 pixels; this run wants another type");
   }
-  for (const char* name : {"credit_together", "max_producers", "shared_memory", "max_pool"}) {
+  for (const char* name :
+       {"credit_together", "max_producers", "shared_memory", "copy", "max_pool"}) {
     if (options.integer("credit") != 0 || !options.given(name)) continue;
     throw ConfigError(std::string("zmq-consume:") + name +
                       " is about producers that send by credit; say credit=N, or leave it out");

@@ -63,6 +63,9 @@ inline constexpr OptionSpec kConsumeOptions[] = {
     {"max_producers", "64", "with credit, at most so many at once"},
     {"shared_memory", "false",
      "with credit, only producers that share memory (penstock serve --shared-memory)"},
+    {"copy", "false",
+     "with credit, copies batches in shared memory into slots, instead of lending them to the "
+     "device where they lie"},
     {"max_pool", "auto", "with credit, a producer's shared memory, at most; auto: 256 batches"},
     {"producers", "0", "the data end with the end of so many framed producers; 0: they do not"},
     {"keep_memory", "true",

@@ -282,21 +282,22 @@ void ZmqSocket::linger(std::chrono::milliseconds time) {
   state_->socket.set(zmq::sockopt::linger, static_cast<int>(time.count()));
 }
 
-ZmqSocket::Wake ZmqSocket::wait(Nanoseconds limit, const std::stop_token& stop, int other_fd) {
+ZmqSocket::Wake ZmqSocket::wait(Nanoseconds limit, const std::stop_token& stop, int other_fd,
+                                int another_fd) {
   ZmqSocket* const self = this;
-  return wait_for_any(std::span(&self, 1), limit, stop, other_fd);
+  return wait_for_any(std::span(&self, 1), limit, stop, other_fd, another_fd);
 }
 
 ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nanoseconds limit,
-                                        const std::stop_token& stop, int other_fd) {
+                                        const std::stop_token& stop, int other_fd, int another_fd) {
   PENSTOCK_ASSERT(!sockets.empty() && sockets.size() <= kMostTogether);
   // Peers live in real time, so this wait does, whatever clock the harness runs on.
   const auto deadline = std::chrono::steady_clock::now() + std::min(limit, kLongest);
   const StopSignal& stopping = sockets.front()->state_->stop;
   const std::stop_callback wake(stop, [&stopping] { stopping.send(); });
   // First the sockets, then their monitors.
-  std::array<zmq::pollitem_t, 2 * kMostTogether + 2> items;
-  const std::size_t count = sockets.size(), stopped = 2 * count, other = stopped + 1;
+  std::array<zmq::pollitem_t, 2 * kMostTogether + 3> items;
+  const std::size_t count = sockets.size(), stopped = 2 * count, others = stopped + 1;
   for (std::size_t i = 0; i < count; ++i) {
     State& state = *sockets[i]->state_;
     const bool pushes = state.role == ZmqSocketOptions::Role::push;
@@ -304,12 +305,14 @@ ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nan
     items[count + i] = {state.monitor.handle(), 0, ZMQ_POLLIN, 0};
   }
   items[stopped] = {nullptr, stopping.fd(), ZMQ_POLLIN, 0};
-  items[other] = {nullptr, other_fd, ZMQ_POLLIN, 0};
+  std::size_t polled = others;
+  for (const int fd : {other_fd, another_fd}) {
+    if (fd >= 0) items[polled++] = {nullptr, fd, ZMQ_POLLIN, 0};
+  }
   while (true) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     const long timeout_ms = std::max<long>(left.count(), 0);
-    const std::size_t polled = other_fd < 0 ? other : other + 1;
     if (zmq_poll(items.data(), static_cast<int>(polled), timeout_ms) < 0) {
       if (errno == EINTR) continue;
       throw zmq::error_t();
@@ -321,7 +324,9 @@ ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nan
     }
     if (items[stopped].revents != 0) return Wake::stopped;
     if (ready) return Wake::ready;
-    if (other_fd >= 0 && items[other].revents != 0) return Wake::other;
+    for (std::size_t i = others; i < polled; ++i) {
+      if (items[i].revents != 0) return Wake::other;
+    }
     if (left.count() <= 0) return Wake::late;
   }
 }

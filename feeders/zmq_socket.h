@@ -48,14 +48,14 @@ class ZmqSocket {
   const std::string& address() const noexcept;
 
   enum class Wake : std::uint8_t { ready, stopped, late, other };
-  /// Blocks until a message can be sent (push) or received (all others), `other_fd` is readable
-  /// (-1: none), a stop is requested, or `limit` has passed. Throws ConfigError where the peer that
-  /// this side connects to will never let it in.
-  Wake wait(Nanoseconds limit, const std::stop_token& stop, int other_fd = -1);
+  /// Blocks until a message can be sent (push) or received (all others), one of the other
+  /// descriptors is readable (-1: none), a stop is requested, or `limit` has passed. Throws
+  /// ConfigError where the peer that this side connects to will never let it in.
+  Wake wait(Nanoseconds limit, const std::stop_token& stop, int other_fd = -1, int another_fd = -1);
   /// The same of several sockets of one role, until one of them is ready. At least one, at most
   /// kMostTogether.
   static Wake wait_for_any(std::span<ZmqSocket* const> sockets, Nanoseconds limit,
-                           const std::stop_token& stop, int other_fd = -1);
+                           const std::stop_token& stop, int other_fd = -1, int another_fd = -1);
   static constexpr std::size_t kMostTogether = 64;
 
   /// Connections of peers so far, how many of them have ended, and how many tries to come in were

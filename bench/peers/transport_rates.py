@@ -30,7 +30,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "tra
 # pylint: disable=wrong-import-position
 from cases import Abilities, all_cases
 from processes import Failed
-from table import best_ways, latency_table, main_table, ways_table
+from table import best_ways, hand_off_table, latency_table, main_table, ways_table
 from turns import Turns
 
 
@@ -79,6 +79,8 @@ def parse_arguments():
     parser.add_argument("--hwm", type=int, default=8, help="messages that may wait in each socket")
     parser.add_argument("--slots", type=int, default=3, help="that batches are copied into")
     parser.add_argument("--pace", type=float, default=20, help="batches per second of paced cases")
+    parser.add_argument("--hand-off-rate", type=float, default=86800,
+                        help="images per second at which the CPU time of a hand-off is taken")
     parser.add_argument("--limit", type=float, default=120, help="seconds that a turn may take in all")
     parser.add_argument("--json", help="file for everything")
     parser.add_argument("--results", help="folder for a file with the date and what is printed")
@@ -143,6 +145,8 @@ def document(arguments, about, cases, results, failed):
     ways = section("Ways to run bare libzmq", "", ways_table(cases, results, failed))
     pace = f"\nPaced: {own.pace:g} batches a second. In the others most of it is waiting in both sockets.\n"
     latencies = section("From sent to received", pace, latency_table(cases, results, failed))
+    rate = f"\nAll at {own.hand_off_rate:g} img/s, into a device whose copies are free.\n"
+    hand_offs = section("What a hand-off costs", rate, hand_off_table(cases, results, failed, own.batch))
     rounds = f"{own.rounds} round{'s' if own.rounds != 1 else ''} of {own.seconds:g} s"
     return f"""# Batches between processes, {date}
 
@@ -155,7 +159,7 @@ load before {about['load_before']:.2f}.
 The fastest way to run bare libzmq is the limit: {limits}.
 
 {main_table(cases, results, failed)}
-{ways}{latencies}"""
+{ways}{latencies}{hand_offs}"""
 
 
 def section(title, words, table):
@@ -176,7 +180,7 @@ def main():
     print(text)
     if arguments.json:
         settings = {key: getattr(arguments, key)
-                    for key in ("rounds", "seconds", "batch", "image", "hwm", "slots", "pace")}
+                    for key in ("rounds", "seconds", "batch", "image", "hwm", "slots", "pace", "hand_off_rate")}
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump({"machine": about | {"load_after": os.getloadavg()[0]}, "settings": settings, "failed": failed,
                        "limits": {transport: case.name for transport, case in best_ways(cases, results).items()},

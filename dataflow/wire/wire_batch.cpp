@@ -30,8 +30,12 @@ void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_vie
 
 void copy_batch(const WireBatch& from, const Batch& to) {
   PENSTOCK_ASSERT(from.pixels.size() == to.pixels.size());
-  PENSTOCK_ASSERT(from.labels.size() == to.labels.size() * from.label_type.bytes);
   std::memcpy(to.pixels.data(), from.pixels.data(), from.pixels.size());
+  copy_labels(from, to);
+}
+
+void copy_labels(const WireBatch& from, const Batch& to) {
+  PENSTOCK_ASSERT(from.labels.size() == to.labels.size() * from.label_type.bytes);
   if (from.label_type == kSlotLabel) {
     std::memcpy(to.labels.data(), from.labels.data(), from.labels.size());
     return;

@@ -28,5 +28,7 @@ void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_vie
 
 /// Copies a checked batch into a slot of the same spec.
 void copy_batch(const WireBatch& from, const Batch& to);
+/// The same of its labels alone.
+void copy_labels(const WireBatch& from, const Batch& to);
 
 }  // namespace penstock

@@ -25,7 +25,8 @@ def measure(source, penstock, folder, *words):
     out = os.path.join(folder, "result.json")
     child = subprocess.run(
         [sys.executable, os.path.join(source, "bench", "peers", "transport_rates.py"), penstock, PYTHON, "--rounds",
-         "1", "--seconds", "0.1", "--batch", "4", "--image", "32", "--hwm", "2", "--pace", "50", "--json", out, *words],
+         "1", "--seconds", "0.1", "--batch", "4", "--image", "32", "--hwm", "2", "--pace", "50",
+         "--hand-off-rate", "2000", "--json", out, *words],
         capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": folder})
     check(os.path.exists(out), child.stderr)
     with open(out, encoding="utf-8") as file:

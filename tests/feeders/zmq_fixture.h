@@ -59,6 +59,8 @@ struct ConsumerRing {
   std::size_t slots = 2;
   Order order = Order::relaxed;
   BatchSpec spec = kSmall;
+  bool takes_loans = false;
+  Device* device = nullptr;  // that reads it; null: one whose copies take no time
 };
 
 /// A zmq-consume feeder on a thread of its own, and the ring that it fills.
@@ -70,18 +72,21 @@ class Consumer {
       : entry_(find_entry(feeder_table(), "zmq-consume")),
         options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)),
         spec_(ring.spec),
+        reader_(ring.device != nullptr ? ring.device : &device_),
         ring_(spec_, ring.slots, device_, MemoryKind::pinned, std::span(&reader_, 1), ring.order,
               clock_) {
+    if (ring.takes_loans) ring_.take_loans();
     DataPlan data;
     data.order = ring.order;
     feeder_ = entry_.make(FeederContext{.spec = spec_,
-                                        .device = device_,
+                                        .device = *reader_,
                                         .clock = clock_,
                                         .options = options_,
                                         .data = data,
                                         .probe = probe_,
                                         .on_bad_sample = policy,
-                                        .timeout = timeout});
+                                        .timeout = timeout,
+                                        .slots = static_cast<std::int32_t>(ring.slots)});
   }
   ~Consumer() { stop(); }
 
@@ -146,7 +151,7 @@ class Consumer {
   SteadyClock clock_;
   Probe probe_;
   HostDevice device_{clock_};
-  Device* const reader_ = &device_;
+  Device* const reader_;
   BatchRing ring_;
   std::unique_ptr<Feeder> feeder_;
   std::stop_source stop_;

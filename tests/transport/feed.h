@@ -40,16 +40,23 @@ inline bool await(const std::function<bool()>& condition) {
 class Feed {
  public:
   explicit Feed(const std::string& options, const BatchSpec& spec = kTiny)
+      : Feed(options, spec, 2, false) {}
+  /// With a ring of `slots`, which is lent what producers share where it takes loans.
+  Feed(const std::string& options, const BatchSpec& spec, std::size_t slots, bool takes_loans)
       : spec_(spec),
         entry_(find_entry(feeder_table(), "zmq-consume")),
-        options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)) {
+        options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)),
+        ring_(spec_, slots, device_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
+              clock_) {
+    if (takes_loans) ring_.take_loans();
     feeder_ = entry_.make(FeederContext{.spec = spec_,
                                         .device = device_,
                                         .clock = clock_,
                                         .options = options_,
                                         .probe = probe_,
                                         .on_bad_sample = {BadSamplePolicy::Action::skip, -1},
-                                        .timeout = std::chrono::seconds(20)});
+                                        .timeout = std::chrono::seconds(20),
+                                        .slots = static_cast<std::int32_t>(slots)});
     thread_ = std::jthread([this] { run_to_end(*feeder_, ring_, stop_.get_token()); });
   }
   ~Feed() { stop(); }
@@ -68,6 +75,8 @@ class Feed {
     EXPECT_TRUE(name) << "a batch that nobody sent";
     return name;
   }
+  /// The same, to be held.
+  ReadLease take() { return ring_.next(0, {}); }
   /// Reads so many.
   void read(std::int64_t batches, Ledger& ledger) {
     for (std::int64_t i = 0; i < batches; ++i) {
@@ -98,8 +107,7 @@ class Feed {
   Probe probe_;
   HostDevice device_{clock_};
   Device* const reader_ = &device_;
-  BatchRing ring_{spec_,          2,     device_, MemoryKind::pinned, std::span(&reader_, 1),
-                  Order::relaxed, clock_};
+  BatchRing ring_;
   std::unique_ptr<Feeder> feeder_;
   std::stop_source stop_;
   std::jthread thread_;

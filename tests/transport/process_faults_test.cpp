@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Producers and consumers in processes of their own that are killed, stopped, started anew or run
 // wild, while a good producer sends: what was sent arrives once or is known to be lost.
-#include <csignal>
-#include <fstream>
-#include <mutex>
-
-#include "bench/child_process.h"
 #include "tests/transport/feed.h"
+#include "tests/transport/peer.h"
 #include "tests/transport/raw_producer.h"
 #include "tests/transport/tcp.h"
 
@@ -14,61 +10,6 @@ namespace penstock::transport {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// transport_peer with the lines that it prints.
-class Peer {
- public:
-  explicit Peer(std::vector<std::string> words)
-      : child_({.arguments = with_program(std::move(words)),
-                .timeout = 50s,
-                .grace = 100ms,
-                .on_output = [this](std::string_view text) { take(text); }}) {}
-
-  std::string process() const { return "process " + std::to_string(child_.pid()); }
-  void signal(int number) const { ASSERT_EQ(kill(child_.pid(), number), 0); }
-  void kill_and_wait() {
-    signal(SIGKILL);
-    EXPECT_EQ(child_.wait().signal, SIGKILL);
-  }
-  bool await_stop() const {
-    return await([this] {
-      std::ifstream file("/proc/" + std::to_string(child_.pid()) + "/stat");
-      std::string stat;
-      std::getline(file, stat);
-      return contains(stat, ") T ");
-    });
-  }
-
-  std::size_t lines() const {
-    const std::lock_guard lock(mutex_);
-    return static_cast<std::size_t>(std::count(output_.begin(), output_.end(), '\n'));
-  }
-  bool await_lines(std::size_t count) const {
-    return await([&] { return lines() >= count; });
-  }
-  /// The batches that a consumer named.
-  std::vector<BatchName> batches() const {
-    const std::lock_guard lock(mutex_);
-    std::istringstream text(output_.substr(0, output_.rfind('\n') + 1));
-    std::vector<BatchName> names;
-    for (BatchName name; text >> name.producer >> name.batch;) names.push_back(name);
-    return names;
-  }
-
- private:
-  static std::vector<std::string> with_program(std::vector<std::string> words) {
-    words.insert(words.begin(), PENSTOCK_TRANSPORT_PEER);
-    return words;
-  }
-  void take(std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    output_ += text;
-  }
-
-  mutable std::mutex mutex_;
-  std::string output_;
-  ChildProcess child_;
-};
 
 class ZmqProcessFaults : public ::testing::Test {
  protected:

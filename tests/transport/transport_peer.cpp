@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A producer or a consumer in a process of its own, for tests to kill, stop and start anew:
 //
-//   transport_peer produce ENDPOINT FORMAT PRODUCER COUNT   that many batches of 120 kB
-//   transport_peer shrunk ENDPOINT FORMAT PRODUCER COUNT    the same, of images of another height
-//   transport_peer half ENDPOINT                            the first frame of a message, and no
-//   more transport_peer flood ENDPOINT                           rubbish, for ever transport_peer
-//   consume OPTIONS COUNT                    prints the name of each batch
+// - produce ENDPOINT FORMAT PRODUCER COUNT: that many batches of 120 kB
+// - shrunk ENDPOINT FORMAT PRODUCER COUNT: the same, of images of another height
+// - lend ENDPOINT PRODUCER COUNT SLOTS: the same by credit, in shared memory for so many
+// - half ENDPOINT: the first frame of a message, and no more
+// - flood ENDPOINT: rubbish, for ever
+// - consume OPTIONS COUNT: prints the name of each batch
 //
-// All but `consume` print a line for each message that libzmq took; all wait to be killed, ten
-// minutes at most.
+// All but `consume` print a line for each message that libzmq took, or batch that was made. `lend`
+// ends when all its leases are back, and says so; the others wait to be killed, ten minutes at
+// most.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <thread>
 
+#include "feeders/credit_push.h"
+#include "feeders/shared_frame_memory.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 
@@ -42,6 +48,36 @@ void produce(const BatchSpec& spec, const std::vector<std::string>& words) {
     say("sent " + std::to_string(batch));
   }
   await_the_end();  // see raw_producer.h
+}
+
+void lend(const std::vector<std::string>& words) {
+  const std::int32_t number = std::stoi(words.at(2)), count = std::stoi(words.at(3));
+  const auto slots = static_cast<std::size_t>(std::stoi(words.at(4)));
+  SteadyClock clock;
+  Probe probe;
+  HostDevice host(clock);
+  SharedFrameMemory memory(host, kLarge.bytes(), slots);
+  Device* const reader = &host;
+  BatchRing ring(kLarge, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
+                 clock);
+  CreditPush push(ring, &memory.pool(), parse_endpoint(words.at(1)),
+                  {.role = ZmqSocketOptions::Role::dealer, .bind = false}, clock, probe);
+  const std::jthread feeding([&](const std::stop_token& stop) {
+    for (std::int32_t batch = 0; batch < count; ++batch) {
+      WriteLease lease = ring.acquire(stop);
+      if (!lease) return;
+      const std::vector<std::byte> pixels = pixels_of(kLarge, {number, batch});
+      std::copy(pixels.begin(), pixels.end(), lease.batch().pixels.begin());
+      for (std::int32_t i = 0; i < kLarge.images; ++i) {
+        lease.batch().labels[static_cast<std::size_t>(i)] = label_of(kLarge, {number, batch}, i);
+      }
+      std::move(lease).publish();
+      say("made " + std::to_string(batch));
+    }
+    ring.close();
+  });
+  push.run({.timeout = std::chrono::seconds(40)}, {});
+  say("all leases are back");
 }
 
 void send_half(const std::string& endpoint) {
@@ -75,6 +111,7 @@ void run(const std::vector<std::string>& words) {
   const std::string& what = words.at(0);
   if (what == "produce") return produce(kLarge, words);
   if (what == "shrunk") return produce(shrunk, words);
+  if (what == "lend") return lend(words);
   if (what == "half") return send_half(words.at(1));
   if (what == "flood") return flood(words.at(1));
   if (what == "consume") return consume(words);

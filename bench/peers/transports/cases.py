@@ -29,6 +29,7 @@ SERVE_FORMATS = {
 }
 CREDIT = {"consume": ("credit={hwm}",), "consume_needs": ("credit",)}
 SHARED_MEMORY = (["--format", "framed", "--credit", "--shared-memory"], ["framed", "--credit", "--shared-memory"])
+COPIED = {"consume": ("credit={hwm}", "copy=true"), "consume_needs": ("credit", "copy")}
 
 # What penstock_zmq_limit says of the time from sent to received, and the facts of a run's result that say the same of
 # messages in Penstock's own format, in seconds.
@@ -40,7 +41,7 @@ class Case:
     """One row. `serve` and `consume` are further words for those, {hwm} being --hwm's; `*_needs` is what their help
     must have."""
     name: str
-    group: str  # limit, ours, peer, latency
+    group: str  # limit, ours, peer, latency, hand-off
     transport: str  # of TRANSPORTS; "memory": no socket
     format: str
     producer: str  # serve, push, tensorpack; none: the consumer makes its batches itself
@@ -53,6 +54,7 @@ class Case:
     consume_needs: tuple = ()
     curve: bool = False
     paced: bool = False
+    copies: bool = True  # whether the consumer does what the limits do
     python_needs: tuple = ()
 
     @property
@@ -75,7 +77,9 @@ def ours():
                        serve_needs=tuple(needs), **CREDIT if "--credit" in words else {})
     words, needs = SHARED_MEMORY
     yield Case("penstock, framed, shared memory, ipc", "ours", "ipc", "framed, shared memory", "serve", "run",
-               serve=tuple(words), serve_needs=tuple(needs), **CREDIT)
+               serve=tuple(words), serve_needs=tuple(needs), **COPIED)
+    yield Case("penstock, framed, shared memory, ipc, lent", "ours", "ipc", "framed, shared memory", "serve", "run",
+               serve=tuple(words), serve_needs=tuple(needs), copies=False, **CREDIT)
     yield Case("penstock, zmq_op, ipc, heap and kernel as they are", "ours", "ipc", "zmq_op", "serve", "run",
                serve=("--send-buffer", "0"), serve_needs=("--send-buffer",), consume=("keep_memory=false",),
                consume_needs=("keep_memory",))
@@ -115,8 +119,23 @@ def latencies():
                    serve=tuple(words), serve_needs=tuple(needs), paced=True)
 
 
+HARNESS = "the harness alone, paced"
+
+
+def hand_offs():
+    """At one rate, into a device whose copies are free: what a process that consumes uses beside the harness's own."""
+    yield Case(HARNESS, "hand-off", "memory", "-", "none", "run", paced=True)
+    words, needs = SHARED_MEMORY
+    for name, consume in (("lent", CREDIT), ("copied", COPIED)):
+        yield Case(f"penstock, shared memory, ipc, {name}, paced", "hand-off", "ipc", "framed, shared memory", "serve",
+                   "run", serve=tuple(words), serve_needs=tuple(needs), paced=True, **consume)
+    words, needs = SERVE_FORMATS["framed, credit"]
+    yield Case("penstock, framed, credit, ipc, paced", "hand-off", "ipc", "framed, credit", "serve", "run",
+               serve=tuple(words), serve_needs=tuple(needs), paced=True, **CREDIT)
+
+
 def all_cases():
-    return [*limits(), *ours(), *peers(), *latencies()]
+    return [*limits(), *ours(), *peers(), *latencies(), *hand_offs()]
 
 
 class Abilities:

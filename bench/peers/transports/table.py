@@ -2,7 +2,7 @@
 """Turns as Markdown: medians with the lowest and the highest, shares of the limit in the same round."""
 import statistics
 
-from cases import LIMIT_WAYS, TRANSPORTS
+from cases import HARNESS, LIMIT_WAYS, TRANSPORTS
 
 HEAD = ("| feeding | transport | format | img/s (lowest to highest) | of libzmq and memcpy, % | "
         "CPU ms a batch, sent + received | peak MiB, sent + received |\n|---|---|---|---|---|---|---|")
@@ -40,7 +40,8 @@ def share(turns, limit):
 
 
 def row(case, turns, limit, name):
-    return (f"| {name} | {case.transport} | {case.format} | {spread(rates(turns).values())} | {share(turns, limit)} | "
+    return (f"| {name} | {case.transport} | {case.format} | {spread(rates(turns).values())} | "
+            f"{share(turns, limit) if case.copies else '-'} | "
             f"{median(turns, 'producer_cpu_ms', 2)} + {median(turns, 'consumer_cpu_ms', 2)} | "
             f"{median(turns, 'producer_peak_rss_bytes', 0, 2**-20)} + "
             f"{median(turns, 'consumer_peak_rss_bytes', 0, 2**-20)} |")
@@ -55,7 +56,7 @@ def main_table(cases, results, failed):
     limits = {transport: rates(results[case.name]) for transport, case in best.items()}
     lines = [HEAD]
     for case in cases:
-        if case.group == "latency" or (case.way and case.group == "limit" and case is not best.get(case.transport)):
+        if case.group in ("latency", "hand-off") or (case.way and case.group == "limit" and case is not best.get(case.transport)):
             continue
         turns = results.get(case.name)
         if not turns:
@@ -99,4 +100,26 @@ def latency_table(cases, results, failed):
                  if any(key in turn for turn in turns.values()) else "-"
                  for key in ("latency_ms_median", "latency_ms_p99")]
         lines.append(f"| {case.name} | {case.transport} | {median(turns, 'img_per_s', 0)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def hand_off_table(cases, results, failed, batch):
+    """What feeding costs the process that consumes, beyond what the harness uses at the same pace in the same round."""
+    lines = ["| feeding | transport | img/s | consumer's CPU ms a batch | of them for the hand-off | of a core, % | "
+             "MB a batch, copied + lent |\n|---|---|---|---|---|---|---|"]
+    alone = {number: turn["consumer_cpu_ms"] for number, turn in results.get(HARNESS, {}).items()}
+    for case in cases:
+        if case.group != "hand-off":
+            continue
+        turns = results.get(case.name)
+        if not turns:
+            lines.append(f"| {case.name} | {case.transport} | {failed.get(case.name, 'no turn ended')} | | | | |")
+            continue
+        own = {number: turn["consumer_cpu_ms"] - alone[number] for number, turn in turns.items() if number in alone}
+        cores = [100 * ms / 1e3 * turns[number]["img_per_s"] / batch for number, ms in own.items()]
+        is_harness = case.name == HARNESS or not own
+        lines.append(f"| {case.name} | {case.transport} | {median(turns, 'img_per_s', 0)} | "
+                     f"{median(turns, 'consumer_cpu_ms', 4)} | {'-' if is_harness else spread(own.values(), 4)} | "
+                     f"{'-' if is_harness else spread(cores, 1)} | {median(turns, 'copied_bytes', 4, 1e-6)} + "
+                     f"{median(turns, 'lent_bytes', 4, 1e-6)} |")
     return "\n".join(lines)

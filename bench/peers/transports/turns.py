@@ -96,7 +96,7 @@ class Turns:
                 command += ["--curve-secret", self.path("keys", "producer.key_secret"),
                             "--curve-server-key", self.path("keys", "consumer.key")]
             if case.paced:
-                command += ["--img-per-s", str(own.pace * own.batch)]
+                command += ["--img-per-s", str(self.pace(case))]
             return command
         words = self.limit_words(case, endpoint) | {"message": self.message(case)}
         words.pop("malloc", None)
@@ -132,18 +132,33 @@ class Turns:
             return self.python("tensorpack_consumer.py", endpoint, str(own.seconds))
         if case.consumer == "torch":
             return self.python("torch_loader.py", "-", str(own.slots), str(own.seconds))
+        return self.run_command(case, self.feeder(case, endpoint))
+
+    def feeder(self, case, endpoint):
+        own = self.settings
+        if case.producer == "none":
+            return f"host:img_per_s={self.pace(case)}"
         options = [f"endpoint={endpoint}", f"hwm={own.hwm}", *(word.format(hwm=own.hwm) for word in case.consume)]
         if case.curve:
             options += [f"curve_secret={self.path('keys', 'consumer.key_secret')}", "curve_allow=any"]
+        return "zmq-consume:" + ",".join(options)
+
+    def run_command(self, case, feeder):
+        own = self.settings
         return [own.penstock, "run", "--json", "--model", "null", "--device", "emulated:copy=none", "--batch-size",
                 str(own.batch), "--image-size", str(own.image), "--prefetch", str(own.slots), "--num-warmup-batches",
                 str(3 * own.hwm + 10), "--num-batches", str(self.batches(case)), "--extend-window", "--timeout",
-                f"{max(own.limit, 10):g}s", "--fake-location", "zmq-consume:" + ",".join(options)]
+                f"{max(own.limit, 10):g}s", "--fake-location", feeder]
+
+    def pace(self, case):
+        """Images per second of paced cases."""
+        own = self.settings
+        return own.hand_off_rate if case.group == "hand-off" else own.pace * own.batch
 
     def batches(self, case):
         """As many as should take the time of a window, by what was measured before."""
         own = self.settings
-        rate = own.pace * own.batch if case.paced else self.known.get(case.name, self.known.get(case.transport, 1000))
+        rate = self.pace(case) if case.paced else self.known.get(case.name, self.known.get(case.transport, 1000))
         return max(20, round(own.seconds * rate / own.batch))
 
     # ---- the turn ----
@@ -203,6 +218,10 @@ class Turns:
         answer = {"img_per_s": min(said["img_per_s"], said["sustained_img_per_s"]),
                   "consumer_cpu_ms": 1e3 * said["process_cpu_s"] / batches,
                   "about": {key: said[key] for key in ("status", "facts", "notes", "window_s")}}
+        received = said["counters"].get("images_received", 0) / batch
+        for way in ("copied", "lent"):
+            if received > 0 and f"bytes_{way}" in said["counters"]:
+                answer[f"{way}_bytes"] = said["counters"][f"bytes_{way}"] / received
         for key, fact in LATENCY_FACTS.items():
             if fact in said["facts"]:
                 answer[key] = 1e3 * said["facts"][fact]

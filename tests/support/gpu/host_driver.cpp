@@ -29,9 +29,10 @@ class HostMachine {
 
 namespace {
 
-constexpr std::array kCalls = {
-    "allocate", "make_stream", "copy",    "launch", "execute",      "make_event",    "record",
-    "wait",     "wait_until",  "elapsed", "build",  "launch_graph", "begin_capture", "end_capture"};
+constexpr std::array kCalls = {"allocate",     "pin",           "make_stream", "copy",
+                               "launch",       "execute",       "make_event",  "record",
+                               "wait",         "wait_until",    "elapsed",     "build",
+                               "launch_graph", "begin_capture", "end_capture"};
 
 /// What an allocation takes of the device.
 std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -128,6 +129,24 @@ void HostDriver::free(std::byte* data, MemoryKind kind) noexcept {
   if (kind == MemoryKind::device) used_ -= rounded_up(block->bytes);
   note_host("free", {.writes = {{data, block->bytes}}});
   machine_->memory.free(data);
+}
+
+bool HostDriver::pin(std::span<const std::byte> memory) {
+  const std::lock_guard lock(machine_->mutex);
+  enter("pin");
+  machine_->streams.forbid_in_capture("pinning memory");
+  if (!machine_->options.pins_foreign_memory) return false;
+  machine_->memory.add_foreign(memory);
+  machine_->order.add_block(memory.data(), memory.size(),
+                            machine_->memory.find(memory.data())->name);
+  return true;
+}
+
+void HostDriver::unpin(std::span<const std::byte> memory) noexcept {
+  const std::lock_guard lock(machine_->mutex);
+  machine_->streams.run_all();
+  note_host("unpin", {.writes = {{memory.data(), memory.size()}}});
+  machine_->memory.forget_foreign(memory.data());
 }
 
 StreamHandle HostDriver::make_stream() {

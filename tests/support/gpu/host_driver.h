@@ -33,6 +33,7 @@ struct HostMachineOptions {
   std::size_t memory_bytes = std::size_t{1} << 30U;  ///< of each device
   HasEngine has_engine{};
   bool reach_each_other = true;  ///< devices: each other's memory
+  bool pins_foreign_memory = true;
   /// 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
 };
@@ -53,6 +54,9 @@ class HostDriver final : public Driver {
   std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
   /// Counts as a write of the host: nothing may still use the block. Runs all that is enqueued.
   void free(std::byte* data, MemoryKind kind) noexcept override;
+  bool pin(std::span<const std::byte> memory) override;
+  /// Counts as a write of the host, as free does.
+  void unpin(std::span<const std::byte> memory) noexcept override;
 
   StreamHandle make_stream() override;
   void destroy(StreamHandle stream) noexcept override;

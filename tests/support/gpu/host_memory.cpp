@@ -19,7 +19,7 @@ constexpr std::align_val_t kAlignment{256};
 
 HostMemory::~HostMemory() {
   for (const auto& [data, block] : blocks_) {
-    ::operator delete(const_cast<std::byte*>(data), kAlignment);
+    if (!block.foreign) ::operator delete(const_cast<std::byte*>(data), kAlignment);
   }
 }
 
@@ -29,13 +29,24 @@ std::byte* HostMemory::allocate(std::size_t bytes, MemoryKind kind) {
       static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), kAlignment));
   std::memset(data, 0xFF, bytes);
   const char* const name = kind == MemoryKind::pinned ? "pinned" : "device";
-  blocks_[data] = {bytes, kind, fmt::format("{} block {}", name, made_++)};
+  blocks_[data] = {bytes, kind, fmt::format("{} block {}", name, made_++), false};
   return data;
 }
 
 void HostMemory::free(std::byte* data) {
   PENSTOCK_ASSERT(blocks_.erase(data) == 1);
   ::operator delete(data, kAlignment);
+}
+
+void HostMemory::add_foreign(std::span<const std::byte> memory) {
+  blocks_[memory.data()] = {memory.size(), MemoryKind::pinned,
+                            fmt::format("foreign block {}", made_++), true};
+}
+
+void HostMemory::forget_foreign(const std::byte* data) {
+  const auto found = blocks_.find(data);
+  PENSTOCK_ASSERT(found != blocks_.end() && found->second.foreign);
+  blocks_.erase(found);
 }
 
 std::map<const std::byte*, HostMemory::Block>::const_iterator HostMemory::place(

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 
 #include "dataflow/device.h"
@@ -17,7 +18,8 @@ class HostMemory {
   struct Block {
     std::size_t bytes = 0;
     MemoryKind kind = MemoryKind::device;
-    std::string name;  ///< such as "device block 3"
+    std::string name;      ///< such as "device block 3"
+    bool foreign = false;  ///< somebody else's, who frees it
   };
 
   HostMemory() = default;
@@ -28,6 +30,9 @@ class HostMemory {
   /// Aligned to 256 bytes and filled with 0xFF: not a number in every floating-point type.
   std::byte* allocate(std::size_t bytes, MemoryKind kind);
   void free(std::byte* data);
+  /// Memory of somebody else's is as pinned blocks are, until it is forgotten.
+  void add_foreign(std::span<const std::byte> memory);
+  void forget_foreign(const std::byte* data);
   /// The block that holds the first byte; null: none.
   const Block* find(const std::byte* data) const;
   /// Throws std::logic_error unless each range lies within one block, or, where `pageable` allows

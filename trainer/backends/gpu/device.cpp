@@ -31,6 +31,18 @@ class GpuProgram final : public Program {
   const std::vector<std::function<void()>> at_launch_;
 };
 
+class GpuPin final : public MemoryPin {
+ public:
+  GpuPin(Driver& driver, std::span<const std::byte> memory) : driver_(driver), memory_(memory) {}
+  GpuPin(const GpuPin&) = delete;
+  GpuPin& operator=(const GpuPin&) = delete;
+  ~GpuPin() override { driver_.unpin(memory_); }
+
+ private:
+  Driver& driver_;
+  const std::span<const std::byte> memory_;
+};
+
 }  // namespace
 
 GpuDevice::GpuDevice(std::unique_ptr<Driver> driver)
@@ -58,6 +70,11 @@ Buffer GpuDevice::allocate(std::size_t bytes, MemoryKind kind) {
   }
   return Buffer(driver_->allocate(bytes, kind), bytes,
                 [driver = driver_.get(), kind](std::byte* memory) { driver->free(memory, kind); });
+}
+
+std::unique_ptr<MemoryPin> GpuDevice::pin(std::span<const std::byte> memory) {
+  if (!driver_->pin(memory)) return nullptr;
+  return std::make_unique<GpuPin>(*driver_, memory);
 }
 
 std::unique_ptr<Stream> GpuDevice::make_stream() { return std::make_unique<GpuStream>(*driver_); }

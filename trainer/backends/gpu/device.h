@@ -21,6 +21,7 @@ class GpuDevice final : public Device {
   ~GpuDevice() override;
 
   Buffer allocate(std::size_t bytes, MemoryKind kind) override;
+  std::unique_ptr<MemoryPin> pin(std::span<const std::byte> memory) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
 

@@ -92,6 +92,12 @@ class Driver {
   /// `kind` is pinned or device; aligned to 256 bytes at least.
   virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
   virtual void free(std::byte* data, MemoryKind kind) noexcept = 0;
+  /// Whole pages of the host's memory that somebody else allocated, and that may be readable alone:
+  /// copies from it are from here on as those from pinned memory, on every GPU. False: that cannot
+  /// be. Not while recording.
+  virtual bool pin(std::span<const std::byte> memory) = 0;
+  /// The same span, once all copies from it are done.
+  virtual void unpin(std::span<const std::byte> memory) noexcept = 0;
 
   virtual StreamHandle make_stream() = 0;
   virtual void destroy(StreamHandle stream) noexcept = 0;

@@ -158,6 +158,26 @@ void CudaDriver::free(std::byte* data, MemoryKind kind) noexcept {
   }
 }
 
+bool CudaDriver::pin(std::span<const std::byte> memory) {
+  use_device();
+  int takes_read_only = 0;
+  check(
+      cudaDeviceGetAttribute(&takes_read_only, cudaDevAttrHostRegisterReadOnlySupported, ordinal_),
+      "cudaDeviceGetAttribute");
+  if (takes_read_only == 0) return false;
+  // Without the flag, pages that this process may not write to are refused.
+  const cudaError_t status = cudaHostRegister(const_cast<std::byte*>(memory.data()), memory.size(),
+                                              cudaHostRegisterPortable | cudaHostRegisterReadOnly);
+  if (status == cudaSuccess) return true;
+  cudaGetLastError();  // kernels, limits on locked memory: whoever asked has another way
+  return false;
+}
+
+void CudaDriver::unpin(std::span<const std::byte> memory) noexcept {
+  if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  cudaHostUnregister(const_cast<std::byte*>(memory.data()));
+}
+
 StreamHandle CudaDriver::make_stream() {
   use_device();
   auto stream = std::make_unique<StreamTag>();

@@ -44,6 +44,8 @@ class CudaDriver final : public Driver {
 
   std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
   void free(std::byte* data, MemoryKind kind) noexcept override;
+  bool pin(std::span<const std::byte> memory) override;
+  void unpin(std::span<const std::byte> memory) noexcept override;
 
   StreamHandle make_stream() override;
   void destroy(StreamHandle stream) noexcept override;

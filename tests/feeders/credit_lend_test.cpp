@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// zmq-consume by credit, whose batches in shared memory are lent to the ring's readers.
+#include <deque>
+#include <set>
+
+#include "tests/feeders/bare_pool.h"
+#include "tests/feeders/credit_push_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CreditLend : public CreditConsume {
+ protected:
+  static ConsumerRing ring(std::size_t slots, Device* device = nullptr) {
+    return {.slots = slots, .takes_loans = true, .device = device};
+  }
+  static ReadLease take(Consumer& consumer) { return consumer.ring().next(0, {}); }
+  /// Whether it is that batch of the closed-form set, all of it.
+  static bool is(const ReadLease& lease, std::uint64_t index) {
+    const FrameList wanted = BareProducer::payload_of(index);
+    const Batch& batch = lease.batch();
+    return std::equal(batch.pixels.begin(), batch.pixels.end(), wanted[0].begin(),
+                      wanted[0].end()) &&
+           std::memcmp(batch.labels.data(), wanted[1].data(), wanted[1].size()) == 0;
+  }
+  static bool lies_in(const Consumer& consumer, const ReadLease& lease) {
+    const auto own =
+        const_cast<Consumer&>(consumer).ring().memory(static_cast<std::size_t>(lease.batch().slot));
+    return lease.batch().pixels.data() == own.data();
+  }
+  static bool returns(BareProducer& producer, std::size_t leases) {
+    while (producer.returned().size() < leases) {
+      if (!producer.hear_any()) return false;
+    }
+    return producer.returned().size() == leases;
+  }
+};
+
+TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
+  Consumer consumer(options(), 20s, {}, ring(3));
+  consumer.start();
+  BarePool pool(5);
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  producer.lend(0, pool.fill(0, 0, 100));
+  producer.lend(1, pool.fill(1, 1, 101));
+  ReadLease first = take(consumer), second = take(consumer);
+  EXPECT_TRUE(is(first, 0));
+  EXPECT_TRUE(is(second, 1));
+  EXPECT_FALSE(lies_in(consumer, first));
+  producer.await_credit(4);  // there is room for more all the same
+  EXPECT_TRUE(producer.returned().empty());
+  pool.fill(2, 0, 0);  // what a producer must not do, and its reader sees
+  EXPECT_EQ(first.batch().pixels[0], pixel_of(2 * 4));
+  second = ReadLease();
+  ASSERT_TRUE(returns(producer, 1));
+  first = ReadLease();
+  ASSERT_TRUE(returns(producer, 2));
+  EXPECT_EQ(producer.returned(), (std::vector<std::uint64_t>{101, 100}));
+  EXPECT_EQ(consumer.counter("bytes_lent"), 2 * 360);
+  EXPECT_EQ(consumer.counter("bytes_copied"), 2 * 16);  // the labels
+  EXPECT_EQ(consumer.counter("leases_cut_short"), 0);
+  EXPECT_TRUE(contains(all_notes(consumer), "are lent to the device")) << all_notes(consumer);
+}
+
+TEST_F(CreditLend, LeasesComeBackWhileTheRingIsFull) {
+  Consumer consumer(options(), 20s, {}, ring(2));
+  consumer.start();
+  BarePool pool(8);
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    producer.await_credit(i + 1);
+    producer.lend(i, pool.fill(i, i, i));
+  }
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(is(take(consumer), i));
+    ASSERT_TRUE(returns(producer, i + 1));
+    EXPECT_EQ(producer.returned()[i], i);
+  }
+}
+
+/// The device says by events alone when it is done; the first copy takes 36 ms.
+TEST_F(CreditLend, LeasesComeBackOnceASlowDeviceIsDone) {
+  SteadyClock clock;
+  HostDevice slow(clock, {.copy_bytes_per_s = 1e4});
+  Consumer consumer(options(), 20s, {}, ring(3, &slow));
+  consumer.start();
+  BarePool pool(8);
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  const auto stream = slow.make_stream();
+  std::vector<std::byte> copy(kSmall.pixel_bytes());
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    producer.await_credit(i + 1);
+    producer.lend(i, pool.fill(i, i, i));
+    ReadLease lease = take(consumer);
+    EXPECT_TRUE(is(lease, i));
+    stream->copy(copy, lease.batch().pixels);
+    std::move(lease).release(*stream);
+  }
+  ASSERT_TRUE(returns(producer, 8));
+}
+
+TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
+  constexpr std::uint64_t kBatches = 300, kFrames = 12;
+  Consumer consumer("credit=5,endpoint=" + endpoint(), 20s, {}, ring(4));
+  consumer.start();
+  BarePool pool(kFrames);
+  BareProducer producer(endpoint());
+  producer.enter(5, pool.hello());
+  std::jthread reader([&] {
+    std::deque<std::pair<std::uint64_t, ReadLease>> held;
+    for (std::uint64_t i = 0; i < kBatches; ++i) {
+      held.emplace_back(i, take(consumer));
+      while (held.size() > i % 3) {
+        EXPECT_TRUE(is(held.front().second, held.front().first % 25));
+        held.pop_front();
+      }
+    }
+  });
+  std::vector<std::uint64_t> free(kFrames);
+  for (std::uint64_t i = 0; i < kFrames; ++i) free[i] = i;
+  std::size_t heard = 0;
+  const auto hear = [&] {
+    ASSERT_TRUE(producer.hear_any());
+    for (; heard < producer.returned().size(); ++heard) {
+      free.push_back(producer.returned()[heard] % kFrames);
+    }
+  };
+  for (std::uint64_t i = 0; i < kBatches; ++i) {
+    while (free.empty() || producer.credit() <= i) hear();
+    // The lease's number says which frame it is.
+    producer.lend(i, pool.fill(i % 25, free.back(), 1000 * kFrames * i + free.back()));
+    free.pop_back();
+  }
+  while (producer.returned().size() < kBatches) hear();
+  const std::set<std::uint64_t> different(producer.returned().begin(), producer.returned().end());
+  EXPECT_EQ(different.size(), kBatches);
+  EXPECT_EQ(consumer.counter("bytes_lent"), static_cast<std::int64_t>(360 * kBatches));
+}
+
+TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
+  Consumer consumer(options(), 20s, {}, ring(4));
+  consumer.start();
+  std::vector<ReadLease> held;
+  {
+    BarePool pool;
+    BareProducer producer(endpoint());
+    producer.enter(2, pool.hello());
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      producer.lend(i, pool.fill(i, i, i));
+      held.push_back(take(consumer));
+    }
+  }
+  EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
+  EXPECT_EQ(consumer.counter("leases_cut_short"), 2);
+  EXPECT_TRUE(contains(all_notes(consumer), "2 lie in its memory")) << all_notes(consumer);
+  BarePool pool;
+  BareProducer other(endpoint(), 8);
+  other.enter(2, pool.hello());
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    other.await_credit(i + 1);
+    other.lend(i, pool.fill(i, i % 2, 7));
+    EXPECT_TRUE(is(take(consumer), i));
+    ASSERT_TRUE(returns(other, i + 1));
+    EXPECT_TRUE(is(held[0], 0) && is(held[1], 1));
+  }
+  held.clear();
+  other.lend(10, pool.fill(10, 0, 7));
+  EXPECT_TRUE(is(take(consumer), 10));
+  ASSERT_TRUE(returns(other, 11));  // and none of those of the first
+}
+
+TEST_F(CreditLend, WhatAFeederThatHasEndedLentStays) {
+  Consumer consumer(options(), 20s, {}, ring(3));
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  producer.lend(0, pool.fill(0, 0, 0));
+  producer.lend(1, pool.fill(1, 1, 1));
+  ReadLease held = take(consumer);
+  EXPECT_TRUE(reaches(consumer, "images_received", 8));
+  consumer.destroy();
+  EXPECT_TRUE(is(held, 0));
+  EXPECT_TRUE(is(take(consumer), 1));
+  EXPECT_TRUE(is(held, 0));
+}
+
+TEST_F(CreditLend, AProducerGoesOnWhenItsConsumerEndedWithLeasesOut) {
+  CreditServer server(endpoint(), false, true, 6);
+  server.feed(0);
+  server.start();
+  {
+    Consumer consumer(options(), 20s, {}, ring(3));
+    consumer.start();
+    const ReadLease first = take(consumer), second = take(consumer);
+    EXPECT_TRUE(is(first, 0) && is(second, 1));
+    consumer.destroy();
+  }
+  EXPECT_TRUE(server.reaches("leases_lost", 2));
+  Consumer consumer(options(), 20s, {}, ring(3));
+  consumer.start();
+  std::optional<std::uint64_t> last;
+  for (int i = 0; i < 60; ++i) {
+    const ReadLease lease = take(consumer);
+    const auto index = static_cast<std::uint64_t>(lease.batch().labels[0]) / 4;
+    EXPECT_TRUE(is(lease, index));
+    EXPECT_TRUE(!last || index == (*last + 1) % 25) << *last << " before " << index;
+    last = index;
+  }
+}
+
+TEST_F(CreditLend, CopiesGiveLeasesBackAtOnce) {
+  Consumer consumer(options(",copy=true"), 20s, {}, ring(3));
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  producer.lend(0, pool.fill(0, 0, 5));
+  ASSERT_TRUE(returns(producer, 1));
+  const ReadLease lease = take(consumer);
+  EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
+  EXPECT_EQ(consumer.counter("bytes_lent"), 0);
+  EXPECT_EQ(consumer.counter("bytes_copied"), 376);
+  EXPECT_TRUE(contains(all_notes(consumer), "copy=true")) << all_notes(consumer);
+}
+
+/// One that copies from its own driver's memory alone.
+class ChoosyDevice final : public Device {
+ public:
+  explicit ChoosyDevice(Clock& clock) : host_(clock) {}
+  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
+    return host_.allocate(bytes, kind);
+  }
+  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
+
+ private:
+  HostDevice host_;
+};
+
+TEST_F(CreditLend, WhatADeviceCannotReadIsCopied) {
+  SteadyClock clock;
+  ChoosyDevice device(clock);
+  Consumer consumer(options(), 20s, {}, ring(3, &device));
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  producer.lend(0, pool.fill(0, 0, 5));
+  ASSERT_TRUE(returns(producer, 1));
+  const ReadLease lease = take(consumer);
+  EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
+  EXPECT_TRUE(contains(all_notes(consumer), "cannot read memory")) << all_notes(consumer);
+}
+
+TEST_F(CreditLend, ReadersThatNeedTheirOwnMemoryGetCopies) {
+  Consumer consumer(options());
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  producer.lend(0, pool.fill(0, 0, 5));
+  ASSERT_TRUE(returns(producer, 1));
+  const ReadLease lease = take(consumer);
+  EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
+  EXPECT_TRUE(contains(all_notes(consumer), "need their own memory")) << all_notes(consumer);
+}
+
+TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
+  Consumer consumer(options(), 20s, kSkip, ring(3));
+  consumer.start();
+  BarePool pool;
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  const FramedLease lease = pool.fill(0, 0, 1);
+  const std::int32_t label = 100;  // of 100 classes
+  std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
+  producer.lend(0, lease);
+  ASSERT_TRUE(returns(producer, 1));
+  EXPECT_EQ(consumer.counter("messages_rejected"), 1);
+  producer.await_credit(2);
+  producer.lend(1, pool.fill(1, 1, 2));
+  EXPECT_TRUE(is(take(consumer), 1));
+  ASSERT_TRUE(returns(producer, 2));
+}
+
+TEST_F(CreditLend, AProducerWithLessMemoryThanTheRingIsNamed) {
+  Consumer consumer(options(), 20s, {}, ring(3));
+  consumer.start();
+  BarePool enough(5), few(4);
+  BareProducer first(endpoint()), second(endpoint(), 8);
+  first.enter(2, enough.hello());
+  EXPECT_TRUE(all_notes(consumer).empty()) << all_notes(consumer);
+  second.enter(2, few.hello());
+  EXPECT_TRUE(contains(all_notes(consumer), "shares memory for 4 batches")) << all_notes(consumer);
+}
+
+}  // namespace
+}  // namespace penstock
