@@ -36,6 +36,11 @@ void CreditBook::give_back(Producer producer) {
   --under_way_;
 }
 
+bool CreditBook::has_unused() const noexcept {
+  return std::any_of(accounts_.begin(), accounts_.end(),
+                     [](const auto& entry) { return entry.second.granted > entry.second.taken; });
+}
+
 std::vector<CreditBook::Producer> CreditBook::grant() {
   std::vector<Producer> grown;
   while (under_way_ < together_ && !accounts_.empty()) {

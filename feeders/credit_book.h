@@ -38,6 +38,8 @@ class CreditBook {
   std::uint64_t granted(Producer producer) const { return accounts_.at(producer).granted; }
   /// Batches that are under way or hold room, of all producers.
   std::int64_t under_way() const noexcept { return under_way_; }
+  /// Whether anybody has a credit left.
+  bool has_unused() const noexcept;
 
  private:
   struct Account {

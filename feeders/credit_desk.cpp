@@ -19,10 +19,14 @@ constexpr Nanoseconds kPoolPatience = std::chrono::seconds(1);
 /// Numbers of batches are lower, so that sums of what is missing stay numbers.
 constexpr std::uint64_t kMaxSequence = std::uint64_t{1} << 48;
 
-void require_pixels(const FramedHeader& header) {
-  if (header.encoding == FramedEncoding::pixels) return;
-  throw DataError("its batches are " + std::string(to_string(header.encoding)) +
-                  "; with credit, pixels are expected");
+void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
+  if (header.encoding == wanted) return;
+  throw DataError("its batches are " + std::string(to_string(header.encoding)) + ", where " +
+                  std::string(to_string(wanted)) + " are expected; " +
+                  (wanted == FramedEncoding::pixels
+                       ? "say zmq-consume:encoded=true, or start the producer without --encoded"
+                       : "start the producer as `penstock serve --encoded --credit`, or leave "
+                         "zmq-consume:encoded=true out"));
 }
 
 /// Of a message that lends memory, as it seems, whatever else is wrong with it.
@@ -60,6 +64,8 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
 CreditDesk::~CreditDesk() = default;
 
 std::size_t CreditDesk::producers() const noexcept { return state_->by_id.size(); }
+
+bool CreditDesk::awaits_batches() const noexcept { return state_->book.has_unused(); }
 
 // ---- messages in ------------------------------------------------------------
 
@@ -145,7 +151,7 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   try {
     const FramedHello hello = parse_framed_hello(message);
     peer->name = describe(hello, header.producer);
-    require_pixels(header);
+    require_encoding(plan_.encoding, header);
     check_framed_shape(header, spec_);
     for (const auto& [id, other] : state.by_id) {
       if (other->producer != header.producer) continue;
@@ -159,7 +165,9 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     if (hello.pool.empty() && plan_.shared_only) {
       throw DataError("it shares no memory, and zmq-consume:shared_memory=true wants that");
     }
-    if (!hello.pool.empty()) peer->pool = map_pool(hello.pool, hello.boot, stop);
+    // Decoders read a file more than once: it must not change meanwhile.
+    const bool maps = plan_.encoding == FramedEncoding::pixels;
+    if (maps && !hello.pool.empty()) peer->pool = map_pool(hello.pool, hello.boot, stop);
     peer->shares_clock = !hello.boot.empty() && hello.boot == state.boot;
   } catch (const DataError& error) {
     const std::string text = write_framed_refusal(error.what());
@@ -222,17 +230,20 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
     }
     missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
     peer.next_sequence = header.sequence + 1;
-    require_pixels(header);
+    require_encoding(plan_.encoding, header);
     check_framed_shape(header, spec_);
     if (!message.is_shared()) return arrival;
     const FramedLease lease = framed_lease(message);
+    if (plan_.encoding != FramedEncoding::pixels) {
+      throw DataError("its image files lie in shared memory; expected them in the message");
+    }
     if (!peer.pool) throw DataError("it lies in shared memory, and its hello named no pool");
     arrival.shared = peer.pool->view(lease.offset, lease.bytes);
     arrival.pool = peer.pool;
     shared_bytes_.add(static_cast<std::int64_t>(lease.bytes));
     return arrival;
   } catch (const DataError&) {
-    give_back(arrival);
+    finish(debt_of(arrival));
     throw;
   }
 }
@@ -251,23 +262,39 @@ void CreditDesk::note_end(const FramedHeader& header) {
 
 // ---- what becomes of them ---------------------------------------------------
 
-void CreditDesk::give_back(const Arrival& arrival) {
-  CreditPeer& peer = *arrival.peer;
-  if (peer.gone) return;
-  state_->book.give_back(peer.id);
-  if (!arrival.message.is_shared()) return;
-  peer.returns.push_back(framed_lease(arrival.message).lease);
-  peer.owes_credit = true;
+CreditDebt CreditDesk::debt_of(const Arrival& arrival) {
+  CreditDebt debt{.producer = arrival.peer->id, .lease = std::nullopt};
+  if (arrival.message.is_shared()) debt.lease = framed_lease(arrival.message).lease;
+  return debt;
+}
+
+void CreditDesk::finish(const CreditDebt& debt) {
+  const auto found = state_->by_id.find(debt.producer);
+  if (found == state_->by_id.end()) return;  // it has gone
+  state_->book.give_back(debt.producer);
+  if (!debt.lease) return;
+  found->second->returns.push_back(*debt.lease);
+  found->second->owes_credit = true;
+}
+
+std::string CreditDesk::name_of(const Arrival& arrival) {
+  return "batch " + std::to_string(arrival.message.header.sequence) + " of " + arrival.peer->name;
 }
 
 void CreditDesk::finish(const Arrival& arrival) {
   state_->bad.accept(state_->message);
-  give_back(arrival);
+  finish(debt_of(arrival));
   state_->message.clear();
 }
 
+CreditDebt CreditDesk::keep(const Arrival& arrival, ZmqMessage& to) {
+  state_->bad.accept(state_->message);
+  to.swap(state_->message);
+  return debt_of(arrival);
+}
+
 void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {
-  give_back(arrival);
+  finish(debt_of(arrival));
   reject(arrival.peer, why);
 }
 

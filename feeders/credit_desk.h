@@ -21,7 +21,9 @@
 #include "dataflow/probe.h"
 #include "dataflow/shared_memory/mapped_pool.h"
 #include "dataflow/wire/framed.h"
+#include "feeders/credit_debt.h"
 #include "feeders/feeder.h"
+#include "feeders/zmq_message.h"
 #include "feeders/zmq_socket.h"
 
 namespace penstock {
@@ -29,9 +31,10 @@ namespace penstock {
 struct CreditPeer;
 
 struct CreditPlan {
-  std::int64_t credit = 1;        ///< batches under way, of each producer
-  std::int64_t together = 1;      ///< the same of all of them
-  std::int64_t producers = 1;     ///< at most so many at once
+  FramedEncoding encoding = FramedEncoding::pixels;  ///< of batches, all of them
+  std::int64_t credit = 1;                           ///< batches under way, of each producer
+  std::int64_t together = 1;                         ///< the same of all of them
+  std::int64_t producers = 1;                        ///< at most so many at once
   std::uint64_t max_pool = 0;     ///< bytes of a producer's shared memory, at most
   bool shared_only = false;       ///< lets in producers alone that share memory
   BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
@@ -59,6 +62,14 @@ class CreditDesk {
   /// The next batch that is there, and all other messages before it dealt with. Empty: none is
   /// there. What cannot be used is refused, or throws DataError where the policy says so.
   std::optional<Arrival> next(const std::stop_token& stop);
+  /// "batch 17 of loader on host7, pid 4711".
+  static std::string name_of(const Arrival& arrival);
+  /// The batch is good, and its message is the caller's from now on; what was seen of its frames
+  /// stays where it lies. What is owed for it is finished once, whoever has gone meanwhile.
+  CreditDebt keep(const Arrival& arrival, ZmqMessage& to);
+  void finish(const CreditDebt& debt);
+  /// Whether any producer may send a batch, or may have sent one.
+  bool awaits_batches() const noexcept;
   /// The batch has been copied: its lease is returned, and its producer may send another.
   void finish(const Arrival& arrival);
   /// The same of a batch that is no good. Throws DataError where the policy says so.
@@ -85,7 +96,7 @@ class CreditDesk {
   Arrival admit(const FramedMessage& batch);
   void note_end(const FramedHeader& header);
   CreditPeer& peer_of_message(const FramedHeader& header);
-  void give_back(const Arrival& arrival);
+  static CreditDebt debt_of(const Arrival& arrival);
   void reject(CreditPeer* peer, const std::string& why);
   enum class Sent : std::uint8_t { yes, later, gone };
   Sent send(const std::string& routing_id, const FramedHeader& header, MessageFrames payload);
