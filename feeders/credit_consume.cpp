@@ -28,7 +28,8 @@ class CreditConsume final : public Feeder {
         desk_(intake_.desk()),
         images_(probe_.counter("images_received")),
         receiving_(probe_.stage({"receive", "receiver"}), clock_),
-        unpacking_(probe_.stage({"unpack", "receiver"}), clock_),
+        unpacked_(probe_.stage({"unpack", "receiver"})),
+        unpacking_(unpacked_, clock_),
         labels_(static_cast<std::size_t>(spec_.images)) {}
 
   void run(BatchRing& out, std::stop_token stop) override {
@@ -37,10 +38,11 @@ class CreditConsume final : public Feeder {
       return out.acquire(stop);
     };
     while (WriteLease lease = slot()) {
-      if (!fill(lease, stop)) return;
+      if (!fill(lease, stop)) break;
       std::move(lease).publish();
       images_.add(spec_.images);
     }
+    desk_.summarise(copy_seconds());
   }
 
  private:
@@ -80,6 +82,7 @@ class CreditConsume final : public Feeder {
       message.payload = frames;
     }
     const WireBatch batch = framed_pixels(message, spec_);
+    desk_.accept(arrival);
     item.done(spec_.images, static_cast<std::int64_t>(batch.pixels.size() + batch.labels.size()));
     {
       const auto wait = unpacking_.wait_out();
@@ -89,6 +92,13 @@ class CreditConsume final : public Feeder {
     StageTimer::Item copying(unpacking_);
     copy_batch(batch, lease.batch());
     copying.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
+  }
+
+  /// Of one batch, on average; 0: not timed.
+  double copy_seconds() const {
+    const std::int64_t items = unpacked_.timed_items.value();
+    if (items == 0) return 0;
+    return 1e-9 * static_cast<double>(unpacked_.wall_ns.value()) / static_cast<double>(items);
   }
 
   /// Empty: stopped, or the producer has ended.
@@ -113,7 +123,9 @@ class CreditConsume final : public Feeder {
   CreditIntake intake_;
   CreditDesk& desk_;
   Counter& images_;
-  StageTimer receiving_, unpacking_;
+  StageTimer receiving_;
+  StageCounters& unpacked_;
+  StageTimer unpacking_;
   std::vector<std::int32_t> labels_;  // of a batch in shared memory
 };
 

@@ -69,6 +69,7 @@ class CreditConsumeEncoded final : public Feeder {
     } catch (const MessageImages::Failed&) {
       images_.rethrow();
     }
+    desk_.summarise(0);
   }
 
  private:
@@ -145,6 +146,7 @@ class CreditConsumeEncoded final : public Feeder {
     std::optional<FramedImages> images;
     try {
       images.emplace(arrival.message, spec_);
+      desk_.accept(arrival);
     } catch (const DataError& error) {
       desk_.refuse(arrival, error.what());
       return false;

@@ -16,8 +16,6 @@ namespace {
 
 /// How long a producer may take to hand out the descriptor of its pool: others wait for it.
 constexpr Nanoseconds kPoolPatience = std::chrono::seconds(1);
-/// Numbers of batches are lower, so that sums of what is missing stay numbers.
-constexpr std::uint64_t kMaxSequence = std::uint64_t{1} << 48;
 
 void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
   if (header.encoding == wanted) return;
@@ -53,11 +51,10 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       welcomed_(probe.counter("producers_welcomed")),
       refused_(probe.counter("producers_refused")),
       lost_(probe.counter("producers_lost")),
-      missing_(probe.counter("batches_missing")),
       pools_(probe.counter("pools_mapped")),
       endpoint_(endpoint.text),
       socket_(endpoint, socket, std::move(reports)),
-      state_(std::make_unique<State>(plan, probe)) {
+      state_(std::make_unique<State>(plan, spec, probe)) {
   PENSTOCK_ASSERT(socket.role == ZmqSocketOptions::Role::router);
 }
 
@@ -105,7 +102,7 @@ std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& sto
       case FramedKind::batch:
         return admit(message);
       case FramedKind::end:
-        note_end(message.header);
+        take_end(message.header);
         return std::nullopt;
       default:
         throw DataError("a " + std::string(to_string(message.header.kind)) +
@@ -168,6 +165,7 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     // Decoders read a file more than once: it must not change meanwhile.
     const bool maps = plan_.encoding == FramedEncoding::pixels;
     if (maps && !hello.pool.empty()) peer->pool = map_pool(hello.pool, hello.boot, stop);
+    state.accounts.greet(message);
     peer->shares_clock = !hello.boot.empty() && hello.boot == state.boot;
   } catch (const DataError& error) {
     const std::string text = write_framed_refusal(error.what());
@@ -192,10 +190,6 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   peer->id = ++state.ids;
   peer->routing_id = state.routing_id;
   peer->producer = header.producer;
-  // One that comes back goes on with its numbers.
-  if (const auto left = state.left_at.extract(header.producer)) {
-    peer->next_sequence = left.mapped();
-  }
   state.by_id[peer->id] = peer.get();
   state.book.add(peer->id);
   welcomed_.add();
@@ -224,12 +218,6 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
   Arrival arrival{.peer = &peer, .message = message, .shared = {}, .pool = nullptr};
   peer.note_batch(header, state_->arrival_ns, probe_);
   try {
-    if (header.sequence < peer.next_sequence || header.sequence > kMaxSequence) {
-      throw DataError("its number is " + std::to_string(header.sequence) + "; expected " +
-                      std::to_string(peer.next_sequence) + " or more");
-    }
-    missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
-    peer.next_sequence = header.sequence + 1;
     require_encoding(plan_.encoding, header);
     check_framed_shape(header, spec_);
     if (!message.is_shared()) return arrival;
@@ -248,14 +236,9 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
   }
 }
 
-void CreditDesk::note_end(const FramedHeader& header) {
+void CreditDesk::take_end(const FramedHeader& header) {
   CreditPeer& peer = peer_of_message(header);
-  if (header.sequence < peer.next_sequence || header.sequence > kMaxSequence) {
-    throw DataError("its end says that there were " + std::to_string(header.sequence) +
-                    " batches; number " + std::to_string(peer.next_sequence) + " is the next");
-  }
-  missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
-  peer.next_sequence = header.sequence;
+  state_->accounts.end(header);
   peer.ended = true;
   if (!peer.gone) state_->book.retire(peer.id);
 }
@@ -293,6 +276,16 @@ CreditDebt CreditDesk::keep(const Arrival& arrival, ZmqMessage& to) {
   return debt_of(arrival);
 }
 
+void CreditDesk::accept(const Arrival& arrival) {
+  state_->accounts.accept(arrival.message.header, state_->arrival_ns);
+}
+
+bool CreditDesk::has_ended() const {
+  return state_->accounts.flow() != ProducerLedger::Flow::coming;
+}
+
+void CreditDesk::summarise(double copy_s) { state_->accounts.summarise(copy_s); }
+
 void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {
   finish(debt_of(arrival));
   reject(arrival.peer, why);
@@ -300,7 +293,14 @@ void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {
 
 void CreditDesk::reject(CreditPeer* peer, const std::string& why) {
   State& state = *state_;
-  state.bad.reject(state.message, endpoint_, peer != nullptr ? peer->name + ": " + why : why);
+  // Strangers, and who passes for another, are in no accounts.
+  const MessageFrames frames = state.message.kept_frames();
+  const auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
+  if (peer != nullptr && header && header->producer == peer->producer) {
+    state.accounts.reject(*header, why);
+  }
+  const bool is_named = peer == nullptr || why.find(peer->name) != why.npos;
+  state.bad.reject(state.message, endpoint_, is_named ? why : peer->name + ": " + why);
   for (const BadMessages::Offender& offender : state.bad.take_offenders()) {
     if (peer != nullptr && !peer->gone) leave(*peer);
     if (socket_.cut_off(offender.sender)) state.bad.note_cut_off(offender);

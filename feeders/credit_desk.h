@@ -35,6 +35,7 @@ struct CreditPlan {
   std::int64_t credit = 1;                           ///< batches under way, of each producer
   std::int64_t together = 1;                         ///< the same of all of them
   std::int64_t producers = 1;                        ///< at most so many at once
+  std::int64_t ends_with = 0;     ///< the data end with the end of so many; 0: they do not
   std::uint64_t max_pool = 0;     ///< bytes of a producer's shared memory, at most
   bool shared_only = false;       ///< lets in producers alone that share memory
   BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
@@ -62,6 +63,9 @@ class CreditDesk {
   /// The next batch that is there, and all other messages before it dealt with. Empty: none is
   /// there. What cannot be used is refused, or throws DataError where the policy says so.
   std::optional<Arrival> next(const std::stop_token& stop);
+  /// It can be used: it goes into the accounts of its producer, before finish() or keep(). Throws
+  /// DataError where its number, or what it says, contradicts them; it is refused then.
+  void accept(const Arrival& arrival);
   /// "batch 17 of loader on host7, pid 4711".
   static std::string name_of(const Arrival& arrival);
   /// The batch is good, and its message is the caller's from now on; what was seen of its frames
@@ -83,6 +87,10 @@ class CreditDesk {
   ZmqSocket& socket() noexcept { return socket_; }
   std::size_t producers() const noexcept;
   std::int64_t received() const noexcept { return received_.value(); }
+  /// Whether all those have ended with whose end the data do.
+  bool has_ended() const;
+  /// FramedIntake::summarise.
+  void summarise(double copy_s);
   /// What is known where no batch comes; empty: nothing.
   std::string silence() const;
 
@@ -94,7 +102,7 @@ class CreditDesk {
   std::shared_ptr<const MappedPool> map_pool(const std::string& pool, const std::string& boot,
                                              const std::stop_token& stop);
   Arrival admit(const FramedMessage& batch);
-  void note_end(const FramedHeader& header);
+  void take_end(const FramedHeader& header);
   CreditPeer& peer_of_message(const FramedHeader& header);
   static CreditDebt debt_of(const Arrival& arrival);
   void reject(CreditPeer* peer, const std::string& why);
@@ -109,7 +117,7 @@ class CreditDesk {
   const BatchSpec spec_;
   Probe& probe_;
   Counter &received_, &bytes_, &shared_bytes_;
-  Counter &welcomed_, &refused_, &lost_, &missing_, &pools_;
+  Counter &welcomed_, &refused_, &lost_, &pools_;
   const std::string endpoint_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;

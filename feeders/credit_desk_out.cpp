@@ -20,8 +20,6 @@ constexpr Nanoseconds kProbing = std::chrono::seconds(1),
                       kProbePeriod = std::chrono::milliseconds(10);
 /// Returned leases that a producer may leave unread.
 constexpr std::size_t kMostReturns = 1 << 16;
-/// Producers that are remembered when they have gone without an end.
-constexpr std::size_t kMostLeft = 1 << 16;
 
 template <typename Call>
 auto unless_interrupted(const Call& call) {
@@ -94,8 +92,8 @@ void CreditDesk::leave(CreditPeer& peer) {
   peer.gone = true;
   state_->book.remove(peer.id);
   state_->by_id.erase(peer.id);
+  state_->accounts.left(peer.producer);
   if (peer.ended) return;
-  if (state_->left_at.size() < kMostLeft) state_->left_at[peer.producer] = peer.next_sequence;
   lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
               " batches");

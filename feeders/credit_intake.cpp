@@ -29,6 +29,7 @@ CreditPlan read_plan(const FeederContext& context, FramedEncoding encoding) {
   plan.producers = count("max_producers", kMostProducers);
   plan.together = options.text("credit_together") == "auto" ? plan.credit * plan.producers
                                                             : count("credit_together", INT_MAX);
+  plan.ends_with = options.integer("producers");
   plan.max_pool = options.text("max_pool") == "auto" ? kPoolBatches * context.spec.bytes()
                                                      : options.bytes("max_pool");
   plan.shared_only = options.flag("shared_memory");
@@ -67,6 +68,7 @@ CreditIntake::CreditIntake(const FeederContext& context, ZmqSocketOptions socket
 }
 
 bool CreditIntake::await(Time deadline, const std::stop_token& stop, int bell) {
+  if (desk_.has_ended()) return false;
   const bool ended = producer_ended();
   if (ended && !ended_at_) ended_at_ = clock_.now();
   if (ended && clock_.now() - *ended_at_ >= kFlush && !producer_->group_lives()) {

@@ -30,8 +30,8 @@ class CreditIntake {
   std::int64_t together() const noexcept { return plan_.together; }
 
   /// Waits a beat at most, for a message or until `bell` is readable (-1: none). False: stopped, or
-  /// the producer has ended and all it sent is here. Throws TimeoutError beyond the deadline, and
-  /// DataError where the producer's process failed.
+  /// the producers have ended that are waited for and all they sent is here. Throws TimeoutError
+  /// beyond the deadline, and DataError where the producer's process failed.
   bool await(Time deadline, const std::stop_token& stop, int bell = -1);
   /// The same while we are busy with what came, so that nobody is late.
   bool await_bell(const std::stop_token& stop, int bell);

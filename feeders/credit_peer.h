@@ -23,9 +23,9 @@ struct CreditPeer {
   std::string routing_id, name;
   std::uint64_t producer = 0;
   std::shared_ptr<const MappedPool> pool;
-  bool ended = false;  ///< it will send no more
-  bool gone = false;   ///< nothing reaches it; what it sent before may still be here
-  std::uint64_t received = 0, next_sequence = 0;
+  bool ended = false;          ///< it will send no more
+  bool gone = false;           ///< nothing reaches it; what it sent before may still be here
+  std::uint64_t received = 0;  ///< batches
   std::vector<std::uint64_t> returns;  ///< leases that it has not been told of
   bool owes_credit = false;            ///< we owe it one
   std::int64_t last_sent_ns = 0, last_arrival_ns = 0;

@@ -173,7 +173,7 @@ ZmqSocketOptions read_credit_socket(const Options& options, const ConsumePlan& p
     throw ConfigError("zmq-consume:format is '" + options.text("format") +
                       "'; with credit, messages are framed");
   }
-  for (const char* name : {"held", "buffer", "receivers", "producers"}) {
+  for (const char* name : {"held", "buffer", "receivers"}) {
     if (!options.given(name)) continue;
     throw ConfigError(std::string("zmq-consume:") + name +
                       " is about producers that push; leave it out, or credit");
