@@ -52,6 +52,7 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       refused_(probe.counter("producers_refused")),
       lost_(probe.counter("producers_lost")),
       pools_(probe.counter("pools_mapped")),
+      lapsed_(probe.counter("credits_lapsed")),
       endpoint_(endpoint.text),
       socket_(endpoint, socket, std::move(reports)),
       state_(std::make_unique<State>(plan, spec, probe)) {
@@ -86,6 +87,7 @@ std::optional<CreditDesk::Arrival> CreditDesk::next(const std::stop_token& stop)
     std::optional<Arrival> arrival = handle(stop);
     if (arrival) return arrival;
   }
+  state_->has_heard_all = true;
   forget_the_gone();
   return std::nullopt;
 }
@@ -216,6 +218,7 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
                     ", for which it had no credit");
   }
   Arrival arrival{.peer = &peer, .message = message, .shared = {}, .pool = nullptr};
+  peer.quiet_since = std::chrono::steady_clock::now();
   peer.note_batch(header, state_->arrival_ns, probe_);
   try {
     require_encoding(plan_.encoding, header);

@@ -35,9 +35,10 @@ struct CreditPlan {
   std::int64_t credit = 1;                           ///< batches under way, of each producer
   std::int64_t together = 1;                         ///< the same of all of them
   std::int64_t producers = 1;                        ///< at most so many at once
-  std::int64_t ends_with = 0;     ///< the data end with the end of so many; 0: they do not
-  std::uint64_t max_pool = 0;     ///< bytes of a producer's shared memory, at most
-  bool shared_only = false;       ///< lets in producers alone that share memory
+  std::int64_t ends_with = 0;  ///< the data end with the end of so many; 0: they do not
+  Nanoseconds patience{};      ///< so long credits may lie unused while another producer has none
+  std::uint64_t max_pool = 0;  ///< bytes of a producer's shared memory, at most
+  bool shared_only = false;    ///< lets in producers alone that share memory
   BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
 };
 
@@ -111,13 +112,14 @@ class CreditDesk {
   void send_credit(CreditPeer& peer);
   void leave(CreditPeer& peer);
   void forget_the_gone();
+  void let_credits_lapse();
 
   struct State;
   const CreditPlan plan_;
   const BatchSpec spec_;
   Probe& probe_;
   Counter &received_, &bytes_, &shared_bytes_;
-  Counter &welcomed_, &refused_, &lost_, &pools_;
+  Counter &welcomed_, &refused_, &lost_, &pools_, &lapsed_;
   const std::string endpoint_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <span>
+#include <utility>
 #include <zmq.hpp>
 
 #include "feeders/credit_desk_state.h"
@@ -82,9 +83,28 @@ void CreditDesk::look() {
   }
   const bool probes = now < state.probe_until && now >= state.next_probe;
   if (probes) state.next_probe = now + kProbePeriod;
-  for (const CreditBook::Producer id : state.book.grant()) state.by_id.at(id)->owes_credit = true;
+  // What has not been looked at yet may be of those that seem silent.
+  if (std::exchange(state.has_heard_all, false) && state.book.is_short()) let_credits_lapse();
+  for (const CreditBook::Producer id : state.book.grant()) {
+    state.by_id.at(id)->owes_credit = true;
+    state.by_id.at(id)->quiet_since = now;
+  }
   for (const auto& [routing_id, peer] : state.peers) {
     if (!peer->gone && (peer->owes_credit || probes)) send_credit(*peer);
+  }
+}
+
+/// Of who has credits and has sent nothing for long, while others wait for them.
+void CreditDesk::let_credits_lapse() {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  for (const auto& [id, peer] : state_->by_id) {
+    if (peer->ended || now - peer->quiet_since < plan_.patience) continue;
+    const std::int64_t unused = state_->book.lapse(id);
+    if (unused == 0) continue;
+    lapsed_.add(unused);
+    peer->owes_credit = true;  // so that it hears of it
+    if (std::exchange(peer->is_known_as_silent, true)) continue;
+    probe_.note(peer->name + " leaves its credits unused while others have none: they get them");
   }
 }
 

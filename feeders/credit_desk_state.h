@@ -41,6 +41,7 @@ struct CreditDesk::State {
   BadMessages bad;
   FramedIntake accounts;
 
+  bool has_heard_all = false;  // that had come when the desk was last asked for a batch
   std::int64_t seen_left = 0;
   std::chrono::steady_clock::time_point probe_until{}, next_probe{};
 };

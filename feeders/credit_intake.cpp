@@ -15,6 +15,8 @@ constexpr std::int64_t kMostProducers = 1 << 16;
 constexpr std::int64_t kOtherMessages = 4;
 /// A pool of so many batches is taken for one.
 constexpr std::uint64_t kPoolBatches = 256;
+/// A tenth of the time in which a batch has to come, at most this, for credits that lie unused.
+constexpr Nanoseconds kMostPatience = std::chrono::seconds(1);
 /// What a producer that has ended left in the kernel's buffers arrives within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
 
@@ -29,6 +31,7 @@ CreditPlan read_plan(const FeederContext& context, FramedEncoding encoding) {
   plan.producers = count("max_producers", kMostProducers);
   plan.together = options.text("credit_together") == "auto" ? plan.credit * plan.producers
                                                             : count("credit_together", INT_MAX);
+  plan.patience = std::clamp(context.timeout / 10, CreditDesk::kBeat, kMostPatience);
   plan.ends_with = options.integer("producers");
   plan.max_pool = options.text("max_pool") == "auto" ? kPoolBatches * context.spec.bytes()
                                                      : options.bytes("max_pool");

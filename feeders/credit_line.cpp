@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <climits>
 #include <random>
@@ -93,7 +92,7 @@ void CreditLine::hear(const FramedMessage& message) {
     case FramedKind::credit:
       if (!welcomed_) return;
       note_times(header);
-      credits_ = std::max(credits_, header.sequence);
+      credits_ = header.sequence;  // which may have fallen
       for (const std::uint64_t number : framed_credit_leases(message)) {
         if (hooks_.returned) hooks_.returned(number);
       }

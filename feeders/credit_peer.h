@@ -4,6 +4,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -30,6 +31,8 @@ struct CreditPeer {
   bool owes_credit = false;            ///< we owe it one
   std::int64_t last_sent_ns = 0, last_arrival_ns = 0;
   bool shares_clock = false;
+  std::chrono::steady_clock::time_point quiet_since{};  ///< when it last sent, or got a credit
+  bool is_known_as_silent = false;                      ///< and was noted for it
 
   /// A batch came, and a credit went: what their times say of the producer's clock goes into the
   /// facts of the run, for the first eight producers.

@@ -241,8 +241,7 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
   std::size_t held = 0;
   progress = clock.now();
   while (!stop.stop_requested()) {
-    line.look();
-    while (line.may_send() && ready.has_one()) send(ready.pop());
+    for (line.look(); line.may_send() && ready.has_one(); line.look()) send(ready.pop());
     const bool over = ready.is_over();
     const bool has_one = ready.has_one();
     if (over && line.is_welcome() && !ended) ended = line.send_end(sequence, images);
