@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/credit_desk.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
@@ -16,6 +17,8 @@ namespace {
 
 /// How long a producer may take to hand out the descriptor of its pool: others wait for it.
 constexpr Nanoseconds kPoolPatience = std::chrono::seconds(1);
+/// Connections that others took over, of which something may still come.
+constexpr std::size_t kMostDisplaced = 64;
 
 void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
   if (header.encoding == wanted) return;
@@ -93,10 +96,8 @@ std::optional<CreditDesk::Arrival> CreditDesk::next(const std::stop_token& stop)
 }
 
 std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& stop) {
-  const auto found = state_->peers.find(state_->routing_id);
-  CreditPeer* const peer = found == state_->peers.end() ? nullptr : found->second.get();
   try {
-    const FramedMessage message = parse(peer);
+    const FramedMessage message = parse(sender());
     switch (message.header.kind) {
       case FramedKind::hello:
         let_in(message, stop);
@@ -111,7 +112,7 @@ std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& sto
                         ", which consumers send; expected a hello, a batch or an end");
     }
   } catch (const DataError& error) {
-    if (!stop.stop_requested()) reject(peer, error.what());
+    if (!stop.stop_requested()) reject(sender(), error.what());
   }
   return std::nullopt;
 }
@@ -132,20 +133,44 @@ FramedMessage CreditDesk::parse(CreditPeer* peer) {
   }
 }
 
-CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
+/// Of the message at hand; null: nobody that was let in.
+CreditPeer* CreditDesk::sender() {
   const auto found = state_->peers.find(state_->routing_id);
-  if (found == state_->peers.end()) {
+  return found == state_->peers.end() ? nullptr : found->second.get();
+}
+
+CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
+  CreditPeer* const known = sender();
+  CreditPeer* const found = known != nullptr ? known : displaced(header.producer);
+  if (found == nullptr) {
     throw DataError("it comes from a producer that was not let in; expected a hello before it");
   }
-  CreditPeer& peer = *found->second;
+  CreditPeer& peer = *found;
   if (header.producer == peer.producer) return peer;
   throw DataError("its producer's number is not that of " + peer.name + ", which it comes from");
+}
+
+/// What is left of a connection whose routing id another has taken over comes by an id that libzmq
+/// drew for it.
+CreditPeer* CreditDesk::displaced(std::uint64_t producer) {
+  std::vector<std::unique_ptr<CreditPeer>>& all = state_->displaced;
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& peer) { return peer->producer == producer; });
+  if (found == all.end()) return nullptr;
+  CreditPeer* const peer = found->get();
+  state_->peers[state_->routing_id] = std::move(*found);
+  all.erase(found);
+  return peer;
 }
 
 void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& stop) {
   const FramedHeader& header = message.header;
   State& state = *state_;
-  if (state.peers.contains(state.routing_id)) throw DataError("a second hello");
+  if (auto known = state.peers.extract(state.routing_id)) {
+    if (!known.mapped()->gone) leave(*known.mapped());  // it began anew before it was missed
+    if (state.displaced.size() == kMostDisplaced) state.displaced.erase(state.displaced.begin());
+    state.displaced.push_back(std::move(known.mapped()));
+  }
   auto peer = std::make_unique<CreditPeer>();
   try {
     const FramedHello hello = parse_framed_hello(message);

@@ -104,6 +104,8 @@ class CreditDesk {
                                              const std::stop_token& stop);
   Arrival admit(const FramedMessage& batch);
   void take_end(const FramedHeader& header);
+  CreditPeer* sender();
+  CreditPeer* displaced(std::uint64_t producer);
   CreditPeer& peer_of_message(const FramedHeader& header);
   static CreditDebt debt_of(const Arrival& arrival);
   void reject(CreditPeer* peer, const std::string& why);

@@ -121,6 +121,7 @@ void CreditDesk::leave(CreditPeer& peer) {
 
 void CreditDesk::forget_the_gone() {
   std::erase_if(state_->peers, [](const auto& entry) { return entry.second->gone; });
+  state_->displaced.clear();
 }
 
 std::string CreditDesk::silence() const {

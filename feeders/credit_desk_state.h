@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dataflow/wire/framed_text.h"
 #include "feeders/bad_messages.h"
@@ -30,6 +31,7 @@ struct CreditDesk::State {
 
   std::map<std::string, std::unique_ptr<CreditPeer>> peers;  // by routing id
   std::map<CreditBook::Producer, CreditPeer*> by_id;
+  std::vector<std::unique_ptr<CreditPeer>> displaced;  // gone, and their routing ids are others'
   CreditBook::Producer ids = 0;
   CreditBook book;
   const std::string boot = boot_id();
