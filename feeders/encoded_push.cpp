@@ -110,6 +110,10 @@ void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
       outgoing_->free.push_back(held);
       break;
     }
+    if (plan_.checksum) {
+      next.flags = kFramedChecksum;
+      next.checksum = held->batch.checksum();
+    }
     pace.await(static_cast<std::int64_t>(held->batch.images()), stop);
     next.ready_ns = realtime_ns();
     if (!send(*held, next, plan, stop)) return;
@@ -272,10 +276,10 @@ bool EncodedPush::send_end(const PushPlan& plan, const std::stop_token& stop) {
 /// A message without images: its header, and the text behind it where there is one. False: stopped.
 bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const PushPlan& plan,
                              const std::stop_token& stop) {
-  std::array<std::byte, kFramedHeaderBytes> bytes{};
-  header.payload_bytes = text.size();
+  const std::array frames{std::as_bytes(std::span(text))};
   header.sent_ns = realtime_ns();
-  write_framed_header(bytes, header);
+  const auto bytes =
+      make_framed_header(header, std::span(frames).first(text.empty() ? 0 : 1), plan_.checksum);
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   const auto flags = text.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore;
   const Time asked = clock_.now();

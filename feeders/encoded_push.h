@@ -35,6 +35,7 @@ class EncodedPush {
   struct Plan {
     std::size_t images = 64;  ///< of a message; the last one of finite data may have fewer
     std::size_t batches = 4;  ///< in memory: filled, waiting or under way
+    bool checksum = false;    ///< messages have one of their bytes
     BadSamplePolicy on_bad_sample{};
     std::string name = "penstock serve";  ///< by which consumers know this producer
   };

@@ -310,6 +310,7 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
   EncodedPush push(*source,
                    {.images = static_cast<std::size_t>(spec.images),
                     .batches = batches_in_memory(config),
+                    .checksum = config.checksum,
                     .on_bad_sample = context.on_bad_sample,
                     .name = around.name},
                    parse_endpoint(config.endpoint), socket, around.clock, around.probe,
@@ -338,11 +339,10 @@ int run(const Invocation& invocation) {
         "--epochs without --encoded: batches of pixels are all of one size, and an "
         "epoch's last one may not be; take --num-batches, or --encoded");
   }
-  if (config.encoded && (config.checksum || (is_typed("format", invocation.arguments) &&
-                                             config.format != MessageFormat::framed))) {
-    throw ConfigError(
-        "--encoded sends messages of the format framed, without checksums; leave --format and "
-        "--checksum out");
+  const bool framed =
+      !is_typed("format", invocation.arguments) || config.format == MessageFormat::framed;
+  if (config.encoded && !framed) {
+    throw ConfigError("--encoded sends messages of the format framed; leave --format out");
   }
   if (config.encoded && config.shared_memory) {
     throw ConfigError(
@@ -350,11 +350,11 @@ int run(const Invocation& invocation) {
         "in "
         "messages; take --encoded --credit");
   }
-  if (config.by_credit() && (config.checksum || (is_typed("format", invocation.arguments) &&
-                                                 config.format != MessageFormat::framed))) {
+  if (config.by_credit() && (!framed || (config.checksum && !config.encoded))) {
     throw ConfigError(
-        "--credit sends messages of the format framed, without checksums; leave --format and "
-        "--checksum out");
+        "--credit sends messages of the format framed, and those of pixels without checksums; "
+        "leave "
+        "--format and --checksum out");
   }
   config.socket.curve = read_curve(config.keys);
   const Runner::Components components = find_components(config.run);

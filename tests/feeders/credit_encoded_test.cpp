@@ -31,9 +31,7 @@ class BareFiles : public BareProducer {
   }
   void enter(std::uint64_t credits) {
     say_hello();
-    const std::optional<Heard> welcome = hear_any();
-    ASSERT_TRUE(welcome.has_value());
-    ASSERT_EQ(welcome->message.header.kind, FramedKind::welcome);
+    await_welcome();
     await_credit(credits);
   }
   /// Of so many good images, and bad ones behind the first.
@@ -101,7 +99,7 @@ TEST_F(CreditEncoded, PixelsAreThoseOfQueue) {
     const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2," + decoding);
     // The last four images are half a batch: without room they stay where they are.
     std::jthread serving(
-        [&](const std::stop_token& stop) { serve(images, "queue", kByCredit, stop); });
+        [&](const std::stop_token& stop) { serve(images, "queue", kByCredit, stop, images == 7); });
     EXPECT_EQ(consume(*feeder, static_cast<std::int32_t>(whole)), expected) << images;
   }
 }
@@ -159,8 +157,13 @@ TEST_F(CreditEncoded, DamagedImagesAndMessagesGiveTheirCreditBack) {
   label[3][0] = std::byte{99};  // of 4 classes
   producer.send(label);
   producer.await_credit(4);
+  producer.send(spoilt(batch_of(2, 0, producer.next_number(), 6)));
+  producer.await_credit(5);
   EXPECT_EQ(count("bad_samples"), 1);
-  EXPECT_EQ(count("messages_rejected"), 2);
+  EXPECT_EQ(count("messages_rejected"), 3);
+  EXPECT_EQ(count("images_rejected"), 2 + 1 + 2);
+  EXPECT_EQ(count("images_sent"), 8);
+  EXPECT_EQ(count("images_missing"), 0);
   EXPECT_TRUE(contains(notes(), "image 1 of batch 0 of bare")) << notes();
 }
 

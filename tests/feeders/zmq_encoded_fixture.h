@@ -41,13 +41,14 @@ class ZmqEncoded : public DecodeQueueTest {
   /// Sends an epoch of the source, `images` a message, unless it is stopped.
   void serve(std::size_t images, const std::string& text = "queue",
              ZmqSocketOptions::Role role = ZmqSocketOptions::Role::push,
-             const std::stop_token& stop = {}) {
+             const std::stop_token& stop = {}, bool checksum = false) {
     const FeederEntry& entry = find_entry(feeder_table(), "queue");
     const Options options(entry.name, entry.options, parse_component(text));
     Probe probe;
     const std::unique_ptr<Source> source = make_image_source(context(options));
-    EncodedPush push(*source, {.images = images, .batches = 3}, parse_endpoint(endpoint_),
-                     {.role = role, .bind = false, .hwm = 2}, clock_, probe);
+    EncodedPush push(*source, {.images = images, .batches = 3, .checksum = checksum},
+                     parse_endpoint(endpoint_), {.role = role, .bind = false, .hwm = 2}, clock_,
+                     probe);
     push.run({.timeout = std::chrono::seconds(20)}, stop);
     if (!stop.stop_requested()) {
       EXPECT_EQ(probe.values().at("images_sent"), kFiles);
@@ -119,6 +120,14 @@ inline FrameList batch_of(int good, int bad, std::uint64_t sequence = 0, std::ui
   FramedHeader header = jpeg_header(static_cast<std::uint32_t>(files.size()), 7, sequence);
   header.images_before = before;
   return framed_message(header, jpeg_payload(views, std::vector<std::int32_t>(files.size(), 1)));
+}
+
+/// The same message with a sum of its bytes, one of which was changed since.
+inline FrameList spoilt(const FrameList& message) {
+  const FramedHeader header = *read_framed_header(message[0]);
+  FrameList frames = framed_message(header, {message.begin() + 1, message.end()}, true);
+  frames[2].back() ^= std::byte{1};
+  return frames;
 }
 
 }  // namespace penstock

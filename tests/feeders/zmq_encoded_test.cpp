@@ -51,6 +51,43 @@ TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
   EXPECT_EQ(end.images_before, kFiles);
 }
 
+TEST_F(ZmqEncoded, ChecksumsAreOfWhatWasSent) {
+  MessagePuller puller(endpoint_);
+  std::jthread serving([&] { serve(25, "queue", ZmqSocketOptions::Role::push, {}, true); });
+  FramedKind kind = FramedKind::hello;
+  while (kind != FramedKind::end) {
+    const FrameList frames = puller.next();
+    ASSERT_FALSE(frames.empty());
+    const auto views = views_of(frames);
+    const FramedHeader header = parse_framed(views).header;  // which checks it
+    kind = header.kind;
+    EXPECT_EQ(header.flags, kFramedChecksum);
+    if (kind != FramedKind::batch) continue;
+    for (std::size_t frame = 1; frame < frames.size(); ++frame) {
+      FrameList changed = frames;
+      changed[frame].front() ^= std::byte{1};
+      const auto changed_views = views_of(changed);
+      EXPECT_THROW(static_cast<void>(parse_framed(changed_views)), DataError) << frame;
+    }
+  }
+}
+
+TEST_F(ZmqEncoded, FilesThatWereSpoiltOnTheirWayAreRefusedBeforeTheyAreDecoded) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
+  Sender sender(endpoint_);
+  sender.send(spoilt(batch_of(2, 0)));
+  sender.send(batch_of(spec_.images, 0, 1, 2));
+  EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
+  const std::map<std::string, std::int64_t> counters = probe_.values();
+  EXPECT_EQ(counters.at("messages_rejected"), 1);
+  EXPECT_EQ(counters.at("images_rejected"), 2);
+  EXPECT_EQ(counters.at("images_sent"), 2 + spec_.images);
+  EXPECT_EQ(counters.at("bad_samples"), 0);
+  std::string notes;
+  for (const std::string& note : probe_.notes()) notes += note;
+  EXPECT_TRUE(contains(notes, "it was changed on its way")) << notes;
+}
+
 TEST_F(ZmqEncoded, PixelsAreThoseOfQueue) {
   const std::string decoding = "crop=center,flip=false";
   std::vector<std::byte> expected = pass("queue:" + decoding);
