@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/credit_desk.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
@@ -16,13 +17,17 @@ namespace {
 
 /// How long a producer may take to hand out the descriptor of its pool: others wait for it.
 constexpr Nanoseconds kPoolPatience = std::chrono::seconds(1);
-/// Numbers of batches are lower, so that sums of what is missing stay numbers.
-constexpr std::uint64_t kMaxSequence = std::uint64_t{1} << 48;
+/// Connections that others took over, of which something may still come.
+constexpr std::size_t kMostDisplaced = 64;
 
-void require_pixels(const FramedHeader& header) {
-  if (header.encoding == FramedEncoding::pixels) return;
-  throw DataError("its batches are " + std::string(to_string(header.encoding)) +
-                  "; with credit, pixels are expected");
+void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
+  if (header.encoding == wanted) return;
+  throw DataError("its batches are " + std::string(to_string(header.encoding)) + ", where " +
+                  std::string(to_string(wanted)) + " are expected; " +
+                  (wanted == FramedEncoding::pixels
+                       ? "say zmq-consume:encoded=true, or start the producer without --encoded"
+                       : "start the producer as `penstock serve --encoded --credit`, or leave "
+                         "zmq-consume:encoded=true out"));
 }
 
 /// Of a message that lends memory, as it seems, whatever else is wrong with it.
@@ -49,18 +54,20 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       welcomed_(probe.counter("producers_welcomed")),
       refused_(probe.counter("producers_refused")),
       lost_(probe.counter("producers_lost")),
-      missing_(probe.counter("batches_missing")),
       pools_(probe.counter("pools_mapped")),
       cut_short_(probe.counter("leases_cut_short")),
+      lapsed_(probe.counter("credits_lapsed")),
       endpoint_(endpoint.text),
       socket_(endpoint, socket, std::move(reports)),
-      state_(std::make_unique<State>(plan, probe)) {
+      state_(std::make_unique<State>(plan, spec, probe)) {
   PENSTOCK_ASSERT(socket.role == ZmqSocketOptions::Role::router);
 }
 
 CreditDesk::~CreditDesk() = default;
 
 std::size_t CreditDesk::producers() const noexcept { return state_->by_id.size(); }
+
+bool CreditDesk::awaits_batches() const noexcept { return state_->book.has_unused(); }
 
 // ---- messages in ------------------------------------------------------------
 
@@ -84,15 +91,14 @@ std::optional<CreditDesk::Arrival> CreditDesk::next(const std::stop_token& stop)
     std::optional<Arrival> arrival = handle(stop);
     if (arrival) return arrival;
   }
+  state_->has_heard_all = true;
   forget_the_gone();
   return std::nullopt;
 }
 
 std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& stop) {
-  const auto found = state_->peers.find(state_->routing_id);
-  CreditPeer* const peer = found == state_->peers.end() ? nullptr : found->second.get();
   try {
-    const FramedMessage message = parse(peer);
+    const FramedMessage message = parse(sender());
     switch (message.header.kind) {
       case FramedKind::hello:
         let_in(message, stop);
@@ -100,14 +106,14 @@ std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& sto
       case FramedKind::batch:
         return admit(message);
       case FramedKind::end:
-        note_end(message.header);
+        take_end(message.header);
         return std::nullopt;
       default:
         throw DataError("a " + std::string(to_string(message.header.kind)) +
                         ", which consumers send; expected a hello, a batch or an end");
     }
   } catch (const DataError& error) {
-    if (!stop.stop_requested()) reject(peer, error.what());
+    if (!stop.stop_requested()) reject(sender(), error.what());
   }
   return std::nullopt;
 }
@@ -128,25 +134,49 @@ FramedMessage CreditDesk::parse(CreditPeer* peer) {
   }
 }
 
-CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
+/// Of the message at hand; null: nobody that was let in.
+CreditPeer* CreditDesk::sender() {
   const auto found = state_->peers.find(state_->routing_id);
-  if (found == state_->peers.end()) {
+  return found == state_->peers.end() ? nullptr : found->second.get();
+}
+
+CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
+  CreditPeer* const known = sender();
+  CreditPeer* const found = known != nullptr ? known : displaced(header.producer);
+  if (found == nullptr) {
     throw DataError("it comes from a producer that was not let in; expected a hello before it");
   }
-  CreditPeer& peer = *found->second;
+  CreditPeer& peer = *found;
   if (header.producer == peer.producer) return peer;
   throw DataError("its producer's number is not that of " + peer.name + ", which it comes from");
+}
+
+/// What is left of a connection whose routing id another has taken over comes by an id that libzmq
+/// drew for it.
+CreditPeer* CreditDesk::displaced(std::uint64_t producer) {
+  std::vector<std::unique_ptr<CreditPeer>>& all = state_->displaced;
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& peer) { return peer->producer == producer; });
+  if (found == all.end()) return nullptr;
+  CreditPeer* const peer = found->get();
+  state_->peers[state_->routing_id] = std::move(*found);
+  all.erase(found);
+  return peer;
 }
 
 void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& stop) {
   const FramedHeader& header = message.header;
   State& state = *state_;
-  if (state.peers.contains(state.routing_id)) throw DataError("a second hello");
+  if (auto known = state.peers.extract(state.routing_id)) {
+    if (!known.mapped()->gone) leave(*known.mapped());  // it began anew before it was missed
+    if (state.displaced.size() == kMostDisplaced) state.displaced.erase(state.displaced.begin());
+    state.displaced.push_back(std::move(known.mapped()));
+  }
   auto peer = std::make_unique<CreditPeer>();
   try {
     const FramedHello hello = parse_framed_hello(message);
     peer->name = describe(hello, header.producer);
-    require_pixels(header);
+    require_encoding(plan_.encoding, header);
     check_framed_shape(header, spec_);
     for (const auto& [id, other] : state.by_id) {
       if (other->producer != header.producer) continue;
@@ -160,7 +190,10 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     if (hello.pool.empty() && plan_.shared_only) {
       throw DataError("it shares no memory, and zmq-consume:shared_memory=true wants that");
     }
-    if (!hello.pool.empty()) peer->pool = map_pool(hello, stop);
+    // Decoders read a file more than once: it must not change meanwhile.
+    const bool maps = plan_.encoding == FramedEncoding::pixels;
+    if (maps && !hello.pool.empty()) peer->pool = map_pool(hello, stop);
+    state.accounts.greet(message);
     peer->shares_clock = !hello.boot.empty() && hello.boot == state.boot;
   } catch (const DataError& error) {
     const std::string text = write_framed_refusal(error.what());
@@ -185,10 +218,6 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   peer->id = ++state.ids;
   peer->routing_id = state.routing_id;
   peer->producer = header.producer;
-  // One that comes back goes on with its numbers.
-  if (const auto left = state.left_at.extract(header.producer)) {
-    peer->next_sequence = left.mapped();
-  }
   state.by_id[peer->id] = peer.get();
   state.book.add(peer->id);
   welcomed_.add();
@@ -230,55 +259,58 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
                     ", for which it had no credit");
   }
   Arrival arrival{.peer = &peer, .message = message, .shared = {}, .pool = nullptr};
+  peer.quiet_since = std::chrono::steady_clock::now();
   peer.note_batch(header, state_->arrival_ns, probe_);
   try {
-    if (header.sequence < peer.next_sequence || header.sequence > kMaxSequence) {
-      throw DataError("its number is " + std::to_string(header.sequence) + "; expected " +
-                      std::to_string(peer.next_sequence) + " or more");
-    }
-    missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
-    peer.next_sequence = header.sequence + 1;
-    require_pixels(header);
+    require_encoding(plan_.encoding, header);
     check_framed_shape(header, spec_);
     if (!message.is_shared()) return arrival;
     const FramedLease lease = framed_lease(message);
+    if (plan_.encoding != FramedEncoding::pixels) {
+      throw DataError("its image files lie in shared memory; expected them in the message");
+    }
     if (!peer.pool) throw DataError("it lies in shared memory, and its hello named no pool");
     arrival.shared = peer.pool->memory.view(lease.offset, lease.bytes);
     arrival.pool = peer.pool;
     shared_bytes_.add(static_cast<std::int64_t>(lease.bytes));
     return arrival;
   } catch (const DataError&) {
-    give_back(arrival);
+    finish(debt_of(arrival));
     throw;
   }
 }
 
-void CreditDesk::note_end(const FramedHeader& header) {
+void CreditDesk::take_end(const FramedHeader& header) {
   CreditPeer& peer = peer_of_message(header);
-  if (header.sequence < peer.next_sequence || header.sequence > kMaxSequence) {
-    throw DataError("its end says that there were " + std::to_string(header.sequence) +
-                    " batches; number " + std::to_string(peer.next_sequence) + " is the next");
-  }
-  missing_.add(static_cast<std::int64_t>(header.sequence - peer.next_sequence));
-  peer.next_sequence = header.sequence;
+  state_->accounts.end(header);
   peer.ended = true;
   if (!peer.gone) state_->book.retire(peer.id);
 }
 
 // ---- what becomes of them ---------------------------------------------------
 
-void CreditDesk::give_back(const Arrival& arrival) {
-  CreditPeer& peer = *arrival.peer;
-  if (peer.gone) return;
-  state_->book.give_back(peer.id);
-  if (!arrival.message.is_shared()) return;
-  peer.returns.push_back(framed_lease(arrival.message).lease);
-  peer.owes_credit = true;
+CreditDebt CreditDesk::debt_of(const Arrival& arrival) {
+  CreditDebt debt{.producer = arrival.peer->id, .lease = std::nullopt};
+  if (arrival.message.is_shared()) debt.lease = framed_lease(arrival.message).lease;
+  return debt;
+}
+
+void CreditDesk::finish(const CreditDebt& debt) {
+  const auto found = state_->by_id.find(debt.producer);
+  if (found == state_->by_id.end()) return;  // it has gone
+  state_->book.give_back(debt.producer);
+  if (!debt.lease) return;
+  found->second->returns.push_back(*debt.lease);
+  found->second->owes_credit = true;
+}
+
+std::string CreditDesk::name_of(const Arrival& arrival) {
+  return "batch " + std::to_string(arrival.message.header.sequence) + " of " + arrival.peer->name;
 }
 
 void CreditDesk::finish(const Arrival& arrival) {
   state_->bad.accept(state_->message);
-  give_back(arrival);
+  finish(debt_of(arrival));
   state_->message.clear();
 }
 
@@ -305,14 +337,37 @@ void CreditDesk::end_loan(const Loan& loan) {
   peer.owes_credit = true;
 }
 
+CreditDebt CreditDesk::keep(const Arrival& arrival, ZmqMessage& to) {
+  state_->bad.accept(state_->message);
+  to.swap(state_->message);
+  return debt_of(arrival);
+}
+
+void CreditDesk::accept(const Arrival& arrival) {
+  state_->accounts.accept(arrival.message.header, state_->arrival_ns);
+}
+
+bool CreditDesk::has_ended() const {
+  return state_->accounts.flow() != ProducerLedger::Flow::coming;
+}
+
+void CreditDesk::summarise(double copy_s) { state_->accounts.summarise(copy_s); }
+
 void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {
-  give_back(arrival);
+  finish(debt_of(arrival));
   reject(arrival.peer, why);
 }
 
 void CreditDesk::reject(CreditPeer* peer, const std::string& why) {
   State& state = *state_;
-  state.bad.reject(state.message, endpoint_, peer != nullptr ? peer->name + ": " + why : why);
+  // Strangers, and who passes for another, are in no accounts.
+  const MessageFrames frames = state.message.kept_frames();
+  const auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
+  if (peer != nullptr && header && header->producer == peer->producer) {
+    state.accounts.reject(*header, why);
+  }
+  const bool is_named = peer == nullptr || why.find(peer->name) != why.npos;
+  state.bad.reject(state.message, endpoint_, is_named ? why : peer->name + ": " + why);
   for (const BadMessages::Offender& offender : state.bad.take_offenders()) {
     if (peer != nullptr && !peer->gone) leave(*peer);
     if (socket_.cut_off(offender.sender)) state.bad.note_cut_off(offender);

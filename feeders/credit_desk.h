@@ -22,8 +22,10 @@
 #include "dataflow/probe.h"
 #include "dataflow/wire/framed.h"
 #include "feeders/credit_book.h"
+#include "feeders/credit_debt.h"
 #include "feeders/feeder.h"
 #include "feeders/producer_pool.h"
+#include "feeders/zmq_message.h"
 #include "feeders/zmq_socket.h"
 
 namespace penstock {
@@ -32,13 +34,16 @@ struct CreditPeer;
 struct FramedHello;
 
 struct CreditPlan {
-  std::int64_t credit = 1;        ///< batches under way, of each producer
-  std::int64_t together = 1;      ///< the same of all of them
-  std::int64_t producers = 1;     ///< at most so many at once
-  std::uint64_t max_pool = 0;     ///< bytes of a producer's shared memory, at most
-  bool shared_only = false;       ///< lets in producers alone that share memory
-  Device* reader = nullptr;       ///< reads their memory where it lies; null: nobody does
-  std::size_t slots = 1;          ///< of the ring that is filled
+  FramedEncoding encoding = FramedEncoding::pixels;  ///< of batches, all of them
+  std::int64_t credit = 1;                           ///< batches under way, of each producer
+  std::int64_t together = 1;                         ///< the same of all of them
+  std::int64_t producers = 1;                        ///< at most so many at once
+  std::int64_t ends_with = 0;  ///< the data end with the end of so many; 0: they do not
+  Nanoseconds patience{};      ///< so long credits may lie unused while another producer has none
+  std::uint64_t max_pool = 0;  ///< bytes of a producer's shared memory, at most
+  bool shared_only = false;    ///< lets in producers alone that share memory
+  Device* reader = nullptr;    ///< reads their memory where it lies; null: nobody does
+  std::size_t slots = 1;       ///< of the ring that is filled
   BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
 };
 
@@ -72,6 +77,17 @@ class CreditDesk {
   /// The next batch that is there, and all other messages before it dealt with. Empty: none is
   /// there. What cannot be used is refused, or throws DataError where the policy says so.
   std::optional<Arrival> next(const std::stop_token& stop);
+  /// It can be used: it goes into the accounts of its producer, before finish() or keep(). Throws
+  /// DataError where its number, or what it says, contradicts them; it is refused then.
+  void accept(const Arrival& arrival);
+  /// "batch 17 of loader on host7, pid 4711".
+  static std::string name_of(const Arrival& arrival);
+  /// The batch is good, and its message is the caller's from now on; what was seen of its frames
+  /// stays where it lies. What is owed for it is finished once, whoever has gone meanwhile.
+  CreditDebt keep(const Arrival& arrival, ZmqMessage& to);
+  void finish(const CreditDebt& debt);
+  /// Whether any producer may send a batch, or may have sent one.
+  bool awaits_batches() const noexcept;
   /// The batch has been copied: its lease is returned, and its producer may send another.
   void finish(const Arrival& arrival);
   /// The batch is in a slot, where it lies: its producer may send another, and gets the lease back
@@ -89,6 +105,10 @@ class CreditDesk {
   ZmqSocket& socket() noexcept { return socket_; }
   std::size_t producers() const noexcept;
   std::int64_t received() const noexcept { return received_.value(); }
+  /// Whether all those have ended with whose end the data do.
+  bool has_ended() const;
+  /// FramedIntake::summarise.
+  void summarise(double copy_s);
   /// What is known where no batch comes; empty: nothing.
   std::string silence() const;
 
@@ -101,9 +121,11 @@ class CreditDesk {
                                                const std::stop_token& stop);
   void note_few_leases(const CreditPeer& peer);
   Arrival admit(const FramedMessage& batch);
-  void note_end(const FramedHeader& header);
+  void take_end(const FramedHeader& header);
+  CreditPeer* sender();
+  CreditPeer* displaced(std::uint64_t producer);
   CreditPeer& peer_of_message(const FramedHeader& header);
-  void give_back(const Arrival& arrival);
+  static CreditDebt debt_of(const Arrival& arrival);
   void reject(CreditPeer* peer, const std::string& why);
   enum class Sent : std::uint8_t { yes, later, gone };
   Sent send(const std::string& routing_id, const FramedHeader& header, MessageFrames payload);
@@ -111,13 +133,14 @@ class CreditDesk {
   bool has_to_hear(const CreditPeer& peer) const;
   void leave(CreditPeer& peer);
   void forget_the_gone();
+  void let_credits_lapse();
 
   struct State;
   const CreditPlan plan_;
   const BatchSpec spec_;
   Probe& probe_;
   Counter &received_, &bytes_, &shared_bytes_;
-  Counter &welcomed_, &refused_, &lost_, &missing_, &pools_, &cut_short_;
+  Counter &welcomed_, &refused_, &lost_, &pools_, &cut_short_, &lapsed_;
   const std::string endpoint_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;

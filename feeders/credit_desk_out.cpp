@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <span>
+#include <utility>
 #include <zmq.hpp>
 
 #include "feeders/credit_desk_state.h"
@@ -20,8 +21,6 @@ constexpr Nanoseconds kProbing = std::chrono::seconds(1),
                       kProbePeriod = std::chrono::milliseconds(10);
 /// Returned leases that a producer may leave unread.
 constexpr std::size_t kMostReturns = 1 << 16;
-/// Producers that are remembered when they have gone without an end.
-constexpr std::size_t kMostLeft = 1 << 16;
 
 template <typename Call>
 auto unless_interrupted(const Call& call) {
@@ -79,7 +78,8 @@ bool CreditDesk::has_to_hear(const CreditPeer& peer) const {
   if (peer.owes_credit || !peer.has_more_credit || peer.lent == 0) {
     return peer.owes_credit || peer.has_more_credit;
   }
-  const std::uint64_t left = peer.told_credit - state_->book.taken(peer.id);
+  const std::uint64_t taken = state_->book.taken(peer.id);
+  const std::uint64_t left = peer.told_credit - std::min(taken, peer.told_credit);
   return 2 * left <= static_cast<std::uint64_t>(plan_.credit);
 }
 
@@ -95,11 +95,28 @@ void CreditDesk::look() {
   }
   const bool probes = now < state.probe_until && now >= state.next_probe;
   if (probes) state.next_probe = now + kProbePeriod;
+  // What has not been looked at yet may be of those that seem silent.
+  if (std::exchange(state.has_heard_all, false) && state.book.is_short()) let_credits_lapse();
   for (const CreditBook::Producer id : state.book.grant()) {
     state.by_id.at(id)->has_more_credit = true;
+    state.by_id.at(id)->quiet_since = now;
   }
   for (const auto& [routing_id, peer] : state.peers) {
     if (!peer->gone && (probes || has_to_hear(*peer))) send_credit(*peer);
+  }
+}
+
+/// Of who has credits and has sent nothing for long, while others wait for them.
+void CreditDesk::let_credits_lapse() {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  for (const auto& [id, peer] : state_->by_id) {
+    if (peer->ended || now - peer->quiet_since < plan_.patience) continue;
+    const std::int64_t unused = state_->book.lapse(id);
+    if (unused == 0) continue;
+    lapsed_.add(unused);
+    peer->owes_credit = true;  // so that it hears of it
+    if (std::exchange(peer->is_known_as_silent, true)) continue;
+    probe_.note(peer->name + " leaves its credits unused while others have none: they get them");
   }
 }
 
@@ -108,8 +125,8 @@ void CreditDesk::leave(CreditPeer& peer) {
   state_->book.remove(peer.id);
   state_->by_id.erase(peer.id);
   cut_short_.add(peer.lent);
+  state_->accounts.left(peer.producer);
   if (peer.ended) return;
-  if (state_->left_at.size() < kMostLeft) state_->left_at[peer.producer] = peer.next_sequence;
   lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
               " batches" +
@@ -120,6 +137,7 @@ void CreditDesk::leave(CreditPeer& peer) {
 
 void CreditDesk::forget_the_gone() {
   std::erase_if(state_->peers, [](const auto& entry) { return entry.second->gone; });
+  state_->displaced.clear();
 }
 
 std::string CreditDesk::silence() const {

@@ -4,6 +4,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -23,16 +24,18 @@ struct CreditPeer {
   std::string routing_id, name;
   std::uint64_t producer = 0;
   std::shared_ptr<const ProducerPool> pool;
-  bool ended = false;  ///< it will send no more
-  bool gone = false;   ///< nothing reaches it; what it sent before may still be here
-  std::uint64_t received = 0, next_sequence = 0;
-  std::int64_t lent = 0;               ///< leases whose bytes are read where they lie
+  bool ended = false;          ///< it will send no more
+  bool gone = false;           ///< nothing reaches it; what it sent before may still be here
+  std::uint64_t received = 0;  ///< batches
+  std::int64_t lent = 0;       ///< leases whose bytes are read where they lie
   std::vector<std::uint64_t> returns;  ///< leases that it has not been told of
   bool owes_credit = false;            ///< we owe it one, to be sent at once
   bool has_more_credit = false;        ///< than it was told
   std::uint64_t told_credit = 0;       ///< all that it was told of
   std::int64_t last_sent_ns = 0, last_arrival_ns = 0;
   bool shares_clock = false;
+  std::chrono::steady_clock::time_point quiet_since{};  ///< when it last sent, or got a credit
+  bool is_known_as_silent = false;                      ///< and was noted for it
 
   /// A batch came, and a credit went: what their times say of the producer's clock goes into the
   /// facts of the run, for the first eight producers.

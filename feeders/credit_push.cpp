@@ -5,37 +5,29 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstring>
-#include <random>
+#include <map>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/shared_memory/pool_listener.h"
 #include "dataflow/wire/framed.h"
-#include "feeders/credit_push_state.h"
+#include "feeders/credit_line.h"
 #include "feeders/ready_batches.h"
 #include "feeders/shared_frame_memory.h"
 
 namespace penstock {
 namespace {
 
-/// Between two looks at who is connected: libzmq wakes nobody for that.
-constexpr Nanoseconds kBeat = std::chrono::milliseconds(20);
 /// libzmq may hold the last bytes of small messages in a buffer of its own.
 constexpr std::chrono::milliseconds kLinger{1000};
 
 /// Room in the socket beside batches: for a hello, an end and a few credits.
 constexpr std::int64_t kOtherMessages = 16;
-
-std::uint64_t random_number() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = std::uint64_t{device()} << 32 | device();
-  return number;
-}
 
 /// What waits in the socket is bounded by the slots, so that it takes whatever there is a credit
 /// for.
@@ -44,7 +36,75 @@ ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t slots) {
   return options;
 }
 
+CreditOffer offer_of(const BatchSpec& spec, const std::string& pool) {
+  CreditOffer offer{.header = {.kind = FramedKind::hello,
+                               .encoding = FramedEncoding::pixels,
+                               .producer = draw_producer_number(),
+                               .images = static_cast<std::uint32_t>(spec.images),
+                               .height = static_cast<std::uint32_t>(spec.image.height),
+                               .width = static_cast<std::uint32_t>(spec.image.width),
+                               .channels = static_cast<std::uint32_t>(spec.image.channels)},
+                    .hello = hello_of_this_process("penstock serve"),
+                    .classes = spec.classes};
+  offer.hello.pool = pool;
+  return offer;
+}
+
 }  // namespace
+
+struct CreditPush::State {
+  /// A slot that is lent to the consumer, or to libzmq.
+  struct Out {
+    State* owner = nullptr;
+    ReadLease lease;
+    std::span<std::byte> labels;  // where the ring's readers look for them
+    std::byte* moved_labels = nullptr;
+  };
+
+  /// Complete before libzmq's threads begin, which are told of them by messages alone.
+  static std::vector<Out> slots_of(State& owner, std::size_t count) {
+    std::vector<Out> slots(count);
+    for (Out& slot : slots) slot.owner = &owner;
+    return slots;
+  }
+
+  State(BatchRing& ring, const SharedPool* pool, const Endpoint& endpoint,
+        const ZmqSocketOptions& options, Clock& clock, Probe& probe, PeerReports reports);
+
+  void run(const PushPlan& plan, const std::stop_token& stop);
+  void send(ReadLease lease);
+  void send_over_socket(FramedHeader header, ReadLease lease, std::size_t pixel_bytes,
+                        std::size_t label_bytes);
+  void lend(FramedHeader header, ReadLease lease, std::size_t pixel_bytes, std::size_t label_bytes);
+  void lose_leases();
+  void take_back(std::uint64_t lease);
+  void take_back(Out& slot);
+  std::size_t held_by_libzmq() {
+    const std::lock_guard lock(mutex);
+    return in_libzmq;
+  }
+  static void given_back(void*, void* hint);
+  [[noreturn]] void nobody_takes(Nanoseconds timeout) const;
+
+  BatchRing& ring;
+  const SharedPool* const pool;
+  const Endpoint endpoint;
+  Clock& clock;
+  Counter &batches, &bytes, &sent_images, &wait_ns, &feed_wait_ns, &lost;
+  const std::unique_ptr<PoolListener> listener;
+  std::uint64_t sequence = 0, images = 0;
+  std::map<std::uint64_t, Out*> leases;  // lent in shared memory
+  std::uint64_t lease_numbers = 0;
+  Time progress{};  // a batch went out, or a lease came back
+
+  std::mutex mutex;
+  // Below under mutex: libzmq's thread gives slots back.
+  std::vector<Out> out;
+  std::size_t in_libzmq = 0;
+
+  ZmqSocket socket;  // closes before what is above: libzmq gives back what it still holds
+  CreditLine line;
+};
 
 CreditPush::State::State(BatchRing& ring_, const SharedPool* pool_, const Endpoint& endpoint_,
                          const ZmqSocketOptions& options, Clock& clock_, Probe& probe,
@@ -59,11 +119,13 @@ CreditPush::State::State(BatchRing& ring_, const SharedPool* pool_, const Endpoi
       wait_ns(probe.counter("send_wait_ns")),
       feed_wait_ns(probe.counter("feed_wait_ns")),
       lost(probe.counter("leases_lost")),
-      producer(random_number()),
+      listener(pool_ == nullptr ? nullptr : std::make_unique<PoolListener>(pool_->fd(), geteuid())),
       out(slots_of(*this, ring_.slots())),
-      socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)) {
+      socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)),
+      line(socket, endpoint_, offer_of(ring_.spec(), listener ? listener->name() : ""),
+           {.lost = [this] { lose_leases(); },
+            .returned = [this](std::uint64_t lease) { take_back(lease); }}) {
   PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::dealer);
-  if (pool != nullptr) listener.emplace(pool->fd(), geteuid());
 }
 
 void CreditPush::State::send(ReadLease lease) {
@@ -74,7 +136,7 @@ void CreditPush::State::send(ReadLease lease) {
   const std::int64_t now = wall_clock_ns();
   const FramedHeader header{.kind = FramedKind::batch,
                             .encoding = FramedEncoding::pixels,
-                            .producer = producer,
+                            .producer = line.producer(),
                             .sequence = sequence++,
                             .images_before = std::exchange(images, images + valid),
                             .ready_ns = now - age.count(),
@@ -90,7 +152,7 @@ void CreditPush::State::send(ReadLease lease) {
   } else {
     send_over_socket(header, std::move(lease), pixel_bytes, label_bytes);
   }
-  ++sent_since_welcome;
+  line.note_sent();
   batches.add();
   sent_images.add(batch.valid);
   bytes.add(static_cast<std::int64_t>(pixel_bytes + label_bytes));
@@ -114,7 +176,7 @@ void CreditPush::State::send_over_socket(FramedHeader header, ReadLease lease,
   zmq::socket_ref to(zmq::from_handle, socket.native());
   constexpr auto kMore = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
   // A connection that ends takes the rest of a message with it.
-  if (!put(first, true)) return;
+  if (!line.put(first, true)) return;
   // Whatever becomes of the pixels, the last frame ends the message: libzmq would take the next one
   // for its rest.
   static_cast<void>(to.send(pixels, kMore));
@@ -149,7 +211,22 @@ void CreditPush::State::lend(FramedHeader header, ReadLease lease, std::size_t p
   const std::array<std::span<const std::byte>, 1> frames{frame};
   header.flags = kFramedShared;
   // Where there is no connection any more, the lease is taken back when its end is seen.
-  if (put(make_framed_header(header, frames), true)) put(frame, false);
+  if (line.put(make_framed_header(header, frames), true)) line.put(frame, false);
+}
+
+/// The consumer is gone.
+void CreditPush::State::lose_leases() {
+  for (const auto& [number, slot] : leases) take_back(*slot);
+  lost.add(static_cast<std::int64_t>(leases.size()));
+  leases.clear();
+}
+
+void CreditPush::State::take_back(std::uint64_t lease) {
+  const auto found = leases.find(lease);
+  if (found == leases.end()) return;
+  take_back(*found->second);
+  leases.erase(found);
+  progress = clock.now();
 }
 
 void CreditPush::State::take_back(Out& slot) {
@@ -164,20 +241,10 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
   std::size_t held = 0;
   progress = clock.now();
   while (!stop.stop_requested()) {
-    look();
-    while (receive()) {
-    }
-    while (is_welcome() && ready.has_one()) send(ready.pop());
+    for (line.look(); line.may_send() && ready.has_one(); line.look()) send(ready.pop());
     const bool over = ready.is_over();
     const bool has_one = ready.has_one();
-    if (over && welcomed && !ended) {
-      const auto end = make_framed_header({.kind = FramedKind::end,
-                                           .producer = producer,
-                                           .sequence = sequence,
-                                           .images_before = images},
-                                          {});
-      ended = put(end, false);
-    }
+    if (over && line.is_welcome() && !ended) ended = line.send_end(sequence, images);
     const std::size_t held_now = held_by_libzmq();
     if (std::exchange(held, held_now) != held_now) progress = clock.now();
     if (over && leases.empty() && held == 0 && !socket.has_unread_bytes()) break;
@@ -186,7 +253,7 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
     if (clock.now() - progress > plan.timeout) nobody_takes(plan.timeout);
     const Time asked = clock.now();
     const bool wants_batch = !over && !has_one;
-    socket.wait(kBeat, stop, wants_batch ? ready.fd() : -1);
+    socket.wait(CreditLine::kBeat, stop, wants_batch ? ready.fd() : -1);
     if (has_one) wait_ns.add((clock.now() - asked).count());
     if (wants_batch) {
       feed_wait_ns.add((clock.now() - asked).count());
@@ -200,10 +267,10 @@ void CreditPush::State::nobody_takes(Nanoseconds timeout) const {
   const ZmqSocket::Peers peers = socket.peers();
   throw TimeoutError(
       "nobody took a batch at " + describe(endpoint) + " within " + seconds_text(timeout) + "; " +
-      (peers.joined == 0 ? "no consumer ever connected"
-       : !welcomed       ? "nobody who is connected answered the hello"
-       : leases.empty()  ? "the consumer has no room for more"
-                         : "the consumer holds " + std::to_string(leases.size()) + " leases") +
+      (peers.joined == 0    ? "no consumer ever connected"
+       : !line.is_welcome() ? "nobody who is connected answered the hello"
+       : leases.empty()     ? "the consumer has no room for more"
+                            : "the consumer holds " + std::to_string(leases.size()) + " leases") +
       (peers.refused == 0
            ? ""
            : "; " + std::to_string(peers.refused) + " tries to come in were refused") +
@@ -222,7 +289,7 @@ void CreditPush::run(const PushPlan& plan, std::stop_token stop) { state_->run(p
 const std::string& CreditPush::address() const noexcept { return state_->socket.address(); }
 std::int64_t CreditPush::refused() const noexcept { return state_->socket.peers().refused; }
 std::optional<ClockBounds::Estimate> CreditPush::clock() const noexcept {
-  return state_->consumer_clock.estimate();
+  return state_->line.clock();
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "dataflow/crc32c.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -34,6 +35,11 @@ void EncodedBatch::add(std::span<const std::byte> content, std::int32_t label,
 std::uint64_t EncodedBatch::payload_bytes() const noexcept {
   return files_.size() + lengths_.size() * sizeof(lengths_[0]) +
          labels_.size() * sizeof(labels_[0]);
+}
+
+std::uint32_t EncodedBatch::checksum() const noexcept {
+  const std::uint32_t sum = crc32c(files_, crc32c(std::as_bytes(std::span(lengths_))));
+  return crc32c(std::as_bytes(std::span(labels_)), sum);
 }
 
 void EncodedBatch::write_header(FramedHeader header) noexcept {

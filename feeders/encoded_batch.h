@@ -30,6 +30,8 @@ class EncodedBatch {
   std::size_t images() const noexcept { return labels_.size(); }
   /// Of the frames behind the header.
   std::uint64_t payload_bytes() const noexcept;
+  /// CRC32C of the frames behind the header.
+  std::uint32_t checksum() const noexcept;
   /// Writes the first frame; `images` and `payload_bytes` are filled in. Once all images are there.
   void write_header(FramedHeader header) noexcept;
   /// Valid until begin or add.

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/encoded_push.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <random>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
@@ -23,11 +20,15 @@
 namespace penstock {
 namespace {
 
-std::uint64_t draw_producer() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = (std::uint64_t{device()} << 32) | device();
-  return number;
+/// Room in the socket, by credit, for what is no batch.
+constexpr std::int64_t kOtherMessages = 16;
+
+/// By credit, the socket takes whatever there is room for at the other end.
+ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t batches) {
+  if (options.role == ZmqSocketOptions::Role::dealer) {
+    options.hwm = static_cast<std::int64_t>(batches) + kOtherMessages;
+  }
+  return options;
 }
 
 }  // namespace
@@ -78,18 +79,24 @@ EncodedPush::EncodedPush(Source& source, const Plan& plan, const Endpoint& endpo
       wait_ns_(probe.counter("send_wait_ns")),
       fill_ns_(probe.counter("feed_wait_ns")),
       bad_samples_(probe.counter("bad_samples")),
-      producer_(draw_producer()),
+      producer_(draw_producer_number()),
       outgoing_(std::make_unique<Outgoing>(plan.batches)),
-      socket_(endpoint, options, std::move(reports)) {
+      socket_(endpoint, with_room(options, plan.batches), std::move(reports)) {
   PENSTOCK_ASSERT(plan.images > 0 && plan.batches > 0);
+  const bool by_credit = options.role == ZmqSocketOptions::Role::dealer;
   PENSTOCK_ASSERT(source.kind() == SampleKind::encoded &&
-                  options.role == ZmqSocketOptions::Role::push);
+                  (by_credit || options.role == ZmqSocketOptions::Role::push));
+  if (!by_credit) return;
+  line_.emplace(socket_, endpoint_,
+                CreditOffer{.header = hello_header(),
+                            .hello = hello_of_this_process(plan_.name),
+                            .classes = source.classes()});
 }
 
 EncodedPush::~EncodedPush() = default;
 
 void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
-  if (!send_hello(plan, stop)) return;
+  if (!line_ && !send_hello(plan, stop)) return;
   Pace pace(clock_, plan.img_per_s);
   for (std::int64_t sent = 0; !data_ended_ && (plan.batches == 0 || sent < plan.batches); ++sent) {
     Held* const held = free_batch(plan, stop);
@@ -102,6 +109,10 @@ void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
       const std::lock_guard lock(outgoing_->mutex);
       outgoing_->free.push_back(held);
       break;
+    }
+    if (plan_.checksum) {
+      next.flags = kFramedChecksum;
+      next.checksum = held->batch.checksum();
     }
     pace.await(static_cast<std::int64_t>(held->batch.images()), stop);
     next.ready_ns = realtime_ns();
@@ -174,6 +185,19 @@ FramedHeader EncodedPush::header(FramedKind kind) const noexcept {
   return header;
 }
 
+/// By credit, until the consumer has room for one more batch; pushed ones find that out by
+/// themselves. False: stopped.
+bool EncodedPush::await_credit(const PushPlan& plan, const std::stop_token& stop) {
+  const Time asked = clock_.now();
+  while (line_) {
+    line_->look();
+    if (line_->may_send()) break;
+    if (clock_.now() - asked > plan.timeout) nobody_takes(endpoint_, socket_.peers(), plan.timeout);
+    if (socket_.wait(CreditLine::kBeat, stop) == ZmqSocket::Wake::stopped) return false;
+  }
+  return true;
+}
+
 /// False: stopped.
 bool EncodedPush::await_peer(const PushPlan& plan, const std::stop_token& stop) {
   switch (socket_.wait(plan.timeout, stop)) {
@@ -203,16 +227,22 @@ bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
   }
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   while (true) {
+    if (!await_credit(plan, stop)) return false;
     header.sent_ns = realtime_ns();
     held.batch.write_header(header);
     if (socket.send(messages[0], zmq::send_flags::sndmore | zmq::send_flags::dontwait)) break;
-    if (!await_peer(plan, stop)) return false;
+    if (!line_) {
+      if (!await_peer(plan, stop)) return false;
+    } else if (socket_.wait(CreditLine::kBeat, stop) == ZmqSocket::Wake::stopped) {
+      return false;  // the connection has just ended
+    }
   }
   // Whoever has taken the first frame has room for the others: none of these waits.
   for (std::size_t i = 1; i < messages.size(); ++i) {
     const bool last = i + 1 == messages.size();
     socket.send(messages[i], last ? zmq::send_flags::none : zmq::send_flags::sndmore);
   }
+  if (line_) line_->note_sent();
   wait_ns_.add((clock_.now() - asked).count());
   batches_.add();
   images_.add(static_cast<std::int64_t>(held.batch.images()));
@@ -220,34 +250,36 @@ bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
   return true;
 }
 
-/// False: stopped.
-bool EncodedPush::send_hello(const PushPlan& plan, const std::stop_token& stop) {
+FramedHeader EncodedPush::hello_header() const noexcept {
   FramedHeader hello = header(FramedKind::hello);
   hello.encoding = FramedEncoding::jpeg;
   hello.images = static_cast<std::uint32_t>(plan_.images);
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return send_plain(hello,
-                    write_framed_hello({.name = plan_.name,
-                                        .host = host.data(),
-                                        .pid = getpid(),
-                                        .boot = boot_id(),
-                                        .pool = {}}),
-                    plan, stop);
+  return hello;
+}
+
+/// False: stopped.
+bool EncodedPush::send_hello(const PushPlan& plan, const std::stop_token& stop) {
+  return send_plain(hello_header(), write_framed_hello(hello_of_this_process(plan_.name)), plan,
+                    stop);
 }
 
 /// False: stopped.
 bool EncodedPush::send_end(const PushPlan& plan, const std::stop_token& stop) {
-  return send_plain(header(FramedKind::end), {}, plan, stop);
+  if (!line_) return send_plain(header(FramedKind::end), {}, plan, stop);
+  line_->look();
+  const FramedHeader end = header(FramedKind::end);
+  // A consumer that has gone, or was not there yet, waits for none.
+  if (line_->is_welcome()) line_->send_end(end.sequence, end.images_before);
+  return !stop.stop_requested();
 }
 
 /// A message without images: its header, and the text behind it where there is one. False: stopped.
 bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const PushPlan& plan,
                              const std::stop_token& stop) {
-  std::array<std::byte, kFramedHeaderBytes> bytes{};
-  header.payload_bytes = text.size();
+  const std::array frames{std::as_bytes(std::span(text))};
   header.sent_ns = realtime_ns();
-  write_framed_header(bytes, header);
+  const auto bytes =
+      make_framed_header(header, std::span(frames).first(text.empty() ? 0 : 1), plan_.checksum);
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   const auto flags = text.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore;
   const Time asked = clock_.now();

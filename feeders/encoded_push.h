@@ -5,6 +5,8 @@
 //   source -> one copy into a batch -> libzmq, which gives the batch's memory back once its bytes
 //   are in the kernel
 //
+// They are pushed, or sent by credit, as far as the one consumer has room.
+//
 // Batches are filled and sent by one thread; libzmq's own sends them on meanwhile. What waits is
 // bounded by the number of batches, whatever the hwm. Nothing is allocated for an image once all
 // batches have had their largest size.
@@ -13,12 +15,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
+#include "feeders/credit_line.h"
 #include "feeders/encoded_batch.h"
 #include "feeders/feeder.h"
 #include "feeders/zmq_push.h"
@@ -31,11 +35,13 @@ class EncodedPush {
   struct Plan {
     std::size_t images = 64;  ///< of a message; the last one of finite data may have fewer
     std::size_t batches = 4;  ///< in memory: filled, waiting or under way
+    bool checksum = false;    ///< messages have one of their bytes
     BadSamplePolicy on_bad_sample{};
     std::string name = "penstock serve";  ///< by which consumers know this producer
   };
 
-  /// Binds or connects; `reports` are ZmqSocket's. `source` gives encoded images, and outlives this
+  /// Binds or connects; `options.role` is push, or dealer to send by credit; `reports` are
+  /// ZmqSocket's. `source` gives encoded images, and outlives this
   /// object, as clock and probe do.
   EncodedPush(Source& source, const Plan& plan, const Endpoint& endpoint,
               const ZmqSocketOptions& options, Clock& clock, Probe& probe,
@@ -46,7 +52,7 @@ class EncodedPush {
   /// stopped, it says that this was the end, and returns when the kernel has every byte. Called
   /// once. Counts as ZmqPush::run does, feed_wait_ns being the time in which batches are filled,
   /// and bad_samples. Throws what that throws, and DataError for samples that cannot be read, if
-  /// none may be left out.
+  /// none may be left out; by credit, what CreditLine does.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
@@ -66,7 +72,9 @@ class EncodedPush {
   bool send_plain(FramedHeader header, std::string_view text, const PushPlan& plan,
                   const std::stop_token& stop);
   bool await_peer(const PushPlan& plan, const std::stop_token& stop);
+  bool await_credit(const PushPlan& plan, const std::stop_token& stop);
   FramedHeader header(FramedKind kind) const noexcept;
+  FramedHeader hello_header() const noexcept;
 
   Source& source_;
   const Plan plan_;
@@ -79,7 +87,8 @@ class EncodedPush {
   bool data_ended_ = false;
   std::uint64_t bad_in_a_row_ = 0;
   std::unique_ptr<Outgoing> outgoing_;
-  ZmqSocket socket_;  // closes first: libzmq gives back what it still holds
+  ZmqSocket socket_;  // closes before what is above: libzmq gives back what it still holds
+  std::optional<CreditLine> line_;  // empty: batches are pushed
 };
 
 }  // namespace penstock

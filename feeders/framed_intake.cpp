@@ -16,11 +16,13 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 *
 
 }  // namespace
 
-FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers)
+FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
+                           ProducerLedger::Limits limits)
     : spec_(spec),
       probe_(probe),
       producers_(static_cast<std::uint64_t>(producers)),
-      boot_(boot_id()) {}
+      boot_(boot_id()),
+      ledger_(limits) {}
 
 std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t received_ns) {
   const std::optional<FramedMessage> message = open(frames);

@@ -29,7 +29,8 @@ class FramedIntake {
  public:
   /// `producers`: the data end once so many have sent their end; 0: they do not. The probe outlives
   /// it.
-  FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers);
+  FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
+               ProducerLedger::Limits limits = {});
 
   /// The batch of pixels in a message that came at that time of CLOCK_REALTIME, in ns; empty: it is
   /// none, but a hello or an end. Throws DataError where it must not be used, naming its producer
@@ -43,6 +44,13 @@ class FramedIntake {
   void accept(const FramedHeader& header, std::int64_t received_ns);
   /// This one is not, for that reason, which comes back with its producer's name.
   std::string reject(const FramedHeader& header, const std::string& why);
+
+  // For who looks at hellos and ends by himself. Throw DataError for what contradicts the accounts,
+  // or, a hello, for batches that the run does not want.
+  void greet(const FramedMessage& hello);
+  void end(const FramedHeader& header);
+  /// Nothing reaches this producer any more.
+  void left(std::uint64_t producer) { ledger_.left(producer); }
 
   /// Of the producers that are waited for: `coming` for ever where there are none.
   ProducerLedger::Flow flow() const;
@@ -59,8 +67,6 @@ class FramedIntake {
   struct Counters {
     Counter &seen, &ended, &sent, &missing, &rejected, &batches_missing, &duplicate;
   };
-  void greet(const FramedMessage& message);
-  void end(const FramedHeader& header);
   void count();
   bool has_our_clock(std::uint64_t producer) const;
 

@@ -7,24 +7,37 @@
 
 namespace penstock {
 
-MessageImages::MessageImages(std::size_t messages, std::int32_t classes, Clock& clock)
-    : classes_(classes), clock_(clock), all_(messages) {
+MessageImages::MessageImages(std::size_t messages, std::int32_t classes, Clock& clock, LetGo let_go)
+    : most_(messages), classes_(classes), clock_(clock), let_go_(std::move(let_go)) {
   PENSTOCK_ASSERT(messages > 0);
-  for (ImageMessage& message : all_) free_.push_back(&message);
-  waiting_.reserve(messages);
 }
 
 ImageMessage* MessageImages::free(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  if (!clock_.wait(lock, freed_, stop, [this] { return !free_.empty(); })) return nullptr;
+  if (!clock_.wait(lock, freed_, stop, [this] { return has_free_one(); })) return nullptr;
+  if (free_.empty()) {
+    free_.reserve(all_.size() + 1);
+    return &all_.emplace_back();
+  }
   ImageMessage* const message = free_.back();
   free_.pop_back();
   return message;
 }
 
+bool MessageImages::has_free() {
+  const std::lock_guard lock(mutex_);
+  return has_free_one();
+}
+
+bool MessageImages::is_idle() {
+  const std::lock_guard lock(mutex_);
+  return in_use_ == 0;
+}
+
 void MessageImages::put(ImageMessage& message) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(&message);
+  ++in_use_;
   clock_.wake(filled_);
 }
 
@@ -80,7 +93,7 @@ bool MessageImages::begin_message() {
       return false;
     }
     message = waiting_.front();
-    waiting_.erase(waiting_.begin());
+    waiting_.pop_front();
   }
   current_ =
       std::shared_ptr<ImageMessage>(message, [this](ImageMessage* done) { give_back(*done); });
@@ -92,9 +105,14 @@ bool MessageImages::begin_message() {
 void MessageImages::give_back(ImageMessage& message) noexcept {
   message.images.reset();
   message.message.clear();
-  const std::lock_guard lock(mutex_);
-  free_.push_back(&message);
-  clock_.wake(freed_);
+  const CreditDebt debt = message.debt;
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(&message);
+    --in_use_;
+    clock_.wake(freed_);
+  }
+  if (let_go_) let_go_(debt);
 }
 
 }  // namespace penstock

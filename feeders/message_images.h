@@ -5,12 +5,15 @@
 //
 //   receiver: free() -> receive -> put()      decoders: await() -> next() -> let go
 //
-// Thread-safety: free(), put() and end() on one thread, a Source's members as it says.
+// Thread-safety: free(), has_free(), is_idle(), put() and end() on one thread, a Source's members
+// as it says.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +24,7 @@
 #include "dataflow/clock.h"
 #include "dataflow/source.h"
 #include "dataflow/wire/framed.h"
+#include "feeders/credit_debt.h"
 #include "feeders/zmq_message.h"
 
 namespace penstock {
@@ -30,6 +34,7 @@ struct ImageMessage {
   ZmqMessage message;
   std::optional<FramedImages> images;  ///< views of the message
   std::string name;                    ///< "batch 17 of loader on host7, pid 4711"
+  CreditDebt debt;                     ///< by credit: what is owed once it is free again
 };
 
 class MessageImages final : public Source {
@@ -41,12 +46,20 @@ class MessageImages final : public Source {
   /// sample's.
   struct Failed {};
 
-  /// At most `messages` at once. The clock outlives this, and this what it lends.
-  MessageImages(std::size_t messages, std::int32_t classes, Clock& clock);
+  /// Told, on any thread, of a message whose images have all been let go, and whose memory is free.
+  using LetGo = std::function<void(const CreditDebt&)>;
+
+  /// At most `messages` at once, made as they are needed. The clock outlives this, and this what it
+  /// lends.
+  MessageImages(std::size_t messages, std::int32_t classes, Clock& clock, LetGo let_go = {});
   ~MessageImages() override { current_.reset(); }
 
   /// One to receive into, which the caller has until put(); null: stopped.
   ImageMessage* free(const std::stop_token& stop);
+  /// free() does not block now.
+  bool has_free();
+  /// No message is in use but those free() gave and put() has not had back.
+  bool is_idle();
   /// Its images come behind those of the messages before it.
   void put(ImageMessage& message);
   /// There will be no more, and why; null: the data end.
@@ -64,9 +77,12 @@ class MessageImages final : public Source {
   bool has_news() const noexcept { return ended_ || !waiting_.empty(); }
   bool begin_message();
   void give_back(ImageMessage& message) noexcept;
+  bool has_free_one() const noexcept { return !free_.empty() || all_.size() < most_; }
 
+  const std::size_t most_;
   const std::int32_t classes_;
   Clock& clock_;
+  const LetGo let_go_;
 
   // Of whoever calls next().
   std::shared_ptr<ImageMessage> current_;  // whose images are being lent; null: none
@@ -76,9 +92,10 @@ class MessageImages final : public Source {
   std::mutex mutex_;
   // All below under mutex_.
   Gate freed_, filled_;
-  std::vector<ImageMessage> all_;
+  std::deque<ImageMessage> all_;
   std::vector<ImageMessage*> free_;
-  std::vector<ImageMessage*> waiting_;  // in the order in which they came
+  std::deque<ImageMessage*> waiting_;  // in the order in which they came
+  std::size_t in_use_ = 0;             // that were put and are not free again
   bool ended_ = false;
   std::exception_ptr failure_;
 };

@@ -36,7 +36,7 @@ std::string ProducerLedger::describe(std::uint64_t number) const {
 ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
   const auto found = producers_.find(header.producer);
   if (found != producers_.end()) return found->second;
-  if (producers_.size() >= limits_.producers) forget_an_ended_one();
+  if (producers_.size() >= limits_.producers) forget_one();
   if (producers_.size() >= limits_.producers) {
     throw DataError(describe(header.producer) + " is one producer too many: " +
                     std::to_string(limits_.producers) + " are known that have not ended");
@@ -45,15 +45,16 @@ ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
   return producers_[header.producer];
 }
 
-/// One of which nothing is missing, if there is any.
-void ProducerLedger::forget_an_ended_one() {
-  auto chosen = producers_.end();
-  for (auto it = producers_.begin(); it != producers_.end(); ++it) {
-    if (!it->second.has_ended) continue;
-    if (chosen == producers_.end() || it->second.gaps.empty()) chosen = it;
-    if (it->second.gaps.empty()) break;
-  }
-  if (chosen != producers_.end()) producers_.erase(chosen);
+/// One that has ended, if there is any of which nothing is missing; or one that has left.
+void ProducerLedger::forget_one() {
+  const auto rank = [](const Producer& producer) {
+    if (!producer.has_ended) return producer.has_left ? 1 : 0;
+    return producer.gaps.empty() ? 3 : 2;
+  };
+  const auto chosen = std::max_element(
+      producers_.begin(), producers_.end(),
+      [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
+  if (chosen != producers_.end() && rank(chosen->second) > 0) producers_.erase(chosen);
 }
 
 void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header) const {
@@ -69,6 +70,7 @@ void ProducerLedger::hello(const FramedHeader& header, FramedHello hello) {
   const std::lock_guard lock(mutex_);
   Producer& producer = find(header);
   producer.hello = std::move(hello);
+  producer.has_left = false;
   check_shape(producer, header);
 }
 
@@ -117,6 +119,12 @@ void ProducerLedger::ended(const FramedHeader& header) {
                     " images contradicts what its other messages said");
   }
   if (!std::exchange(producer.has_ended, true)) ++totals_.producers_ended;
+}
+
+void ProducerLedger::left(std::uint64_t producer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = producers_.find(producer);
+  if (found != producers_.end()) found->second.has_left = true;
 }
 
 /// Enters one more batch.

@@ -10,7 +10,7 @@
 //
 // Memory is bounded, whatever is sent: of at most Limits::producers, each with at most Limits::gaps
 // runs of missing numbers. The oldest run gives way, and stays missing; of producers, one that has
-// ended does, and else the new one is refused.
+// ended does, or has left, and else the new one is refused.
 //
 // Thread-safety: any thread; each call takes one lock.
 #pragma once
@@ -63,6 +63,9 @@ class ProducerLedger {
   /// A producer says how much it has sent. Throws DataError as received() does.
   void ended(const FramedHeader& header);
 
+  /// Nothing reaches it any more: it may give way to others. A hello brings it back.
+  void left(std::uint64_t producer);
+
   /// Whether there is more to come when so many producers, 1 or more, are to end.
   enum class Flow : std::uint8_t {
     coming,      ///< not all have ended
@@ -103,7 +106,7 @@ class ProducerLedger {
     std::uint64_t next = 0, images_next = 0;  // all below it is in the accounts
     std::vector<Gap> gaps;                    // in their order
     std::uint64_t images_missing = 0;
-    bool has_ended = false;
+    bool has_ended = false, has_left = false;
   };
   enum class Fault : std::uint8_t { none, repeated, contradictory };
 
@@ -111,7 +114,7 @@ class ProducerLedger {
   static std::string text_of(const Shape& shape);
   std::string describe(std::uint64_t number) const;
   Producer& find(const FramedHeader& header);
-  void forget_an_ended_one();
+  void forget_one();
   void check_shape(Producer& producer, const FramedHeader& header) const;
   Fault place(Producer& producer, const FramedHeader& header);
   Fault fill(Producer& producer, const FramedHeader& header);

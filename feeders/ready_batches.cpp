@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/ready_batches.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cstdint>
 #include <utility>
 
-#include "dataflow/error.h"
 #include "dataflow/pace.h"
 
 namespace penstock {
 
 ReadyBatches::ReadyBatches(BatchRing& ring, const PushPlan& plan, Clock& clock)
-    : ring_(ring), plan_(plan), clock_(clock), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!bell_) throw ConfigError("cannot open an eventfd; is the process out of descriptors?");
+    : ring_(ring), plan_(plan), clock_(clock) {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -30,23 +24,13 @@ void ReadyBatches::run(const std::stop_token& stop) noexcept {
         const std::lock_guard lock(mutex_);
         leases_.push_back(std::move(lease));
       }
-      ring_bell();
+      bell_.ring();
     }
   } catch (...) {
     failure_ = std::current_exception();
   }
   ended_.store(true, std::memory_order_release);
-  ring_bell();
-}
-
-void ReadyBatches::ring_bell() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(bell_.get(), &one, sizeof one);
-}
-
-void ReadyBatches::reset() noexcept {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = read(bell_.get(), &count, sizeof count);
+  bell_.ring();
 }
 
 bool ReadyBatches::has_one() const {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "dataflow/batch_ring.h"
-#include "dataflow/shared_memory/descriptor.h"
+#include "feeders/bell.h"
 #include "feeders/zmq_push.h"
 
 namespace penstock {
@@ -24,8 +24,8 @@ class ReadyBatches {
   ReadyBatches(BatchRing& ring, const PushPlan& plan, Clock& clock);
 
   /// Readable when there may be another one, or an end, until reset.
-  int fd() const noexcept { return bell_.get(); }
-  void reset() noexcept;
+  int fd() const noexcept { return bell_.fd(); }
+  void reset() noexcept { bell_.reset(); }
 
   bool has_one() const;
   /// There is one.
@@ -35,12 +35,11 @@ class ReadyBatches {
 
  private:
   void run(const std::stop_token& stop) noexcept;
-  void ring_bell() noexcept;
 
   BatchRing& ring_;
   const PushPlan& plan_;
   Clock& clock_;
-  const Descriptor bell_;  // an eventfd
+  Bell bell_;
   mutable std::mutex mutex_;
   std::deque<ReadLease> leases_;  // under mutex_
   std::exception_ptr failure_;    // written before ended_

@@ -16,6 +16,7 @@
 #include "dataflow/wire/batch_message.h"
 #include "dataflow/wire/zmq_op.h"
 #include "feeders/credit_consume.h"
+#include "feeders/credit_consume_encoded.h"
 #include "feeders/feeder.h"
 #include "feeders/threads_together.h"
 #include "feeders/turns.h"
@@ -167,7 +168,11 @@ class ZmqConsume final : public Feeder {
 std::unique_ptr<Feeder> make(const FeederContext& context) {
   const bool image_files = wants_image_files(context.options);
   if (context.options.integer("credit") != 0) {
-    return make_credit_consume(context, read_credit_socket(context.options, context.spec));
+    const ConsumePlan plan = image_files ? read_encoded_plan(context.options, context.spec)
+                                         : read_consume_plan(context.options, context.spec);
+    const ZmqSocketOptions socket = read_credit_socket(context.options, plan);
+    return image_files ? make_credit_consume_encoded(context, socket)
+                       : make_credit_consume(context, socket);
   }
   if (image_files) return make_encoded_consumer(context);
   return std::make_unique<ZmqConsume>(context);

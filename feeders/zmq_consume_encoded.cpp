@@ -31,45 +31,8 @@ constexpr std::int64_t kMostHeld = 4096;
 /// Files of one message may well be larger than its pixels would be.
 constexpr std::int64_t kLeastMaxMessage = std::int64_t{64} << 20;
 
-/// As if one small image were a batch: how large a message is, is for its producer to say.
-ConsumePlan encoded_plan(const Options& options, const BatchSpec& spec) {
-  BatchSpec bytes = spec;
-  bytes.pixel = DType::u8;
-  bytes.normalised = false;
-  const bool is_auto = options.text("max_message") == "auto";
-  if (!is_auto) bytes.images = 1;
-  ConsumePlan plan = read_consume_plan(options, bytes);
-  if (plan.receivers > 1) {
-    throw ConfigError(
-        "zmq-consume:receivers are threads that copy pixels; with encoded=true one receives and "
-        "--feeder-threads decode; leave receivers out");
-  }
-  if (is_auto) plan.socket.max_message = std::max(plan.socket.max_message, kLeastMaxMessage);
-  if (plan.format && *plan.format != MessageFormat::framed) {
-    throw ConfigError(
-        "zmq-consume:encoded=true takes image files in Penstock's own format, and "
-        "format is " +
-        options.text("format") + "; leave format out, or encoded");
-  }
-  if (options.text("decode") == "raw") {
-    throw ConfigError(
-        "zmq-consume:decode=raw takes pixels, and encoded=true image files; leave encoded out, and "
-        "have producers send pixels");
-  }
-  return plan;
-}
-
 std::int64_t held_messages(const Options& options) {
   return checked_count("zmq-consume:held", options.integer("held"), kMostHeld);
-}
-
-/// Bad messages are skipped unless the user says otherwise, and so are the images in them.
-FeederContext skipping(const FeederContext& context) {
-  FeederContext result = context;
-  if (result.on_bad_sample.action == BadSamplePolicy::Action::by_default) {
-    result.on_bad_sample.action = BadSamplePolicy::Action::skip;
-  }
-  return result;
 }
 
 class ZmqConsumeEncoded final : public Feeder {
@@ -78,14 +41,14 @@ class ZmqConsumeEncoded final : public Feeder {
       : spec_(context.spec),
         clock_(context.clock),
         marks_(context.marks),
-        plan_(encoded_plan(context.options, context.spec)),
+        plan_(read_encoded_plan(context.options, context.spec)),
         held_(held_messages(context.options)),
         decoding_({kName, context}),
         intake_(context, plan_),
         received_(context.probe.counter("images_received")),
         receiving_(context.probe.stage({"receive", "receiver"}), clock_),
         images_(static_cast<std::size_t>(held_), spec_.classes, clock_) {
-    decoding_.open({kName, skipping(context)}, images_);
+    decoding_.open({kName, skipping_bad_images(context)}, images_);
     context.probe.counter("receive_bound_bytes")
         .add((plan_.socket.hwm + 1 + held_) * plan_.socket.max_message);
     context.probe.note("up to " + std::to_string(plan_.most_waiting()) +
@@ -206,12 +169,48 @@ bool wants_image_files(const Options& options) {
   return false;
 }
 
+/// As if one small image were a batch: how large a message is, is for its producer to say.
+ConsumePlan read_encoded_plan(const Options& options, const BatchSpec& spec) {
+  BatchSpec bytes = spec;
+  bytes.pixel = DType::u8;
+  bytes.normalised = false;
+  const bool is_auto = options.text("max_message") == "auto";
+  if (!is_auto) bytes.images = 1;
+  ConsumePlan plan = read_consume_plan(options, bytes);
+  if (plan.receivers > 1) {
+    throw ConfigError(
+        "zmq-consume:receivers are threads that copy pixels; with encoded=true one receives and "
+        "--feeder-threads decode; leave receivers out");
+  }
+  if (is_auto) plan.socket.max_message = std::max(plan.socket.max_message, kLeastMaxMessage);
+  if (plan.format && *plan.format != MessageFormat::framed) {
+    throw ConfigError(
+        "zmq-consume:encoded=true takes image files in Penstock's own format, and "
+        "format is " +
+        options.text("format") + "; leave format out, or encoded");
+  }
+  if (options.text("decode") == "raw") {
+    throw ConfigError(
+        "zmq-consume:decode=raw takes pixels, and encoded=true image files; leave encoded out, and "
+        "have producers send pixels");
+  }
+  return plan;
+}
+
+FeederContext skipping_bad_images(const FeederContext& context) {
+  FeederContext result = context;
+  if (result.on_bad_sample.action == BadSamplePolicy::Action::by_default) {
+    result.on_bad_sample.action = BadSamplePolicy::Action::skip;
+  }
+  return result;
+}
+
 std::unique_ptr<Feeder> make_encoded_consumer(const FeederContext& context) {
   return std::make_unique<ZmqConsumeEncoded>(context);
 }
 
 std::int64_t encoded_reserve(const Options& options, const BatchSpec& spec) {
-  const ConsumePlan plan = encoded_plan(options, spec);
+  const ConsumePlan plan = read_encoded_plan(options, spec);
   return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting() +
          held_messages(options);
 }

@@ -18,7 +18,8 @@ inline constexpr OptionSpec kEncodedOptions[] = {
      "messages hold image files, as `penstock serve --encoded` sends them, and --feeder-threads "
      "decode them here; the options below say how"},
     {"held", "4",
-     "messages that may be held until their images are decoded, besides those in the socket"},
+     "messages that may be held until their images are decoded, besides those in the socket; with "
+     "credit, that says it"},
 };
 
 /// All options of zmq-consume: of every message, of those with image files, and of decoding them.
@@ -28,6 +29,13 @@ inline constexpr auto kAllConsumeOptions =
 /// Does the run want image files? Throws ConfigError for options that are about them where it does
 /// not.
 bool wants_image_files(const Options& options);
+
+/// Throws ConfigError.
+ConsumePlan read_encoded_plan(const Options& options, const BatchSpec& spec);
+
+/// Bad messages are skipped unless the user says otherwise, and so are the images in them: a
+/// context for those who decode.
+FeederContext skipping_bad_images(const FeederContext& context);
 
 /// Throws ConfigError.
 std::unique_ptr<Feeder> make_encoded_consumer(const FeederContext& context);

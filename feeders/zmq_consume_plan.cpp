@@ -169,13 +169,12 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   return plan;
 }
 
-ZmqSocketOptions read_credit_socket(const Options& options, const BatchSpec& spec) {
-  const ConsumePlan plan = read_consume_plan(options, spec);
+ZmqSocketOptions read_credit_socket(const Options& options, const ConsumePlan& plan) {
   if (plan.format && *plan.format != MessageFormat::framed) {
     throw ConfigError("zmq-consume:format is '" + options.text("format") +
                       "'; with credit, messages are framed");
   }
-  for (const char* name : {"encoded", "buffer", "receivers", "producers"}) {
+  for (const char* name : {"held", "buffer", "receivers"}) {
     if (!options.given(name)) continue;
     throw ConfigError(std::string("zmq-consume:") + name +
                       " is about producers that push; leave it out, or credit");

@@ -81,9 +81,9 @@ inline constexpr OptionSpec kConsumeOptions[] = {
 /// Throws ConfigError, before any socket is opened.
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
 
-/// The socket for `credit`, but for its role and hwm. Throws ConfigError also for options that say
-/// nothing with credit.
-ZmqSocketOptions read_credit_socket(const Options& options, const BatchSpec& spec);
+/// The socket for `credit`, but for its role and hwm, of the plan that `options` say. Throws
+/// ConfigError for those that say nothing with credit.
+ZmqSocketOptions read_credit_socket(const Options& options, const ConsumePlan& plan);
 
 /// "up to 18 batches (1152 images, 173 MB) of each producer wait outside the ring: ...".
 std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec);

@@ -34,6 +34,8 @@ class ZmqMessage {
   MessageSender sender() const;
   /// The descriptor of the connection that it came by; -1: none.
   int connection() const;
+  /// Each has what the other had; what was seen of their frames stays where it lies in memory.
+  void swap(ZmqMessage& other) noexcept;
   /// Gives libzmq its memory back.
   void clear();
 

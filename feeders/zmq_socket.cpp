@@ -145,7 +145,10 @@ struct ZmqSocket::State {
     security.set_up(socket.handle(), options.server);
     socket.set(zmq::sockopt::rcvhwm, static_cast<int>(options.hwm));
     socket.set(zmq::sockopt::sndhwm, static_cast<int>(options.hwm));
-    if (role == ZmqSocketOptions::Role::router) socket.set(zmq::sockopt::router_mandatory, 1);
+    if (role == ZmqSocketOptions::Role::router) {
+      socket.set(zmq::sockopt::router_mandatory, 1);
+      socket.set(zmq::sockopt::router_handover, 1);
+    }
     // Batches go to peers that are there, and do not pile up for one that never comes.
     socket.set(zmq::sockopt::immediate, 1);
     if (endpoint.host.starts_with('[')) socket.set(zmq::sockopt::ipv6, 1);

@@ -22,7 +22,8 @@
 namespace penstock {
 
 struct ZmqSocketOptions {
-  /// A router is told, with EHOSTUNREACH, that whom it sends to is gone.
+  /// A router is told, with EHOSTUNREACH, that whom it sends to is gone. Who connects to it with
+  /// the routing id of another takes its place.
   enum class Role : std::uint8_t { push, pull, dealer, router };
   Role role = Role::pull;
   bool bind = true;               ///< else connect

@@ -305,16 +305,19 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
   Surroundings around(config);
   const FeederContext context = feeder_context(config, entry, spec, options, around.host, around);
   const std::unique_ptr<Source> source = make_served_source(entry, context);
+  ZmqSocketOptions socket = config.socket;
+  if (config.by_credit()) socket.role = ZmqSocketOptions::Role::dealer;
   EncodedPush push(*source,
                    {.images = static_cast<std::size_t>(spec.images),
                     .batches = batches_in_memory(config),
+                    .checksum = config.checksum,
                     .on_bad_sample = context.on_bad_sample,
                     .name = around.name},
-                   parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
+                   parse_endpoint(config.endpoint), socket, around.clock, around.probe,
                    around.reports);
-  say("{}: {} image files a message from {}, {} of them, {} {}\n", around.name, spec.images,
+  say("{}: {} image files a message from {}, {} of them, {} {}{}\n", around.name, spec.images,
       config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
-      push.address());
+      push.address(), config.by_credit() ? " by credit" : "");
   if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
   serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, stop);
   for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
@@ -336,18 +339,22 @@ int run(const Invocation& invocation) {
         "--epochs without --encoded: batches of pixels are all of one size, and an "
         "epoch's last one may not be; take --num-batches, or --encoded");
   }
-  if (config.encoded && (config.checksum || (is_typed("format", invocation.arguments) &&
-                                             config.format != MessageFormat::framed))) {
-    throw ConfigError(
-        "--encoded sends messages of the format framed, without checksums; leave --format and "
-        "--checksum out");
+  const bool framed =
+      !is_typed("format", invocation.arguments) || config.format == MessageFormat::framed;
+  if (config.encoded && !framed) {
+    throw ConfigError("--encoded sends messages of the format framed; leave --format out");
   }
-  if (config.by_credit() &&
-      (config.encoded || config.checksum ||
-       (is_typed("format", invocation.arguments) && config.format != MessageFormat::framed))) {
+  if (config.encoded && config.shared_memory) {
     throw ConfigError(
-        "--credit sends batches of pixels of the format framed, without checksums; leave "
-        "--encoded, --format and --checksum out");
+        "--shared-memory lends batches of pixels where they lie, and --encoded sends image files "
+        "in "
+        "messages; take --encoded --credit");
+  }
+  if (config.by_credit() && (!framed || (config.checksum && !config.encoded))) {
+    throw ConfigError(
+        "--credit sends messages of the format framed, and those of pixels without checksums; "
+        "leave "
+        "--format and --checksum out");
   }
   config.socket.curve = read_curve(config.keys);
   const Runner::Components components = find_components(config.run);

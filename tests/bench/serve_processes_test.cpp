@@ -182,6 +182,9 @@ TEST_F(ServeProcesses, WhatCannotBeIsRefused) {
   expect_said(refusal({"--fake-location=cpu"}), "makes pixels");
   expect_said(refusal({"--fake-location=queue:crop=center"}),
               "zmq-consume:encoded=true,crop=center");
+  expect_said(refusal({"--shared-memory"}), "take --encoded --credit");
+  expect_said(refusal({"--format=zmq_op"}), "of the format framed");
+  expect_said(refusal({"--noencoded", "--credit", "--checksum"}), "without checksums");
   expect_said(refusal({"--noencoded", "--epochs=1"}), "--epochs without --encoded");
 }
 

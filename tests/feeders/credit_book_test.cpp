@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
+#include "dataflow/random.h"
 #include "feeders/clock_bounds.h"
 
 namespace penstock {
@@ -114,6 +116,114 @@ TEST(CreditBook, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
   EXPECT_EQ(book.grant(), Producers{2});
   EXPECT_EQ(book.granted(2), 2U);
   EXPECT_EQ(book.under_way(), 2);
+}
+
+TEST(CreditBook, WhatASilentOneLeavesUnusedLapsesButForOne) {
+  CreditBook book(8, 6);
+  book.add(1);
+  book.grant();
+  EXPECT_EQ(book.granted(1), 6U);
+  EXPECT_FALSE(book.is_short());  // nobody else is there
+  book.add(2);
+  EXPECT_TRUE(book.grant().empty());
+  EXPECT_TRUE(book.is_short());
+  ASSERT_TRUE(book.take(1));
+  EXPECT_EQ(book.lapse(1), 5);
+  EXPECT_EQ(book.lapse(1), 0);
+  EXPECT_EQ(book.lapse(2), 0);
+  EXPECT_EQ(book.granted(1), 2U);
+  EXPECT_EQ(book.under_way(), 1);
+  EXPECT_EQ(book.grant(), Producers{2});  // none for the silent one
+  EXPECT_EQ(book.granted(2), 5U);
+  EXPECT_FALSE(book.is_short());
+}
+
+TEST(CreditBook, OneThatComesBackTakesPartAgain) {
+  CreditBook book(2, 2);
+  book.add(1);
+  book.grant();
+  book.add(2);
+  book.lapse(1);
+  EXPECT_EQ(book.grant(), Producers{2});
+  ASSERT_TRUE(book.take(1));  // by the credit that was left to it, for which there was no room
+  EXPECT_EQ(book.under_way(), 3);
+  EXPECT_TRUE(book.grant().empty());
+  ASSERT_TRUE(book.take(2));
+  book.give_back(2);
+  EXPECT_TRUE(book.grant().empty());
+  book.give_back(1);
+  EXPECT_EQ(book.grant(), Producers{1});  // which has the fewest under way
+  EXPECT_EQ(book.granted(1), 2U);
+}
+
+TEST(CreditBook, WhatWasOnItsWayWhenItsCreditLapsedIsTaken) {
+  CreditBook book(3, 3);
+  book.add(1);
+  book.grant();
+  book.add(2);
+  EXPECT_EQ(book.lapse(1), 3);
+  EXPECT_EQ(book.grant(), Producers{2});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(book.take(1)) << i;
+  EXPECT_FALSE(book.take(1));  // that many it never had
+  EXPECT_EQ(book.granted(1), 3U);
+  EXPECT_EQ(book.under_way(), 6);
+  for (int i = 0; i < 3; ++i) book.give_back(1);
+  EXPECT_EQ(book.under_way(), 3);
+}
+
+TEST(CreditBook, OneThatLapsedMayRetireOrGo) {
+  for (const bool retires : {true, false}) {
+    CreditBook book(2, 2);
+    book.add(1);
+    book.grant();
+    book.add(2);
+    book.lapse(1);
+    book.grant();
+    retires ? book.retire(1) : book.remove(1);
+    EXPECT_EQ(book.under_way(), 2);
+    if (retires) {
+      EXPECT_FALSE(book.take(1));
+    }
+    book.remove(2);
+    EXPECT_EQ(book.under_way(), 0);
+  }
+}
+
+TEST(CreditBook, WhateverLapsesNoneHasMoreThanItsOwn) {
+  constexpr std::int64_t kCredit = 3, kTogether = 5;
+  constexpr CreditBook::Producer kProducers = 4;
+  CreditBook book(kCredit, kTogether);
+  Random random(1, 0, 0);
+  std::map<CreditBook::Producer, std::int64_t> held, sent, most;
+  for (CreditBook::Producer i = 0; i < kProducers; ++i) book.add(i);
+  for (int step = 0; step < 20'000; ++step) {
+    const CreditBook::Producer who = random.bits() % kProducers;
+    switch (random.bits() % 4) {
+      case 0:
+        book.grant();
+        break;
+      case 1:
+        book.lapse(who);
+        break;
+      case 2: {
+        const bool had = sent[who] < most[who];
+        ASSERT_EQ(book.take(who), had) << "each credit that ever was counts";
+        sent[who] += had ? 1 : 0;
+        held[who] += had ? 1 : 0;
+        break;
+      }
+      default:
+        if (held[who] == 0) break;
+        book.give_back(who);
+        --held[who];
+    }
+    most[who] = std::max(most[who], static_cast<std::int64_t>(book.granted(who)));
+    for (CreditBook::Producer i = 0; i < kProducers; ++i) {
+      most[i] = std::max(most[i], static_cast<std::int64_t>(book.granted(i)));
+      ASSERT_LE(held[i] + static_cast<std::int64_t>(book.granted(i)) - sent[i], kCredit);
+      ASSERT_LE(most[i] - sent[i], kCredit);
+    }
+  }
 }
 
 TEST(ClockBounds, OneDirectionAloneSaysNothing) {

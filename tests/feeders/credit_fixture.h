@@ -69,7 +69,13 @@ inline FramedHello bare_hello(const std::string& boot = {}, const std::string& p
 /// A DEALER that says what a test wants.
 class BareProducer {
  public:
-  explicit BareProducer(const std::string& endpoint, std::uint64_t number = 7) : number_(number) {
+  /// `routing_id`: one that it keeps, whenever it connects; empty: the consumer draws one.
+  explicit BareProducer(const std::string& endpoint, std::uint64_t number = 7,
+                        const std::string& routing_id = {})
+      : number_(number) {
+    if (!routing_id.empty()) socket_.set(zmq::sockopt::routing_id, routing_id);
+    // Two with one routing id would take it from each other.
+    if (!routing_id.empty()) socket_.set(zmq::sockopt::reconnect_ivl, -1);
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndtimeo, 20000);
     socket_.connect(endpoint);
@@ -88,10 +94,17 @@ class BareProducer {
   /// Says hello, and waits for so many credits.
   void enter(std::uint64_t credits, const FramedHello& hello = bare_hello()) {
     send_hello(hello);
-    const std::optional<Heard> welcome = hear_any();
-    ASSERT_TRUE(welcome.has_value());
-    ASSERT_EQ(welcome->message.header.kind, FramedKind::welcome);
+    await_welcome();
     await_credit(credits);
+  }
+  /// Passes over what was meant for one before it, with the same routing id.
+  void await_welcome() {
+    for (FramedKind kind = FramedKind::hello; kind != FramedKind::welcome;) {
+      const std::optional<Heard> heard = hear_any();
+      ASSERT_TRUE(heard.has_value()) << "no welcome in time";
+      kind = heard->message.header.kind;
+    }
+    credit_ = 0;
   }
   void await_credit(std::uint64_t credits) {
     while (credit_ < credits) {
@@ -145,6 +158,8 @@ class BareProducer {
     }
     return "nothing was heard";
   }
+  /// What was sent leaves before the socket closes.
+  void linger() { socket_.set(zmq::sockopt::linger, 20000); }
   std::uint64_t credit() const { return credit_; }
   const std::vector<std::uint64_t>& returned() const { return returned_; }
 

@@ -80,7 +80,7 @@ TEST_P(CreditWays, AFullConsumerHoldsTheProducerUp) {
   EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 1U);
   EXPECT_TRUE(server.stays_at("batches_sent", 2));  // not one more than the credit
   consumer.credit(2);                               // the same again
-  consumer.credit(1);                               // and less, which means nothing
+  consumer.credit(1);                               // one lapsed that was used: nothing changes
   consumer.credit(10);
   EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 2U);
   if (shared) {
@@ -180,6 +180,23 @@ TEST_F(CreditPushTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
   consumer.credit(1);
   consumer.await(FramedKind::batch);
   EXPECT_TRUE(server.stays_at("batches_sent", 1));
+}
+
+TEST_F(CreditPushTest, CreditsThatLapsedAreNotUsed) {
+  BareConsumer consumer(endpoint_);
+  CreditServer server(endpoint_, false, true, 2);
+  server.feed(0);
+  server.start();
+  consumer.welcome(consumer.await(FramedKind::hello));
+  consumer.credit(2);
+  const std::uint64_t first = framed_lease(consumer.await(FramedKind::batch).message).lease;
+  const std::uint64_t second = framed_lease(consumer.await(FramedKind::batch).message).lease;
+  consumer.credit(9);                   // no slot is left for these
+  consumer.credit(3, {first, second});  // now there is, for one
+  EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 2U);
+  EXPECT_TRUE(server.stays_at("batches_sent", 3));
+  consumer.credit(4);
+  EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 3U);
 }
 
 TEST_F(CreditPushTest, TheConsumersClockIsKnownWithinItsBound) {

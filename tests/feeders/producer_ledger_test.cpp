@@ -222,6 +222,26 @@ TEST(ProducerLedger, TheNumberOfProducersIsBounded) {
   EXPECT_TRUE(adds_up(ledger.totals()));
 }
 
+TEST(ProducerLedger, OneThatHasLeftGivesWay) {
+  ProducerLedger ledger({.producers = 2, .gaps = 4});
+  const auto hello = [&](std::uint64_t producer) {
+    FramedHeader header = batch(0, producer);
+    header.kind = FramedKind::hello;
+    ledger.hello(header, {});
+  };
+  hello(1);
+  hello(2);
+  EXPECT_THROW(hello(3), DataError);
+  ledger.left(1);
+  ledger.left(9);  // nobody
+  hello(1);        // back again
+  EXPECT_THROW(hello(3), DataError);
+  ledger.left(2);
+  hello(3);
+  EXPECT_EQ(ledger.totals().producers_seen, 3U);
+  EXPECT_THROW(hello(2), DataError);
+}
+
 TEST(ProducerLedger, SumsAddUpWhateverComesInWhicheverOrder) {
   constexpr std::uint64_t kBatches = 60, kProducers = 3;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

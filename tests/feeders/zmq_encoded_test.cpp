@@ -2,128 +2,18 @@
 // Image files over real sockets: those that EncodedPush sends are the source's, and what
 // zmq-consume:encoded=true makes of them are the pixels that the feeder `queue` makes.
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <thread>
-#include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "feeders/encoded_push.h"
-#include "feeders/image_source.h"
 #include "feeders/message_images.h"
-#include "tests/feeders/decode_queue_fixture.h"
-#include "tests/support/framed_messages.h"
+#include "tests/feeders/zmq_encoded_fixture.h"
 #include "tests/support/message_puller.h"
-#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
-class ZmqEncoded : public DecodeQueueTest {
- protected:
-  ZmqEncoded() {
-    data_.order = Order::strict;
-    data_.epochs = 1;
-  }
-
-  FeederContext context(const Options& options, BadSamplePolicy policy = {}) {
-    return {.spec = spec_,
-            .device = device_,
-            .clock = clock_,
-            .options = options,
-            .data = data_,
-            .probe = probe_,
-            .on_bad_sample = policy,
-            .timeout = 20s,
-            .threads = 2,
-            .seed = data_.seed};
-  }
-
-  /// Sends an epoch of the source, `images` a message.
-  void serve(std::size_t images, const std::string& text = "queue") {
-    const FeederEntry& entry = find_entry(feeder_table(), "queue");
-    const Options options(entry.name, entry.options, parse_component(text));
-    Probe probe;
-    const std::unique_ptr<Source> source = make_image_source(context(options));
-    EncodedPush push(*source, {.images = images, .batches = 3}, parse_endpoint(endpoint_),
-                     {.role = ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock_,
-                     probe);
-    push.run({.timeout = 20s}, {});
-    EXPECT_EQ(probe.values().at("images_sent"), kFiles);
-  }
-
-  std::unique_ptr<Feeder> consumer(const std::string& more, BadSamplePolicy policy = {},
-                                   Nanoseconds timeout = 20s) {
-    const FeederEntry& entry = find_entry(feeder_table(), "zmq-consume");
-    const Options options(entry.name, entry.options,
-                          parse_component("zmq-consume:endpoint=" + endpoint_ + more));
-    FeederContext all = context(options, policy);
-    all.timeout = timeout;
-    return entry.make(all);
-  }
-
-  /// The pixels of as many whole batches as `images` are, from the consumer.
-  std::vector<std::byte> consume(Feeder& feeder, std::int32_t images) {
-    std::vector<std::byte> pixels;
-    std::int32_t left = images / spec_.images;
-    run(feeder, [&](const Batch& batch) {
-      if (left-- > 0) pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
-      return left > 0;
-    });
-    return pixels;
-  }
-
-  std::string last_note() const {
-    const std::vector<std::string> notes = probe_.notes();
-    return notes.empty() ? "" : notes.back();
-  }
-
-  const TempFolder socket_folder_;
-  const std::string endpoint_ = "ipc://" + (socket_folder_ / "feed").native();
-};
-
-/// A bare PUSH socket.
-class Sender {
- public:
-  explicit Sender(const std::string& endpoint) {
-    socket_.set(zmq::sockopt::linger, 5000);
-    socket_.set(zmq::sockopt::sndtimeo, 20000);
-    socket_.connect(endpoint);
-  }
-  void send(const FrameList& frames) {
-    for (std::size_t i = 0; i < frames.size(); ++i) {
-      const bool last = i + 1 == frames.size();
-      ASSERT_TRUE(socket_.send(zmq::buffer(frames[i]),
-                               last ? zmq::send_flags::none : zmq::send_flags::sndmore));
-    }
-  }
-
- private:
-  zmq::context_t context_;
-  zmq::socket_t socket_{context_, ZMQ_PUSH};
-};
-
-std::string text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-/// A batch of `good` flat images, with `bad`, which are none, behind the first of them.
-FrameList batch_of(int good, int bad, std::uint64_t sequence = 0, std::uint64_t before = 0) {
-  std::vector<std::string> files;
-  for (int i = 0; i < good; ++i)
-    files.push_back(text_of(encode_jpeg(make_flat_image(40, 40, 9, 9, 9))));
-  for (int i = 0; i < bad; ++i) files.insert(files.begin() + 1, "no image");
-  const std::vector<std::string_view> views(files.begin(), files.end());
-  FramedHeader header = jpeg_header(static_cast<std::uint32_t>(files.size()), 7, sequence);
-  header.images_before = before;
-  return framed_message(header, jpeg_payload(views, std::vector<std::int32_t>(files.size(), 1)));
-}
 
 TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
   MessagePuller puller(endpoint_);
@@ -159,6 +49,43 @@ TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
   EXPECT_EQ(end.kind, FramedKind::end);
   EXPECT_EQ(end.sequence, (kFiles + 6) / 7);
   EXPECT_EQ(end.images_before, kFiles);
+}
+
+TEST_F(ZmqEncoded, ChecksumsAreOfWhatWasSent) {
+  MessagePuller puller(endpoint_);
+  std::jthread serving([&] { serve(25, "queue", ZmqSocketOptions::Role::push, {}, true); });
+  FramedKind kind = FramedKind::hello;
+  while (kind != FramedKind::end) {
+    const FrameList frames = puller.next();
+    ASSERT_FALSE(frames.empty());
+    const auto views = views_of(frames);
+    const FramedHeader header = parse_framed(views).header;  // which checks it
+    kind = header.kind;
+    EXPECT_EQ(header.flags, kFramedChecksum);
+    if (kind != FramedKind::batch) continue;
+    for (std::size_t frame = 1; frame < frames.size(); ++frame) {
+      FrameList changed = frames;
+      changed[frame].front() ^= std::byte{1};
+      const auto changed_views = views_of(changed);
+      EXPECT_THROW(static_cast<void>(parse_framed(changed_views)), DataError) << frame;
+    }
+  }
+}
+
+TEST_F(ZmqEncoded, FilesThatWereSpoiltOnTheirWayAreRefusedBeforeTheyAreDecoded) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
+  Sender sender(endpoint_);
+  sender.send(spoilt(batch_of(2, 0)));
+  sender.send(batch_of(spec_.images, 0, 1, 2));
+  EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
+  const std::map<std::string, std::int64_t> counters = probe_.values();
+  EXPECT_EQ(counters.at("messages_rejected"), 1);
+  EXPECT_EQ(counters.at("images_rejected"), 2);
+  EXPECT_EQ(counters.at("images_sent"), 2 + spec_.images);
+  EXPECT_EQ(counters.at("bad_samples"), 0);
+  std::string notes;
+  for (const std::string& note : probe_.notes()) notes += note;
+  EXPECT_TRUE(contains(notes, "it was changed on its way")) << notes;
 }
 
 TEST_F(ZmqEncoded, PixelsAreThoseOfQueue) {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/credit_line.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <random>
+#include <utility>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+
+CreditLine::CreditLine(ZmqSocket& socket, const Endpoint& endpoint, CreditOffer offer, Hooks hooks)
+    : socket_(socket), endpoint_(endpoint), offer_(std::move(offer)), hooks_(std::move(hooks)) {}
+
+/// A connection that ends takes its credits and leases with it; a new one begins with a hello.
+void CreditLine::look() {
+  socket_.look();
+  const ZmqSocket::Peers peers = socket_.peers();
+  // Of several connections, a stranger's may be the one that ended.
+  const bool one_left = std::exchange(seen_left_, peers.left) != peers.left;
+  if (one_left && peers.joined <= peers.left) forget_consumer();
+  if (std::exchange(seen_joined_, peers.joined) != peers.joined) {
+    forget_consumer();
+    wants_hello_ = true;
+  }
+  if (peers.joined - peers.left > 1) {
+    throw ConfigError(std::to_string(peers.joined - peers.left) + " consumers are connected at " +
+                      describe(endpoint_) +
+                      "; by credit, batches go to one: start a producer for each");
+  }
+  if (wants_hello_) say_hello();
+  while (receive()) {
+  }
+}
+
+void CreditLine::forget_consumer() {
+  welcomed_ = false;
+  credits_ = sent_since_welcome_ = 0;
+  if (hooks_.lost) hooks_.lost();
+}
+
+void CreditLine::say_hello() {
+  const std::string text = write_framed_hello(offer_.hello);
+  const std::array frames{std::as_bytes(std::span(text))};
+  FramedHeader header = offer_.header;
+  header.sent_ns = hello_sent_ns_ = wall_clock_ns();
+  if (!put(make_framed_header(header, frames), true)) return;
+  put(frames[0], false);
+  wants_hello_ = false;
+}
+
+bool CreditLine::send_end(std::uint64_t batches, std::uint64_t images) {
+  return put(make_framed_header({.kind = FramedKind::end,
+                                 .producer = producer(),
+                                 .sequence = batches,
+                                 .images_before = images},
+                                {}),
+             false);
+}
+
+bool CreditLine::put(std::span<const std::byte> frame, bool more) {
+  zmq::socket_ref to(zmq::from_handle, socket_.native());
+  const auto flags =
+      zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  return to.send(zmq::buffer(frame.data(), frame.size()), flags).has_value();
+}
+
+/// One message; false: there is none.
+bool CreditLine::receive() {
+  if (!heard_.receive(socket_.native())) return false;
+  try {
+    hear(parse_framed(heard_.frames()));
+  } catch (const DataError& error) {
+    throw DataError("whoever answers at " + describe(endpoint_) +
+                    " is no consumer by credit: " + error.what() +
+                    "; expected `penstock run --fake-location zmq-consume:credit=N`");
+  }
+  return true;
+}
+
+void CreditLine::hear(const FramedMessage& message) {
+  const FramedHeader& header = message.header;
+  // What a consumer before this one had to say may still come.
+  if (header.producer != producer()) return;
+  switch (header.kind) {
+    case FramedKind::welcome:
+      return hear_welcome(message);
+    case FramedKind::credit:
+      if (!welcomed_) return;
+      note_times(header);
+      credits_ = header.sequence;  // which may have fallen
+      for (const std::uint64_t number : framed_credit_leases(message)) {
+        if (hooks_.returned) hooks_.returned(number);
+      }
+      return;
+    case FramedKind::refusal:
+      throw ConfigError("the consumer at " + describe(endpoint_) +
+                        " does not want these batches: " + parse_framed_refusal(message));
+    default:
+      throw DataError("it sends a " + std::string(to_string(header.kind)));
+  }
+}
+
+void CreditLine::hear_welcome(const FramedMessage& message) {
+  const FramedWelcome wanted = parse_framed_welcome(message);
+  if (message.header.begun_ns != hello_sent_ns_) return;  // of a hello before the last
+  const FramedHeader& ours = offer_.header;
+  const bool pixels = ours.encoding == FramedEncoding::pixels;
+  const bool fits =
+      !pixels ||
+      (std::cmp_equal(wanted.images, ours.images) && std::cmp_equal(wanted.height, ours.height) &&
+       std::cmp_equal(wanted.width, ours.width) && std::cmp_equal(wanted.channels, ours.channels));
+  if (!fits || wanted.classes < offer_.classes) {
+    const auto text = [&](auto images, auto height, auto width, auto channels, auto classes) {
+      const std::string of_classes = std::to_string(classes) + " classes";
+      if (!pixels) return of_classes;
+      return std::to_string(images) + " x " + std::to_string(height) + "x" + std::to_string(width) +
+             "x" + std::to_string(channels) + " of " + of_classes;
+    };
+    throw ConfigError(
+        "the consumer at " + describe(endpoint_) + " wants batches of " +
+        text(wanted.images, wanted.height, wanted.width, wanted.channels, wanted.classes) +
+        "; these are " + text(ours.images, ours.height, ours.width, ours.channels, offer_.classes));
+  }
+  note_times(message.header);
+  welcomed_ = true;
+}
+
+/// Four times, of which the first is ours, and the last is now.
+void CreditLine::note_times(const FramedHeader& header) {
+  const std::int64_t now = wall_clock_ns();
+  if (header.begun_ns != 0) clock_.after(header.ready_ns, header.begun_ns);
+  clock_.before(header.sent_ns, now);
+}
+
+FramedHello hello_of_this_process(const std::string& name) {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  const bool has_name = gethostname(host.data(), host.size() - 1) == 0;
+  return {.name = name,
+          .host = has_name ? host.data() : "",
+          .pid = getpid(),
+          .boot = boot_id(),
+          .pool = {}};
+}
+
+std::uint64_t draw_producer_number() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) number = std::uint64_t{device()} << 32 | device();
+  return number;
+}
+
+}  // namespace penstock

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Image files by credit: pixels are those of the feeder `queue`, and a message counts as under way
+// until all its images are decoded.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "dataflow/error.h"
+#include "tests/feeders/credit_fixture.h"
+#include "tests/feeders/zmq_encoded_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ZmqSocketOptions::Role kByCredit = ZmqSocketOptions::Role::dealer;
+
+/// A DEALER that sends image files as a test wants.
+class BareFiles : public BareProducer {
+ public:
+  explicit BareFiles(const std::string& endpoint, std::uint64_t number = 7)
+      : BareProducer(endpoint, number), number_(number) {}
+
+  void say_hello(const FramedHello& hello = bare_hello()) {
+    FramedHeader header = jpeg_header(8, number_);
+    header.kind = FramedKind::hello;
+    send_hello(header, hello);
+  }
+  void enter(std::uint64_t credits) {
+    say_hello();
+    await_welcome();
+    await_credit(credits);
+  }
+  /// Of so many good images, and bad ones behind the first.
+  void send_files(int good, int bad = 0) {
+    FrameList frames = batch_of(good, bad, sequence_++, images_);
+    FramedHeader header = *read_framed_header(frames[0]);
+    header.producer = number_;
+    write_framed_header(std::span<std::byte, kFramedHeaderBytes>(frames[0]), header);
+    images_ += header.images;
+    send(frames);
+  }
+  std::uint64_t next_number() { return sequence_++; }
+
+ private:
+  const std::uint64_t number_;
+  std::uint64_t sequence_ = 0, images_ = 0;
+};
+
+class CreditEncoded : public ZmqEncoded {
+ protected:
+  std::int64_t count(const std::string& name) const { return probe_.values().at(name); }
+  bool reaches(const std::string& name, std::int64_t value) const {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (count(name) < value && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(2ms);
+    }
+    return count(name) >= value;
+  }
+  std::string notes() const {
+    std::string text;
+    for (const std::string& note : probe_.notes()) text += note + "\n";
+    return text;
+  }
+};
+
+/// A consumer at work on a ring of three slots, which the test reads when it likes.
+class Working {
+ public:
+  Working(Feeder& feeder, const BatchSpec& spec, Device& device, Clock& clock)
+      : reader_(&device),
+        ring_(spec, 3, device, MemoryKind::host, std::span(&reader_, 1), Order::relaxed, clock) {
+    thread_ = std::jthread(
+        [this, &feeder](const std::stop_token& stop) { run_to_end(feeder, ring_, stop); });
+  }
+  ReadLease next() { return ring_.next(0, {}); }
+  /// Images of the data's last batches, until they end.
+  std::int64_t drain() {
+    std::int64_t images = 0;
+    while (const ReadLease lease = next()) images += lease.batch().valid;
+    return images;
+  }
+
+ private:
+  Device* const reader_;
+  BatchRing ring_;
+  std::jthread thread_;
+};
+
+TEST_F(CreditEncoded, PixelsAreThoseOfQueue) {
+  const std::string decoding = "crop=center,flip=false";
+  std::vector<std::byte> expected = pass("queue:" + decoding);
+  const std::size_t whole = kFiles / spec_.images * spec_.images;
+  expected.resize(whole * spec_.row_bytes());
+  for (const std::size_t images : {std::size_t{1}, std::size_t{7}, std::size_t{60}}) {
+    const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2," + decoding);
+    // The last four images are half a batch: without room they stay where they are.
+    std::jthread serving(
+        [&](const std::stop_token& stop) { serve(images, "queue", kByCredit, stop, images == 7); });
+    EXPECT_EQ(consume(*feeder, static_cast<std::int32_t>(whole)), expected) << images;
+  }
+}
+
+TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
+  BareFiles producer(endpoint_);
+  Working working(*feeder, spec_, device_, clock_);
+  producer.enter(2);
+  // Two messages are a batch and a half, and the ring has room for three batches of 8.
+  std::uint64_t sent = 0;
+  for (; sent < 6; ++sent) {
+    producer.await_credit(sent + 1);
+    producer.send_files(6);
+  }
+  while (producer.hear_any(200ms)) {
+  }
+  // Of 36 images 24 have room, with what two threads may have in hand: four messages, not five.
+  EXPECT_EQ(producer.credit(), 6U);
+  EXPECT_EQ(count("images_decoded"), 24);
+  EXPECT_TRUE(working.next());  // 32 have room, of which 30 are five messages
+  producer.await_credit(7);
+  while (producer.hear_any(200ms)) {
+  }
+  EXPECT_EQ(producer.credit(), 7U);
+}
+
+TEST_F(CreditEncoded, AFullRingIsNoSilence) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2", {}, 1500ms);
+  BareFiles producer(endpoint_);
+  Working working(*feeder, spec_, device_, clock_);
+  producer.enter(2);
+  for (std::uint64_t sent = 0; sent < 5; ++sent) {
+    producer.await_credit(sent + 1);
+    producer.send_files(8);
+  }
+  std::this_thread::sleep_for(2s);  // longer than producers may be silent
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(working.next()) << i;
+  // Now it is.
+  EXPECT_THROW(static_cast<void>(working.next()), TimeoutError);
+}
+
+TEST_F(CreditEncoded, DamagedImagesAndMessagesGiveTheirCreditBack) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=1");
+  BareFiles producer(endpoint_);
+  Working working(*feeder, spec_, device_, clock_);
+  producer.enter(1);
+  producer.send_files(2, 1);
+  producer.await_credit(2);
+  FrameList cut = batch_of(2, 0, producer.next_number(), 3);
+  cut[2].pop_back();
+  producer.send(cut);
+  producer.await_credit(3);
+  FrameList label = batch_of(1, 0, producer.next_number(), 5);
+  label[3][0] = std::byte{99};  // of 4 classes
+  producer.send(label);
+  producer.await_credit(4);
+  producer.send(spoilt(batch_of(2, 0, producer.next_number(), 6)));
+  producer.await_credit(5);
+  EXPECT_EQ(count("bad_samples"), 1);
+  EXPECT_EQ(count("messages_rejected"), 3);
+  EXPECT_EQ(count("images_rejected"), 2 + 1 + 2);
+  EXPECT_EQ(count("images_sent"), 8);
+  EXPECT_EQ(count("images_missing"), 0);
+  EXPECT_TRUE(contains(notes(), "image 1 of batch 0 of bare")) << notes();
+}
+
+TEST_F(CreditEncoded, ProducersOfPixelsAreToldWhatToChangeAndTheOtherWayRound) {
+  {
+    const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
+    Working working(*feeder, spec_, device_, clock_);
+    BareProducer pixels(endpoint_);
+    pixels.send_hello();
+    EXPECT_TRUE(contains(pixels.hear_refusal(), "serve --encoded --credit"));
+  }
+  const std::unique_ptr<Feeder> feeder = consumer(",credit=2");
+  Working working(*feeder, spec_, device_, clock_);
+  const std::string why = thrown_by<ConfigError>([&] { serve(8, "queue", kByCredit); });
+  EXPECT_TRUE(contains(why, "zmq-consume:encoded=true")) << why;
+}
+
+TEST_F(CreditEncoded, FilesInSharedMemoryAreRefused) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=1");
+  Working working(*feeder, spec_, device_, clock_);
+  BareFiles producer(endpoint_);
+  producer.enter(1);
+  FramedHeader header = jpeg_header(2, 7, producer.next_number());
+  header.flags = kFramedShared;
+  producer.send(framed_message(header, {lease_frame({.lease = 5, .offset = 0, .bytes = 100})}));
+  producer.await_credit(2);
+  while (producer.returned().empty()) ASSERT_TRUE(producer.hear_any().has_value());
+  EXPECT_EQ(producer.returned().front(), 5U);
+  EXPECT_TRUE(contains(notes(), "lie in shared memory; expected them in the message")) << notes();
+}
+
+TEST_F(CreditEncoded, WhatAProducerLeftIsDecodedWhenItHasGone) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=8,credit_together=8");
+  Working working(*feeder, spec_, device_, clock_);
+  auto first = std::make_unique<BareFiles>(endpoint_, 1);
+  first->enter(8);
+  for (int i = 0; i < 8; ++i) first->send_files(8);
+  ASSERT_TRUE(reaches("images_received", 64));  // five of them wait for a slot
+  first.reset();
+  ASSERT_TRUE(reaches("producers_lost", 1));
+  BareFiles second(endpoint_, 2);
+  second.enter(8);
+  second.send_files(8);
+  for (int i = 0; i < 9; ++i) EXPECT_TRUE(working.next()) << i;
+  second.await_credit(9);
+}
+
+TEST_F(CreditEncoded, TheNextConsumerGetsTheRest) {
+  std::jthread serving([&] { serve(1, "queue", kByCredit); });
+  {
+    BareConsumer first(endpoint_);
+    first.welcome(first.await(FramedKind::hello), spec_);
+    first.credit(3);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(first.await(FramedKind::batch).message.header.sequence, i);
+    }
+  }
+  BareConsumer second(endpoint_);
+  second.welcome(second.await(FramedKind::hello), spec_);
+  second.credit(kFiles);
+  for (std::uint64_t i = 3; i < kFiles; ++i) {
+    EXPECT_EQ(second.await(FramedKind::batch).message.header.sequence, i);
+  }
+  EXPECT_EQ(second.await(FramedKind::end).message.header.sequence, std::uint64_t{kFiles});
+}
+
+TEST_F(CreditEncoded, OptionsThatDoNotFitAreRefused) {
+  const auto refusal = [&](const std::string& more) {
+    return thrown_by<ConfigError>([&] { consumer(",encoded=true,credit=2" + more); });
+  };
+  EXPECT_TRUE(contains(refusal(",shared_memory=true"), "image files come in messages"));
+  EXPECT_TRUE(contains(refusal(",max_pool=1GiB"), "image files come in messages"));
+  EXPECT_TRUE(contains(refusal(",held=2"), "leave it out, or credit"));
+  EXPECT_TRUE(contains(refusal(",decode=raw"), "leave encoded out"));
+}
+
+TEST_F(CreditEncoded, StopsWhileNothingComes) {
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
+  BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);
+  std::stop_source stop;
+  std::jthread running([&] { run_to_end(*feeder, ring, stop.get_token()); });
+  stop.request_stop();
+  running.join();
+  EXPECT_FALSE(ring.next(0, {}));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Credits that a silent producer leaves unused, while others wait for them.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/feeders/credit_push_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CreditLapse : public CreditConsume {
+ protected:
+  /// With a time-out of ten seconds, credits may lie unused for one.
+  std::string options() const { return "credit=6,credit_together=6,endpoint=" + endpoint(); }
+  /// Credits of the one who is silent fall to what came and one more.
+  static bool await_lapse(BareProducer& silent, std::uint64_t total) {
+    while (silent.credit() != total) {
+      if (!silent.hear_any()) return false;
+    }
+    return true;
+  }
+};
+
+TEST_F(CreditLapse, OthersGetWhatASilentOneLeavesUnused) {
+  Consumer consumer(options(), 10s);
+  consumer.start();
+  BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
+  silent.enter(6);
+  silent.send_batch(0);
+  EXPECT_EQ(consumer.next(), 0U);
+  silent.await_credit(7);
+  busy.enter(6);  // all there is room for
+  EXPECT_TRUE(await_lapse(silent, 2));
+  EXPECT_EQ(consumer.counter("credits_lapsed"), 6);
+  EXPECT_TRUE(contains(all_notes(consumer), "leaves its credits unused")) << all_notes(consumer);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    busy.await_credit(i + 1);
+    busy.send_batch(i);
+    EXPECT_EQ(consumer.next(), i);
+  }
+}
+
+TEST_F(CreditLapse, WhoComesBackByTheCreditThatWasLeftTakesPartAgain) {
+  Consumer consumer(options(), 10s);
+  consumer.start();
+  BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
+  silent.enter(6);
+  busy.enter(6);
+  ASSERT_TRUE(await_lapse(silent, 1));
+  silent.send_batch(3);
+  EXPECT_EQ(consumer.next(), 3U);
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    busy.await_credit(i + 1);
+    busy.send_batch(i);
+    EXPECT_EQ(consumer.next(), i);
+  }
+  silent.await_credit(4);  // half of the room
+}
+
+TEST_F(CreditLapse, WhatWasOnItsWayIsTakenOnce) {
+  Consumer consumer(options(), 10s, {}, {.slots = 16});
+  consumer.start();
+  BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
+  silent.enter(6);
+  busy.enter(6);
+  // As if it had not heard that its credits lapsed.
+  for (std::uint64_t i = 0; i < 6; ++i) silent.send_batch(i);
+  for (std::uint64_t i = 0; i < 6; ++i) busy.send_batch(10 + i);
+  std::vector<std::uint64_t> seen;
+  for (int i = 0; i < 12; ++i) seen.push_back(consumer.next().value());
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("batches_duplicate"), 0);
+  silent.await_credit(7);
+}
+
+TEST_F(CreditLapse, NothingLapsesWhereNobodyWaits) {
+  Consumer consumer("credit=3,endpoint=" + endpoint(), 5s);
+  consumer.start();
+  BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
+  silent.enter(3);
+  busy.enter(3);
+  for (std::uint64_t i = 0; i < 8; ++i) {  // for longer than credits may lie unused elsewhere
+    std::this_thread::sleep_for(100ms);
+    busy.send_batch(i);
+    EXPECT_EQ(consumer.next(), i);
+    busy.await_credit(i + 4);
+  }
+  EXPECT_EQ(consumer.counter("credits_lapsed"), 0);
+  EXPECT_EQ(silent.credit(), 3U);
+}
+
+/// A process that feeds twelve batches, three a second, until it is told to stop.
+class SlowProcess {
+ public:
+  SlowProcess(const std::string& endpoint, bool shared) : pid_(fork()) {
+    if (pid_ != 0) return;
+    CreditServer server(endpoint, false, shared);
+    server.feed(0, 12);
+    server.start({.img_per_s = 3.0 * kSmall.images, .timeout = 60s});
+    server.join();
+    _exit(0);
+  }
+  ~SlowProcess() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  void signal(int number) const { ASSERT_EQ(kill(pid_, number), 0); }
+  void await_stop() const {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status));
+  }
+  /// Its exit code.
+  int join() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+class StoppedProducer : public CreditConsume, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(StoppedProducer, HoldsUpNobodyAndLosesNothingWhenItGoesOn) {
+  const bool shared = GetParam();
+  SlowProcess slow(endpoint(), shared);  // before this process has threads
+  Consumer consumer("credit=2,credit_together=2,endpoint=" + endpoint(), 20s);
+  consumer.start();
+  std::vector<std::uint64_t> seen;
+  const auto take = [&] { seen.push_back(consumer.next().value()); };
+  take();
+  take();
+  slow.signal(SIGSTOP);
+  slow.await_stop();
+  {
+    CreditServer busy(endpoint(), false, shared);
+    busy.feed(12, 13);
+    busy.start();
+    // What the slow one had sent may be among them.
+    while (std::count_if(seen.begin(), seen.end(), [](auto number) { return number >= 12; }) < 13) {
+      take();
+    }
+    busy.join();
+  }
+  slow.signal(SIGCONT);
+  while (seen.size() < 25) take();
+  EXPECT_EQ(slow.join(), 0);
+  for (const std::uint64_t begin : {0U, 12U}) {
+    std::vector<std::uint64_t> theirs, expected;
+    for (const std::uint64_t number : seen) {
+      if ((number >= 12) == (begin == 12)) theirs.push_back(number);
+    }
+    for (std::uint64_t i = begin; i < (begin == 0 ? 12 : 25); ++i) expected.push_back(i);
+    EXPECT_EQ(theirs, expected) << "each once, in order";
+  }
+  EXPECT_TRUE(reaches(consumer, "producers_ended", 2));
+  EXPECT_EQ(consumer.counter("images_missing"), 0);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+  EXPECT_EQ(consumer.counter("producers_lost"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, StoppedProducer, ::testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "Shared" : "Socket");
+});
+
+}  // namespace
+}  // namespace penstock

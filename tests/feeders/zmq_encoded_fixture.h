@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Image files over real sockets: the data set of the queue's tests, sent by EncodedPush or by hand,
+// and the consumer that decodes it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+#include <zmq.hpp>
+
+#include "feeders/encoded_push.h"
+#include "feeders/image_source.h"
+#include "tests/feeders/decode_queue_fixture.h"
+#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/support/framed_messages.h"
+
+namespace penstock {
+
+class ZmqEncoded : public DecodeQueueTest {
+ protected:
+  ZmqEncoded() {
+    data_.order = Order::strict;
+    data_.epochs = 1;
+  }
+
+  FeederContext context(const Options& options, BadSamplePolicy policy = {}) {
+    return {.spec = spec_,
+            .device = device_,
+            .clock = clock_,
+            .options = options,
+            .data = data_,
+            .probe = probe_,
+            .on_bad_sample = policy,
+            .timeout = std::chrono::seconds(20),
+            .threads = 2,
+            .seed = data_.seed};
+  }
+
+  /// Sends an epoch of the source, `images` a message, unless it is stopped.
+  void serve(std::size_t images, const std::string& text = "queue",
+             ZmqSocketOptions::Role role = ZmqSocketOptions::Role::push,
+             const std::stop_token& stop = {}, bool checksum = false) {
+    const FeederEntry& entry = find_entry(feeder_table(), "queue");
+    const Options options(entry.name, entry.options, parse_component(text));
+    Probe probe;
+    const std::unique_ptr<Source> source = make_image_source(context(options));
+    EncodedPush push(*source, {.images = images, .batches = 3, .checksum = checksum},
+                     parse_endpoint(endpoint_), {.role = role, .bind = false, .hwm = 2}, clock_,
+                     probe);
+    push.run({.timeout = std::chrono::seconds(20)}, stop);
+    if (!stop.stop_requested()) {
+      EXPECT_EQ(probe.values().at("images_sent"), kFiles);
+    }
+  }
+
+  std::unique_ptr<Feeder> consumer(const std::string& more, BadSamplePolicy policy = {},
+                                   Nanoseconds timeout = std::chrono::seconds(20)) {
+    const FeederEntry& entry = find_entry(feeder_table(), "zmq-consume");
+    const Options options(entry.name, entry.options,
+                          parse_component("zmq-consume:endpoint=" + endpoint_ + more));
+    FeederContext all = context(options, policy);
+    all.timeout = timeout;
+    return entry.make(all);
+  }
+
+  /// The pixels of as many whole batches as `images` are, from the consumer.
+  std::vector<std::byte> consume(Feeder& feeder, std::int32_t images) {
+    std::vector<std::byte> pixels;
+    std::int32_t left = images / spec_.images;
+    run(feeder, [&](const Batch& batch) {
+      if (left-- > 0) pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
+      return left > 0;
+    });
+    return pixels;
+  }
+
+  std::string last_note() const {
+    const std::vector<std::string> notes = probe_.notes();
+    return notes.empty() ? "" : notes.back();
+  }
+
+  const TempFolder socket_folder_;
+  const std::string endpoint_ = "ipc://" + (socket_folder_ / "feed").native();
+};
+
+/// A bare PUSH socket.
+class Sender {
+ public:
+  explicit Sender(const std::string& endpoint) {
+    socket_.set(zmq::sockopt::linger, 5000);
+    socket_.set(zmq::sockopt::sndtimeo, 20000);
+    socket_.connect(endpoint);
+  }
+  void send(const FrameList& frames) {
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      const bool last = i + 1 == frames.size();
+      ASSERT_TRUE(socket_.send(zmq::buffer(frames[i]),
+                               last ? zmq::send_flags::none : zmq::send_flags::sndmore));
+    }
+  }
+
+ private:
+  zmq::context_t context_;
+  zmq::socket_t socket_{context_, ZMQ_PUSH};
+};
+
+inline std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// A batch of `good` flat images, with `bad`, which are none, behind the first of them.
+inline FrameList batch_of(int good, int bad, std::uint64_t sequence = 0, std::uint64_t before = 0) {
+  std::vector<std::string> files;
+  for (int i = 0; i < good; ++i)
+    files.push_back(text_of(encode_jpeg(make_flat_image(40, 40, 9, 9, 9))));
+  for (int i = 0; i < bad; ++i) files.insert(files.begin() + 1, "no image");
+  const std::vector<std::string_view> views(files.begin(), files.end());
+  FramedHeader header = jpeg_header(static_cast<std::uint32_t>(files.size()), 7, sequence);
+  header.images_before = before;
+  return framed_message(header, jpeg_payload(views, std::vector<std::int32_t>(files.size(), 1)));
+}
+
+/// The same message with a sum of its bytes, one of which was changed since.
+inline FrameList spoilt(const FrameList& message) {
+  const FramedHeader header = *read_framed_header(message[0]);
+  FrameList frames = framed_message(header, {message.begin() + 1, message.end()}, true);
+  frames[2].back() ^= std::byte{1};
+  return frames;
+}
+
+}  // namespace penstock
