@@ -114,6 +114,7 @@ void CreditDesk::leave(CreditPeer& peer) {
   state_->by_id.erase(peer.id);
   state_->accounts.left(peer.producer);
   if (peer.ended) return;
+  if (state_->lost.size() < State::kMostLeft) state_->lost.insert(peer.producer);
   lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
               " batches");
