@@ -61,7 +61,7 @@ std::string peer_of(int connection) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT
-  if (getpeername(connection, generic, &length) != 0) return "a peer that has gone";
+  if (getpeername(connection, generic, &length) != 0) return kGonePeer;
   if (address.ss_family == AF_UNIX) {
     ucred who{};
     socklen_t size = sizeof who;

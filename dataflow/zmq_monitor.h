@@ -19,8 +19,10 @@ namespace penstock {
 /// that is gone is noticed within 30 s. Nothing lingers.
 void bound_socket(void* socket, std::int64_t max_message);
 
-/// Whoever is at the other end of a connection: "10.0.0.7", or "process 4711 of user 1000".
+/// Whoever is at the other end of a connection: "10.0.0.7", or "process 4711 of user 1000"; of one
+/// that has ended meanwhile, kGonePeer.
 std::string peer_of(int connection);
+inline constexpr const char* kGonePeer = "a peer that has gone";
 
 /// An address as libzmq writes it, as people do: "localhost:0:0:4711" is "process 4711".
 std::string readable_address(const std::string& address);

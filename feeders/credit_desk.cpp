@@ -58,6 +58,7 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       cut_short_(probe.counter("leases_cut_short")),
       lapsed_(probe.counter("credits_lapsed")),
       endpoint_(endpoint.text),
+      max_message_(socket.max_message),
       socket_(endpoint, socket, std::move(reports)),
       state_(std::make_unique<State>(plan, spec, probe)) {
   PENSTOCK_ASSERT(socket.role == ZmqSocketOptions::Role::router);
@@ -220,6 +221,13 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   peer->producer = header.producer;
   state.by_id[peer->id] = peer.get();
   state.book.add(peer->id);
+  if (state.lost.erase(header.producer) > 0) {
+    probe_.note(
+        peer->name +
+        " is back: it had not ended its connection, or goes on after a stop; libzmq cuts off "
+        "those that send more than max_message = " +
+        std::to_string(max_message_) + " bytes in a frame, and does not say so");
+  }
   welcomed_.add();
   if (peer->shares_clock) peer->report_clock({}, probe_);
   note_few_leases(*peer);

@@ -142,6 +142,7 @@ class CreditDesk {
   Counter &received_, &bytes_, &shared_bytes_;
   Counter &welcomed_, &refused_, &lost_, &pools_, &cut_short_, &lapsed_;
   const std::string endpoint_;
+  const std::int64_t max_message_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;
 };

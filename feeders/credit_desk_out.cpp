@@ -127,6 +127,7 @@ void CreditDesk::leave(CreditPeer& peer) {
   cut_short_.add(peer.lent);
   state_->accounts.left(peer.producer);
   if (peer.ended) return;
+  if (state_->lost.size() < State::kMostLeft) state_->lost.insert(peer.producer);
   lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
               " batches" +

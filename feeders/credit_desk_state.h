@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,8 @@ struct CreditDesk::State {
   BadMessages bad;
   FramedIntake accounts;
 
-  bool has_heard_all = false;  // that had come when the desk was last asked for a batch
+  std::set<std::uint64_t> lost;  // numbers of producers that went without an end, until they return
+  bool has_heard_all = false;    // that had come when the desk was last asked for a batch
   std::int64_t seen_left = 0;
   std::chrono::steady_clock::time_point probe_until{}, next_probe{};
 };

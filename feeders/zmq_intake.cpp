@@ -12,8 +12,8 @@ namespace {
 /// What a producer that has ended left in the kernel's buffers arrives within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
 
-/// Between two looks at what piles up outside of messages, while none comes.
-constexpr Nanoseconds kFloodPeriod = std::chrono::milliseconds(100);
+/// Between two looks at who has gone, and at what piles up outside of messages, while none comes.
+constexpr Nanoseconds kLookPeriod = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -31,7 +31,6 @@ ZmqIntake::ZmqIntake(const FeederContext& context, const ConsumePlan& plan)
     endpoint_names_.push_back(plan.endpoints[i].endpoint.text);
     receivers_.push_back(std::make_unique<ZmqReceiver>(plan, i, probe_));
     sockets_.push_back(&receivers_.back()->socket());
-    may_be_flooded_ = may_be_flooded_ || receivers_.back()->may_be_flooded();
   }
   if (!plan.producer.empty()) producer_.emplace(plan.producer);
 }
@@ -94,9 +93,11 @@ ZmqSocket::Wake ZmqIntake::wait(StageTimer& timer, Nanoseconds limit, int other_
                                 const std::stop_token& stop) {
   const auto waiting = timer.wait_in();
   while (true) {
-    const Nanoseconds part = may_be_flooded_ ? std::min(limit, kFloodPeriod) : limit;
+    const Nanoseconds part = std::min(limit, kLookPeriod);
     const ZmqSocket::Wake wake = ZmqSocket::wait_for_any(sockets_, part, stop, other_fd);
-    if (wake != ZmqSocket::Wake::late || part == limit) return wake;
+    if (wake != ZmqSocket::Wake::late) return wake;
+    for (const auto& receiver : receivers_) receiver->say_mute_peers();
+    if (part == limit) return wake;
     limit -= part;
     for (const auto& receiver : receivers_) receiver->look();
   }

@@ -76,8 +76,7 @@ class ZmqIntake {
   std::mutex mutex_;  // of the thread that has the sockets
   // All below under mutex_.
   std::vector<std::unique_ptr<ZmqReceiver>> receivers_;
-  std::vector<ZmqSocket*> sockets_;  // theirs
-  bool may_be_flooded_ = false;
+  std::vector<ZmqSocket*> sockets_;          // theirs
   std::size_t turn_ = 0;                     // whose messages are looked for first
   std::optional<ProducerProcess> producer_;  // ends before the sockets do
 };

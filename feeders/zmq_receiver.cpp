@@ -28,6 +28,7 @@ ZmqReceiver::ZmqReceiver(const ConsumePlan& plan, std::size_t index, Probe& prob
       flood_bytes_(plan.flood_bytes()),
       probe_(probe),
       cut_off_(probe.counter("producers_cut_off")),
+      mute_(probe.counter("producers_without_messages")),
       socket_(endpoint_.endpoint, options_of(plan, index), peer_reports(plan, index, probe)) {
   if (socket_.address() != endpoint()) {
     probe.note("zmq-consume listens at " + socket_.address());
@@ -38,6 +39,7 @@ bool ZmqReceiver::receive(ZmqMessage& message) {
   if (!message.receive(socket_.native())) return false;
   message.endpoint = index_;
   ++received_;
+  if (!is_inproc()) socket_.heard(message);
   if (may_be_flooded()) {
     socket_.look();
     socket_.took(message.connection(), message.bytes());
@@ -52,6 +54,16 @@ void ZmqReceiver::look() {
     cut_off_.add();
     probe_.note("cut off " + peer + " at " + endpoint() + ": it sent more than " +
                 std::to_string(flood_bytes_) + " bytes that were no whole messages");
+  }
+}
+
+void ZmqReceiver::say_mute_peers() {
+  for (const std::string& peer : socket_.mute_peers()) {
+    probe_.note(peer + " came to " + endpoint() +
+                " and went without a message; libzmq cuts off those that send more than "
+                "max_message = " +
+                std::to_string(max_message_) + " bytes in a frame, and does not say so");
+    mute_.add();
   }
 }
 

@@ -24,7 +24,9 @@ class ZmqReceiver {
   bool receive(ZmqMessage& message);
   /// Looks who came and went, and ends connections whose bytes pile up outside of messages.
   void look();
-  /// Whether that has to be done although no message comes.
+  /// Names those who came and went without a message. While none comes.
+  void say_mute_peers();
+  /// Whether bytes can pile up that libzmq does not count.
   bool may_be_flooded() const noexcept { return endpoint_.endpoint.kind == Endpoint::Kind::tcp; }
   ZmqSocket& socket() noexcept { return socket_; }
   /// As the user wrote it.
@@ -49,7 +51,7 @@ class ZmqReceiver {
   const std::size_t index_;
   const std::int64_t max_message_, flood_bytes_;
   Probe& probe_;
-  Counter& cut_off_;
+  Counter &cut_off_, &mute_;
   ZmqSocket socket_;
   std::int64_t received_ = 0;
 };

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <zmq.hpp>
 
@@ -32,6 +33,9 @@ constexpr Nanoseconds kLongest = std::chrono::hours(24 * 365);
 
 /// Bytes around a message's frames, each of at most four: lengths, and CURVE's boxes.
 constexpr std::int64_t kAroundMessage = 256;
+
+/// Peers that are kept until they are asked for.
+constexpr std::size_t kMostMute = 64;
 
 /// How long libzmq may take to note that connections were ended.
 constexpr std::chrono::seconds kHangUp{1};
@@ -169,6 +173,7 @@ struct ZmqSocket::State {
       switch (event->kind) {
         case ConnectionEvent::Kind::opened:
           connections[event->connection] = 0;
+          mute.insert(event->connection);
           if (send_buffer > 0) enlarge_send_buffer(event->connection, send_buffer);
           break;
         case ConnectionEvent::Kind::joined:
@@ -176,6 +181,7 @@ struct ZmqSocket::State {
           break;
         case ConnectionEvent::Kind::ended:
           if (connections.erase(event->connection) > 0 && !event->fault) ++peers.left;
+          if (mute.erase(event->connection) > 0 && !event->fault) note_mute(event->peer);
       }
       if (!judges) continue;
       if (bind) {
@@ -184,6 +190,10 @@ struct ZmqSocket::State {
         security.see_at_connector(*event, address, failures);
       }
     }
+  }
+
+  void note_mute(const std::string& peer) {
+    if (peer != kGonePeer && gone_mute.size() < kMostMute) gone_mute.push_back(peer);
   }
 
   /// Ends all connections, and waits until libzmq has taken note of it, a second at most.
@@ -209,6 +219,8 @@ struct ZmqSocket::State {
   Peers peers;
   int failures = 0;                         // of handshakes, in a row
   std::map<int, std::int64_t> connections;  // and how many bytes of theirs were taken
+  std::set<int> mute;                       // of them, those by which no message came
+  std::vector<std::string> gone_mute;       // whose connections ended as such
   std::string address;
   std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
 };
@@ -272,6 +284,21 @@ std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {
   }
   return names;
 }
+
+void ZmqSocket::heard(const ZmqMessage& message) {
+  State& state = *state_;
+  const int connection = message.connection();
+  if (!state.connections.contains(connection)) state.count_peers();
+  state.mute.erase(connection);
+  if (state.gone_mute.empty()) return;
+  // It may have come by a connection that has ended since.
+  const std::string address = message.sender().address;
+  std::erase_if(state.gone_mute, [&](const std::string& name) {
+    return name == address || name.starts_with(address + " ");
+  });
+}
+
+std::vector<std::string> ZmqSocket::mute_peers() { return std::exchange(state_->gone_mute, {}); }
 
 bool ZmqSocket::has_unread_bytes() {
   state_->count_peers();

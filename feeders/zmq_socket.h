@@ -18,6 +18,7 @@
 #include "dataflow/curve_setup.h"
 #include "dataflow/socket_security.h"
 #include "dataflow/zmq_endpoint.h"
+#include "feeders/zmq_message.h"
 
 namespace penstock {
 
@@ -74,6 +75,13 @@ class ZmqSocket {
   /// Ends each TCP connection by which more than `most` bytes came that are in no message taken
   /// yet, and returns how they may be named. That is known of TCP alone.
   std::vector<std::string> cut_off_floods(std::int64_t most);
+
+  /// Whoever received a message says by which connection it came.
+  void heard(const ZmqMessage& message);
+  /// How those may be named who came and went without a message since the last call, once all
+  /// messages that have come were heard. Whose connection had ended before it was looked at is not
+  /// among them: libzmq says neither who it was nor why it ended.
+  std::vector<std::string> mute_peers();
 
   /// Ends the connection of whoever sent a message. A producer with a key is not let in again; one
   /// without may come back, as libzmq's do. False: it has gone by itself.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// libzmq ends the connection of whoever sends too large a message and does not say so; who came and
+// went without a message is named all the same, and so is who comes back.
+#include <unistd.h>
+
+#include "tests/feeders/credit_fixture.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kWhy = "send more than max_message = 2000 bytes in a frame";
+
+class ZmqMute : public ZmqConsume {};
+
+TEST_F(ZmqMute, AProducerOfTooLargeMessagesIsNamed) {
+  Consumer consumer("endpoint=" + endpoint() + ",max_message=2kB");
+  consumer.start();
+  Producer bad(endpoint(), false);
+  {
+    // Each time that it is connected again, until the consumer saw it in time.
+    const std::jthread sending([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) bad.try_send(std::vector<std::byte>(100'000));
+    });
+    EXPECT_TRUE(reaches(consumer, "producers_without_messages", 1));
+  }
+  bad.abandon();
+  EXPECT_TRUE(contains(all_notes(consumer), " came to " + endpoint() + " and went"));
+  EXPECT_TRUE(contains(all_notes(consumer), kWhy)) << all_notes(consumer);
+  Producer good(endpoint(), false);
+  good.send(message_of(kSmall, 4));
+  EXPECT_EQ(consumer.next(), 4U);
+}
+
+TEST_F(ZmqMute, WhoSentAMessageIsNot) {
+  Consumer consumer("endpoint=" + endpoint());
+  consumer.start();
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    Producer producer(endpoint(), false);
+    producer.send(message_of(kSmall, i));
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(consumer.next().has_value());
+  std::this_thread::sleep_for(300ms);  // for longer than it takes to say so
+  EXPECT_EQ(consumer.counter("producers_without_messages"), 0) << all_notes(consumer);
+}
+
+TEST_F(ZmqMute, AProducerByCreditIsNamedWhenItComesBack) {
+  Consumer consumer("credit=2,endpoint=" + endpoint() + ",max_message=2kB");
+  consumer.start();
+  BareProducer producer(endpoint());
+  producer.enter(2);
+  producer.send({FrameBytes(100'000)});
+  ASSERT_TRUE(reaches(consumer, "producers_lost", 1));
+  producer.enter(2);  // libzmq has connected again
+  EXPECT_TRUE(contains(all_notes(consumer), "bare is back")) << all_notes(consumer);
+  EXPECT_TRUE(contains(all_notes(consumer), kWhy)) << all_notes(consumer);
+  producer.send_batch(4);
+  EXPECT_EQ(consumer.next(), 4U);
+}
+
+}  // namespace
+}  // namespace penstock
