@@ -79,7 +79,11 @@ TEST_F(LaunchProgram, ExitCodeIsTheRunsOwn) {
 
 TEST_F(LaunchProgram, AnInterruptionSavesAndLeavesNoProcess) {
   const std::filesystem::path out = folder_ / "result.json";
-  ChildProcess child(launch(run({"--num-batches=100000", "--out=" + out.native()})));
+  Words words{"--grace=3s"};
+  for (const std::string& word : run({"--num-batches=100000", "--out=" + out.native()})) {
+    words.push_back(word);
+  }
+  ChildProcess child(launch(words));
   const auto has_stepped = [&] {
     return read_text(folder_ / "result.steps.jsonl").find("\"step\":5") != std::string::npos;
   };

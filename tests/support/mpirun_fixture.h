@@ -38,6 +38,7 @@ class MpirunFixture : public ::testing::Test {
     }
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
     setenv("OMPI_MCA_btl", "self,vader", 1);
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);  // to end with a code of their own
     setenv(kFolder, folder_.path().c_str(), 1);
   }
 

@@ -60,7 +60,8 @@ class RankLedger {
   /// Nobody: nothing is wrong. To be asked several times a second: where it was not, this process
   /// itself stood still, and silence and absence until then are forgiven.
   std::vector<LostRank> lost(Time now);
-  /// "waiting for rank 1 to join (2 of 3 are here)". Empty: all have, or it is too early to speak of.
+  /// "waiting for rank 1 to join (2 of 3 are here)". Empty: all have, or it is too early to speak
+  /// of.
   std::string waiting_text(Time now) const;
 
  private:
