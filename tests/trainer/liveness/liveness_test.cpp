@@ -134,7 +134,7 @@ TEST_P(Ranks, OneThatDiesIsNamedByRank0AndAllEnd) {
 }
 
 TEST_P(Ranks, OneThatFallsSilentIsNamed) {
-  const RankDeadlines soon{.rendezvous = 60s, .silence = 1s, .goodbye = 1s};
+  const RankDeadlines soon{.rendezvous = 60s, .silence = 3s, .goodbye = 1s};
   const FrameSocket silent = say_hello(3, addresses_[0]);
   for (const std::int32_t rank : {0, 1, 2}) start(rank, soon);
   EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
@@ -144,7 +144,7 @@ TEST_P(Ranks, OneThatFallsSilentIsNamed) {
   const std::string silent_for = ": silent for ";
   const std::size_t at = events_.lines()[0].find(silent_for);
   ASSERT_NE(at, std::string::npos) << events_.lines()[0];
-  EXPECT_GE(std::stod(events_.lines()[0].substr(at + silent_for.size())), 1);
+  EXPECT_GE(std::stod(events_.lines()[0].substr(at + silent_for.size())), 3);
 }
 
 TEST_P(Ranks, OneThatNeverJoinsIsNamed) {
