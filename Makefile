@@ -37,9 +37,10 @@ run: configure
 	    --batch-size 256 --time-budget 5min; \
 	fi
 
-# A test that fails is run once more, and both outcomes are printed: hundreds of them start processes
-# under launchers that fail by themselves now and then.
-CTEST := ctest --output-on-failure --no-tests=error --repeat until-pass:2 -j 2
+# Four places, of which tests that compute take two. A test that fails is run once more, and both
+# outcomes are printed: hundreds of them start processes under launchers that fail by themselves now
+# and then.
+CTEST := ctest --output-on-failure --no-tests=error --repeat until-pass:2 -j 4
 
 test:
 	$(call install,$(TEST_PACKAGES))

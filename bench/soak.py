@@ -137,10 +137,12 @@ def growth(samples, field):
     return slope * (times[-1] - times[0])
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def reserved_port():
+    """A socket whose port nobody else is given; libzmq, which sets SO_REUSEADDR too, may bind it."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def start_producers(penstock, transport, endpoint, folder, environment):
@@ -259,7 +261,8 @@ def report(args, seconds, rows, producers, left, faults):
 def soak(args, folder):
     mark = uuid.uuid4().hex
     environment = {**os.environ, MARK: mark}
-    endpoints = {"ipc": f"ipc://{folder}/feed", "tcp": f"tcp://127.0.0.1:{free_port()}"}
+    reserved = reserved_port()
+    endpoints = {"ipc": f"ipc://{folder}/feed", "tcp": f"tcp://127.0.0.1:{reserved.getsockname()[1]}"}
     faults, consumers, producers = [], [], []
     began = time.monotonic()
     try:

@@ -106,7 +106,8 @@ void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::s
   throw ConfigError(to + "it ended " + std::to_string(failures) +
                     " handshakes in a row without a word; " +
                     (gate_ ? "see above whom this side refused"
-                           : "see that curve_server_key (--curve-server-key) is its public file"));
+                           : "see that it has CURVE keys, and that curve_server_key "
+                             "(--curve-server-key) is its public file"));
 }
 
 void SocketSecurity::ban(const std::string& public_key) {

@@ -37,7 +37,7 @@ expect "a key that is not admitted" 2 $?
 said mallory-consumer.txt "does not admit our key"
 serve alice mallory
 expect "the key of another server" 2 $?
-said alice-mallory.txt "see that curve_server_key"
+said alice-mallory.txt "and that curve_server_key"
 "$penstock" serve --model null --batch-size 8 --endpoint "$endpoint" --timeout 30s 2> plain.txt
 expect "no key" 2 $?
 said plain.txt "only those with CURVE keys"

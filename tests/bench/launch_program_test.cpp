@@ -79,10 +79,17 @@ TEST_F(LaunchProgram, ExitCodeIsTheRunsOwn) {
 
 TEST_F(LaunchProgram, AnInterruptionSavesAndLeavesNoProcess) {
   const std::filesystem::path out = folder_ / "result.json";
-  ChildProcess child(launch(run({"--num-batches=100000", "--out=" + out.native()})));
-  for (int tries = 0; left() < 2 && tries < 400; ++tries) std::this_thread::sleep_for(50ms);
+  Words words{"--grace=3s"};
+  for (const std::string& word : run({"--num-batches=100000", "--out=" + out.native()})) {
+    words.push_back(word);
+  }
+  ChildProcess child(launch(words));
+  const auto has_stepped = [&] {
+    return read_text(folder_ / "result.steps.jsonl").find("\"step\":5") != std::string::npos;
+  };
+  for (int tries = 0; !has_stepped() && tries < 800; ++tries) std::this_thread::sleep_for(50ms);
+  ASSERT_TRUE(has_stepped());
   ASSERT_EQ(left(), 2U);
-  std::this_thread::sleep_for(2s);  // some steps
   ASSERT_EQ(kill(child.pid(), SIGINT), 0);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.cause, ChildExit::Cause::ended);

@@ -1,61 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange between real processes as a user measures and chooses it: `mpirun penstock
 // allreduce`, and `mpirun penstock run` with a choice of its own.
-#include <gtest/gtest.h>
-#include <signal.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
-#include <thread>
 
-#include "bench/child_process.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/entry_names.h"
+#include "tests/support/mpirun_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-bool says(const std::filesystem::path& file, const std::string& part) {
-  return content_of(file).find(part) != std::string::npos;
-}
-
-/// The process that `launcher` started as that rank; 0: there is none yet.
-pid_t rank_of(pid_t launcher, const std::string& rank) {
-  const std::string variable = "OMPI_COMM_WORLD_RANK=" + rank + '\0';
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::istringstream status(content_of(entry.path() / "stat"));
-    pid_t process = 0, parent = 0;
-    std::string name, state;
-    if (!(status >> process >> name >> state >> parent) || parent != launcher) continue;
-    if (content_of(entry.path() / "environ").find(variable) != std::string::npos) return process;
-  }
-  return 0;
-}
-
-class MpirunAllReduce : public ::testing::Test {
+class MpirunAllReduce : public MpirunFixture {
  protected:
-  MpirunAllReduce() {
-    // More ranks than cores, as root: as in CI.
-    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                             "OMPI_MCA_rmaps_base_oversubscribe", "OMPI_MCA_mpi_yield_when_idle"}) {
-      setenv(name, "1", 1);
-    }
-    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
-    setenv("OMPI_MCA_btl", "self,vader", 1);
-  }
-
   static Words mpirun(int ranks, const Words& arguments) {
     Words words{"mpirun", "-np", std::to_string(ranks), PENSTOCK_PROGRAM};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -80,8 +38,6 @@ class MpirunAllReduce : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-
-  TempFolder folder_;
 };
 
 TEST_F(MpirunAllReduce, EveryWayAddsRightlyAndOneRankPrints) {
@@ -163,32 +119,31 @@ TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {
   EXPECT_EQ(compact["counters"]["nonfinite_gradient_sums"], 0);
 }
 
-TEST_F(MpirunAllReduce, ARankThatStandsStillEndsAllAfterTheTimeout) {
-  // In MPI_Allreduce itself, which cannot be given up, as in the others.
-  for (const char* way : {"mpi", "shared-memory", "ring"}) {
-    const std::filesystem::path said = folder_.path() / way;
-    const std::string command = std::string("exec mpirun -np 2 ")
-                                    .append(PENSTOCK_PROGRAM)
-                                    .append(" allreduce --model tiny_cnn --num-iters 1000000")
-                                    .append(" --timeout 2s --algorithm ")
-                                    .append(way)
-                                    .append(" 2> ")
-                                    .append(said);
-    ChildProcess child({.arguments = {"sh", "-c", command}, .timeout = 50s});
-    for (int tries = 0; tries < 400 && !says(said, "take turns"); ++tries) {
-      std::this_thread::sleep_for(50ms);
-    }
-    ASSERT_TRUE(says(said, "take turns")) << way;
-    std::this_thread::sleep_for(1s);  // some iterations
-    const pid_t second = rank_of(child.pid(), "1");
-    ASSERT_NE(second, 0) << way;
-    ASSERT_EQ(kill(second, SIGSTOP), 0);
-    const ChildExit& exit = child.wait();
-    EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << way;
-    EXPECT_EQ(exit.code, 5) << way << ": " << content_of(said);
-    EXPECT_TRUE(says(said, "rank 0 waited 2 s in ")) << content_of(said);
-  }
+class MpirunAllReduceOneWay : public MpirunFixture,
+                              public ::testing::WithParamInterface<const char*> {};
+
+/// In MPI_Allreduce itself, which cannot be given up, as in the others.
+TEST_P(MpirunAllReduceOneWay, ARankThatStandsStillEndsAllAfterTheTimeout) {
+  Words words{"mpirun", "-np", "2"};
+  const Words rank =
+      rank_of({PENSTOCK_PROGRAM, "allreduce", "--model=tiny_cnn", "--num-iters=1000000",
+               "--timeout=3s", std::string("--algorithm=") + GetParam()});
+  words.insert(words.end(), rank.begin(), rank.end());
+  start(words);
+  ASSERT_TRUE(await_text(left_by(0, "err"), "take turns"));
+  std::this_thread::sleep_for(300ms);  // some iterations, of milliseconds each
+  const Ranks all = ranks();
+  ASSERT_TRUE(all.contains(1));
+  ASSERT_EQ(kill(all.at(1), SIGSTOP), 0);
+  const bool returned = await_end();
+  EXPECT_TRUE(!returned || exit_.code == 5) << exit_.code;
+  EXPECT_EQ(content_of(left_by(0, "code")), "5\n");
+  EXPECT_EQ(lines_with("rank 0 waited 3 s in ").size(), 1U);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, MpirunAllReduceOneWay,
+                         ::testing::Values("mpi", "shared-memory", "ring"),
+                         [](const auto& test) { return test_name(test.param); });
 
 }  // namespace
 }  // namespace penstock

@@ -2,42 +2,23 @@
 // `mpirun penstock run` with every update, as a user runs it: real training on the CPU, one or two
 // devices in each process, and a peer that stands still.
 #include <fmt/format.h>
-#include <gtest/gtest.h>
-#include <signal.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
-#include "bench/child_process.h"
 #include "tests/support/entry_names.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/mpirun_fixture.h"
 #include "tests/support/update_definitions.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 using Json = nlohmann::json;
 
 constexpr int kWarmUp = 2, kSteps = 12;
 
-class MpirunUpdates : public ::testing::Test {
+class MpirunUpdates : public MpirunFixture {
  protected:
-  MpirunUpdates() {
-    // More ranks than cores, as root: as in CI.
-    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                             "OMPI_MCA_rmaps_base_oversubscribe", "OMPI_MCA_mpi_yield_when_idle"}) {
-      setenv(name, "1", 1);
-    }
-    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
-    setenv("OMPI_MCA_btl", "self,vader", 1);
-  }
-
   Words mpirun(int processes, const std::string& update, const Words& more) const {
     Words words{"mpirun",
                 "-np",
@@ -80,8 +61,6 @@ class MpirunUpdates : public ::testing::Test {
     }
     return reads;
   }
-
-  TempFolder folder_;
 };
 
 class MpirunUpdate : public MpirunUpdates, public ::testing::WithParamInterface<DefinedUpdate> {};
@@ -125,39 +104,21 @@ TEST_F(MpirunUpdates, HorovodHasOneDeviceInEachProcess) {
 }
 
 TEST_F(MpirunUpdates, APeerThatStandsStillIsNamed) {
-  const Words words = mpirun(
-      2, "async-sgd", {"--num-batches=100000", "--timeout=3s", "--device=emulated:img_per_s=400"});
-  ChildProcess child({.arguments = words, .timeout = 50s});
-  const auto content_of = [](const std::filesystem::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  };
-  // Rank 1 has a socket of its model server once the run is being wired.
-  pid_t rank_1 = 0;
-  for (int tries = 0; tries < 400 && rank_1 == 0; ++tries) {
-    std::istringstream sockets(content_of("/proc/net/unix"));
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (content_of(entry.path() / "cmdline").find(folder_.path().native()) == std::string::npos ||
-          content_of(entry.path() / "environ").find("OMPI_COMM_WORLD_RANK=1") ==
-              std::string::npos) {
-        continue;
-      }
-      if (sockets.str().find("penstock-models-" + name) != std::string::npos) {
-        rank_1 = std::stoi(name);
-      }
-    }
-    std::this_thread::sleep_for(50ms);
-  }
-  ASSERT_NE(rank_1, 0);
-  std::this_thread::sleep_for(1s);  // some steps
-  ASSERT_EQ(kill(rank_1, SIGSTOP), 0);
-  const ChildExit& exit = child.wait();
-  EXPECT_EQ(exit.cause, ChildExit::Cause::ended);
-  EXPECT_EQ(exit.code, 5) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("rank 1"), std::string::npos) << exit.last_words;
+  Words words{"mpirun", "-np", "2"};
+  const Words rank =
+      rank_of(training({"--model=trivial_cifar10", "--image-size=8", "--batch-size=2",
+                        "--num-batches=100000", "--timeout=4s", "--device=emulated:img_per_s=400"},
+                       "async-sgd"));
+  words.insert(words.end(), rank.begin(), rank.end());
+  start(words);
+  ASSERT_TRUE(await_text(steps(), "\"step\":5"));
+  const Ranks all = ranks();
+  ASSERT_TRUE(all.contains(1));
+  ASSERT_EQ(kill(all.at(1), SIGSTOP), 0);
+  const bool returned = await_end();
+  EXPECT_TRUE(!returned || exit_.code == 5) << exit_.code;
+  EXPECT_EQ(content_of(left_by(0, "code")), "5\n");
+  EXPECT_FALSE(lines_with("rank 1").empty());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `penstock run --job-name ps|worker` as a user runs it: real processes over TCP, and what becomes
 // of all of them when one fails.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include "bench/child_process.h"
 #include "bench/progress.h"
 #include "dataflow/curve_certificate.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -26,22 +28,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
-
-/// A port of 127.0.0.1, bound and free again, or kept where `keep` is given.
-std::uint16_t free_port(FileDescriptor* keep = nullptr) {
-  FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(probe.number(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(probe.number(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  if (keep != nullptr) {
-    EXPECT_EQ(listen(probe.number(), 1), 0);
-    *keep = std::move(probe);
-  }
-  return ntohs(address.sin_port);
-}
 
 std::string content_of(const std::filesystem::path& path) {
   std::ostringstream text;
@@ -53,8 +39,8 @@ std::string content_of(const std::filesystem::path& path) {
 class ParameterServerProgram : public ::testing::Test {
  protected:
   void name_tasks(int servers, int workers) {
-    for (int i = 0; i < servers; ++i) ports_.push_back(free_port());
-    for (const std::uint16_t port : ports_) add(ps_hosts_, port);
+    for (int i = 0; i < servers; ++i) ports_.emplace_back();
+    for (const ReservedPort& port : ports_) add(ps_hosts_, port.number());
     for (int i = 0; i < workers; ++i) add(worker_hosts_, static_cast<std::uint16_t>(i + 1));
   }
   static void add(std::string& hosts, std::uint16_t port) {
@@ -65,14 +51,10 @@ class ParameterServerProgram : public ::testing::Test {
     return std::string("127.0.0.1:").append(std::to_string(port));
   }
   Words command(const std::string& job, int task) const {
-    return {PENSTOCK_PROGRAM,
-            "run",
-            "--job_name=" + job,
-            std::string("--task_index=").append(std::to_string(task)),
-            "--ps_hosts=" + ps_hosts_,
-            "--worker_hosts=" + worker_hosts_,
-            "--timeout=3s",
-            "--rendezvous-timeout=20s"};
+    return {PENSTOCK_PROGRAM,          "run",
+            "--job_name=" + job,       std::string("--task_index=").append(std::to_string(task)),
+            "--ps_hosts=" + ps_hosts_, "--worker_hosts=" + worker_hosts_,
+            "--timeout=" + timeout_,   "--rendezvous-timeout=20s"};
   }
   ChildCommand child(const std::string& job, int task, const Words& more) const {
     Words words = command(job, task);
@@ -91,11 +73,20 @@ class ParameterServerProgram : public ::testing::Test {
   ChildProcess& start(const std::string& job, int task, const Words& more = {}) {
     return start(child(job, task, more));
   }
+  /// Until a server of ours listens there.
+  static bool await_server(const ReservedPort& port) {
+    const std::string listens = fmt::format(" 0100007F:{:04X} 00000000:0000 0A ", port.number());
+    for (int tries = 0; tries < 4000; ++tries) {
+      if (content_of("/proc/net/tcp").find(listens) != std::string::npos) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
   std::filesystem::path out() const { return folder_.path() / "out.json"; }
   nlohmann::json result() const { return nlohmann::json::parse(content_of(out()), nullptr, false); }
   TempFolder folder_;
-  std::string ps_hosts_, worker_hosts_;
-  std::vector<std::uint16_t> ports_;
+  std::string timeout_ = "20s", ps_hosts_, worker_hosts_;
+  std::vector<ReservedPort> ports_;
   std::vector<std::unique_ptr<ChildProcess>> children_;
 };
 
@@ -170,11 +161,12 @@ TEST_F(ParameterServerProgram, WorkersWithOtherFlagsAreNamedBeforeAnythingIsMeas
 TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
   name_tasks(2, 2);
   const Words more{"--variable-update=parameter_server", "--num-batches=5",
-                   "--rendezvous-timeout=2s"};
-  ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=4s"});
+                   "--rendezvous-timeout=3s"};
+  ChildProcess& server = start("ps", 0);
+  ASSERT_TRUE(await_server(ports_[0]));
   ChildProcess& worker = start("worker", 0, more);
   EXPECT_EQ(worker.wait().code, 5);
-  EXPECT_NE(worker.wait().last_words.find(address(ports_[1]) + ") did not answer"),
+  EXPECT_NE(worker.wait().last_words.find(address(ports_[1].number()) + ") did not answer"),
             std::string::npos)
       << worker.wait().last_words;
   EXPECT_EQ(server.wait().code, 5);
@@ -185,21 +177,22 @@ TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
 
 TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
   name_tasks(1, 2);
-  ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=2s"});
+  // Which waits for its server.
   ChildProcess& worker =
       start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"});
+  ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=3s"});
   for (ChildProcess* child : {&server, &worker}) {
     EXPECT_EQ(child->wait().code, 5);
-    EXPECT_NE(child->wait().last_words.find("worker task 1 (127.0.0.1:2) did not come within 2 s"),
+    EXPECT_NE(child->wait().last_words.find("worker task 1 (127.0.0.1:2) did not come within 3 s"),
               std::string::npos)
         << child->wait().last_words;
   }
 }
 
 TEST_F(ParameterServerProgram, APortThatIsTakenIsSaidAtTheStart) {
-  FileDescriptor taken;
-  const std::uint16_t port = free_port(&taken);
-  ps_hosts_ = address(port);
+  ReservedPort taken;
+  taken.listen();
+  ps_hosts_ = address(taken.number());
   worker_hosts_ = "127.0.0.1:1";
   const ChildExit& exit = start("ps", 0).wait();
   EXPECT_EQ(exit.code, 2);
@@ -227,13 +220,10 @@ TEST_F(ParameterServerProgram, StrangersDoNotDisturb) {
   sockaddr_in there{};
   there.sin_family = AF_INET;
   there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  there.sin_port = htons(ports_[0]);
-  FileDescriptor stranger;
-  for (int tries = 0; tries < 200; ++tries) {
-    stranger = FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (connect(stranger.number(), reinterpret_cast<sockaddr*>(&there), sizeof there) == 0) break;
-    std::this_thread::sleep_for(50ms);
-  }
+  there.sin_port = htons(ports_[0].number());
+  ASSERT_TRUE(await_server(ports_[0]));
+  const FileDescriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(stranger.number(), reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
   const std::string words = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   EXPECT_GT(write(stranger.number(), words.data(), words.size()), 0);
   const ChildExit& exit =
@@ -253,6 +243,7 @@ class ParameterServerFault : public ParameterServerProgram,
                              public ::testing::WithParamInterface<Fault> {};
 
 TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
+  timeout_ = "4s";
   name_tasks(1, 2);
   const Words more{"--variable-update=parameter_server", "--device=emulated:img_per_s=80",
                    "--num-batches=100000", "--display-every=1"};
@@ -282,7 +273,7 @@ TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
     EXPECT_NE(exit.last_words.find("while training, at step "), std::string::npos)
         << i << ": " << exit.last_words;
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 15s);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
   kill(children_[GetParam().victim]->pid(), SIGKILL);
   if (GetParam().victim == 1) return;  // it was the one to save
   const nlohmann::json saved = result();
@@ -295,7 +286,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, ParameterServerFault,
     ::testing::Values(
         Fault{"ServerKilled", 0, SIGKILL, "is lost: its connection ended"},
-        Fault{"ServerStopped", 0, SIGSTOP, "is lost: nothing was heard of it for 3 s"},
+        Fault{"ServerStopped", 0, SIGSTOP, "is lost: nothing was heard of it for 4 s"},
         Fault{"WorkerKilled", 2, SIGKILL, "worker task 1 (127.0.0.1:2) is lost"},
         Fault{"WorkerStopped", 2, SIGSTOP, "worker task 1 (127.0.0.1:2) is lost"},
         Fault{"FirstWorkerKilled", 1, SIGKILL, "worker task 0 (127.0.0.1:1) is lost"}),
@@ -309,9 +300,9 @@ class ParameterServerKeys : public ParameterServerProgram {
     for (const char* const name : {"one", "two", "stranger"}) make_keys(folder_.path(), name);
     for (const char* const name : {"zero", "first"}) make_keys(folder_ / "workers", name);
     for (int i = 0; i < 2; ++i) {
-      ports_.push_back(free_port());
+      ports_.emplace_back();
       if (!ps_hosts_.empty()) ps_hosts_ += ',';
-      ps_hosts_ += "0.0.0.0:" + std::to_string(ports_.back());
+      ps_hosts_ += "0.0.0.0:" + ports_.back().text();
     }
     worker_hosts_ = address(1) + "," + address(2);
   }
@@ -368,10 +359,10 @@ TEST_F(ParameterServerKeys, KeepStrangersOutWhileTheRunGoesOn) {
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   const ChildExit& served = server.wait();
   EXPECT_EQ(served.code, 0);
-  // The stranger left as soon as one of them had told it.
+  // Each of the refused left as soon as one of them had told it.
   const std::string words = served.last_words + other.wait().last_words;
   EXPECT_NE(words.find("refused 127.0.0.1: its key"), std::string::npos) << words;
-  EXPECT_NE(served.last_words.find("tries of peers"), std::string::npos) << served.last_words;
+  EXPECT_NE(words.find("tries of peers"), std::string::npos) << words;
 }
 
 TEST_F(ParameterServerKeys, OfTheWrongSideAreRefused) {

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "bench/child_process.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -222,8 +223,9 @@ TEST(ScaleProgram, AMachineThatDoesNotAnswerIsNamedBeforeAnythingStarts) {
   if (access("/usr/bin/ssh", X_OK) != 0)
     GTEST_SKIP() << "no ssh here: apt-get install openssh-client";
   const TempFolder folder;
-  write_text(folder / "config", "Host nodea\n  HostName 127.0.0.1\n  Port " +
-                                    std::to_string(free_port()) + "\n  BatchMode yes\n");
+  const ReservedPort port;  // where nobody listens
+  write_text(folder / "config",
+             "Host nodea\n  HostName 127.0.0.1\n  Port " + port.text() + "\n  BatchMode yes\n");
   const ChildExit exit = exit_of(scale(
       folder / "logs", {"--hosts=nodea:2", "--ssh", "ssh -F " + (folder / "config").native()}));
   EXPECT_EQ(exit.code, 3) << exit.last_words;

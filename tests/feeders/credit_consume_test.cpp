@@ -226,12 +226,15 @@ TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
 }
 
 TEST_F(CreditConsume, SilenceIsATimeOutThatSaysWhoIsThere) {
-  Consumer consumer(options(), 300ms);
-  BareProducer producer(endpoint());
-  producer.send_hello();
-  consumer.start();
-  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "1 producers were welcomed, of which 1 are here")) << text;
+  std::string text;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    Consumer consumer(options(), timeout);
+    BareProducer producer(endpoint());
+    producer.send_hello();
+    consumer.start();
+    text = thrown_by<TimeoutError>([&] { consumer.next(); });
+    return contains(text, "1 producers were welcomed, of which 1 are here");
+  })) << text;
   EXPECT_TRUE(contains(text, "penstock serve --credit")) << text;
 }
 
@@ -243,11 +246,13 @@ TEST_F(CreditConsume, NobodyIsATimeOutToo) {
 }
 
 TEST_F(CreditConsume, AStopEndsItAtOnce) {
-  Consumer consumer(options());
-  consumer.start();
-  BareProducer producer(endpoint());
-  producer.enter(2);
-  EXPECT_LT(consumer.stop(), 1s);
+  EXPECT_TRUE(is_prompt(1s, [&] {
+    Consumer consumer(options());
+    consumer.start();
+    BareProducer producer(endpoint());
+    producer.enter(2);
+    return consumer.stop();
+  }));
 }
 
 TEST_F(CreditConsume, TheProducersClockIsKnownWithinItsBound) {

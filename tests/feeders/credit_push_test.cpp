@@ -229,23 +229,28 @@ TEST_F(CreditPushTest, NobodyIsATimeOut) {
 }
 
 TEST_F(CreditPushTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
-  BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, true, 2);
-  server.feed(0, 2);
-  server.start({.timeout = 300ms});
-  consumer.welcome(consumer.await(FramedKind::hello));
-  consumer.credit(4);
-  const std::string text = thrown_by<TimeoutError>([&] { server.join(); });
-  EXPECT_TRUE(contains(text, "the consumer holds 2 leases")) << text;
+  std::string text;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    BareConsumer consumer(endpoint_);
+    CreditServer server(endpoint_, false, true, 2);
+    server.feed(0, 2);
+    server.start({.timeout = timeout});
+    consumer.welcome(consumer.await(FramedKind::hello));
+    consumer.credit(4);
+    text = thrown_by<TimeoutError>([&] { server.join(); });
+    return contains(text, "the consumer holds 2 leases");
+  })) << text;
 }
 
 TEST_F(CreditPushTest, AStopEndsTheWaitAtOnce) {
-  CreditServer server(endpoint_, true, true);
-  server.feed(0);
-  server.start();
-  const auto asked = std::chrono::steady_clock::now();
-  server.stop();
-  EXPECT_LT(std::chrono::steady_clock::now() - asked, 1s);
+  EXPECT_TRUE(is_prompt(1s, [&] {
+    CreditServer server(endpoint_, true, true);
+    server.feed(0);
+    server.start();
+    const auto asked = std::chrono::steady_clock::now();
+    server.stop();
+    return std::chrono::steady_clock::now() - asked;
+  }));
 }
 
 TEST_F(CreditPushTest, TheFeedersFailureIsRethrown) {

@@ -8,12 +8,23 @@
 #include <string_view>
 
 #include "tests/feeders/zmq_fixture.h"
+#include "tests/support/patience.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 
 inline bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
+}
+
+/// Whether batch `index` is next; false: it did not come before the consumer lost its patience.
+inline bool comes(Consumer& consumer, std::uint64_t index) {
+  try {
+    EXPECT_EQ(consumer.next(), index);
+    return true;
+  } catch (const TimeoutError&) {
+    return false;
+  }
 }
 
 class ZmqConsume : public ::testing::Test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The zmq-consume feeder with real bytes on real sockets.
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <fstream>
 
 #include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/support/reserved_port.h"
 
 namespace penstock {
 namespace {
@@ -16,18 +16,6 @@ using namespace std::chrono_literals;
 
 /// Half of what the contract allows for stopping.
 constexpr auto kPrompt = 500ms;
-
-int free_port() {
-  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool ok = bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(probe);
-  return ok ? ntohs(address.sin_port) : 0;
-}
 
 std::vector<std::byte> text_bytes(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -90,7 +78,8 @@ TEST_F(ZmqConsume, ConnectsToAProducerThatBinds) {
 }
 
 TEST_F(ZmqConsume, WorksOverTcp) {
-  const std::string tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const ReservedPort port;
+  const std::string tcp = "tcp://127.0.0.1:" + port.text();
   Consumer consumer("endpoint=" + tcp);
   consumer.start();
   Producer producer(tcp, false);
@@ -176,11 +165,14 @@ TEST_F(ZmqConsume, BadMessagesBeyondTheLimitFailTheRun) {
 }
 
 TEST_F(ZmqConsume, NoProducerIsATimeoutThatNamesTheEndpointAndWhatToStart) {
-  Consumer consumer("endpoint=" + endpoint(), 200ms);
-  const auto started = std::chrono::steady_clock::now();
-  consumer.start();
-  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_LT(std::chrono::steady_clock::now() - started, 200ms + kPrompt);
+  std::string text;
+  EXPECT_TRUE(is_prompt(200ms + kPrompt, [&] {
+    Consumer consumer("endpoint=" + endpoint(), 200ms);
+    const auto started = std::chrono::steady_clock::now();
+    consumer.start();
+    text = thrown_by<TimeoutError>([&] { consumer.next(); });
+    return std::chrono::steady_clock::now() - started;
+  }));
   for (const std::string& part :
        {endpoint(), std::string("0.2 s"), std::string("this side binds"),
         std::string("no producer ever connected"), std::string("penstock serve --endpoint")}) {
@@ -189,54 +181,69 @@ TEST_F(ZmqConsume, NoProducerIsATimeoutThatNamesTheEndpointAndWhatToStart) {
 }
 
 TEST_F(ZmqConsume, SilenceAfterBatchesIsATimeoutToo) {
-  Consumer consumer("endpoint=" + endpoint(), 300ms);
-  consumer.start();
-  Producer producer(endpoint(), false);
-  producer.send(message_of(kSmall, 0));
-  EXPECT_EQ(consumer.next(), 0U);
-  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "a producer is connected but silent")) << text;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    Consumer consumer("endpoint=" + endpoint(), timeout);
+    Producer producer(endpoint(), false);
+    producer.send(message_of(kSmall, 0));
+    consumer.start();
+    if (!comes(consumer, 0)) return false;
+    const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
+    EXPECT_TRUE(contains(text, "a producer is connected but silent")) << text;
+    return true;
+  }));
 }
 
 TEST_F(ZmqConsume, NothingButRubbishIsATimeoutThatDescribesIt) {
-  Consumer consumer("endpoint=" + endpoint(), 300ms);
-  consumer.start();
-  Producer producer(endpoint(), false);
-  std::jthread sending([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) producer.try_send(text_bytes("rubbish"));
-  });
-  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  producer.abandon();
-  EXPECT_TRUE(contains(text, "messages were refused, the last: message ")) << text;
+  std::string text;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    Consumer consumer("endpoint=" + endpoint(), timeout);
+    Producer producer(endpoint(), false);
+    producer.abandon();
+    std::jthread sending([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) producer.try_send(text_bytes("rubbish"));
+    });
+    consumer.start();
+    text = thrown_by<TimeoutError>([&] { consumer.next(); });
+    return contains(text, "messages were refused, the last: message ");
+  })) << text;
 }
 
 TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {
-  Consumer consumer("endpoint=" + endpoint() + ",max_message=2kB", 500ms);
-  consumer.start();
-  Producer producer(endpoint(), false);
-  producer.send(std::vector<std::byte>(100'000));
-  const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "max_message = 2000 bytes")) << text;
-  EXPECT_EQ(consumer.counter("messages_received"), 0);
+  std::string text;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    Consumer consumer("endpoint=" + endpoint() + ",max_message=2kB", timeout);
+    consumer.start();
+    Producer producer(endpoint(), false);
+    producer.abandon();
+    producer.send(std::vector<std::byte>(100'000));
+    text = thrown_by<TimeoutError>([&] { consumer.next(); });
+    EXPECT_EQ(consumer.counter("messages_received"), 0);
+    return contains(text, "max_message = 2000 bytes");
+  })) << text;
 }
 
 TEST_F(ZmqConsume, AStopEndsTheWaitAtOnce) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
-  Producer producer(endpoint(), false);
-  producer.send(message_of(kSmall, 0));
-  EXPECT_EQ(consumer.next(), 0U);  // the feeder waits for the next message
-  EXPECT_LT(consumer.stop(), kPrompt);
-  EXPECT_EQ(consumer.next(), std::nullopt);
+  EXPECT_TRUE(is_prompt(kPrompt, [&] {
+    Consumer consumer("endpoint=" + endpoint());
+    consumer.start();
+    Producer producer(endpoint(), false);
+    producer.send(message_of(kSmall, 0));
+    EXPECT_EQ(consumer.next(), 0U);  // the feeder waits for the next message
+    const auto took = consumer.stop();
+    EXPECT_EQ(consumer.next(), std::nullopt);
+    return took;
+  }));
 }
 
 TEST_F(ZmqConsume, AStopEndsAFullRingAtOnce) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
-  Producer producer(endpoint(), false);
-  for (std::uint64_t i = 0; i < 6; ++i) producer.send(message_of(kSmall, i));
-  EXPECT_EQ(consumer.next(), 0U);
-  EXPECT_LT(consumer.stop(), kPrompt);
+  EXPECT_TRUE(is_prompt(kPrompt, [&] {
+    Consumer consumer("endpoint=" + endpoint());
+    consumer.start();
+    Producer producer(endpoint(), false);
+    for (std::uint64_t i = 0; i < 6; ++i) producer.send(message_of(kSmall, i));
+    EXPECT_EQ(consumer.next(), 0U);
+    return consumer.stop();
+  }));
 }
 
 TEST_F(ZmqConsume, TheSocketFileGoesWithTheFeeder) {
@@ -259,7 +266,8 @@ TEST_F(ZmqConsume, AnEndpointInUseIsRefusedBeforeAnythingStarts) {
 }
 
 TEST_F(ZmqConsume, ATcpPortInUseIsRefused) {
-  const std::string tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const ReservedPort port;
+  const std::string tcp = "tcp://127.0.0.1:" + port.text();
   Consumer first("endpoint=" + tcp);
   const std::string text = thrown_by<ConfigError>([&] { Consumer second("endpoint=" + tcp); });
   EXPECT_TRUE(contains(text, "already in use")) << text;
@@ -305,10 +313,10 @@ TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
 }
 
 TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
-  const std::string port = std::to_string(free_port());
-  Consumer consumer("endpoint=tcp://0.0.0.0:" + port + ",insecure");
+  const ReservedPort port;
+  Consumer consumer("endpoint=tcp://0.0.0.0:" + port.text() + ",insecure");
   consumer.start();
-  Producer producer("tcp://127.0.0.1:" + port, false);
+  Producer producer("tcp://127.0.0.1:" + port.text(), false);
   producer.send(message_of(kSmall, 0));
   EXPECT_EQ(consumer.next(), 0U);
 }

@@ -240,7 +240,10 @@ TEST_F(ZmqCurveConnecting, WhoWillNeverComeInGivesUpAndSaysWhatToDo) {
 TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
   const std::string endpoint = bind_producer(false);
   const std::string text = failure_of(client_options(endpoint, alice_, "server.key"));
-  EXPECT_TRUE(contains(text, "it has no CURVE keys")) << text;
+  // It may end each connection before this side has read what it speaks.
+  EXPECT_TRUE(contains(text, "it has no CURVE keys") ||
+              contains(text, "see that it has CURVE keys"))
+      << text;
 }
 
 }  // namespace

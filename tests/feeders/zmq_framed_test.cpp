@@ -141,15 +141,17 @@ TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {
 }
 
 TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
-  Consumer consumer("endpoint=" + endpoint(), 300ms);
-  consumer.start();
-  Producer producer(endpoint(), false);
-  send(producer, batch_message(5, 0, 2));
-  send(producer, end_message(5, 1));
-  EXPECT_EQ(consumer.next(), 2U);
-  const std::string said = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(said, "all of them have sent their end; with producers=1 the data end"))
-      << said;
+  std::string said;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    Consumer consumer("endpoint=" + endpoint(), timeout);
+    Producer producer(endpoint(), false);
+    send(producer, batch_message(5, 0, 2));
+    send(producer, end_message(5, 1));
+    consumer.start();
+    if (!comes(consumer, 2)) return false;
+    said = thrown_by<TimeoutError>([&] { consumer.next(); });
+    return contains(said, "all of them have sent their end; with producers=1 the data end");
+  })) << said;
 }
 
 TEST_F(ZmqConsume, OtherFormatsHaveNoAccounts) {

@@ -41,7 +41,7 @@ TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
   ASSERT_GE(grandchild, 0);
   EXPECT_FALSE(has_ended(grandchild, 0ms));
   consumer.destroy();
-  EXPECT_TRUE(has_ended(grandchild, 5s));
+  EXPECT_TRUE(has_ended(grandchild, 20s));
   close(grandchild);
 }
 
@@ -52,8 +52,8 @@ TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
   ASSERT_GE(child, 0);
   const auto asked = std::chrono::steady_clock::now();
   consumer.destroy();
-  EXPECT_LT(std::chrono::steady_clock::now() - asked, 5s);
-  EXPECT_TRUE(has_ended(child, 5s));
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 20s);
+  EXPECT_TRUE(has_ended(child, 20s));
   close(child);
 }
 

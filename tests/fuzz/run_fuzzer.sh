@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs FOLDER/fuzzer from seeds that it writes itself: for PENSTOCK_FUZZ_SECONDS, with what it finds kept in FOLDER/corpus
-# for the next such run; without that variable for two seconds, which keep nothing. An input that fails is kept in
+# for the next such run; without that variable for one second, which keeps nothing. An input that fails is kept in
 # FOLDER/failures, its path is printed, and it is tried again by each later run.
 # Usage: run_fuzzer.sh FOLDER
 set -eu
@@ -18,5 +18,5 @@ if [ -z "${PENSTOCK_FUZZ_SECONDS:-}" ]; then
 fi
 rm -rf seeds
 mkdir -p $corpus failures seeds
-PENSTOCK_FUZZ_SEEDS=seeds ./fuzzer $corpus seeds failures -max_total_time="${PENSTOCK_FUZZ_SECONDS:-2}" \
+PENSTOCK_FUZZ_SEEDS=seeds ./fuzzer $corpus seeds failures -max_total_time="${PENSTOCK_FUZZ_SECONDS:-1}" \
   -artifact_prefix="$folder/failures/" -timeout=20 -malloc_limit_mb=512 -use_value_profile=1 -print_final_stats=1

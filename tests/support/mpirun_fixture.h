@@ -38,6 +38,8 @@ class MpirunFixture : public ::testing::Test {
     }
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
     setenv("OMPI_MCA_btl", "self,vader", 1);
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);  // to end with a code of their own
+    setenv(kFolder, folder_.path().c_str(), 1);
   }
 
   /// A program as a rank, with what it leaves in the folder. The launcher's request to end does not
@@ -79,9 +81,14 @@ class MpirunFixture : public ::testing::Test {
       std::error_code ignored;
       const auto executable = std::filesystem::read_symlink(entry.path() / "exe", ignored);
       if (!program.empty() && executable != program) continue;
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const pid_t process = std::stoi(name);
       const std::string mark = folder_.path().native();
-      if (content_of(entry.path() / "cmdline").find(mark) == std::string::npos) continue;
-      const pid_t process = std::stoi(entry.path().filename());
+      if (variable_of(process, kFolder) != mark &&
+          content_of(entry.path() / "cmdline").find(mark) == std::string::npos) {
+        continue;
+      }
       const std::string rank = variable_of(process, "OMPI_COMM_WORLD_RANK");
       if (!rank.empty()) found[std::stoi(rank)] = process;
     }
@@ -105,8 +112,10 @@ class MpirunFixture : public ::testing::Test {
     return true;
   }
   bool await_text(const std::filesystem::path& file, const std::string& text) const {
-    return await([&] { return ended_ || content_of(file).find(text) != std::string::npos; }) &&
-           content_of(file).find(text) != std::string::npos;
+    await([&] { return ended_ || content_of(file).find(text) != std::string::npos; });
+    if (content_of(file).find(text) != std::string::npos) return true;
+    for (const std::string& line : lines_with("")) std::cout << line << '\n';
+    return false;
   }
 
   /// Until no process of the run is left, and mpirun has ended. Open MPI 4.1's mpirun sometimes
@@ -152,6 +161,8 @@ class MpirunFixture : public ::testing::Test {
     return lines;
   }
 
+  /// What is started here has the folder in its environment; ranks of other hosts in their words.
+  static constexpr const char* kFolder = "PENSTOCK_TEST_FOLDER";
   TempFolder folder_;
   std::atomic<bool> ended_{false};
   std::unique_ptr<ChildProcess> child_;

@@ -18,7 +18,9 @@ using namespace std::chrono_literals;
 constexpr Nanoseconds kTick = 100ms, kBeat = 500ms;
 /// Between two ticks, for a process that runs.
 constexpr Nanoseconds kStoodStill = 1s;
-/// How long others that are gone behind that are taken to have given this process up.
+/// How much longer than that others may not have heard of it.
+constexpr Nanoseconds kUnheard = kBeat + 500ms;
+/// How long others that are gone behind their patience are taken to have given this process up.
 constexpr Nanoseconds kForgiving = 2s;
 /// Between attempts to reach rank 0, which may not listen yet; and how long each may take.
 constexpr Nanoseconds kRetry = 20ms, kConnecting = 500ms;
@@ -141,7 +143,9 @@ class Liveness::Hub : Side {
     Time awake = now(), forgiven = {};
     while (!stop.stop_requested()) {
       listen();
-      if (now() - std::exchange(awake, now()) > kStoodStill) forgiven = now() + kForgiving;
+      const Nanoseconds stood = now() - std::exchange(awake, now());
+      const Nanoseconds patience = plan_.deadlines.silence_in(progress_.state().phase);
+      if (stood > std::max(kStoodStill, patience - kUnheard)) forgiven = now() + kForgiving;
       if (is_beat_due()) send(frame(Frame::Kind::beat));
       if (leave_.is_due()) {
         send(frame(Frame::Kind::leave));
@@ -222,7 +226,10 @@ class Liveness::Spoke : Side {
     while (!stop.stop_requested()) {
       const FrameSocket* const hub = &hub_;
       wait_for(std::span(&hub, 1));
-      if (now() - std::exchange(awake, now()) > kStoodStill) heard_ = now();
+      if (now() - std::exchange(awake, now()) > kStoodStill) {
+        heard_ = now();
+        if (decided != Time::max()) decided = now() + kDeciding;
+      }
       answer();
       if (hear()) return plan_.end();
       if (is_beat_due()) hub_.send(frame(Frame::Kind::beat));

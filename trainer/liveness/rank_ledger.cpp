@@ -105,8 +105,9 @@ LostRank RankLedger::loss(std::int32_t rank, std::string how) const {
 }
 
 std::vector<LostRank> RankLedger::lost(Time now) {
-  if (now - std::exchange(asked_, now) > kStoodStill) {
+  if (const Nanoseconds passed = now - std::exchange(asked_, now); passed > kStoodStill) {
     for (Entry& entry : entries_) entry.heard = now;
+    begin_ += passed;
   }
   std::vector<LostRank> lost;
   bool certain = false;

@@ -58,9 +58,10 @@ class RankLedger {
   void overdue(std::int32_t rank, const RankState& state);
 
   /// Nobody: nothing is wrong. To be asked several times a second: where it was not, this process
-  /// itself stood still, and silence until then is forgiven.
+  /// itself stood still, and silence and absence until then are forgiven.
   std::vector<LostRank> lost(Time now);
-  /// "waiting for rank 1 to join (2 of 3 are here)". Empty: all have, or it is too early to speak of.
+  /// "waiting for rank 1 to join (2 of 3 are here)". Empty: all have, or it is too early to speak
+  /// of.
   std::string waiting_text(Time now) const;
 
  private:
@@ -75,7 +76,7 @@ class RankLedger {
 
   const std::int32_t self_;
   const RankDeadlines deadlines_;
-  const Time begin_;
+  Time begin_;  // later by what this process stood still
   Time asked_;
   std::vector<Entry> entries_;
   std::int64_t overdue_meeting_ = 0;  // 0: none is
