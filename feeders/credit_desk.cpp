@@ -52,6 +52,7 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
       missing_(probe.counter("batches_missing")),
       pools_(probe.counter("pools_mapped")),
       endpoint_(endpoint.text),
+      delivery_(probe),
       socket_(endpoint, socket, std::move(reports)),
       state_(std::make_unique<State>(plan, probe)) {
   PENSTOCK_ASSERT(socket.role == ZmqSocketOptions::Role::router);
@@ -215,6 +216,7 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
   }
   Arrival arrival{.peer = &peer, .message = message, .shared = {}, .pool = nullptr};
   peer.note_batch(header, state_->arrival_ns, probe_);
+  delivery_.add(header, state_->arrival_ns, peer.clock());
   try {
     if (header.sequence < peer.next_sequence || header.sequence > kMaxSequence) {
       throw DataError("its number is " + std::to_string(header.sequence) + "; expected " +

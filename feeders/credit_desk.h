@@ -21,6 +21,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/shared_memory/mapped_pool.h"
 #include "dataflow/wire/framed.h"
+#include "feeders/delivery_times.h"
 #include "feeders/feeder.h"
 #include "feeders/zmq_socket.h"
 
@@ -100,6 +101,7 @@ class CreditDesk {
   Counter &received_, &bytes_, &shared_bytes_;
   Counter &welcomed_, &refused_, &lost_, &missing_, &pools_;
   const std::string endpoint_;
+  DeliveryTimes delivery_;
   ZmqSocket socket_;
   std::unique_ptr<State> state_;
 };

@@ -20,7 +20,8 @@ FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t pro
     : spec_(spec),
       probe_(probe),
       producers_(static_cast<std::uint64_t>(producers)),
-      boot_(boot_id()) {}
+      boot_(boot_id()),
+      delivery_(probe) {}
 
 std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t received_ns) {
   const std::optional<FramedMessage> message = open(frames);
@@ -92,7 +93,10 @@ void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns) 
     throw;
   }
   count();
-  times_.add(header, received_ns, has_our_clock(header.producer));
+  const bool one_clock = has_our_clock(header.producer);
+  times_.add(header, received_ns, one_clock);
+  delivery_.add(header, received_ns,
+                one_clock ? std::optional(ClockBounds::Estimate{}) : std::nullopt);
 }
 
 std::string FramedIntake::reject(const FramedHeader& header, const std::string& why) {

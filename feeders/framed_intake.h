@@ -20,6 +20,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/wire/framed.h"
 #include "dataflow/wire/wire_batch.h"
+#include "feeders/delivery_times.h"
 #include "feeders/hand_off_times.h"
 #include "feeders/producer_ledger.h"
 
@@ -70,6 +71,7 @@ class FramedIntake {
   const std::string boot_;
   ProducerLedger ledger_;
   HandOffTimes times_;
+  DeliveryTimes delivery_;
   std::mutex mutex_;
   // All below under mutex_.
   std::optional<Counters> counters_;
