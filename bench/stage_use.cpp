@@ -119,8 +119,8 @@ std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> 
 void add_outside_times(const Probe& probe, std::span<const StageSums> window,
                        std::map<std::string, double>& facts) {
   for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
-    if (stage.stage.workers != kOutside || sums.timed_items == 0) return;
-    const auto items = static_cast<double>(sums.timed_items);
+    if (stage.stage.workers != kOutside || sums.items == 0) return;
+    const auto items = static_cast<double>(sums.items);
     const auto known = std::ranges::find(kOutsideFacts, stage.stage.name, &OutsideFact::stage);
     if (known == kOutsideFacts.end()) return;
     facts[std::string(known->fact)] = seconds(sums.wall_ns) / items;

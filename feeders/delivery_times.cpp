@@ -26,7 +26,6 @@ bool is_duration(const std::optional<std::int64_t>& time) noexcept {
 void count(StageCounters& stage, std::int64_t images, std::int64_t ns) noexcept {
   stage.items.add();
   stage.images.add(images);
-  stage.timed_items.add();
   stage.wall_ns.add(ns);
 }
 

@@ -16,11 +16,13 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 *
 
 }  // namespace
 
-FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers)
+FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
+                           bool one_machine)
     : spec_(spec),
       probe_(probe),
       producers_(static_cast<std::uint64_t>(producers)),
       boot_(boot_id()),
+      one_machine_(one_machine),
       delivery_(probe) {}
 
 std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t received_ns) {
@@ -109,7 +111,7 @@ std::string FramedIntake::reject(const FramedHeader& header, const std::string& 
 }
 
 bool FramedIntake::has_our_clock(std::uint64_t producer) const {
-  return !boot_.empty() && ledger_.is_of_boot(producer, boot_);
+  return !boot_.empty() && ledger_.is_of_boot(producer, boot_, one_machine_);
 }
 
 void FramedIntake::count() {

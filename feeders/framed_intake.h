@@ -29,8 +29,10 @@ namespace penstock {
 class FramedIntake {
  public:
   /// `producers`: the data end once so many have sent their end; 0: they do not. The probe outlives
-  /// it.
-  FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers);
+  /// it. `one_machine`: whoever says nothing of where it runs does so on this one, as all who reach
+  /// our sockets do: a producer that outlives its consumers says hello to the first of them alone.
+  FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
+               bool one_machine = false);
 
   /// The batch of pixels in a message that came at that time of CLOCK_REALTIME, in ns; empty: it is
   /// none, but a hello or an end. Throws DataError where it must not be used, naming its producer
@@ -69,6 +71,7 @@ class FramedIntake {
   Probe& probe_;
   const std::uint64_t producers_;
   const std::string boot_;
+  const bool one_machine_;
   ProducerLedger ledger_;
   HandOffTimes times_;
   DeliveryTimes delivery_;
