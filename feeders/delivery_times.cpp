@@ -31,8 +31,9 @@ void count(StageCounters& stage, std::int64_t images, std::int64_t ns) noexcept 
 
 }  // namespace
 
-DeliveryTimes::DeliveryTimes(Probe& probe)
+DeliveryTimes::DeliveryTimes(Probe& probe, std::int64_t made_ns)
     : probe_(probe),
+      made_ns_(made_ns),
       making_(probe.stage({"make", kOutside})),
       holding_(probe.stage({"hold", kOutside})),
       carrying_(probe.stage({"carry", kOutside})) {}
@@ -54,6 +55,8 @@ void DeliveryTimes::add(const FramedHeader& header, std::int64_t received_ns,
     way = way_beyond_shortest(header.producer, *way);
   }
   if (!is_duration(way)) return;
+  const auto here = difference(received_ns, made_ns_);
+  if (!here || *holding + *way > *here) return;
   const auto images = static_cast<std::int64_t>(header.images);
   if (!ahead || ahead->bound_ns > 0) note_clock(header.producer, ahead);
   if (is_begun) count(making_, images, *making);

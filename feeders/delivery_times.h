@@ -6,6 +6,9 @@
 // Of a producer whose clock is not known, ways are those beyond the shortest one that had come
 // until then.
 //
+// Left out are batches that were ready before it was made: producers that outlive their consumers
+// hold some, which waited for nobody.
+//
 // Thread-safety: any thread; clocks that are not known, and wider bounds, take a lock.
 #pragma once
 
@@ -24,8 +27,8 @@ class DeliveryTimes {
  public:
   static constexpr std::size_t kProducers = 1024;
 
-  /// While components are made. The probe outlives it.
-  explicit DeliveryTimes(Probe& probe);
+  /// While components are made, at that time of CLOCK_REALTIME. The probe outlives it.
+  explicit DeliveryTimes(Probe& probe, std::int64_t made_ns = wall_clock_ns());
 
   /// A batch was received at that time of this machine's CLOCK_REALTIME, in ns. `ahead`: the
   /// producer's clock, as far as it is known. Batches that said not when they were ready and sent,
@@ -38,6 +41,7 @@ class DeliveryTimes {
   void note_clock(std::uint64_t producer, const std::optional<ClockBounds::Estimate>& ahead);
 
   Probe& probe_;
+  const std::int64_t made_ns_;
   StageCounters &making_, &holding_, &carrying_;
   std::mutex mutex_;
   // All below under mutex_.

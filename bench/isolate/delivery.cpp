@@ -82,8 +82,7 @@ RunDelivery delivery_of(const RunResult& result) {
   const double timed = fact(result, "batches_timed_in_window");
   run.timed = timed > 0;
   run.begun = result.facts.contains("producing_window_mean_s");
-  const double messages =
-      run.timed ? timed : run.receiver.images / std::max(1, result.config.batch_size);
+  const auto messages = static_cast<double>(result.stages.front().items);
   run.messages_per_s = messages / result.window_s;
   run.images = messages > 0 ? run.receiver.images / messages : 0;
   run.making = fact(result, "producing_window_mean_s");
@@ -217,9 +216,10 @@ std::string blame_sentence(const DeliveryFinding& found) {
           "The network's share is too slow: {}{} had a batch ready that was not sent for {:.0f} % "
           "of the time, while the receiver waited for messages for {:.0f} %.",
           who,
-          found.making_percent ? fmt::format(" made batches for {:.0f} % of the time alone, and",
-                                             *found.making_percent)
-                               : std::string(),
+          found.making_percent
+              ? fmt::format(" made batches for no more than {:.0f} % of the time, and",
+                            *found.making_percent)
+              : std::string(),
           found.held_percent.value_or(0), found.waits_in_percent);
     case Blame::consumer:
       return fmt::format(

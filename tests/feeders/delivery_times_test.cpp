@@ -43,7 +43,7 @@ class DeliveryTimesTest : public testing::Test {
   }
 
   Probe probe_;
-  DeliveryTimes times_{probe_};
+  DeliveryTimes times_{probe_, -1};
 };
 
 TEST_F(DeliveryTimesTest, MeansAreThoseOfTheWindowAlone) {
@@ -81,7 +81,7 @@ TEST_F(DeliveryTimesTest, TheWidestBoundOfAllProducersIsStated) {
 
 TEST_F(DeliveryTimesTest, WaysByClocksThatNobodyKnowsAreThoseBeyondTheShortest) {
   const std::vector<StageSums> begin = now();
-  const std::int64_t off = 3'600'000'000'000;
+  const std::int64_t off = 300'000'000'000;
   for (const std::int64_t way : {500, 400, 900}) add(batch(10, 10), off + way, std::nullopt);
   add(batch(10, 10, 2), -off, std::nullopt);
   const auto found = facts(begin);
@@ -104,6 +104,17 @@ TEST_F(DeliveryTimesTest, WhatIsNotKnownOrCannotBeIsLeftOut) {
   const auto found = facts(begin);
   EXPECT_DOUBLE_EQ(found.at("socket_wait_window_mean_s"), 7e-9);
   EXPECT_FALSE(found.contains("producing_window_mean_s")) << "it did not say when it was begun";
+}
+
+TEST_F(DeliveryTimesTest, BatchesThatWereReadyBeforeAreLeftOut) {
+  Probe probe;
+  DeliveryTimes times(probe, kBegun + 2'000);
+  times.add(batch(1'000, 5'000), kBegun + 6'500, kOurs);
+  times.add(batch(3'000, 5'000), kBegun + 8'500, kOurs);
+  std::map<std::string, double> facts;
+  add_outside_times(probe, stage_sums(probe, Time{}), facts);
+  EXPECT_DOUBLE_EQ(facts.at("batches_timed_in_window"), 1);
+  EXPECT_DOUBLE_EQ(facts.at("producing_window_mean_s"), 3e-6);
 }
 
 TEST_F(DeliveryTimesTest, MemoryIsBounded) {

@@ -22,7 +22,7 @@ class IsolateMessages : public testing::Test {
   void serve(std::vector<std::string> more) {
     std::vector<std::string> words{
         PENSTOCK_PROGRAM, "serve",   "--fake-location=host", "--model=lenet",
-        "--batch-size=8", "--hwm=2", "--format=framed",      "--endpoint=" + endpoint()};
+        "--batch-size=8", "--hwm=1", "--format=framed",      "--endpoint=" + endpoint()};
     words.insert(words.end(), more.begin(), more.end());
     producer_.emplace(ChildCommand{.arguments = words, .timeout = 100s});
   }
@@ -31,10 +31,11 @@ class IsolateMessages : public testing::Test {
     const std::filesystem::path out = scratch_.path() / "out";
     std::vector<std::string> words{PENSTOCK_PROGRAM,
                                    "isolate",
-                                   "--fake-location=zmq-consume:hwm=2,endpoint=" + endpoint(),
+                                   "--fake-location=zmq-consume:hwm=1,endpoint=" + endpoint(),
                                    "--model=lenet",
                                    "--batch-size=8",
                                    "--budget=4s",
+                                   "--num-batches=40",
                                    "--device=" + device,
                                    "--out=" + out.native()};
     words.insert(words.end(), more.begin(), more.end());
@@ -50,8 +51,8 @@ class IsolateMessages : public testing::Test {
 };
 
 TEST_F(IsolateMessages, AProducerThatIsHeldToARateIsToBlame) {
-  serve({"--img-per-s=200"});
-  const auto json = isolate("emulated:img_per_s=4000");
+  serve({"--img-per-s=400"});
+  const auto json = isolate("emulated:img_per_s=8000");
   const auto& delivery = json["delivery"];
   EXPECT_EQ(delivery["blame"], "producer") << delivery;
   EXPECT_EQ(delivery["timed"], true);
@@ -69,7 +70,7 @@ TEST_F(IsolateMessages, AProducerThatIsHeldToARateIsToBlame) {
 
 TEST_F(IsolateMessages, ADeviceThatIsSlowHoldsTheProducersBack) {
   serve({});
-  const auto delivery = isolate("emulated:img_per_s=200")["delivery"];
+  const auto delivery = isolate("emulated:img_per_s=400")["delivery"];
   EXPECT_EQ(delivery["blame"], "nobody") << delivery;
   EXPECT_GT(delivery["waits_out_percent"].get<double>(), 50) << delivery;
   EXPECT_GT(delivery["batches_ready"].get<double>(), 0.5) << "back-pressure reaches the producer";
@@ -77,14 +78,14 @@ TEST_F(IsolateMessages, ADeviceThatIsSlowHoldsTheProducersBack) {
 }
 
 TEST_F(IsolateMessages, TheLadderSaysWhatTransportAndConsumerCouldDo) {
-  serve({"--img-per-s=200"});
-  const auto json = isolate("emulated:img_per_s=4000", {"--ladder", "--ladder-budget=8s"});
+  serve({"--img-per-s=400"});
+  const auto json = isolate("emulated:img_per_s=8000", {"--ladder", "--ladder-budget=8s"});
   ASSERT_EQ(json["ladder"].size(), 5U);
   for (const auto& rung : json["ladder"]) EXPECT_EQ(rung["unavailable"], "") << rung;
   const auto& delivery = json["delivery"];
   EXPECT_EQ(delivery["blame"], "producer");
-  EXPECT_GT(delivery["transport_img_per_s"].get<double>(), 1000) << delivery;
-  EXPECT_GT(delivery["consumer_img_per_s"].get<double>(), 1000) << delivery;
+  EXPECT_GT(delivery["transport_img_per_s"].get<double>(), 2000) << delivery;
+  EXPECT_GT(delivery["consumer_img_per_s"].get<double>(), 2000) << delivery;
 }
 
 }  // namespace
