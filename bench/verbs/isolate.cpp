@@ -140,7 +140,13 @@ void complete(Wanted& wanted, const Invocation& invocation) {
     throw Unavailable(reason);
   }
   ensure_data_of(plan.config, *components.feeder, invocation.stop);
-  if (plan.ladder && parse_component(plan.config.fake_location).name == "zmq-consume") {
+  const bool receives = parse_component(plan.config.fake_location).name == "zmq-consume";
+  if (!wanted.constant_endpoint.empty() && !(plan.ladder && receives)) {
+    throw ConfigError(
+        "--constant-endpoint is for a rung of the ladder of zmq-consume; expected --ladder and "
+        "--fake-location zmq-consume:..., or no such flag");
+  }
+  if (plan.ladder && receives) {
     wanted.folder.emplace();
     plan.messages = MessageLadder{.program = invocation.program,
                                   .folder = wanted.folder->path(),
