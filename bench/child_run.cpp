@@ -116,13 +116,19 @@ ChildCommand serve_command(const RunConfig& config, const Connection& connection
   return command;
 }
 
-/// Of a producer that sends as these options want; none where there is no such option.
-std::vector<std::string> credit_flags(const FeederEntry& feeder, const Options& options) {
-  const bool has_credit =
-      std::any_of(feeder.options.begin(), feeder.options.end(),
-                  [](const OptionSpec& option) { return option.name == "credit"; });
-  if (!has_credit || options.integer("credit") == 0) return {};
-  return {options.flag("shared_memory") ? "--shared-memory" : "--credit"};
+/// Of a producer that sends as these options want; none where there are no such options.
+std::vector<std::string> sender_flags(const FeederEntry& feeder, const Options& options) {
+  const auto has = [&](std::string_view name) {
+    return std::any_of(feeder.options.begin(), feeder.options.end(),
+                       [&](const OptionSpec& option) { return option.name == name; });
+  };
+  if (has("credit") && options.integer("credit") != 0) {
+    return {options.flag("shared_memory") ? "--shared-memory" : "--credit"};
+  }
+  if (takes_image_files(feeder, options) || !has("format")) return {};
+  // Those that say when they were sent, unless another format is asked for.
+  const std::string& format = options.text("format");
+  return {"--format=" + (format == "auto" ? std::string("framed") : format)};
 }
 
 RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
@@ -134,7 +140,7 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
   connected_config.fake_location = connected(config.fake_location, given, connection);
 
   std::stop_source end_run;
-  const std::vector<std::string> flags = credit_flags(feeder, given);
+  const std::vector<std::string> flags = sender_flags(feeder, given);
   ChildCommand serve = serve_command(config, connection, options, flags);
   serve.on_end = [end_run]() mutable { end_run.request_stop(); };  // nothing more will come
   ChildProcess producer(std::move(serve));

@@ -42,6 +42,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   if (config_.instrument && !window_.legs.empty()) {
     const std::vector<StageSums> stages = window_.stages();
     result.stages = stage_uses(parts_.probe, stages);
+    add_outside_times(parts_.probe, stages, result.facts);
     result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
     for (const auto& [name, ring] : rings()) result.queues.push_back(queue_use(name, *ring));
   }

@@ -2,6 +2,8 @@
 #include "bench/stage_use.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "dataflow/stage_timer.h"
@@ -15,6 +17,25 @@ constexpr std::size_t kParts = 200;
 constexpr int kTries = 200, kRepeats = 16;
 
 double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
+/// Means of what batches tell, as facts of a run.
+struct OutsideFact {
+  std::string_view stage, fact;
+  bool counts = false;
+};
+constexpr std::array kOutsideFacts = {OutsideFact{"make", "producing_window_mean_s"},
+                                      OutsideFact{"hold", "socket_wait_window_mean_s"},
+                                      OutsideFact{"carry", "hand_off_window_mean_s", true}};
+
+/// Those that are timed, with what they did in the window.
+template <typename Call>
+void for_each_stage(const Probe& probe, std::span<const StageSums> window, const Call& call) {
+  std::size_t index = 0;
+  for (const StageCounters& stage : probe.stages()) {
+    if (!stage.on || index == window.size()) continue;
+    call(stage, window[index++]);
+  }
+}
 
 template <typename Call>
 Nanoseconds least_cost(const Call& call) {
@@ -75,9 +96,8 @@ std::vector<StageSums> stage_sums(const Probe& probe, Time now) {
 
 std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window) {
   std::vector<StageUse> uses;
-  for (const StageCounters& stage : probe.stages()) {
-    if (!stage.on || uses.size() == window.size()) continue;
-    const StageSums& sums = window[uses.size()];
+  for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
+    if (stage.stage.workers == kOutside) return;
     const double scale = sums.timed_items > 0 ? static_cast<double>(sums.items) /
                                                     static_cast<double>(sums.timed_items)
                                               : 0;
@@ -92,8 +112,20 @@ std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> 
                     .wait_in_s = seconds(sums.wait_in.ns),
                     .wait_out_s = seconds(sums.wait_out.ns),
                     .bytes = sums.bytes});
-  }
+  });
   return uses;
+}
+
+void add_outside_times(const Probe& probe, std::span<const StageSums> window,
+                       std::map<std::string, double>& facts) {
+  for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
+    if (stage.stage.workers != kOutside || sums.items == 0) return;
+    const auto items = static_cast<double>(sums.items);
+    const auto known = std::ranges::find(kOutsideFacts, stage.stage.name, &OutsideFact::stage);
+    if (known == kOutsideFacts.end()) return;
+    facts[std::string(known->fact)] = seconds(sums.wall_ns) / items;
+    if (known->counts) facts["batches_timed_in_window"] = items;
+  });
 }
 
 TimingCost measure_timing_cost(const Clock& clock) {

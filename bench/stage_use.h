@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/runner.h"
@@ -27,9 +29,15 @@ struct StageSums {
 /// Of every stage that is timed, in the probe's order. `now` is the present.
 std::vector<StageSums> stage_sums(const Probe& probe, Time now);
 
-/// `window` holds the window's sums, in the order of stage_sums. CPU and wall time of a stage none
+/// Of all but those outside (kOutside). `window` holds the window's sums, in the order of
+/// stage_sums. CPU and wall time of a stage none
 /// of whose items was timed are 0.
 std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window);
+
+/// Puts means over the window of what batches told of their time outside into `facts`: see
+/// feeders/README.md. Nothing where they told nothing.
+void add_outside_times(const Probe& probe, std::span<const StageSums> window,
+                       std::map<std::string, double>& facts);
 
 /// CPU time that one of each costs the thread that does it.
 struct TimingCost {

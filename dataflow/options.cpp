@@ -83,6 +83,29 @@ Nanoseconds parse_duration(std::string_view text, std::string_view what) {
   return Nanoseconds(static_cast<std::int64_t>(std::llround(value)));
 }
 
+std::string component_text(const ComponentText& parts) {
+  const auto quoted = [](const std::string& value) {
+    if (value.find_first_of(",'\"") == value.npos) return value;
+    std::string result = "'";
+    for (const char c : value) {
+      if (c == '\'') {
+        result += "'\"'\"'";  // ends, holds the one in the other kind of quotes, begins again
+      } else {
+        result += c;
+      }
+    }
+    return result + "'";
+  };
+  std::string text = parts.name;
+  char before = ':';
+  for (const auto& [key, value] : parts.values) {
+    text += before + key;
+    if (!value.empty()) text += '=' + quoted(value);
+    before = ',';
+  }
+  return text;
+}
+
 ComponentText parse_component(std::string_view text) {
   ComponentText result;
   const std::size_t colon = text.find(':');

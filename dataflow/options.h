@@ -36,6 +36,9 @@ struct ComponentText {
 /// keep commas together. Throws ConfigError on text that is not of this form.
 ComponentText parse_component(std::string_view text);
 
+/// The text of such parts, with quotes where values need them.
+std::string component_text(const ComponentText& parts);
+
 /// Splits a list of component values at commas; a piece whose first of ':' and '=' is '=' continues
 /// the component before it: "gpu,zmq-consume:hwm=8,bind=true,cpu" has three elements.
 std::vector<std::string> split_component_list(std::string_view text);

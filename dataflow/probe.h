@@ -39,6 +39,10 @@ struct StageName {
   bool operator==(const StageName&) const = default;
 };
 
+/// Workers of stages that other processes run, or the way between: their times are those that
+/// batches tell, a worker's time is nobody's here.
+inline constexpr std::string_view kOutside = "outside";
+
 /// Running sums of one stage, in nanoseconds. Items are what it takes at once, images or batches;
 /// CPU and wall time are sums over the timed items alone, waits over all. A StageTimer
 /// (stage_timer.h) keeps them. Of a thread that runs several stages, waiting for input is of the

@@ -352,7 +352,7 @@ CreditDebt CreditDesk::keep(const Arrival& arrival, ZmqMessage& to) {
 }
 
 void CreditDesk::accept(const Arrival& arrival) {
-  state_->accounts.accept(arrival.message.header, state_->arrival_ns);
+  state_->accounts.accept(arrival.message.header, state_->arrival_ns, arrival.peer->clock());
 }
 
 bool CreditDesk::has_ended() const {

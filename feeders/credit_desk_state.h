@@ -25,7 +25,7 @@ struct CreditDesk::State {
   State(const CreditPlan& plan, const BatchSpec& spec, Probe& probe)
       : book(plan.credit, plan.together),
         bad(plan.on_bad_sample, probe),
-        accounts(spec, probe, plan.ends_with,
+        accounts(spec, probe, plan.ends_with, false,
                  {.producers = static_cast<std::size_t>(plan.producers) + kMostLeft}) {}
   /// Producers that are remembered when they have gone.
   static constexpr std::size_t kMostLeft = 1024;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/credit_peer.h"
 
-#include <optional>
-
 namespace penstock {
 namespace {
 
@@ -31,6 +29,10 @@ void CreditPeer::note_batch(const FramedHeader& header, std::int64_t arrival_ns,
 
 void CreditPeer::note_credit(std::uint64_t total, std::int64_t sent_ns) {
   if (permits_.empty() || permits_.back().total < total) permits_.push_back({total, sent_ns});
+}
+
+std::optional<ClockBounds::Estimate> CreditPeer::clock() const noexcept {
+  return shares_clock ? ClockBounds::Estimate{} : clock_.estimate();
 }
 
 void CreditPeer::report_clock(const ClockBounds::Estimate& estimate, Probe& probe) const {

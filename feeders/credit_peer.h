@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct CreditPeer {
   /// facts of the run, for the first eight producers.
   void note_batch(const FramedHeader& header, std::int64_t arrival_ns, Probe& probe);
   void note_credit(std::uint64_t total, std::int64_t sent_ns);
+  /// Of its clock; empty: not known.
+  std::optional<ClockBounds::Estimate> clock() const noexcept;
   void report_clock(const ClockBounds::Estimate& estimate, Probe& probe) const;
 
  private:

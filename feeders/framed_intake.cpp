@@ -17,12 +17,14 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 *
 }  // namespace
 
 FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
-                           ProducerLedger::Limits limits)
+                           bool one_machine, ProducerLedger::Limits limits)
     : spec_(spec),
       probe_(probe),
       producers_(static_cast<std::uint64_t>(producers)),
       boot_(boot_id()),
-      ledger_(limits) {}
+      one_machine_(one_machine),
+      ledger_(limits),
+      delivery_(probe) {}
 
 std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t received_ns) {
   const std::optional<FramedMessage> message = open(frames);
@@ -87,6 +89,12 @@ void FramedIntake::end(const FramedHeader& header) {
 }
 
 void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns) {
+  accept(header, received_ns,
+         has_our_clock(header.producer) ? std::optional(ClockBounds::Estimate{}) : std::nullopt);
+}
+
+void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns,
+                          const std::optional<ClockBounds::Estimate>& ahead) {
   try {
     ledger_.received(header);
   } catch (const DataError&) {
@@ -95,6 +103,7 @@ void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns) 
   }
   count();
   times_.add(header, received_ns, has_our_clock(header.producer));
+  delivery_.add(header, received_ns, ahead);
 }
 
 std::string FramedIntake::reject(const FramedHeader& header, const std::string& why) {
@@ -107,7 +116,7 @@ std::string FramedIntake::reject(const FramedHeader& header, const std::string& 
 }
 
 bool FramedIntake::has_our_clock(std::uint64_t producer) const {
-  return !boot_.empty() && ledger_.is_of_boot(producer, boot_);
+  return !boot_.empty() && ledger_.is_of_boot(producer, boot_, one_machine_);
 }
 
 void FramedIntake::count() {

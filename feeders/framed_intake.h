@@ -20,6 +20,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/wire/framed.h"
 #include "dataflow/wire/wire_batch.h"
+#include "feeders/delivery_times.h"
 #include "feeders/hand_off_times.h"
 #include "feeders/producer_ledger.h"
 
@@ -28,9 +29,10 @@ namespace penstock {
 class FramedIntake {
  public:
   /// `producers`: the data end once so many have sent their end; 0: they do not. The probe outlives
-  /// it.
+  /// it. `one_machine`: whoever says nothing of where it runs does so on this one, as all who reach
+  /// our sockets do: a producer that outlives its consumers says hello to the first of them alone.
   FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
-               ProducerLedger::Limits limits = {});
+               bool one_machine = false, ProducerLedger::Limits limits = {});
 
   /// The batch of pixels in a message that came at that time of CLOCK_REALTIME, in ns; empty: it is
   /// none, but a hello or an end. Throws DataError where it must not be used, naming its producer
@@ -42,6 +44,9 @@ class FramedIntake {
   std::optional<FramedMessage> open(MessageFrames frames);
   /// This batch is good. Throws DataError where its number or shape is not.
   void accept(const FramedHeader& header, std::int64_t received_ns);
+  /// The same, with its producer's clock, as far as it is known.
+  void accept(const FramedHeader& header, std::int64_t received_ns,
+              const std::optional<ClockBounds::Estimate>& ahead);
   /// This one is not, for that reason, which comes back with its producer's name.
   std::string reject(const FramedHeader& header, const std::string& why);
 
@@ -74,8 +79,10 @@ class FramedIntake {
   Probe& probe_;
   const std::uint64_t producers_;
   const std::string boot_;
+  const bool one_machine_;
   ProducerLedger ledger_;
   HandOffTimes times_;
+  DeliveryTimes delivery_;
   std::mutex mutex_;
   // All below under mutex_.
   std::optional<Counters> counters_;

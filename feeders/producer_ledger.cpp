@@ -212,10 +212,12 @@ std::optional<FramedHello> ProducerLedger::hello_of(std::uint64_t producer) cons
   return found == producers_.end() ? std::nullopt : found->second.hello;
 }
 
-bool ProducerLedger::is_of_boot(std::uint64_t producer, std::string_view boot) const {
+bool ProducerLedger::is_of_boot(std::uint64_t producer, std::string_view boot, bool untold) const {
   const std::lock_guard lock(mutex_);
   const auto found = producers_.find(producer);
-  return found != producers_.end() && found->second.hello && found->second.hello->boot == boot;
+  const bool is_told =
+      found != producers_.end() && found->second.hello && !found->second.hello->boot.empty();
+  return is_told ? found->second.hello->boot == boot : untold;
 }
 
 LedgerTotals ProducerLedger::totals() const {

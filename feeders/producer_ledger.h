@@ -78,8 +78,8 @@ class ProducerLedger {
   std::string name_of(std::uint64_t producer) const;
   /// What its hello said; empty: none came.
   std::optional<FramedHello> hello_of(std::uint64_t producer) const;
-  /// Whether its hello said that boot id.
-  bool is_of_boot(std::uint64_t producer, std::string_view boot) const;
+  /// Whether its hello said that boot id; `untold` where no hello said any.
+  bool is_of_boot(std::uint64_t producer, std::string_view boot, bool untold = false) const;
   LedgerTotals totals() const;
 
   /// Of whom images are missing, the most first; at most so many of them.

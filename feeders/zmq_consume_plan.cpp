@@ -111,6 +111,14 @@ ConsumeEndpoint parse_one(std::string_view text, bool bind) {
 
 }  // namespace
 
+bool ConsumePlan::is_on_one_machine() const noexcept {
+  return std::ranges::all_of(endpoints, [](const ConsumeEndpoint& end) {
+    const Endpoint& endpoint = end.endpoint;
+    return endpoint.kind != Endpoint::Kind::tcp || endpoint.host == "localhost" ||
+           endpoint.host == "[::1]" || endpoint.host.starts_with("127.");
+  });
+}
+
 std::int64_t ConsumePlan::most_bytes() const noexcept {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   return most_messages() * std::min(socket.max_message, kMost / most_messages());

@@ -28,6 +28,8 @@ struct ConsumePlan {
   bool keep_memory = true;                ///< by malloc, for the next messages
   std::string producer;                   ///< a shell command; empty: none
 
+  /// Do all endpoints lie where only this machine's processes reach them?
+  bool is_on_one_machine() const noexcept;
   /// Messages that this process holds outside the ring at most, of one producer: those in the
   /// socket, one that libzmq is receiving, and one in each receiver's hands.
   std::int64_t most_messages() const noexcept { return socket.hwm + 1 + receivers; }

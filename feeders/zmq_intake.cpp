@@ -25,7 +25,7 @@ ZmqIntake::ZmqIntake(const FeederContext& context, const ConsumePlan& plan)
       received_(context.probe.counter("messages_received")),
       bytes_(context.probe.counter("bytes_received")),
       bad_(context.on_bad_sample, context.probe),
-      framed_(context.spec, context.probe, plan.producers),
+      framed_(context.spec, context.probe, plan.producers, plan.is_on_one_machine()),
       is_shared_(plan.receivers > 1) {
   for (std::size_t i = 0; i < plan.endpoints.size(); ++i) {
     endpoint_names_.push_back(plan.endpoints[i].endpoint.text);

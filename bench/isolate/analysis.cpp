@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bench/isolate/cost.h"
+#include "bench/isolate/delivery.h"
 #include "bench/isolate/doubts.h"
 #include "bench/isolate/verdict.h"
 
@@ -74,11 +75,15 @@ std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan) {
                                     .margin = plan.targets.margin,
                                     .has_producer = plan.has_producer,
                                     .crowded = is_crowded(found.noise)});
+    if (plan.has_producer) {
+      found.delivery = find_delivery(coupled, found.ladder, diagnosis);
+    }
     Outlook outlook = look_ahead({.ceiling = ceiling,
                                   .coupled = coupled,
                                   .supplies = supplies_of(found),
                                   .cost = *found.cost,
                                   .diagnosis = diagnosis,
+                                  .delivery = found.delivery,
                                   .margin = plan.targets.margin,
                                   .cores = plan.cores,
                                   .threads_matter = plan.threads_matter,

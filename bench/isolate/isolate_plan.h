@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "bench/isolate/cost.h"
 #include "bench/isolate/isolation.h"
 #include "bench/isolate/ladder_data.h"
+#include "bench/isolate/message_ladder.h"
 #include "dataflow/clock.h"
 
 namespace penstock {
@@ -21,12 +23,13 @@ struct IsolatePlan {
   Nanoseconds ladder_budget = std::chrono::minutes(4);  ///< more, where there is a ladder
   CostTargets targets;
   bool verify = false, ladder = false;
-  std::int64_t steps = 0;       ///< of a window; 0: as the budget allows
-  std::int32_t cores = 1;       ///< usable ones
-  bool has_producer = false;    ///< the feeder receives from other processes
-  bool threads_matter = false;  ///< its rate depends on --feeder-threads
-  LadderData data;              ///< that the ladder's rungs read
-  std::string command;          ///< for the reports
+  std::int64_t steps = 0;                 ///< of a window; 0: as the budget allows
+  std::int32_t cores = 1;                 ///< usable ones
+  bool has_producer = false;              ///< the feeder receives from other processes
+  bool threads_matter = false;            ///< its rate depends on --feeder-threads
+  LadderData data;                        ///< that the ladder's rungs read
+  std::optional<MessageLadder> messages;  ///< instead, where the feeder receives
+  std::string command;                    ///< for the reports
 };
 
 /// One row of a block.

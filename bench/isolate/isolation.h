@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/isolate/delivery_finding.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/scaling_law.h"
 #include "bench/sweep_result.h"
@@ -76,6 +77,7 @@ struct RungFinding {
   std::optional<Estimate> supply_img_per_s;  ///< unconsumed
   std::string unavailable;                   ///< why it could not be measured
   bool branch = false;                       ///< compared with the ceiling only (ZeroMQ)
+  std::string part;  ///< whose share it bounds: "consumer", "network", "producer"; empty: nobody's
 };
 
 /// What happened around a block that numbers may suffer from.
@@ -100,7 +102,8 @@ struct Isolation {
 
   std::optional<InputCostFinding> cost;
   std::optional<Estimate> supply_img_per_s;
-  std::vector<StageFinding> stages;                        ///< upstream first
+  std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
+  std::vector<StageFinding> stages;         ///< upstream first
   std::optional<std::size_t> bottleneck, next_bottleneck;  ///< indices of stages; none: the trainer
   double gain_until_next = 1;              ///< factor in rate if the bottleneck cost nothing
   std::vector<ScalingPoint> supply_curve;  ///< threads and their unconsumed rates

@@ -11,6 +11,7 @@
 #include "bench/figures/cost_split.h"
 #include "bench/figures/quantity.h"
 #include "bench/figures/supply_demand.h"
+#include "bench/figures/time_shares.h"
 #include "bench/figures/waterfall.h"
 #include "bench/pages/run_views.h"
 
@@ -140,6 +141,32 @@ PageFigure split_of(const Isolation& isolation) {
   return figure;
 }
 
+/// A look for each part, so that neighbours differ.
+std::string_view looks_of(const DeliveryPart& part) {
+  if (part.side == "network") return "transfer";
+  if (part.side == "producer") return part.name == "made" ? "device" : "interference";
+  return part.name == "in the ring" ? "residual" : "gain";
+}
+
+PageFigure delivery_of(const Isolation& isolation) {
+  PageFigure figure{.file = "delivery.svg", .heading = "Producer, network, consumer"};
+  if (!isolation.delivery) return figure;
+  const DeliveryFinding& delivery = *isolation.delivery;
+  std::vector<TimeShare> shares;
+  for (const DeliveryPart& part : delivery.parts) {
+    shares.push_back(
+        {fmt::format("{} ({})", part.name, part.side), part.ms, std::string(looks_of(part))});
+  }
+  figure.caption = fmt::format(
+      "What a batch went through, on average{}. A batch that waits shows what is too slow behind "
+      "it, not where it lies.",
+      delivery.timed ? fmt::format(", by {}", delivery.clocks) : ", as far as this process knows");
+  figure.draw = [shares = std::move(shares)](const FigureSize& size) {
+    return time_shares_figure("a batch", shares, size);
+  };
+  return figure;
+}
+
 /// Up to where the law is worth drawing.
 double threads_to_draw(const Isolation& isolation) {
   constexpr double kFar = 512;
@@ -194,6 +221,7 @@ IsolationFigures figures_of(const Isolation& isolation) {
   IsolationFigures figures;
   figures.waterfall = waterfall_of(isolation);
   figures.split = split_of(isolation);
+  figures.delivery = delivery_of(isolation);
   figures.supply_demand = supply_demand_of(isolation);
   figures.steps.file = "steps.svg";
   figures.queues.file = "queues.svg";

@@ -89,7 +89,15 @@ Json to_json(const RungFinding& rung) {
               {"added_ms", or_null(rung.added_ms)},
               {"supply_img_per_s", or_null(rung.supply_img_per_s)},
               {"unavailable", rung.unavailable},
+              {"part", rung.part},
               {"branch", rung.branch}};
+}
+
+Json to_json(const DeliveryPart& part) {
+  return Json{{"name", part.name},
+              {"side", part.side},
+              {"ms", to_json(part.ms)},
+              {"percent", part.percent}};
 }
 
 template <typename T>
@@ -97,6 +105,28 @@ Json list_of(const std::vector<T>& values) {
   Json list = Json::array();
   for (const T& value : values) list.push_back(to_json(value));
   return list;
+}
+
+Json to_json(const DeliveryFinding& found) {
+  return Json{{"blame", to_string(found.blame)},
+              {"timed", found.timed},
+              {"clocks", found.clocks},
+              {"not_known", found.not_known},
+              {"parts", list_of(found.parts)},
+              {"producers", found.producers},
+              {"came_img_per_s", found.came_img_per_s},
+              {"making_percent", or_null(found.making_percent)},
+              {"held_percent", or_null(found.held_percent)},
+              {"receiving_percent", found.receiving_percent},
+              {"waits_in_percent", found.waits_in_percent},
+              {"waits_out_percent", found.waits_out_percent},
+              {"batches_ready", or_null(found.ready)},
+              {"batches_under_way", or_null(found.under_way)},
+              {"batches_in_ring", found.in_ring},
+              {"ring_slots", found.ring_slots},
+              {"producers_img_per_s", or_null(found.producers_img_per_s)},
+              {"transport_img_per_s", or_null(found.transport_img_per_s)},
+              {"consumer_img_per_s", or_null(found.consumer_img_per_s)}};
 }
 
 }  // namespace
@@ -133,6 +163,7 @@ Json to_json(const Isolation& found) {
               {"supply_row", or_null(found.supply_row)},
               {"cost", or_null(found.cost)},
               {"supply_img_per_s", or_null(found.supply_img_per_s)},
+              {"delivery", found.delivery ? to_json(*found.delivery) : Json(nullptr)},
               {"stages", list_of(found.stages)},
               {"bottleneck", or_null(found.bottleneck)},
               {"next_bottleneck", or_null(found.next_bottleneck)},

@@ -98,6 +98,20 @@ void write_ladder(const Isolation& isolation, std::ostream& out) {
   write_list(out, notes);
 }
 
+void write_delivery(const Isolation& isolation, std::ostream& out) {
+  if (!isolation.delivery) return;
+  const DeliveryFinding& delivery = *isolation.delivery;
+  PageTable table{{{"a batch was"}, {"side"}, {"ms", true}, {"%", true}}, {}};
+  for (const DeliveryPart& part : delivery.parts) {
+    table.rows.push_back(
+        {part.name, part.side, estimate_text(part.ms, ""), fixed_text(part.percent, 0)});
+  }
+  write_table(out, table);
+  if (!delivery.not_known.empty()) {
+    write_paragraph(out, fmt::format("Not known: {}.", delivery.not_known), "soft");
+  }
+}
+
 std::string role_of(const Isolation& isolation, std::size_t stage) {
   if (isolation.bottleneck == stage) return "bottleneck";
   return isolation.next_bottleneck == stage ? "next" : "";
@@ -194,6 +208,8 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   write_cures(isolation, out);
   write_figure(out, figures.waterfall);
   write_figure(out, figures.split);
+  write_figure(out, figures.delivery);
+  write_delivery(isolation, out);
   write_figure(out, figures.supply_demand);
   write_figure(out, figures.steps);
   write_figure(out, figures.queues);
@@ -209,8 +225,8 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
 void write_isolation_figures(const Isolation& isolation, const std::filesystem::path& folder) {
   IsolationFigures figures = figures_of(isolation);
   write_figure_files(
-      {std::move(figures.waterfall), std::move(figures.split), std::move(figures.supply_demand),
-       std::move(figures.steps), std::move(figures.queues)},
+      {std::move(figures.waterfall), std::move(figures.split), std::move(figures.delivery),
+       std::move(figures.supply_demand), std::move(figures.steps), std::move(figures.queues)},
       folder);
 }
 

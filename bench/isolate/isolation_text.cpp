@@ -114,6 +114,15 @@ void write_stages(const Isolation& found, std::ostream& out) {
   columns.write(out);
 }
 
+void write_delivery(const Isolation& found, std::ostream& out) {
+  if (!found.delivery) return;
+  Columns columns({"a batch's time", "side", "ms (95 % interval)", "%"});
+  for (const DeliveryPart& part : found.delivery->parts) {
+    columns.add({part.name, part.side, format_estimate(part.ms, 2), percent(part.percent)});
+  }
+  columns.write(out);
+}
+
 /// Of the last usable coupled run.
 void write_queues(const Isolation& found, std::ostream& out) {
   const RunResult* last = nullptr;
@@ -220,6 +229,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
   fmt::print(out, "\n");
   write_rates(found, out);
   write_cost(found, out);
+  write_delivery(found, out);
   write_stages(found, out);
   write_queues(found, out);
   write_curve(found, out);

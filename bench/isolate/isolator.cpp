@@ -115,8 +115,17 @@ Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clo
 
 const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
   measure_blocks(listener, stop);
-  const std::vector<Cure> cures = analyse(found_, plan_);
-  if (plan_.ladder && found_.cost) climb(listener, stop);
+  std::vector<Cure> cures = analyse(found_, plan_);
+  if (plan_.ladder && found_.cost) {
+    const std::size_t known = found_.doubts.size();
+    climb(listener, stop);
+    if (found_.delivery) {  // its rungs say more about whose share is too slow
+      const std::vector<std::string> of_ladder(
+          found_.doubts.begin() + static_cast<std::ptrdiff_t>(known), found_.doubts.end());
+      cures = analyse(found_, plan_);
+      found_.doubts.insert(found_.doubts.end(), of_ladder.begin(), of_ladder.end());
+    }
+  }
   if (plan_.verify && found_.cost) verify(cures, listener, stop);
   return found_;
 }
@@ -234,7 +243,8 @@ bool Isolator::enough(const SweepResult& sweep) {
 
 /// Measures every rung beside the ceiling, with and without the trainer.
 void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
-  std::vector<LadderRung> rungs = ladder_rungs(plan_.config, plan_.data);
+  std::vector<LadderRung> rungs = plan_.messages ? message_rungs(plan_.config, *plan_.messages)
+                                                 : ladder_rungs(plan_.config, plan_.data);
   std::vector<PlannedRun> runs;
   const auto plan_run = [&](const RunConfig& config, Rung rung) {
     runs.push_back({config, rung});

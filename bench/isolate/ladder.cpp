@@ -35,16 +35,6 @@ std::string queue_text(const ComponentText& users, const LadderData& data, std::
   return options.empty() ? "queue" : "queue:" + options;
 }
 
-/// Resolves the rung's configuration, or says why there is none.
-void complete(LadderRung& rung) {
-  try {
-    rung.config = resolve(rung.config, find_components(rung.config));
-    rung.unavailable = unavailable_reason(rung.config);
-  } catch (const Error& error) {
-    rung.unavailable = error.what();
-  }
-}
-
 const Row* row_of(const SweepResult& sweep, std::optional<std::size_t> index) {
   return index ? &sweep.rows[*index] : nullptr;
 }
@@ -129,7 +119,7 @@ class Ladder {
   }
 
   std::vector<LadderRung> rungs() {
-    for (LadderRung& rung : rungs_) complete(rung);
+    for (LadderRung& rung : rungs_) complete_rung(rung);
     return std::move(rungs_);
   }
 
@@ -157,6 +147,16 @@ class Ladder {
 
 }  // namespace
 
+void complete_rung(LadderRung& rung) {
+  if (!rung.unavailable.empty()) return;
+  try {
+    rung.config = resolve(rung.config, find_components(rung.config));
+    rung.unavailable = unavailable_reason(rung.config);
+  } catch (const Error& error) {
+    rung.unavailable = error.what();
+  }
+}
+
 std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& data) {
   Ladder ladder(base, data);
   ladder.add_synthetic();
@@ -181,6 +181,7 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
     finding.name = rung.name;
     finding.adds = rung.adds;
     finding.branch = rung.branch;
+    finding.part = rung.part;
     finding.row = rung.row.value_or(0);
     finding.unavailable = rung.unavailable;
     const Row* const row = row_of(sweep, rung.row);

@@ -25,6 +25,7 @@ struct LadderRung {
   RunConfig config;
   bool is_ceiling = false;
   bool branch = false;      ///< compared with the ceiling only
+  std::string part;         ///< as RungFinding has it
   std::string proof;        ///< a fact that is 1 where the run was what the rung claims
   std::string unavailable;  ///< why it cannot be measured at all
   /// Of the set that it reads, where samples are not files; 0: as many as there are files.
@@ -39,6 +40,9 @@ struct LadderRung {
 /// decoded from memory before their files are read; a set of another format is read where it lies,
 /// from the page cache, and one of pixels has no rungs of decoding.
 std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& data);
+
+/// Resolves the rung's configuration, or says why there is none.
+void complete_rung(LadderRung& rung);
 
 /// What the rows of `rungs` show, in their order. The first rung is the ceiling.
 std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const LadderRung> rungs,

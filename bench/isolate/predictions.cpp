@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "bench/isolate/cost.h"
+#include "bench/isolate/delivery_cures.h"
 #include "bench/isolate/steady.h"
 #include "bench/statistics/queue_replay.h"
 
@@ -101,9 +102,10 @@ class CureList {
     if (evidence_.cost.percent.value <= 100 * evidence_.margin) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
-    } else if (diagnosis.stages[*diagnosis.bottleneck].workers == "producer") {
-      add_producers();
+    } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
+      add_delivery();
     } else {
+      add_delivery();
       add_threads();
       add_cores();
       add_cheaper_stage();
@@ -191,13 +193,16 @@ class CureList {
                   machines, each));
   }
 
-  void add_producers() {
-    const Diagnosis& diagnosis = evidence_.diagnosis;
-    const double each = diagnosis.stages[*diagnosis.bottleneck].capacity_img_per_s;
-    const double most = predictor_.now() * diagnosis.gain_until_next;
-    if (!(each > 0)) return;
-    add(most, fmt::format("{:.0f} producers like this one, or one that sends {:.0f} img/s",
-                          std::ceil(most / each), most));
+  void add_delivery() {
+    if (!evidence_.delivery) return;
+    for (Cure& cure : delivery_cures({.config = predictor_.config(),
+                      .diagnosis = evidence_.diagnosis,
+                      .delivery = *evidence_.delivery,
+                      .now = predictor_.now(),
+                      .demand = predictor_.demand(),
+                      .cores = evidence_.cores})) {
+      if (worthwhile(cure.img_per_s)) cures_.push_back(std::move(cure));
+    }
   }
 
   /// Steps got longer because feeding uses the machine: t = t0 (1 + g u) of u feeding threads.

@@ -42,6 +42,7 @@ struct Evidence {
   std::vector<const Row*> supplies;
   const InputCostFinding& cost;
   const Diagnosis& diagnosis;
+  const std::optional<DeliveryFinding>& delivery;  ///< none: it does not receive
   double margin = 0.01;
   std::int32_t cores = 1;       ///< usable ones of this machine
   bool threads_matter = false;  ///< the feeder's rate depends on --feeder-threads

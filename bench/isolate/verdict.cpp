@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "bench/isolate/delivery.h"
 #include "bench/report_text.h"
 #include "dataflow/options.h"
 
@@ -23,6 +24,8 @@ constexpr std::array kStageWorks = {
     StageWork{"unpack", "Unpacking messages"},
     StageWork{"copy", "Copying batches to the device"},
     StageWork{"produce", "The producer outside this run"},
+    StageWork{"carry", "The network between the producer and this run"},
+    StageWork{"send", "What is outside this run, producer or network,"},
 };
 
 /// A stage that computes for less of its time waits for something else.
@@ -101,7 +104,7 @@ std::string split_sentence(const InputCostFinding& cost) {
 std::string cause_sentence(const Isolation& found) {
   const StageFinding& stage = found.stages[*found.bottleneck];
   std::string text;
-  if (stage.workers == "producer") {
+  if (is_outside(stage)) {
     text = fmt::format(
         "Its receiver waited for messages {:.0f} % of the time and had room for "
         "more: {:.0f} img/s came",
@@ -182,6 +185,11 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   sentences.push_back(split_sentence(*found.cost));
   if (found.bottleneck && found.cost->verdict == Verdict::slower) {
     sentences.push_back(cause_sentence(found));
+  }
+  if (found.delivery) {
+    for (std::string& sentence : delivery_sentences(*found.delivery)) {
+      sentences.push_back(std::move(sentence));
+    }
   }
   if (found.cores_per_device) sentences.push_back(cores_sentence(found, plan));
   return sentences;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "bench/child_run.h"
 #include "bench/cli.h"
@@ -22,6 +23,7 @@
 #include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -35,6 +37,8 @@ struct Wanted {
   IsolatePlan plan;
   std::string out = "out/isolate";
   bool verbose = false;
+  std::string constant_endpoint;
+  std::optional<PrivateFolder> folder;  ///< of the ladder's own sockets
 };
 
 constexpr FlagGroup flag{"Isolate"};
@@ -82,6 +86,12 @@ std::vector<Flag> isolate_flags(Wanted& wanted) {
       flag("ladder_budget", "how long the ladder may take", "4min", [&](const std::string& text) {
         wanted.plan.ladder_budget = parse_duration(text, "--ladder-budget");
       }));
+  flags.push_back(
+      flag("constant_endpoint",
+           "where a `penstock serve --fake-location host` of yours on the producers' "
+           "machine sends to, for the ladder of zmq-consume; default: it serves itself, "
+           "on this machine",
+           "", [&](const std::string& text) { wanted.constant_endpoint = text; }));
   flags.push_back(flag("out",
                        "folder for isolation.json, results.json, results.csv and report.html",
                        "out/isolate", [&](const std::string& text) { wanted.out = text; }));
@@ -130,6 +140,19 @@ void complete(Wanted& wanted, const Invocation& invocation) {
     throw Unavailable(reason);
   }
   ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  const bool receives = parse_component(plan.config.fake_location).name == "zmq-consume";
+  if (!wanted.constant_endpoint.empty() && !(plan.ladder && receives)) {
+    throw ConfigError(
+        "--constant-endpoint is for a rung of the ladder of zmq-consume; expected --ladder and "
+        "--fake-location zmq-consume:..., or no such flag");
+  }
+  if (plan.ladder && receives) {
+    wanted.folder.emplace();
+    plan.messages = MessageLadder{.program = invocation.program,
+                                  .folder = wanted.folder->path(),
+                                  .endpoint = wanted.constant_endpoint};
+    return;
+  }
   const FeederEntry* const files = match_entry(feeder_table(), "queue");
   if (plan.ladder && files != nullptr) {
     ensure_data_of(plan.config, *files, invocation.stop);

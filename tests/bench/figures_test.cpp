@@ -19,6 +19,7 @@
 #include "bench/figures/scaling_curve.h"
 #include "bench/figures/step_times.h"
 #include "bench/figures/supply_demand.h"
+#include "bench/figures/time_shares.h"
 #include "bench/figures/waterfall.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -142,6 +143,25 @@ TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
     EXPECT_TRUE(has(text, ".</text>")) << name << ": a sentence";
     EXPECT_FALSE(has(text, "<line")) << name << ": no axes without data";
   }
+}
+
+TEST(Figures, TimeSharesAreWellFormedWhateverTheyHold) {
+  const Estimate worst{kNan, -kInfinity, kInfinity, 0}, far{1e300, -1e300, kInfinity, 1};
+  const auto drawn_of = [](std::string name, std::vector<TimeShare> parts) {
+    return std::pair<std::string, std::function<std::string(const FigureSize&)>>(
+        std::move(name), [parts = std::move(parts)](const FigureSize& size) {
+          return time_shares_figure(kHostile, parts, size);
+        });
+  };
+  const TimeShare made{"made (producer)", {90, 88, 92, 3}, "device"};
+  EXPECT_EQ(faults_of({drawn_of("usual", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}),
+                       drawn_of("hostile", {{kHostile, worst, "gain"}, {"b", far, "gain"}, made}),
+                       drawn_of("zeros", {{"none", {}, "gain"}, made}), drawn_of("empty", {})}),
+            "");
+  const std::string figure =
+      time_shares_figure("a batch", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}, kWide);
+  EXPECT_TRUE(has(figure, "made (producer) 90.0 ms (88.0 to 92.0) (90 %)")) << figure;
+  EXPECT_TRUE(has(figure, "100 ms")) << figure;
 }
 
 TEST(Figures, ShowEveryInterval) {

@@ -175,6 +175,8 @@ std::vector<Variant> variants() {
   for (const FeederEntry* entry : feeder_table().entries) result.push_back({entry, ""});
   for (const auto& [name, options] : {std::pair{"host", ":img_per_s=400"},
                                       {"host", ":normalise=f16"},
+                                      {"messages", ":format=zmq_op"},
+                                      {"messages", ":receivers=3,checksum=true"},
                                       {"queue", ":normalise=f32"},
                                       {"queue", ":source=memory"},
                                       {"queue", ":decode=full"},

@@ -76,6 +76,17 @@ TEST(Options, ValuesOfTheWrongKindAreRefused) {
   EXPECT_THROW(options("x:bind=maybe").flag("bind"), ConfigError);
 }
 
+TEST(Options, PartsBecomeTextThatIsReadAsTheSameParts) {
+  EXPECT_EQ(component_text({"gpu", {}}), "gpu");
+  EXPECT_EQ(component_text({"x", {{"hwm", "2"}, {"bind", ""}}}), "x:hwm=2,bind");
+  for (const std::string value : {"a,b", "it's", "\"", "'\",'", "a=b:c"}) {
+    const ComponentText parts{"x", {{"producer", value}, {"hwm", "2"}}};
+    const ComponentText read = parse_component(component_text(parts));
+    EXPECT_EQ(read.name, "x");
+    EXPECT_EQ(read.values, parts.values) << component_text(parts);
+  }
+}
+
 TEST(Parse, BytesAndDurationsCarryUnits) {
   EXPECT_EQ(parse_bytes("512MiB", "x"), 512U << 20);
   EXPECT_EQ(parse_bytes("2GB", "x"), 2000000000U);

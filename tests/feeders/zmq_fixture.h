@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -131,7 +132,13 @@ class Consumer {
     const std::vector<std::string> notes = probe_.notes();
     return *std::find_if(notes.begin(), notes.end(), is_of_waiting);
   }
-  const StageCounters& stage(std::size_t number) const { return probe_.stages().at(number); }
+  /// Of those that run here.
+  const StageCounters& stage(std::size_t number) const {
+    for (const StageCounters& stage : probe_.stages()) {
+      if (stage.stage.workers != kOutside && number-- == 0) return stage;
+    }
+    throw std::out_of_range("no such stage");
+  }
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_, spec_); }
   /// Ends the feeder and what it owns.

@@ -104,6 +104,23 @@ def link_bounds_the_rate(pair, for_run, for_serve):
     check(result["counters"]["messages_rejected"] == 0, result["counters"])
 
 
+def the_link_is_blamed(pair):
+    """By `penstock isolate`, before a device and a producer that are many times faster."""
+    serve = pair.start(pair.producing, "serve", [
+        pair.penstock, "serve", "--image-size", "224", "--batch-size", str(BATCH), "--fake-location", "host", "--hwm",
+        "2", "--format", "framed", "--endpoint", pair.endpoint])
+    isolate = pair.start(pair.consuming, "isolate", [
+        pair.penstock, "isolate", "--out", str(pair.folder / "isolate"), "--model", "trivial", "--image-size", "224",
+        "--device", "emulated:img_per_s=100000", "--batch-size", str(BATCH), "--budget", "6s",
+        "--fake-location", f"zmq-consume:endpoint={pair.endpoint},hwm=2,insecure"])
+    check(isolate.wait(LIMIT_S) in (0, 7), pair.text("isolate.err"))
+    check(serve.poll() is None, pair.text("serve.err"))
+    delivery = json.loads(pair.text("isolate/isolation.json"))["delivery"]
+    print({key: delivery[key] for key in ("blame", "making_percent", "held_percent", "waits_in_percent",
+                                          "batches_ready", "batches_under_way")})
+    check(delivery["blame"] == "network", delivery)
+
+
 def cut_and_healed(pair, for_run, for_serve):
     run, serve = pair.run(BATCHES, for_run), pair.serve(BATCHES, for_serve)
     pair.await_lines("run.out", 40)
@@ -151,6 +168,7 @@ def main():
     cases = {
         "a link bounds the rate": lambda pair: link_bounds_the_rate(pair, "insecure", []),
         "the same with keys": lambda pair: link_bounds_the_rate(pair, *keys(pair)),
+        "a link is blamed": the_link_is_blamed,
         "cut for three seconds, with keys": lambda pair: cut_and_healed(pair, *keys(pair)),
         "every batch once across a cut": every_batch_once_across_a_cut,
         "cut for good": cut_for_good,

@@ -124,7 +124,8 @@ TEST_F(IsolatorTest, AReceiverThatWaitsBlamesItsProducer) {
   ASSERT_TRUE(found.bottleneck);
   EXPECT_EQ(found.stages[*found.bottleneck].workers, "producer");
   EXPECT_NEAR(found.stages[*found.bottleneck].capacity_img_per_s, 64 / 0.020, 64 / 0.020 * 0.05);
-  EXPECT_NE(found.verdict.front().find("The producer outside this run is the bottleneck"),
+  EXPECT_NE(found.verdict.front().find(
+                "What is outside this run, producer or network, is the bottleneck"),
             std::string::npos);
   EXPECT_FALSE(found.cores_per_device);
 }

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/delivery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/isolate/steady.h"
+#include "bench/report_text.h"
+#include "bench/statistics/paired.h"
+
+namespace penstock {
+namespace {
+
+/// Who does something for less of the time does not hold others up by it.
+constexpr double kMostly = 0.5;
+/// A transport that alone carries so many times what came does not hold it up.
+constexpr double kAmple = 2;
+
+double fact(const RunResult& result, const char* name) {
+  const auto found = result.facts.find(name);
+  return found == result.facts.end() ? 0 : found->second;
+}
+
+double counter(const RunResult& result, const char* name) {
+  const auto found = result.counters.find(name);
+  return found == result.counters.end() ? 0 : static_cast<double>(found->second);
+}
+
+/// Those that were feeding at the end; by their numbers, or by credit.
+double producers_of(const RunResult& result) {
+  const double seen = counter(result, "producers_seen"), ended = counter(result, "producers_ended");
+  if (seen > 0) return seen > ended ? seen - ended : seen;
+  const double welcomed = counter(result, "producers_welcomed");
+  const double lost = counter(result, "producers_lost");
+  return welcomed > lost ? welcomed - lost : welcomed;
+}
+
+/// Of the most upstream workers.
+struct ReceiverUse {
+  std::string workers;
+  double busy = 0, waits_in = 0, waits_out = 0;  // shares of their time
+  double images = 0;
+};
+
+std::int32_t threads_of(const RunResult& result, const std::string& workers) {
+  std::int32_t threads = 1;
+  for (const StageUse& stage : result.stages) {
+    if (stage.workers == workers) threads = std::max(threads, stage.threads);
+  }
+  return threads;
+}
+
+ReceiverUse receiver_of(const RunResult& result) {
+  ReceiverUse use{.workers = result.stages.front().workers,
+                  .images = static_cast<double>(result.stages.front().images)};
+  const double all = threads_of(result, use.workers) * result.window_s;
+  for (const StageUse& stage : result.stages) {
+    if (stage.workers != use.workers || !(all > 0)) continue;
+    use.busy += stage.wall_s / all;
+    use.waits_in += stage.wait_in_s / all;
+    use.waits_out += stage.wait_out_s / all;
+  }
+  return use;
+}
+
+/// One run: times in seconds, of a message.
+struct RunDelivery {
+  double messages_per_s = 0, producers = 0;
+  double making = 0, holding = 0, way = 0, taking = 0, in_ring = 0;
+  bool timed = false, begun = false;
+  double ring = 0, slots = 0;
+  double images = 0;  // of a message
+  ReceiverUse receiver;
+};
+
+RunDelivery delivery_of(const RunResult& result) {
+  RunDelivery run;
+  run.receiver = receiver_of(result);
+  run.producers = producers_of(result);
+  const double timed = fact(result, "batches_timed_in_window");
+  run.timed = timed > 0;
+  run.begun = result.facts.contains("producing_window_mean_s");
+  const auto messages = static_cast<double>(result.stages.front().items);
+  run.messages_per_s = messages / result.window_s;
+  run.images = messages > 0 ? run.receiver.images / messages : 0;
+  run.making = fact(result, "producing_window_mean_s");
+  run.holding = fact(result, "socket_wait_window_mean_s");
+  run.way = fact(result, "hand_off_window_mean_s");
+  for (const StageUse& stage : result.stages) {
+    if (stage.workers == "stager" || !(messages > 0)) continue;
+    run.taking += stage.wall_s / threads_of(result, stage.workers) / messages;
+  }
+  if (!result.queues.empty()) {
+    run.ring = result.queues.front().mean_filled;
+    run.slots = result.queues.front().slots;
+  }
+  if (run.messages_per_s > 0) run.in_ring = run.ring / run.messages_per_s;
+  return run;
+}
+
+template <typename Value>
+double mean_over(const std::vector<RunDelivery>& runs, const Value& value) {
+  double sum = 0;
+  for (const RunDelivery& run : runs) sum += value(run);
+  return sum / static_cast<double>(runs.size());
+}
+
+template <typename Value>
+void add_part(DeliveryFinding& found, std::string name, std::string side,
+              const std::vector<RunDelivery>& runs, const Value& value) {
+  std::vector<double> ms;
+  for (const RunDelivery& run : runs) ms.push_back(1e3 * value(run));
+  found.parts.push_back({std::move(name), std::move(side), mean_of_blocks(ms), 0});
+}
+
+void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, bool begun) {
+  if (found.timed) {
+    if (begun) add_part(found, "made", "producer", runs, [](auto& run) { return run.making; });
+    add_part(found, "ready, not sent", "producer", runs, [](auto& run) { return run.holding; });
+    add_part(found, "on its way", "network", runs, [](auto& run) { return run.way; });
+  }
+  add_part(found, "checked and copied", "consumer", runs, [](auto& run) { return run.taking; });
+  add_part(found, "in the ring", "consumer", runs, [](auto& run) { return run.in_ring; });
+  double whole = 0;
+  for (const DeliveryPart& part : found.parts) whole += part.ms.value;
+  for (DeliveryPart& part : found.parts) {
+    part.percent = whole > 0 ? 100 * part.ms.value / whole : 0;
+  }
+}
+
+/// How both ends' clocks compare, by the last run that was timed.
+void add_clocks(DeliveryFinding& found, const RunResult& last) {
+  if (fact(last, "hand_off_clocks_unknown") > 0) {
+    found.clocks = "clocks that differ by what nobody knows: ways are those beyond the fastest one";
+    found.not_known =
+        "how long batches are on their way at least: by push nothing bounds how far clocks of "
+        "other machines are off; zmq-consume:credit=N with penstock serve --credit does";
+    return;
+  }
+  const double bound_us = fact(last, "hand_off_clock_bound_us");
+  found.clocks = bound_us > 0
+                     ? fmt::format("clocks that differ, set right to within {:.3g} us", bound_us)
+                     : "one clock";
+}
+
+/// A producer, or what lies between, where receivers wait for messages.
+Blame outside_blame(const DeliveryFinding& found) {
+  if (found.timed) {
+    const bool held = found.held_percent.value_or(0) >= 100 * kMostly;
+    const bool busy = found.making_percent.value_or(100) >= 100 * kMostly;
+    return busy && !held ? Blame::producer : Blame::network;
+  }
+  if (!found.transport_img_per_s) return Blame::producer_or_network;
+  const double times = *found.transport_img_per_s / std::max(1e-9, found.came_img_per_s);
+  return times >= kAmple ? Blame::producer : Blame::producer_or_network;
+}
+
+void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder) {
+  for (const RungFinding& rung : ladder) {
+    if (!rung.unavailable.empty() || !rung.supply_img_per_s) continue;
+    if (rung.part == "network") found.transport_img_per_s = rung.supply_img_per_s->value;
+    if (rung.part == "consumer") found.consumer_img_per_s = rung.supply_img_per_s->value;
+  }
+}
+
+void rename_outside(const DeliveryFinding& found, StageFinding& stage) {
+  if (found.blame == Blame::network) {
+    stage.name = "carry";
+    stage.workers = "network";
+    stage.capacity_img_per_s = found.came_img_per_s;
+  } else if (found.blame == Blame::producer_or_network) {
+    stage.name = "send";
+  } else if (found.making_percent) {
+    stage.utilisation_percent = stage.busy_percent = *found.making_percent;
+  }
+}
+
+std::string count_of(double producers) {
+  if (!(producers > 0)) return "the producers";
+  return producers == 1 ? "its one producer" : fmt::format("its {:.0f} producers", producers);
+}
+
+std::string depths_sentence(const DeliveryFinding& found) {
+  std::string text = "On average ";
+  if (found.ready) {
+    text +=
+        fmt::format("{} batches lay ready at the producers, {} were on their way or in sockets, ",
+                    format_fixed(*found.ready, 1), format_fixed(*found.under_way, 1));
+  }
+  return text + fmt::format("{} of {:.0f} slots of the ring were filled.",
+                            format_fixed(found.in_ring, 1), found.ring_slots);
+}
+
+std::string blame_sentence(const DeliveryFinding& found) {
+  const std::string who = count_of(found.producers);
+  switch (found.blame) {
+    case Blame::producer:
+      if (!found.timed) {
+        return fmt::format(
+            "The producer's share is too slow: {:.0f} img/s came, and the transport alone carries "
+            "{:.0f} on this machine.",
+            found.came_img_per_s, *found.transport_img_per_s);
+      }
+      return fmt::format(
+          "The producer's share is too slow: {} made {:.0f} img/s{}, and had a batch ready that "
+          "was not sent for {:.0f} % of the time.",
+          who, found.came_img_per_s,
+          found.making_percent
+              ? fmt::format(", busy for {:.0f} % of the time", *found.making_percent)
+              : std::string(),
+          found.held_percent.value_or(0));
+    case Blame::network:
+      return fmt::format(
+          "The network's share is too slow: {}{} had a batch ready that was not sent for {:.0f} % "
+          "of the time, while the receiver waited for messages for {:.0f} %.",
+          who,
+          found.making_percent
+              ? fmt::format(" made batches for no more than {:.0f} % of the time, and",
+                            *found.making_percent)
+              : std::string(),
+          found.held_percent.value_or(0), found.waits_in_percent);
+    case Blame::consumer:
+      return fmt::format(
+          "The consumer's share is too slow: its receivers worked for {:.0f} % of the time, and "
+          "waited for messages for {:.0f} %.",
+          found.receiving_percent, found.waits_in_percent);
+    case Blame::producer_or_network:
+      return fmt::format(
+          "The producer or the network is too slow: the receiver waited for messages for {:.0f} % "
+          "of the time.",
+          found.waits_in_percent);
+    case Blame::nobody:
+      break;
+  }
+  return fmt::format(
+      "Of producer, network and consumer none is to blame: the receiver waited for room for {:.0f} "
+      "% of the time, and for messages for {:.0f} %.",
+      found.waits_out_percent, found.waits_in_percent);
+}
+
+std::string alone_sentence(const DeliveryFinding& found) {
+  std::string text;
+  const auto add = [&](const std::optional<double>& rate, const char* what) {
+    if (rate) text += fmt::format("{}{:.0f} img/s {}", text.empty() ? "" : ", ", *rate, what);
+  };
+  add(found.producers_img_per_s, "if nothing held the producers back");
+  add(found.transport_img_per_s, "over the transport with batches that cost nothing");
+  add(found.consumer_img_per_s, "of the consumer out of memory");
+  return text.empty() ? text : fmt::format("Each alone: {}.", text);
+}
+
+}  // namespace
+
+std::optional<DeliveryFinding> find_delivery(const Row& coupled,
+                                             const std::vector<RungFinding>& ladder,
+                                             Diagnosis& diagnosis) {
+  std::vector<RunDelivery> runs;
+  const RunResult* last = nullptr;
+  for (const Repetition& repetition : coupled.repetitions) {
+    const RunResult& result = repetition.result;
+    if (!is_usable(result) || result.stages.empty() || !(result.window_s > 0)) continue;
+    runs.push_back(delivery_of(result));
+    last = &result;
+  }
+  if (runs.empty()) return std::nullopt;
+  const auto mean = [&](const auto& value) { return mean_over(runs, value); };
+  DeliveryFinding found;
+  found.timed = std::ranges::all_of(runs, &RunDelivery::timed);
+  const bool begun = std::ranges::all_of(runs, &RunDelivery::begun);
+  found.producers = mean([](auto& run) { return run.producers; });
+  found.came_img_per_s = mean([](auto& run) { return run.messages_per_s * run.images; });
+  found.receiving_percent = 100 * mean([](auto& run) { return run.receiver.busy; });
+  found.waits_in_percent = 100 * mean([](auto& run) { return run.receiver.waits_in; });
+  found.waits_out_percent = 100 * mean([](auto& run) { return run.receiver.waits_out; });
+  found.in_ring = mean([](auto& run) { return run.ring; });
+  found.ring_slots = mean([](auto& run) { return run.slots; });
+  if (found.timed) {
+    const double producers = std::max(1.0, found.producers);
+    found.ready = mean([](auto& run) { return run.messages_per_s * run.holding; });
+    found.under_way = mean([](auto& run) { return run.messages_per_s * run.way; });
+    found.held_percent = std::min(100.0, 100 * *found.ready / producers);
+    add_clocks(found, *last);
+    if (const double making = mean([](auto& run) { return run.making; }); begun && making > 0) {
+      const double busy = mean([](auto& run) { return run.messages_per_s * run.making; });
+      found.making_percent = std::min(100.0, 100 * busy / producers);
+      // Producers that make several batches at once do more than one after the other.
+      const double images = mean([](auto& run) { return run.images; });
+      found.producers_img_per_s = std::max(found.came_img_per_s, producers * images / making);
+    }
+  } else {
+    found.not_known =
+        "what is the producers' and what the network's: these messages carry no times; messages of "
+        "the format framed do (penstock serve --format framed, or the producer library)";
+  }
+  add_parts(found, runs, begun);
+  add_rungs(found, ladder);
+  if (diagnosis.bottleneck) {
+    StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
+    if (is_outside(stage)) {
+      found.blame = outside_blame(found);
+      rename_outside(found, stage);
+    } else if (stage.workers != "stager") {
+      found.blame = Blame::consumer;
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> delivery_sentences(const DeliveryFinding& found) {
+  std::vector<std::string> sentences{blame_sentence(found), depths_sentence(found)};
+  if (std::string alone = alone_sentence(found); !alone.empty()) {
+    sentences.push_back(std::move(alone));
+  }
+  if (found.timed) sentences.push_back(fmt::format("Times are by {}.", found.clocks));
+  if (!found.not_known.empty()) {
+    sentences.push_back(fmt::format("Not known: {}.", found.not_known));
+  }
+  return sentences;
+}
+
+bool is_outside(const StageFinding& stage) {
+  return stage.workers == "producer" || stage.workers == "network";
+}
+
+}  // namespace penstock

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock isolate` of producers of the user's own, in other processes: who is to blame where one
+// side is many times slower than the others.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/child_process.h"
+#include "bench/child_run.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class IsolateMessages : public testing::Test {
+ protected:
+  std::string endpoint() const { return "ipc://" + (scratch_.path() / "feed").native(); }
+
+  void serve(std::vector<std::string> more) {
+    std::vector<std::string> words{
+        PENSTOCK_PROGRAM, "serve",   "--fake-location=host", "--model=lenet",
+        "--batch-size=8", "--hwm=1", "--format=framed",      "--endpoint=" + endpoint()};
+    words.insert(words.end(), more.begin(), more.end());
+    producer_.emplace(ChildCommand{.arguments = words, .timeout = 100s});
+  }
+
+  nlohmann::json isolate(const std::string& device, std::vector<std::string> more = {}) {
+    const std::filesystem::path out = scratch_.path() / "out";
+    std::vector<std::string> words{PENSTOCK_PROGRAM,
+                                   "isolate",
+                                   "--fake-location=zmq-consume:hwm=1,endpoint=" + endpoint(),
+                                   "--model=lenet",
+                                   "--batch-size=8",
+                                   "--budget=4s",
+                                   "--num-batches=40",
+                                   "--device=" + device,
+                                   "--out=" + out.native()};
+    words.insert(words.end(), more.begin(), more.end());
+    ChildProcess child({.arguments = words, .timeout = 100s});
+    const ChildExit& exit = child.wait();
+    EXPECT_TRUE(exit.code == 0 || exit.code == 7) << exit.last_words;
+    std::ifstream file(out / "isolation.json");
+    return nlohmann::json::parse(file, nullptr, false);
+  }
+
+  const PrivateFolder scratch_;
+  std::optional<ChildProcess> producer_;
+};
+
+TEST_F(IsolateMessages, AProducerThatIsHeldToARateIsToBlame) {
+  serve({"--img-per-s=400"});
+  const auto json = isolate("emulated:img_per_s=8000");
+  const auto& delivery = json["delivery"];
+  EXPECT_EQ(delivery["blame"], "producer") << delivery;
+  EXPECT_EQ(delivery["timed"], true);
+  EXPECT_EQ(delivery["clocks"], "one clock");
+  EXPECT_EQ(delivery["producers"], 1);
+  EXPECT_GT(delivery["making_percent"].get<double>(), 50);
+  EXPECT_GT(delivery["waits_in_percent"].get<double>(), 50);
+  ASSERT_EQ(delivery["parts"].size(), 5U);
+  EXPECT_EQ(delivery["parts"][0]["side"], "producer");
+  EXPECT_GT(delivery["parts"][0]["percent"].get<double>(), 50);
+  ASSERT_FALSE(json["cures"].empty());
+  EXPECT_NE(json["cures"][0].get<std::string>().find("producers like this one"), std::string::npos)
+      << json["cures"];
+}
+
+TEST_F(IsolateMessages, ADeviceThatIsSlowHoldsTheProducersBack) {
+  serve({});
+  const auto delivery = isolate("emulated:img_per_s=400")["delivery"];
+  EXPECT_EQ(delivery["blame"], "nobody") << delivery;
+  EXPECT_GT(delivery["waits_out_percent"].get<double>(), 50) << delivery;
+  EXPECT_GT(delivery["batches_ready"].get<double>(), 0.5) << "back-pressure reaches the producer";
+  EXPECT_LT(delivery["making_percent"].get<double>(), 50) << delivery;
+}
+
+TEST_F(IsolateMessages, TheLadderSaysWhatTransportAndConsumerCouldDo) {
+  serve({"--img-per-s=400"});
+  const auto json = isolate("emulated:img_per_s=8000", {"--ladder", "--ladder-budget=8s"});
+  ASSERT_EQ(json["ladder"].size(), 5U);
+  for (const auto& rung : json["ladder"]) EXPECT_EQ(rung["unavailable"], "") << rung;
+  const auto& delivery = json["delivery"];
+  EXPECT_EQ(delivery["blame"], "producer");
+  EXPECT_GT(delivery["transport_img_per_s"].get<double>(), 2000) << delivery;
+  EXPECT_GT(delivery["consumer_img_per_s"].get<double>(), 2000) << delivery;
+}
+
+}  // namespace
+}  // namespace penstock

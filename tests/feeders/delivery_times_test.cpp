@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What batches' own times become in a window: means of known series, clocks that are known within a
+// bound, and clocks that are not.
+#include "feeders/delivery_times.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/stage_use.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kBegun = 1'000'000'000'000;
+constexpr ClockBounds::Estimate kOurs{};
+
+/// A batch of 4 images that took `making`, then waited `holding`, in ns.
+FramedHeader batch(std::int64_t making, std::int64_t holding, std::uint64_t producer = 1) {
+  return {.producer = producer,
+          .begun_ns = kBegun,
+          .ready_ns = kBegun + making,
+          .sent_ns = kBegun + making + holding,
+          .images = 4};
+}
+
+class DeliveryTimesTest : public testing::Test {
+ protected:
+  void add(const FramedHeader& header, std::int64_t way,
+           const std::optional<ClockBounds::Estimate>& ahead = kOurs) {
+    times_.add(header, header.sent_ns + way, ahead);
+  }
+  std::vector<StageSums> now() const { return stage_sums(probe_, Time{}); }
+  /// Of what was added since `begin`.
+  std::map<std::string, double> facts(const std::vector<StageSums>& begin) const {
+    std::vector<StageSums> window = now();
+    for (std::size_t i = 0; i < window.size(); ++i) window[i] -= begin[i];
+    std::map<std::string, double> facts = probe_.facts();
+    add_outside_times(probe_, window, facts);
+    return facts;
+  }
+
+  Probe probe_;
+  DeliveryTimes times_{probe_, -1};
+};
+
+TEST_F(DeliveryTimesTest, MeansAreThoseOfTheWindowAlone) {
+  add(batch(900'000, 900'000), 900'000);
+  const std::vector<StageSums> begin = now();
+  for (std::int64_t i = 1; i <= 9; ++i) add(batch(1'000 * i, 100 * i), 10 * i);
+  const auto found = facts(begin);
+  EXPECT_DOUBLE_EQ(found.at("batches_timed_in_window"), 9);
+  EXPECT_DOUBLE_EQ(found.at("producing_window_mean_s"), 5e-6);
+  EXPECT_DOUBLE_EQ(found.at("socket_wait_window_mean_s"), 5e-7);
+  EXPECT_DOUBLE_EQ(found.at("hand_off_window_mean_s"), 5e-8);
+  EXPECT_FALSE(found.contains("hand_off_clock_bound_us")) << "the clock is our own";
+  EXPECT_TRUE(stage_uses(probe_, now()).empty()) << "these are no stages of this process";
+}
+
+TEST_F(DeliveryTimesTest, AClockThatIsAheadIsSetRightWithinItsBound) {
+  const std::vector<StageSums> begin = now();
+  // Sent at 10 ms less by our clock, so on their way for 10 ms more.
+  add(batch(5'000, 0), 2'000'000, ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  // What seems to come before it was sent may, within the bound.
+  add(batch(5'000, 0), -10'200'000, ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  add(batch(5'000, 0), -10'400'000, ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  const auto found = facts(begin);
+  EXPECT_DOUBLE_EQ(found.at("batches_timed_in_window"), 2);
+  EXPECT_DOUBLE_EQ(found.at("hand_off_window_mean_s"), 0.006);
+  EXPECT_DOUBLE_EQ(found.at("hand_off_clock_bound_us"), 300);
+}
+
+TEST_F(DeliveryTimesTest, TheWidestBoundOfAllProducersIsStated) {
+  add(batch(1, 1, 7), 5, ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 5e5});
+  add(batch(1, 1, 8), 5, ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 2e5});
+  add(batch(1, 1, 7), 5, ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 1e5});
+  EXPECT_DOUBLE_EQ(probe_.facts().at("hand_off_clock_bound_us"), 200);
+}
+
+TEST_F(DeliveryTimesTest, WaysByClocksThatNobodyKnowsAreThoseBeyondTheShortest) {
+  const std::vector<StageSums> begin = now();
+  const std::int64_t off = 300'000'000'000;
+  for (const std::int64_t way : {500, 400, 900}) add(batch(10, 10), off + way, std::nullopt);
+  add(batch(10, 10, 2), -off, std::nullopt);
+  const auto found = facts(begin);
+  EXPECT_DOUBLE_EQ(found.at("hand_off_window_mean_s"), 500e-9 / 4);
+  EXPECT_DOUBLE_EQ(found.at("hand_off_clocks_unknown"), 1);
+}
+
+TEST_F(DeliveryTimesTest, WhatIsNotKnownOrCannotBeIsLeftOut) {
+  const std::vector<StageSums> begin = now();
+  times_.add({.producer = 1}, 5, kOurs);
+  times_.add({.producer = 1, .sent_ns = 5}, 9, kOurs);
+  add(batch(5, -1), 10);
+  add(batch(-5, 10), 10);
+  add(batch(5, 5), -1);
+  add(batch(INT64_MAX / 2, 5), 10);
+  times_.add({.producer = 1, .ready_ns = INT64_MIN, .sent_ns = INT64_MAX}, 5, std::nullopt);
+  times_.add({.producer = 1, .ready_ns = 5, .sent_ns = 5}, INT64_MAX, kOurs);
+  EXPECT_FALSE(facts(begin).contains("batches_timed_in_window"));
+  times_.add({.producer = 1, .ready_ns = 100, .sent_ns = 107}, 110, kOurs);
+  const auto found = facts(begin);
+  EXPECT_DOUBLE_EQ(found.at("socket_wait_window_mean_s"), 7e-9);
+  EXPECT_FALSE(found.contains("producing_window_mean_s")) << "it did not say when it was begun";
+}
+
+TEST_F(DeliveryTimesTest, BatchesThatWereReadyBeforeAreLeftOut) {
+  Probe probe;
+  DeliveryTimes times(probe, kBegun + 2'000);
+  times.add(batch(1'000, 5'000), kBegun + 6'500, kOurs);
+  times.add(batch(3'000, 5'000), kBegun + 8'500, kOurs);
+  std::map<std::string, double> facts;
+  add_outside_times(probe, stage_sums(probe, Time{}), facts);
+  EXPECT_DOUBLE_EQ(facts.at("batches_timed_in_window"), 1);
+  EXPECT_DOUBLE_EQ(facts.at("producing_window_mean_s"), 3e-6);
+}
+
+TEST_F(DeliveryTimesTest, MemoryIsBounded) {
+  const std::vector<StageSums> begin = now();
+  for (std::uint64_t i = 1; i <= 3 * DeliveryTimes::kProducers; ++i) {
+    add(batch(5, 5, i), 100, std::nullopt);
+  }
+  EXPECT_DOUBLE_EQ(facts(begin).at("batches_timed_in_window"), double{DeliveryTimes::kProducers});
+}
+
+}  // namespace
+}  // namespace penstock
