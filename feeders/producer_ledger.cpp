@@ -34,26 +34,38 @@ std::string ProducerLedger::describe(std::uint64_t number) const {
 }
 
 ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
-  const auto found = producers_.find(header.producer);
-  if (found != producers_.end()) return found->second;
-  if (producers_.size() >= limits_.producers) forget_an_ended_one();
-  if (producers_.size() >= limits_.producers) {
-    throw DataError(describe(header.producer) + " is one producer too many: " +
-                    std::to_string(limits_.producers) + " are known that have not ended");
+  ++messages_;
+  auto found = producers_.find(header.producer);
+  if (found == producers_.end()) {
+    if (!make_room()) {
+      throw DataError(describe(header.producer) +
+                      " is one producer too many: " + std::to_string(limits_.producers) +
+                      " are known that have not ended, nor been silent for long");
+    }
+    ++totals_.producers_seen;
+    found = producers_.try_emplace(header.producer).first;
   }
-  ++totals_.producers_seen;
-  return producers_[header.producer];
+  found->second.heard = messages_;
+  return found->second;
 }
 
-/// One of which nothing is missing, if there is any.
-void ProducerLedger::forget_an_ended_one() {
-  auto chosen = producers_.end();
+/// Forgets one where there are too many: of those that have ended, one of which nothing is missing
+/// if there is any, else the one that has been silent for longest. False: there is none to forget.
+bool ProducerLedger::make_room() {
+  if (producers_.size() < limits_.producers) return true;
+  auto chosen = producers_.end(), quietest = producers_.begin();
   for (auto it = producers_.begin(); it != producers_.end(); ++it) {
+    if (it->second.heard < quietest->second.heard) quietest = it;
     if (!it->second.has_ended) continue;
     if (chosen == producers_.end() || it->second.gaps.empty()) chosen = it;
     if (it->second.gaps.empty()) break;
   }
-  if (chosen != producers_.end()) producers_.erase(chosen);
+  if (chosen == producers_.end() && messages_ - quietest->second.heard >= limits_.silence) {
+    chosen = quietest;
+  }
+  if (chosen == producers_.end()) return false;
+  producers_.erase(chosen);
+  return true;
 }
 
 void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header) const {
