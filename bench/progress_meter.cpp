@@ -61,11 +61,14 @@ void ProgressMeter::warm_up_begins() {
 void ProgressMeter::window_begins() {
   const std::lock_guard lock(mutex_);
   phase_ = "window";
+  steps_done_ = 0;
   step_s_.clear();
 }
 
 void ProgressMeter::step(const StepReport& step) {
   const std::lock_guard lock(mutex_);
+  ++steps_done_;
+  if (step_s_.size() == 2 * kMostSteps) step_s_.erase(step_s_.begin(), step_s_.end() - kMostSteps);
   step_s_.push_back(step.seconds);
 }
 
@@ -86,7 +89,7 @@ Progress ProgressMeter::now() const {
   {
     const std::lock_guard lock(mutex_);
     progress.phase = phase_;
-    progress.steps_done = static_cast<std::int64_t>(step_s_.size());
+    progress.steps_done = steps_done_;
     newest.assign(step_s_.end() - std::min<std::ptrdiff_t>(kMostSteps, std::ssize(step_s_)),
                   step_s_.end());
   }

@@ -56,7 +56,8 @@ class ProgressMeter final : public RunListener {
   mutable std::mutex mutex_;
   // All below under mutex_.
   std::string phase_ = "starting", phase_before_;
-  std::vector<double> step_s_;
+  std::int64_t steps_done_ = 0;
+  std::vector<double> step_s_;  // the newest
 };
 
 /// Calls a function in equal intervals, on a thread of its own that waits for nothing else.

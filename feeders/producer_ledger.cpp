@@ -34,27 +34,41 @@ std::string ProducerLedger::describe(std::uint64_t number) const {
 }
 
 ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
-  const auto found = producers_.find(header.producer);
-  if (found != producers_.end()) return found->second;
-  if (producers_.size() >= limits_.producers) forget_one();
-  if (producers_.size() >= limits_.producers) {
-    throw DataError(describe(header.producer) + " is one producer too many: " +
-                    std::to_string(limits_.producers) + " are known that have not ended");
+  ++messages_;
+  auto found = producers_.find(header.producer);
+  if (found == producers_.end()) {
+    if (!make_room()) {
+      throw DataError(describe(header.producer) +
+                      " is one producer too many: " + std::to_string(limits_.producers) +
+                      " are known that have not ended, nor been silent for long");
+    }
+    ++totals_.producers_seen;
+    found = producers_.try_emplace(header.producer).first;
   }
-  ++totals_.producers_seen;
-  return producers_[header.producer];
+  found->second.heard = messages_;
+  return found->second;
 }
 
-/// One that has ended, if there is any of which nothing is missing; or one that has left.
-void ProducerLedger::forget_one() {
+/// Forgets one where there are too many: one that has ended, if there is any of which nothing is
+/// missing; or one that has left; or the one that has been silent for longest. False: there is none
+/// to forget.
+bool ProducerLedger::make_room() {
+  if (producers_.size() < limits_.producers) return true;
   const auto rank = [](const Producer& producer) {
     if (!producer.has_ended) return producer.has_left ? 1 : 0;
     return producer.gaps.empty() ? 3 : 2;
   };
-  const auto chosen = std::max_element(
-      producers_.begin(), producers_.end(),
-      [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
-  if (chosen != producers_.end() && rank(chosen->second) > 0) producers_.erase(chosen);
+  const auto chosen =
+      std::max_element(producers_.begin(), producers_.end(), [&](const auto& a, const auto& b) {
+        return std::pair(rank(a.second), b.second.heard) <
+               std::pair(rank(b.second), a.second.heard);
+      });
+  if (chosen == producers_.end()) return false;
+  const bool is_silent = messages_ - chosen->second.heard >= limits_.silence;
+  if (rank(chosen->second) == 0 && !is_silent) return false;
+  producers_.erase(chosen);
+  return true;
+}
 }
 
 void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header) const {

@@ -9,8 +9,10 @@
 // producer whose numbers contradict each other is refused by name, and changes no account.
 //
 // Memory is bounded, whatever is sent: of at most Limits::producers, each with at most Limits::gaps
-// runs of missing numbers. The oldest run gives way, and stays missing; of producers, one that has
-// ended does, or has left, and else the new one is refused.
+// runs of missing numbers. The oldest run gives way, and stays missing. Of producers, one that has
+// ended or left does; else, since those that are killed never end, the one that has been silent for
+// longest, while Limits::silence messages came or more. Should it come back, it is taken for a new
+// one. If there is none of any kind, the new one is refused.
 //
 // Thread-safety: any thread; each call takes one lock.
 #pragma once
@@ -43,7 +45,8 @@ class ProducerLedger {
  public:
   struct Limits {
     std::size_t producers = 1024;
-    std::size_t gaps = 256;  ///< of each producer
+    std::size_t gaps = 256;        ///< of each producer
+    std::uint64_t silence = 1024;  ///< messages: of as many killed producers each sent one
   };
   ProducerLedger() = default;
   explicit ProducerLedger(const Limits& limits) : limits_(limits) {}
@@ -107,6 +110,7 @@ class ProducerLedger {
     std::vector<Gap> gaps;                    // in their order
     std::uint64_t images_missing = 0;
     bool has_ended = false, has_left = false;
+    std::uint64_t heard = 0;  // messages that had come when its last one did
   };
   enum class Fault : std::uint8_t { none, repeated, contradictory };
 
@@ -114,7 +118,7 @@ class ProducerLedger {
   static std::string text_of(const Shape& shape);
   std::string describe(std::uint64_t number) const;
   Producer& find(const FramedHeader& header);
-  void forget_one();
+  bool make_room();
   void check_shape(Producer& producer, const FramedHeader& header) const;
   Fault place(Producer& producer, const FramedHeader& header);
   Fault fill(Producer& producer, const FramedHeader& header);
@@ -124,6 +128,7 @@ class ProducerLedger {
   mutable std::mutex mutex_;
   // All below under mutex_.
   std::map<std::uint64_t, Producer> producers_;
+  std::uint64_t messages_ = 0;  // of all producers, in the accounts or not
   LedgerTotals totals_;
 };
 

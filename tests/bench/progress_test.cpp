@@ -144,6 +144,19 @@ TEST(ProgressMeter, HasTheRateOfTheWindowWithItsInterval) {
   EXPECT_NEAR(progress.left_s, 6, 0.2) << "sixty steps";
 }
 
+TEST(ProgressMeter, CountsAllStepsAndGoesByTheNewest) {
+  Metered metered;
+  metered.config.num_batches = 5000;
+  ProgressMeter meter(
+      metered.config, [&] { return metered.gauges; }, metered.clock);
+  meter.window_begins();
+  for (std::size_t i = 0; i < 3000; ++i) meter.step({.index = i, .seconds = i < 2500 ? 1.0 : 0.1});
+  const Progress progress = meter.now();
+  EXPECT_EQ(progress.steps_done, 3000);
+  EXPECT_NEAR(progress.img_per_s.value, 1000, 1e-6);
+  EXPECT_NEAR(progress.left_s, 200, 1e-6);
+}
+
 TEST(ProgressMeter, OneStepHasARateOfUnknownWidth) {
   Metered metered;
   metered.meter.window_begins();

@@ -242,6 +242,43 @@ TEST(ProducerLedger, OneThatHasLeftGivesWay) {
   EXPECT_THROW(hello(2), DataError);
 }
 
+TEST(ProducerLedger, KilledProducersGiveWayToNewOnes) {
+  // Each of them is killed, so that none ends: only one that stays is heard all the time.
+  constexpr std::uint64_t kKilled = 40, kStays = 1000;
+  ProducerLedger ledger({.producers = 4, .gaps = 4, .silence = 6});
+  for (std::uint64_t p = 1; p <= kKilled; ++p) {
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      ledger.received(batch(i, p));
+      ledger.received(batch(3 * (p - 1) + i, kStays));
+    }
+  }
+  const LedgerTotals totals = ledger.totals();
+  EXPECT_EQ(totals.producers_seen, kKilled + 1);
+  EXPECT_EQ(totals.batches_received, 6 * kKilled);
+  EXPECT_EQ(totals.batches_missing, 0U) << "the one that stays was forgotten";
+  EXPECT_EQ(totals.images_sent, kKilled * images_before(3) + images_before(3 * kKilled));
+  EXPECT_TRUE(adds_up(totals));
+}
+
+TEST(ProducerLedger, AProducerThatKeepsDyingIsLetInAgain) {
+  ProducerLedger ledger({.producers = 4, .gaps = 4, .silence = 4});
+  for (std::uint64_t p = 1; p <= 40; ++p) ledger.received(batch(0, p));
+  EXPECT_EQ(ledger.totals().producers_seen, 40U);
+  EXPECT_TRUE(adds_up(ledger.totals()));
+}
+
+TEST(ProducerLedger, WhoeverIsNotSilentIsNotForgotten) {
+  ProducerLedger ledger({.producers = 4, .gaps = 4, .silence = 20});
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    for (std::uint64_t p = 1; p <= 4; ++p) ledger.received(batch(i, p));
+    for (std::uint64_t p = 5; p < 15; ++p) {
+      EXPECT_TRUE(contains(refusal(ledger, batch(0, p)), "one producer too many")) << p;
+    }
+  }
+  EXPECT_EQ(ledger.totals().producers_seen, 4U);
+  EXPECT_EQ(ledger.totals().batches_missing, 0U);
+}
+
 TEST(ProducerLedger, SumsAddUpWhateverComesInWhicheverOrder) {
   constexpr std::uint64_t kBatches = 60, kProducers = 3;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

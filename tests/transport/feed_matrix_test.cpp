@@ -25,10 +25,9 @@ struct Topology {
 void PrintTo(const Topology& topology, std::ostream* out) { *out << topology.name; }
 
 constexpr Topology kTopologies[] = {
-    {"consumer_binds_1_producer", false, 1, 1},
-    {"consumer_binds_3_producers", false, 3, 1},
-    {"producer_binds_1_consumer", true, 1, 1},
-    {"producer_binds_2_consumers", true, 1, 2},
+    {"consumer_binds_1_producer", false, 1, 1},  {"consumer_binds_3_producers", false, 3, 1},
+    {"producer_binds_1_consumer", true, 1, 1},   {"producer_binds_2_consumers", true, 1, 2},
+    {"3_producers_bind_1_consumer", true, 3, 1}, {"2_producers_bind_2_consumers", true, 2, 2},
 };
 
 using Cell = std::tuple<Format, Transport, Topology>;
@@ -37,12 +36,14 @@ class FeedMatrix : public ::testing::TestWithParam<Cell> {
  protected:
   static constexpr std::int32_t kBatches = 40;  // of each producer
 
-  std::string endpoint() const {
+  /// Number 0, 1, ... where several sides bind.
+  std::string endpoint(std::int32_t number) const {
+    const std::string name = "feed" + std::to_string(number);
     switch (std::get<Transport>(GetParam())) {
       case Transport::ipc_file:
-        return "ipc://" + (folder_ / "feed").native();
+        return "ipc://" + (folder_ / name).native();
       case Transport::ipc_abstract:
-        return "ipc://@" + folder_.path().filename().native();
+        return "ipc://@" + folder_.path().filename().native() + name;
       case Transport::tcp:
         break;
     }
@@ -60,29 +61,25 @@ class FeedMatrix : public ::testing::TestWithParam<Cell> {
 
 TEST_P(FeedMatrix, EveryBatchArrivesOnceAtOneConsumer) {
   const Topology topology = std::get<Topology>(GetParam());
-  std::optional<RawProducer> binding;
-  std::string where = endpoint();
-  if (topology.producers_bind) {
-    binding.emplace(where, RawProducer::Side::binds);
-    where = binding->address();
+  std::vector<std::unique_ptr<RawProducer>> producers;  // stay until all has been read
+  std::string where = topology.producers_bind ? "" : endpoint(0);
+  for (std::int32_t number = 0; topology.producers_bind && number < topology.producers; ++number) {
+    producers.push_back(std::make_unique<RawProducer>(endpoint(number), RawProducer::Side::binds));
+    where += (number == 0 ? "connect:" : "+connect:") + producers.back()->address();
   }
   std::vector<std::unique_ptr<Feed>> feeds;
   for (std::size_t i = 0; i < topology.consumers; ++i) {
-    feeds.push_back(std::make_unique<Feed>("hwm=2,endpoint=" + where +
-                                           (topology.producers_bind ? ",bind=false" : "")));
+    feeds.push_back(std::make_unique<Feed>("hwm=2,endpoint=" + where));
   }
-  std::vector<std::unique_ptr<RawProducer>> producers;  // stay until all has been read
+  if (!topology.producers_bind && is_tcp()) where = feeds[0]->address();
+  for (std::int32_t number = 0; !topology.producers_bind && number < topology.producers; ++number) {
+    producers.push_back(std::make_unique<RawProducer>(where, RawProducer::Side::connects));
+  }
   std::vector<std::jthread> producing;
-  if (topology.producers_bind) {
-    binding->await_peers(static_cast<int>(topology.consumers));
-    producing.emplace_back([&] { produce(*binding, 0); });
-  } else {
-    if (is_tcp()) where = feeds[0]->address();
-    for (std::int32_t number = 0; number < topology.producers; ++number) {
-      producers.push_back(std::make_unique<RawProducer>(where, RawProducer::Side::connects));
-      producing.emplace_back(
-          [number, &producer = *producers.back()] { produce(producer, number); });
-    }
+  for (std::int32_t number = 0; number < topology.producers; ++number) {
+    RawProducer& producer = *producers[static_cast<std::size_t>(number)];
+    if (topology.producers_bind) producer.await_peers(static_cast<int>(topology.consumers));
+    producing.emplace_back([number, &producer] { produce(producer, number); });
   }
 
   const std::int64_t sent = std::int64_t{kBatches} * topology.producers;

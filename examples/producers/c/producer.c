@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <zmq.h>
 
-enum { SIDE = 224, BATCH = 1, END = 3, PIXELS = 1 };
+enum { BATCH = 1, END = 3, PIXELS = 1 };
 
 static void put(unsigned char* header, int at, int bytes, uint64_t value) {
   for (int i = 0; i < bytes; ++i) header[at + i] = (unsigned char)(value >> (8 * i));
@@ -36,14 +37,29 @@ static void check(int result) {
   exit(1);
 }
 
+/* Over ipc a consumer that has no room (libzmq 4.3) drops what it has not read of a connection that ends. Waits until
+ * the other side has read every byte that lies in the kernel, of all sockets of this process, and libzmq has no more
+ * to follow: so many looks in a row. */
+static void await_all_read(void) {
+  const struct timespec pause = {0, 5000000};
+  for (int looks = 0; looks < 10; ++looks) {
+    for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+      int unread = 0;
+      if (ioctl(descriptor, TIOCOUTQ, &unread) == 0 && unread > 0) looks = -1;
+    }
+    nanosleep(&pause, NULL);
+  }
+}
+
 int main(int count, char** arguments) {
   if (count < 3) {
-    fprintf(stderr, "usage: producer ENDPOINT IMAGES_IN_A_BATCH [BATCHES]\n");
+    fprintf(stderr, "usage: producer ENDPOINT IMAGES_IN_A_BATCH [BATCHES [SIDE]]\n");
     return 2;
   }
   const uint32_t images = (uint32_t)atoi(arguments[2]);
   const long batches = count > 3 ? atol(arguments[3]) : 0; /* 0: for ever */
-  const size_t pixel_bytes = (size_t)images * SIDE * SIDE * 3, label_bytes = (size_t)images * 4;
+  const uint32_t side = count > 4 ? (uint32_t)atoi(arguments[4]) : 224;
+  const size_t pixel_bytes = (size_t)images * side * side * 3, label_bytes = (size_t)images * 4;
   unsigned char* const pixels = malloc(pixel_bytes);
   int32_t* const labels = malloc(label_bytes); /* as little-endian machines have them */
   unsigned char header[96];
@@ -79,8 +95,8 @@ int main(int count, char** arguments) {
     for (uint32_t image = 0; image < images; ++image) labels[image] = rand() % 1000;
     put(header, 40, 8, now_ns()); /* ready */
     put(header, 56, 4, images);
-    put(header, 60, 4, SIDE);
-    put(header, 64, 4, SIDE);
+    put(header, 60, 4, side);
+    put(header, 64, 4, side);
     put(header, 68, 4, 3); /* channels */
     put(header, 80, 8, pixel_bytes + label_bytes);
     put(header, 48, 8, now_ns()); /* sent */
@@ -88,6 +104,7 @@ int main(int count, char** arguments) {
     check(zmq_send(socket, pixels, pixel_bytes, ZMQ_SNDMORE));
     check(zmq_send(socket, labels, label_bytes, 0));
   }
+  await_all_read();
   zmq_close(socket);
   zmq_ctx_term(context); /* waits until all is sent */
   free(pixels);

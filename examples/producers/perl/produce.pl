@@ -5,12 +5,14 @@
 # Feeds random images to Penstock in its framed format (feeders/framed_format.md). Needs Debian's libzmq-ffi-perl.
 use strict;
 use warnings;
-use Time::HiRes qw(time);
+use FFI::Platypus;
+use Time::HiRes qw(sleep time);
 use ZMQ::FFI qw(ZMQ_PUSH ZMQ_SNDHWM ZMQ_SNDTIMEO ZMQ_LINGER ZMQ_IMMEDIATE);
 
-my ($endpoint, $images, $batches) = @ARGV;
-die "usage: produce.pl ENDPOINT IMAGES_IN_A_BATCH [BATCHES]\n" unless $images;
-my ($side, $channels) = (224, 3);
+my ($endpoint, $images, $batches, $side) = @ARGV;
+die "usage: produce.pl ENDPOINT IMAGES_IN_A_BATCH [BATCHES [SIDE]]\n" unless $images;
+$side ||= 224;
+my $channels = 3;
 my ($batch_kind, $end_kind, $pixels_encoding) = (1, 3, 1);
 my $pixel_bytes = $images * $side * $side * $channels;
 
@@ -36,6 +38,22 @@ sub header {
         $begun, $ready, now_ns(), @$shape, 0, 0, $payload, $sequence * $images);
 }
 
+# Over ipc a consumer that has no room (libzmq 4.3) drops what it has not read of a connection that ends. Waits until the
+# other side has read every byte that lies in the kernel, of all sockets of this process, and libzmq has no more to
+# follow: so many looks in a row.
+my $libc = FFI::Platypus->new(lib => [undef]);
+$libc->attach([ ioctl => 'ioctl_of' ] => [ 'int', 'unsigned long', 'int*' ] => 'int');
+sub await_all_read {
+    my $outq = 0x5411;    # TIOCOUTQ
+    for (my $looks = 0; $looks < 10; ++$looks) {
+        for my $descriptor (3 .. 1023) {
+            my $unread = 0;
+            $looks = -1 if ioctl_of($descriptor, $outq, \$unread) == 0 && $unread > 0;
+        }
+        sleep(0.005);
+    }
+}
+
 while (!$batches || $sequence < $batches) {
     my $begun  = now_ns();
     my $pixels = random_bytes($pixel_bytes);
@@ -46,5 +64,6 @@ while (!$batches || $sequence < $batches) {
     ++$sequence;
 }
 $socket->send(header($end_kind, 0, 0, 0, [0, 0, 0, 0], 0));
+await_all_read();
 $socket->close;
 $context->destroy;    # waits until all is sent

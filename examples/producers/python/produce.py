@@ -6,6 +6,7 @@
 nothing. With --jpeg FOLDER the JPEG files of a folder of class folders, for Penstock to decode. Needs pyzmq and NumPy,
 and msgpack and msgpack-numpy for the format of that name."""
 import argparse
+import fcntl
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import platform
 import secrets
 import struct
 import sys
+import termios
 import time
 
 import numpy
@@ -100,10 +102,11 @@ class Framed:
 FORMATS = {"zmq_op": zmq_op, "numpy-frames": numpy_frames, "pickle": pickled, "msgpack": msgpacked}
 
 
-def random_batches(random, batch):
+def random_batches(random, batch, size):
     """Images and labels, for ever."""
     while True:
-        yield random.integers(0, 256, (batch, 224, 224, 3), numpy.uint8), random.integers(0, 1000, batch, numpy.int32)
+        images = random.integers(0, 256, (batch, size, size, 3), numpy.uint8)
+        yield images, random.integers(0, 1000, batch, numpy.int32)
 
 
 def jpeg_batches(random, batch, folder):
@@ -120,10 +123,13 @@ def jpeg_batches(random, batch, folder):
 def messages(args):
     """What is sent, in its order."""
     random = numpy.random.default_rng(1)
-    batches = jpeg_batches(random, args.batch, args.jpeg) if args.jpeg else random_batches(random, args.batch)
+    if args.jpeg:
+        batches = jpeg_batches(random, args.batch, args.jpeg)
+    else:
+        batches = random_batches(random, args.batch, args.size)
     framed = Framed() if args.format == "framed" else None
     if framed:
-        encoding, sides = (Framed.JPEG, (0, 0, 0)) if args.jpeg else (Framed.PIXELS, (224, 224, 3))
+        encoding, sides = (Framed.JPEG, (0, 0, 0)) if args.jpeg else (Framed.PIXELS, (args.size, args.size, 3))
         yield framed.hello(encoding, (args.batch, *sides))
     sent = 0
     while args.count == 0 or sent < args.count:
@@ -138,6 +144,30 @@ def messages(args):
         yield framed.end()
 
 
+def unread_bytes():
+    """Of those that lie in the kernel, of all sockets of this process."""
+    count = 0
+    for descriptor in map(int, os.listdir("/dev/fd")):
+        try:
+            if descriptor > 2:
+                count += struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))[0]
+        except OSError:  # it is no connection, or has gone
+            continue
+    return count
+
+
+def await_all_read(unsent):
+    """Over ipc a consumer that has no room (libzmq 4.3) drops what it has not read of a connection that ends. Waits
+    until libzmq is done with all messages, and the other side has read every byte: three looks in a row, as what libzmq
+    holds may follow what was read."""
+    for message in unsent:
+        message.wait()
+    looks = 0
+    while looks < 3:
+        looks = 0 if unread_bytes() else looks + 1
+        time.sleep(0.005)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoint", default="ipc://testpipe")
@@ -145,6 +175,7 @@ def main():
                         help="of the messages; default: %(default)s")
     parser.add_argument("--jpeg", metavar="FOLDER", help="send its files undecoded, in the format framed")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
+    parser.add_argument("--size", type=int, default=224, help="of random images; default: %(default)s")
     parser.add_argument("--hwm", type=int, default=8, help="batches that wait in the socket")
     parser.add_argument("--count", type=int, default=0, help="batches to send; 0: for ever")
     parser.add_argument("--bind", action="store_true", help="else connect, as Penstock binds")
@@ -155,9 +186,13 @@ def main():
     context = zmq.Context()
     socket = context.socket(zmq.PUSH)
     socket.sndhwm = args.hwm
+    socket.copy_threshold = 0  # of small frames, too, libzmq tells when it is done with them
     socket.bind(args.endpoint) if args.bind else socket.connect(args.endpoint)
+    unsent = []  # messages that libzmq is not done with, as far as is known
     for frames in messages(args):
-        socket.send_multipart(frames, copy=False)
+        unsent = [message for message in unsent if not message.done]
+        unsent.append(socket.send_multipart(frames, copy=False, track=True))
+    await_all_read(unsent)
     socket.close()
     context.term()  # waits until all is sent
 
