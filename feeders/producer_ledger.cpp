@@ -69,7 +69,6 @@ bool ProducerLedger::make_room() {
   producers_.erase(chosen);
   return true;
 }
-}
 
 void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header) const {
   const Shape shape = shape_of(header);
