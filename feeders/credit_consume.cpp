@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/credit_consume.h"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
@@ -52,7 +53,10 @@ class CreditConsume final : public Feeder {
       return out.acquire(stop, [this] { await_slot(); });
     };
     while (WriteLease lease = slot()) {
-      if (!fill(lease, stop)) break;
+      if (!fill(lease, stop)) {
+        await_readers(stop);
+        break;
+      }
       std::move(lease).publish();
       images_.add(spec_.images);
     }
@@ -163,6 +167,15 @@ class CreditConsume final : public Feeder {
     if (news.any) return;
     desk_.look();
     slots_->wait(news.pending ? kReadBeat : CreditDesk::kBeat);
+  }
+
+  /// The data have ended: producers wait until their leases are back.
+  void await_readers(const std::stop_token& stop) {
+    const auto is_lent = [](const auto& loan) { return loan.has_value(); };
+    while (!stop.stop_requested() && std::any_of(loans_.begin(), loans_.end(), is_lent)) {
+      await_slot();
+    }
+    desk_.look();
   }
 
   /// Of one batch, on average; 0: not timed.

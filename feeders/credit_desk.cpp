@@ -142,8 +142,9 @@ CreditPeer* CreditDesk::sender() {
 }
 
 CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
-  CreditPeer* const known = sender();
-  CreditPeer* const found = known != nullptr ? known : displaced(header.producer);
+  CreditPeer* found = sender();
+  if (found == nullptr) found = displaced(header.producer);
+  if (found == nullptr) found = taken_over(header.producer);
   if (found == nullptr) {
     throw DataError("it comes from a producer that was not let in; expected a hello before it");
   }
@@ -163,6 +164,15 @@ CreditPeer* CreditDesk::displaced(std::uint64_t producer) {
   state_->peers[state_->routing_id] = std::move(*found);
   all.erase(found);
   return peer;
+}
+
+/// The same before the hello of who took it over: libzmq changes the id as soon as that one
+/// connects. Ids that begin with 0 are libzmq's own, which nobody takes over.
+CreditPeer* CreditDesk::taken_over(std::uint64_t producer) {
+  for (const auto& [routing_id, peer] : state_->peers) {
+    if (peer->producer == producer && routing_id.front() != '\0') return peer.get();
+  }
+  return nullptr;
 }
 
 void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& stop) {
@@ -341,6 +351,7 @@ void CreditDesk::end_loan(const Loan& loan) {
   if (found == state_->by_id.end()) return;  // it has gone, and its leases with it
   CreditPeer& peer = *found->second;
   --peer.lent;
+  peer.quiet_since = std::chrono::steady_clock::now();  // it may have had no memory to send in
   peer.returns.push_back(loan.lease);
   peer.owes_credit = true;
 }

@@ -124,6 +124,7 @@ class CreditDesk {
   void take_end(const FramedHeader& header);
   CreditPeer* sender();
   CreditPeer* displaced(std::uint64_t producer);
+  CreditPeer* taken_over(std::uint64_t producer);
   CreditPeer& peer_of_message(const FramedHeader& header);
   static CreditDebt debt_of(const Arrival& arrival);
   void reject(CreditPeer* peer, const std::string& why);

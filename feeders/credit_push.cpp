@@ -72,7 +72,7 @@ struct CreditPush::State {
         const ZmqSocketOptions& options, Clock& clock, Probe& probe, PeerReports reports);
 
   void run(const PushPlan& plan, const std::stop_token& stop);
-  void send(ReadLease lease);
+  void send(ReadyBatches::Ready ready);
   void send_over_socket(FramedHeader header, ReadLease lease, std::size_t pixel_bytes,
                         std::size_t label_bytes);
   void lend(FramedHeader header, ReadLease lease, std::size_t pixel_bytes, std::size_t label_bytes);
@@ -128,11 +128,12 @@ CreditPush::State::State(BatchRing& ring_, const SharedPool* pool_, const Endpoi
   PENSTOCK_ASSERT(ring.readers() == 1 && options.role == ZmqSocketOptions::Role::dealer);
 }
 
-void CreditPush::State::send(ReadLease lease) {
+void CreditPush::State::send(ReadyBatches::Ready ready) {
+  ReadLease lease = std::move(ready.lease);
   const Batch batch = lease.batch();
   const BatchSpec& spec = ring.spec();
   const auto valid = static_cast<std::size_t>(batch.valid);
-  const Nanoseconds age = clock.now() - batch.offered;
+  const Nanoseconds age = clock.now() - ready.since;
   const std::int64_t now = wall_clock_ns();
   const FramedHeader header{.kind = FramedKind::batch,
                             .encoding = FramedEncoding::pixels,

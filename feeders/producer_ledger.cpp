@@ -50,22 +50,20 @@ ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
 }
 
 /// Forgets one where there are too many: one that has ended, if there is any of which nothing is
-/// missing; or one that has left; or the one that has been silent for longest. False: there is none
-/// to forget.
+/// missing; or, of those that have left or been silent for long, the one that has been for longest.
+/// False: there is none to forget.
 bool ProducerLedger::make_room() {
   if (producers_.size() < limits_.producers) return true;
-  const auto rank = [](const Producer& producer) {
-    if (!producer.has_ended) return producer.has_left ? 1 : 0;
-    return producer.gaps.empty() ? 3 : 2;
+  const auto rank = [this](const Producer& producer) {
+    if (producer.has_ended) return producer.gaps.empty() ? 3 : 2;
+    return producer.has_left || messages_ - producer.heard >= limits_.silence ? 1 : 0;
   };
   const auto chosen =
       std::max_element(producers_.begin(), producers_.end(), [&](const auto& a, const auto& b) {
         return std::pair(rank(a.second), b.second.heard) <
                std::pair(rank(b.second), a.second.heard);
       });
-  if (chosen == producers_.end()) return false;
-  const bool is_silent = messages_ - chosen->second.heard >= limits_.silence;
-  if (rank(chosen->second) == 0 && !is_silent) return false;
+  if (chosen == producers_.end() || rank(chosen->second) == 0) return false;
   producers_.erase(chosen);
   return true;
 }

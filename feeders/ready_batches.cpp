@@ -20,9 +20,10 @@ void ReadyBatches::run(const std::stop_token& stop) noexcept {
       if (!lease) break;
       lease.await();
       pace.await(lease.batch().valid, stop);
+      const Time since = plan_.img_per_s > 0 ? clock_.now() : lease.batch().offered;
       {
         const std::lock_guard lock(mutex_);
-        leases_.push_back(std::move(lease));
+        ready_.push_back({std::move(lease), since});
       }
       bell_.ring();
     }
@@ -35,14 +36,14 @@ void ReadyBatches::run(const std::stop_token& stop) noexcept {
 
 bool ReadyBatches::has_one() const {
   const std::lock_guard lock(mutex_);
-  return !leases_.empty();
+  return !ready_.empty();
 }
 
-ReadLease ReadyBatches::pop() {
+ReadyBatches::Ready ReadyBatches::pop() {
   const std::lock_guard lock(mutex_);
-  ReadLease lease = std::move(leases_.front());
-  leases_.pop_front();
-  return lease;
+  Ready first = std::move(ready_.front());
+  ready_.pop_front();
+  return first;
 }
 
 bool ReadyBatches::is_over() const {

@@ -28,8 +28,12 @@ class ReadyBatches {
   void reset() noexcept { bell_.reset(); }
 
   bool has_one() const;
+  struct Ready {
+    ReadLease lease;
+    Time since;  ///< when it was ready; of a stated pace, when a loader of that pace would have it
+  };
   /// There is one.
-  ReadLease pop();
+  Ready pop();
   /// Whether there will be no more; rethrows what the ring was failed with.
   bool is_over() const;
 
@@ -41,8 +45,8 @@ class ReadyBatches {
   Clock& clock_;
   Bell bell_;
   mutable std::mutex mutex_;
-  std::deque<ReadLease> leases_;  // under mutex_
-  std::exception_ptr failure_;    // written before ended_
+  std::deque<Ready> ready_;     // under mutex_
+  std::exception_ptr failure_;  // written before ended_
   std::atomic<bool> ended_{false};
   std::jthread thread_;  // last: it ends first
 };

@@ -17,6 +17,7 @@ namespace {
 constexpr double kMostly = 0.5;
 /// A transport that alone carries so many times what came does not hold it up.
 constexpr double kAmple = 2;
+constexpr std::string_view kTcp = "tcp://";
 
 double fact(const RunResult& result, const char* name) {
   const auto found = result.facts.find(name);
@@ -28,13 +29,15 @@ double counter(const RunResult& result, const char* name) {
   return found == result.counters.end() ? 0 : static_cast<double>(found->second);
 }
 
-/// Those that were feeding at the end; by their numbers, or by credit.
+/// Those that were feeding at the end; by credit, where it is known who has gone, or by their
+/// numbers.
 double producers_of(const RunResult& result) {
-  const double seen = counter(result, "producers_seen"), ended = counter(result, "producers_ended");
-  if (seen > 0) return seen > ended ? seen - ended : seen;
+  const double ended = counter(result, "producers_ended");
   const double welcomed = counter(result, "producers_welcomed");
-  const double lost = counter(result, "producers_lost");
-  return welcomed > lost ? welcomed - lost : welcomed;
+  const double gone = ended + counter(result, "producers_lost");
+  if (welcomed > 0) return welcomed > gone ? welcomed - gone : welcomed;
+  const double seen = counter(result, "producers_seen");
+  return seen > ended ? seen - ended : seen;
 }
 
 /// Of the most upstream workers.
@@ -90,13 +93,17 @@ RunDelivery delivery_of(const RunResult& result) {
   run.way = fact(result, "hand_off_window_mean_s");
   for (const StageUse& stage : result.stages) {
     if (stage.workers == "stager" || !(messages > 0)) continue;
-    run.taking += stage.wall_s / threads_of(result, stage.workers) / messages;
+    // A receiver does all of a message, while decode threads share its images.
+    const bool shares = stage.workers != "receiver";
+    run.taking += stage.wall_s / (shares ? threads_of(result, stage.workers) : 1) / messages;
   }
   if (!result.queues.empty()) {
     run.ring = result.queues.front().mean_filled;
     run.slots = result.queues.front().slots;
   }
-  if (run.messages_per_s > 0) run.in_ring = run.ring / run.messages_per_s;
+  // The ring holds batches of the run, whatever a message does.
+  const double img_per_s = run.messages_per_s * run.images;
+  if (img_per_s > 0) run.in_ring = run.ring * result.config.batch_size / img_per_s;
   return run;
 }
 
@@ -157,10 +164,24 @@ Blame outside_blame(const DeliveryFinding& found) {
   return times >= kAmple ? Blame::producer : Blame::producer_or_network;
 }
 
-void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder) {
+/// Do batches come from other machines, as far as their endpoints say?
+bool has_wire(const std::string& feeder) {
+  for (std::size_t at = 0; (at = feeder.find(kTcp, at)) != std::string::npos;) {
+    const std::string_view host = std::string_view(feeder).substr(at += kTcp.size());
+    const bool here =
+        host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");
+    if (!here) return true;
+  }
+  return false;
+}
+
+/// A producer of the ladder's own is on this machine: what it reaches says nothing of a wire.
+void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, bool has_wire) {
   for (const RungFinding& rung : ladder) {
     if (!rung.unavailable.empty() || !rung.supply_img_per_s) continue;
-    if (rung.part == "network") found.transport_img_per_s = rung.supply_img_per_s->value;
+    const bool is_theirs = !has_wire || rung.adds.starts_with(kConstantEndpoint);
+    if (rung.part == "network" && is_theirs)
+      found.transport_img_per_s = rung.supply_img_per_s->value;
     if (rung.part == "consumer") found.consumer_img_per_s = rung.supply_img_per_s->value;
   }
 }
@@ -295,7 +316,7 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
         "the format framed do (penstock serve --format framed, or the producer library)";
   }
   add_parts(found, runs, begun);
-  add_rungs(found, ladder);
+  add_rungs(found, ladder, has_wire(coupled.config.fake_location));
   if (diagnosis.bottleneck) {
     StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
     if (is_outside(stage)) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/isolate/delivery_finding.h"
@@ -79,6 +80,9 @@ struct RungFinding {
   bool branch = false;                       ///< compared with the ceiling only (ZeroMQ)
   std::string part;  ///< whose share it bounds: "consumer", "network", "producer"; empty: nobody's
 };
+
+/// How `adds` begins of a rung whose batches come from a constant producer of the user's.
+inline constexpr std::string_view kConstantEndpoint = "the network: ";
 
 /// What happened around a block that numbers may suffer from.
 struct BlockNoise {

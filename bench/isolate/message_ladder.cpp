@@ -149,7 +149,7 @@ class MessageRungs {
       adds = serve_here(consumer);
     } else {
       consumer.values.emplace_back("endpoint", ladder_.endpoint);
-      adds = "the network: constant batches from " + ladder_.endpoint;
+      adds = std::string(kConstantEndpoint) + "constant batches from " + ladder_.endpoint;
     }
     add("over the transport", std::move(adds), component_text(consumer)).part = "network";
   }

@@ -102,10 +102,12 @@ class SlowProcess {
  public:
   SlowProcess(const std::string& endpoint, bool shared) : pid_(fork()) {
     if (pid_ != 0) return;
-    CreditServer server(endpoint, false, shared);
-    server.feed(0, 12);
-    server.start({.img_per_s = 3.0 * kSmall.images, .timeout = 60s});
-    server.join();
+    {
+      CreditServer server(endpoint, false, shared);
+      server.feed(0, 12);
+      server.start({.img_per_s = 3.0 * kSmall.images, .timeout = 60s});
+      server.join();
+    }
     _exit(0);
   }
   ~SlowProcess() {

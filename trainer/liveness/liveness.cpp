@@ -151,9 +151,11 @@ class Liveness::Hub : Side {
         send(frame(Frame::Kind::leave));
         leave_.mark_sent();
       }
-      say_who_is_awaited();
       if (progress_.is_overdue(now())) ledger_.overdue(0, progress_.state());
-      if (ledger_.lost(now()).empty()) continue;
+      if (ledger_.lost(now()).empty()) {
+        say_who_is_awaited();
+        continue;
+      }
       if (now() < forgiven) return plan_.end();  // it is this rank that the others lost
       return decide();
     }

@@ -45,7 +45,8 @@ my $libc = FFI::Platypus->new(lib => [undef]);
 $libc->attach([ ioctl => 'ioctl_of' ] => [ 'int', 'unsigned long', 'int*' ] => 'int');
 sub await_all_read {
     my $outq = 0x5411;    # TIOCOUTQ
-    for (my $looks = 0; $looks < 10; ++$looks) {
+    my $all = 0;
+    for (my $looks = 0; $looks < 10 && $all < 6000; ++$looks, ++$all) {    # for half a minute at most
         for my $descriptor (3 .. 1023) {
             my $unread = 0;
             $looks = -1 if ioctl_of($descriptor, $outq, \$unread) == 0 && $unread > 0;

@@ -225,6 +225,14 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
   EXPECT_NEAR(cures_.front().img_per_s, 6400, 1e-6) << "no more than the transport carries";
 }
 
+TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
+  const Feed feed{.timed = false, .feeder = "zmq-consume:endpoint=tcp://0.0.0.0:5555"};
+  add_rung("network", 5 * 1280);
+  EXPECT_EQ(find(feed).blame, Blame::producer_or_network);
+  ladder_.back().adds = std::string(kConstantEndpoint) + "constant batches";
+  EXPECT_EQ(find(feed).blame, Blame::producer);
+}
+
 TEST_F(DeliveryTest, ClocksThatNobodyKnowsAreSaid) {
   find({.bound_us = -1});
   EXPECT_TRUE(says("beyond the fastest one")) << said();
