@@ -52,14 +52,14 @@ class CreditConsume final : public Feeder {
       const auto wait = unpacking_.wait_out();
       return out.acquire(stop, [this] { await_slot(); });
     };
+    bool is_over = false;
     while (WriteLease lease = slot()) {
-      if (!fill(lease, stop)) {
-        await_readers(stop);
-        break;
-      }
+      is_over = !fill(lease, stop);
+      if (is_over) break;
       std::move(lease).publish();
       images_.add(spec_.images);
     }
+    if (is_over) await_readers(out, stop);
     desk_.summarise(copy_seconds());
   }
 
@@ -169,8 +169,9 @@ class CreditConsume final : public Feeder {
     slots_->wait(news.pending ? kReadBeat : CreditDesk::kBeat);
   }
 
-  /// The data have ended: producers wait until their leases are back.
-  void await_readers(const std::stop_token& stop) {
+  /// The data have ended: producers wait until their leases are back, and readers for no more.
+  void await_readers(BatchRing& out, const std::stop_token& stop) {
+    out.close();
     const auto is_lent = [](const auto& loan) { return loan.has_value(); };
     while (!stop.stop_requested() && std::any_of(loans_.begin(), loans_.end(), is_lent)) {
       await_slot();

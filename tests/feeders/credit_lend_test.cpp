@@ -30,6 +30,17 @@ class CreditLend : public CreditConsume {
         const_cast<Consumer&>(consumer).ring().memory(static_cast<std::size_t>(lease.batch().slot));
     return lease.batch().pixels.data() == own.data();
   }
+  /// A batch that lies in shared memory comes in the consumer's own, and it is said why.
+  void expect_copied(Consumer& consumer, std::string_view why) {
+    BarePool pool;
+    BareProducer producer(endpoint());
+    producer.enter(2, pool.hello());
+    producer.lend(0, pool.fill(0, 0, 5));
+    ASSERT_TRUE(returns(producer, 1));
+    const ReadLease lease = take(consumer);
+    EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
+    EXPECT_TRUE(contains(all_notes(consumer), why)) << all_notes(consumer);
+  }
   static bool returns(BareProducer& producer, std::size_t leases) {
     while (producer.returned().size() < leases) {
       if (!producer.hear_any()) return false;
@@ -80,6 +91,26 @@ TEST_F(CreditLend, LeasesComeBackWhileTheRingIsFull) {
     ASSERT_TRUE(returns(producer, i + 1));
     EXPECT_EQ(producer.returned()[i], i);
   }
+}
+
+TEST_F(CreditLend, LeasesComeBackAtTheEndOfTheData) {
+  Consumer consumer(options(",producers=1"), 20s, {}, ring(3));
+  consumer.start();
+  BarePool pool(5);
+  BareProducer producer(endpoint());
+  producer.enter(2, pool.hello());
+  for (std::uint64_t i = 0; i < 2; ++i) producer.lend(i, pool.fill(i, i, i));
+  FramedHeader end = header_of(FramedKind::end);
+  end.sequence = 2;
+  end.images_before = 8;
+  producer.send(framed_message(end, {}));
+  ReadLease first = take(consumer), second = take(consumer);
+  EXPECT_TRUE(is(first, 0) && is(second, 1));
+  EXPECT_FALSE(take(consumer)) << "readers need not wait for each other";
+  first = ReadLease();
+  ASSERT_TRUE(returns(producer, 1));
+  second = ReadLease();
+  ASSERT_TRUE(returns(producer, 2));
 }
 
 /// The device says by events alone when it is done; the first copy takes 36 ms.
@@ -248,27 +279,13 @@ TEST_F(CreditLend, WhatADeviceCannotReadIsCopied) {
   ChoosyDevice device(clock);
   Consumer consumer(options(), 20s, {}, ring(3, &device));
   consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  producer.lend(0, pool.fill(0, 0, 5));
-  ASSERT_TRUE(returns(producer, 1));
-  const ReadLease lease = take(consumer);
-  EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
-  EXPECT_TRUE(contains(all_notes(consumer), "cannot read memory")) << all_notes(consumer);
+  expect_copied(consumer, "cannot read memory");
 }
 
 TEST_F(CreditLend, ReadersThatNeedTheirOwnMemoryGetCopies) {
   Consumer consumer(options());
   consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  producer.lend(0, pool.fill(0, 0, 5));
-  ASSERT_TRUE(returns(producer, 1));
-  const ReadLease lease = take(consumer);
-  EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
-  EXPECT_TRUE(contains(all_notes(consumer), "need their own memory")) << all_notes(consumer);
+  expect_copied(consumer, "need their own memory");
 }
 
 TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
