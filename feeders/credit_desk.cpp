@@ -180,7 +180,10 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   State& state = *state_;
   if (auto known = state.peers.extract(state.routing_id)) {
     if (!known.mapped()->gone) leave(*known.mapped());  // it began anew before it was missed
-    if (state.displaced.size() == kMostDisplaced) state.displaced.erase(state.displaced.begin());
+    if (state.displaced.size() == kMostDisplaced) {
+      note_loss(*state.displaced.front());
+      state.displaced.erase(state.displaced.begin());
+    }
     state.displaced.push_back(std::move(known.mapped()));
   }
   auto peer = std::make_unique<CreditPeer>();
@@ -231,6 +234,13 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   peer->producer = header.producer;
   state.by_id[peer->id] = peer.get();
   state.book.add(peer->id);
+  // What came of it before is of a connection that it had not ended.
+  for (const auto& [id, other] : state.peers) {
+    if (other->gone && other->producer == header.producer) note_loss(*other);
+  }
+  for (const auto& other : state.displaced) {
+    if (other->producer == header.producer) note_loss(*other);
+  }
   if (state.lost.erase(header.producer) > 0) {
     probe_.note(
         peer->name +

@@ -133,6 +133,7 @@ class CreditDesk {
   void send_credit(CreditPeer& peer);
   bool has_to_hear(const CreditPeer& peer) const;
   void leave(CreditPeer& peer);
+  void note_loss(CreditPeer& peer);
   void forget_the_gone();
   void let_credits_lapse();
 

@@ -126,19 +126,27 @@ void CreditDesk::leave(CreditPeer& peer) {
   state_->by_id.erase(peer.id);
   cut_short_.add(peer.lent);
   state_->accounts.left(peer.producer);
-  if (peer.ended) return;
+  if (peer.lent > 0) note_loss(peer);  // before it is read what may be overwritten
+}
+
+/// Of one that has gone: what it sent before has been read, or it would have waited for its leases.
+void CreditDesk::note_loss(CreditPeer& peer) {
+  if (peer.ended || std::exchange(peer.is_known_as_lost, true)) return;
   if (state_->lost.size() < State::kMostLeft) state_->lost.insert(peer.producer);
-  lost_.add();
   probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
               " batches" +
               (peer.lent == 0 ? ""
                               : ", of which " + std::to_string(peer.lent) +
                                     " lie in its memory: if it lives, it may overwrite them"));
+  lost_.add();
 }
 
 void CreditDesk::forget_the_gone() {
-  std::erase_if(state_->peers, [](const auto& entry) { return entry.second->gone; });
-  state_->displaced.clear();
+  for (const auto& peer : std::exchange(state_->displaced, {})) note_loss(*peer);
+  std::erase_if(state_->peers, [this](const auto& entry) {
+    if (entry.second->gone) note_loss(*entry.second);
+    return entry.second->gone;
+  });
 }
 
 std::string CreditDesk::silence() const {

@@ -36,6 +36,7 @@ struct CreditPeer {
   std::int64_t last_sent_ns = 0, last_arrival_ns = 0;
   bool shares_clock = false;
   std::chrono::steady_clock::time_point quiet_since{};  ///< when it last sent, or got a credit
+  bool is_known_as_lost = false;                        ///< and was noted for it
   bool is_known_as_silent = false;                      ///< and was noted for it
 
   /// A batch came, and a credit went: what their times say of the producer's clock goes into the

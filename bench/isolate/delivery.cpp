@@ -179,7 +179,7 @@ bool has_wire(const std::string& feeder) {
 void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, bool has_wire) {
   for (const RungFinding& rung : ladder) {
     if (!rung.unavailable.empty() || !rung.supply_img_per_s) continue;
-    const bool is_theirs = !has_wire || rung.adds.starts_with(kConstantEndpoint);
+    const bool is_theirs = !has_wire || !rung.own_producer;
     if (rung.part == "network" && is_theirs)
       found.transport_img_per_s = rung.supply_img_per_s->value;
     if (rung.part == "consumer") found.consumer_img_per_s = rung.supply_img_per_s->value;

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/isolate/delivery_finding.h"
@@ -79,10 +78,8 @@ struct RungFinding {
   std::string unavailable;                   ///< why it could not be measured
   bool branch = false;                       ///< compared with the ceiling only (ZeroMQ)
   std::string part;  ///< whose share it bounds: "consumer", "network", "producer"; empty: nobody's
+  bool own_producer = false;  ///< the ladder's, on this machine: no wire is in it
 };
-
-/// How `adds` begins of a rung whose batches come from a constant producer of the user's.
-inline constexpr std::string_view kConstantEndpoint = "the network: ";
 
 /// What happened around a block that numbers may suffer from.
 struct BlockNoise {

@@ -182,6 +182,7 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
     finding.adds = rung.adds;
     finding.branch = rung.branch;
     finding.part = rung.part;
+    finding.own_producer = rung.own_producer;
     finding.row = rung.row.value_or(0);
     finding.unavailable = rung.unavailable;
     const Row* const row = row_of(sweep, rung.row);

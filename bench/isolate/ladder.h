@@ -24,8 +24,9 @@ struct LadderRung {
   std::string name, adds;
   RunConfig config;
   bool is_ceiling = false;
-  bool branch = false;      ///< compared with the ceiling only
-  std::string part;         ///< as RungFinding has it
+  bool branch = false;  ///< compared with the ceiling only
+  std::string part;     ///< this and the next as RungFinding has them
+  bool own_producer = false;
   std::string proof;        ///< a fact that is 1 where the run was what the rung claims
   std::string unavailable;  ///< why it cannot be measured at all
   /// Of the set that it reads, where samples are not files; 0: as many as there are files.

@@ -149,9 +149,11 @@ class MessageRungs {
       adds = serve_here(consumer);
     } else {
       consumer.values.emplace_back("endpoint", ladder_.endpoint);
-      adds = std::string(kConstantEndpoint) + "constant batches from " + ladder_.endpoint;
+      adds = "the network: constant batches from " + ladder_.endpoint;
     }
-    add("over the transport", std::move(adds), component_text(consumer)).part = "network";
+    LadderRung& rung = add("over the transport", std::move(adds), component_text(consumer));
+    rung.part = "network";
+    rung.own_producer = ladder_.endpoint.empty();
   }
 
   /// Adds what makes the consumer start a producer; returns what that is.

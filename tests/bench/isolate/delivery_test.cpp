@@ -228,9 +228,9 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
 TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   const Feed feed{.timed = false, .feeder = "zmq-consume:endpoint=tcp://0.0.0.0:5555"};
   add_rung("network", 5 * 1280);
-  EXPECT_EQ(find(feed).blame, Blame::producer_or_network);
-  ladder_.back().adds = std::string(kConstantEndpoint) + "constant batches";
   EXPECT_EQ(find(feed).blame, Blame::producer);
+  ladder_.back().own_producer = true;
+  EXPECT_EQ(find(feed).blame, Blame::producer_or_network);
 }
 
 TEST_F(DeliveryTest, ClocksThatNobodyKnowsAreSaid) {
