@@ -106,12 +106,10 @@ class Runner {
 
   void run(const Prepared& prepared) {
     const DnnCheck& check = *prepared.check;
-    std::vector<Candidate> candidates =
-        bench_.driver().planner().candidates(check.graph, check.allow_tf32, settings_.engines);
-    // What a run leaves out, too, unless it is told otherwise.
-    std::erase_if(candidates, [](const Candidate& candidate) {
-      return candidate.workspace_bytes > kMostWorkspace || candidate.reduced_precision;
-    });
+    const PlanRules rules{
+        .allow_tf32 = check.allow_tf32, .deterministic = false, .workspace_limit = kMostWorkspace};
+    const std::vector<Candidate> candidates =
+        bench_.driver().planner().candidates(check.graph, rules, settings_.engines);
     if (candidates.empty()) {
       report_.add(check.name, check.may_lack_engine ? Verdict::skip : Verdict::fail, {},
                   "the library has no engine for it");

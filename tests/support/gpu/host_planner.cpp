@@ -59,24 +59,34 @@ bool hopper_has_engine(const DnnGraph& graph) {
          std::ranges::all_of(graph.operations, is_plain);
 }
 
-std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, bool allow_tf32,
+std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, const PlanRules& rules,
                                                std::size_t most) {
   check(graph);
-  if (most == 0 || (has_engine_ && !has_engine_(graph))) return {};
+  if (workspace_of(graph) > rules.workspace_limit || (has_engine_ && !has_engine_(graph)))
+    return {};
   const bool wide = has_f32_products(graph);
-  return {{.choice = {.engine = wide && allow_tf32 ? kTf32 : kExact, .knobs = {}},
-           .workspace_bytes = workspace_of(graph),
-           .tensor_cores = !wide || allow_tf32}};
+  std::vector<Candidate> found;
+  for (std::int64_t engine = 0; found.size() < std::min<std::size_t>(most, engines_); ++engine) {
+    if (engine == (wide && rules.allow_tf32 ? kExact : kTf32)) continue;
+    const EngineChoice choice{.engine = engine, .knobs = {}};
+    found.push_back({.choice = choice,
+                     .workspace_bytes = workspace_of(graph),
+                     .tensor_cores = !wide || rules.allow_tf32,
+                     .plan = std::make_shared<const HostPlan>(graph, choice, engines_)});
+  }
+  return found;
 }
 
-HostPlan::HostPlan(const DnnGraph& of, const EngineChoice& choice)
+HostPlan::HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines)
     : graph(std::make_shared<const DnnGraph>(of)),
-      products(choice.engine == kTf32 ? F32Products::tf32 : F32Products::exact),
+      engine(choice.engine),
+      products(engine == kTf32 ? F32Products::tf32 : F32Products::exact),
       workspace(workspace_of(of)) {
   check(of);
-  if ((choice.engine != kExact && choice.engine != kTf32) || !choice.knobs.empty()) {
-    throw DeviceError("cannot build a plan with engine " + std::to_string(choice.engine) +
-                      " on the host: it has engines 0 and 1 without knobs; take a candidate");
+  if (engine < 0 || engine > engines || !choice.knobs.empty()) {
+    throw DeviceError("cannot build a plan with engine " + std::to_string(engine) +
+                      " on the host: it has engines 0 to " + std::to_string(engines) +
+                      " without knobs; take a candidate");
   }
 }
 

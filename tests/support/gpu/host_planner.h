@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the host driver: one candidate for each well-formed graph, which the interpreter runs.
+// Plans of the host driver for each well-formed graph, which the interpreter runs.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,21 +23,26 @@ bool hopper_has_engine(const DnnGraph& graph);
 
 class HostPlanner final : public Planner {
  public:
-  explicit HostPlanner(HasEngine has_engine = {}) : has_engine_(std::move(has_engine)) {}
+  /// `engines`: of each graph.
+  explicit HostPlanner(HasEngine has_engine = {}, std::int64_t engines = 1)
+      : has_engine_(std::move(has_engine)), engines_(engines) {}
   /// check() says what is thrown.
-  std::vector<Candidate> candidates(const DnnGraph& graph, bool allow_tf32,
+  std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
   std::string dnn_version() const override { return "host"; }
 
  private:
   const HasEngine has_engine_;
+  const std::int64_t engines_;
 };
 
 struct HostPlan final : DnnPlan {
-  HostPlan(const DnnGraph& of, const EngineChoice& choice);
+  /// Throws DeviceError for an engine that the planner does not offer.
+  HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines = 1);
   std::size_t workspace_bytes() const noexcept override { return workspace; }
 
   std::shared_ptr<const DnnGraph> graph;  ///< outlives the plan in what was enqueued
+  std::int64_t engine = 0;
   F32Products products = F32Products::exact;
   std::size_t workspace = 0;
 };

@@ -59,7 +59,7 @@ struct Bench {
     DnnGraph graph;
     const auto x = graph.add({{1, kCount, 1, 1}, DType::f32, false});
     graph.operations = {DnnPointwise{PointwiseMode::add, x, x, x}};
-    const Candidate best = driver.planner().candidates(graph, false, 1).at(0);
+    const Candidate best = driver.planner().candidates(graph, {}, 1).at(0);
     const auto plan = driver.build(graph, best.choice);
     if (workspace == nullptr) {
       workspace = driver.allocate(plan->workspace_bytes(), MemoryKind::device);

@@ -141,8 +141,8 @@ TEST(HostDriver, Execute_RefusesTensorsThatAreMissingOrNotAligned) {
   DnnGraph graph;
   const auto x = graph.add({{1, 2, 1, 1}, DType::f32, false});
   graph.operations = {DnnPointwise{PointwiseMode::relu, x, kNoTensor, x}};
-  const auto plan =
-      bench.driver.build(graph, bench.driver.planner().candidates(graph, true, 3)[0].choice);
+  const auto plan = bench.driver.build(
+      graph, bench.driver.planner().candidates(graph, {.allow_tf32 = true}, 3)[0].choice);
   EXPECT_GT(plan->workspace_bytes(), 0U);
   for (std::byte* const wrong : {static_cast<std::byte*>(nullptr), bench.device[0] + 4}) {
     EXPECT_THROW(bench.driver.execute(bench.streams[0], *plan, std::vector{wrong}, bench.device[1]),

@@ -26,7 +26,6 @@
 namespace penstock::gpu {
 namespace {
 
-constexpr std::size_t kWorkspace = 256 << 20;
 constexpr std::array<std::int64_t, 8> kBatches{1, 32, 64, 128, 256, 400, 512, 1024};
 
 auto key_of(const ConvolutionShape& shape) {
@@ -72,14 +71,12 @@ class PlannerForH200 : public testing::Test {
     }
   }
 
-  /// The first engine whose workspace is small enough; nothing where there is none.
+  /// The first engine; nothing if there is none.
   std::optional<Candidate> engine_for(const DnnGraph& graph, bool allow_tf32 = false) {
-    for (const std::size_t most : {1, 100}) {
-      for (const Candidate& candidate : planner_->candidates(graph, allow_tf32, most)) {
-        if (candidate.workspace_bytes <= kWorkspace) return candidate;
-      }
-    }
-    return std::nullopt;
+    const PlanRules rules{
+        .allow_tf32 = allow_tf32, .deterministic = false, .reduced_precision = true};
+    const std::vector<Candidate> found = planner_->candidates(graph, rules, 1);
+    return found.empty() ? std::nullopt : std::optional(found.front());
   }
   void expect_engine(const DnnGraph& graph, bool allow_tf32 = false) {
     const std::optional<Candidate> engine = engine_for(graph, allow_tf32);
@@ -166,15 +163,16 @@ TEST_F(PlannerForH200, KeepsF32AwayFromTensorCoresUnlessTf32IsAllowed) {
   const auto on_tensor_cores = [](const Candidate& candidate) { return candidate.tensor_cores; };
   for (const DnnGraph& graph : {conv_forward(shape).graph, conv_backward_data(shape, 0).graph,
                                 conv_backward_filter(shape).graph}) {
-    EXPECT_TRUE(std::ranges::none_of(planner_->candidates(graph, false, 100), on_tensor_cores));
-    EXPECT_TRUE(std::ranges::any_of(planner_->candidates(graph, true, 100), on_tensor_cores));
+    EXPECT_TRUE(std::ranges::none_of(planner_->candidates(graph, {}, 100), on_tensor_cores));
+    EXPECT_TRUE(std::ranges::any_of(planner_->candidates(graph, {.allow_tf32 = true}, 100),
+                                    on_tensor_cores));
   }
 }
 
 TEST_F(PlannerForH200, GivesNoMoreCandidatesThanAskedForAndEachOnce) {
   const DnnGraph graph = conv_forward(kMiddle).graph;
-  const std::vector<Candidate> all = planner_->candidates(graph, false, 100);
-  const std::vector<Candidate> some = planner_->candidates(graph, false, 8);
+  const std::vector<Candidate> all = planner_->candidates(graph, {}, 100);
+  const std::vector<Candidate> some = planner_->candidates(graph, {}, 8);
   ASSERT_GT(all.size(), 8U);
   ASSERT_EQ(some.size(), 8U);
   for (std::size_t i = 0; i < all.size(); ++i) {

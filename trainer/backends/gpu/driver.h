@@ -51,14 +51,13 @@ struct EngineChoice {
   bool operator==(const EngineChoice&) const = default;
 };
 
-/// A choice that the library has finalised, and what it says about it.
-struct Candidate {
-  EngineChoice choice;
-  std::size_t workspace_bytes = 0;
-  bool deterministic = true;       ///< the same bits in each run
-  bool tensor_cores = false;       ///< in f32 that means tf32's precision
-  bool reduced_precision = false;  ///< sums in less than f32
-  bool compiled_at_run_time = false;
+/// Which engines may compute a graph, and how one of them is chosen.
+struct PlanRules {
+  bool allow_tf32 = false;         ///< f32 products may be rounded to tf32
+  bool deterministic = true;       ///< only engines that give the same bits in each run
+  bool reduced_precision = false;  ///< engines, too, that sum in less than f32
+  std::size_t workspace_limit = std::size_t{256} << 20;
+  bool autotune = true;  ///< time candidates instead of taking the first
 };
 
 /// An executable form of a DnnGraph.
@@ -68,13 +67,25 @@ class DnnPlan {
   virtual std::size_t workspace_bytes() const noexcept = 0;
 };
 
+/// A choice that the library has finalised, and what it says about it.
+struct Candidate {
+  EngineChoice choice;
+  std::size_t workspace_bytes = 0;
+  bool deterministic = true;       ///< the same bits in each run
+  bool tensor_cores = false;       ///< in f32 that means tf32's precision
+  bool reduced_precision = false;  ///< sums in less than f32
+  bool compiled_at_run_time = false;
+  /// What was finalised; null: Driver::build makes it. Ends before the driver.
+  std::shared_ptr<const DnnPlan> plan{};
+};
+
 /// Knows which engines the DNN library has for a device. Needs no device, only its description.
 class Planner {
  public:
   virtual ~Planner() = default;
-  /// At most `most` of them, as the library's heuristics order them; empty: it has none.
-  /// `allow_tf32`: f32 products may be rounded to tf32.
-  virtual std::vector<Candidate> candidates(const DnnGraph& graph, bool allow_tf32,
+  /// At most `most` of those that keep the rules, as the library's heuristics order them; empty:
+  /// none does. Engines that are compiled at run time only if there is no other.
+  virtual std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                             std::size_t most) = 0;
   virtual std::string dnn_version() const = 0;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -160,29 +161,11 @@ void PlanBook::save() noexcept {
   }
 }
 
-namespace {
-
-/// Those that keep the rules, and how many there were.
-std::pair<std::vector<Candidate>, std::size_t> candidates_for(const DnnGraph& graph,
-                                                              const PlanRules& rules,
-                                                              Driver& driver) {
-  std::vector<Candidate> candidates =
-      driver.planner().candidates(graph, rules.allow_tf32, kCandidates);
-  const std::size_t found = candidates.size();
-  std::erase_if(candidates, [&](const Candidate& candidate) {
-    return candidate.workspace_bytes > rules.workspace_limit ||
-           (rules.deterministic && !candidate.deterministic) ||
-           (!rules.reduced_precision && candidate.reduced_precision);
-  });
-  return {std::move(candidates), found};
-}
-
-}  // namespace
-
 std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                                     PlanBook& book) {
   if (const auto known = book.find(graph, rules)) return known;
-  const std::vector<Candidate> candidates = candidates_for(graph, rules, driver).first;
+  const std::vector<Candidate> candidates =
+      driver.planner().candidates(graph, rules, rules.autotune ? kCandidates : 1);
   if (candidates.empty()) return std::nullopt;
   PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes, 0};
   if (rules.autotune) choice = fastest_of(graph, candidates, driver);
@@ -193,7 +176,9 @@ std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rule
 PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                        PlanBook& book) {
   if (const auto choice = find_plan(graph, rules, driver, book)) return *choice;
-  const bool exceeds = candidates_for(graph, rules, driver).second > 0;
+  PlanRules roomy = rules;
+  roomy.workspace_limit = std::numeric_limits<std::size_t>::max();
+  const bool exceeds = !driver.planner().candidates(graph, roomy, 1).empty();
   throw Unavailable(
       fmt::format("cuDNN {} has no engine for '{}' on {}{}", driver.facts().dnn_version,
                   to_text(graph), driver.facts().name,

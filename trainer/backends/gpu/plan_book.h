@@ -33,14 +33,6 @@ struct PlanBookContents {
 PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
                                  std::string_view version);
 
-struct PlanRules {
-  bool allow_tf32 = false;
-  bool deterministic = true;       ///< only engines that give the same bits in each run
-  bool reduced_precision = false;  ///< engines, too, that sum in less than f32
-  std::size_t workspace_limit = std::size_t{256} << 20;
-  bool autotune = true;  ///< time candidates instead of taking the first
-};
-
 class PlanBook {
  public:
   /// `directory` is where choices are kept; empty: nowhere. A file of another device or version, or

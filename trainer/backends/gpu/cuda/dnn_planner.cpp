@@ -102,10 +102,10 @@ bool multiplies_f32(const DnnGraph& graph) {
 
 }  // namespace
 
-CudnnPlan::CudnnPlan(std::shared_ptr<const OperationGraph> graph, const EngineChoice& choice,
-                     const Descriptor* device)
+CudnnPlan::CudnnPlan(std::shared_ptr<const OperationGraph> graph, Descriptor engine,
+                     const EngineChoice& choice, const Descriptor* device)
     : graph_(std::move(graph)),
-      engine_(make_engine(*graph_, choice.engine, device)),
+      engine_(std::move(engine)),
       knobs_(make_knobs(choice)),
       configuration_(make_configuration(engine_, knobs_)),
       plan_(make_plan(configuration_, device)),
@@ -136,51 +136,93 @@ std::vector<EngineChoice> DnnPlanner::choices(const OperationGraph& graph,
   return choices;
 }
 
-std::optional<Candidate> DnnPlanner::finalise(std::shared_ptr<const OperationGraph> graph,
-                                              const EngineChoice& choice) const {
-  const CudnnPlan plan(std::move(graph), choice, device());
-  Candidate candidate{.choice = choice, .workspace_bytes = plan.workspace_bytes()};
-  take_notes(plan.engine(), candidate);
-  // Compiled, but there is no device to load it on.
+/// Throws DeviceError if the library does not take the choice.
+Candidate DnnPlanner::finalise(std::shared_ptr<const OperationGraph> graph, Candidate candidate,
+                               Descriptor engine) const {
+  auto plan = std::make_shared<const CudnnPlan>(std::move(graph), std::move(engine),
+                                                candidate.choice, device());
+  // The engine compiles, but there is no device to load it on.
   const bool only_a_device_is_missing = device_ && candidate.compiled_at_run_time &&
-                                        plan.status() == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
-  if (plan.status() == CUDNN_STATUS_SUCCESS || only_a_device_is_missing) return candidate;
-  return std::nullopt;
+                                        plan->status() == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
+  if (!only_a_device_is_missing) check_dnn(plan->status(), "cudnnBackendFinalize(plan)");
+  candidate.workspace_bytes = plan->workspace_bytes();
+  if (!device_) candidate.plan = std::move(plan);
+  return candidate;
 }
 
-std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, bool allow_tf32,
+// An engine's notes are there before its plan is finalised, which takes a second where that
+// compiles the engine.
+std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanRules& rules,
                                               std::size_t most) {
   const std::lock_guard lock(mutex_);
   const auto operations = std::make_shared<const OperationGraph>(graph, handle_);
-  const bool no_tensor_cores = !allow_tf32 && multiplies_f32(graph);
+  const bool no_tensor_cores = !rules.allow_tf32 && multiplies_f32(graph);
+  std::vector<EngineChoice> asked;
   std::vector<Candidate> found;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const EngineChoice& choice : choices(*operations, mode)) {
-      if (found.size() >= most) return found;
-      const auto same = [&](const Candidate& other) { return other.choice == choice; };
-      if (std::ranges::any_of(found, same)) continue;
-      const std::optional<Candidate> candidate = finalise(operations, choice);
-      if (candidate && !(no_tensor_cores && candidate->tensor_cores)) found.push_back(*candidate);
+  std::vector<std::pair<Candidate, Descriptor>> compiled;
+  const auto try_finalise = [&](Candidate candidate, Descriptor engine) {
+    candidate = finalise(operations, std::move(candidate), std::move(engine));
+    if (candidate.workspace_bytes <= rules.workspace_limit) found.push_back(std::move(candidate));
+  };
+  const auto consider = [&](const EngineChoice& choice) {
+    Candidate candidate{.choice = choice};
+    Descriptor engine = make_engine(*operations, choice.engine, device());
+    take_notes(engine, candidate);
+    if ((no_tensor_cores && candidate.tensor_cores) ||
+        (rules.deterministic && !candidate.deterministic) ||
+        (!rules.reduced_precision && candidate.reduced_precision)) {
+      return;
     }
-    if (found.size() >= most) return found;
+    if (candidate.compiled_at_run_time) {
+      compiled.emplace_back(std::move(candidate), std::move(engine));
+    } else {
+      try_finalise(std::move(candidate), std::move(engine));
+    }
+  };
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (found.size() >= most) break;
+    for (const EngineChoice& choice : choices(*operations, mode)) {
+      if (found.size() >= most) break;
+      if (std::ranges::find(asked, choice) != asked.end()) continue;
+      asked.push_back(choice);
+      try {
+        consider(choice);
+      } catch (const DeviceError&) {
+        continue;  // the library offers what it cannot do; the other engines may do
+      }
+    }
+  }
+  if (!found.empty()) return found;
+  for (auto& [candidate, engine] : compiled) {
+    if (found.size() >= most) break;
+    try {
+      try_finalise(std::move(candidate), std::move(engine));
+    } catch (const DeviceError&) {
+      continue;
+    }
   }
   return found;
 }
 
 std::unique_ptr<CudnnPlan> DnnPlanner::plan(const DnnGraph& graph, const EngineChoice& choice) {
   const std::lock_guard lock(mutex_);
-  auto plan = std::make_unique<CudnnPlan>(std::make_shared<const OperationGraph>(graph, handle_),
-                                          choice, device());
+  const auto operations = std::make_shared<const OperationGraph>(graph, handle_);
+  auto plan = std::make_unique<CudnnPlan>(
+      operations, make_engine(*operations, choice.engine, device()), choice, device());
   check_dnn(plan->status(), fmt::format("cudnnBackendFinalize(plan of engine {} for {})",
                                         choice.engine, to_text(graph)));
   return plan;
 }
 
 std::string describe_device(cudnnHandle_t handle) {
-  Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  device.set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, handle);
-  device.finalize("device of a handle");
-  return device.text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+  try {
+    Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    device.set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, handle);
+    device.finalize("device of a handle");
+    return device.text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+  } catch (const DeviceError&) {
+    return {};
+  }
 }
 
 }  // namespace penstock::gpu

@@ -27,17 +27,16 @@ namespace penstock::gpu {
 /// its device.
 class CudnnPlan final : public DnnPlan {
  public:
-  /// `device`: the description of one that need not be there, null: that of the graph's handle.
-  /// Throws DeviceError for an engine or a knob that the library does not have.
-  CudnnPlan(std::shared_ptr<const OperationGraph> graph, const EngineChoice& choice,
-            const Descriptor* device);
+  /// `engine` is that of the choice. `device`: the description of one that need not be there, null:
+  /// that of the graph's handle. Throws DeviceError for a knob that the library does not have.
+  CudnnPlan(std::shared_ptr<const OperationGraph> graph, Descriptor engine,
+            const EngineChoice& choice, const Descriptor* device);
 
   /// Whether the library takes the choice; the others are for a plan that it has taken.
   cudnnStatus_t status() const noexcept { return status_; }
   std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
   const Descriptor& get() const noexcept { return plan_; }
   const OperationGraph& graph() const noexcept { return *graph_; }
-  const Descriptor& engine() const noexcept { return engine_; }
 
  private:
   std::shared_ptr<const OperationGraph> graph_;
@@ -56,7 +55,8 @@ class DnnPlanner final : public Planner {
   /// For the handle's device; the handle is borrowed and not used by anybody else.
   explicit DnnPlanner(cudnnHandle_t handle) : handle_(handle) {}
 
-  std::vector<Candidate> candidates(const DnnGraph& graph, bool allow_tf32,
+  /// An engine that cannot be finalised is left out.
+  std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
   std::string dnn_version() const override { return dnn_version_text(); }
 
@@ -66,15 +66,16 @@ class DnnPlanner final : public Planner {
  private:
   const Descriptor* device() const noexcept { return device_ ? &*device_ : nullptr; }
   std::vector<EngineChoice> choices(const OperationGraph& graph, cudnnBackendHeurMode_t mode) const;
-  std::optional<Candidate> finalise(std::shared_ptr<const OperationGraph> graph,
-                                    const EngineChoice& choice) const;
+  Candidate finalise(std::shared_ptr<const OperationGraph> graph, Candidate candidate,
+                     Descriptor engine) const;
 
   std::mutex mutex_;  // one plan at a time: cuDNN's handles are not to be shared
   cudnnHandle_t handle_ = nullptr;
   std::optional<Descriptor> device_;
 };
 
-/// The description of the handle's device, from which others can plan for it.
+/// The description of the handle's device, from which others can plan for it; empty if the library
+/// does not give one.
 std::string describe_device(cudnnHandle_t handle);
 
 }  // namespace penstock::gpu
