@@ -13,11 +13,13 @@
 namespace penstock::gpu {
 namespace {
 
-constexpr std::string_view kGood = R"({"device": "H200", "dnn_version": "9.19", "format": 2,
+constexpr std::string_view kGood = R"({"device": "H200", "dnn_version": "9.19", "format": 3,
  "copy_bytes_per_us": 4.2e6,
  "plans": {"first a graph": {"engine": 12, "knobs": [[3, 1], [4, 0]], "us": 17.5,
                               "workspace_bytes": 4096},
-           "timed another": {"engine": 0, "knobs": [], "us": 0.0, "workspace_bytes": 0}}})";
+           "timed another": {"engine": 0, "knobs": [], "us": 0.0, "workspace_bytes": 0}},
+ "without_engine": {"first a third": 1048576},
+ "failed_engines": {"a graph": [{"engine": 7, "knobs": [[2, 5]]}]}})";
 
 TEST(PlanBookMutation, EveryTextIsSomeChoicesOrNone) {
   ASSERT_EQ(parse_plan_book(kGood, "H200", "9.19").choices.size(), 2U);

@@ -18,7 +18,8 @@ namespace penstock::gpu {
 class HostMachine {
  public:
   explicit HostMachine(const HostMachineOptions& given)
-      : options(given), streams(given.timing, given.seed, given.cost, memory, order) {}
+      : options(given),
+        streams(given.timing, given.seed, given.cost, given.enqueueing, memory, order) {}
 
   const HostMachineOptions options;
   std::mutex mutex;  ///< guards what follows, and the drivers' own members
@@ -57,7 +58,8 @@ HostDriver::HostDriver(const HostMachineOptions& options)
 HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordinal)
     : machine_(std::move(machine)),
       ordinal_(ordinal),
-      planner_(std::make_unique<HostPlanner>(machine_->options.has_engine)) {
+      planner_(
+          std::make_unique<HostPlanner>(machine_->options.has_engine, machine_->options.engines)) {
   facts_ = {.name = fmt::format("host {}", ordinal),
             .capability = 90,
             .multiprocessors = 132,
@@ -189,6 +191,10 @@ void HostDriver::execute(StreamHandle stream, const DnnPlan& plan,
   const auto& host_plan = static_cast<const HostPlan&>(plan);
   check_operands(*host_plan.graph, tensors);
   const MemoryRange scratch{workspace, host_plan.workspace};
+  std::function<Nanoseconds()> cost;
+  if (machine_->options.engine_cost) {
+    cost = [of = machine_->options.engine_cost, engine = host_plan.engine] { return of(engine); };
+  }
   machine_->streams.enqueue(
       stream, {.name = to_text(*host_plan.graph),
                .accesses =
@@ -202,7 +208,8 @@ void HostDriver::execute(StreamHandle stream, const DnnPlan& plan,
                     at = std::vector(tensors.begin(), tensors.end())] {
                      std::memset(workspace, 0xFF, scratch.bytes);
                      interpret(*graph, at, products);
-                   }});
+                   },
+               .cost = std::move(cost)});
 }
 
 EventHandle HostDriver::make_event() {
@@ -262,7 +269,7 @@ void HostDriver::destroy(GraphHandle graph) noexcept {
 std::unique_ptr<DnnPlan> HostDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
   const std::lock_guard lock(machine_->mutex);
   enter("build");
-  return std::make_unique<HostPlan>(graph, choice);
+  return std::make_unique<HostPlan>(graph, choice, machine_->options.engines);
 }
 
 void HostDriver::fail_at(std::string_view call, std::int32_t nth) {

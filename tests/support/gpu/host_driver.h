@@ -36,6 +36,10 @@ struct HostMachineOptions {
   bool pins_foreign_memory = true;
   /// 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
+  std::int64_t engines = 1;  ///< of the DNN library, for each graph
+  /// Of one run of a plan, by its engine: 0, then 2 and on; 1 is tf32's. Empty: as `cost` says.
+  std::function<Nanoseconds(std::int64_t engine)> engine_cost{};
+  Nanoseconds enqueueing{0};  ///< what the host takes to enqueue one operation
 };
 
 /// What drivers that may use each other's events and memory share.
@@ -82,6 +86,8 @@ class HostDriver final : public Driver {
   Planner& planner() override { return *planner_; }
   std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) override;
 
+  /// How many candidates the planner was asked for, by call.
+  const std::vector<std::size_t>& asked_for() const noexcept { return planner_->asked_for(); }
   /// The nth call from now (the first is 1) throws DeviceError instead. `call` is the function's
   /// name; launches of recordings are "launch_graph".
   void fail_at(std::string_view call, std::int32_t nth);
@@ -99,7 +105,7 @@ class HostDriver final : public Driver {
   std::shared_ptr<HostMachine> machine_;
   const std::int32_t ordinal_;
   DeviceFacts facts_;
-  std::unique_ptr<Planner> planner_;
+  std::unique_ptr<HostPlanner> planner_;
   std::size_t used_ = 0;  ///< bytes of device memory
   std::map<std::string, std::int32_t, std::less<>> failures_;
 };

@@ -62,6 +62,7 @@ bool hopper_has_engine(const DnnGraph& graph) {
 std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, const PlanRules& rules,
                                                std::size_t most) {
   check(graph);
+  asked_for_.push_back(most);
   if (workspace_of(graph) > rules.workspace_limit || (has_engine_ && !has_engine_(graph)))
     return {};
   const bool wide = has_f32_products(graph);

@@ -30,10 +30,13 @@ class HostPlanner final : public Planner {
   std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
   std::string dnn_version() const override { return "host"; }
+  /// `most` of each call of candidates().
+  const std::vector<std::size_t>& asked_for() const noexcept { return asked_for_; }
 
  private:
   const HasEngine has_engine_;
   const std::int64_t engines_;
+  std::vector<std::size_t> asked_for_;
 };
 
 struct HostPlan final : DnnPlan {

@@ -10,9 +10,14 @@
 
 namespace penstock::gpu {
 
-HostStreams::HostStreams(Timing timing, std::uint64_t seed, Cost cost, HostMemory& memory,
-                         HappensBefore& order)
-    : timing_(timing), random_(seed), cost_(std::move(cost)), memory_(memory), order_(order) {}
+HostStreams::HostStreams(Timing timing, std::uint64_t seed, Cost cost, Nanoseconds enqueueing,
+                         HostMemory& memory, HappensBefore& order)
+    : timing_(timing),
+      random_(seed),
+      cost_(std::move(cost)),
+      enqueueing_(enqueueing),
+      memory_(memory),
+      order_(order) {}
 
 HostStreams::~HostStreams() = default;
 
@@ -60,6 +65,7 @@ void HostStreams::enqueue(StreamHandle handle, HostOperation operation) {
 }
 
 void HostStreams::push(Stream& stream, Operation operation) {
+  host_now_ += enqueueing_;
   stream.queue.push_back({.operation = std::move(operation),
                           .moment = order_.enqueue(stream.component),
                           .earliest = host_now_});
@@ -212,7 +218,7 @@ void HostStreams::run(Stream& stream, const Item& item) {
     order_.access(item.moment, item.operation->name, accesses);
     memory_.check(item.operation->name, accesses, item.operation->pageable);
     item.operation->run();
-    stream.now += cost_(accesses.bytes());
+    stream.now += item.operation->cost ? item.operation->cost() : cost_(accesses.bytes());
   } catch (...) {
     fail(std::current_exception());
   }

@@ -36,6 +36,7 @@ struct HostOperation {
   bool pageable = false;  ///< may touch memory that is no driver's; cannot be recorded
   std::function<Accesses()> accesses{};
   std::function<void()> run{};
+  std::function<Nanoseconds()> cost{};  ///< empty: what its bytes cost
 };
 
 class HostStreams {
@@ -43,8 +44,9 @@ class HostStreams {
   /// What an operation takes, of the bytes that it reads and writes.
   using Cost = std::function<Nanoseconds(std::size_t bytes)>;
 
-  HostStreams(Timing timing, std::uint64_t seed, Cost cost, HostMemory& memory,
-              HappensBefore& order);
+  /// `enqueueing`: what the host takes for one operation.
+  HostStreams(Timing timing, std::uint64_t seed, Cost cost, Nanoseconds enqueueing,
+              HostMemory& memory, HappensBefore& order);
   HostStreams(const HostStreams&) = delete;
   HostStreams& operator=(const HostStreams&) = delete;
   ~HostStreams();
@@ -109,6 +111,7 @@ class HostStreams {
   Timing timing_;
   Random random_;
   Cost cost_;
+  const Nanoseconds enqueueing_;
   HostMemory& memory_;
   HappensBefore& order_;
   std::vector<std::unique_ptr<Stream>> streams_;

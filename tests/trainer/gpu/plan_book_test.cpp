@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
@@ -21,6 +25,8 @@ constexpr PlanRules kFirst{.autotune = false};
 DnnGraph graph_of(std::int32_t channels) {
   return conv_forward({.images = 2, .channels = channels, .height = 5, .width = 5}).graph;
 }
+
+EngineChoice engine(std::int64_t number) { return {.engine = number, .knobs = {}}; }
 
 class PlanBookTest : public ::testing::Test {
  protected:
@@ -62,8 +68,8 @@ TEST_F(PlanBookTest, KeepsWhatWasChosen) {
 TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenAnew) {
   const std::string text = good();
   for (const std::string& other :
-       {with(text, "\"format\": 2", "\"format\": 1"),
-        with(text, "\"format\": 2", "\"format\": \"2\""),
+       {with(text, "\"format\": 3", "\"format\": 2"),
+        with(text, "\"format\": 3", "\"format\": \"3\""),
         with(text, "\"dnn_version\": \"host\"", "\"dnn_version\": \"9.99\""),
         with(text, "host 0 sm_90", "host 0 sm_91")}) {
     write(other);
@@ -75,9 +81,15 @@ TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenA
 TEST_F(PlanBookTest, ADamagedFile_CountsAsNotThereAndIsWrittenAnew) {
   const std::string text = good();
   for (const std::string& damaged :
-       {std::string(), std::string("["), std::string("[1, 2]"), std::string("\"plans\""),
-        text.substr(0, text.size() / 2), text.substr(0, text.size() - 2), std::string(100'000, '['),
-        with(text, "\"plans\": {", "\"plan\": {"), with(text, "\"engine\": 0", "\"engine\": \"0\""),
+       {std::string(),
+        std::string("["),
+        std::string("[1, 2]"),
+        std::string("\"plans\""),
+        text.substr(0, text.size() / 2),
+        text.substr(0, text.size() - 2),
+        std::string(100'000, '['),
+        with(text, "\"plans\": {", "\"plan\": {"),
+        with(text, "\"engine\": 0", "\"engine\": \"0\""),
         with(text, "\"engine\": 0", "\"engine\": 0.5"),
         with(text, "\"engine\": 0", "\"engine\": 1e300"),
         with(text, "\"engine\": 0", "\"engine\": 18446744073709551615"),
@@ -85,18 +97,110 @@ TEST_F(PlanBookTest, ADamagedFile_CountsAsNotThereAndIsWrittenAnew) {
         with(text, "\"knobs\": []", "\"knobs\": {}"),
         with(text, "\"knobs\": []", "\"knobs\": [[1]]"),
         with(text, "\"knobs\": []", "\"knobs\": [7]"),
-        with(text, "\"us\": 0.0", "\"us\": \"fast\"")}) {
+        with(text, "\"us\": 0.0", "\"us\": \"fast\""),
+        with(text, "\"without_engine\": {", "\"without_engine\": {\"a graph\": -0.5"),
+        with(text, "\"without_engine\": {}", "\"without_engine\": []"),
+        with(text, "\"failed_engines\": {}", "\"failed_engines\": {\"a graph\": [7]}"),
+        with(text, "\"failed_engines\": {}", "\"failed_engines\": {\"a graph\": 7}")}) {
     write(damaged);
     EXPECT_EQ(size(), 0U) << damaged.substr(0, 300);
     EXPECT_EQ(good(), text);
   }
 }
 
-TEST_F(PlanBookTest, AChoiceThatCannotBeBuilt_IsMadeAnew) {
-  const std::string text = good();
-  write(with(text, "\"engine\": 0", "\"engine\": 7"));
+TEST_F(PlanBookTest, AChoiceThatCannotBeBuilt_IsMadeAnewAndItsEngineIsRemembered) {
+  write(with(good(), "\"engine\": 0", "\"engine\": 7"));
   EXPECT_EQ(size(), 2U);
-  EXPECT_EQ(good(), text);
+  good();
+  const PlanBook book(driver_.facts(), folder_.path());
+  for (const std::int32_t channels : {8, 16}) {
+    EXPECT_EQ(book.find(graph_of(channels), kFirst)->engine.engine, 0);
+  }
+  EXPECT_NE(book.has_failed(graph_of(8), engine(7)), book.has_failed(graph_of(16), engine(7)));
+}
+
+TEST_F(PlanBookTest, AnEngineThatCannotBeBuilt_GivesWayToTheNextOne) {
+  HostDriver driver({.engines = 3});
+  PlanBook book(driver.facts(), folder_.path());
+  driver.fail_at("build", 1);
+  EXPECT_NE(make_plan(graph_of(8), kFirst, driver, book), nullptr);
+  EXPECT_EQ(book.find(graph_of(8), kFirst)->engine.engine, 2);
+  EXPECT_TRUE(book.has_failed(graph_of(8), engine(0)));
+}
+
+TEST_F(PlanBookTest, WithoutTiming_OneCandidateIsAskedForAndMoreOnlyIfItFails) {
+  HostDriver driver({.engines = 3});
+  PlanBook book(driver.facts(), folder_.path());
+  EXPECT_NE(make_plan(graph_of(8), kFirst, driver, book), nullptr);
+  EXPECT_EQ(driver.asked_for(), std::vector<std::size_t>{1});
+  driver.fail_at("build", 1);
+  EXPECT_NE(make_plan(graph_of(16), kFirst, driver, book), nullptr);
+  ASSERT_EQ(driver.asked_for().size(), 4U);
+  EXPECT_EQ(driver.asked_for()[1], 1U);
+  EXPECT_GT(driver.asked_for().back(), 1U);
+}
+
+TEST_F(PlanBookTest, GraphsWithoutAnEngine_AreRememberedForTheSameLimitOrALowerOne) {
+  {
+    HostDriver without({.has_engine = [](const DnnGraph&) { return false; }});
+    PlanBook book(without.facts(), folder_.path());
+    EXPECT_FALSE(find_plan(graph_of(8), kFirst, without, book));
+  }
+  PlanBook book(driver_.facts(), folder_.path());
+  PlanRules roomy = kFirst, cramped = kFirst;
+  roomy.workspace_limit *= 2;
+  cramped.workspace_limit /= 2;
+  EXPECT_FALSE(find_plan(graph_of(8), kFirst, driver_, book));
+  EXPECT_FALSE(find_plan(graph_of(8), cramped, driver_, book));
+  EXPECT_TRUE(driver_.asked_for().empty());
+  EXPECT_TRUE(find_plan(graph_of(8), roomy, driver_, book));
+}
+
+TEST_F(PlanBookTest, AGraphThatTheStepNeeds_IsTriedAgainWhenNoneOfItsEnginesRanBefore) {
+  {
+    PlanBook book(driver_.facts(), folder_.path());
+    book.add_failure(graph_of(8), engine(0));
+    EXPECT_FALSE(find_plan(graph_of(8), kFirst, driver_, book));
+  }
+  PlanBook book(driver_.facts(), folder_.path());
+  EXPECT_FALSE(find_plan(graph_of(8), kFirst, driver_, book));
+  EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
+}
+
+TEST_F(PlanBookTest, ADeviceThatIsLost_IsNoReasonToForgetAnEngine) {
+  const std::string text = good();
+  HostDriver driver({.cost = [](std::size_t) -> Nanoseconds { throw DeviceError("lost"); }});
+  PlanBook book(driver.facts(), folder_.path());
+  const StreamHandle stream = driver.make_stream();
+  std::byte* const block = driver.allocate(2, MemoryKind::device);
+  driver.copy(stream, block, block + 1, 1);  // after which each call fails
+  driver.free(block, MemoryKind::device);
+  EXPECT_THROW(make_plan(graph_of(8), kFirst, driver, book), DeviceLost);
+  book.save();
+  EXPECT_EQ(read_text(file()), text);
+}
+
+TEST_F(PlanBookTest, ABookThatGrows_IsSavedEveryTwoSeconds) {
+  Time now{};
+  PlanBook book(driver_.facts(), folder_.path(), [&] { return now; });
+  const auto add = [&](std::int32_t channels, std::chrono::milliseconds after) {
+    now += after;
+    EXPECT_TRUE(find_plan(graph_of(channels), kFirst, driver_, book));
+    return size();
+  };
+  using std::chrono::milliseconds;
+  EXPECT_EQ(add(8, milliseconds(1999)), 0U);
+  EXPECT_EQ(add(16, milliseconds(1)), 2U);
+  EXPECT_EQ(add(24, milliseconds(1999)), 2U);
+  EXPECT_EQ(add(32, milliseconds(500)), 4U);
+}
+
+TEST_F(PlanBookTest, ABookIsSavedWhenItEnds) {
+  {
+    EXPECT_TRUE(find_plan(graph_of(8), kFirst, driver_,
+                          *std::make_unique<PlanBook>(driver_.facts(), folder_.path())));
+  }
+  EXPECT_EQ(size(), 1U);
 }
 
 TEST_F(PlanBookTest, AWorkspaceBelowZero_IsBeyondEveryLimit) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -44,6 +46,20 @@ class GpuPin final : public MemoryPin {
 };
 
 }  // namespace
+
+void expect_alive(Driver& driver, const DeviceError& failure) {
+  try {
+    GpuStream stream(driver);
+    GpuEvent reached(driver);
+    stream.record(reached);
+    reached.wait_until(Time::max());
+  } catch (const DeviceError& error) {
+    throw DeviceLost(
+        fmt::format("{}; after that {} fails every call of this process ({}): run again, and under "
+                    "compute-sanitizer if it happens again",
+                    failure.what(), driver.facts().name, error.what()));
+  }
+}
 
 GpuDevice::GpuDevice(std::unique_ptr<Driver> driver)
     : driver_(std::move(driver)),

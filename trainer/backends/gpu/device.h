@@ -13,6 +13,10 @@ namespace penstock::gpu {
 
 class GpuStream;
 
+/// After a call that failed: returns if the GPU works on, and throws DeviceLost with both errors if
+/// it does not.
+void expect_alive(Driver& driver, const DeviceError& failure);
+
 class GpuDevice final : public Device {
  public:
   explicit GpuDevice(std::unique_ptr<Driver> driver);

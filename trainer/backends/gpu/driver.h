@@ -5,6 +5,8 @@
 // memory and plain loops. No vendor's header is needed to use it.
 //
 // Errors: every call that fails throws DeviceError with the vendor's call, its text and the device.
+// After some errors, such as a kernel's illegal access, every later call fails as well; see
+// expect_alive() in device.h.
 // Thread-safety: a Driver may be used from any thread, a stream by one at a time.
 #pragma once
 
@@ -17,6 +19,7 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
+#include "dataflow/error.h"
 #include "dataflow/mark.h"
 #include "trainer/activity.h"
 #include "trainer/backends/gpu/communicator.h"
@@ -27,6 +30,12 @@ namespace penstock::gpu {
 
 using EventHandle = struct EventTag*;
 using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to be launched
+
+/// This process can do nothing more on the GPU.
+class DeviceLost : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
 
 /// What one GPU is.
 struct DeviceFacts {

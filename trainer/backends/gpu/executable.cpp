@@ -96,7 +96,10 @@ FusionCosts GpuExecutable::fusion_costs() const {
   const auto find = [this](const DnnGraph& graph) -> std::optional<PlanChoice> {
     try {
       return find_plan(graph, rules_, device_.driver(), book_);
-    } catch (const DeviceError&) {
+    } catch (const DeviceLost&) {
+      throw;
+    } catch (const DeviceError& error) {
+      expect_alive(device_.driver(), error);
       return std::nullopt;
     }
   };

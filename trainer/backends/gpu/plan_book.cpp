@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
@@ -21,8 +22,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of the file's form: changes when a choice has other fields, or a graph's text other meaning.
-constexpr int kFormat = 2;
+/// Of the file's form: changes when a choice has other fields, or a graph's text other meaning, or
+/// times are taken in another way.
+constexpr int kFormat = 3;
+/// Between two writes of a book that grows.
+constexpr Nanoseconds kSavePeriod = std::chrono::seconds(2);
 /// Candidates of one graph: more than cuDNN 9 has for any.
 constexpr std::size_t kCandidates = 100;
 
@@ -40,15 +44,23 @@ std::string file_name(std::string device) {
   return "gpu-plans-" + device + ".json";
 }
 
-Json to_json(const PlanChoice& choice) {
+Json to_json(const EngineChoice& choice) {
   Json knobs = Json::array();
-  for (const EngineChoice::Knob& knob : choice.engine.knobs) {
-    knobs.push_back({knob.type, knob.value});
-  }
-  return {{"engine", choice.engine.engine},
-          {"knobs", std::move(knobs)},
-          {"workspace_bytes", choice.workspace_bytes},
-          {"us", choice.microseconds}};
+  for (const EngineChoice::Knob& knob : choice.knobs) knobs.push_back({knob.type, knob.value});
+  return {{"engine", choice.engine}, {"knobs", std::move(knobs)}};
+}
+
+Json to_json(const PlanChoice& choice) {
+  Json json = to_json(choice.engine);
+  json["workspace_bytes"] = choice.workspace_bytes;
+  json["us"] = choice.microseconds;
+  return json;
+}
+
+const Json& map_at(const Json& json, const char* key) {
+  const Json& map = json.at(key);
+  if (!map.is_object()) throw std::range_error("not a map");
+  return map;
 }
 
 /// Whole numbers alone: others would be cut to fit. Throws Json::exception, or std::range_error.
@@ -60,23 +72,28 @@ std::int64_t whole(const Json& json) {
   return json.get<std::int64_t>();
 }
 
-PlanChoice choice_from(const Json& json) {
-  PlanChoice choice{.engine = {.engine = whole(json.at("engine")), .knobs = {}},
-                    .workspace_bytes = static_cast<std::size_t>(whole(json.at("workspace_bytes"))),
-                    .microseconds = json.at("us").get<double>()};
+EngineChoice engine_from(const Json& json) {
+  EngineChoice choice{.engine = whole(json.at("engine")), .knobs = {}};
   const Json& knobs = json.at("knobs");
   if (!knobs.is_array()) throw std::range_error("no list of knobs");
-  for (const Json& knob : knobs) {
-    choice.engine.knobs.push_back({whole(knob.at(0)), whole(knob.at(1))});
-  }
+  for (const Json& knob : knobs) choice.knobs.push_back({whole(knob.at(0)), whole(knob.at(1))});
   return choice;
+}
+
+PlanChoice choice_from(const Json& json) {
+  return {.engine = engine_from(json),
+          .workspace_bytes = static_cast<std::size_t>(whole(json.at("workspace_bytes"))),
+          .microseconds = json.at("us").get<double>()};
 }
 
 }  // namespace
 
-PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory)
+PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory,
+                   std::function<Time()> now)
     : device_(fmt::format("{} sm_{} {} SMs", facts.name, facts.capability, facts.multiprocessors)),
-      version_(facts.dnn_version) {
+      version_(facts.dnn_version),
+      now_(std::move(now)),
+      saved_(now_()) {
   if (directory.empty()) return;
   path_ = std::move(directory) / file_name(facts.name);
   load();
@@ -86,9 +103,7 @@ void PlanBook::load() {
   std::ifstream file(path_);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) return;
-  PlanBookContents contents = parse_plan_book(text.str(), device_, version_);
-  choices_ = std::move(contents.choices);
-  copy_rate_ = contents.copy_rate;
+  contents_ = parse_plan_book(text.str(), device_, version_);
 }
 
 PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
@@ -97,11 +112,19 @@ PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != kFormat || json.at("device") != device ||
-        json.at("dnn_version") != version || !json.at("plans").is_object()) {
+        json.at("dnn_version") != version) {
       return {};
     }
-    for (const auto& [key, value] : json.at("plans").items()) {
+    for (const auto& [key, value] : map_at(json, "plans").items()) {
       contents.choices[key] = choice_from(value);
+    }
+    for (const auto& [key, bytes] : map_at(json, "without_engine").items()) {
+      contents.without_engine[key] = static_cast<std::size_t>(whole(bytes));
+    }
+    for (const auto& [graph, engines] : map_at(json, "failed_engines").items()) {
+      for (const Json& engine : engines) {
+        contents.failed_engines[graph].push_back(engine_from(engine));
+      }
     }
     const Json& rate = json.at("copy_bytes_per_us");
     if (!rate.is_null()) contents.copy_rate = rate.get<double>();
@@ -115,38 +138,76 @@ PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
 }
 
 std::optional<PlanChoice> PlanBook::find(const DnnGraph& graph, const PlanRules& rules) const {
-  const auto found = choices_.find(key_of(graph, rules));
-  if (found == choices_.end() || found->second.workspace_bytes > rules.workspace_limit) return {};
+  const auto found = contents_.choices.find(key_of(graph, rules));
+  if (found == contents_.choices.end() || found->second.workspace_bytes > rules.workspace_limit ||
+      has_failed(graph, found->second.engine)) {
+    return {};
+  }
   return found->second;
 }
 
 void PlanBook::add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice) {
-  choices_[key_of(graph, rules)] = choice;
+  contents_.choices[key_of(graph, rules)] = choice;
+  save_now_and_then();
+}
+
+bool PlanBook::lacks_engine(const DnnGraph& graph, const PlanRules& rules) const {
+  const auto found = contents_.without_engine.find(key_of(graph, rules));
+  return found != contents_.without_engine.end() && rules.workspace_limit <= found->second;
+}
+
+void PlanBook::add_lack(const DnnGraph& graph, const PlanRules& rules) {
+  contents_.without_engine[key_of(graph, rules)] = rules.workspace_limit;
+  save_now_and_then();
+}
+
+bool PlanBook::has_failed(const DnnGraph& graph, const EngineChoice& engine) const {
+  const auto found = contents_.failed_engines.find(to_text(graph));
+  return found != contents_.failed_engines.end() &&
+         std::ranges::find(found->second, engine) != found->second.end();
+}
+
+void PlanBook::add_failure(const DnnGraph& graph, const EngineChoice& engine) {
+  if (has_failed(graph, engine)) return;
+  contents_.failed_engines[to_text(graph)].push_back(engine);
+  save_now_and_then();
+}
+
+void PlanBook::forget_lack(const DnnGraph& graph, const PlanRules& rules) {
+  contents_.without_engine.erase(key_of(graph, rules));
+  contents_.failed_engines.erase(to_text(graph));
   changed_ = true;
 }
 
 void PlanBook::set_copy_rate(double bytes_per_microsecond) {
-  copy_rate_ = bytes_per_microsecond;
-  changed_ = true;
+  contents_.copy_rate = bytes_per_microsecond;
+  save_now_and_then();
 }
 
-void PlanBook::remove(const DnnGraph& graph, const PlanRules& rules) {
-  changed_ = choices_.erase(key_of(graph, rules)) > 0 || changed_;
+void PlanBook::save_now_and_then() {
+  changed_ = true;
+  if (now_() - saved_ >= kSavePeriod) save();
 }
 
 void PlanBook::save() noexcept {
   if (path_.empty() || !changed_) return;
   try {
-    Json plans = Json::object();
-    for (const auto& [key, choice] : choices_) plans[key] = to_json(choice);
+    saved_ = now_();
+    Json plans = Json::object(), failed = Json::object();
+    for (const auto& [key, choice] : contents_.choices) plans[key] = to_json(choice);
+    for (const auto& [graph, engines] : contents_.failed_engines) {
+      for (const EngineChoice& engine : engines) failed[graph].push_back(to_json(engine));
+    }
     std::filesystem::create_directories(path_.parent_path());
     const std::filesystem::path unfinished = path_.string() + fmt::format(".{}", ::getpid());
     std::ofstream file(unfinished);
     file << Json{{"format", kFormat},
                  {"device", device_},
                  {"dnn_version", version_},
-                 {"copy_bytes_per_us", copy_rate_ ? Json(*copy_rate_) : Json()},
-                 {"plans", std::move(plans)}}
+                 {"copy_bytes_per_us", contents_.copy_rate ? Json(*contents_.copy_rate) : Json()},
+                 {"plans", std::move(plans)},
+                 {"without_engine", contents_.without_engine},
+                 {"failed_engines", std::move(failed)}}
                 .dump(1)
          << '\n';
     file.close();
@@ -161,25 +222,26 @@ void PlanBook::save() noexcept {
   }
 }
 
-std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
-                                    PlanBook& book) {
-  if (const auto known = book.find(graph, rules)) return known;
-  const std::vector<Candidate> candidates =
-      driver.planner().candidates(graph, rules, rules.autotune ? kCandidates : 1);
-  if (candidates.empty()) return std::nullopt;
-  PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes, 0};
-  if (rules.autotune) choice = fastest_of(graph, candidates, driver);
-  book.add(graph, rules, choice);
-  return choice;
+namespace {
+
+/// All that may do, to be timed; without timing one, or all if that one has failed before.
+std::vector<Candidate> candidates_for(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                      const PlanBook& book) {
+  for (std::size_t most = rules.autotune ? kCandidates : 1;; most = kCandidates) {
+    std::vector<Candidate> candidates = driver.planner().candidates(graph, rules, most);
+    const bool all = candidates.size() < most || most == kCandidates;
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return book.has_failed(graph, candidate.choice);
+    });
+    if (all || !candidates.empty()) return candidates;
+  }
 }
 
-PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
-                       PlanBook& book) {
-  if (const auto choice = find_plan(graph, rules, driver, book)) return *choice;
+Unavailable no_engine_for(const DnnGraph& graph, const PlanRules& rules, Driver& driver) {
   PlanRules roomy = rules;
   roomy.workspace_limit = std::numeric_limits<std::size_t>::max();
   const bool exceeds = !driver.planner().candidates(graph, roomy, 1).empty();
-  throw Unavailable(
+  return Unavailable(
       fmt::format("cuDNN {} has no engine for '{}' on {}{}", driver.facts().dnn_version,
                   to_text(graph), driver.facts().name,
                   exceeds ? fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
@@ -187,16 +249,40 @@ PlanChoice choose_plan(const DnnGraph& graph, const PlanRules& rules, Driver& dr
                           : std::string("; try another --precision")));
 }
 
+}  // namespace
+
+std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
+                                    PlanBook& book) {
+  if (const auto known = book.find(graph, rules)) return known;
+  if (book.lacks_engine(graph, rules)) return std::nullopt;
+  std::vector<Candidate> candidates = candidates_for(graph, rules, driver, book);
+  if (candidates.empty()) {
+    expect_alive(driver, DeviceError(fmt::format("no engine for '{}'", to_text(graph))));
+    book.add_lack(graph, rules);
+    return std::nullopt;
+  }
+  PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes, 0};
+  if (rules.autotune) choice = fastest_of(graph, std::move(candidates), driver, book);
+  book.add(graph, rules, choice);
+  return choice;
+}
+
 std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                                    PlanBook& book) {
-  if (const auto known = book.find(graph, rules)) {
+  // The step cannot do without this graph: what failed in an earlier run is tried again.
+  if (book.lacks_engine(graph, rules)) book.forget_lack(graph, rules);
+  std::string failure;
+  while (const auto choice = find_plan(graph, rules, driver, book)) {
     try {
-      return driver.build(graph, known->engine);
-    } catch (const DeviceError&) {
-      book.remove(graph, rules);
+      return driver.build(graph, choice->engine);
+    } catch (const DeviceError& error) {
+      expect_alive(driver, error);
+      failure = error.what();
+      book.add_failure(graph, choice->engine);
     }
   }
-  return driver.build(graph, choose_plan(graph, rules, driver, book).engine);
+  if (!failure.empty()) throw DeviceError("no engine could be built: " + failure);
+  throw no_engine_for(graph, rules, driver);
 }
 
 }  // namespace penstock::gpu

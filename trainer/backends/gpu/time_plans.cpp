@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/time_plans.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/random.h"
+#include "trainer/backends/gpu/device.h"
 
 namespace penstock::gpu {
 namespace {
 
-constexpr int kRuns = 5;
-/// After one warm-up, a candidate whose second run takes so many times the best median is dropped.
+/// Between two events: if there were one, the host's time to enqueue it would count, too.
+constexpr int kRuns = 8;
+constexpr std::size_t kFinalists = 3;
+constexpr int kRounds = 3;  ///< of the finalists; medians count
+/// A candidate whose second run takes longer than the best one's by this factor is dropped.
 constexpr double kHopeless = 2;
 constexpr std::size_t kAlignment = 256;
 /// Host memory that the operands are copied from, again and again.
 constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
 /// More than caches hold, but a small part of the device's memory.
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
-
-double microseconds(Nanoseconds time) {
-  return std::chrono::duration<double, std::micro>(time).count();
-}
 
 /// Device memory that frees itself.
 class Block {
@@ -54,13 +60,17 @@ class Timer {
     driver_.destroy(end_);
     driver_.destroy(stream);
   }
+  /// The mean time of one of `runs`. Another run before them keeps the device busy until the host
+  /// has enqueued the first.
   template <typename Work>
-  Nanoseconds time(const Work& work) {
-    driver_.record(stream, begin_);
+  double microseconds(const Work& work, int runs = kRuns) {
     work();
+    driver_.record(stream, begin_);
+    for (int run = 0; run < runs; ++run) work();
     driver_.record(stream, end_);
     driver_.wait_until(end_, Time::max());
-    return driver_.elapsed(begin_, end_);
+    const std::chrono::duration<double, std::micro> time = driver_.elapsed(begin_, end_);
+    return time.count() / runs;
   }
 
  private:
@@ -73,14 +83,11 @@ class Timer {
   const EventHandle begin_, end_;
 };
 
-/// The median, in microseconds.
-template <typename Work>
-double median_time(Timer& timer, const Work& work) {
-  timer.time(work);
-  std::array<Nanoseconds, kRuns> times{};
-  for (Nanoseconds& time : times) time = timer.time(work);
-  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-  return microseconds(times[kRuns / 2]);
+using Rounds = std::array<double, kRounds>;
+
+double median_of(Rounds times) {
+  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+  return times[kRounds / 2];
 }
 
 /// Numbers between -1 and 1 in f16, which read as bf16 or f32 are finite and small, too: speeds are
@@ -109,45 +116,126 @@ void fill(Driver& driver, StreamHandle stream, std::byte* data, std::size_t byte
   }
 }
 
-}  // namespace
-
-PlanChoice fastest_of(const DnnGraph& graph, std::span<const Candidate> candidates,
-                      Driver& driver) {
-  std::size_t bytes = 0, workspace = 0;
-  for (const DnnTensor& tensor : graph.tensors) {
-    if (!tensor.is_virtual) bytes += aligned(tensor.bytes());
-  }
-  for (const Candidate& candidate : candidates) {
-    workspace = std::max(workspace, candidate.workspace_bytes);
-  }
-  const Block operands(driver, bytes), scratch(driver, workspace);
-  Timer timer(driver);
-  fill(driver, timer.stream, operands.data(), bytes);
-  std::vector<std::byte*> tensors;
-  std::size_t offset = 0;
-  for (const DnnTensor& tensor : graph.tensors) {
-    tensors.push_back(tensor.is_virtual ? nullptr : operands.data() + offset);
-    if (!tensor.is_virtual) offset += aligned(tensor.bytes());
-  }
-  PlanChoice best;
-  std::string failure;
-  for (const Candidate& candidate : candidates) {
-    try {
-      const std::unique_ptr<DnnPlan> plan = driver.build(graph, candidate.choice);
-      const auto run = [&] { driver.execute(timer.stream, *plan, tensors, scratch.data()); };
-      timer.time(run);
-      const double first = microseconds(timer.time(run));
-      if (best.engine.engine >= 0 && first > kHopeless * best.microseconds) continue;
-      const double us = median_time(timer, run);
-      if (best.engine.engine < 0 || us < best.microseconds) {
-        best = {candidate.choice, candidate.workspace_bytes, us};
-      }
-    } catch (const DeviceError& error) {
-      failure = error.what();
+/// Device memory that all candidates for a graph run on.
+class Operands {
+ public:
+  Operands(const DnnGraph& graph, std::size_t workspace, Driver& driver, StreamHandle stream)
+      : memory_(driver, bytes_of(graph)), workspace_(driver, workspace) {
+    fill(driver, stream, memory_.data(), bytes_of(graph));
+    std::size_t offset = 0;
+    for (const DnnTensor& tensor : graph.tensors) {
+      tensors_.push_back(tensor.is_virtual ? nullptr : memory_.data() + offset);
+      if (!tensor.is_virtual) offset += aligned(tensor.bytes());
     }
   }
-  if (best.engine.engine < 0) throw DeviceError("no engine could run: " + failure);
-  return best;
+  std::span<std::byte* const> tensors() const noexcept { return tensors_; }
+  std::byte* workspace() const noexcept { return workspace_.data(); }
+
+ private:
+  static std::size_t bytes_of(const DnnGraph& graph) {
+    std::size_t bytes = 0;
+    for (const DnnTensor& tensor : graph.tensors) {
+      if (!tensor.is_virtual) bytes += aligned(tensor.bytes());
+    }
+    return bytes;
+  }
+
+  const Block memory_, workspace_;
+  std::vector<std::byte*> tensors_;
+};
+
+std::size_t largest_workspace(std::span<const Candidate> candidates) {
+  std::size_t bytes = 0;
+  for (const Candidate& candidate : candidates) bytes = std::max(bytes, candidate.workspace_bytes);
+  return bytes;
+}
+
+/// Among the candidates for one graph.
+class Contest {
+ public:
+  Contest(const DnnGraph& graph, std::size_t workspace, Driver& driver, PlanBook& book)
+      : graph_(graph),
+        driver_(driver),
+        book_(book),
+        timer_(driver),
+        operands_(graph, workspace, driver, timer_.stream) {}
+
+  /// Times the candidate and keeps it if it is among the best.
+  void enter(Candidate candidate) {
+    attempt(candidate.choice, [&] {
+      if (candidate.plan == nullptr) candidate.plan = driver_.build(graph_, candidate.choice);
+      const double first = time(candidate, 1);
+      if (!best_.empty() && first > kHopeless * best_.front().microseconds) return;
+      best_.push_back({candidate, time(candidate, kRuns)});
+      std::ranges::sort(best_, {}, &Entry::microseconds);
+      if (best_.size() > kFinalists) best_.pop_back();
+    });
+  }
+
+  /// Throws DeviceError if there is none.
+  PlanChoice fastest() {
+    if (best_.size() > 1) alternate();
+    if (best_.empty()) throw DeviceError("no engine could run: " + failure_);
+    const Entry& first = best_.front();
+    return {first.candidate.choice, first.candidate.workspace_bytes, first.microseconds};
+  }
+
+ private:
+  struct Entry {
+    Candidate candidate;
+    double microseconds = 0;
+    Rounds rounds{};
+  };
+
+  double time(const Candidate& candidate, int runs) {
+    const auto run = [&] {
+      driver_.execute(timer_.stream, *candidate.plan, operands_.tensors(), operands_.workspace());
+    };
+    return timer_.microseconds(run, runs);
+  }
+
+  /// False: it failed.
+  template <typename Work>
+  bool attempt(const EngineChoice& choice, const Work& work) {
+    try {
+      work();
+      return true;
+    } catch (const DeviceError& error) {
+      failure_ =
+          fmt::format("engine {} for '{}': {}", choice.engine, to_text(graph_), error.what());
+      expect_alive(driver_, DeviceError(failure_));
+      book_.add_failure(graph_, choice);
+      return false;
+    }
+  }
+
+  void alternate() {
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      std::erase_if(best_, [&](Entry& entry) {
+        return !attempt(entry.candidate.choice,
+                        [&] { entry.rounds[round] = time(entry.candidate, kRuns); });
+      });
+    }
+    for (Entry& entry : best_) entry.microseconds = median_of(entry.rounds);
+    std::ranges::sort(best_, {}, &Entry::microseconds);
+  }
+
+  const DnnGraph& graph_;
+  Driver& driver_;
+  PlanBook& book_;
+  Timer timer_;
+  const Operands operands_;
+  std::vector<Entry> best_;  // the fastest first
+  std::string failure_;
+};
+
+}  // namespace
+
+PlanChoice fastest_of(const DnnGraph& graph, std::vector<Candidate> candidates, Driver& driver,
+                      PlanBook& book) {
+  Contest contest(graph, largest_workspace(candidates), driver, book);
+  for (Candidate& candidate : candidates) contest.enter(std::move(candidate));
+  return contest.fastest();
 }
 
 double time_copies(Driver& driver) {
@@ -155,9 +243,11 @@ double time_copies(Driver& driver) {
   const Block from(driver, bytes), to(driver, bytes);
   Timer timer(driver);
   fill(driver, timer.stream, from.data(), bytes);
-  const double us =
-      median_time(timer, [&] { driver.copy(timer.stream, to.data(), from.data(), bytes); });
-  return 2 * static_cast<double>(bytes) / us;
+  Rounds rounds{};
+  for (double& us : rounds) {
+    us = timer.microseconds([&] { driver.copy(timer.stream, to.data(), from.data(), bytes); });
+  }
+  return 2 * static_cast<double>(bytes) / median_of(rounds);
 }
 
 }  // namespace penstock::gpu

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of engines and of copies, on the host driver's clock.
+#include "trainer/backends/gpu/time_plans.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/support/gpu/host_driver.h"
+#include "trainer/backends/gpu/dnn_patterns.h"
+
+namespace penstock::gpu {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+const DnnGraph kGraph =
+    conv_forward({.images = 1, .channels = 8, .height = 2, .width = 2, .filters = 8}).graph;
+
+/// As many candidates as the driver has.
+std::vector<Candidate> candidates_of(Driver& driver) {
+  return driver.planner().candidates(kGraph, {}, 100);
+}
+
+class TimedPlans : public testing::Test {
+ protected:
+  /// Engine 0, then 2 and on. `device` says how long each takes.
+  std::unique_ptr<HostDriver> driver_of(std::int64_t engines,
+                                        std::function<nanoseconds(std::int64_t engine)> cost,
+                                        nanoseconds enqueueing = {}) {
+    return std::make_unique<HostDriver>(
+        HostMachineOptions{.engines = engines,
+                           .engine_cost =
+                               [this, cost = std::move(cost)](std::int64_t engine) {
+                                 ++runs_[engine];
+                                 ++run_;
+                                 return cost(engine);
+                               },
+                           .enqueueing = enqueueing});
+  }
+  PlanChoice fastest(HostDriver& driver) {
+    PlanBook book(driver.facts(), {});
+    return fastest_of(kGraph, candidates_of(driver), driver, book);
+  }
+
+  int run_ = 0;  // of all engines
+  std::map<std::int64_t, int> runs_;
+};
+
+TEST_F(TimedPlans, CopiesCountWhatTheyReadAndWrite) {
+  HostDriver driver;  // takes a nanosecond for each byte, and one more
+  EXPECT_NEAR(time_copies(driver), 1000, 0.1);
+}
+
+TEST_F(TimedPlans, TheHostsTimeToEnqueueACopyDoesNotCount) {
+  HostDriver driver({.memory_bytes = 20'000 * 64, .enqueueing = microseconds(20)});
+  EXPECT_NEAR(time_copies(driver), 1000, 0.1);
+}
+
+TEST_F(TimedPlans, TheHostsTimeToEnqueueARunDoesNotCount) {
+  const auto driver = driver_of(
+      1, [](std::int64_t) { return microseconds(30); }, microseconds(20));
+  EXPECT_NEAR(fastest(*driver).microseconds, 30, 0.01);
+}
+
+TEST_F(TimedPlans, TheFastestEngineIsChosen) {
+  const auto driver = driver_of(
+      6, [](std::int64_t engine) { return microseconds(engine == 4 ? 90 : 100 + engine); });
+  const PlanChoice choice = fastest(*driver);
+  EXPECT_EQ(choice.engine.engine, 4);
+  EXPECT_NEAR(choice.microseconds, 90, 0.01);
+}
+
+/// Engine 2 is faster, but its turn comes when the clock has gone down.
+TEST_F(TimedPlans, AClockThatGoesDownFavoursNoEngine) {
+  const auto driver = driver_of(2, [this](std::int64_t engine) {
+    const int cold = engine == 0 ? 100 : 95;
+    return microseconds(run_ <= 11 ? cold : cold * 6 / 5);
+  });
+  const PlanChoice choice = fastest(*driver);
+  EXPECT_EQ(choice.engine.engine, 2);
+  EXPECT_NEAR(choice.microseconds, 114, 0.01);
+}
+
+TEST_F(TimedPlans, ASlowEngineIsDroppedAfterItsFirstRuns) {
+  const auto driver =
+      driver_of(2, [](std::int64_t engine) { return microseconds(engine == 0 ? 10 : 1000); });
+  EXPECT_EQ(fastest(*driver).engine.engine, 0);
+  EXPECT_LE(runs_[2], 2);
+}
+
+TEST_F(TimedPlans, WhatThePlannerFinalisedIsNotBuiltAgain) {
+  const auto driver = driver_of(3, [](std::int64_t) { return microseconds(10); });
+  driver->fail_at("build", 1);
+  EXPECT_NO_THROW(fastest(*driver));
+}
+
+TEST_F(TimedPlans, AnEngineThatFailsIsEnteredInTheBookAndTheOthersAreTimed) {
+  const auto driver = driver_of(3, [](std::int64_t engine) { return microseconds(10 + engine); });
+  PlanBook book(driver->facts(), {});
+  const std::vector<Candidate> candidates = candidates_of(*driver);
+  driver->fail_at("execute", 1);
+  EXPECT_EQ(fastest_of(kGraph, candidates, *driver, book).engine.engine, 2);
+  EXPECT_TRUE(book.has_failed(kGraph, candidates[0].choice));
+  EXPECT_FALSE(book.has_failed(kGraph, candidates[1].choice));
+}
+
+TEST_F(TimedPlans, WhenADeviceIsLost_TheErrorSaysSoAndNoEngineIsBlamed) {
+  const auto driver = driver_of(3, [](std::int64_t engine) -> nanoseconds {
+    if (engine == 2) throw DeviceError("an illegal memory access");  // each later call fails
+    return microseconds(10);
+  });
+  PlanBook book(driver->facts(), {});
+  const std::vector<Candidate> candidates = candidates_of(*driver);
+  try {
+    fastest_of(kGraph, candidates, *driver, book);
+    FAIL() << "no error";
+  } catch (const DeviceLost& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("engine 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("fails every call of this process (an illegal memory access)"),
+              std::string::npos)
+        << text;
+  }
+  for (const Candidate& candidate : candidates) {
+    EXPECT_FALSE(book.has_failed(kGraph, candidate.choice)) << candidate.choice.engine;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::gpu
