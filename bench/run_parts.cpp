@@ -41,7 +41,7 @@ Nanoseconds model_patience(const RunConfig& config, const RankProgress* progress
 }  // namespace
 
 RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Components& the_entries,
-                   std::stop_token abandon, Trace* the_trace)
+                   std::stop_token stop, std::stop_token abandon, Trace* the_trace)
     : components(the_entries),
       config(resolve(wanted, components)),
       clock(the_clock),
@@ -52,6 +52,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       spec(agreed_batches(config, components)),
       graph(build_graph(*components.model, spec.image, spec.classes)),
       ranks(static_cast<std::size_t>(config.num_gpus)),
+      stop_(std::move(stop)),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
       optimizer_options_(options_of(optimizer_text(config), components.optimizer->options)) {
@@ -191,11 +192,14 @@ ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t 
 std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int32_t rank) {
   CompileProgress progress(stderr, config.model);
   ExecutableSpec compilation = executable_spec(batches, rank);
-  if (global_rank(rank) == 0 || processes() == nullptr) {
-    compilation.progress = [&](std::size_t done, std::size_t total) {
-      progress.update(done, total);
-    };
-  }
+  const bool shows = global_rank(rank) == 0 || processes() == nullptr;
+  compilation.progress = [&](std::size_t done, std::size_t total) {
+    if (stop_.stop_requested()) {
+      throw Error(fmt::format("stopped while {} was compiled; what was found out so far is kept",
+                              config.model));
+    }
+    if (shows) progress.update(done, total);
+  };
   return backend->compile(graph, compilation, *ranks[static_cast<std::size_t>(rank)].device);
 }
 

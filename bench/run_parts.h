@@ -45,10 +45,11 @@ class RunParts {
     Leg leg;
   };
 
-  /// `clock`, the entries of `components` and the trace, if there is one, outlive the parts;
-  /// `abandon` lets ranks leave an exchange. Throws ConfigError, Unavailable, TimeoutError.
+  /// `clock`, the entries of `components` and the trace, if there is one, outlive the parts; `stop`
+  /// ends compilations with an Error, `abandon` lets ranks leave an exchange. Throws ConfigError,
+  /// Unavailable, TimeoutError.
   RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
-           std::stop_token abandon, Trace* trace = nullptr);
+           std::stop_token stop, std::stop_token abandon, Trace* trace = nullptr);
   ~RunParts();
 
   double steps_per_epoch() const noexcept {
@@ -122,6 +123,7 @@ class RunParts {
   void note_unused_classes();
   void note_unused_loss_scale();
 
+  const std::stop_token stop_;  // ends compilations
   const Options feeder_options_, update_options_, optimizer_options_;
 };
 

@@ -95,8 +95,9 @@ Runner::Components find_components(const RunConfig& config) {
 /// The parts, and what lets their ranks leave an exchange.
 class Runner::Wiring {
  public:
-  Wiring(const RunConfig& config, Clock& clock, const Components& components, Trace* trace)
-      : parts(config, clock, components, abandon.get_token(), trace) {
+  Wiring(const RunConfig& config, Clock& clock, const Components& components, Trace* trace,
+         std::stop_token stop)
+      : parts(config, clock, components, std::move(stop), abandon.get_token(), trace) {
     if (parts.config.eval && parse_page_cache(parts.config.page_cache) != PageCache::as_is) {
       throw ConfigError("--page-cache is " + parts.config.page_cache +
                         ", and --eval reads another set; leave one of them out");
@@ -116,8 +117,9 @@ class Runner::Wiring {
 
 Runner::Runner(const RunConfig& config, Clock& clock)
     : Runner(config, clock, find_components(config)) {}
-Runner::Runner(const RunConfig& config, Clock& clock, const Components& components, Trace* trace)
-    : wiring_(std::make_unique<Wiring>(config, clock, components, trace)) {}
+Runner::Runner(const RunConfig& config, Clock& clock, const Components& components, Trace* trace,
+               std::stop_token stop)
+    : wiring_(std::make_unique<Wiring>(config, clock, components, trace, std::move(stop))) {}
 Runner::~Runner() = default;
 
 const RunConfig& Runner::config() const noexcept { return wiring_->parts.config; }

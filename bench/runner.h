@@ -158,9 +158,10 @@ class Runner {
     /// To parameter servers that are processes, outliving the run; null: there are none.
     ServerConnection* servers = nullptr;
   };
-  /// `trace` is null, or outlives the runner and gets the first steps of the window.
+  /// `trace` is null, or outlives the runner and gets the first steps of the window. A stop request
+  /// ends the compilation of the model with an Error.
   Runner(const RunConfig& config, Clock& clock, const Components& components,
-         Trace* trace = nullptr);
+         Trace* trace = nullptr, std::stop_token stop = {});
   ~Runner();
 
   const RunConfig& config() const noexcept;

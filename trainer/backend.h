@@ -112,7 +112,7 @@ struct ExecutableSpec {
   std::int32_t loss_scale_count_to = 0;
   std::filesystem::path cache_directory{};  ///< for what compiling found out; empty: nowhere
   /// Called now and then from the compiling thread, with done <= total, until Backend::compile
-  /// returns. May be empty.
+  /// returns. What it throws ends the compilation. May be empty.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 

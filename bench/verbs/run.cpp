@@ -163,7 +163,7 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
-  Runner runner(wanted, clock, components, trace.trace());
+  Runner runner(wanted, clock, components, trace.trace(), stop);
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({runner.config(), synthetic,
@@ -191,7 +191,7 @@ RunResult run_silently(const RunConfig& wanted, const Wish& wish, std::stop_toke
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
-  Runner runner(wanted, clock, components, trace.trace());
+  Runner runner(wanted, clock, components, trace.trace(), stop);
   RunResult result = watched(runner, clock, wish, nullptr, std::move(stop));
   trace.write();
   return result;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "tests/support/gpu/gpu_on_host.h"
@@ -57,6 +58,20 @@ TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
   EXPECT_EQ(result.step_ms.size(), std::size_t{kFailingStep - 1});
   EXPECT_EQ(result.losses.size(), std::size_t{kFailingStep - 1});
   EXPECT_GT(result.img_per_s, 0);
+}
+
+TEST_F(GpuRuns, AStopRequest_EndsTheCompilation) {
+  config_.device = "gpu";
+  Runner::Components parts = components();
+  parts.backend = &gpu_on_host_backend;
+  std::stop_source stop;
+  stop.request_stop();
+  try {
+    Runner(config_, clock_, parts, nullptr, stop.get_token());
+    FAIL() << "compiled";
+  } catch (const Error& error) {
+    EXPECT_TRUE(says(error.what(), "stopped while tiny_cnn was compiled")) << error.what();
+  }
 }
 
 TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {

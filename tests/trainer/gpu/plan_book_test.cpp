@@ -6,16 +6,20 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "trainer/backends/gpu/backend.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/model.h"
 
 namespace penstock::gpu {
 namespace {
@@ -193,6 +197,48 @@ TEST_F(PlanBookTest, ABookThatGrows_IsSavedEveryTwoSeconds) {
   EXPECT_EQ(add(16, milliseconds(1)), 2U);
   EXPECT_EQ(add(24, milliseconds(1999)), 2U);
   EXPECT_EQ(add(32, milliseconds(500)), 4U);
+}
+
+/// Of two convolutions in f16.
+class Compilation {
+ public:
+  explicit Compilation(std::filesystem::path cache, const HostMachineOptions& machine = {})
+      : backend_(std::make_shared<HostDriverLibrary>(machine),
+                 Options("gpu", kOptions, parse_component("gpu"))),
+        device_(backend_.open(0)) {
+    spec.batch = {.images = 2, .image = {4, 4, 8}, .classes = 4};
+    spec.precision = Precision::f16;
+    spec.cache_directory = std::move(cache);
+  }
+  void run() {
+    Graph graph({4, 4, 8});
+    find_entry(model_table(), "tiny_cnn").build(graph, 4);
+    backend_.compile(graph, spec, *device_);
+  }
+  ExecutableSpec spec;
+
+ private:
+  GpuBackend backend_;
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(PlanBookTest, ACompilationThatIsStopped_KeepsItsPlans) {
+  {
+    Compilation compilation(folder_.path());
+    int calls = 0;
+    compilation.spec.progress = [&](std::size_t, std::size_t) {
+      if (++calls == 3) throw Error("stopped");
+    };
+    EXPECT_THROW(compilation.run(), Error);
+  }
+  EXPECT_EQ(size(), 2U);
+}
+
+TEST_F(PlanBookTest, ADeviceThatIsLostWhileFormsAreCompared_EndsTheCompilation) {
+  Compilation compilation(folder_.path(), {.engine_cost = [](std::int64_t) -> Nanoseconds {
+                            throw DeviceError("an illegal memory access");
+                          }});
+  EXPECT_THROW(compilation.run(), DeviceLost);
 }
 
 TEST_F(PlanBookTest, ABookIsSavedWhenItEnds) {

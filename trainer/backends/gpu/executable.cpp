@@ -94,6 +94,7 @@ FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec
 /// Engines that fail are none: another form of the same place may do.
 FusionCosts GpuExecutable::fusion_costs() const {
   const auto find = [this](const DnnGraph& graph) -> std::optional<PlanChoice> {
+    if (spec_.progress) spec_.progress(0, 0);  // how many there will be depends on their costs
     try {
       return find_plan(graph, rules_, device_.driver(), book_);
     } catch (const DeviceLost&) {
