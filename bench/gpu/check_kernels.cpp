@@ -12,6 +12,7 @@
 #include "bench/gpu/check_verbs.h"
 #include "bench/gpu/kernel_case.h"
 #include "dataflow/error.h"
+#include "trainer/backends/gpu/device.h"
 
 namespace penstock::gpu {
 namespace {
@@ -60,6 +61,9 @@ void check(const KernelCase& of, Workbench& bench, CheckReport& report) {
     if (of.repeats && first != again) failure += " two runs differ;";
     report.add(of.name, failure.empty() ? Verdict::pass : Verdict::fail, {{"worst_error", worst}},
                failure);
+  } catch (const DeviceError& error) {
+    report.add(of.name, Verdict::fail, {}, error.what());
+    expect_alive(bench.driver(), error);
   } catch (const std::exception& error) {
     report.add(of.name, Verdict::fail, {}, error.what());
   }

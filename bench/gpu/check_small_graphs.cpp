@@ -175,6 +175,9 @@ void check(const std::string& name, const BackendEntry& entry, const SmallGraph&
   } catch (const Unavailable& error) {
     report.add(name, precision == Precision::f32 ? Verdict::fail : Verdict::skip, figures,
                error.what());
+  } catch (const DeviceError& error) {
+    report.add(name, Verdict::fail, figures, error.what());
+    expect_alive(*library_for(settings)->open(0), error);
   } catch (const std::exception& error) {
     report.add(name, Verdict::fail, figures, error.what());
   }

@@ -17,6 +17,7 @@
 #include "dataflow/error.h"
 #include "tests/support/gpu/accesses.h"
 #include "tests/support/gpu/dnn_interpreter.h"
+#include "trainer/backends/gpu/device.h"
 
 namespace penstock::gpu {
 namespace {
@@ -143,6 +144,9 @@ class Runner {
         return "two runs of a deterministic engine differ";
       }
       return judge(prepared, first, worst);
+    } catch (const DeviceError& error) {
+      expect_alive(bench_.driver(), error);
+      return error.what();
     } catch (const std::exception& error) {
       return error.what();
     }
@@ -202,6 +206,9 @@ void check_graphs(const std::vector<DnnCheck>& checks, const CheckSettings& sett
     waiting.pop_front();
     try {
       runner.run(prepared.get());
+    } catch (const DeviceLost& error) {
+      report.add(check->name, Verdict::fail, {}, error.what());
+      throw;
     } catch (const std::exception& error) {
       report.add(check->name, Verdict::fail, {}, error.what());
     }

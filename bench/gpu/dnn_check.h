@@ -24,7 +24,7 @@ struct DnnCheck {
 
 /// Makes the checks in order. Operands are random, outputs poisoned, and each engine runs twice:
 /// those that say that they are deterministic must repeat every bit. References are computed on all
-/// processors, ahead of the device.
+/// processors, ahead of the device. Throws DeviceLost after the check that loses the device.
 void check_graphs(const std::vector<DnnCheck>& checks, const CheckSettings& settings,
                   Workbench& bench, CheckReport& report);
 

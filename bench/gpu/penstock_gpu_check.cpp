@@ -54,6 +54,9 @@ int run(const Verb& verb, const CheckSettings& settings) {
   } catch (const Unavailable& error) {
     report.add(verb.name, Verdict::skip, {}, error.what());
     missing = 3;
+  } catch (const DeviceError& error) {
+    report.add(verb.name, Verdict::fail, {},
+               fmt::format("no check is made after this: {}", error.what()));
   }
   const int failed = report.finish(verb.name);
   return failed != 0 ? failed : missing;

@@ -6,10 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/gpu/check_report.h"
+#include "bench/gpu/dnn_check.h"
 #include "bench/gpu/workbench.h"
+#include "dataflow/error.h"
+#include "tests/support/gpu/host_driver.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "trainer/backend.h"
+#include "trainer/backends/gpu/dnn_patterns.h"
 
 namespace penstock::gpu {
 namespace {
@@ -79,6 +83,28 @@ TEST(GpuCheckReport, FailsWithAnyFailureAndKeepsTheFigures) {
   EXPECT_EQ(json.at("checks").at(0).at("figures").at("error"), 0.5);
   EXPECT_TRUE(json.at("checks").at(1).at("figures").at("error").is_null());
   EXPECT_EQ(json.at("checks").at(1).at("text"), "a \"reason\"");
+}
+
+TEST(GpuCheckGraphs, AfterADeviceIsLost_NoOtherCheckIsMade) {
+  const TempFolder folder;
+  const auto file = folder.path() / "checks.json";
+  HostDriver driver({.engine_cost = [](std::int64_t) -> Nanoseconds {
+    throw DeviceError("an illegal memory access");
+  }});
+  const DnnGraph graph =
+      conv_forward({.images = 1, .channels = 8, .height = 2, .width = 2, .filters = 8}).graph;
+  CheckReport report({.json = file});
+  {
+    Workbench bench(driver);
+    EXPECT_THROW(
+        check_graphs({{.name = "first", .graph = graph}, {.name = "second", .graph = graph}}, {},
+                     bench, report),
+        DeviceLost);
+  }
+  report.finish("verb");
+  const auto checks = nlohmann::json::parse(read_text(file)).at("checks");
+  ASSERT_EQ(checks.size(), 1U);
+  EXPECT_EQ(checks.at(0).at("name"), "first");
 }
 
 TEST(GpuCheckReport, PassesWithoutAFailure) {
