@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -169,6 +170,29 @@ TEST_F(PlanBookTest, AGraphThatTheStepNeeds_IsTriedAgainWhenNoneOfItsEnginesRanB
   PlanBook book(driver_.facts(), folder_.path());
   EXPECT_FALSE(find_plan(graph_of(8), kFirst, driver_, book));
   EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
+}
+
+std::string reason_without(const PlanRules& rules, HostDriver& driver, PlanBook& book) {
+  try {
+    make_plan(graph_of(8), rules, driver, book);
+  } catch (const Unavailable& error) {
+    return error.what();
+  }
+  return "planned";
+}
+
+TEST_F(PlanBookTest, AGraphWithoutAPlan_IsRefusedWithTheReason) {
+  const auto says = [](const std::string& text, std::string_view part) {
+    return text.find(part) != text.npos;
+  };
+  PlanBook book(driver_.facts(), {});
+  PlanRules cramped = kFirst;
+  cramped.workspace_limit = 1;
+  EXPECT_TRUE(says(reason_without(cramped, driver_, book), "raise gpu:workspace_mib"));
+  book.add_failure(graph_of(8), engine(0));
+  EXPECT_TRUE(says(reason_without(kFirst, driver_, book), "each of them failed"));
+  HostDriver without({.has_engine = [](const DnnGraph&) { return false; }});
+  EXPECT_TRUE(says(reason_without(kFirst, without, book), "; try another --precision"));
 }
 
 TEST_F(PlanBookTest, ADeviceThatIsLost_IsNoReasonToForgetAnEngine) {

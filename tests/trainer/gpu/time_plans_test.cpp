@@ -114,6 +114,23 @@ TEST_F(TimedPlans, AnEngineThatFailsIsEnteredInTheBookAndTheOthersAreTimed) {
   EXPECT_FALSE(book.has_failed(kGraph, candidates[1].choice));
 }
 
+/// Its earlier runs may still be under way when a later one cannot be enqueued.
+TEST_F(TimedPlans, APlanThatFails_OutlivesItsRuns) {
+  std::weak_ptr<const DnnPlan> failing;
+  int orphans = 0;
+  const auto driver = driver_of(2, [&](std::int64_t engine) {
+    orphans += engine == 0 && failing.expired() ? 1 : 0;
+    return microseconds(10);
+  });
+  PlanBook book(driver->facts(), {});
+  std::vector<Candidate> candidates = candidates_of(*driver);
+  failing = candidates[0].plan;
+  driver->fail_at("execute", 5);
+  EXPECT_EQ(fastest_of(kGraph, std::move(candidates), *driver, book).engine.engine, 2);
+  EXPECT_EQ(runs_[0], 4);
+  EXPECT_EQ(orphans, 0);
+}
+
 TEST_F(TimedPlans, WhenADeviceIsLost_TheErrorSaysSoAndNoEngineIsBlamed) {
   const auto driver = driver_of(3, [](std::int64_t engine) -> nanoseconds {
     if (engine == 2) throw DeviceError("an illegal memory access");  // each later call fails

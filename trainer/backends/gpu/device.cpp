@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -47,11 +48,12 @@ class GpuPin final : public MemoryPin {
 
 }  // namespace
 
-void expect_alive(Driver& driver, const DeviceError& failure) {
+void expect_alive(Driver& driver, const DeviceError& failure, StreamHandle stream) {
   try {
-    GpuStream stream(driver);
-    GpuEvent reached(driver);
-    stream.record(reached);
+    std::optional<GpuStream> fresh;
+    if (stream == nullptr) stream = fresh.emplace(driver).handle();
+    const GpuEvent reached(driver);
+    driver.record(stream, reached.handle());
     reached.wait_until(Time::max());
   } catch (const DeviceError& error) {
     throw DeviceLost(

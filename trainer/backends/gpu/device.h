@@ -14,8 +14,8 @@ namespace penstock::gpu {
 class GpuStream;
 
 /// After a call that failed: returns if the GPU works on, and throws DeviceLost with both errors if
-/// it does not.
-void expect_alive(Driver& driver, const DeviceError& failure);
+/// it does not. Waits for what was enqueued on `stream`; null: on none.
+void expect_alive(Driver& driver, const DeviceError& failure, StreamHandle stream = nullptr);
 
 class GpuDevice final : public Device {
  public:

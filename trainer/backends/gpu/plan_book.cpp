@@ -238,15 +238,21 @@ std::vector<Candidate> candidates_for(const DnnGraph& graph, const PlanRules& ru
 }
 
 Unavailable no_engine_for(const DnnGraph& graph, const PlanRules& rules, Driver& driver) {
+  const auto exists = [&](const PlanRules& within) {
+    return !driver.planner().candidates(graph, within, 1).empty();
+  };
   PlanRules roomy = rules;
   roomy.workspace_limit = std::numeric_limits<std::size_t>::max();
-  const bool exceeds = !driver.planner().candidates(graph, roomy, 1).empty();
-  return Unavailable(
-      fmt::format("cuDNN {} has no engine for '{}' on {}{}", driver.facts().dnn_version,
-                  to_text(graph), driver.facts().name,
-                  exceeds ? fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
-                                        rules.workspace_limit >> 20)
-                          : std::string("; try another --precision")));
+  std::string rest = "; try another --precision";
+  if (exists(rules)) {
+    rest = " that can run: each of them failed; try another --precision or a newer cuDNN";
+  } else if (exists(roomy)) {
+    rest = fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
+                       rules.workspace_limit >> 20);
+  }
+  return Unavailable(fmt::format("cuDNN {} has no engine for '{}' on {}{}",
+                                 driver.facts().dnn_version, to_text(graph), driver.facts().name,
+                                 rest));
 }
 
 }  // namespace

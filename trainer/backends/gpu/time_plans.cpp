@@ -18,8 +18,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// Between two events: if there were one, the host's time to enqueue it would count, too.
-constexpr int kRuns = 8;
+constexpr int kRuns = 8;  ///< between two events
 constexpr std::size_t kFinalists = 3;
 constexpr int kRounds = 3;  ///< of the finalists; medians count
 /// A candidate whose second run takes longer than the best one's by this factor is dropped.
@@ -203,7 +202,7 @@ class Contest {
     } catch (const DeviceError& error) {
       failure_ =
           fmt::format("engine {} for '{}': {}", choice.engine, to_text(graph_), error.what());
-      expect_alive(driver_, DeviceError(failure_));
+      expect_alive(driver_, DeviceError(failure_), timer_.stream);  // runs of its plan end first
       book_.add_failure(graph_, choice);
       return false;
     }

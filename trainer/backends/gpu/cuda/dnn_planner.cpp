@@ -150,8 +150,7 @@ Candidate DnnPlanner::finalise(std::shared_ptr<const OperationGraph> graph, Cand
   return candidate;
 }
 
-// An engine's notes are there before its plan is finalised, which takes a second where that
-// compiles the engine.
+// Notes are read before a plan is finalised: that compiles some engines, for about a second each.
 std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanRules& rules,
                                               std::size_t most) {
   const std::lock_guard lock(mutex_);
