@@ -62,6 +62,7 @@ void check(const KernelCase& of, Workbench& bench, CheckReport& report) {
                failure);
   } catch (const std::exception& error) {
     report.add(of.name, Verdict::fail, {}, error.what());
+    bench.probe();
   }
 }
 
