@@ -92,11 +92,13 @@ found_by_sanitizer() { grep -E '^========= +(Invalid|Error|Uninit|Race|Barrier|P
 # turn PART SECONDS COMMAND...: the command's standard output is a result. A turn that ended well in an earlier
 # call is not taken again.
 turn() {
-  local file=$TURNS/$1.json
+  local file=$TURNS/$1.json rc
   [ ! -s "$file" ] || return 0
   mkdir -p "$TURNS"
-  watched "$file.new" timeout --foreground -k 5 "$2" "${@:3}" || { rm -f "$file.new"; echo "turn $1 failed" | headline; return 1; }
-  mv "$file.new" "$file"
+  watched "$file.new" timeout --foreground -k 5 "$2" "${@:3}"
+  rc=$?
+  if [ "$rc" -eq 0 ]; then mv "$file.new" "$file"; else echo "turn $1 failed with $rc" | headline; fi
+  return "$rc"
 }
 
 step_machine() {
@@ -240,7 +242,7 @@ print("%s: %s on %s, %s, batch %d: %.1f img/s, %s" % (sys.argv[1], of["model"], 
 step_autotune() {
   need_gpu
   local begin=$SECONDS
-  measure run $((LIMIT - 5)) "$(gpu)" fp16 10 || return 1
+  measure run $((LIMIT - 5)) "$(gpu)" fp16 10 || return
   echo "engines chosen, and ten steps, in $((SECONDS - begin)) s" | headline
   [ -n "$(find "$XDG_CACHE_HOME" -name 'gpu-plans-*.json')" ] || echo "no plans were kept under $XDG_CACHE_HOME: each run chooses again" | headline
 }
@@ -249,18 +251,18 @@ step_autotune() {
 # timed yet, so that turn is last.
 step_rates() {
   local rc=0
-  measure tuned_1 25 "$(tuned)" fp16 100 || rc=1
-  measure fused_off 25 "$(tuned fused=off)" fp16 100 || rc=1
-  measure fused_on 25 "$(tuned fused=on)" fp16 100 || rc=1
-  measure tuned_2 25 "$(tuned)" fp16 100 || rc=1
-  measure first_engines 25 "$(gpu autotune=false)" fp16 100 || rc=1
-  measure tuned_3 25 "$(tuned)" fp16 100 || rc=1
-  measure reduced_precision 80 "$(tuned reduced_precision=true)" fp16 100 || rc=1
+  measure tuned_1 25 "$(tuned)" fp16 100 || rc=$?
+  measure fused_off 25 "$(tuned fused=off)" fp16 100 || rc=$?
+  measure fused_on 25 "$(tuned fused=on)" fp16 100 || rc=$?
+  measure tuned_2 25 "$(tuned)" fp16 100 || rc=$?
+  measure first_engines 25 "$(gpu autotune=false)" fp16 100 || rc=$?
+  measure tuned_3 25 "$(tuned)" fp16 100 || rc=$?
+  measure reduced_precision 80 "$(tuned reduced_precision=true)" fp16 100 || rc=$?
   return "$rc"
 }
 step_precisions() {
   local precision rc=0
-  for precision in bf16 tf32 fp32; do measure "$precision" 25 "$(gpu autotune=false)" "$precision" 30 || rc=1; done
+  for precision in bf16 tf32 fp32; do measure "$precision" 25 "$(gpu autotune=false)" "$precision" 30 || rc=$?; done
   return "$rc"
 }
 
@@ -283,7 +285,7 @@ step_alternate() {
 
 # Where a step's time goes, kernel by kernel.
 step_trace() {
-  measure run 50 "$(tuned)" fp16 20 --trace-file "$PROFILE/trace.json" --trace-steps 10 || return 1
+  measure run 50 "$(tuned)" fp16 20 --trace-file "$PROFILE/trace.json" --trace-steps 10 || return
   [ -z "$dry" ] || return 0  # a trace of the host has no kernels
   "$PYTHON" "$here/kernel_profile.py" longest "$PROFILE/trace.json" --json "$RESULT" | headline
   return "${PIPESTATUS[0]}"
@@ -295,7 +297,7 @@ step_profile() {
   need_gpu
   PATH=$PATH:/usr/local/cuda/bin
   command -v ncu > /dev/null || skip "no ncu on the PATH"
-  measure run 30 "$(tuned)" fp16 3 || return 1
+  measure run 30 "$(tuned)" fp16 3 || return
   local operations metrics
   operations=$("$PYTHON" -c 'import json, sys; print(int(json.load(sys.stdin)["facts"]["operations_per_step"]))' < "$TURNS/run.json")
   metrics=$(ncu --query-metrics 2> /dev/null | "$PYTHON" "$here/kernel_profile.py" metrics)

@@ -3,6 +3,9 @@
 
 Usage: visit_faults_test.py SOURCE_DIRECTORY COMPILER [TESTS...]
 """
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -11,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 SOURCE, COMPILER = pathlib.Path(sys.argv[1]), sys.argv[2]
 GPU = SOURCE / "bench/gpu"
@@ -216,6 +220,56 @@ class Libraries(StandIns):
     def test_finds_the_profiler_library_beside_the_toolkit(self):
         (self.folder / "cuda/extras/CUPTI/lib64").mkdir(parents=True)
         self.assertIn(self.folder / "cuda/extras/CUPTI/lib64", self.folders())
+
+
+class Peers(unittest.TestCase):
+    """What needs PyTorch, without it: what is measured or compared already is not measured again."""
+
+    def load(self, path):
+        with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in ("numpy", "torch", "torch.nn", "pytorch_trainer")}):
+            spec = importlib.util.spec_from_file_location("script", SOURCE / path)
+            script = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(script)
+        return script
+
+    def main(self, script, *arguments):
+        with mock.patch.object(sys, "argv", ["script", *map(str, arguments)]), contextlib.redirect_stdout(io.StringIO()) as output:
+            code = script.main()
+        return code, output.getvalue()
+
+    def test_compare_only_what_an_earlier_call_did_not(self):
+        script = self.load("bench/gpu/compare_step.py")
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["gradients", "--penstock", "p", "--precisions", "fp16,bf16,fp32", "--json", pathlib.Path(folder) / "json"]
+            outcomes = [{"passed": True, "line": "PASS fp16"}, script.NotHere("no bf16"), RuntimeError("lost")]
+            with mock.patch.object(script, "compare_gradients", side_effect=outcomes):
+                code, output = self.main(script, *arguments)
+            self.assertEqual((code, output.splitlines()), (1, ["PASS fp16", "SKIP bf16: no bf16", "FAIL fp32: lost"]))
+            with mock.patch.object(script, "compare_gradients", return_value={"passed": True, "line": "PASS fp32"}) as compare:
+                code, output = self.main(script, *arguments)
+            self.assertEqual((code, output.splitlines()), (0, ["PASS fp16", "SKIP bf16: no bf16", "PASS fp32"]))
+            self.assertEqual([call.args[1] for call in compare.call_args_list], ["fp32"])
+
+    def test_measure_only_the_variants_that_an_earlier_call_did_not(self):
+        script = self.load("bench/peers/pytorch_gpu.py")
+        script.torch.__version__ = "2"
+        rate = {"lowest": 1, "highest": 3, "prepare_s": 1}
+
+        def killed(arguments, row):
+            if row["mode"] == "graph":
+                raise KeyboardInterrupt
+            row.update(rate, img_per_s=2)
+
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["variants", "--precisions", "fp16", "--json", pathlib.Path(folder) / "json"]
+            with mock.patch.object(script, "measure_variant", side_effect=killed), self.assertRaises(KeyboardInterrupt):
+                self.main(script, *arguments)
+            with mock.patch.object(script, "measure_variant", side_effect=lambda arguments, row: row.update(rate, img_per_s=3)) as measure:
+                self.assertEqual(self.main(script, *arguments)[0], 0)
+            rows = json.loads((pathlib.Path(folder) / "json").read_text())
+        self.assertEqual([call.args[1]["mode"] for call in measure.call_args_list], script.MODES[1:])
+        self.assertEqual([row["img_per_s"] for row in rows], [2, 3, 3, 3, 3])
+        self.assertEqual([row["mode"] for row in rows if row.get("best")], ["graph"])
 
 
 class Profile(unittest.TestCase):
