@@ -331,7 +331,7 @@ sweep() {
     watched /dev/stdout "${penstock[@]}" sweep --out "$folder" --data-dir "$data/train" --time-budget "$2s" "${@:3}" || rc=$?
     if [ "$rc" -eq 0 ]; then mkdir -p "$TURNS" && cp "$folder/results.json" "$file.new" && mv "$file.new" "$file"; fi
   fi
-  [ ! -s "$folder/results.md" ] || grep '^|' "$folder/results.md" | headline
+  [ ! -s "$folder/results.md" ] || { echo "$1:"; grep '^|' "$folder/results.md"; } | headline
   return "$rc"
 }
 # Each combination once, so that there is a table early, and then three times, for intervals.

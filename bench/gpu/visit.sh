@@ -203,6 +203,7 @@ run_step() {
     *) verdict=FAILED note=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 | cut -c 1-160 | tr '\t' ' ') ;;
   esac
   record "$name" "$verdict" "$rc" $((SECONDS - begun)) "$note"
+  find "$work/logs" -name '*.cudnn.*' -empty -delete
   for log in "$work/logs/$name."*log; do cut_log "$log"; done
   if [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] && ! gpu_answers; then
     lost="the GPU does not answer since step $name"

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,20 @@ esac""")
         self.assertEqual(self.visit("rates")[0]["rates"]["verdict"], "done")
         self.assertEqual(len(self.results), 7)
         self.assertEqual(len(self.called("penstock run")), 1)
+
+    def test_takes_plans_and_finished_turns_to_a_fresh_machine(self):
+        self.program("bin/penstock", f"mkdir -p $XDG_CACHE_HOME/penstock; echo plans > $XDG_CACHE_HOME/penstock/gpu-plans-x.json\n{RUN}")
+        self.visit("machine,rates")
+        state = self.folder / "carried.tar.gz"
+        (self.folder / "out/state.tar.gz").rename(state)
+        shutil.rmtree(self.folder / "state")
+        self.program("bin/penstock", f"[ -s $XDG_CACHE_HOME/penstock/gpu-plans-x.json ] || exit 1\n{RUN}")
+        self.calls.unlink()
+        steps, _ = self.visit("machine,rates,precisions", "--resume", state)
+        self.assertEqual({step["verdict"] for step in steps.values()} - {"skipped"}, {"done", "not run"})
+        self.assertEqual([steps[name]["verdict"] for name in ("machine", "rates", "precisions")], ["done"] * 3)
+        self.assertEqual(len(self.called("penstock run")), 3, "those of precisions")
+        self.assertIn("rates/tuned_1", self.results)
 
     def test_runs_a_check_with_an_illegal_access_under_memcheck_and_blames_no_other(self):
         self.program("tools/compute-sanitizer", "echo '========= Invalid __global__ write of size 4 bytes'; echo '========= ERROR SUMMARY: 1 error'")
