@@ -180,17 +180,13 @@ void check(const std::string& name, const BackendEntry& entry, const SmallGraph&
 }  // namespace
 
 void check_small_graphs(const CheckSettings& settings, CheckReport& report) {
-  const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws if there is none
-  const std::unique_ptr<Driver> driver = library->open(0);
+  library_for(settings)->device_count();  // throws where there is none
   const std::vector<SmallGraph> graphs = small_graphs();
   for (const Way& way : kWays) {
     const BackendEntry& entry = entry_for(settings, way.fused);
     for (const SmallGraph& small : graphs) {
       const std::string name = fmt::format("{} {}", way.name, small.name);
-      if (!report.wants(name)) continue;
-      check(name, entry, small, way.precision, settings, report);
-      driver->free_bytes();  // throws if the check left the device unusable
+      if (report.wants(name)) check(name, entry, small, way.precision, settings, report);
     }
   }
 }

@@ -125,13 +125,11 @@ class Runner {
     double worst = 0;
     std::string failures;
     for (const Candidate& candidate : candidates) {
-      bool lost = false;  // the device: other engines are not to blame
-      const std::string failure = compare(prepared, candidate, worst, lost);
+      const std::string failure = compare(prepared, candidate, worst);
       if (!failure.empty()) {
         failures += fmt::format("{}engine {}: {}", failures.empty() ? "" : "; ",
                                 candidate.choice.engine, failure);
       }
-      if (lost) break;
     }
     report_.add(prepared.check->name, failures.empty() ? Verdict::pass : Verdict::fail,
                 {{"worst_error", worst}, {"engines", static_cast<double>(candidates.size())}},
@@ -139,8 +137,7 @@ class Runner {
   }
 
   /// Empty where nothing is wrong.
-  std::string compare(const Prepared& prepared, const Candidate& candidate, double& worst,
-                      bool& lost) {
+  std::string compare(const Prepared& prepared, const Candidate& candidate, double& worst) {
     try {
       const auto plan = bench_.driver().build(prepared.check->graph, candidate.choice);
       const std::vector<Bytes> first = execute(prepared, *plan), again = execute(prepared, *plan);
@@ -149,7 +146,6 @@ class Runner {
       }
       return judge(prepared, first, worst);
     } catch (const std::exception& error) {
-      lost = !bench_.works();
       return error.what();
     }
   }
@@ -211,7 +207,6 @@ void check_graphs(const std::vector<DnnCheck>& checks, const CheckSettings& sett
     } catch (const std::exception& error) {
       report.add(check->name, Verdict::fail, {}, error.what());
     }
-    bench.probe();
   };
   for (const DnnCheck& check : checks) {
     if (!report.wants(check.name)) continue;

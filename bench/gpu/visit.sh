@@ -200,7 +200,10 @@ run_step() {
     0) verdict='done' ;;
     77) verdict=skipped note=$(cat "$work/steps/$name.reason" 2> /dev/null) ;;
     124 | 137) verdict="out of time" note="after $limit s; the next call continues it" ;;
-    *) verdict=FAILED note=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 | cut -c 1-160 | tr '\t' ' ') ;;
+    *)
+      verdict=FAILED note=$(grep -E '^(FAIL|SKIP|penstock: )|Error' "$log" | tail -n 1)
+      note=$(echo "${note:-$(tail -n 1 "$log")}" | cut -c 1-160 | tr '\t' ' ')
+      ;;
   esac
   record "$name" "$verdict" "$rc" $((SECONDS - begun)) "$note"
   find "$work/logs" -name '*.cudnn.*' -empty -delete

@@ -80,20 +80,6 @@ void Workbench::wait() {
   driver_.wait_until(end_, Time::max());
 }
 
-void Workbench::probe() {
-  wait();
-  driver_.free_bytes();
-}
-
-bool Workbench::works() noexcept {
-  try {
-    probe();
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
 double Workbench::finish_timing() {
   wait();
   driver_.wait_until(begin_, Time::max());

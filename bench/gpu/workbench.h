@@ -33,10 +33,6 @@ class Workbench {
   StreamHandle stream() const noexcept { return stream_; }
   /// Until all that was enqueued is done.
   void wait();
-  /// Throws DeviceError if an earlier failure, such as an illegal access, left the device unusable
-  /// for this process.
-  void probe();
-  bool works() noexcept;
   /// The time between two marks on the stream around what `work` enqueues. Waits for it.
   template <typename Work>
   double seconds_of(const Work& work) {

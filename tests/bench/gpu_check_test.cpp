@@ -7,8 +7,6 @@
 
 #include "bench/gpu/check_report.h"
 #include "bench/gpu/workbench.h"
-#include "dataflow/error.h"
-#include "tests/support/gpu/host_driver.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "trainer/backend.h"
@@ -100,18 +98,6 @@ TEST(GpuCheckReport, WantsNamesThatContainOneOfThoseAskedFor) {
 TEST(GpuCheckReport, WantsNothingOnceTheTimeIsUp) {
   CheckReport report({.seconds = 1e-9}, "verb");
   EXPECT_FALSE(report.wants("anything"));
-}
-
-TEST(GpuCheckWorkbench, TellsThatTheDeviceCannotBeUsedAnyMore) {
-  HostDriver driver;
-  Workbench bench(driver);
-  EXPECT_TRUE(bench.works());
-  for (const char* call : {"record", "wait_until"}) {
-    driver.fail_at(call, 1);
-    EXPECT_FALSE(bench.works()) << call;
-    driver.fail_at(call, 1);
-    EXPECT_THROW(bench.probe(), DeviceError) << call;
-  }
 }
 
 class GpuCheckResume : public ::testing::Test {
