@@ -62,7 +62,8 @@ is_done() { [ "$(awk -F '\t' -v name="$1" '$1 == name { last = $2 } END { print 
 recording_failed='(^penstock: |penstock run exits with ).*(gpu:record=false|cudaErrorStreamCapture|cudaGraph)'
 illegal='cudaErrorIllegal|cudaErrorMisaligned|cudaErrorLaunchFailure|cudaErrorInvalidPc|cudaErrorHardwareStackError|illegal memory access'
 gpu_answers() {
-  [ -n "$dry" ] || ! is_done libraries || timeout -k 5 40 "${check[@]}" device --driver gpu > "$work/logs/answer.log" 2>&1 < /dev/null
+  [ -n "$dry" ] || ! is_done libraries || PENSTOCK_LIBRARIES=$(cat "$state/libraries") \
+    timeout -k 5 40 "${check[@]}" device --driver gpu > "$work/logs/answer.log" 2>&1 < /dev/null
 }
 
 # watched FILE COMMAND...: its output goes to the log and to LINES_FILE, its standard output to FILE.

@@ -11,7 +11,7 @@
 #   --resume   the state.tar.gz of the call before, for a machine that has no state of a visit yet
 #   --budget   seconds after which no step begins, and running ones end (default: 550)
 #   --only     these steps alone, of any call
-#   --again    repeat steps that are finished
+#   --again    repeat this call's steps that are finished
 #   --state    what this machine keeps between calls (default: ~/.cache/penstock-visit)
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -53,6 +53,7 @@ journal=$work/steps.tsv    # step, verdict, exit code, seconds, note; the last l
 # shellcheck source=bench/gpu/steps.sh
 . "$here/steps.sh"
 if [ -n "$NAME" ]; then
+  trap 'exit 143' TERM  # once the running command has ended, so that none outlives the step
   "step_$NAME"
   exit
 fi
@@ -160,7 +161,6 @@ try() {
     sleep 10 &
     timer=$!
     wait -n "$child" "$timer"
-    rc=$?
     if kill -0 "$timer" 2> /dev/null; then
       kill "$timer"
       wait "$timer" 2> /dev/null
@@ -194,7 +194,7 @@ run_step() {
     try "$name" $((limit < left ? limit : left > 5 ? left : 5))
     rc=$?
     echo "recording a step failed, see $name.recorded.log; with gpu:record=false this step ended with $rc" >> "$work/steps/$name.headline"
-    [ "$rc" -eq 0 ] || rm "$work/record_false"
+    [[ $rc =~ ^(0|124|137)$ ]] || rm "$work/record_false"  # that was not the reason
   fi
   case $rc in
     0) verdict='done' ;;
@@ -220,8 +220,8 @@ while read -r of name limit _; do
     [[ $only == *",$name,"* ]] || continue
   elif [ "$of" -gt "$call" ]; then
     break
-  elif [ "$of" -lt "$call" ] && [ "${verdicts[$name]:-}" = FAILED ]; then
-    continue  # a later call does not try it again
+  elif [ "$of" -lt "$call" ] && [[ ${verdicts[$name]:-} =~ ^(done|skipped|FAILED)$ ]]; then
+    continue  # a later call tries no failed step again
   fi
   [[ -n $again || ! ${verdicts[$name]:-} =~ ^(done|skipped)$ ]] || continue
   run_step "$name" "$limit"
