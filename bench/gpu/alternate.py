@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Penstock and PyTorch's best variant on one GPU, taking turns: medians, spread, and the ratio of turns.
+"""Penstock and PyTorch's best variant on one GPU, taking turns: medians, spread, and the median of the turns' ratios.
+
+Exits with 124 if the time was up before the last turn: with the same --json, another call takes the others.
 
 Usage: alternate.py --penstock COMMAND [--variants FILE] [--batch 256] ... (see --help)
 """
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -13,34 +16,38 @@ import subprocess
 import sys
 import time
 
+OUT_OF_TIME = 124  # the exit code if turns are left for another call
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers", "pytorch_gpu.py")
 
 
-def best_variant(path):
-    """Precision and mode of the fastest that was measured; eager fp16 where nothing was."""
+def variants(path):
+    """Precision and mode of those that were measured, the fastest first; eager fp16 if there are none."""
     try:
         with open(path) as file:
             rated = [row for row in json.load(file) if "img_per_s" in row]
-        best = max(rated, key=lambda row: row["img_per_s"])
-        return best["precision"], best["mode"]
     except (OSError, TypeError, ValueError):
-        return "fp16", "eager"
+        rated = []
+    rated.sort(key=lambda row: -row["img_per_s"])
+    return [[row["precision"], row["mode"]] for row in rated] or [["fp16", "eager"]]
 
 
 class Peer:
-    def __init__(self, arguments, precision, mode, deadline):
-        self.deadline = deadline
-        command = [sys.executable, PEER, "serve", "--mode", mode, "--precisions", precision,
+    def __init__(self, arguments, precision, mode):
+        self.seconds, self.said = arguments.turn_seconds, b""
+        command = shlex.split(arguments.peer) + ["serve", "--mode", mode, "--precisions", precision,
                    "--batch", str(arguments.batch), "--image-size", str(arguments.image_size), "--model", arguments.model,
                    "--steps", str(arguments.steps), "--warmup", str(arguments.warmup),
                    "--device", "cpu" if arguments.device == "cpu" else "cuda"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        self.said = b""
-        self.answer()
+        try:
+            self.answer(arguments.start_seconds)
+        except BaseException:
+            self.end()
+            raise
 
-    def line(self):
+    def line(self, deadline):
         while b"\n" not in self.said:
-            left = self.deadline - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
                 raise TimeoutError("PyTorch gave no answer in time")
             more = os.read(self.process.stdout.fileno(), 65536)
@@ -50,15 +57,17 @@ class Peer:
         line, self.said = self.said.split(b"\n", 1)
         return line
 
-    def answer(self):
+    def answer(self, seconds):
+        deadline = time.monotonic() + seconds
         while True:
-            line = self.line()
+            line = self.line(deadline)
             if line.startswith(b"{"):  # libraries may print, too
                 return json.loads(line)
 
     def turn(self):
-        self.process.stdin.write(b"\n")
-        return self.answer()["img_per_s"]
+        with contextlib.suppress(BrokenPipeError):  # the answer says that it ended
+            self.process.stdin.write(b"\n")
+        return self.answer(self.seconds)["img_per_s"]
 
     def end(self):
         self.process.kill()
@@ -71,24 +80,61 @@ def penstock_turn(arguments):
         "--fake-location", "gpu", "--batch-size", str(arguments.batch), "--image-size", str(arguments.image_size),
         "--optimizer", "momentum:nesterov=false", "--num-batches", str(arguments.steps),
         "--num-warmup-batches", str(arguments.warmup)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=arguments.turn_seconds)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"penstock run did not end in {arguments.turn_seconds:.0f} s") from None
     if done.returncode != 0:
         raise RuntimeError(f"penstock run exits with {done.returncode}: {' '.join(done.stderr.split())[-300:]}")
     return json.loads(done.stdout)["img_per_s"]
 
 
 def summary(rates):
-    return {"median": statistics.median(rates), "lowest": min(rates), "highest": max(rates), "turns": rates}
+    return {"median": statistics.median(rates), "lowest": min(rates), "highest": max(rates)}
 
 
 def text_of(name, rates):
     return f"{name} {rates['median']:.1f} img/s ({rates['lowest']:.1f} to {rates['highest']:.1f})"
 
 
+def start_peer(arguments, wanted):
+    """PyTorch in the first of those variants that starts in time."""
+    for precision, mode in wanted:
+        try:
+            return Peer(arguments, precision, mode), [precision, mode]
+        except (RuntimeError, TimeoutError) as error:
+            problem = error
+            print(f"PyTorch {precision} {mode} does not start: {error}", flush=True)
+    raise problem
+
+
+def earlier_result(arguments):
+    """The turns of an earlier call, and its peer."""
+    try:
+        with open(arguments.json) as file:
+            result = json.load(file)
+        return result["turns"], result["peer"]
+    except (OSError, TypeError, ValueError, KeyError):
+        return [], None
+
+
+def write(arguments, turns, peer, problem):
+    result = {"batch": arguments.batch, "peer": peer, "turns": turns, "problem": problem}
+    if turns:
+        result["penstock"], result["pytorch"] = (summary(rates) for rates in zip(*turns))
+        result["ratio"] = statistics.median(ours / theirs for ours, theirs in turns)
+    if arguments.json:
+        with open(arguments.json + ".new", "w") as file:
+            json.dump(result, file)
+        os.replace(arguments.json + ".new", arguments.json)
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--penstock", required=True, help="the program, with its first words")
-    parser.add_argument("--variants", help="what pytorch_gpu.py variants wrote: the best of it is the peer")
+    parser.add_argument("--peer", default=shlex.join([sys.executable, PEER]), help="the peer, with its first words")
+    parser.add_argument("--variants", help="what pytorch_gpu.py variants wrote: the best that starts in time is the peer")
     parser.add_argument("--device", default="gpu", help="Penstock's; cpu: PyTorch's, too")
     parser.add_argument("--model", default="resnet50_v1.5")
     parser.add_argument("--precision", default="fp16", help="Penstock's")
@@ -98,38 +144,36 @@ def main():
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=100, help="after which no turn begins")
-    parser.add_argument("--json", help="file that gets the results")
+    parser.add_argument("--turn-seconds", type=float, default=40, help="most of one turn of either")
+    parser.add_argument("--start-seconds", type=float, default=60, help="most of PyTorch's start")
+    parser.add_argument("--json", help="file that gets the results after each turn; turns that it has are kept")
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.seconds
-    precision, mode = best_variant(arguments.variants)
-    ours, theirs, problem, peer = [], [], None, None
+    turns, variant = earlier_result(arguments)
+    problem = peer = None
     try:
-        ours.append(penstock_turn(arguments))  # chooses engines where none are kept; does not count
-        peer = Peer(arguments, precision, mode, deadline)
-        ours.clear()
-        while len(theirs) < arguments.rounds and time.monotonic() < deadline:
-            ours.append(penstock_turn(arguments))
-            theirs.append(peer.turn())
+        if len(turns) < arguments.rounds:
+            penstock_turn(arguments)  # chooses engines if none are kept; does not count
+            wanted = variants(arguments.variants) if variant is None else [variant]
+            peer, variant = start_peer(arguments, wanted)
+        while len(turns) < arguments.rounds and time.monotonic() < deadline:
+            turns.append([penstock_turn(arguments), peer.turn()])
+            write(arguments, turns, variant, None)
     except (RuntimeError, TimeoutError, OSError) as error:
         problem = str(error)
     finally:
         if peer is not None:
             peer.end()
-    result = {"batch": arguments.batch, "peer": [precision, mode], "problem": problem}
-    if ours:
-        result["penstock"] = summary(ours)
+    result = write(arguments, turns, variant, problem)
+    if turns:
         print(text_of(f"batch {arguments.batch}: Penstock {arguments.precision}", result["penstock"]))
-    if theirs:
-        result["pytorch"] = summary(theirs)
-        result["ratio"] = statistics.median(a / b for a, b in zip(ours, theirs))
-        print(text_of(f"batch {arguments.batch}: PyTorch {precision} {mode}", result["pytorch"])
-              + f"; Penstock is {result['ratio']:.3f} times as fast, median of {len(theirs)} turns")
+        print(text_of(f"batch {arguments.batch}: PyTorch {' '.join(variant)}", result["pytorch"])
+              + f"; Penstock is {result['ratio']:.3f} times as fast, median of {len(turns)} turns")
     if problem:
         print(f"ended early: {problem}")
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(result, file)
-    return 0 if theirs and problem is None else 1
+    if problem or not turns:
+        return 1
+    return 0 if len(turns) >= arguments.rounds else OUT_OF_TIME
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 most=$((40 << 20))  # bytes of the archive
-out= build=$root/build cuda=1
+out='' build=$root/build cuda=1
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$2; shift ;;
-    --without-cuda) cuda= ;;
+    --without-cuda) cuda='' ;;
     -*) sed -n 's/^# \{0,1\}//; 6,8p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
     *) out=$1 ;;
   esac
@@ -56,7 +56,7 @@ closure() {
 }
 while read -r name place missing; do
   [[ $name =~ $system || $name =~ $vendor || $name == libpenstock_* ]] && continue
-  [ -z "$missing" ] && [ "$place" != not ] || fail "$name is not found on this machine either: install what has it"
+  if [ -n "$missing" ] || [ "$place" = not ]; then fail "$name is not found on this machine either: install what has it"; fi
   cp -L "$place" "$top/lib/$name"
   strip --strip-unneeded "$top/lib/$name" 2> /dev/null || true
 done < <(closure)
@@ -67,7 +67,7 @@ cp "$root/tests/trainer/gpu/h200.json" "$top/tests/trainer/gpu/"
 cp "$root/LICENSE" "$top/"
 cat > "$top/run" <<'RUN'
 #!/bin/bash
-# Usage: run PROGRAM [ARGUMENTS...], such as `run penstock list`; `run visit STAGE` is a visit's stage.
+# Usage: run PROGRAM [ARGUMENTS...], such as `run penstock list`; `run visit 1` is a visit's first call.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case ${1:-} in
   "") echo "usage: run PROGRAM [ARGUMENTS...]; programs: $(cd "$here/bin" && echo *), visit" >&2; exit 2 ;;
@@ -80,4 +80,4 @@ chmod +x "$top/run"
 tar -C "$scratch" --owner=0 --group=0 --sort=name -caf "$out" penstock-gpu
 size=$(stat -c %s "$out")
 [ "$size" -le "$most" ] || fail "$out has $size bytes, more than $most: compress it (.tar.gz, .tar.xz), or find what grew in $(du -ah "$top" | sort -rh | head -n 6 | awk '{ print $2 " " $1 }' | tr '\n' ',')"
-echo "$out: $size bytes, $(ls "$top/lib" | wc -l) libraries"
+echo "$out: $size bytes, $(find "$top/lib" -type f | wc -l) libraries"

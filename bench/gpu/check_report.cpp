@@ -17,11 +17,17 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kWords{"PASS", "FAIL", "SKIP", "NOTE"};
 
+/// Of writing the JSON, so that a program that is killed leaves what it found.
+constexpr double kSecondsBetweenWrites = 1;
+
 std::string_view word_for(Verdict verdict) { return kWords[static_cast<std::size_t>(verdict)]; }
 
 }  // namespace
 
-CheckReport::CheckReport(const CheckSettings& settings) : settings_(settings) {}
+CheckReport::CheckReport(const CheckSettings& settings, std::string_view verb)
+    : settings_(settings), verb_(verb) {
+  if (settings_.resume && std::filesystem::exists(settings_.json)) read_json();
+}
 
 double CheckReport::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
@@ -40,6 +46,7 @@ bool CheckReport::is_asked_for(std::string_view name) const {
 bool CheckReport::wants(std::string_view name) {
   if (!is_asked_for(name)) return false;
   const std::scoped_lock lock(mutex_);
+  if (earlier_.contains(name)) return false;
   if (settings_.seconds <= 0 || seconds() < settings_.seconds) return true;
   ++left_out_;
   return false;
@@ -53,7 +60,12 @@ void CheckReport::add(std::string_view name, Verdict verdict,
   if (!text.empty()) line += fmt::format(": {}", text);
   std::puts(line.c_str());
   std::fflush(stdout);
+  if (const auto known = earlier_.find(name); known != earlier_.end()) {
+    std::erase_if(lines_, [&](const Line& earlier) { return earlier.name == name; });
+    earlier_.erase(known);
+  }
   lines_.push_back({std::string(name), verdict, figures, std::string(text)});
+  if (!settings_.json.empty() && seconds() - written_at_ >= kSecondsBetweenWrites) write_json();
 }
 
 std::size_t CheckReport::count(Verdict verdict) const {
@@ -61,18 +73,44 @@ std::size_t CheckReport::count(Verdict verdict) const {
       std::ranges::count_if(lines_, [&](const Line& line) { return line.verdict == verdict; }));
 }
 
-int CheckReport::finish(std::string_view verb) {
+int CheckReport::finish() {
   const std::scoped_lock lock(mutex_);
-  fmt::print("{}: {} passed, {} failed, {} skipped in {:.1f} s", verb, count(Verdict::pass),
+  fmt::print("{}: {} passed, {} failed, {} skipped in {:.1f} s", verb_, count(Verdict::pass),
              count(Verdict::fail), count(Verdict::skip), seconds());
   if (left_out_ > 0) fmt::print("; {} not made, since the time was up", left_out_);
+  if (!earlier_.empty()) fmt::print("; {} made earlier", earlier_.size());
   if (lines_.empty()) fmt::print("; no check has '{}' in its name", settings_.only);
   fmt::print("\n");
-  if (!settings_.json.empty()) write_json(verb);
+  if (!settings_.json.empty()) write_json();
   return count(Verdict::fail) > 0 ? 1 : 0;
 }
 
-void CheckReport::write_json(std::string_view verb) const {
+/// A file of another verb, or one that is damaged, holds no checks.
+void CheckReport::read_json() {
+  std::ifstream file(settings_.json);
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  if (!json.is_object() || json.value("verb", "") != verb_) return;
+  try {
+    std::vector<Line> lines;
+    for (const nlohmann::json& check : json.at("checks")) {
+      Line line{check.at("name"), Verdict::note, {}, check.at("text")};
+      const auto word = std::ranges::find(kWords, check.at("verdict").get<std::string>());
+      if (word == kWords.end()) return;
+      line.verdict = static_cast<Verdict>(word - kWords.begin());
+      for (const auto& [unit, value] : check.at("figures").items()) {
+        line.figures[unit] = value.is_number() ? value.get<double>() : std::nan("");
+      }
+      lines.push_back(std::move(line));
+    }
+    lines_ = std::move(lines);
+  } catch (const nlohmann::json::exception&) {
+    return;
+  }
+  for (const Line& line : lines_) earlier_.insert(line.name);
+}
+
+/// Renamed into place, so that the file is whole at any time.
+void CheckReport::write_json() {
   nlohmann::json checks = nlohmann::json::array();
   for (const Line& line : lines_) {
     nlohmann::json figures = nlohmann::json::object();
@@ -84,8 +122,10 @@ void CheckReport::write_json(std::string_view verb) const {
                       {"figures", std::move(figures)},
                       {"text", line.text}});
   }
-  std::ofstream file(settings_.json);
-  file << nlohmann::json{{"verb", verb},
+  std::filesystem::path part = settings_.json;
+  part += ".new";
+  std::ofstream file(part);
+  file << nlohmann::json{{"verb", verb_},
                          {"seconds", seconds()},
                          {"passed", count(Verdict::pass)},
                          {"failed", count(Verdict::fail)},
@@ -95,7 +135,10 @@ void CheckReport::write_json(std::string_view verb) const {
               .dump(1)
        << '\n';
   file.close();
-  if (!file) {
+  std::error_code failed;
+  if (file) std::filesystem::rename(part, settings_.json, failed);
+  written_at_ = seconds();
+  if (!file || failed) {
     throw DataError(
         fmt::format("cannot write the results to {}: give --json a file in a folder "
                     "that is there and can be written to",

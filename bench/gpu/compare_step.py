@@ -114,7 +114,10 @@ def penstock(arguments, way, steps, learning_rate):
             "--optimizer", "momentum:nesterov=false", "--init-learning-rate", repr(learning_rate),
             "--weight-decay", "0", "--num-warmup-batches", "0", "--num-batches", str(steps),
             "--on-nonfinite", "continue", "--train-dir", folder]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=arguments.seconds)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"penstock run did not end in {arguments.seconds:.0f} s") from None
         if done.returncode == UNAVAILABLE:
             raise NotHere(" ".join(done.stderr.split())[:160])
         if done.returncode != 0:
@@ -217,13 +220,13 @@ def compare_gradients(arguments, way, reference):
     passed = (ours["error"] <= 2 * peer["error"] + 1e-4 and ratio <= 10
               and statistics[0]["error"] <= 2 * statistics[1]["error"] + 1e-4
               and abs(our_loss - reference["loss"]) <= slack)
-    print(f"{'PASS' if passed else 'FAIL'} {way}: gradients off by {ours['error']:.3g} (PyTorch {peer['error']:.3g}), "
-          f"cosine {ours['cosine']:.6f} ({peer['cosine']:.6f}); worst tensor {name}, {ratio:.2g} times PyTorch's; "
-          f"statistics {statistics[0]['error']:.3g} ({statistics[1]['error']:.3g}); "
-          f"loss {our_loss:.6f} ({loss:.6f}, exact {reference['loss']:.6f})", flush=True)
+    line = (f"{'PASS' if passed else 'FAIL'} {way}: gradients off by {ours['error']:.3g} (PyTorch {peer['error']:.3g}), "
+            f"cosine {ours['cosine']:.6f} ({peer['cosine']:.6f}); worst tensor {name}, {ratio:.2g} times PyTorch's; "
+            f"statistics {statistics[0]['error']:.3g} ({statistics[1]['error']:.3g}); "
+            f"loss {our_loss:.6f} ({loss:.6f}, exact {reference['loss']:.6f})")
     for tensor, value in ours["tensors"].items():
         print(f"  {tensor}: {value['error']:.3g} ({peer['tensors'][tensor]['error']:.3g}), cosine {value['cosine']:.6f}")
-    return {"passed": passed, "ours": ours, "pytorch": peer, "worst": [name, ratio],
+    return {"passed": passed, "line": line, "ours": ours, "pytorch": peer, "worst": [name, ratio],
             "statistics": {"ours": statistics[0], "pytorch": statistics[1]},
             "loss": {"ours": our_loss, "pytorch": loss, "exact": reference["loss"]}}
 
@@ -246,11 +249,20 @@ def compare_losses(arguments, way, reference):
     # Roundings of the first step are those of `gradients`; over many steps curves drift apart, not off.
     most = {"fp16": 0.02, "bf16": 0.1}.get(precision, 0.001)
     passed = bool(np.isfinite(ours).all()) and first <= most and abs(ends[0] - ends[1]) <= 0.25 * theirs[0]
-    print(f"{'PASS' if passed else 'FAIL'} {way}: first loss {ours[0]:.4f} (PyTorch {theirs[0]:.4f}), "
-          f"mean of the last {tail} {ends[0]:.4f} ({ends[1]:.4f})", flush=True)
+    line = (f"{'PASS' if passed else 'FAIL'} {way}: first loss {ours[0]:.4f} (PyTorch {theirs[0]:.4f}), "
+            f"mean of the last {tail} {ends[0]:.4f} ({ends[1]:.4f})")
     for step, pair in enumerate(zip(ours, theirs), 1):
         print(f"  step {step}: {pair[0]:.5f} ({pair[1]:.5f})")
-    return {"passed": passed, "ours": ours, "pytorch": theirs}
+    return {"passed": passed, "line": line, "ours": ours, "pytorch": theirs}
+
+
+def earlier_results(path):
+    """What an earlier call compared; not what ended with an error."""
+    try:
+        with open(path) as file:
+            return {way: result for way, result in json.load(file).items() if "line" in result}
+    except (OSError, TypeError, ValueError):
+        return {}
 
 
 def main():
@@ -266,25 +278,27 @@ def main():
     parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--learning-rate", type=float, default=0.002)
-    parser.add_argument("--json", help="file that gets the results")
+    parser.add_argument("--seconds", type=float, default=60, help="most of one run of Penstock")
+    parser.add_argument("--json", help="file that gets the results; those that it has are kept")
     arguments = parser.parse_args()
     np.seterr(over="ignore")
     compare = compare_gradients if arguments.what == "gradients" else compare_losses
-    results, reference, failed = {}, {}, False
+    results, reference, failed = earlier_results(arguments.json), {}, False
     for way in arguments.precisions.split(","):
+        error = None
         try:
-            results[way] = compare(arguments, way, reference)
-            failed |= not results[way]["passed"]
+            if way not in results:
+                results[way] = compare(arguments, way, reference)
         except NotHere as reason:
-            results[way] = {"skipped": str(reason)}
-            print(f"SKIP {way}: {reason}", flush=True)
-        except RuntimeError as error:
-            failed = True
-            results[way] = {"passed": False, "error": str(error)}
-            print(f"FAIL {way}: {error}", flush=True)
+            results[way] = {"line": f"SKIP {way}: {reason}"}
+        except RuntimeError as problem:
+            error = results[way] = {"passed": False, "error": str(problem)}
+        print(results[way].get("line") or f"FAIL {way}: {error['error']}", flush=True)
+        failed |= not results[way].get("passed", True)
         if arguments.json:
-            with open(arguments.json, "w") as file:
+            with open(arguments.json + ".new", "w") as file:
                 json.dump(results, file)
+            os.replace(arguments.json + ".new", arguments.json)
     if not any("passed" in result for result in results.values()):
         print("FAIL: nothing could be compared")
         failed = True

@@ -2,7 +2,8 @@
 """What Nsight Compute is to measure of each kernel, and the ten kernels that take longest.
 
 Usage: ncu --query-metrics | kernel_profile.py metrics
-       kernel_profile.py longest FILE.csv [--json FILE]     a raw page as CSV
+       kernel_profile.py longest FILE.csv [--json FILE]     Nsight Compute's raw page as CSV
+       kernel_profile.py longest FILE.json [--json FILE]    what `penstock run --trace-file` wrote
 """
 import argparse
 import collections
@@ -50,6 +51,18 @@ def read(path):
              "tensor_percent": number(row, tensor) if tensor else float("nan")} for row in rows]
 
 
+def read_trace(path):
+    """The same of a trace, which has neither bytes of kernels nor shares of the peak, and the number of steps."""
+    with open(path) as file:
+        events = json.load(file)["traceEvents"]
+    processes = {event["pid"] for event in events if event["name"] == "process_name" and event["args"]["name"].startswith("device ")}
+    steps = sum(event["ph"] == "X" and event["name"] == "step" for event in events)
+    nothing = float("nan")
+    return [{"name": event["name"], "seconds": event["dur"] / 1e6, "bytes": event["args"].get("bytes", 0),
+             "dram_percent": nothing, "tensor_percent": nothing}
+            for event in events if event["ph"] == "X" and event["pid"] in processes], steps
+
+
 def counted(value):
     return value if value == value else 0
 
@@ -78,8 +91,8 @@ def main():
         print(metrics(sys.stdin.read()))
         return 0
     try:
-        kernels = read(arguments.file)
-    except OSError as error:
+        kernels, steps = read_trace(arguments.file) if arguments.file.endswith(".json") else (read(arguments.file), 1)
+    except (OSError, ValueError, KeyError) as error:
         print(f"no profile: {error}")
         return 1
     if not kernels:
@@ -87,14 +100,15 @@ def main():
         return 1
     table = by_name(kernels)
     total = sum(row["seconds"] for row in table)
-    print(f"{len(kernels)} launches of {len(table)} kernels, {total * 1e3:.2f} ms, {sum(row['bytes'] for row in table) / 1e9:.1f} GB")
+    print(f"{steps or '?'} steps: {len(kernels)} launches of {len(table)} kernels, {total * 1e3:.2f} ms, "
+          f"{sum(row['bytes'] for row in table) / 1e9:.1f} GB")
     for row in table[:LONGEST]:
         print(f"{row['seconds'] * 1e3:7.3f} ms {row['seconds'] / total:5.1%} x{row['launches']:<3} dram {row['dram_percent']:3.0f} % "
               f"tensor {row['tensor_percent']:3.0f} %  {row['name'][:90]}")
     if arguments.json:
         finite = json.loads(json.dumps(table).replace("NaN", "null"))
         with open(arguments.json, "w") as file:
-            json.dump({"total_s": total, "kernels": finite}, file)
+            json.dump({"steps": steps, "total_s": total, "kernels": finite}, file)
     return 0
 
 

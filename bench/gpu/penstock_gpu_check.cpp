@@ -42,24 +42,29 @@ void add_flags(CLI::App& verb, CheckSettings& settings) {
       ->capture_default_str();
   verb.add_option("--seed", settings.seed, "of all that is random")->capture_default_str();
   verb.add_option("--expect", settings.expected, "verb device: a description to compare with");
-  verb.add_option("--json", settings.json, "file that gets the results");
+  CLI::Option* const json = verb.add_option("--json", settings.json, "file that gets the results");
+  verb.add_flag("--resume", settings.resume,
+                "keep the checks that this file holds, make the others")
+      ->needs(json);
 }
 
-/// 0: all passed; 1: something failed; 2: usage; 3: no GPU, or another that is needed and absent.
+/// 0: all passed; 1: something failed; 2: usage; 3: no GPU, or another that is needed and absent;
+/// 8: the device cannot be used any more, and checks were not made that --resume makes.
 int run(const Verb& verb, const CheckSettings& settings) {
-  CheckReport report(settings);
-  int missing = 0;
+  CheckReport report(settings, verb.name);
+  int ended = 0;
   try {
     verb.run(settings, report);
   } catch (const Unavailable& error) {
     report.add(verb.name, Verdict::skip, {}, error.what());
-    missing = 3;
+    ended = 3;
   } catch (const DeviceError& error) {
-    report.add(verb.name, Verdict::fail, {},
+    report.add(verb.name, Verdict::note, {},
                fmt::format("no check is made after this: {}", error.what()));
+    ended = 8;
   }
-  const int failed = report.finish(verb.name);
-  return failed != 0 ? failed : missing;
+  const int failed = report.finish();
+  return ended == 8 || failed == 0 ? ended : failed;
 }
 
 int main_program(int count, char** words) {

@@ -1,34 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# One stage of a visit to a machine with a GPU: everything that a short stay there should settle,
-# without a question asked. See README.md beside this file.
+# A visit to a machine with a GPU: everything that a short stay there should settle, in four calls of
+# under ten minutes, without a question asked. A call may be killed at any time, and the next one may
+# run on another machine. See README.md beside this file; steps.sh has the steps.
 #
-# Usage: visit.sh STAGE [--dry] [--out DIR] [--budget SECONDS] [--again] [--state DIR] [--only STEP]
-#   STAGE      correct, speed or sweep
+# Usage: visit.sh 1|2|3|4 [--dry] [--out DIR] [--resume FILE] [--budget SECONDS] [--only STEP,...] [--again] [--state DIR]
+#   1|2|3|4    the call; it first continues steps of earlier calls that were cut off or not reached
 #   --dry      what can be run without a GPU, at small sizes
-#   --out      where the results go (default: visit-STAGE)
-#   --budget   seconds after which no step begins, and running ones end (default: 470)
-#   --again    repeat steps that an earlier call finished
-#   --state    what calls remember: finished steps, plans, data (default: ~/.cache/penstock-visit)
-#   --only     this step alone
+#   --out      where the results go (default: visit)
+#   --resume   the state.tar.gz of the call before, for a machine that has no state of a visit yet
+#   --budget   seconds after which no step begins, and running ones end (default: 550)
+#   --only     these steps alone, of any call
+#   --again    repeat this call's steps that are finished
+#   --state    what this machine keeps between calls (default: ~/.cache/penstock-visit)
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-usage() { sed -n 's/^# \{0,1\}//; 6,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n 's/^# \{0,1\}//; 7,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+fail() { echo "visit.sh: $*" >&2; exit 2; }
 
-dry= out= budget=470 again= state= only= stage= inner=
+call='' dry='' out=visit resume='' budget=550 only='' again='' state='' NAME=''
 while [ $# -gt 0 ]; do
   case $1 in
-    correct | speed | sweep) stage=$1 ;;
+    [1-4]) call=$1 ;;
     --dry) dry=1 ;;
     --again) again=1 ;;
-    --out | --budget | --state | --only | --step)
+    --out | --resume | --budget | --only | --state | --step)
       [ $# -ge 2 ] || usage
       case $1 in
         --out) out=$2 ;;
+        --resume) resume=$2 ;;
         --budget) budget=$2 ;;
+        --only) only=,$2, ;;
         --state) state=$2 ;;
-        --only) only=$2 ;;
-        --step) inner=$2 ;;
+        --step) NAME=$2 ;;  # within a step
       esac
       shift
       ;;
@@ -36,83 +40,102 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -n "$stage" ] || usage
+[ -n "$call$NAME" ] || usage
 [[ $budget =~ ^[0-9]+$ ]] || usage
-out=${out:-visit-$stage}
 state=${state:-${HOME:-/tmp}/.cache/penstock-visit}
-mkdir -p "$out" "$state" || exit 2
-out=$(cd "$out" && pwd)
-given_state=$(cd "$state" && pwd)
-state=$given_state${dry:+/dry}  # a dry call finishes no step of a real one
-work=$state/$stage
+mkdir -p "$state" || exit 2
+state=$(cd "$state" && pwd)
+kind=gpu
+[ -z "$dry" ] || kind=dry  # a dry call finishes no step of a real one
+work=$state/$kind          # what is packed
+journal=$work/steps.tsv    # step, verdict, exit code, seconds, note; the last line of a step counts
 
-export PYTHON=${PYTHON:-python3}
-export PENSTOCK_LIBRARIES=${PENSTOCK_LIBRARIES:-$("$here/libraries.sh")}
-export XDG_CACHE_HOME=$state/cache TORCHINDUCTOR_CACHE_DIR=$state/cache/inductor
-export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-mkdir -p "$work"/{logs,results,steps,profile} "$XDG_CACHE_HOME"
-
-# What a step may use. The names in capitals are what it writes to.
-NAME=${inner:-none}
-RESULT=$work/results/$NAME.json   # figures, as JSON
-HEADLINE=$work/steps/$NAME.headline  # a few lines for the summary
-PROFILE=$work/profile
-penstock() { "$here/with_libraries.sh" penstock "$@"; }
-check() { "$here/with_libraries.sh" penstock_gpu_check "$@"; }
-# Ends a step that this machine cannot do.
-skip() { echo "$*" > "$work/steps/$NAME.reason"; echo "skipped: $*"; exit 77; }
-need_gpu() { [ -z "$dry" ] || skip "needs a GPU"; }
-need_torch() { "$PYTHON" -c 'import numpy, torch' 2> /dev/null || skip "$PYTHON has no PyTorch with NumPy"; }
-need() { command -v "$1" > /dev/null || skip "no $1 on the PATH"; }
-headline() { tee -a "$HEADLINE"; }
-# reported COMMAND...: its output goes to the log as it comes, and to a file for the headline.
-LINES_FILE=$work/steps/$NAME.lines
-reported() {
-  "$@" 2>&1 | tee "$LINES_FILE"
-  return "${PIPESTATUS[0]}"
-}
-# together FILES...: their JSON values as one array.
-together() {
-  local file separator='['
-  for file in "$@"; do printf '%s' "$separator"; cat "$file"; separator=,; done
-  echo ']'
-}
-
-# compare WHAT ARGUMENTS...: one step, or fifty, beside PyTorch's. Lines of single tensors and steps are
-# for the log alone.
-compare() {
-  local rc
-  need_torch
-  if [ -n "$dry" ]; then
-    set -- "$1" --device cpu --torch-device cpu --precisions fp32,fp16 --batch 2 --image-size 64 --steps 2 --learning-rate 1e-4
-  fi
-  reported "$PYTHON" "$here/compare_step.py" --penstock "$here/with_libraries.sh penstock" --json "$RESULT" "$@"
-  rc=$?
-  grep -E '^(PASS|FAIL|SKIP)|Error' "$LINES_FILE" >> "$HEADLINE"
-  return $rc
-}
-
-# Steps, in order: name, most seconds, and what is lost without it.
-case $stage in
-  correct) steps="inventory:20 device:20 kernels:75 ceilings:40 graphs:45 gradients:80 convolutions:100 losses:60
-                  patterns:45 memcheck:45 racecheck:45 initcheck:45" ;;
-  speed) steps="autotune:200 rates:60 peer:170 alternate_256:120 tuned:90 profile:120 alternate_512:100 alternate_128:100
-                alternate_64:100 precisions:60" ;;
-  sweep) steps="dataset:40 feeders:240 updates:150" ;;
-esac
-. "$here/steps_$stage.sh"
-
-if [ -n "$inner" ]; then
-  "step_$inner"
+# shellcheck source=bench/gpu/steps.sh
+. "$here/steps.sh"
+if [ -n "$NAME" ]; then
+  trap 'exit 143' TERM  # once the running command has ended, so that none outlives the step
+  "step_$NAME"
   exit
 fi
 
-record() {  # NAME VERDICT RC SECONDS NOTE
-  printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "$5" > "$work/steps/$1.tsv"
-  echo "$1: $2 (rc $3, $4 s) $5"
+if [ -n "$resume" ] && [ ! -e "$journal" ]; then
+  [ -r "$resume" ] || fail "--resume: there is no file $resume; give the state.tar.gz of an earlier call"
+  rm -rf "$state/unpacked" && mkdir "$state/unpacked"
+  tar -C "$state/unpacked" -xzf "$resume" "$kind"
+  [ -e "$state/unpacked/$kind/steps.tsv" ] \
+    || fail "--resume: $resume is not the state.tar.gz of an earlier call of this kind ($kind)"
+  rm -rf "$work"
+  # What a step did to the earlier machine is not on this one.
+  for NAME in $(step_names here); do printf '%s\tnot run\t-\t0\tanother machine\n' "$NAME"; done >> "$state/unpacked/$kind/steps.tsv"
+  mv "$state/unpacked/$kind" "$work"
+elif [ -n "$resume" ]; then
+  echo "this machine has a visit's state in $work: $resume is not needed"
+fi
+mkdir -p "$out" "$work"/{logs,results,steps,profile} || exit 2
+out=$(cd "$out" && pwd)
+touch "$journal"
+rm -f "$out"/*.new
+
+declare -A verdicts=()
+while IFS=$'\t' read -r name verdict _; do verdicts[$name]=$verdict; done < "$journal"
+record() {  # STEP VERDICT CODE SECONDS NOTE
+  printf '%s\t%s\t%s\t%s\t%s\n' "$@" >> "$journal"
+  verdicts[$1]=$2
+  [ "$2" = running ] || echo "$1: $2 (rc $3, $4 s) $5"
 }
 
-child= running=
+# The last line of each step, in the order of the table.
+latest() { awk -F '\t' 'NR == FNR { last[$1] = $0; next } $1 in last { print last[$1] }' "$journal" <(step_names); }
+write_summary() {
+  echo "call $call, $(date -u +%FT%TZ)"
+  latest | awk -F '\t' '{ printf "%-16s %-12s %4s s  %s\n", $1, $2, $4, $5 }'
+  local name
+  for name in $(step_names); do
+    if [ -s "$work/steps/$name.headline" ]; then
+      echo "-- $name"
+      head -n 24 "$work/steps/$name.headline" | cut -c 1-200
+    fi
+  done
+}
+# The table, and each result under its step. Each file is one JSON value and whole.
+write_results() {
+  local file separator=''
+  latest | awk -F '\t' -v call="$call" 'BEGIN { printf "{\"call\":%s,\"steps\":[", call } {
+    gsub(/[\\"]/, "\\\\&", $5); gsub(/[[:cntrl:]]/, " ", $5)
+    printf "%s{\"name\":\"%s\",\"verdict\":\"%s\",\"rc\":\"%s\",\"seconds\":%s,\"note\":\"%s\"}", (NR > 1 ? "," : ""), $1, $2, $3, $4, $5
+  } END { printf "],\"results\":{" }'
+  while read -r file; do
+    printf '%s"%s":' "$separator" "${file%.json}"
+    cat "$work/results/$file"
+    separator=,
+  done < <(cd "$work/results" && find . -name '*.json' -size +0 -printf '%P\n' | sort)
+  echo '}}'
+}
+write_state() {  # MORE OPTIONS
+  tar -C "$state" --exclude='*.new' --warning=no-file-changed --warning=no-file-removed -cz "$@" "$kind"
+}
+# in_place FILE COMMAND...: the command's output as that file of the results, at once and whole.
+in_place() {
+  "${@:2}" > "$out/$1.new"
+  mv "$out/$1.new" "$out/$1"
+}
+most=15000000  # bytes of the state
+pack() {
+  in_place summary.txt write_summary
+  in_place results.json write_results
+  in_place state.tar.gz write_state
+  if [ "$(stat -c %s "$out/state.tar.gz")" -gt "$most" ]; then
+    in_place state.tar.gz write_state --exclude="$kind/profile"
+    echo "the state is larger than $most bytes: the profiles are left out" >> "$out/summary.txt"
+  fi
+}
+# A long log keeps its ends.
+cut_log() {
+  [ "$(stat -c %s "$1")" -le 4000000 ] || { head -c 1000000 "$1"; printf '\n... cut ...\n'; tail -c 1000000 "$1"; } > "$1.new"
+  [ ! -e "$1.new" ] || mv "$1.new" "$1"
+}
+
+child='' running='' begun=0
 stop() {
   trap - TERM INT
   if [ -n "$child" ]; then
@@ -120,45 +143,89 @@ stop() {
     wait "$child"
     record "$running" stopped - $((SECONDS - begun)) "by a signal"
   fi
+  pack
   echo "stopped by a signal" >&2
   exit 143
 }
-finish() {
-  "$here/pack_results.sh" "$stage" "$work" "$out" "$steps" "$XDG_CACHE_HOME"
-}
 trap stop TERM INT
-trap finish EXIT
 
-run_step() {
-  local name=$1 limit=$2 left=$((budget - SECONDS)) rc note= verdict
-  [ -z "$only" ] || [ "$only" = "$name" ] || return 0
-  if [ -e "$work/steps/$name.done" ] && [ -z "$again" ]; then return 0; fi
-  if [ "$left" -lt 5 ]; then
-    record "$name" "not run" - 0 "no time was left: call again"
-    return 0
-  fi
-  [ "$limit" -le "$left" ] || limit=$left
-  rm -f "$work/steps/$name."* "$work/results/$name."{json,part}*
-  local before=$SECONDS
-  PENSTOCK_STEP_SECONDS=$limit timeout -k 5 "$limit" "$BASH" "${BASH_SOURCE[0]}" "$stage" ${dry:+--dry} \
-    --out "$out" --state "$given_state" --step "$name" > "$work/logs/$name.log" 2>&1 < /dev/null &
-  child=$! running=$name begun=$before
+# try STEP LIMIT: runs it as a process group with that many seconds. Its results are packed while it runs.
+try() {
+  local rc timer
+  begun=$SECONDS running=$1
+  record "$1" running - 0 "or killed with the call"
+  LIMIT=$2 timeout -k 5 "$2" "$BASH" "${BASH_SOURCE[0]}" ${dry:+--dry} --state "$state" --step "$1" \
+    > "$work/logs/$1.log" 2>&1 < /dev/null &
+  child=$!
+  while kill -0 "$child" 2> /dev/null; do
+    sleep 10 &
+    timer=$!
+    wait -n "$child" "$timer"
+    if kill -0 "$timer" 2> /dev/null; then
+      kill "$timer"
+      wait "$timer" 2> /dev/null
+      break
+    fi
+    pack
+  done
   wait "$child"
   rc=$?
   child=
-  case $rc in
-    0) verdict=done ;;
-    77) verdict=skipped note=$(cat "$work/steps/$name.reason" 2> /dev/null) ;;
-    124 | 137)
-      verdict="out of time" note="after $limit s; what it had left is kept"
-      if [ -e "$work/steps/$name.lines" ]; then
-        { grep '^FAIL' "$work/steps/$name.lines" | head -n 8; tail -n 1 "$work/steps/$name.lines"; } >> "$work/steps/$name.headline"
-      fi
-      ;;
-    *) verdict=FAILED note=$(grep -v '^[[:space:]]*$' "$work/logs/$name.log" | tail -n 1 | cut -c 1-160) ;;
-  esac
-  [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] || touch "$work/steps/$name.done"
-  record "$name" "$verdict" "$rc" "$((SECONDS - before))" "$note"
+  return "$rc"
 }
 
-for one in $steps; do run_step "${one%:*}" "${one#*:}"; done
+lost=''  # why no step can use the GPU any more
+run_step() {
+  local name=$1 limit=$2 left=$((budget - SECONDS)) rc note='' verdict log
+  if [ -n "$lost" ] || [ "$left" -lt 5 ]; then
+    record "$name" "not run" - 0 "${lost:-no time was left: call again}"
+    return
+  fi
+  [ "$limit" -le "$left" ] || limit=$left
+  rm -f "$work/steps/$name."* "$work/logs/$name.memcheck"*
+  [ -z "$again" ] || rm -rf "$work/results/$name" "$work/results/$name.json"
+  try "$name" "$limit"
+  rc=$?
+  log=$work/logs/$name.log
+  if [ "$rc" -ne 0 ] && [ ! -e "$work/record_false" ] && grep -qE "$recording_failed" "$log"; then
+    mv "$log" "$work/logs/$name.recorded.log"
+    touch "$work/record_false"
+    left=$((budget - SECONDS))
+    try "$name" $((limit < left ? limit : left > 5 ? left : 5))
+    rc=$?
+    echo "recording a step failed, see $name.recorded.log; with gpu:record=false this step ended with $rc" >> "$work/steps/$name.headline"
+    [[ $rc =~ ^(0|124|137)$ ]] || rm "$work/record_false"  # that was not the reason
+  fi
+  case $rc in
+    0) verdict='done' ;;
+    77) verdict=skipped note=$(cat "$work/steps/$name.reason" 2> /dev/null) ;;
+    124 | 137) verdict="out of time" note="after $limit s; the next call continues it" ;;
+    *)
+      verdict=FAILED note=$(grep -E '^(FAIL|SKIP|penstock: )|Error' "$log" | tail -n 1)
+      note=$(echo "${note:-$(tail -n 1 "$log")}" | cut -c 1-160 | tr '\t' ' ')
+      ;;
+  esac
+  record "$name" "$verdict" "$rc" $((SECONDS - begun)) "$note"
+  find "$work/logs" -name '*.cudnn.*' -empty -delete
+  for log in "$work/logs/$name."*log; do cut_log "$log"; done
+  if [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] && ! gpu_answers; then
+    lost="the GPU does not answer since step $name"
+    echo "$lost" >> "$work/steps/$name.headline"
+  fi
+}
+
+pack
+while read -r of name limit _; do
+  if [ -n "$only" ]; then
+    [[ $only == *",$name,"* ]] || continue
+  elif [ "$of" -gt "$call" ]; then
+    break
+  elif [ "$of" -lt "$call" ] && [[ ${verdicts[$name]:-} =~ ^(done|skipped|FAILED)$ ]]; then
+    continue  # a later call tries no failed step again
+  fi
+  [[ -n $again || ! ${verdicts[$name]:-} =~ ^(done|skipped)$ ]] || continue
+  run_step "$name" "$limit"
+  pack
+done <<< "$table"
+pack
+cat "$out/summary.txt"

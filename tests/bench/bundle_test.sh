@@ -15,7 +15,7 @@ alone() { env -i "$@"; }
 alone ./run penstock --version
 alone ./run penstock list | grep -q '^device'
 alone ./run penstock_gpu_check device --driver host
-alone ./run visit correct --dry --only device --out "$folder/out" --state "$folder/state" | grep -q '^device.*done'
+alone ./run visit 1 --dry --only device --out "$folder/out" --state "$folder/state" | grep -q '^device.*done'
 
 # What the machine that packed has in its own folders must come from the bundle.
 alone ./run /usr/bin/ldd bin/penstock > "$folder/loaded"

@@ -74,10 +74,10 @@ TEST(GpuCheckDistance, OfResultsAllowsForLossesOnly) {
 TEST(GpuCheckReport, FailsWithAnyFailureAndKeepsTheFigures) {
   const TempFolder folder;
   const auto file = folder.path() / "checks.json";
-  CheckReport report({.json = file});
+  CheckReport report({.json = file}, "verb");
   report.add("good", Verdict::pass, {{"error", 0.5}});
   report.add("bad", Verdict::fail, {{"error", INFINITY}}, "a \"reason\"");
-  EXPECT_EQ(report.finish("verb"), 1);
+  EXPECT_EQ(report.finish(), 1);
   const auto json = nlohmann::json::parse(read_text(file));
   EXPECT_EQ(json.at("failed"), 1);
   EXPECT_EQ(json.at("checks").at(0).at("figures").at("error"), 0.5);
@@ -108,13 +108,13 @@ TEST(GpuCheckGraphs, AfterADeviceIsLost_NoOtherCheckIsMade) {
 }
 
 TEST(GpuCheckReport, PassesWithoutAFailure) {
-  CheckReport report({});
+  CheckReport report({}, "verb");
   report.add("absent", Verdict::skip, {}, "why");
-  EXPECT_EQ(report.finish("verb"), 0);
+  EXPECT_EQ(report.finish(), 0);
 }
 
 TEST(GpuCheckReport, WantsNamesThatContainOneOfThoseAskedFor) {
-  CheckReport all({}), some({.only = "conv,pool"});
+  CheckReport all({}, "verb"), some({.only = "conv,pool"}, "verb");
   EXPECT_TRUE(all.wants("anything"));
   EXPECT_TRUE(some.wants("max_pool"));
   EXPECT_TRUE(some.wants("conv_1x1"));
@@ -122,8 +122,62 @@ TEST(GpuCheckReport, WantsNamesThatContainOneOfThoseAskedFor) {
 }
 
 TEST(GpuCheckReport, WantsNothingOnceTheTimeIsUp) {
-  CheckReport report({.seconds = 1e-9});
+  CheckReport report({.seconds = 1e-9}, "verb");
   EXPECT_FALSE(report.wants("anything"));
+}
+
+class GpuCheckResume : public ::testing::Test {
+ protected:
+  CheckSettings settings(bool resume) const { return {.json = file_, .resume = resume}; }
+  nlohmann::json json() const { return nlohmann::json::parse(read_text(file_)); }
+
+  const TempFolder folder_;
+  const std::filesystem::path file_ = folder_.path() / "checks.json";
+};
+
+TEST_F(GpuCheckResume, MakesOnlyTheChecksThatTheEarlierCallLeft) {
+  CheckReport first(settings(false), "verb");
+  first.add("good", Verdict::pass, {{"error", 0.5}});
+  first.add("bad", Verdict::fail, {{"error", NAN}}, "reason");
+  first.finish();
+  CheckReport second(settings(true), "verb");
+  EXPECT_FALSE(second.wants("good"));
+  EXPECT_FALSE(second.wants("bad"));
+  EXPECT_TRUE(second.wants("left"));
+  second.add("left", Verdict::pass, {});
+  EXPECT_EQ(second.finish(), 1) << "the earlier failure counts";
+  EXPECT_EQ(json().at("checks").size(), 3);
+  EXPECT_EQ(json().at("checks").at(0).at("figures").at("error"), 0.5);
+  EXPECT_EQ(json().at("checks").at(1).at("text"), "reason");
+  EXPECT_TRUE(CheckReport(settings(false), "verb").wants("good")) << "not without --resume";
+}
+
+TEST_F(GpuCheckResume, ReplacesALineThatIsMadeAgain) {
+  CheckReport first(settings(false), "verb");
+  first.add("count", Verdict::fail, {});
+  first.finish();
+  CheckReport second(settings(true), "verb");
+  second.add("count", Verdict::pass, {});
+  EXPECT_EQ(second.finish(), 0);
+  EXPECT_EQ(json().at("checks").size(), 1);
+}
+
+TEST_F(GpuCheckResume, TakesNothingFromADamagedFileOrAnotherVerb) {
+  for (const char* text :
+       {"{\"verb\":\"verb\",\"che", "[]", R"({"verb":"verb","checks":[{"name":1}]})",
+        R"({"verb":"verb","checks":[{"name":"a","verdict":"?","text":""}]})",
+        R"({"verb":"other","checks":[]})"}) {
+    write_text(file_, text);
+    CheckReport report(settings(true), "verb");
+    EXPECT_TRUE(report.wants("a")) << text;
+    EXPECT_EQ(report.finish(), 0) << text;
+  }
+}
+
+TEST_F(GpuCheckResume, FindsWhatAProgramThatWasKilledHadWritten) {
+  CheckReport killed(settings(false), "verb");
+  killed.add("first", Verdict::pass, {});
+  EXPECT_FALSE(CheckReport(settings(true), "verb").wants("first")) << "written before the end";
 }
 
 }  // namespace

@@ -1,45 +1,50 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A dry stage of a visit reaches its end without a failed step, leaves its files, and a second call
-# repeats nothing.
-# Usage: visit_test.sh STAGE SOURCE_DIRECTORY PROGRAMS PYTHON
+# A dry call of a visit reaches its end without a failed step, leaves its files, and a second call
+# repeats nothing. The limits of its steps leave it under 560 s.
+# Usage: visit_test.sh CALL SOURCE_DIRECTORY PROGRAMS PYTHON
 set -eu
-stage=$1 source=$2
+call=$1 source=$2
 export PENSTOCK_PROGRAMS=$3 PYTHON=$4 CUDA_VISIBLE_DEVICES=
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-visit() { "$source/bench/gpu/visit.sh" "$stage" --dry --out "$folder/out" --state "$folder/state" "$@"; }
-visit
-logs=$folder/state/dry/$stage/logs
+steps() { work=$folder NAME='' dry='' here='' state=$folder bash -uc '. "$1" && echo "$table"' - "$source/bench/gpu/steps.sh"; }
+limits=$(steps | awk -v call="$call" '$1 == call || $1 < call && $4 == "here" { sum += $3 } END { print sum }')
+[ "$limits" -lt 560 ] || { echo "the limits of call $call add up to $limits s"; exit 1; }
+
+# The steps of this call alone.
+only=$(steps | awk -v call="$call" '$1 == call { print $2 }' | paste -sd,)
+visit() { "$source/bench/gpu/visit.sh" "$call" --dry --out "$folder/out" --state "$folder/state" --only "$@"; }
+visit "$only"
+logs=$folder/state/dry/logs
 
 cd "$folder/out"
-tar -xzf logs.tar.gz
-if cut -f 2 steps.tsv | grep -vxE 'verdict|done|skipped'; then
+tar -xzf state.tar.gz
+cd dry
+if awk -F '\t' '{ last[$1] = $2 } END { for (step in last) print last[step] }' steps.tsv | grep -vxE 'done|skipped'; then
   echo "a step was neither done nor skipped:"
   cat logs/*.log
   exit 1
 fi
-[ "$(wc -l < steps.tsv)" -gt 1 ]
-grep -q "^stage $stage" summary.txt
-"$PYTHON" - "$stage" <<'CHECK'
-import csv, json, sys
+grep -q "^call $call" ../summary.txt
+"$PYTHON" - "$call" "$only" <<'CHECK'
+import json, sys
 
-result = json.load(open("results.json"))
-steps = list(csv.DictReader(open("steps.tsv"), delimiter="\t"))
-assert result["stage"] == sys.argv[1], result["stage"]
-assert [step["name"] for step in result["steps"]] == [step["step"] for step in steps], result["steps"]
-assert all(step["note"] for step in steps if step["verdict"] == "skipped"), "a skipped step has no reason"
-done = {step["step"] for step in steps if step["verdict"] == "done"}
-assert done and set(result["results"]) <= done, (done, list(result["results"]))
+result = json.load(open("../results.json"))
+assert result["call"] == int(sys.argv[1]), result["call"]
+assert [step["name"] for step in result["steps"]] == sys.argv[2].split(","), result["steps"]
+assert all(step["note"] for step in result["steps"] if step["verdict"] == "skipped"), "a skipped step has no reason"
+done = {step["name"] for step in result["steps"] if step["verdict"] == "done"}
+assert done or sys.argv[1] == "4", "nothing was done"
+assert {name.split("/")[0] for name in result["results"]} <= done, (done, list(result["results"]))
 CHECK
 
 rm "$logs"/*.log
-visit
+visit "$only"
 if compgen -G "$logs/*.log"; then
   echo "a finished step ran again"
   exit 1
 fi
-first=$(sed -n '2s/\t.*//p' steps.tsv)
-visit --again --only "$first"
-[ -e "$logs/$first.log" ]
+visit "${only%%,*}" --again
+[ -e "$logs/${only%%,*}.log" ]
