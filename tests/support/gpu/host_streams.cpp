@@ -67,6 +67,8 @@ void HostStreams::push(Stream& stream, Operation operation) {
   after_enqueue();
 }
 
+bool HostStreams::is_idle(StreamHandle stream) const { return of(stream).queue.empty(); }
+
 EventHandle HostStreams::make_event() {
   rethrow_failure();
   return reinterpret_cast<EventHandle>(new std::shared_ptr<Event>(std::make_shared<Event>()));

@@ -54,6 +54,8 @@ class HostStreams {
   /// What was enqueued on it runs first.
   void destroy(StreamHandle stream) noexcept;
   void enqueue(StreamHandle stream, HostOperation operation);
+  /// Whether all that was enqueued on it has run.
+  bool is_idle(StreamHandle stream) const;
 
   EventHandle make_event();
   void destroy(EventHandle event) noexcept;

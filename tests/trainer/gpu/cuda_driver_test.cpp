@@ -146,6 +146,34 @@ TEST_F(CudaDriver, EventsTellTheTimeBetweenThem) {
   bench.driver->destroy(begin);
 }
 
+TEST_F(CudaDriver, AWaitThatIsNotOverInTimeDoesNotFailTheNextLaunch) {
+  Bench bench;
+  for (int i = 0; i < 3; ++i) {
+    bench.driver->copy(bench.stream, bench.device, bench.pinned, kBytes);
+  }
+  bench.driver->record(bench.stream, bench.event);
+  EXPECT_FALSE(bench.driver->wait_until(bench.event, Time{}));
+  auto* const scalars = reinterpret_cast<StepScalars*>(
+      bench.driver->allocate(sizeof(StepScalars), MemoryKind::device));
+  EXPECT_NO_THROW(bench.driver->launch(bench.stream, SetStep{scalars, 1, 2, 3}));
+  bench.finish();
+  bench.driver->free(reinterpret_cast<std::byte*>(scalars), MemoryKind::device);
+}
+
+TEST_F(CudaDriver, AFailureThatIsNotReportedDoesNotFailTheNextLaunch) {
+  Bench bench("fail=cudaFree:1:1,fail=cudaEventDestroy:1:1,fail=cudaStreamDestroy:1:1");
+  auto* const scalars = reinterpret_cast<StepScalars*>(
+      bench.driver->allocate(sizeof(StepScalars), MemoryKind::device));
+  const auto launch = [&] { bench.driver->launch(bench.stream, SetStep{scalars, 1, 2, 3}); };
+  bench.driver->free(bench.driver->allocate(1, MemoryKind::device), MemoryKind::device);
+  EXPECT_NO_THROW(launch());
+  bench.driver->destroy(bench.driver->make_event());
+  EXPECT_NO_THROW(launch());
+  bench.driver->destroy(bench.driver->make_stream());
+  EXPECT_NO_THROW(launch());
+  bench.finish();
+}
+
 TEST_F(CudaDriver, PinnedForeignMemoryCanBeRecorded) {
   Bench bench;
   const std::vector<std::byte> foreign(kBytes, std::byte{0});
@@ -257,6 +285,43 @@ TEST_F(CudaDriver, AnEngineThatFailsSaysWhichCallAndGpu) {
   const std::string reason = reason_of([&] { plan.execute(bench.stream); });
   EXPECT_TRUE(says(reason, "CUDA device 0: cuDNN 9.19.0: cudnnBackendExecute failed with "));
   EXPECT_TRUE(says(reason, "CUDNN_STATUS_EXECUTION_FAILED"));
+  bench.finish();
+}
+
+/// A first execution of a handle may allocate, which no recording survives.
+TEST_F(CudaDriver, RecordsPlansWithAHandleThatHasExecutedBefore) {
+  Bench bench;
+  const PlanOf plan(bench, bench.relu());
+  const StreamHandle warm = bench.driver->make_stream();
+  plan.execute(warm);
+  bench.driver->record(warm, bench.event);
+  bench.driver->wait_until(bench.event, Time::max());
+  bench.driver->destroy(warm);
+  const StreamHandle other = bench.driver->make_stream();
+  for (const StreamHandle stream : {bench.stream, other, bench.stream}) {
+    bench.driver->begin_capture(stream);
+    plan.execute(stream);
+    const GraphHandle graph = bench.driver->end_capture(stream);
+    bench.driver->launch(stream, graph);
+    bench.driver->record(stream, bench.event);
+    bench.driver->wait_until(bench.event, Time::max());
+    bench.driver->destroy(graph);
+  }
+  bench.driver->destroy(other);
+  EXPECT_EQ(fake_cuda_calls("cudnnCreate"), 2) << "one to plan, one to execute";
+}
+
+TEST_F(CudaDriver, AHandleWhoseStreamIsBusyIsNotGivenToAnother) {
+  Bench bench;
+  const PlanOf plan(bench, bench.relu());
+  const StreamHandle busy = bench.driver->make_stream();
+  plan.execute(busy);
+  bench.driver->record(busy, bench.event);
+  bench.driver->wait(bench.stream, bench.event);
+  bench.driver->destroy(busy);
+  const int before = fake_cuda_calls("cudnnCreate");
+  plan.execute(bench.stream);
+  EXPECT_EQ(fake_cuda_calls("cudnnCreate"), before + 1);
   bench.finish();
 }
 

@@ -286,6 +286,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   });
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return machine().call("cudaStreamQuery", During::outside_recordings, [&] {
+    if (!owned(stream)) return cudaErrorInvalidResourceHandle;
+    return machine().streams.is_idle(host(stream)) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return machine().call("cudaEventCreateWithFlags", During::any,
                         [&] { return own(event, machine().streams.make_event()); });

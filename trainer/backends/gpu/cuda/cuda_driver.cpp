@@ -76,6 +76,11 @@ Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
   return pack;
 }
 
+/// For calls whose failure is not reported, lest the next launch of a kernel reports it.
+void ignore(cudaError_t status) noexcept {
+  if (status != cudaSuccess) cudaGetLastError();
+}
+
 /// Runs what calls cuDNN, whose errors do not know the device.
 template <typename Call>
 auto naming_device(std::int32_t ordinal, Call call) {
@@ -152,9 +157,9 @@ std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {
 void CudaDriver::free(std::byte* data, MemoryKind kind) noexcept {
   if (cudaSetDevice(ordinal_) != cudaSuccess) return;
   if (kind == MemoryKind::device) {
-    cudaFree(data);
+    ignore(cudaFree(data));
   } else {
-    cudaFreeHost(data);
+    ignore(cudaFreeHost(data));
   }
 }
 
@@ -175,7 +180,7 @@ bool CudaDriver::pin(std::span<const std::byte> memory) {
 
 void CudaDriver::unpin(std::span<const std::byte> memory) noexcept {
   if (cudaSetDevice(ordinal_) != cudaSuccess) return;
-  cudaHostUnregister(const_cast<std::byte*>(memory.data()));
+  ignore(cudaHostUnregister(const_cast<std::byte*>(memory.data())));
 }
 
 StreamHandle CudaDriver::make_stream() {
@@ -189,8 +194,11 @@ StreamHandle CudaDriver::make_stream() {
 void CudaDriver::destroy(StreamHandle stream) noexcept {
   const std::unique_ptr<StreamTag> owned(stream);
   if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  const cudaError_t done = cudaStreamQuery(owned->stream);
+  ignore(done);
+  if (done == cudaSuccess) give_back(stream);
   owned->dnn.reset();
-  cudaStreamDestroy(owned->stream);
+  ignore(cudaStreamDestroy(owned->stream));
 }
 
 void CudaDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
@@ -206,25 +214,44 @@ void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
         fmt::format("the launch of kernel {}", call.index()));
 }
 
-/// Made once for each stream that needs one, and outside of recordings, which forbid it.
-cudnnHandle_t CudaDriver::dnn_handle(StreamHandle stream) const {
-  if (stream->dnn) return stream->dnn->get();
+/// Taken when a stream needs one, and outside of recordings, which forbid it. One that has executed
+/// before is preferred: the first execution of a handle may allocate, which no recording survives.
+DnnHandle& CudaDriver::dnn_handle(StreamHandle stream) {
+  if (stream->dnn) return *stream->dnn;
   naming_device(ordinal_, [&] {
-    auto handle = std::make_unique<DnnHandle>();
+    std::unique_ptr<DnnHandle> handle = take_idle_handle();
+    if (handle == nullptr) handle = std::make_unique<DnnHandle>();
     check_dnn(cudnnSetStream(handle->get(), stream->stream), "cudnnSetStream");
     stream->dnn = std::move(handle);
   });
-  return stream->dnn->get();
+  return *stream->dnn;
+}
+
+/// Of a stream that has no work left, or recordings alone, which need no handle.
+void CudaDriver::give_back(StreamHandle stream) noexcept {
+  if (stream->dnn == nullptr || !stream->dnn->executed) return;
+  const std::lock_guard lock(handles_mutex_);
+  idle_handles_.push_back(std::move(stream->dnn));
+}
+
+std::unique_ptr<DnnHandle> CudaDriver::take_idle_handle() {
+  const std::lock_guard lock(handles_mutex_);
+  if (idle_handles_.empty()) return nullptr;
+  std::unique_ptr<DnnHandle> handle = std::move(idle_handles_.back());
+  idle_handles_.pop_back();
+  return handle;
 }
 
 void CudaDriver::execute(StreamHandle stream, const DnnPlan& plan,
                          std::span<std::byte* const> tensors, std::byte* workspace) {
   use_device();
-  const cudnnHandle_t handle = dnn_handle(stream);
+  DnnHandle& handle = dnn_handle(stream);
   const auto& ours = static_cast<const CudnnPlan&>(plan);
   naming_device(ordinal_, [&] {
     const Descriptor pack = make_variant_pack(ours.graph().in_memory(), tensors, workspace);
-    check_dnn(cudnnBackendExecute(handle, ours.get().get(), pack.get()), "cudnnBackendExecute");
+    check_dnn(cudnnBackendExecute(handle.get(), ours.get().get(), pack.get()),
+              "cudnnBackendExecute");
+    handle.executed = true;
   });
 }
 
@@ -236,7 +263,7 @@ EventHandle CudaDriver::make_event() {
 }
 
 void CudaDriver::destroy(EventHandle event) noexcept {
-  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaEventDestroy(cuda(event));
+  if (cudaSetDevice(ordinal_) == cudaSuccess) ignore(cudaEventDestroy(cuda(event)));
 }
 
 // In a recording, events are meant for others than the recorded stream itself.
@@ -264,6 +291,7 @@ bool CudaDriver::wait_until(EventHandle event, Time deadline) {
       check(status, "cudaEventQuery");
       return true;
     }
+    ignore(status);
     const Time now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     std::this_thread::sleep_until(std::min(deadline, now + kPoll));
@@ -290,6 +318,7 @@ GraphHandle CudaDriver::end_capture(StreamHandle stream) {
   stream->capturing = false;
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream->stream, &graph), "cudaStreamEndCapture");
+  give_back(stream);
   cudaGraphExec_t executable = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
@@ -313,7 +342,7 @@ void CudaDriver::launch(StreamHandle stream, GraphHandle graph) {
 }
 
 void CudaDriver::destroy(GraphHandle graph) noexcept {
-  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaGraphExecDestroy(cuda(graph));
+  if (cudaSetDevice(ordinal_) == cudaSuccess) ignore(cudaGraphExecDestroy(cuda(graph)));
 }
 
 std::unique_ptr<DnnPlan> CudaDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
