@@ -117,6 +117,31 @@ TEST_F(CudaDriver, KnowsItsDevice) {
   EXPECT_TRUE(driver->reach(0)) << "access that is enabled already";
 }
 
+TEST_F(CudaDriver, AGpuThatCannotBeUsedSaysWhy) {
+  const auto reason_with = [](const char* settings) {
+    fake_cuda_restart(settings);
+    return thrown_by<Unavailable>([] { driver_library().open(0); });
+  };
+  EXPECT_TRUE(says(reason_with("devices=0"), "cudaErrorNoDevice"));
+  EXPECT_TRUE(says(reason_with("devices=0"), "CUDA_VISIBLE_DEVICES"));
+  EXPECT_TRUE(says(reason_with("driver=0"), "no driver: install NVIDIA's driver for CUDA 13"));
+  EXPECT_TRUE(says(reason_with("driver=12080"), "supports CUDA 12.8 only: install NVIDIA's"));
+  EXPECT_TRUE(says(reason_with("capability=80"), "compute capability 8.0; "));
+  EXPECT_TRUE(says(reason_with("capability=80"), "use a newer GPU, or --device cpu"));
+  EXPECT_TRUE(says(reason_with("fail=cudaSetDevice:1:46"), "exclusive use"));
+  fake_cuda_restart("");
+  EXPECT_TRUE(says(thrown_by<Unavailable>([] { driver_library().open(1); }), "device 0 only"));
+}
+
+TEST_F(CudaDriver, ALostGpuSaysWhereToLook) {
+  for (const char* const fault :
+       {"fail=cudaEventSynchronize:1:46", "fail=cudaEventSynchronize:1:214",
+        "fail=cudaEventSynchronize:1:999"}) {
+    Bench bench(fault);
+    EXPECT_TRUE(says(reason_of([&] { bench.finish(); }), "the GPU was lost or is faulty: look "));
+  }
+}
+
 TEST_F(CudaDriver, CopiesInTheOrderOfStreamsAndEvents) {
   for (const char* const timing : {"timing=late", "timing=at_once", "timing=shuffled"}) {
     Bench bench(timing);
@@ -239,15 +264,16 @@ TEST_F(CudaDriver, OutOfMemorySaysHowMuchIsFree) {
   const std::string reason =
       reason_of([&] { bench.driver->allocate(std::size_t{2} << 20, MemoryKind::device); });
   EXPECT_TRUE(says(reason, "CUDA device 0: cudaMalloc of 2097152 bytes, where 1048320 are free"));
-  EXPECT_TRUE(says(reason, "a smaller batch"));
-  EXPECT_TRUE(says(reason, "cudaErrorMemoryAllocation: out of memory"));
+  EXPECT_TRUE(says(reason, "cudaErrorMemoryAllocation: out of memory; use a smaller batch"));
   bench.finish();
 }
 
 TEST_F(CudaDriver, AfterAnIllegalAccessEachCallFailsWithIt) {
   Bench bench;
   bench.driver->copy(bench.stream, bench.device + 4, bench.pinned, kBytes);
-  EXPECT_TRUE(says(reason_of([&] { bench.finish(); }), "cudaErrorIllegalAddress"));
+  const std::string reason = reason_of([&] { bench.finish(); });
+  EXPECT_TRUE(says(reason, "cudaEventSynchronize failed with cudaErrorIllegalAddress"));
+  EXPECT_TRUE(says(reason, "run the command again under compute-sanitizer"));
   EXPECT_TRUE(says(reason_of([&] { bench.driver->make_event(); }), "cudaErrorIllegalAddress"));
   EXPECT_TRUE(says(reason_of([&] { bench.driver->free_bytes(); }), "cudaErrorIllegalAddress"));
 }

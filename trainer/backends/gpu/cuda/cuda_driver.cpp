@@ -54,9 +54,20 @@ void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
   if (facts.capability >= PENSTOCK_CUDA_CAPABILITY) return;
   throw Unavailable(fmt::format(
       "CUDA device {} is a {} of compute capability {}.{}; libpenstock_cuda.so has code for {}.{} "
-      "and newer: use another device",
+      "and newer: use a newer GPU, or --device cpu",
       ordinal, facts.name, facts.capability / 10, facts.capability % 10,
       PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10));
+}
+
+/// Makes the device the thread's current one for the first time, which is when CUDA claims it.
+void claim(std::int32_t ordinal) {
+  const cudaError_t status = cudaSetDevice(ordinal);
+  if (status != cudaErrorDevicesUnavailable) return check_cuda(status, "cudaSetDevice", ordinal);
+  cudaGetLastError();
+  throw Unavailable(fmt::format(
+      "CUDA device {} is busy ({}): another process has it in exclusive use, or its compute mode "
+      "is Prohibited: end that process, or set the mode with nvidia-smi -c DEFAULT",
+      ordinal, cudaGetErrorName(status)));
 }
 
 Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
@@ -99,7 +110,7 @@ DnnHandle::DnnHandle() { check_dnn(cudnnCreate(&handle_), "cudnnCreate"); }
 
 CudaDriver::CudaDriver(std::int32_t ordinal) : ordinal_(ordinal), facts_(facts_of(ordinal)) {
   expect_code_for(facts_, ordinal);
-  use_device();
+  claim(ordinal);
   naming_device(ordinal_, [&] {
     planning_ = std::make_unique<DnnHandle>();
     facts_.dnn_properties = describe_device(planning_->get());
@@ -146,11 +157,10 @@ std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {
     return static_cast<std::byte*>(data);
   }
   const cudaError_t status = cudaMalloc(&data, bytes);
-  check(status, status != cudaErrorMemoryAllocation
-                    ? fmt::format("cudaMalloc of {} bytes", bytes)
-                    : fmt::format("cudaMalloc of {} bytes, where {} are free (a smaller batch "
-                                  "needs less),",
-                                  bytes, free_bytes()));
+  check(status,
+        status != cudaErrorMemoryAllocation
+            ? fmt::format("cudaMalloc of {} bytes", bytes)
+            : fmt::format("cudaMalloc of {} bytes, where {} are free,", bytes, free_bytes()));
   return static_cast<std::byte*>(data);
 }
 
