@@ -2,12 +2,26 @@
 // The gpu backend's kernels, run on the host: the same bodies, grids and blocks as on the device.
 #pragma once
 
+#include <string>
+
 #include "trainer/backends/gpu/kernel_calls.h"
+#include "trainer/backends/gpu/kernels/geometry.h"
 
 namespace penstock::gpu {
 
 /// Runs the call on the calling thread and returns when it is done. Its pointers are to the host's
 /// memory.
 void launch_on_host(const KernelCall& call);
+
+/// What the launcher for the device does for the call.
+struct HostLaunch {
+  std::string kernel;  ///< its name in C++, demangled
+  Geometry geometry;
+};
+/// Throws std::logic_error if there is no kernel for the call's types.
+HostLaunch host_launch_of(const KernelCall& call);
+
+/// A C++ symbol's name in plain text.
+std::string demangled(const char* name);
 
 }  // namespace penstock::gpu

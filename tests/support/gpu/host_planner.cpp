@@ -19,16 +19,17 @@ std::size_t workspace_of(const DnnGraph& graph) {
   return 256 * (1 + largest / 2048);
 }
 
+/// What is computed on the way to a product is rounded to the type of its other operand.
 bool has_f32_products(const DnnGraph& graph) {
   return std::any_of(graph.operations.begin(), graph.operations.end(), [&](const auto& operation) {
     if (const auto* forward = std::get_if<DnnConvolution>(&operation)) {
-      return graph.tensor(forward->x).dtype == DType::f32;
+      return graph.tensor(forward->w).dtype == DType::f32;
     }
     if (const auto* data = std::get_if<DnnConvolutionBackwardData>(&operation)) {
-      return graph.tensor(data->dy).dtype == DType::f32;
+      return graph.tensor(data->w).dtype == DType::f32;
     }
     const auto* filter = std::get_if<DnnConvolutionBackwardFilter>(&operation);
-    return filter != nullptr && graph.tensor(filter->x).dtype == DType::f32;
+    return filter != nullptr && graph.tensor(filter->dy).dtype == DType::f32;
   });
 }
 

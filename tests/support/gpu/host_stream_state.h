@@ -2,7 +2,6 @@
 // What HostStreams keeps; for its own files.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -14,43 +13,16 @@
 
 namespace penstock::gpu {
 
-/// What is enqueued between begin_capture and end_capture. Lane 0 is the stream that it began on,
-/// the others are those that joined.
+/// What a thread enqueues on a stream between begin_capture and end_capture.
 struct HostStreams::Recording {
   struct Item {
-    std::size_t lane = 0;
-    Operation operation{};   ///< null: a record, or a wait for one
-    std::size_t record = 0;  ///< its number
+    Operation operation{};           ///< null: a record, or a wait for one
+    std::shared_ptr<Event> event{};  ///< looked up at each launch
     bool waits = false;
   };
   std::thread::id thread = std::this_thread::get_id();
-  std::vector<Stream*> lanes;
-  std::vector<Item> items;
-  std::size_t records = 0;
-  /// For each lane, how many items of each lane come before what is enqueued on it next.
-  std::vector<VectorClock> seen;
-
-  void add(std::size_t lane, Item item) {
-    item.lane = lane;
-    items.push_back(std::move(item));
-    ++seen[lane][lane];
-  }
-  void add_lane(Stream& stream) {
-    lanes.push_back(&stream);
-    seen.emplace_back();
-    for (VectorClock& clock : seen) clock.resize(lanes.size());
-  }
-  void join(std::size_t lane, const VectorClock& clock) {
-    for (std::size_t i = 0; i < clock.size(); ++i) {
-      seen[lane][i] = std::max(seen[lane][i], clock[i]);
-    }
-  }
-  bool joined() const {
-    for (std::size_t i = 1; i < lanes.size(); ++i) {
-      if (seen[0][i] < seen[i][i]) return false;
-    }
-    return true;
-  }
+  Stream* stream = nullptr;  ///< while it is open
+  std::vector<Item> items{};
 };
 
 /// One moment at which an event was recorded.
@@ -59,8 +31,6 @@ struct HostStreams::Record {
   bool reached = false;
   Nanoseconds at{0};
   VectorClock seen;
-  std::shared_ptr<Recording> recording;  ///< null: it was not recorded in one
-  std::size_t number = 0;                ///< in the recording
 };
 
 struct HostStreams::Item {
@@ -76,7 +46,6 @@ struct HostStreams::Stream {
   std::deque<Item> queue;
   Nanoseconds now{0};
   std::shared_ptr<Recording> recording;  ///< null: what is enqueued runs
-  std::size_t lane = 0;
 
   const Record* blocked_by() const {
     return queue.front().waits && !queue.front().record->reached ? queue.front().record.get()
@@ -90,7 +59,6 @@ struct HostStreams::Event {
 
 struct HostStreams::Graph {
   std::shared_ptr<const Recording> recording;
-  std::vector<Stream*> lanes;  ///< of its own; the first is null, for the stream of the launch
 };
 
 }  // namespace penstock::gpu

@@ -25,9 +25,10 @@ HostStreams::Stream& HostStreams::of(StreamHandle stream) {
   PENSTOCK_ASSERT(stream != nullptr);
   return *reinterpret_cast<Stream*>(stream);
 }
-HostStreams::Event& HostStreams::of(EventHandle event) {
+/// A recording may outlive the handle of an event that it records.
+const std::shared_ptr<HostStreams::Event>& HostStreams::of(EventHandle event) {
   PENSTOCK_ASSERT(event != nullptr);
-  return *reinterpret_cast<Event*>(event);
+  return *reinterpret_cast<const std::shared_ptr<Event>*>(event);
 }
 
 HostStreams::Stream& HostStreams::add_stream() {
@@ -60,8 +61,8 @@ void HostStreams::enqueue(StreamHandle handle, HostOperation operation) {
     return;
   }
   if (operation.pageable) forbid_in_capture("a copy from or to pageable memory");
-  recording->add(stream.lane,
-                 {.operation = std::make_shared<const HostOperation>(std::move(operation))});
+  recording->items.push_back(
+      {.operation = std::make_shared<const HostOperation>(std::move(operation))});
 }
 
 void HostStreams::push(Stream& stream, Operation operation) {
@@ -72,71 +73,53 @@ void HostStreams::push(Stream& stream, Operation operation) {
   after_enqueue();
 }
 
+bool HostStreams::is_idle(StreamHandle stream) const { return of(stream).queue.empty(); }
+
 EventHandle HostStreams::make_event() {
   rethrow_failure();
-  return reinterpret_cast<EventHandle>(new Event());
+  return reinterpret_cast<EventHandle>(new std::shared_ptr<Event>(std::make_shared<Event>()));
 }
 
 void HostStreams::destroy(EventHandle event) noexcept { delete &of(event); }
 
 void HostStreams::record(StreamHandle handle, EventHandle event) {
   Stream& stream = of(handle);
-  Recording* const recording = recording_of(stream);
-  auto record = std::make_shared<Record>();
-  if (recording == nullptr) {
-    push_record(stream, record);
+  if (Recording* const recording = recording_of(stream)) {
+    recording->items.push_back({.event = of(event)});
   } else {
-    record->recording = stream.recording;
-    record->number = recording->records++;
-    recording->add(stream.lane, {.record = record->number});
-    record->seen = recording->seen[stream.lane];
+    push_record(stream, *of(event));
   }
-  of(event).last = std::move(record);
 }
 
-void HostStreams::push_record(Stream& stream, const std::shared_ptr<Record>& record) {
-  record->stream = &stream;
-  record->seen = order_.record(stream.component);
-  stream.queue.push_back({.record = record, .earliest = host_now_});
+void HostStreams::push_record(Stream& stream, Event& event) {
+  event.last = std::make_shared<Record>();
+  event.last->stream = &stream;
+  event.last->seen = order_.record(stream.component);
+  stream.queue.push_back({.record = event.last, .earliest = host_now_});
   after_enqueue();
 }
 
-void HostStreams::wait(StreamHandle handle, EventHandle event_handle) {
+void HostStreams::wait(StreamHandle handle, EventHandle event) {
   Stream& stream = of(handle);
-  const Event& event = of(event_handle);
-  rethrow_failure();
-  join_recording(stream, event);
-  Recording* const recording = recording_of(stream);
-  if (event.last == nullptr) return;
-  if (recording != event.last->recording.get()) {
-    throw std::logic_error(
-        "cannot wait for this event: it was last recorded in a recording that the wait is no part "
-        "of, or the other way round; record it on the same side");
-  }
-  if (recording == nullptr) {
-    push_wait(stream, event.last);
+  if (Recording* const recording = recording_of(stream)) {
+    recording->items.push_back({.event = of(event), .waits = true});
   } else {
-    recording->join(stream.lane, event.last->seen);
-    recording->add(stream.lane, {.record = event.last->number, .waits = true});
+    push_wait(stream, *of(event));
   }
 }
 
-void HostStreams::push_wait(Stream& stream, const std::shared_ptr<Record>& record) {
-  order_.wait(stream.component, record->seen);
-  stream.queue.push_back({.record = record, .waits = true});
+void HostStreams::push_wait(Stream& stream, const Event& event) {
+  if (event.last == nullptr) return;
+  order_.wait(stream.component, event.last->seen);
+  stream.queue.push_back({.record = event.last, .waits = true});
   after_enqueue();
 }
 
 bool HostStreams::wait_until(EventHandle handle, Time deadline) {
   rethrow_failure();
   forbid_in_capture("a wait of the host");
-  const std::shared_ptr<Record> record = of(handle).last;
+  const std::shared_ptr<Record> record = of(handle)->last;
   if (record == nullptr) return true;
-  if (record->recording != nullptr) {
-    throw std::logic_error(
-        "cannot wait for this event: it was recorded in a recording, which only says where it "
-        "belongs when that is launched; record it again after the launch");
-  }
   if (deadline > Time{}) {
     while (!record->reached) advance_towards(*record);
   } else if (!record->reached) {
@@ -152,13 +135,13 @@ bool HostStreams::wait_until(EventHandle handle, Time deadline) {
 Nanoseconds HostStreams::elapsed(EventHandle from, EventHandle to) {
   rethrow_failure();
   for (const EventHandle event : {from, to}) {
-    if (of(event).last == nullptr || !of(event).last->reached) {
+    if (of(event)->last == nullptr || !of(event)->last->reached) {
       throw std::logic_error(
           "cannot tell the time between two events of which one was not recorded, or nobody waited "
           "for it or for a later one of its stream; wait first");
     }
   }
-  return of(to).last->at - of(from).last->at;
+  return of(to)->last->at - of(from)->last->at;
 }
 
 void HostStreams::after_enqueue() {

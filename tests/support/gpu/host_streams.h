@@ -5,9 +5,10 @@
 // cost.
 //
 // A wait refers to the record that was made last when the wait was enqueued; a never recorded event
-// is reached. What a thread enqueues between begin_capture and end_capture is kept instead of run;
-// other streams join the recording by waiting for an event that was recorded in it, and must be
-// waited for before it ends. Use that would fail or hang on a GPU throws std::logic_error.
+// is reached. What a thread enqueues between begin_capture and end_capture is kept instead of run.
+// Records and waits in a recording are external nodes: each launch records the event again, or
+// waits for its last record before the launch. Use that would fail or hang on a GPU throws
+// std::logic_error.
 //
 // An operation that throws makes every later call throw the same. Thread-safety: none, guard it.
 #pragma once
@@ -55,6 +56,8 @@ class HostStreams {
   /// What was enqueued on it runs first.
   void destroy(StreamHandle stream) noexcept;
   void enqueue(StreamHandle stream, HostOperation operation);
+  /// Whether all that was enqueued on it has run.
+  bool is_idle(StreamHandle stream) const;
 
   EventHandle make_event();
   void destroy(EventHandle event) noexcept;
@@ -89,13 +92,12 @@ class HostStreams {
   using Operation = std::shared_ptr<const HostOperation>;
 
   static Stream& of(StreamHandle stream);
-  static Event& of(EventHandle event);
+  static const std::shared_ptr<Event>& of(EventHandle event);
   Recording* recording_of(const Stream& stream);
-  void join_recording(Stream& stream, const Event& event);
   Recording* open_recording() const;
   void push(Stream& stream, Operation operation);
-  void push_record(Stream& stream, const std::shared_ptr<Record>& record);
-  void push_wait(Stream& stream, const std::shared_ptr<Record>& record);
+  void push_record(Stream& stream, Event& event);
+  void push_wait(Stream& stream, const Event& event);
   void close(Recording& recording) noexcept;
   Stream& add_stream();
   void remove(Stream& stream) noexcept;

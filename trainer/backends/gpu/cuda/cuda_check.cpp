@@ -14,13 +14,40 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+/// What to do about an error that is not Penstock's.
+const char* advice_for(cudaError_t status) {
+  switch (status) {
+    case cudaErrorMemoryAllocation:
+      return "; use a smaller batch, or end other processes that use the GPU";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      return "; a kernel went wrong, and nothing more can run on this GPU: run the command again "
+             "under compute-sanitizer, and report what it says";
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorContained:
+    case cudaErrorUnknown:
+      return "; the GPU was lost or is faulty: look for its Xid in dmesg, and reset it with "
+             "nvidia-smi -r before the next run";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 void check_cuda(cudaError_t status, std::string_view call, std::int32_t ordinal) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // an error that has been reported is not reported again by a later call
-  throw DeviceError(fmt::format("CUDA device {}: {} failed with {}: {}", ordinal, call,
-                                cudaGetErrorName(status), cudaGetErrorString(status)));
+  throw DeviceError(fmt::format("CUDA device {}: {} failed with {}: {}{}", ordinal, call,
+                                cudaGetErrorName(status), cudaGetErrorString(status),
+                                advice_for(status)));
 }
 
 std::string cuda_driver_text() {

@@ -10,8 +10,8 @@
 
 namespace penstock::gpu {
 
-/// Throws DeviceError with the call, the code's name and text, and the device, when `status` is not
-/// success.
+/// Throws DeviceError with the device, the call, the code's name and text, and what to do, when
+/// `status` is not success.
 void check_cuda(cudaError_t status, std::string_view call, std::int32_t ordinal);
 
 /// What the machine has, such as "13.0"; "none" where no driver is installed.

@@ -54,9 +54,20 @@ void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
   if (facts.capability >= PENSTOCK_CUDA_CAPABILITY) return;
   throw Unavailable(fmt::format(
       "CUDA device {} is a {} of compute capability {}.{}; libpenstock_cuda.so has code for {}.{} "
-      "and newer: use another device",
+      "and newer: use a newer GPU, or --device cpu",
       ordinal, facts.name, facts.capability / 10, facts.capability % 10,
       PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10));
+}
+
+/// Makes the device the thread's current one for the first time, which is when CUDA claims it.
+void claim(std::int32_t ordinal) {
+  const cudaError_t status = cudaSetDevice(ordinal);
+  if (status != cudaErrorDevicesUnavailable) return check_cuda(status, "cudaSetDevice", ordinal);
+  cudaGetLastError();
+  throw Unavailable(fmt::format(
+      "CUDA device {} is busy ({}): another process has it in exclusive use, or its compute mode "
+      "is Prohibited: end that process, or set the mode with nvidia-smi -c DEFAULT",
+      ordinal, cudaGetErrorName(status)));
 }
 
 Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
@@ -74,6 +85,11 @@ Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, static_cast<void*>(workspace));
   pack.finalize("variant pack");
   return pack;
+}
+
+/// For calls whose failure is not reported, lest the next launch of a kernel reports it.
+void ignore(cudaError_t status) noexcept {
+  if (status != cudaSuccess) cudaGetLastError();
 }
 
 /// Runs what calls cuDNN, whose errors do not know the device.
@@ -94,7 +110,7 @@ DnnHandle::DnnHandle() { check_dnn(cudnnCreate(&handle_), "cudnnCreate"); }
 
 CudaDriver::CudaDriver(std::int32_t ordinal) : ordinal_(ordinal), facts_(facts_of(ordinal)) {
   expect_code_for(facts_, ordinal);
-  use_device();
+  claim(ordinal);
   naming_device(ordinal_, [&] {
     planning_ = std::make_unique<DnnHandle>();
     facts_.dnn_properties = describe_device(planning_->get());
@@ -141,20 +157,19 @@ std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {
     return static_cast<std::byte*>(data);
   }
   const cudaError_t status = cudaMalloc(&data, bytes);
-  check(status, status != cudaErrorMemoryAllocation
-                    ? fmt::format("cudaMalloc of {} bytes", bytes)
-                    : fmt::format("cudaMalloc of {} bytes, where {} are free (a smaller batch "
-                                  "needs less),",
-                                  bytes, free_bytes()));
+  check(status,
+        status != cudaErrorMemoryAllocation
+            ? fmt::format("cudaMalloc of {} bytes", bytes)
+            : fmt::format("cudaMalloc of {} bytes, where {} are free,", bytes, free_bytes()));
   return static_cast<std::byte*>(data);
 }
 
 void CudaDriver::free(std::byte* data, MemoryKind kind) noexcept {
   if (cudaSetDevice(ordinal_) != cudaSuccess) return;
   if (kind == MemoryKind::device) {
-    cudaFree(data);
+    ignore(cudaFree(data));
   } else {
-    cudaFreeHost(data);
+    ignore(cudaFreeHost(data));
   }
 }
 
@@ -175,7 +190,7 @@ bool CudaDriver::pin(std::span<const std::byte> memory) {
 
 void CudaDriver::unpin(std::span<const std::byte> memory) noexcept {
   if (cudaSetDevice(ordinal_) != cudaSuccess) return;
-  cudaHostUnregister(const_cast<std::byte*>(memory.data()));
+  ignore(cudaHostUnregister(const_cast<std::byte*>(memory.data())));
 }
 
 StreamHandle CudaDriver::make_stream() {
@@ -189,8 +204,11 @@ StreamHandle CudaDriver::make_stream() {
 void CudaDriver::destroy(StreamHandle stream) noexcept {
   const std::unique_ptr<StreamTag> owned(stream);
   if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  const cudaError_t done = cudaStreamQuery(owned->stream);
+  ignore(done);
+  if (done == cudaSuccess) give_back(stream);
   owned->dnn.reset();
-  cudaStreamDestroy(owned->stream);
+  ignore(cudaStreamDestroy(owned->stream));
 }
 
 void CudaDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
@@ -206,25 +224,44 @@ void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
         fmt::format("the launch of kernel {}", call.index()));
 }
 
-/// Made once for each stream that needs one, and outside of recordings, which forbid it.
-cudnnHandle_t CudaDriver::dnn_handle(StreamHandle stream) const {
-  if (stream->dnn) return stream->dnn->get();
+/// Taken when a stream needs one, and outside of recordings, which forbid it. One that has executed
+/// before is preferred: the first execution of a handle may allocate, which no recording survives.
+DnnHandle& CudaDriver::dnn_handle(StreamHandle stream) {
+  if (stream->dnn) return *stream->dnn;
   naming_device(ordinal_, [&] {
-    auto handle = std::make_unique<DnnHandle>();
+    std::unique_ptr<DnnHandle> handle = take_idle_handle();
+    if (handle == nullptr) handle = std::make_unique<DnnHandle>();
     check_dnn(cudnnSetStream(handle->get(), stream->stream), "cudnnSetStream");
     stream->dnn = std::move(handle);
   });
-  return stream->dnn->get();
+  return *stream->dnn;
+}
+
+/// Of a stream that has no work left, or recordings alone, which need no handle.
+void CudaDriver::give_back(StreamHandle stream) noexcept {
+  if (stream->dnn == nullptr || !stream->dnn->executed) return;
+  const std::lock_guard lock(handles_mutex_);
+  idle_handles_.push_back(std::move(stream->dnn));
+}
+
+std::unique_ptr<DnnHandle> CudaDriver::take_idle_handle() {
+  const std::lock_guard lock(handles_mutex_);
+  if (idle_handles_.empty()) return nullptr;
+  std::unique_ptr<DnnHandle> handle = std::move(idle_handles_.back());
+  idle_handles_.pop_back();
+  return handle;
 }
 
 void CudaDriver::execute(StreamHandle stream, const DnnPlan& plan,
                          std::span<std::byte* const> tensors, std::byte* workspace) {
   use_device();
-  const cudnnHandle_t handle = dnn_handle(stream);
+  DnnHandle& handle = dnn_handle(stream);
   const auto& ours = static_cast<const CudnnPlan&>(plan);
   naming_device(ordinal_, [&] {
     const Descriptor pack = make_variant_pack(ours.graph().in_memory(), tensors, workspace);
-    check_dnn(cudnnBackendExecute(handle, ours.get().get(), pack.get()), "cudnnBackendExecute");
+    check_dnn(cudnnBackendExecute(handle.get(), ours.get().get(), pack.get()),
+              "cudnnBackendExecute");
+    handle.executed = true;
   });
 }
 
@@ -236,7 +273,7 @@ EventHandle CudaDriver::make_event() {
 }
 
 void CudaDriver::destroy(EventHandle event) noexcept {
-  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaEventDestroy(cuda(event));
+  if (cudaSetDevice(ordinal_) == cudaSuccess) ignore(cudaEventDestroy(cuda(event)));
 }
 
 // In a recording, events are meant for others than the recorded stream itself.
@@ -264,6 +301,7 @@ bool CudaDriver::wait_until(EventHandle event, Time deadline) {
       check(status, "cudaEventQuery");
       return true;
     }
+    ignore(status);
     const Time now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     std::this_thread::sleep_until(std::min(deadline, now + kPoll));
@@ -290,6 +328,7 @@ GraphHandle CudaDriver::end_capture(StreamHandle stream) {
   stream->capturing = false;
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream->stream, &graph), "cudaStreamEndCapture");
+  give_back(stream);
   cudaGraphExec_t executable = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
@@ -313,7 +352,7 @@ void CudaDriver::launch(StreamHandle stream, GraphHandle graph) {
 }
 
 void CudaDriver::destroy(GraphHandle graph) noexcept {
-  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaGraphExecDestroy(cuda(graph));
+  if (cudaSetDevice(ordinal_) == cudaSuccess) ignore(cudaGraphExecDestroy(cuda(graph)));
 }
 
 std::unique_ptr<DnnPlan> CudaDriver::build(const DnnGraph& graph, const EngineChoice& choice) {

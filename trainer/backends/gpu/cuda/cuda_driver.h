@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
 #include "trainer/backends/gpu/driver.h"
@@ -25,6 +27,8 @@ class DnnHandle {
   DnnHandle& operator=(const DnnHandle&) = delete;
   ~DnnHandle() { cudnnDestroy(handle_); }
   cudnnHandle_t get() const noexcept { return handle_; }
+
+  bool executed = false;  ///< a plan, so that the library has what it needs for the next
 
  private:
   cudnnHandle_t handle_ = nullptr;
@@ -73,12 +77,16 @@ class CudaDriver final : public Driver {
  private:
   void check(cudaError_t status, std::string_view call) const;
   void use_device() const;
-  cudnnHandle_t dnn_handle(StreamHandle stream) const;
+  DnnHandle& dnn_handle(StreamHandle stream);
+  void give_back(StreamHandle stream) noexcept;
+  std::unique_ptr<DnnHandle> take_idle_handle();
 
   std::int32_t ordinal_;
   DeviceFacts facts_;
   std::unique_ptr<DnnHandle> planning_;
   std::unique_ptr<DnnPlanner> planner_;
+  std::mutex handles_mutex_;
+  std::vector<std::unique_ptr<DnnHandle>> idle_handles_;  ///< each has executed a plan
 };
 
 }  // namespace penstock::gpu

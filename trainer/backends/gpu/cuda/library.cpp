@@ -21,6 +21,24 @@
 namespace penstock::gpu {
 namespace {
 
+/// What cudaGetDeviceCount() found instead of a GPU, and what to do.
+std::string why_no_device(cudaError_t status) {
+  const std::string driver = cuda_driver_text();
+  if (driver == "none") {
+    return fmt::format("there is no driver: install NVIDIA's driver for CUDA {} or newer",
+                       cuda_runtime_text());
+  }
+  if (status == cudaErrorInsufficientDriver) {
+    return fmt::format(
+        "its driver supports CUDA {} only: install NVIDIA's driver for CUDA {} or newer", driver,
+        cuda_runtime_text());
+  }
+  return fmt::format(
+      "cudaGetDeviceCount says {} ({}): look whether nvidia-smi lists a GPU and "
+      "CUDA_VISIBLE_DEVICES does not hide it",
+      cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
 class CudaLibrary final : public DriverLibrary {
  public:
   /// Throws Unavailable where there is no GPU, or no driver that is new enough.
@@ -29,11 +47,9 @@ class CudaLibrary final : public DriverLibrary {
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && count > 0) return count;
     cudaGetLastError();
-    throw Unavailable(fmt::format(
-        "this machine has no GPU that CUDA {} can use: cudaGetDeviceCount says {} ({}); its driver "
-        "supports CUDA {}: install NVIDIA's driver for CUDA {} or newer, or use --device cpu",
-        cuda_runtime_text(), cudaGetErrorName(status), cudaGetErrorString(status),
-        cuda_driver_text(), cuda_runtime_text()));
+    throw Unavailable(
+        fmt::format("this machine has no GPU that CUDA {} can use: {}, or use --device cpu",
+                    cuda_runtime_text(), why_no_device(status)));
   }
 
   std::unique_ptr<Driver> open(std::int32_t ordinal) override {
@@ -65,9 +81,10 @@ class CudaLibrary final : public DriverLibrary {
 void expect_library_versions() {
   const std::size_t version = cudnnGetVersion();
   if (version / 10000 == CUDNN_MAJOR && version >= CUDNN_VERSION) return;
-  throw Unavailable(fmt::format("cuDNN {} is loaded, {}.{}.{} or a newer {} is needed",
-                                dnn_version_text(), CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL,
-                                CUDNN_MAJOR));
+  throw Unavailable(
+      fmt::format("cuDNN {} is loaded, {}.{}.{} or a newer {} is needed: install it, and put its "
+                  "folder first on LD_LIBRARY_PATH",
+                  dnn_version_text(), CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL, CUDNN_MAJOR));
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on a GPU of the fake CUDA libraries (tests/support/gpu/fake): what a user is told,
+// the exit code, and what is left when a GPU fails.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CudaProgram : public testing::Test {
+ protected:
+  ChildExit run(const std::string& settings, const std::vector<std::string>& words = {},
+                const std::string& libraries = PENSTOCK_FAKE_FOLDER) const {
+    std::vector<std::string> all{"/usr/bin/env",
+                                 "LD_LIBRARY_PATH=" + libraries + ":" PENSTOCK_FAKE_FOLDER,
+                                 "PENSTOCK_FAKE_CUDA=" + settings,
+                                 PENSTOCK_PROGRAM,
+                                 "run",
+                                 "--fake-location=gpu",
+                                 "--device=gpu",
+                                 "--model=tiny_cnn",
+                                 "--batch-size=2",
+                                 "--num-batches=30",
+                                 "--num-warmup-batches=1",
+                                 "--cache-dir=" + folder_.path().native(),
+                                 "--out=" + results_.native()};
+    all.insert(all.end(), words.begin(), words.end());
+    ChildProcess child({.arguments = std::move(all), .timeout = 100s});
+    return child.wait();
+  }
+  nlohmann::json results() const { return nlohmann::json::parse(read_text(results_)); }
+
+  TempFolder folder_;
+  const std::filesystem::path results_ = folder_ / "results.json";
+};
+
+testing::AssertionResult ended(const ChildExit& exit, int code, std::string_view saying) {
+  if (exit.signal == 0 && exit.code == code && exit.last_words.find(saying) != std::string::npos) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure()
+         << "expected exit code " << code << " and '" << saying << "', got: " << exit.describe();
+}
+
+TEST_F(CudaProgram, TrainsOnAGpu) {
+  EXPECT_TRUE(ended(run(""), 0, ""));
+  EXPECT_EQ(results().at("losses").size(), 30U);
+}
+
+TEST_F(CudaProgram, AGpuThatCannotBeUsedIsUnavailable) {
+  EXPECT_TRUE(ended(run("devices=0"), 3, "CUDA_VISIBLE_DEVICES"));
+  EXPECT_TRUE(ended(run("driver=12080"), 3, "supports CUDA 12.8 only: install NVIDIA's driver"));
+  EXPECT_TRUE(ended(run("capability=80"), 3, "use a newer GPU"));
+  EXPECT_TRUE(ended(run("fail=cudaSetDevice:1:46"), 3, "exclusive use"));
+}
+
+TEST_F(CudaProgram, AnOldLibraryAndADamagedOneAreNamed) {
+  EXPECT_TRUE(ended(run("dnn=91300"), 3,
+                    "cuDNN 9.13.0 is loaded, 9.19.0 or a newer 9 is needed: install it"));
+  write_text(folder_ / "libcudnn.so.9", "");
+  EXPECT_TRUE(ended(run("", {}, folder_.path().native()), 3, "libcudnn.so.9: file too short"));
+}
+
+TEST_F(CudaProgram, AGpuThatIsTooSmallNamesABatchThatFits) {
+  const std::vector<std::string> large{"--model=resnet20", "--batch-size=256"};
+  EXPECT_TRUE(ended(run("memory_mib=300", large), 2, "; a batch of "));
+}
+
+TEST_F(CudaProgram, AFailingGpuKeepsTheStepsBeforeIt) {
+  EXPECT_TRUE(ended(run("fail=cudaGraphLaunch:20:999"), 8, "in step 20: CUDA device 0: "));
+  const nlohmann::json kept = results();
+  EXPECT_EQ(kept.at("status"), "failed");
+  EXPECT_GT(kept.at("step_ms").size(), 10U);
+}
+
+TEST_F(CudaProgram, AnIllegalAccessEndsTheRunWithWhatToDo) {
+  EXPECT_TRUE(ended(run("fail=cudaEventSynchronize:40:700"), 8, "under compute-sanitizer"));
+}
+
+}  // namespace
+}  // namespace penstock
