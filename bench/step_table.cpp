@@ -80,9 +80,10 @@ std::string format_row(const StepReport& step, double images,
   return row + "\n";
 }
 
-std::string format_total(double img_per_s) {
+std::string format_total(const RunResult& result) {
   const std::string rule(64, '-');
-  return fmt::format("{0}\ntotal images/sec: {1:.2f}\n{0}\n", rule, img_per_s);
+  const char* const remark = result.status == Status::draining ? " (not sustained)" : "";
+  return fmt::format("{0}\ntotal images/sec: {1:.2f}{2}\n{0}\n", rule, result.img_per_s, remark);
 }
 
 StepTable::StepTable(const RunConfig& config, std::FILE* out)

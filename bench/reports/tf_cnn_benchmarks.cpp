@@ -51,8 +51,7 @@ void print(const RunResult& result, std::ostream& out) {
     if (i < result.losses.size()) step.loss = result.losses[i];
     out << format_row(step, static_cast<double>(result.images_per_step), seconds, config);
   }
-  out << (evaluates_while_training(config) ? "Done with training\n"
-                                           : format_total(result.img_per_s));
+  out << (evaluates_while_training(config) ? "Done with training\n" : format_total(result));
 }
 
 void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {

@@ -79,7 +79,17 @@ TEST(StepTable, EvaluationsPrintRatesAndThenAccuracies) {
 
 TEST(StepTable, TotalStandsBetweenTwoRulesOfSixtyFourDashes) {
   const std::string rule(64, '-');
-  EXPECT_EQ(format_total(1234.567), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
+  RunResult result;
+  result.img_per_s = 1234.567;
+  EXPECT_EQ(format_total(result), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
+}
+
+TEST(StepTable, ATotalThatDoesNotLastSaysSoInItsLine) {
+  RunResult result;
+  result.img_per_s = 1999.97;
+  result.status = Status::draining;
+  EXPECT_NE(format_total(result).find("\ntotal images/sec: 1999.97 (not sustained)\n"),
+            std::string::npos);
 }
 
 }  // namespace
