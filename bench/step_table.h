@@ -16,7 +16,8 @@ namespace penstock {
 struct StepTableHeader {
   RunConfig config;  ///< resolved
   bool synthetic = true;
-  bool exchanges = true;  ///< the update reduces gradients: print the AllReduce line
+  std::string dataset = "imagenet";  ///< or "cifar10"
+  bool servers = false;              ///< parameter servers are processes
   double examples_per_epoch = kImageNetImages;
 };
 std::string format_header(const StepTableHeader& header);

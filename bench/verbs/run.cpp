@@ -33,6 +33,7 @@
 #include "bench/trace.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/packed/detect_source.h"
 #include "trainer/servers/worker_processes.h"
 
 namespace penstock {
@@ -198,6 +199,18 @@ RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* t
   return result;
 }
 
+/// In tf_cnn_benchmarks' words: CIFAR-10 by its source or its files, else ImageNet, as which all
+/// other images are read.
+std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
+  constexpr std::string_view kDefault = "imagenet", kCifar = "cifar10";
+  const bool has_source = std::ranges::any_of(
+      feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
+  if (!feeder.reads_files || !has_source) return std::string(kDefault);
+  const Options options = options_of(config.fake_location, feeder.options);
+  const ComponentText source = source_text(options.text("source"), config.data_dir);
+  return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
+}
+
 int run_with_table(const RunConfig& asked, const Runner::Components& components, const Wish& wish,
                    std::stop_token stop) {
   const RunConfig wanted = with_extension(asked, *components.feeder, wish);
@@ -207,9 +220,11 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   Runner runner(wanted, clock, components, trace.trace());
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
-  fmt::print("{}", format_header({runner.config(), synthetic,
-                                  components.update->agreement == Agreement::identical,
-                                  runner.examples_per_epoch()}));
+  fmt::print("{}", format_header({.config = runner.config(),
+                                  .synthetic = synthetic,
+                                  .dataset = dataset_of(runner.config(), *components.feeder),
+                                  .servers = components.servers != nullptr,
+                                  .examples_per_epoch = runner.examples_per_epoch()}));
   StepTable table(runner.config(), stdout);
   ExtensionNotice notice(runner.config());
   ListenerGroup listeners;
