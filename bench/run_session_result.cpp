@@ -78,13 +78,19 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
     result.status = Status::partial;
     result.reason = fmt::format("stopped after {} steps of the window", steps);
     result.exit_code = 130;
-  } else if (data_ended_ && !window_complete_) {
+  } else if (data_ended_ && !window_complete_ && steps < window_.asked) {
     result.status = Status::partial;
     result.reason =
         fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
     result.exit_code = 6;
   } else if (!window_.legs.empty()) {
     judge_reserve(result);
+    if (data_ended_ && !window_complete_) {
+      result.notes.push_back(
+          fmt::format("the feeder's data ended after {} of {} steps, to which the window of {} was "
+                      "extended",
+                      steps, window_.wanted, window_.asked));
+    }
   }
 }
 

@@ -38,8 +38,8 @@ constexpr int kGrace = 1000;
 }  // namespace
 
 ProducerProcess::ProducerProcess(std::string command) : command_(std::move(command)) {
-  // What the command leaves behind becomes this process's to reap, so that its CPU time is counted
-  // with that of this process's children rather than as other programs'.
+  // This process becomes the parent of what the command leaves behind, so that the CPU time of that
+  // counts with its children's rather than as other programs'.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t parent = getpid();
   pid_ = fork();
@@ -66,7 +66,7 @@ ProducerProcess::~ProducerProcess() {
   }
   // The first process is not reaped yet, or the group has others: nobody else can have its number.
   if (group_lives()) kill(-pid_, SIGKILL);
-  // Whose parent is reaped is ours to reap next.
+  // A process whose parent has been reaped becomes ours.
   while (!(wait_status_ && group_gone_) && (waitpid(-pid_, nullptr, 0) > 0 || errno == EINTR)) {
   }
   close(fd_);
@@ -88,7 +88,7 @@ std::string ProducerProcess::describe_end() const {
 }
 
 bool ProducerProcess::group_lives() {
-  // Those that it left behind and that have ended are of the group until they are reaped.
+  // Ended processes that the command left behind stay in the group until they are reaped.
   while (wait_status_ && !group_gone_ && waitpid(-pid_, nullptr, WNOHANG) > 0) {
   }
   if (!group_gone_) group_gone_ = kill(-pid_, 0) != 0;

@@ -292,6 +292,20 @@ TEST_F(RunnerTest, DataThatEndEarlyMakeAPartialResult) {
   EXPECT_LE(result.step_ms.size(), 20U);
 }
 
+TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
+  config_.fake_location = "throttled:period=4ms,burst=14,batches=80";
+  config_.num_batches = 20;
+  config_.prefetch = 10;
+  config_.extend_window = true;
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::draining) << "the rings were full, and are empty";
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.step_ms.size(), 70U);
+  EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
+    return note.find("the feeder's data ended after 70 of ") != std::string::npos;
+  }));
+}
+
 TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
   // On the real clock: the stop comes from another thread while steps go on.
   SteadyClock clock;
