@@ -29,8 +29,9 @@ run: configure
 	cmake --build $(BUILD) --target penstock
 	$(BUILD)/penstock sweep --out out
 	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
-	$(BUILD)/penstock sweep --out out/cpu --device cpu --num-gpus 1 --batch-size 16 --num-batches 21 \
-	  --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 --repetitions 1 --time-budget 4min
+	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,host,cpu,queue,zmq-consume --device cpu --num-gpus 1 \
+	  --batch-size 16 --num-batches 21 --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 \
+	  --repetitions 1 --time-budget 4min
 	@if [ -n "$$(ls /proc/driver/nvidia/gpus 2>/dev/null)" ]; then \
 	  printf '\n%s\n\n' "The same feeders before a GPU of this machine: ResNet-50 v1.5 in fp16." && \
 	  $(BUILD)/penstock sweep --out out/gpu --device gpu --num-gpus 1 --model resnet50_v1.5 --precision fp16 \

@@ -262,7 +262,10 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::num_epochs>, set_amount<&RunConfig::num_epochs>},
     {"num_warmup_batches", "", false, "steps before the measured ones",
      get<&RunConfig::num_warmup_batches>, set_count<&RunConfig::num_warmup_batches, 0>},
-    {"extend_window", "", true, "measure again while batches made before the window still help",
+    {"extend_window", "", true,
+     "measure longer, and again, while batches made before the window may decide its rate; default "
+     "of "
+     "run: with a producer of its own (producer=); of sweep: always",
      get<&RunConfig::extend_window>, set_flag<&RunConfig::extend_window>},
     {"instrument", "", true,
      "time what each stage of feeding does, and watch the queues between them; what that costs is "

@@ -15,7 +15,7 @@ namespace penstock {
 
 struct Progress {
   std::string phase = "starting";  ///< "starting", "warm-up", "window", "evaluation"
-  /// Of the phase; steps 0: not known. A window that is extended takes more than those.
+  /// Of the phase; steps 0: not known.
   std::int64_t steps_done = 0, steps = 0;
   Estimate img_per_s;  ///< of the window so far; samples 0: not known
   std::int32_t queue_filled = 0,

@@ -30,6 +30,9 @@ Estimate rate_of(std::span<const double> step_s, double images) {
 void ListenerGroup::warm_up_begins() {
   for (RunListener* listener : listeners_) listener->warm_up_begins();
 }
+void ListenerGroup::window_extended(std::int64_t steps) {
+  for (RunListener* listener : listeners_) listener->window_extended(steps);
+}
 void ListenerGroup::window_begins() {
   for (RunListener* listener : listeners_) listener->window_begins();
 }
@@ -48,14 +51,19 @@ void ListenerGroup::evaluated(const EvaluationReport& report) {
 
 ProgressMeter::ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock)
     : images_(static_cast<double>(config.batch_size * all_devices(config))),
-      steps_(config.num_batches),
       gauges_(std::move(gauges)),
       clock_(clock),
-      began_(clock.now()) {}
+      began_(clock.now()),
+      steps_(config.num_batches) {}
 
 void ProgressMeter::warm_up_begins() {
   const std::lock_guard lock(mutex_);
   phase_ = "warm-up";
+}
+
+void ProgressMeter::window_extended(std::int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  steps_ = steps;
 }
 
 void ProgressMeter::window_begins() {
@@ -90,6 +98,7 @@ Progress ProgressMeter::now() const {
     const std::lock_guard lock(mutex_);
     progress.phase = phase_;
     progress.steps_done = steps_done_;
+    progress.steps = steps_;
     newest.assign(step_s_.end() - std::min<std::ptrdiff_t>(kMostSteps, std::ssize(step_s_)),
                   step_s_.end());
   }
@@ -100,10 +109,9 @@ Progress ProgressMeter::now() const {
     progress.queue_slots = queues.front().slots;
   }
   if (progress.phase != "window") {
-    progress.steps_done = 0;
+    progress.steps_done = progress.steps = 0;
     return progress;
   }
-  progress.steps = steps_;
   progress.img_per_s = rate_of(newest, images_);
   for (const double step : newest) all_s += step;
   const std::int64_t steps_left = progress.steps - progress.steps_done;

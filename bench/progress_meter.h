@@ -21,6 +21,7 @@ class ListenerGroup final : public RunListener {
   void add(RunListener& listener) { listeners_.push_back(&listener); }
 
   void warm_up_begins() override;
+  void window_extended(std::int64_t steps) override;
   void window_begins() override;
   void step(const StepReport& step) override;
   void evaluation_begins(std::int64_t training_step) override;
@@ -40,6 +41,7 @@ class ProgressMeter final : public RunListener {
   ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock);
 
   void warm_up_begins() override;
+  void window_extended(std::int64_t steps) override;
   void window_begins() override;
   void step(const StepReport& step) override;
   void evaluation_begins(std::int64_t training_step) override;
@@ -49,14 +51,13 @@ class ProgressMeter final : public RunListener {
 
  private:
   const double images_;  // per step
-  const std::int64_t steps_;
   const Gauges gauges_;
   const Clock& clock_;
   const Time began_;
   mutable std::mutex mutex_;
   // All below under mutex_.
   std::string phase_ = "starting", phase_before_;
-  std::int64_t steps_done_ = 0;
+  std::int64_t steps_done_ = 0, steps_;
   std::vector<double> step_s_;  // the newest
 };
 

@@ -24,7 +24,7 @@ constexpr std::array kStatusTexts = {
                "some repetitions failed or were cut short; the figures are those of the "
                "others"},
     StatusText{Status::draining,
-               "batches made before the measurement hid how slow the feeder is, so "
+               "batches made before the measurement decided its rate, or may have, so "
                "there is no input cost; measure more steps (--num-batches)"},
 };
 
@@ -140,6 +140,7 @@ std::string note_of(const SweepResult& sweep, const Row& row) {
   if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
     add(fmt::format("{} of {} repetitions", ran, sweep.repetitions));
   }
+  if (ran == 1 && row.img_per_s) add("one round: differences from other rows may be chance");
   const std::vector<std::string> common = common_notes(sweep);
   for (const std::string& text : row.notes) {
     if (std::find(common.begin(), common.end(), text) == common.end()) add(text);

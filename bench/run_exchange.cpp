@@ -25,11 +25,6 @@ ExchangeChoice choice_for(const RunExchange& run, std::int32_t ranks, std::int32
   return exchange_choice(run.config, ranks, neighbours, nonfinite);
 }
 
-void note(const RunExchange& run, const CollectiveGroup& group) {
-  const std::string how = group.how();
-  if (!how.empty()) run.probe.note("ranks exchange through " + how);
-}
-
 std::unique_ptr<CollectiveGroup> make_thread_group(const RunExchange& run) {
   if (!chooses_exchange(run.config)) {
     return run.backend.make_group(run.devices, run.clock, run.abandon);
@@ -43,7 +38,6 @@ std::unique_ptr<CollectiveGroup> make_thread_group(const RunExchange& run) {
   } else {
     group = std::make_unique<ThreadsGroup>(run.devices, run.clock, run.abandon, choice);
   }
-  note(run, *group);
   return group;
 }
 
@@ -72,6 +66,7 @@ class HostGroup final : public CollectiveGroup {
  public:
   explicit HostGroup(const RunExchange& run) : HostGroup(run, run.processes->launch()) {}
   std::unique_ptr<Collective> join(std::int32_t rank) override { return ranks_.join(rank); }
+  std::string how() const override { return processes_->how(); }
 
  private:
   HostGroup(const RunExchange& run, const Launch& launch)
@@ -80,9 +75,7 @@ class HostGroup final : public CollectiveGroup {
         ranks_(run.devices.size() > 1
                    ? std::make_unique<ThreadsGroup>(run.devices, run.clock, run.abandon)
                    : nullptr,
-               run.devices, *across_) {
-    note(run, *processes_);
-  }
+               run.devices, *across_) {}
 
   const std::unique_ptr<CollectiveGroup> processes_;
   const std::unique_ptr<Collective> across_;

@@ -13,6 +13,7 @@
 #include "bench/machine.h"
 #include "bench/run_exchange.h"
 #include "bench/slot_memory.h"
+#include "bench/step_table.h"
 #include "bench/training_rules.h"
 #include "dataflow/error.h"
 #include "trainer/initialise.h"
@@ -92,6 +93,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   note_unused_classes();
   note_unused_loss_scale();
   note_shared_cores();
+  note_exchange();
 }
 
 /// Updates may have threads of their own, which end before the models that they read.
@@ -303,6 +305,19 @@ void RunParts::note_shared_cores() {
         computing, config.feeder_threads, usable_cores()));
   } else {
     probe.note("feeding runs at nice 19, beside a trainer on the same machine's cores");
+  }
+}
+
+/// How gradients move; and what a device that computes none leaves unsaid.
+void RunParts::note_exchange() {
+  const bool computes = !ranks.front().executable->parameters().parameters.empty();
+  if (computes) {
+    const std::string how = group->how();
+    if (all_devices(config) > 1 && !how.empty()) probe.note("ranks exchange through " + how);
+  } else if (config.eval || config.forward_only || config.print_training_accuracy ||
+             evaluates_while_training(config)) {
+    probe.note(fmt::format("accuracies are printed as 0: the device '{}' computes nothing",
+                           components.backend->name));
   }
 }
 

@@ -120,6 +120,7 @@ class RunParts {
   void refuse_partial_checkpoints(const Rank& rank) const;
   Marks marks(Work work, std::int32_t rank = 0) const;
   void note_shared_cores();
+  void note_exchange();
   void note_unused_classes();
   void note_unused_loss_scale();
 

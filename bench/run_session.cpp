@@ -294,7 +294,7 @@ std::size_t RunSession::decide_leg() {
     return steps > 0 ? steps : begin_window();
   }
   if (window_left_ > 0) return begin_leg();
-  if (config_.extend_window && windows_ < kMaxWindows && window_.is_draining()) {
+  if (config_.extend_window && windows_ < kMaxWindows && !is_long_enough(window_.reserve_use())) {
     discarded_steps_ += static_cast<std::int64_t>(window_.wanted);
     return begin_window();
   }
@@ -331,7 +331,7 @@ std::size_t RunSession::begin_window() {
   ++windows_;
   window_.legs.clear();
   if (windows_ == 1) wanted_steps_ = window_left_;
-  window_.wanted = static_cast<std::size_t>(wanted_steps_);
+  window_.asked = window_.wanted = static_cast<std::size_t>(wanted_steps_);
   if (config_.extend_window) {
     const double reserve = snapshot().reserve() + window_.outside_reserve;
     const double batches = kMinReserves * std::max(0.0, reserve);
@@ -350,7 +350,8 @@ std::size_t RunSession::begin_leg() {
     tracing_ = true;
   }
   window_left_ -= static_cast<std::int64_t>(steps);
-  log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size());
+  log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size(),
+                              window_.wanted > window_.asked ? window_.wanted : 0);
   watch_rings(window_.legs.empty());
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
   leg_open_ = true;

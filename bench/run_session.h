@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -65,6 +66,8 @@ class RunSession {
   RunResult collect(bool stopped_from_outside);
   void add_condition(RunResult& result) const;
   void set_outcome(RunResult& result, bool stopped_from_outside) const;
+  void judge_reserve(RunResult& result) const;
+  std::optional<ReserveUse> use_at_producer(const RunResult& result) const;
 
   RunParts& parts_;
   Evaluator* const evaluator_;

@@ -78,18 +78,68 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
     result.status = Status::partial;
     result.reason = fmt::format("stopped after {} steps of the window", steps);
     result.exit_code = 130;
-  } else if (data_ended_ && !window_complete_) {
+  } else if (data_ended_ && !window_complete_ && steps < window_.asked) {
     result.status = Status::partial;
     result.reason =
         fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
     result.exit_code = 6;
-  } else if (!window_.legs.empty() && window_.is_draining()) {
+  } else if (!window_.legs.empty()) {
+    judge_reserve(result);
+    if (data_ended_ && !window_complete_) {
+      result.notes.push_back(
+          fmt::format("the feeder's data ended after {} of {} steps, to which the window of {} was "
+                      "extended",
+                      steps, window_.wanted, window_.asked));
+    }
+  }
+}
+
+/// By the times at which the producer sent its batches, where the run knows them: those in sockets
+/// are then counted as well. Empty: it does not.
+std::optional<ReserveUse> RunSession::use_at_producer(const RunResult& result) const {
+  constexpr double kLeastShare = 0.5;  // of the window
+  const auto batches = result.facts.find("producer_window_batches");
+  const auto seconds = result.facts.find("producer_window_s");
+  const bool known = batches != result.facts.end() && seconds != result.facts.end();
+  if (!known || windows_ != 1 || window_.legs.size() != 1) return std::nullopt;
+  if (seconds->second < kLeastShare * result.window_s) return std::nullopt;
+  const ReserveUse counted = window_.reserve_use();
+  const double consumed = counted.consumed / result.window_s * seconds->second;  // meanwhile
+  return ReserveUse{
+      .consumed = consumed, .start = consumed, .end = batches->second, .error = counted.error};
+}
+
+/// Did batches of before the window decide its rate? Where they may be a part of it, a note says
+/// which; a ceiling's cost nothing to make.
+void RunSession::judge_reserve(RunResult& result) const {
+  const ReserveUse counted = window_.reserve_use();
+  const ReserveUse use = use_at_producer(result).value_or(counted);
+  const double share = most_hidden_share(use);
+  result.facts["most_hidden_percent"] = 100 * share;
+  const std::string remedy = fmt::format(
+      "measure at least {:.0f} steps, or let --extend-window do it",
+      std::max(kMinReserves * result.reserve_start / config_.num_gpus + 1, kMinReserves));
+  const std::string outside =
+      counted.outside > 0 ? fmt::format(", up to {:.0f} of them in sockets", counted.outside) : "";
+  if (is_draining(use)) {
     result.status = Status::draining;
     result.reason = fmt::format(
-        "{:.0f} batches lay ready when the window began and {:.0f} at its end; measure at least "
-        "{:.0f} steps, or let --extend-window do it",
-        result.reserve_start, result.reserve_end,
-        kMinReserves * result.reserve_start / config_.num_gpus + 1);
+        "{:.0f} batches lay ready when the window of {:.0f} began{}, and {:.0f} at its end, so "
+        "that "
+        "its rate need not last; {}",
+        result.reserve_start, counted.consumed, outside, result.reserve_end, remedy);
+    if (use.consumed != counted.consumed) {
+      result.reason = fmt::format(
+          "the producer sent {:.0f} batches while {:.0f} were trained on: it does not "
+          "keep up, and batches that lay ready hid that; {}",
+          use.end, use.consumed, remedy);
+    }
+  } else if (share > 1 / kMinReserves && !is_long_enough(counted) &&
+             !parts_.components.feeder->is_ceiling) {
+    result.notes.push_back(fmt::format(
+        "up to {:.0f} % of the window's {:.0f} batches may have been made before it ({:.0f} lay "
+        "ready{}): the rate that lasts may be lower by that share; {}",
+        100 * share, counted.consumed, result.reserve_start, outside, remedy));
   }
 }
 

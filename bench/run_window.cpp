@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "bench/statistics.h"
 #include "bench/step_reporter.h"
 
 namespace penstock {
@@ -137,10 +136,16 @@ std::vector<StageSums> RunWindow::stages() const {
   return sums;
 }
 
-bool RunWindow::is_draining() const {
-  double taken = 0;
-  for (const WindowLeg& leg : legs) taken += static_cast<double>(leg.end.taken - leg.begin.taken);
-  return penstock::is_draining(reserve_at_begin(), reserve_at_end(), taken);
+ReserveUse RunWindow::reserve_use() const {
+  ReserveUse use{.outside = outside_reserve};
+  if (legs.empty()) return use;
+  use.start = legs.front().begin.reserve();
+  use.end = legs.back().end.reserve();
+  use.error = static_cast<double>(std::max<std::size_t>(1, legs.front().ranks.size()));
+  for (const WindowLeg& leg : legs) {
+    use.consumed += static_cast<double>(leg.end.taken - leg.begin.taken);
+  }
+  return use;
 }
 
 void summarise(const RunWindow& window, const RunConfig& config, RunResult& result) {

@@ -8,6 +8,7 @@
 
 #include "bench/runner.h"
 #include "bench/stage_use.h"
+#include "bench/statistics.h"
 #include "bench/step_log.h"
 #include "trainer/exchange.h"
 #include "trainer/metrics.h"
@@ -32,7 +33,8 @@ struct WindowLeg {
 
 /// Plain values, filled by one thread at a time.
 struct RunWindow {
-  std::size_t wanted = 0;       ///< steps
+  std::size_t asked = 0;        ///< steps that the configuration asks for
+  std::size_t wanted = 0;       ///< steps; more than asked where the window is extended
   double outside_reserve = 0;   ///< batches that may lie ready outside our rings
   std::vector<WindowLeg> legs;  ///< those before the last one are complete
 
@@ -42,8 +44,8 @@ struct RunWindow {
   double reserve_at_end() const;
   /// What every stage did in all of its legs.
   std::vector<StageSums> stages() const;
-  /// Did what lay ready before it distort it? See statistics.h.
-  bool is_draining() const;
+  /// What lay ready before it, and at its end; see statistics.h.
+  ReserveUse reserve_use() const;
 };
 
 /// Steps, rates, reserves, exchange and CPU time of the window.

@@ -126,6 +126,8 @@ class RunListener {
  public:
   virtual ~RunListener() = default;
   virtual void warm_up_begins() {}
+  /// Before window_begins, of a window that takes more steps than were asked for.
+  virtual void window_extended(std::int64_t /*steps*/) {}
   virtual void window_begins() {}
   virtual void step(const StepReport&) {}
   virtual void evaluation_begins(std::int64_t /*training_step*/) {}

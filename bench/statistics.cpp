@@ -59,9 +59,20 @@ InputCostSpread input_cost(std::span<const RatePair> pairs, double images_per_st
   return {spread(percent), median(ms_per_step), median(img_per_s_lost)};
 }
 
-bool is_draining(double reserve_start, double reserve_end, double consumed) {
-  return consumed < kMinReserves * reserve_start ||
-         reserve_start - reserve_end > kMaxReserveFall * consumed;
+double most_hidden_share(const ReserveUse& use) {
+  if (!(use.consumed > 0)) return 1;
+  const double fall = std::min(use.start, std::max(0.0, use.start - use.end) + use.error);
+  return std::min(1.0, (fall + use.outside) / use.consumed);
+}
+
+bool is_draining(const ReserveUse& use) {
+  const double fall = use.start - use.end;
+  return fall > std::max(use.error, kMaxReserveFall * use.consumed) ||
+         use.outside > kMostHidden * use.consumed;
+}
+
+bool is_long_enough(const ReserveUse& use) {
+  return use.consumed >= kMinReserves * (use.start + use.outside) && !is_draining(use);
 }
 
 }  // namespace penstock

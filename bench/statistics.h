@@ -46,12 +46,26 @@ struct InputCostSpread {
 /// cancels. At least one pair; rates above 0.
 InputCostSpread input_cost(std::span<const RatePair> pairs, double images_per_step);
 
-/// Does what was ready before the window distort it? See kMinReserves and kMaxReserveFall.
-bool is_draining(double reserve_start, double reserve_end, double consumed);
+/// The batches that a window consumed, and those that lay ready for it at its ends.
+struct ReserveUse {
+  double consumed = 0;
+  double start = 0, end = 0;  ///< counted: in the rings, with the devices at rest
+  double outside = 0;  ///< at most these may have lain ready elsewhere at the begin; not counted
+  double error = 1;    ///< of a count: batches that were half made
+};
+/// The largest share of the consumed batches that can have been made before the window: by how much
+/// the counted reserve fell, with the error of counting that, and all that lay elsewhere. 0 to 1.
+double most_hidden_share(const ReserveUse& use);
+/// Did batches of before the window decide its rate? The counted reserve fell by more than counting
+/// errs by and kMaxReserveFall of what was consumed; or those that were not counted may be more
+/// than kMostHidden of it.
+bool is_draining(const ReserveUse& use);
+/// Does the window bound that share as --extend-window wants it? See kMinReserves.
+bool is_long_enough(const ReserveUse& use);
 
-/// A window shorter than this many reserves says little about the feeder.
+/// Windows are extended to this many reserves, which bounds the share to about 5 %.
 inline constexpr double kMinReserves = 20;
-/// Nor does one over which the reserve fell by more than this share of what was consumed.
 inline constexpr double kMaxReserveFall = 0.01;
+inline constexpr double kMostHidden = 0.5;
 
 }  // namespace penstock

@@ -9,8 +9,10 @@ namespace penstock {
 StepReporter::StepReporter(const RunConfig& config, RunListener& listener)
     : config_(config), listener_(listener), thread_([this] { run(); }) {}
 
-StepLog& StepReporter::begin_leg(std::size_t first, std::size_t steps, std::size_t ranks) {
+StepLog& StepReporter::begin_leg(std::size_t first, std::size_t steps, std::size_t ranks,
+                                 std::size_t extended_to) {
   auto part = std::make_unique<Part>();
+  part->extended_to = extended_to;
   part->first = first;
   part->log = std::make_unique<StepLog>(steps, ranks);
   return begin(std::move(part));
@@ -65,7 +67,11 @@ void StepReporter::run() {
 }
 
 void StepReporter::tell_training(const Part& part) {
-  if (part.first == 0) listener_.window_begins();
+  if (part.first == 0) {
+    if (part.extended_to > 0)
+      listener_.window_extended(static_cast<std::int64_t>(part.extended_to));
+    listener_.window_begins();
+  }
   StepLog::Step step;
   Nanoseconds before{};
   for (std::size_t count = 0; part.log->wait(count, step); ++count) {

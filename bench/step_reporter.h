@@ -27,9 +27,10 @@ class StepReporter {
   ~StepReporter() { close(); }
 
   /// A log for `steps` steps of `ranks` ranks, whose first one has the number `first` in the
-  /// window; 0 begins a window. The log before it must have been closed. Lives as long as the
-  /// reporter.
-  StepLog& begin_leg(std::size_t first, std::size_t steps, std::size_t ranks);
+  /// window; 0 begins a window, of `extended_to` steps where those are more than were asked for.
+  /// The log before it must have been closed. Lives as long as the reporter.
+  StepLog& begin_leg(std::size_t first, std::size_t steps, std::size_t ranks,
+                     std::size_t extended_to = 0);
   /// A log for the steps of an evaluation, of one rank; the same holds.
   StepLog& begin_evaluation(std::int64_t training_step, std::size_t steps);
   /// Closes that log; a complete report is told once its steps are.
@@ -40,6 +41,7 @@ class StepReporter {
  private:
   struct Part {
     std::size_t first = 0;  // number of its first step in the window
+    std::size_t extended_to = 0;
     std::unique_ptr<StepLog> log;
     bool evaluates = false;
     std::int64_t training_step = 0;

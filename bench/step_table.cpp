@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/statistics.h"
 #include "bench/training_rules.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -20,6 +24,30 @@ std::string device_list(const RunConfig& config) {
                           config.device.substr(0, config.device.find(':')), index);
   }
   return result + "]";
+}
+
+/// The value of an option in a component's text; empty: it is not given there. A bare word is true.
+std::string option_in(std::string_view component, std::string_view name) {
+  for (const auto& [key, value] : parse_component(component).values) {
+    if (canonical_name(key) == canonical_name(name)) return value.empty() ? "true" : value;
+  }
+  return "";
+}
+
+/// The lines about variables: tf_cnn_benchmarks prints each for some updates alone.
+std::string variable_lines(const StepTableHeader& header) {
+  constexpr std::string_view kAllReduced[] = {"replicated", "distributed_all_reduce",
+                                              "collective_all_reduce"};
+  const RunConfig& config = header.config;
+  const std::string update = canonical_name(parse_component(config.variable_update).name);
+  std::string text = line("Variables:", config.variable_update);
+  if (std::ranges::any_of(kAllReduced, [&](auto name) { return canonical_name(name) == update; })) {
+    text += line("AllReduce:", config.all_reduce_spec.empty() ? "None" : config.all_reduce_spec);
+  }
+  const std::string sync = option_in(config.variable_update, "sync");
+  if (header.servers || !sync.empty()) text += line("Sync:", sync == "false" ? "False" : "True");
+  if (option_in(config.variable_update, "staged") == "true") text += line("Staged vars:", "True");
+  return text;
 }
 
 bool shows_accuracy(const RunConfig& config) {
@@ -47,7 +75,7 @@ std::string format_header(const StepTableHeader& header) {
   const double epochs =
       static_cast<double>(config.num_batches * global) / header.examples_per_epoch;
   std::string text = line("Model:", config.model);
-  text += line("Dataset:", header.synthetic ? "imagenet (synthetic)" : "imagenet");
+  text += line("Dataset:", header.dataset + (header.synthetic ? " (synthetic)" : ""));
   text += line("Mode:", mode_of(config));
   text += line("SingleSess:", "False");
   text += line("Batch size:", fmt::format("{} global", global));
@@ -55,13 +83,10 @@ std::string format_header(const StepTableHeader& header) {
   text += line("Num batches:", fmt::format("{}", config.num_batches));
   text += line("Num epochs:", fmt::format("{:.2f}", epochs));
   text += line("Devices:", device_list(config));
-  text += line("NUMA bind:", "False");
+  text += line("NUMA bind:", option_in(config.fake_location, "numa").empty() ? "False" : "True");
   text += line("Data format:", "NHWC");
   text += line("Optimizer:", config.optimizer.substr(0, config.optimizer.find(':')));
-  text += line("Variables:", config.variable_update);
-  if (header.exchanges) {
-    text += line("AllReduce:", config.all_reduce_spec.empty() ? "None" : config.all_reduce_spec);
-  }
+  text += variable_lines(header);
   return text + "==========\n";
 }
 
@@ -80,9 +105,10 @@ std::string format_row(const StepReport& step, double images,
   return row + "\n";
 }
 
-std::string format_total(double img_per_s) {
+std::string format_total(const RunResult& result) {
   const std::string rule(64, '-');
-  return fmt::format("{0}\ntotal images/sec: {1:.2f}\n{0}\n", rule, img_per_s);
+  const char* const remark = result.status == Status::draining ? " (not sustained)" : "";
+  return fmt::format("{0}\ntotal images/sec: {1:.2f}{2}\n{0}\n", rule, result.img_per_s, remark);
 }
 
 StepTable::StepTable(const RunConfig& config, std::FILE* out)

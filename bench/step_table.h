@@ -16,7 +16,8 @@ namespace penstock {
 struct StepTableHeader {
   RunConfig config;  ///< resolved
   bool synthetic = true;
-  bool exchanges = true;  ///< the update reduces gradients: print the AllReduce line
+  std::string dataset = "imagenet";  ///< or "cifar10"
+  bool servers = false;              ///< parameter servers are processes
   double examples_per_epoch = kImageNetImages;
 };
 std::string format_header(const StepTableHeader& header);
@@ -27,7 +28,8 @@ std::string format_title(const RunConfig& config);
 /// One line of the table: `step_seconds` are all steps so far; `step.index` + 1 stands in front.
 std::string format_row(const StepReport& step, double images,
                        const std::vector<double>& step_seconds, const RunConfig& config);
-std::string format_total(double img_per_s);
+/// Behind the rate stands whether batches of before the window decided it.
+std::string format_total(const RunResult& result);
 
 /// Does a run of `config` evaluate while it trains? Then no total is printed.
 bool evaluates_while_training(const RunConfig& config);

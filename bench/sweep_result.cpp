@@ -118,6 +118,18 @@ std::vector<RatePair> pair_rates(const Row& ceiling, const Row& row) {
   return pairs;
 }
 
+/// The largest share of a window's images that batches of before it may have supplied, where that
+/// was too short to bound it well; 0: none of the row's.
+double most_hidden_of(const Row& row) {
+  double most = 0;
+  for (const Repetition& repetition : row.repetitions) {
+    const auto fact = repetition.result.facts.find("most_hidden_percent");
+    if (!has_rate(repetition) || fact == repetition.result.facts.end()) continue;
+    most = std::max(most, fact->second / 100);
+  }
+  return most > 1 / kMinReserves ? std::min(most, 1.0) : 0;
+}
+
 void summarise_cost(const SweepResult& sweep, Row& row) {
   row.input_cost.reset();
   row.unresolved.clear();
@@ -128,6 +140,8 @@ void summarise_cost(const SweepResult& sweep, Row& row) {
     row.unresolved = "no row measures the same trainer with batches that cost nothing";
   } else if (const std::vector<RatePair> pairs = pair_rates(*ceiling, row); !pairs.empty()) {
     row.input_cost = input_cost(pairs, images_per_step(row));
+    Spread& percent = row.input_cost->percent;
+    percent.high = 100 - (100 - percent.high) * (1 - (row.is_ceiling ? 0 : most_hidden_of(row)));
   } else {
     const Row& culprit = ceiling->status == Status::ok ? row : *ceiling;
     row.unresolved =
@@ -142,7 +156,8 @@ const char* const kInputCostDefinition =
     "a "
     "repetition, and `without` the same of the `gpu` row of the same trainer in the same round; "
     "median, "
-    "lowest and highest over rounds";
+    "lowest and highest over rounds; the highest with what batches of before a short window may "
+    "have hidden (most_hidden_percent)";
 
 void summarise(SweepResult& sweep) {
   for (Row& row : sweep.rows) {

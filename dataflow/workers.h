@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads for a loop that shares work: TBB's, so that all arenas of the process keep one budget.
+// Threads for a loop that shares work: TBB's, which are kept for the next call.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,10 @@
 
 namespace penstock {
 
-/// Runs work(0) on the calling thread and work(1) to work(count - 1) beside it, on as many threads
-/// even where there are fewer cores; returns when all have returned. `work` throws nothing.
+/// Runs work(0) on the calling thread and work(1) to work(count - 1) beside it, each on a thread of
+/// its own even if there are fewer cores or another call's threads all wait; returns when all have
+/// returned. No thread has a higher priority than the caller. `work` throws nothing. From any
+/// thread, also at once.
 void run_workers(std::int32_t count, const std::function<void(std::int32_t)>& work);
 
 }  // namespace penstock

@@ -127,12 +127,11 @@ void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
 
 /// A batch that nobody holds, taken from those; null: stopped.
 EncodedPush::Held* EncodedPush::free_batch(const PushPlan& plan, const std::stop_token& stop) {
-  const Time asked = clock_.now();
+  const CountedWait wait(wait_ns_, clock_);
   std::unique_lock lock(outgoing_->mutex);
   const bool came = outgoing_->returned.wait_for(
       lock, stop, std::min<Nanoseconds>(plan.timeout, std::chrono::hours(24)),
       [&] { return !outgoing_->free.empty(); });
-  wait_ns_.add((clock_.now() - asked).count());
   if (stop.stop_requested()) return nullptr;
   if (!came) nobody_takes(endpoint_, socket_.peers(), plan.timeout);
   Held* const held = outgoing_->free.back();
@@ -215,7 +214,7 @@ bool EncodedPush::await_peer(const PushPlan& plan, const std::stop_token& stop) 
 /// False: stopped.
 bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
                        const std::stop_token& stop) {
-  const Time asked = clock_.now();
+  const CountedWait wait(wait_ns_, clock_);
   std::array<zmq::message_t, EncodedBatch::kFrames> messages;
   {
     const std::lock_guard lock(outgoing_->mutex);
@@ -243,7 +242,6 @@ bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
     socket.send(messages[i], last ? zmq::send_flags::none : zmq::send_flags::sndmore);
   }
   if (line_) line_->note_sent();
-  wait_ns_.add((clock_.now() - asked).count());
   batches_.add();
   images_.add(static_cast<std::int64_t>(held.batch.images()));
   bytes_.add(static_cast<std::int64_t>(kFramedHeaderBytes + held.batch.payload_bytes()));
@@ -282,11 +280,10 @@ bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const P
       make_framed_header(header, std::span(frames).first(text.empty() ? 0 : 1), plan_.checksum);
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   const auto flags = text.empty() ? zmq::send_flags::none : zmq::send_flags::sndmore;
-  const Time asked = clock_.now();
+  const CountedWait wait(wait_ns_, clock_);
   while (!socket.send(zmq::buffer(bytes), flags | zmq::send_flags::dontwait)) {
     if (!await_peer(plan, stop)) return false;
   }
-  wait_ns_.add((clock_.now() - asked).count());
   if (!text.empty()) socket.send(zmq::buffer(text), zmq::send_flags::none);
   return true;
 }

@@ -102,7 +102,14 @@ void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns,
     throw;
   }
   count();
-  times_.add(header, received_ns, has_our_clock(header.producer));
+  const bool our_clock = has_our_clock(header.producer);
+  times_.add(header, received_ns, our_clock);
+  if (our_clock && header.sent_ns >= window_begin_ns_ && header.sent_ns <= received_ns) {
+    ++window_batches_;
+    std::int64_t last = window_last_ns_;
+    while (last < header.sent_ns && !window_last_ns_.compare_exchange_weak(last, header.sent_ns)) {
+    }
+  }
   delivery_.add(header, received_ns, ahead);
 }
 
@@ -158,6 +165,8 @@ std::string FramedIntake::silence() const {
   return text + fmt::format("; with producers={} the data end then", totals.producers_ended);
 }
 
+void FramedIntake::window_begins() noexcept { window_begin_ns_ = realtime_ns(); }
+
 void FramedIntake::summarise(double copy_s) {
   const LedgerTotals totals = ledger_.totals();
   if (totals.images_missing > 0) {
@@ -169,6 +178,11 @@ void FramedIntake::summarise(double copy_s) {
       note += fmt::format("; of {}: {} of {}", name, missing, sent);
     }
     probe_.note(note);
+  }
+  if (totals.producers_seen == 1 && window_batches_ > 0) {
+    probe_.fact("producer_window_batches", static_cast<double>(window_batches_));
+    probe_.fact("producer_window_s",
+                1e-9 * static_cast<double>(window_last_ns_ - window_begin_ns_));
   }
   const HandOffSummary times = times_.summary();
   if (times.batches == 0) return;

@@ -62,6 +62,10 @@ class FramedIntake {
   /// For a time-out: "; 2 producers were seen, and all of them have sent their end"; empty: no such
   /// message came.
   std::string silence() const;
+  /// From here on, what a single producer of this machine sends is counted by the times that its
+  /// batches carry, so that those which wait in sockets are known: facts producer_window_batches,
+  /// and producer_window_s from here to the last of them.
+  void window_begins() noexcept;
   /// Puts times and shares into the result. `copy_s`: what taking a batch out of its message took
   /// on average, in seconds; 0: not timed. Once, at the end.
   void summarise(double copy_s);
@@ -82,6 +86,7 @@ class FramedIntake {
   const bool one_machine_;
   ProducerLedger ledger_;
   HandOffTimes times_;
+  std::atomic<std::int64_t> window_begin_ns_{INT64_MAX}, window_batches_{0}, window_last_ns_{0};
   DeliveryTimes delivery_;
   std::mutex mutex_;
   // All below under mutex_.

@@ -38,6 +38,9 @@ constexpr int kGrace = 1000;
 }  // namespace
 
 ProducerProcess::ProducerProcess(std::string command) : command_(std::move(command)) {
+  // This process becomes the parent of what the command leaves behind, so that the CPU time of that
+  // counts with its children's rather than as other programs'.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) run_shell(command_.c_str(), parent);
@@ -63,7 +66,9 @@ ProducerProcess::~ProducerProcess() {
   }
   // The first process is not reaped yet, or the group has others: nobody else can have its number.
   if (group_lives()) kill(-pid_, SIGKILL);
-  if (!wait_status_) waitpid(pid_, nullptr, 0);
+  // A process whose parent has been reaped becomes ours.
+  while (!(wait_status_ && group_gone_) && (waitpid(-pid_, nullptr, 0) > 0 || errno == EINTR)) {
+  }
   close(fd_);
 }
 
@@ -83,6 +88,9 @@ std::string ProducerProcess::describe_end() const {
 }
 
 bool ProducerProcess::group_lives() {
+  // Ended processes that the command left behind stay in the group until they are reaped.
+  while (wait_status_ && !group_gone_ && waitpid(-pid_, nullptr, WNOHANG) > 0) {
+  }
   if (!group_gone_) group_gone_ = kill(-pid_, 0) != 0;
   return !group_gone_;
 }

@@ -46,6 +46,8 @@ class ZmqConsume final : public Feeder {
     probe_.note(describe_waiting(plan_, spec_));
   }
 
+  void settle() override { intake_.framed().window_begins(); }
+
   void run(BatchRing& out, std::stop_token stop) override {
     run_together(plan_.receivers, stop, [&](const std::stop_token& end) {
       Receiver receiver(*this);

@@ -159,7 +159,7 @@ bool ZmqPush::send(std::span<const OutgoingFrame> frames, void* slot, const Push
     return i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
   };
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
-  const Time asked = clock_.now();
+  const CountedWait wait(wait_ns_, clock_);
   while (!socket.send(messages[0], flags(0) | zmq::send_flags::dontwait)) {
     const ZmqSocket::Wake wake = socket_.wait(plan.timeout, stop);
     if (wake == ZmqSocket::Wake::stopped) return false;
@@ -173,7 +173,6 @@ bool ZmqPush::send(std::span<const OutgoingFrame> frames, void* slot, const Push
   for (std::size_t i = 1; i < frames.size(); ++i) {
     static_cast<void>(socket.send(messages[i], flags(i)));
   }
-  wait_ns_.add((clock_.now() - asked).count());
   bytes_.add(static_cast<std::int64_t>(bytes));
   return true;
 }

@@ -27,7 +27,7 @@ struct NoiseReading {
 /// `root` stands in for "/" in tests; files are proc(5)'s and sysfs'. Never throws.
 NoiseReading read_noise(Time now, double own_cpu_s, const std::filesystem::path& root = "/");
 
-/// CPU time of this process and of its children that have ended.
+/// CPU time of this process and of its children that have ended, a run's own producer among them.
 double own_cpu_seconds();
 
 /// What happened between two readings.

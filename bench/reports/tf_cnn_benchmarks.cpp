@@ -27,11 +27,9 @@ const Entry* known(const Table<Entry>& table, std::string_view component) {
 
 StepTableHeader header_of(const RunResult& result) {
   const FeederEntry* const feeder = known(feeder_table(), result.config.fake_location);
-  const UpdateEntry* const update = known(update_table(), result.config.variable_update);
   StepTableHeader header;
   header.config = result.config;
   header.synthetic = feeder == nullptr || (!feeder->reads_files && !feeder->needs_producer);
-  header.exchanges = update == nullptr || update->agreement == Agreement::identical;
   if (result.examples_per_epoch > 0) header.examples_per_epoch = result.examples_per_epoch;
   return header;
 }
@@ -51,8 +49,7 @@ void print(const RunResult& result, std::ostream& out) {
     if (i < result.losses.size()) step.loss = result.losses[i];
     out << format_row(step, static_cast<double>(result.images_per_step), seconds, config);
   }
-  out << (evaluates_while_training(config) ? "Done with training\n"
-                                           : format_total(result.img_per_s));
+  out << (evaluates_while_training(config) ? "Done with training\n" : format_total(result));
 }
 
 void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {

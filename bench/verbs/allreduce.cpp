@@ -23,6 +23,7 @@
 #include "bench/exchange/exchange_ways.h"
 #include "bench/exchange/gradient_buckets.h"
 #include "bench/exit_code.h"
+#include "bench/machine.h"
 #include "bench/process_run.h"
 #include "bench/result_json.h"
 #include "bench/training_rules.h"
@@ -186,9 +187,14 @@ void complete(Wanted& wanted, const Invocation& invocation, const Environment& e
 
 std::vector<std::string> notes_of(const Wanted& wanted, const Environment& environment) {
   std::vector<std::string> notes = warnings_of(environment);
-  if (wanted.plan.ranks > environment.usable_cores) {
-    notes.push_back(fmt::format("{} ranks share {} usable cores and take turns on them",
-                                wanted.plan.ranks, environment.usable_cores));
+  const Processes* const processes = wanted.wish.processes;
+  const std::int32_t here =
+      processes == nullptr ? wanted.plan.ranks : processes->launch().local_size;
+  // A launcher that binds ranks gives each cores of its own, which are all that it sees.
+  const bool bound = processes != nullptr && is_bound_to_processors();
+  if (!bound && here > environment.usable_cores) {
+    notes.push_back(fmt::format("{} ranks share {} usable cores and take turns on them", here,
+                                environment.usable_cores));
   }
   return notes;
 }

@@ -33,6 +33,7 @@
 #include "bench/trace.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/packed/detect_source.h"
 #include "trainer/servers/worker_processes.h"
 
 namespace penstock {
@@ -84,13 +85,42 @@ class TraceFile {
   std::optional<Trace> trace_;
 };
 
+/// Says once on standard error that a window takes more steps than were asked for, with the time
+/// left by its first steps.
+class ExtensionNotice final : public RunListener {
+ public:
+  explicit ExtensionNotice(const RunConfig& config) : asked_(config.num_batches) {}
+  void window_extended(std::int64_t steps) override {
+    steps_ = steps;
+    seconds_ = 0;
+  }
+  void step(const StepReport& step) override {
+    constexpr std::size_t kTimed = 10;
+    seconds_ += step.seconds;
+    if (steps_ == 0 || step.index + 1 != kTimed) return;
+    const double left_s =
+        seconds_ / kTimed * static_cast<double>(steps_ - static_cast<std::int64_t>(kTimed));
+    fmt::print(stderr,
+               "penstock: {} steps are measured instead of {}, so that batches made before them do "
+               "not decide the rate: {} left; --noextend-window measures {}\n",
+               steps_, asked_, duration_text(left_s), asked_);
+    steps_ = 0;
+  }
+
+ private:
+  const std::int64_t asked_;
+  std::int64_t steps_ = 0;
+  double seconds_ = 0;
+};
+
 /// What a run leaves behind, who looks on, and who takes part.
 struct Wish {
   TraceWish trace;
   WatchWish watch;
   bool json = false;
-  std::string format;                   ///< a report's name; empty: the table, while it runs
-  std::string out;                      ///< file for the JSON object; empty: none
+  std::string format;       ///< a report's name; empty: the table, while it runs
+  std::string out;          ///< file for the JSON object; empty: none
+  bool may_extend = false;  ///< whether the window is extended was not said: the feeder decides
   Processes* processes = nullptr;       ///< null: this one alone
   PeerWatch* peers = nullptr;           ///< over them; null: this one alone
   ServerConnection* servers = nullptr;  ///< null: there are none
@@ -105,6 +135,17 @@ void ensure_data(const RunConfig& wanted, const Runner::Components& components,
   } else {
     ensure_data_of(wanted, *components.feeder, std::move(stop));
   }
+}
+
+/// A run that starts its own producer may take from it as many batches as a sustained rate needs,
+/// unless it does a stated number of steps.
+RunConfig with_extension(RunConfig config, const FeederEntry& feeder, const Wish& wish) {
+  const bool counts_steps = config.eval || config.num_epochs > 0 || !config.train_dir.empty() ||
+                            evaluates_while_training(config) || wish.processes != nullptr;
+  if (!wish.may_extend || counts_steps || feeder.outside_reserve == nullptr) return config;
+  const Options options = options_of(config.fake_location, feeder.options);
+  config.extend_window = config.extend_window || options.given("producer");
+  return config;
 }
 
 Json described(const RunResult& result) {
@@ -158,24 +199,43 @@ RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* t
   return result;
 }
 
-int run_with_table(const RunConfig& wanted, const Runner::Components& components, const Wish& wish,
+/// In tf_cnn_benchmarks' words: CIFAR-10 by its source or its files, else ImageNet, as which all
+/// other images are read.
+std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
+  constexpr std::string_view kDefault = "imagenet", kCifar = "cifar10";
+  const bool has_source = std::ranges::any_of(
+      feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
+  if (!feeder.reads_files || !has_source) return std::string(kDefault);
+  const Options options = options_of(config.fake_location, feeder.options);
+  const ComponentText source = source_text(options.text("source"), config.data_dir);
+  return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
+}
+
+int run_with_table(const RunConfig& asked, const Runner::Components& components, const Wish& wish,
                    std::stop_token stop) {
+  const RunConfig wanted = with_extension(asked, *components.feeder, wish);
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
   Runner runner(wanted, clock, components, trace.trace(), stop);
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
-  fmt::print("{}", format_header({runner.config(), synthetic,
-                                  components.update->agreement == Agreement::identical,
-                                  runner.examples_per_epoch()}));
+  fmt::print("{}", format_header({.config = runner.config(),
+                                  .synthetic = synthetic,
+                                  .dataset = dataset_of(runner.config(), *components.feeder),
+                                  .servers = components.servers != nullptr,
+                                  .examples_per_epoch = runner.examples_per_epoch()}));
   StepTable table(runner.config(), stdout);
-  const RunResult result = watched(runner, clock, wish, &table, std::move(stop));
+  ExtensionNotice notice(runner.config());
+  ListenerGroup listeners;
+  listeners.add(table);
+  listeners.add(notice);
+  const RunResult result = watched(runner, clock, wish, &listeners, std::move(stop));
   keep(result, wish);
   if (evaluates_while_training(wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
-    fmt::print("{}{}", format_total(result.img_per_s), format_ranks(result));
+    fmt::print("{}{}", format_total(result), format_ranks(result));
   }
   std::fflush(stdout);
   print_outcome(result);
@@ -184,8 +244,9 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
 }
 
 /// Without the table.
-RunResult run_silently(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
-  Runner::Components components = find_components(wanted);
+RunResult run_silently(const RunConfig& asked, const Wish& wish, std::stop_token stop) {
+  Runner::Components components = find_components(asked);
+  const RunConfig wanted = with_extension(asked, *components.feeder, wish);
   components.processes = wish.processes;
   components.servers = wish.servers;
   ensure_data(wanted, components, stop);
@@ -346,6 +407,9 @@ int run(const Invocation& invocation) {
         "sweep's results.json)",
         wish.format));
   }
+  const auto typed = [&](const char* name) { return is_typed(name, invocation.arguments); };
+  wish.may_extend =
+      !typed("extend_window") && !typed("noextend_window") && !typed("no_extend_window");
   // The table is a live view itself; a line that changes would break it.
   wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);

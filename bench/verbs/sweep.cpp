@@ -30,7 +30,7 @@ namespace {
 
 /// However short the budget, the first run of a configuration has this long.
 constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
-constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,zmq-consume";
+constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume";
 
 /// What a sweep starts from where it differs from a single run: two devices at a rate that a few
 /// cores cannot feed from JPEGs, and windows as long as input costs need.

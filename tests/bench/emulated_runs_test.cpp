@@ -3,6 +3,7 @@
 // amount, step times that scatter, a recorded run that is replayed, accelerator utilisation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 
 #include "bench/result_json.h"
@@ -43,6 +44,26 @@ TEST_F(EmulatedRuns, CopiesBehindSlowerStepsAreHidden) {
   EXPECT_EQ(result.device_idle_percent, 0);
   EXPECT_NEAR(result.facts.at("au_percent_rule"), 100, 1e-9);
   EXPECT_NEAR(result.facts.at("au_percent_dlio"), 100, 1e-9);
+}
+
+TEST_F(EmulatedRuns, SaysThatItsAccuraciesAreNone) {
+  const auto says = [&](const char* text) {
+    const RunResult result = run("emulated:img_per_s=12800");
+    return std::ranges::any_of(result.notes, [&](const std::string& note) {
+      return note.find(text) != std::string::npos;
+    });
+  };
+  EXPECT_FALSE(says("computes nothing")) << "no accuracy is printed";
+  config_.print_training_accuracy = true;
+  EXPECT_TRUE(says("computes nothing"));
+}
+
+TEST_F(EmulatedRuns, ExchangesNothingAndSaysNothingOfIt) {
+  config_.num_gpus = 2;
+  config_.all_reduce_spec = "xring";
+  for (const std::string& note : run("emulated:img_per_s=12800").notes) {
+    EXPECT_EQ(note.find("ranks exchange"), std::string::npos) << note;
+  }
 }
 
 TEST_F(EmulatedRuns, CopiesSlowerThanStepsSetThePace) {

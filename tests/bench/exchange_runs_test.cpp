@@ -51,6 +51,16 @@ TEST_F(ExchangeRuns, LossesAreThoseOfTheDefaultWithEveryAlgorithmOfASpec) {
   }
 }
 
+TEST_F(ExchangeRuns, OneDeviceExchangesNothingAndSaysNothingOfIt) {
+  config_.num_gpus = 1;
+  config_.all_reduce_spec = "xring";
+  const RunResult result = run();
+  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  for (const std::string& note : result.notes) {
+    EXPECT_EQ(note.find("ranks exchange"), std::string::npos) << note;
+  }
+}
+
 TEST_F(ExchangeRuns, GradientsOf16BitsTrainAlmostTheSame) {
   const RunResult reference = run();
   for (const char* wire : {"fp16", "bf16"}) {

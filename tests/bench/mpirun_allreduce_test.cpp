@@ -76,6 +76,21 @@ TEST_F(MpirunAllReduce, HalfTheBytesMoveOn16BitsButForMpi) {
   EXPECT_EQ(bytes_of("bf16"), bytes_of("fp32") / 2);
 }
 
+TEST_F(MpirunAllReduce, RanksThatAreBoundToCoresOfTheirOwnShareNone) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core cannot be divided";
+  const auto says_shared = [&](const char* binding, int ranks) {
+    Words words = mpirun(ranks, measuring({"--algorithm=ring"}));
+    words.insert(words.begin() + 1, {"--bind-to", binding});
+    ChildProcess child({.arguments = words, .timeout = 50s});
+    const ChildExit& exit = child.wait();
+    EXPECT_EQ(exit.code, 0) << exit.last_words;
+    return exit.output.find("ranks share") != std::string::npos;
+  };
+  EXPECT_FALSE(says_shared("core", 2));
+  const int too_many = static_cast<int>(std::thread::hardware_concurrency()) + 1;
+  EXPECT_TRUE(too_many > 9 || says_shared("none", too_many));
+}
+
 TEST_F(MpirunAllReduce, RanksWithOtherFlagsAreNamed) {
   Words words = mpirun(1, measuring({"--algorithm=ring"}));
   words.insert(words.end(), {":", "-np", "1", PENSTOCK_PROGRAM});

@@ -144,6 +144,15 @@ TEST(ProgressMeter, HasTheRateOfTheWindowWithItsInterval) {
   EXPECT_NEAR(progress.left_s, 6, 0.2) << "sixty steps";
 }
 
+TEST(ProgressMeter, TheTimeLeftOfAnExtendedWindowIsThatOfAllItsSteps) {
+  Metered metered;
+  metered.meter.window_extended(400);
+  metered.meter.window_begins();
+  metered.take(40);
+  EXPECT_EQ(metered.meter.now().steps, 400);
+  EXPECT_NEAR(metered.meter.now().left_s, 36, 1.5);
+}
+
 TEST(ProgressMeter, CountsAllStepsAndGoesByTheNewest) {
   Metered metered;
   metered.config.num_batches = 5000;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
 
@@ -184,6 +185,53 @@ TEST_F(RunnerTest, AWindowThatLivesOnTheReserveIsDraining) {
   EXPECT_NE(result.reason.find("lay ready"), std::string::npos) << result.reason;
 }
 
+TEST_F(RunnerTest, AShortWindowWhoseReserveDidNotFallHasARateWithABound) {
+  config_.fake_location = "throttled:period=4ms";  // keeps up, behind full rings
+  config_.num_batches = 10;
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_GT(result.reserve_start, 1);
+  EXPECT_NEAR(result.facts.at("most_hidden_percent"), 10, 1e-9) << "one batch of ten";
+  EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
+    return note.find("up to 10 % of the window's 10 batches") != std::string::npos;
+  }));
+}
+
+TEST_F(RunnerTest, BatchesThatMayWaitInSocketsMakeAShortWindowDraining) {
+  FeederEntry feeder = kThrottled;
+  feeder.outside_reserve = [](const Options&, const BatchSpec&) -> std::int64_t { return 18; };
+  config_.fake_location = "throttled:period=4ms";
+  config_.num_batches = 20;
+  EXPECT_EQ(run(&feeder).status, Status::draining);
+  config_.num_batches = 40;
+  const RunResult longer = run(&feeder);
+  EXPECT_EQ(longer.status, Status::ok) << longer.reason;
+  EXPECT_NEAR(longer.facts.at("most_hidden_percent"), 100 * 19 / 40.0, 1e-9);
+}
+
+TEST_F(RunnerTest, AProducerThatSaysWhenItSentItsBatchesBoundsWhatSocketsHid) {
+  static double sent = 0;
+  FeederEntry feeder = kThrottled;
+  feeder.outside_reserve = [](const Options&, const BatchSpec&) -> std::int64_t { return 18; };
+  feeder.make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
+    context.probe.fact("producer_window_batches", sent);
+    context.probe.fact("producer_window_s", 0.08);  // of a window of 0.1
+    return std::make_unique<Throttled>(context);
+  };
+  config_.fake_location = "throttled:period=4ms";
+  config_.num_batches = 20;
+  sent = 16;  // as many as were consumed meanwhile
+  const RunResult kept_up = run(&feeder);
+  EXPECT_EQ(kept_up.status, Status::ok) << kept_up.reason;
+  EXPECT_NEAR(kept_up.facts.at("most_hidden_percent"), 100 / 16.0, 1e-6);
+  sent = 12;
+  const RunResult fell_behind = run(&feeder);
+  EXPECT_EQ(fell_behind.status, Status::draining);
+  EXPECT_NE(fell_behind.reason.find("the producer sent 12 batches while 16 were trained on"),
+            std::string::npos)
+      << fell_behind.reason;
+}
+
 TEST_F(RunnerTest, AnExtendedWindowOutlastsTheReserve) {
   config_.fake_location = "throttled:period=5555555ns,burst=14";
   config_.num_batches = 20;
@@ -242,6 +290,20 @@ TEST_F(RunnerTest, DataThatEndEarlyMakeAPartialResult) {
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_NE(result.reason.find("data ended"), std::string::npos) << result.reason;
   EXPECT_LE(result.step_ms.size(), 20U);
+}
+
+TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
+  config_.fake_location = "throttled:period=4ms,burst=14,batches=80";
+  config_.num_batches = 20;
+  config_.prefetch = 10;
+  config_.extend_window = true;
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::draining) << "the rings were full, and are empty";
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.step_ms.size(), 70U);
+  EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
+    return note.find("the feeder's data ended after 70 of ") != std::string::npos;
+  }));
 }
 
 TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {

@@ -41,6 +41,23 @@ expect "a checksum in zmq_op" 2 $?
 "$penstock" serve --format pickle --timeout 300ms
 expect "a format that is not sent" 2 $?
 
+# A run that starts its producer measures until batches in sockets do not decide the rate, unless told not to.
+own="zmq-consume:endpoint=ipc://own,producer='$penstock serve --endpoint ipc://own --model null --batch-size 8'"
+"$penstock" run --fake-location "$own" --model null --batch-size 8 --num-warmup-batches 2 --num-batches 20 \
+  --timeout 30s > total.txt 2> said.txt
+expect "run with its own producer" 0 $?
+grep -q 'total images/sec: [0-9.]*$' total.txt
+expect "its rate is sustained (grep)" 0 $?
+grep -q '[0-9]* steps are measured instead of 20, .* left' said.txt
+expect "a longer window is told, with the time left (grep)" 0 $?
+"$penstock" run --fake-location "$own" --model null --batch-size 8 --num-warmup-batches 2 --num-batches 20 \
+  --timeout 30s --noextend-window > total.txt 2> said.txt
+expect "the same without a longer window" 0 $?
+grep -q 'total images/sec: [0-9.]* (not sustained)$' total.txt
+expect "its rate need not last (grep)" 0 $?
+grep -q 'penstock: draining: ' said.txt
+expect "and the reason is said (grep)" 0 $?
+
 # Nobody takes a batch.
 "$penstock" serve --model null --batch-size 8 --timeout 300ms
 expect "no consumer" 5 $?

@@ -46,12 +46,34 @@ TEST(Statistics, InputCostInThreeUnits) {
   EXPECT_DOUBLE_EQ(cost.img_per_s_lost, 200);
 }
 
-TEST(Statistics, DrainingIsAShortWindowOrAFallingReserve) {
-  EXPECT_TRUE(is_draining(10, 10, 199));
-  EXPECT_FALSE(is_draining(10, 10, 200));
-  EXPECT_TRUE(is_draining(10, 7.9, 200));
-  EXPECT_FALSE(is_draining(10, 8, 200));
-  EXPECT_FALSE(is_draining(0, 4, 1));
+TEST(Statistics, DrainingIsAReserveThatFellByMoreThanCountingErrsBy) {
+  EXPECT_FALSE(is_draining({.consumed = 21, .start = 7, .end = 7})) << "it did not fall";
+  EXPECT_FALSE(is_draining({.consumed = 21, .start = 7, .end = 6})) << "one batch was half made";
+  EXPECT_TRUE(is_draining({.consumed = 21, .start = 7, .end = 5}));
+  EXPECT_FALSE(is_draining({.consumed = 21, .start = 7, .end = 5, .error = 2}));
+  EXPECT_TRUE(is_draining({.consumed = 200, .start = 10, .end = 7.9}));
+  EXPECT_FALSE(is_draining({.consumed = 200, .start = 10, .end = 8}));
+  EXPECT_FALSE(is_draining({.consumed = 1, .start = 0, .end = 4}));
+}
+
+TEST(Statistics, DrainingIsAlsoAWindowThatMayLiveOnBatchesThatWereNotCounted) {
+  EXPECT_TRUE(is_draining({.consumed = 20, .start = 5, .end = 5, .outside = 18}));
+  EXPECT_FALSE(is_draining({.consumed = 36, .start = 5, .end = 5, .outside = 18}));
+}
+
+TEST(Statistics, AReserveThatDidNotFallHidesTheErrorOfItsCountAtMost) {
+  EXPECT_DOUBLE_EQ(most_hidden_share({.consumed = 20, .start = 7, .end = 7}), 0.05);
+  EXPECT_DOUBLE_EQ(most_hidden_share({.consumed = 20, .start = 7, .end = 9}), 0.05);
+  EXPECT_DOUBLE_EQ(most_hidden_share({.consumed = 20, .start = 7, .end = 4}), 0.2);
+  EXPECT_DOUBLE_EQ(most_hidden_share({.consumed = 20, .start = 0, .end = 4}), 0);
+  EXPECT_DOUBLE_EQ(most_hidden_share({.consumed = 20, .start = 1, .end = 1, .outside = 6}), 0.35);
+  EXPECT_DOUBLE_EQ(most_hidden_share({.consumed = 4, .start = 9, .end = 0}), 1);
+}
+
+TEST(Statistics, AWindowIsLongEnoughFromTwentyReservesOn) {
+  EXPECT_FALSE(is_long_enough({.consumed = 199, .start = 4, .end = 4, .outside = 6}));
+  EXPECT_TRUE(is_long_enough({.consumed = 200, .start = 4, .end = 4, .outside = 6}));
+  EXPECT_FALSE(is_long_enough({.consumed = 200, .start = 10, .end = 7.9}));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ TEST(StepTable, HeaderLabelsArePaddedToThirteenColumns) {
   RunConfig config;
   config.num_gpus = 2;
   config.batch_size = 64;
-  EXPECT_EQ(format_header({config, true, true}),
+  EXPECT_EQ(format_header({config}),
             "Model:       resnet50\n"
             "Dataset:     imagenet (synthetic)\n"
             "Mode:        training\n"
@@ -31,6 +31,38 @@ TEST(StepTable, HeaderLabelsArePaddedToThirteenColumns) {
             "Variables:   replicated\n"
             "AllReduce:   None\n"
             "==========\n");
+}
+
+std::string header_of(const char* feeder, const char* update, bool servers = false) {
+  RunConfig config;
+  config.fake_location = feeder;
+  config.variable_update = update;
+  return format_header({.config = config, .synthetic = false, .servers = servers});
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+TEST(StepTable, TheHeaderSaysWhatTheRunDoes) {
+  EXPECT_TRUE(has_line(header_of("queue:numa=0,cores=auto", "replicated"), "NUMA bind:   True"));
+  RunConfig config;
+  const StepTableHeader cifar{.config = config, .synthetic = false, .dataset = "cifar10"};
+  EXPECT_TRUE(has_line(format_header(cifar), "Dataset:     cifar10"));
+}
+
+TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
+  const std::string staged = header_of("queue", "parameter_server:staged=true");
+  EXPECT_TRUE(has_line(staged, "Staged vars: True"));
+  EXPECT_EQ(staged.find("AllReduce"), std::string::npos);
+  EXPECT_EQ(staged.find("Sync"), std::string::npos) << "there are no processes to wait for";
+  EXPECT_TRUE(has_line(header_of("queue", "parameter_server", true), "Sync:        True"));
+  EXPECT_TRUE(
+      has_line(header_of("queue", "parameter_server:sync=false", true), "Sync:        False"));
+  for (const char* update : {"horovod", "independent", "byteps"}) {
+    EXPECT_EQ(header_of("queue", update).find("AllReduce"), std::string::npos) << update;
+  }
+  EXPECT_TRUE(has_line(header_of("queue", "distributed_all_reduce"), "AllReduce:   None"));
 }
 
 TEST(StepTable, RowsHaveNineTokensAndRealTabs) {
@@ -79,7 +111,17 @@ TEST(StepTable, EvaluationsPrintRatesAndThenAccuracies) {
 
 TEST(StepTable, TotalStandsBetweenTwoRulesOfSixtyFourDashes) {
   const std::string rule(64, '-');
-  EXPECT_EQ(format_total(1234.567), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
+  RunResult result;
+  result.img_per_s = 1234.567;
+  EXPECT_EQ(format_total(result), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
+}
+
+TEST(StepTable, ATotalThatDoesNotLastSaysSoInItsLine) {
+  RunResult result;
+  result.img_per_s = 1999.97;
+  result.status = Status::draining;
+  EXPECT_NE(format_total(result).find("\ntotal images/sec: 1999.97 (not sustained)\n"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -107,6 +107,13 @@ TEST_F(SweepProgram, RefusesSlipsBeforeAnythingStarts) {
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
+TEST_F(SweepProgram, ComparesOurDecoderWithTheOneThatOthersHaveUnlessTold) {
+  ChildProcess help({.arguments = {PENSTOCK_PROGRAM, "sweep", "--help"}, .timeout = 20s});
+  const std::string text = help.wait().output;
+  EXPECT_NE(text.find("gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume"), std::string::npos)
+      << text;
+}
+
 TEST_F(SweepProgram, AbsentComponentsAreSkippedRows) {
   const ChildExit exit = sweep({"--fake-location=gpu,python-queue", "--repetitions=1"});
   EXPECT_EQ(exit.code, 0) << exit.last_words;

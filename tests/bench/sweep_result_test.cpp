@@ -101,6 +101,20 @@ TEST(RowCost, UsesTheRateThatTheFeederKeepsUp) {
   EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 10);
 }
 
+TEST(RowCost, ReachesUpToWhatBatchesOfBeforeAShortWindowMayHide) {
+  Row ceiling = make_row("gpu", true), fed = make_row("zmq-consume");
+  RunResult result = make_result(Status::ok, 1000, 1000);
+  result.facts["most_hidden_percent"] = 33;
+  add_repetition(ceiling, 0, result);
+  add_repetition(fed, 0, result);
+  const SweepResult sweep = summarised({ceiling, fed});
+  ASSERT_TRUE(sweep.rows[1].input_cost.has_value()) << sweep.rows[1].unresolved;
+  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.low, 0);
+  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 0);
+  EXPECT_NEAR(sweep.rows[1].input_cost->percent.high, 33, 1e-9);
+  EXPECT_DOUBLE_EQ(sweep.rows[0].input_cost->percent.high, 0) << "its batches cost nothing to make";
+}
+
 TEST(RowCost, ComparesAcrossRoundsWhereNoneHasBoth) {
   Row ceiling = make_row("gpu", true), slow = make_row("cpu");
   add_repetition(ceiling, 0, make_result(Status::ok, 1000, 1000));

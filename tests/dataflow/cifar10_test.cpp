@@ -231,8 +231,11 @@ TEST_F(Cifar10Test, FeedsATrainingRunAndItsEvaluation) {
     EXPECT_EQ(exit.code, 0) << exit.describe();
     return exit.output;
   };
-  EXPECT_NE(run({"--fake-location", "queue:source=cifar10"}).find("total images/sec"),
-            std::string::npos);
+  for (const char* feeder : {"queue:source=cifar10", "queue"}) {
+    const std::string table = run({"--fake-location", feeder});
+    EXPECT_NE(table.find("Dataset:     cifar10\n"), std::string::npos) << feeder;
+    EXPECT_NE(table.find("total images/sec"), std::string::npos) << feeder;
+  }
   EXPECT_NE(run({"--fake-location", "queue:crop=pad4,source=cifar10"}).find("total images/sec"),
             std::string::npos);
 }

@@ -141,6 +141,7 @@ class Consumer {
   }
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_, spec_); }
+  void window_begins() { feeder_->settle(); }
   /// Ends the feeder and what it owns.
   void destroy() {
     stop();

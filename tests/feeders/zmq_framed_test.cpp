@@ -84,6 +84,22 @@ TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
   EXPECT_GE(consumer.fact("hand_off_p99_s"), consumer.fact("hand_off_median_s"));
 }
 
+TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirTimes) {
+  Consumer consumer("endpoint=" + endpoint() + ",producers=1");
+  Producer producer(endpoint(), false);
+  send(producer, hello_message(7, "loader"));
+  for (std::uint64_t i = 0; i < 3; ++i) send(producer, batch_message(7, i, i));  // wait in sockets
+  consumer.window_begins();
+  consumer.start();
+  for (std::uint64_t i = 3; i < 8; ++i) send(producer, batch_message(7, i, i));
+  send(producer, end_message(7, 8));
+  for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(consumer.next(), i);
+  EXPECT_EQ(consumer.next(), std::nullopt);
+  consumer.stop();
+  EXPECT_EQ(consumer.fact("producer_window_batches"), 5);
+  EXPECT_GT(consumer.fact("producer_window_s"), 0);
+}
+
 TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
   Consumer consumer("endpoint=" + endpoint() + ",producers=2");
   consumer.start();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Producers that the zmq-consume feeder starts as child processes, and how they end.
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,6 +44,23 @@ TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
   consumer.destroy();
   EXPECT_TRUE(has_ended(grandchild, 20s));
   close(grandchild);
+}
+
+/// A shell that is asked to end does not wait for what it started.
+TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
+  const auto cpu_of_children = [] {
+    rusage usage{};
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return static_cast<double>(usage.ru_utime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec);
+  };
+  const double before = cpu_of_children();
+  Consumer consumer(command("(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $$ > " +
+                            pipe() + "; exec sleep 1000) & wait"));
+  consumer.start();
+  close(open_process());  // once it has done its rounds
+  consumer.destroy();
+  EXPECT_GT(cpu_of_children() - before, 0.02) << "200,000 rounds of a shell";
 }
 
 TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {

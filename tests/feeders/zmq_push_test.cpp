@@ -114,6 +114,7 @@ TEST_F(ZmqPushTest, NoConsumerIsATimeout) {
     EXPECT_NE(std::string(error.what()).find("no consumer ever connected"), std::string::npos)
         << error.what();
   }
+  EXPECT_GE(server.counter("send_wait_ns"), 200'000'000) << "a wait that came to nothing counts";
 }
 
 TEST_F(ZmqPushTest, AStopEndsTheWaitForAConsumerAtOnce) {
