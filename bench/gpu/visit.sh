@@ -14,6 +14,7 @@
 #   --again    repeat this call's steps that are finished
 #   --state    what this machine keeps between calls (default: ~/.cache/penstock-visit)
 set -u
+trap 'exit 143' TERM INT  # once the running command has ended, so that none outlives a step
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage() { sed -n 's/^# \{0,1\}//; 7,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 fail() { echo "visit.sh: $*" >&2; exit 2; }
@@ -53,7 +54,6 @@ journal=$work/steps.tsv    # step, verdict, exit code, seconds, note; the last l
 # shellcheck source=bench/gpu/steps.sh
 . "$here/steps.sh"
 if [ -n "$NAME" ]; then
-  trap 'exit 143' TERM  # once the running command has ended, so that none outlives the step
   "step_$NAME"
   exit
 fi
