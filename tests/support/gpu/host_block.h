@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of trainer/backends/gpu/kernels/block.h on the host: phases are loops over threads.
+// A block of trainer/backends/gpu/kernels/block.h on the host: phases are loops over threads, in
+// order or shuffled. A phase whose result depends on the order has a race on the device.
 #pragma once
 
 #include <algorithm>
@@ -7,25 +8,42 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <numeric>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/random.h"
 #include "trainer/backends/gpu/kernels/block.h"
 #include "trainer/backends/gpu/kernels/geometry.h"
 
 namespace penstock::gpu {
+
+/// 0 to count - 1 in a random order.
+inline std::vector<std::int32_t> shuffled(std::int32_t count, Random& random) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t left = order.size(); left > 1; --left) {
+    std::swap(order[left - 1], order[random.below(left)]);
+  }
+  return order;
+}
 
 class HostBlock {
  public:
   /// Shared memory that a kernel may have without asking for more.
   static constexpr std::size_t kSharedBytes = 48 * 1024;
 
-  /// `memory` holds kSharedBytes, aligned to 16.
+  /// `memory` holds kSharedBytes, aligned to 16. `random`: what shuffles threads; null: in order.
   HostBlock(const Geometry& geometry, std::int32_t row_block, std::int32_t column_block,
-            std::span<std::byte> memory)
-      : geometry_(geometry), row_block_(row_block), column_block_(column_block), memory_(memory) {}
+            std::span<std::byte> memory, Random* random)
+      : geometry_(geometry),
+        row_block_(row_block),
+        column_block_(column_block),
+        memory_(memory),
+        random_(random) {}
 
   std::int32_t row_block() const { return row_block_; }
   std::int32_t row_blocks() const { return geometry_.row_blocks; }
@@ -34,7 +52,11 @@ class HostBlock {
 
   template <class Phase>
   void for_each_thread(const Phase& phase) {
-    for (std::int32_t thread = 0; thread < threads(); ++thread) phase(thread);
+    if (random_ == nullptr) {
+      for (std::int32_t thread = 0; thread < threads(); ++thread) phase(thread);
+    } else {
+      for (const std::int32_t thread : shuffled(threads(), *random_)) phase(thread);
+    }
   }
 
   /// Poisoned, since the device's is not initialised.
@@ -93,6 +115,7 @@ class HostBlock {
   Geometry geometry_;
   std::int32_t row_block_, column_block_;
   std::span<std::byte> memory_;
+  Random* random_;
 };
 
 }  // namespace penstock::gpu

@@ -181,7 +181,7 @@ void HostDriver::launch(StreamHandle stream, const KernelCall& call) {
   enter("launch");
   machine_->streams.enqueue(stream, {.name = name_of(call),
                                      .accesses = [call] { return accesses_of(call); },
-                                     .run = [call] { launch_on_host(call); }});
+                                     .run = [call] { run_on_host(call); }});
 }
 
 void HostDriver::execute(StreamHandle stream, const DnnPlan& plan,

@@ -19,20 +19,6 @@ std::size_t workspace_of(const DnnGraph& graph) {
   return 256 * (1 + largest / 2048);
 }
 
-/// What is computed on the way to a product is rounded to the type of its other operand.
-bool has_f32_products(const DnnGraph& graph) {
-  return std::any_of(graph.operations.begin(), graph.operations.end(), [&](const auto& operation) {
-    if (const auto* forward = std::get_if<DnnConvolution>(&operation)) {
-      return graph.tensor(forward->w).dtype == DType::f32;
-    }
-    if (const auto* data = std::get_if<DnnConvolutionBackwardData>(&operation)) {
-      return graph.tensor(data->w).dtype == DType::f32;
-    }
-    const auto* filter = std::get_if<DnnConvolutionBackwardFilter>(&operation);
-    return filter != nullptr && graph.tensor(filter->dy).dtype == DType::f32;
-  });
-}
-
 /// A pointwise addition whose operands are both whole tensors.
 bool adds_tensor(const DnnGraph& graph, const DnnOperation& operation) {
   const auto* const add = std::get_if<DnnPointwise>(&operation);
@@ -52,6 +38,19 @@ bool convolves_plainly(const DnnGraph& graph, const DnnOperation& operation) {
 }
 
 }  // namespace
+
+bool has_f32_products(const DnnGraph& graph) {
+  return std::any_of(graph.operations.begin(), graph.operations.end(), [&](const auto& operation) {
+    if (const auto* forward = std::get_if<DnnConvolution>(&operation)) {
+      return graph.tensor(forward->w).dtype == DType::f32;
+    }
+    if (const auto* data = std::get_if<DnnConvolutionBackwardData>(&operation)) {
+      return graph.tensor(data->w).dtype == DType::f32;
+    }
+    const auto* filter = std::get_if<DnnConvolutionBackwardFilter>(&operation);
+    return filter != nullptr && graph.tensor(filter->dy).dtype == DType::f32;
+  });
+}
 
 bool hopper_has_engine(const DnnGraph& graph) {
   const auto adds = [&](const DnnOperation& op) { return adds_tensor(graph, op); };

@@ -82,11 +82,15 @@ struct Bench {
   std::byte *device = nullptr, *pinned = nullptr;
 };
 
+std::vector<Candidate> candidates_for(Driver& driver, const DnnGraph& graph) {
+  return driver.planner().candidates(graph, true, 100);
+}
+
 /// A plan, and memory for it.
 struct PlanOf {
   PlanOf(Bench& on, const DnnGraph& graph)
       : bench(on),
-        plan(on.driver->build(graph, on.driver->planner().candidates(graph, true, 1).at(0).choice)),
+        plan(on.driver->build(graph, candidates_for(*on.driver, graph).at(0).choice)),
         workspace(on.driver->allocate(plan->workspace_bytes(), MemoryKind::device)) {}
   PlanOf(const PlanOf&) = delete;
   PlanOf& operator=(const PlanOf&) = delete;
@@ -281,7 +285,7 @@ TEST_F(CudaDriver, AfterAnIllegalAccessEachCallFailsWithIt) {
 TEST_F(CudaDriver, PlansRunAndOnesOfThePlanBookAreBuiltAgain) {
   Bench bench;
   const DnnGraph graph = bench.relu();
-  const std::vector<Candidate> candidates = bench.driver->planner().candidates(graph, true, 100);
+  const std::vector<Candidate> candidates = candidates_for(*bench.driver, graph);
   ASSERT_EQ(candidates.size(), 2U);
   EXPECT_EQ(candidates[0].choice.knobs.size(), 1U);
   const PlanOf plan(bench, graph);
@@ -300,7 +304,7 @@ TEST_F(CudaDriver, PlansRunAndOnesOfThePlanBookAreBuiltAgain) {
 
 TEST_F(CudaDriver, ARefusedEngineIsNoCandidate) {
   Bench bench("refuse=0");
-  const std::vector<Candidate> left = bench.driver->planner().candidates(bench.relu(), true, 100);
+  const std::vector<Candidate> left = candidates_for(*bench.driver, bench.relu());
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left[0].choice.engine, 2);
 }

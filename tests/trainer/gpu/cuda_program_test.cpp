@@ -85,6 +85,11 @@ TEST_F(CudaProgram, AFailingGpuKeepsTheStepsBeforeIt) {
   EXPECT_GT(kept.at("step_ms").size(), 10U);
 }
 
+TEST_F(CudaProgram, AnEngineThatFailsWhileEnginesAreTimedIsNotTaken) {
+  EXPECT_TRUE(ended(run("break=0"), 0, ""));
+  EXPECT_TRUE(ended(run("refuse=0"), 0, ""));
+}
+
 TEST_F(CudaProgram, AnIllegalAccessEndsTheRunWithWhatToDo) {
   EXPECT_TRUE(ended(run("fail=cudaEventSynchronize:40:700"), 8, "under compute-sanitizer"));
 }

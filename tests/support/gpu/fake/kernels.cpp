@@ -23,8 +23,8 @@ using penstock::gpu::Geometry;
 using penstock::gpu::host_launch_of;
 using penstock::gpu::HostLaunch;
 using penstock::gpu::KernelCall;
-using penstock::gpu::launch_on_host;
 using penstock::gpu::name_of;
+using penstock::gpu::run_on_host;
 namespace fake = penstock::gpu::fake;
 using fake::During;
 using fake::Machine;
@@ -136,7 +136,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
     }
     return machine().enqueue(stream, {.name = name_of(call),
                                       .accesses = [call] { return accesses_of(call); },
-                                      .run = [call] { launch_on_host(call); }});
+                                      .run = [call] { run_on_host(call); }});
   });
 }
 
