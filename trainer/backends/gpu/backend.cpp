@@ -44,6 +44,7 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
     : library_(std::move(library)),
       gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
+      record_(options.flag("record")),
       exchange_(parse_exchange(options.text("exchange"))),
       nccl_timeout_(options.duration("nccl_timeout")),
       rules_{.deterministic = options.flag("deterministic"),
@@ -57,7 +58,7 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
 /// Ranks go around the GPUs, so that few of them have one each.
 std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   const std::int32_t gpu = ordinal % gpus_;
-  auto device = std::make_unique<GpuDevice>(library_->open(gpu));
+  auto device = std::make_unique<GpuDevice>(library_->open(gpu), record_);
   gpu_of_[device.get()] = gpu;
   const DeviceFacts& of = device->driver().facts();
   if (watch_ && ordinal < gpus_) {  // each GPU once

@@ -26,6 +26,9 @@ inline constexpr OptionSpec kOptions[] = {
     {"fused", "auto",
      "convolutions of f16 take over the batch norms around them: auto (where timing favours it), "
      "on (where an engine exists), off"},
+    {"record", "true",
+     "record a step once for each slot and replay it; false: enqueue each step, where recording "
+     "fails"},
     {"exchange", "auto",
      "between ranks: copies (our own sums, also of ranks that share a GPU, in one process), nccl "
      "(a "
@@ -74,6 +77,7 @@ class GpuBackend final : public Backend {
 
   const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
+  const bool record_;
   const Exchange exchange_;
   const Nanoseconds nccl_timeout_;
   PlanRules rules_;

@@ -15,7 +15,8 @@ class GpuStream;
 
 class GpuDevice final : public Device {
  public:
-  explicit GpuDevice(std::unique_ptr<Driver> driver);
+  /// `records`: its streams replay what they capture; else they enqueue it again at each launch.
+  explicit GpuDevice(std::unique_ptr<Driver> driver, bool records = true);
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
   ~GpuDevice() override;
@@ -33,6 +34,7 @@ class GpuDevice final : public Device {
 
  private:
   std::unique_ptr<Driver> driver_;
+  const bool records_;
   StepScalars* scalars_ = nullptr;
   StreamHandle copies_ = nullptr;
   EventHandle copied_ = nullptr;
@@ -58,7 +60,8 @@ class GpuEvent final : public Event {
 
 class GpuStream final : public Stream {
  public:
-  explicit GpuStream(Driver& driver) : driver_(driver), handle_(driver.make_stream()) {}
+  explicit GpuStream(Driver& driver, bool records = true)
+      : driver_(driver), handle_(driver.make_stream()), records_(records) {}
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;
   ~GpuStream() override { driver_.destroy(handle_); }
@@ -74,6 +77,7 @@ class GpuStream final : public Stream {
   void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
     driver_.copy(handle_, to.data(), from.data(), to.size());
   }
+  /// A DeviceError while recording names the option that does without.
   std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override;
   void* native() noexcept override { return this; }
 
@@ -83,8 +87,11 @@ class GpuStream final : public Stream {
   void at_launch(std::function<void()> action);
 
  private:
+  std::unique_ptr<Program> record_program(const std::function<void()>& enqueue);
+
   Driver& driver_;
   const StreamHandle handle_;
+  const bool records_;
   std::vector<std::function<void()>>* recording_ = nullptr;
 };
 
