@@ -140,7 +140,8 @@ class Backend {
   /// Ordinal in [0, device_count). Throws DeviceError.
   virtual std::unique_ptr<Device> open(std::int32_t ordinal) = 0;
   /// Throws ConfigError when batch and model do not fit the device's memory, with a batch that
-  /// does; Unavailable for a precision that the device lacks.
+  /// does; Unavailable for a precision that the device lacks. Unless the device is made of the
+  /// host's cores, several threads may call it at the same time, each for another device.
   virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
   virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
                                                     Device&) = 0;

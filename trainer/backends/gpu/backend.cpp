@@ -60,6 +60,7 @@ std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   const std::int32_t gpu = ordinal % gpus_;
   auto device = std::make_unique<GpuDevice>(library_->open(gpu), record_);
   gpu_of_[device.get()] = gpu;
+  compilers_.try_emplace(gpu);
   const DeviceFacts& of = device->driver().facts();
   if (watch_ && ordinal < gpus_) {  // each GPU once
     watch_->add(gpu, of.pci_bus);
@@ -70,26 +71,25 @@ std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   return device;
 }
 
-PlanBook& GpuBackend::book_for(const DeviceFacts& device, const ExecutableSpec& spec) {
-  auto& book = books_[device.name];
-  if (book == nullptr) book = std::make_unique<PlanBook>(device, spec.cache_directory);
-  return *book;
-}
-
 std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const ExecutableSpec& spec,
                                                 Device& device) {
   auto& on = static_cast<GpuDevice&>(device);
+  Gpu& gpu = compilers_.at(gpu_of_.at(&device));
+  const std::lock_guard compiling(gpu.compiling);
   // Memory is counted before the first replica takes its share.
-  const auto [budget, is_first] = budgets_.try_emplace(gpu_of_.at(&device));
-  if (is_first) {
+  if (gpu.budget == 0) {
     const double free = kShareOfMemory * static_cast<double>(on.driver().free_bytes());
     const std::int32_t ranks = std::max(spec.local_ranks, 1);
-    budget->second = static_cast<std::size_t>(free / ((ranks + gpus_ - 1) / gpus_));
+    gpu.budget = static_cast<std::size_t>(free / ((ranks + gpus_ - 1) / gpus_));
+  }
+  if (gpu.book == nullptr) {
+    gpu.book = std::make_unique<PlanBook>(on.driver().facts(), spec.cache_directory);
   }
   PlanRules rules = rules_;
   rules.allow_tf32 = spec.precision == Precision::tf32;
-  auto executable = std::make_unique<GpuExecutable>(
-      graph, spec, on, rules, fusion_, book_for(on.driver().facts(), spec), budget->second);
+  auto executable =
+      std::make_unique<GpuExecutable>(graph, spec, on, rules, fusion_, *gpu.book, gpu.budget);
+  const std::lock_guard lock(facts_mutex_);
   facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
   facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
   facts_["fused_operators"] = static_cast<double>(executable->fused_count());

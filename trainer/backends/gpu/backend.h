@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,7 +74,12 @@ class GpuBackend final : public Backend {
                                                    const ProcessRanks& ranks,
                                                    const CommunicatorId& id, Clock& clock,
                                                    std::stop_token stop);
-  PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
+  /// What the ranks on one GPU share.
+  struct Gpu {
+    std::mutex compiling;            ///< by one rank at a time, as engines are timed
+    std::size_t budget = 0;          ///< bytes for each rank; 0: not counted yet
+    std::unique_ptr<PlanBook> book;  ///< null until the first rank compiles
+  };
 
   const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
@@ -82,9 +88,9 @@ class GpuBackend final : public Backend {
   const Nanoseconds nccl_timeout_;
   PlanRules rules_;
   const FusionMode fusion_;
-  std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name
   std::map<Device*, std::int32_t> gpu_of_;
-  std::map<std::int32_t, std::size_t> budgets_;  // by GPU: bytes for each replica
+  std::map<std::int32_t, Gpu> compilers_;  // by GPU; complete before the first rank compiles
+  std::mutex facts_mutex_;                 // while ranks compile
   std::map<std::string, double> facts_;
   std::unique_ptr<GpuWatch> watch_;
   std::optional<Sampler> sampler_;  // once there is something to watch
