@@ -83,9 +83,10 @@ class Meeting final : public Backend {
                                             const ExecutableSpec& spec, Device& device) override {
     return inner_->make_optimizer(choice, spec, device);
   }
-  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
+  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
+                                              const ExchangeSpec& spec, Clock& clock,
                                               std::stop_token stop) override {
-    return inner_->make_group(devices, clock, std::move(stop));
+    return inner_->make_group(devices, spec, clock, std::move(stop));
   }
 
  private:
@@ -169,6 +170,29 @@ TEST_F(GpuRuns, ACompilationThatFailsOnOneGpuOfSeveral_EndsTheRunWithItsReason) 
     FAIL() << "went well";
   } catch (const DeviceError& error) {
     EXPECT_TRUE(says(error.what(), "execute failed on host 1")) << error.what();
+  }
+}
+
+TEST_F(GpuRuns, GradientsOf16Bits_AreTheSameByCopiesAndThroughTheHost) {
+  const std::vector<double> wide = run_on(kSeveral, 2, "gpu").losses;
+  config_.gradient_wire = "fp16";
+  const RunResult copies = run_on(kSeveral, 2, "gpu:exchange=copies");
+  ASSERT_EQ(copies.exit_code, 0) << copies.reason;
+  EXPECT_TRUE(std::any_of(copies.notes.begin(), copies.notes.end(), [](const std::string& note) {
+    return note.ends_with("; gradients travel as fp16");
+  }));
+  EXPECT_NE(copies.losses, wide);
+  for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(copies.losses[i], wide[i], 0.02) << i;
+  EXPECT_EQ(run_on(kSeveral, 2, "gpu:exchange=host").losses, copies.losses);
+}
+
+TEST_F(GpuRuns, ASpecThatAsksForNccl_DoesNotRunWithoutIt) {
+  config_.all_reduce_spec = "nccl";
+  try {
+    run_on(kSeveral, 2, "gpu");
+    FAIL() << "went well";
+  } catch (const Unavailable& error) {
+    EXPECT_TRUE(says(error.what(), "the host has no library that connects GPUs")) << error.what();
   }
 }
 

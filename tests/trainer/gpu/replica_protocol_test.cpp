@@ -17,6 +17,7 @@
 #include "tests/support/gpu/training_rig.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
+#include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -220,6 +221,24 @@ TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
   EXPECT_THROW(stream->capture([&] { event->wait_until(Time::max()); }), std::logic_error);
   rig.run(batches_for(graph, 6, kImages));
   EXPECT_EQ(rig.results(0).size(), 6U);
+}
+
+TEST(ReplicaProtocol, GradientsThatTravelAs16Bits_LeaveTheSameBitsOnAllRanks) {
+  const Graph graph = separate_images();
+  const std::vector<PlainBatch> batches = batches_for(graph, 8, kImages);
+  TrainingRig wide(graph, {.ranks = 2});
+  wide.run(batches);
+  for (const HostMachineOptions& machine : timings(3)) {
+    TrainingRig narrow(graph, {.ranks = 2, .exchange = {.wire = WireFormat::f16}}, machine);
+    narrow.run(batches);
+    EXPECT_EQ(narrow.races(), Races{});
+    EXPECT_EQ(narrow.weights(1), narrow.weights(0));
+    EXPECT_NE(narrow.weights(0), wide.weights(0));
+    for (std::size_t i = 0; i < wide.weights(0).size(); ++i) {
+      EXPECT_LE(distance(narrow.weights(0)[i], wide.weights(0)[i]),
+                1e-3 * norm(wide.weights(0)[i]) + 1e-5);
+    }
+  }
 }
 
 TEST(ReplicaProtocol, GradientsThatOverflowF16_ChangeNeitherWeightsNorState) {

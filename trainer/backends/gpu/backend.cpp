@@ -13,6 +13,7 @@
 #include "trainer/backends/gpu/nccl_group.h"
 #include "trainer/backends/gpu/optimizer.h"
 #include "trainer/collectives/staged.h"
+#include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -106,24 +107,27 @@ std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& cho
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
-                                                        Clock& clock, std::stop_token stop) {
+                                                        const ExchangeSpec& spec, Clock& clock,
+                                                        std::stop_token stop) {
   std::vector<std::int32_t> gpus;
   std::vector<Driver*> drivers;
   for (Device* const device : devices) {
     gpus.push_back(gpu_of_.at(device));
     drivers.push_back(&static_cast<GpuDevice*>(device)->driver());
   }
-  const ExchangeChoice choice = choose_exchange(exchange_, gpus, drivers, *library_);
-  if (devices.size() > 1) notes_.push_back(choice.note);
+  const ExchangeChoice choice =
+      choose_exchange(wanted_exchange(exchange_, spec), gpus, drivers, *library_);
+  if (devices.size() > 1) note_exchange(choice, spec);
   switch (choice.exchange) {
     case Exchange::nccl:
-      return make_nccl_group(devices, {.size = static_cast<std::int32_t>(devices.size())},
+      return make_nccl_group(devices,
+                             {.size = static_cast<std::int32_t>(devices.size()), .spec = spec},
                              choice.id, clock, std::move(stop));
     case Exchange::host:
-      return std::make_unique<StagedGroup>(devices, 0,
-                                           Backend::make_group(devices, clock, std::move(stop)));
+      return std::make_unique<StagedGroup>(
+          devices, 0, Backend::make_group(devices, spec, clock, std::move(stop)));
     default:
-      return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+      return std::make_unique<DeviceGroup>(devices, spec.wire, clock, std::move(stop));
   }
 }
 
@@ -135,12 +139,19 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_process_group(std::span<Device
   for (Device* const device : devices) {
     buses.push_back(static_cast<GpuDevice*>(device)->driver().facts().pci_bus);
   }
-  const ExchangeChoice choice = choose_process_exchange(exchange_, buses, ranks, *library_);
-  notes_.push_back(choice.note);
+  const ExchangeChoice choice =
+      choose_process_exchange(wanted_exchange(exchange_, ranks.spec), buses, ranks, *library_);
+  note_exchange(choice, ranks.spec);
   if (choice.exchange == Exchange::nccl) {
     return make_nccl_group(devices, ranks, choice.id, clock, std::move(stop));
   }
   return std::make_unique<StagedGroup>(devices, ranks.first, ranks.make_host_group());
+}
+
+void GpuBackend::note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec) {
+  notes_.push_back(spec.wire == WireFormat::f32 ? choice.note
+                                                : fmt::format("{}; gradients travel as {}",
+                                                              choice.note, to_string(spec.wire)));
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* const> devices,
@@ -151,7 +162,10 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* c
   for (Device* const device : devices) gpus.push_back(gpu_of_.at(device));
   return std::make_unique<NcclGroup>(
       devices,
-      NcclGroup::Rules{.first_rank = ranks.first, .ranks = ranks.size, .timeout = nccl_timeout_},
+      NcclGroup::Rules{.first_rank = ranks.first,
+                       .ranks = ranks.size,
+                       .timeout = nccl_timeout_,
+                       .wire = ranks.spec.wire},
       [library = library_, id, gpus, first = ranks.first](const CommunicatorPlace& place) {
         return library->make_communicator(id, place,
                                           gpus[static_cast<std::size_t>(place.rank - first)]);

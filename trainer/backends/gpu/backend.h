@@ -53,7 +53,8 @@ class GpuBackend final : public Backend {
                                       Device& device) override;
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice,
                                             const ExecutableSpec& spec, Device& device) override;
-  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
+  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
+                                              const ExchangeSpec& spec, Clock& clock,
                                               std::stop_token stop) override;
   std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,
                                                       const ProcessRanks& ranks, Clock& clock,
@@ -74,6 +75,8 @@ class GpuBackend final : public Backend {
                                                    const ProcessRanks& ranks,
                                                    const CommunicatorId& id, Clock& clock,
                                                    std::stop_token stop);
+  void note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec);
+
   /// What the ranks on one GPU share.
   struct Gpu {
     std::mutex compiling;            ///< by one rank at a time, as engines are timed
