@@ -24,8 +24,10 @@ void refuse_unfit_exchange(const RunConfig& config);
 /// Does the configuration say how gradients are exchanged?
 bool chooses_exchange(const RunConfig& config);
 
-/// The same for devices that exchange their own memory, and do not take algorithms of ours.
+/// Whether the device's backend exchanges gradients itself, as that of GPUs does: algorithms over
+/// links are for memory of the host.
 bool exchanges_on_gpus(const RunConfig& config);
+/// What the backend is told.
 ExchangeSpec exchange_spec(const RunConfig& config);
 
 /// `ranks` of all processes, `neighbours` on this host. The counter outlives the exchange.
