@@ -173,9 +173,8 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::agg_small_grads_max_group>,
      set_count<&RunConfig::agg_small_grads_max_group, 1>},
     {"all_reduce_spec", "", false,
-     "which all-reduce adds gradients of which size, such as pscpu:32k:xring#2; default: what "
-     "suits "
-     "ranks and devices best, which the result says",
+     "which all-reduce adds gradients of which size, such as pscpu:32k:xring#2, or on GPUs nccl; "
+     "default: what suits ranks and devices best, which the result says",
      get<&RunConfig::all_reduce_spec>, set_all_reduce_spec},
     {"gradient_wire", "", false,
      "gradients as they are exchanged: fp32, fp16 or bf16; 16 bits are half the bytes, and added "

@@ -26,8 +26,8 @@ ExchangeChoice choice_for(const RunExchange& run, std::int32_t ranks, std::int32
 }
 
 std::unique_ptr<CollectiveGroup> make_thread_group(const RunExchange& run) {
-  if (!chooses_exchange(run.config)) {
-    return run.backend.make_group(run.devices, run.clock, run.abandon);
+  if (!chooses_exchange(run.config) || exchanges_on_gpus(run.config)) {
+    return run.backend.make_group(run.devices, exchange_spec(run.config), run.clock, run.abandon);
   }
   const auto ranks = static_cast<std::int32_t>(run.devices.size());
   const ExchangeChoice choice = choice_for(run, ranks, ranks);
@@ -111,6 +111,7 @@ std::unique_ptr<CollectiveGroup> make_exchange(const RunExchange& run) {
       run.devices,
       {.first = launch.rank * ranks,
        .size = launch.size * ranks,
+       .spec = exchange_spec(run.config),
        .all_gather = gather,
        .make_host_group = [&run] { return std::make_unique<HostGroup>(run); }},
       run.clock, run.abandon);

@@ -5,8 +5,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "bench/checkpoint_keeper.h"
 #include "bench/compile_progress.h"
@@ -88,6 +91,7 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   learning_rates = learning_rate_plan(config, *components.model, examples_per_epoch);
   config.num_batches = resolve_steps(config, extent);
   config.num_epochs = 0;
+  compile_ranks();
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank);
   if (checkpoint) restore(*checkpoint);
   note_unused_classes();
@@ -191,10 +195,11 @@ ExecutableSpec RunParts::executable_spec(const BatchSpec& batches, std::int32_t 
           .cache_directory = config.cache_dir};
 }
 
-std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int32_t rank) {
+std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int32_t rank,
+                                              bool reports) {
   CompileProgress progress(stderr, config.model);
   ExecutableSpec compilation = executable_spec(batches, rank);
-  const bool shows = global_rank(rank) == 0 || processes() == nullptr;
+  const bool shows = reports && (global_rank(rank) == 0 || processes() == nullptr);
   compilation.progress = [&](std::size_t done, std::size_t total) {
     if (stop_.stop_requested()) {
       throw Error(fmt::format("stopped while {} was compiled; what was found out so far is kept",
@@ -205,9 +210,38 @@ std::unique_ptr<Executable> RunParts::compile(const BatchSpec& batches, std::int
   return backend->compile(graph, compilation, *ranks[static_cast<std::size_t>(rank)].device);
 }
 
+/// The first rank before the others: they find on disk what it learnt about its device. Those
+/// compile at the same time, if they do not compete for the host's cores, and the second one
+/// reports for all of them.
+void RunParts::compile_ranks() {
+  const auto compile_rank = [this](std::size_t rank) {
+    ranks[rank].executable = compile(spec, static_cast<std::int32_t>(rank), rank < 2);
+  };
+  if (components.backend->computes_on_host) {
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) compile_rank(rank);
+    return;
+  }
+  compile_rank(0);
+  std::vector<std::exception_ptr> failures(ranks.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          compile_rank(rank);
+        } catch (...) {
+          failures[rank] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
+}
+
 void RunParts::make_rank(std::int32_t index) {
   Rank& rank = ranks[static_cast<std::size_t>(index)];
-  rank.executable = compile(spec, index);
   if (global_rank(index) == 0) initialise(*rank.executable, graph, config.seed);
   rank.optimizer =
       backend->make_optimizer({*components.optimizer, optimizer_options_, stored_weights(config)},

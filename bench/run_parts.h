@@ -71,8 +71,10 @@ class RunParts {
   CheckpointInfo checkpoint_info(std::int64_t step) const;
   /// Rank 0's, where it adapts itself. The device is idle.
   std::optional<LossScale> loss_scale() const;
-  /// The model for batches of `batches` on the rank's device, with weights that mean nothing.
-  std::unique_ptr<Executable> compile(const BatchSpec& batches, std::int32_t rank);
+  /// The model for batches of `batches` on the rank's device, with weights that mean nothing. Says
+  /// how far it is, if `reports`.
+  std::unique_ptr<Executable> compile(const BatchSpec& batches, std::int32_t rank,
+                                      bool reports = true);
 
   const Runner::Components components;
   RunConfig config;  ///< resolved
@@ -114,6 +116,7 @@ class RunParts {
   void watch_rings();
   DataPlan data_plan(std::int32_t rank) const;
   ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
+  void compile_ranks();
   void make_rank(std::int32_t index);
   void tell_step(std::int64_t step) const;
   GradientExchange* overlap(const Rank& rank);

@@ -1,12 +1,33 @@
 # CUDA, cuDNN, NCCL and CUPTI, for libpenstock_cuda.so. Nothing else links them: the program opens
 # that library at run time.
 #
-#   PENSTOCK_WITH_CUDA  AUTO: where all of them are found; ON: an error where not; OFF: never
-#   sets PENSTOCK_CUDA  whether libpenstock_cuda.so is built
+#   PENSTOCK_WITH_CUDA           AUTO: where all of them are found; ON: an error where not; OFF: never
+#   PENSTOCK_CUDA_ARCHITECTURES  compute capabilities that it gets code and PTX for, such as 80;89;90;120
+#   sets PENSTOCK_CUDA           whether libpenstock_cuda.so is built
 #   penstock::cudnn penstock::nccl penstock::cupti   imported targets
 set(PENSTOCK_WITH_CUDA AUTO CACHE STRING "Build libpenstock_cuda.so: AUTO, ON or OFF")
 set_property(CACHE PENSTOCK_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
+# Real code for Hopper; the driver compiles the PTX for what comes after it.
+set(PENSTOCK_CUDA_ARCHITECTURES 90 CACHE STRING "Compute capabilities of libpenstock_cuda.so, such as 80;89;90;120")
 set(PENSTOCK_CUDA OFF)
+
+# Ends with an error unless nvcc compiles for each of PENSTOCK_CUDA_ARCHITECTURES. Conversions to bf16
+# need 8.0.
+function(penstock_check_architectures)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "sm_[0-9]+" known "${known}")
+  list(TRANSFORM known REPLACE "sm_" "")
+  list(FILTER known EXCLUDE REGEX "^[0-7][0-9]$")
+  foreach(architecture IN LISTS PENSTOCK_CUDA_ARCHITECTURES)
+    if(NOT architecture IN_LIST known)
+      message(FATAL_ERROR "PENSTOCK_CUDA_ARCHITECTURES has '${architecture}'; ${CMAKE_CUDA_COMPILER} and Penstock's "
+                          "kernels have code for ${known}: name one or more of those")
+    endif()
+  endforeach()
+  if(NOT PENSTOCK_CUDA_ARCHITECTURES)
+    message(FATAL_ERROR "PENSTOCK_CUDA_ARCHITECTURES is empty; name one or more of ${known}")
+  endif()
+endfunction()
 
 # penstock_cuda_library(<target> HEADER header NAMES names...): in the toolkit's folders, or in those
 # of PyPI's packages when PENSTOCK_CUDA_HINTS lists them.
@@ -44,8 +65,9 @@ if(PENSTOCK_WITH_CUDA)
   endif()
   if(NOT missing)
     set(PENSTOCK_CUDA ON)
-    # Real code for Hopper; the driver compiles the PTX for what comes after it.
-    set(CMAKE_CUDA_ARCHITECTURES 90)
+    penstock_check_architectures()
+    set(CMAKE_CUDA_ARCHITECTURES ${PENSTOCK_CUDA_ARCHITECTURES})
+    list(SORT CMAKE_CUDA_ARCHITECTURES COMPARE NATURAL)
     if(PENSTOCK_CCACHE)
       set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
     endif()
@@ -57,7 +79,7 @@ if(PENSTOCK_WITH_CUDA)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()
-    message(STATUS "Penstock: libpenstock_cuda.so with CUDA ${CUDAToolkit_VERSION}")
+    message(STATUS "Penstock: libpenstock_cuda.so with CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
   elseif(PENSTOCK_WITH_CUDA STREQUAL AUTO)
     message(STATUS "Penstock: no libpenstock_cuda.so, there is no ${missing}")
   else()

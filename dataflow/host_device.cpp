@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "dataflow/closure.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -43,15 +44,6 @@ class HostEvent final : public Event {
  private:
   Clock& clock_;
   const HostDeviceOptions& options_;
-};
-
-class Closure final : public Program {
- public:
-  explicit Closure(std::function<void()> enqueue) : enqueue_(std::move(enqueue)) {}
-  void launch(Stream&) override { enqueue_(); }
-
- private:
-  std::function<void()> enqueue_;
 };
 
 class HostStream final : public Stream {

@@ -10,9 +10,11 @@ std::string_view to_string(Precision precision) {
   return kNames[static_cast<std::size_t>(precision)];
 }
 
-std::unique_ptr<CollectiveGroup> Backend::make_group(std::span<Device* const> devices, Clock& clock,
+std::unique_ptr<CollectiveGroup> Backend::make_group(std::span<Device* const> devices,
+                                                     const ExchangeSpec& spec, Clock& clock,
                                                      std::stop_token stop) {
-  return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop));
+  return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop),
+                                        ExchangeChoice{.wire = spec.wire});
 }
 
 std::unique_ptr<CollectiveGroup> Backend::make_process_group(std::span<Device* const> /*devices*/,

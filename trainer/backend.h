@@ -116,10 +116,19 @@ struct ExecutableSpec {
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
+enum class WireFormat : std::uint8_t;  // collectives/wire_format.h
+
+/// How ranks exchange, as far as the user says.
+struct ExchangeSpec {
+  WireFormat wire{};  ///< gradients on their way; f32 unless told otherwise
+  bool nccl = false;  ///< through NVIDIA's library, or not at all
+};
+
 /// The ranks of a run of several processes, as those of one of them see them.
 struct ProcessRanks {
   std::int32_t first = 0;  ///< of this process
   std::int32_t size = 1;   ///< of all processes
+  ExchangeSpec spec{};     ///< the same in all
   /// Every process's text, in the order of their ranks. All of them call it together. Throws
   /// TimeoutError where one does not come.
   std::function<std::vector<std::string>(std::string_view text)> all_gather{};
@@ -140,7 +149,8 @@ class Backend {
   /// Ordinal in [0, device_count). Throws DeviceError.
   virtual std::unique_ptr<Device> open(std::int32_t ordinal) = 0;
   /// Throws ConfigError when batch and model do not fit the device's memory, with a batch that
-  /// does; Unavailable for a precision that the device lacks.
+  /// does; Unavailable for a precision that the device lacks. Unless the device is made of the
+  /// host's cores, several threads may call it at the same time, each for another device.
   virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
   virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
                                                     Device&) = 0;
@@ -148,7 +158,8 @@ class Backend {
   /// lets every waiting rank leave with an Error. Goes through the host's memory unless a backend
   /// knows better.
   virtual std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
-                                                      Clock& clock, std::stop_token stop);
+                                                      const ExchangeSpec& spec, Clock& clock,
+                                                      std::stop_token stop);
   /// The same among the ranks of several processes, with `devices` those of this one: all of them
   /// call it together. Tensors lie in the host's memory unless a backend knows better.
   virtual std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,

@@ -18,11 +18,22 @@ namespace {
 constexpr std::array<std::string_view, 5> kAllReducing = {
     "replicated", "horovod", "sync-sgd", "distributed-all-reduce", "collective-all-reduce"};
 
+/// For tensors of all sizes, in one piece.
+bool is_nccl(const std::string& spec) {
+  return !spec.empty() && parse_all_reduce_spec(spec, "--all-reduce-spec") ==
+                              AllReduceSpec{{.algorithm = std::string(kNccl)}};
+}
+
 }  // namespace
 
 AllReducePlan all_reduce_plan(const std::string& spec, std::string_view flag) {
   AllReducePlan plan;
   for (const AllReduceRange& range : parse_all_reduce_spec(spec, flag)) {
+    if (range.algorithm == kNccl) {
+      throw ConfigError(fmt::format(
+          "{} is '{}', and NCCL exchanges the memory of GPUs, with --device gpu, only; use xring",
+          flag, spec));
+    }
     plan.push_back(
         {&find_entry(all_reduce_table(), range.algorithm), range.shards, range.max_elements});
   }
@@ -47,11 +58,24 @@ void refuse_unfit_exchange(const RunConfig& config) {
                     "horovod, or leave it out",
                     said, config.variable_update));
   }
-  if (parse_component(config.device).name == "gpu") {
+  if (!by_spec) return;
+  if (!exchanges_on_gpus(config)) {
+    static_cast<void>(all_reduce_plan(config.all_reduce_spec, "--all-reduce-spec"));  // throws
+  } else if (!is_nccl(config.all_reduce_spec)) {
     throw ConfigError(fmt::format(
-        "{}, which is of devices whose memory is the host's, and --device is {}; leave it out",
+        "{}, which is of devices whose memory is the host's, and --device is {}; use nccl, or "
+        "leave it out",
         said, config.device));
   }
+}
+
+bool exchanges_on_gpus(const RunConfig& config) {
+  return parse_component(config.device).name == "gpu";
+}
+
+ExchangeSpec exchange_spec(const RunConfig& config) {
+  return {.wire = parse_wire_format(config.gradient_wire, "--gradient-wire"),
+          .nccl = is_nccl(config.all_reduce_spec)};
 }
 
 std::int32_t ranks_of_a_group(std::int32_t ranks, std::int32_t neighbours) {

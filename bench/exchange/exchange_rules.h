@@ -8,11 +8,13 @@
 
 #include "bench/run_config.h"
 #include "dataflow/probe.h"
+#include "trainer/backend.h"
 #include "trainer/collectives/exchange_choice.h"
 
 namespace penstock {
 
-/// The algorithms of a spec; throws ConfigError, which names `flag`.
+/// The algorithms of a spec; throws ConfigError, which names `flag`, also where NCCL is one of
+/// them: it exchanges on GPUs only.
 AllReducePlan all_reduce_plan(const std::string& spec, std::string_view flag);
 
 /// Throws ConfigError where --all-reduce-spec or --gradient-wire asks for what the update or the
@@ -21,6 +23,12 @@ void refuse_unfit_exchange(const RunConfig& config);
 
 /// Does the configuration say how gradients are exchanged?
 bool chooses_exchange(const RunConfig& config);
+
+/// Whether the device's backend exchanges gradients itself, as that of GPUs does: algorithms over
+/// links are for memory of the host.
+bool exchanges_on_gpus(const RunConfig& config);
+/// What the backend is told.
+ExchangeSpec exchange_spec(const RunConfig& config);
 
 /// `ranks` of all processes, `neighbours` on this host. The counter outlives the exchange.
 ExchangeChoice exchange_choice(const RunConfig& config, std::int32_t ranks, std::int32_t neighbours,

@@ -164,20 +164,31 @@ KernelCase adapt_loss_scale(bool finite, std::uint64_t seed) {
   });
 }
 
-KernelCase sum_slices(std::int32_t ranks, std::int32_t root, std::uint64_t seed) {
-  CaseBuilder build(fmt::format("SumSlices {}{}", ranks, root < 0 ? "" : "_to_root"), DType::f32,
-                    seed);
+KernelCase sum_slices(DType type, std::int32_t ranks, std::int32_t root, std::uint64_t seed) {
+  CaseBuilder build(
+      fmt::format("SumSlices {} {}{}", name_of_type(type), ranks, root < 0 ? "" : "_to_root"), type,
+      seed);
   constexpr std::size_t kFirst = 12, kCount = 100'003;
   std::array<OperandId, kMaxRanks> tensors{};
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
-    tensors[static_cast<std::size_t>(rank)] = build.both(DType::f32, kFirst + kCount, -1, 1);
+    tensors[static_cast<std::size_t>(rank)] = build.both(type, kFirst + kCount, -1, 1);
   }
   return build.build([=](const OperandAddresses& at) -> KernelCall {
-    SumSlices call{.ranks = ranks, .root = root, .first = kFirst, .count = kCount};
+    SumSlices call{.ranks = ranks, .root = root, .first = kFirst, .count = kCount, .type = type};
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
-      call.tensors[rank] = at.as<float>(tensors[static_cast<std::size_t>(rank)]);
+      call.tensors[rank] = at(tensors[static_cast<std::size_t>(rank)]);
     }
     return call;
+  });
+}
+
+KernelCase widen_sums(DType type, std::uint64_t seed) {
+  CaseBuilder build(fmt::format("WidenSums {}", name_of_type(type)), DType::f32, seed);
+  constexpr std::size_t kCount = 100'003;
+  const OperandId from = build.input(type, kCount);
+  const OperandId to = build.output(DType::f32, kCount);
+  return build.build([=](const OperandAddresses& at) -> KernelCall {
+    return WidenSums{at(from), type, at.as<float>(to), kCount};
   });
 }
 
@@ -208,9 +219,12 @@ void add_update_cases(std::vector<KernelCase>& cases, std::uint64_t seed) {
   cases.push_back(adapt_loss_scale(true, seed));
   cases.push_back(adapt_loss_scale(false, seed));
   for (const std::int32_t ranks : {2, 4, 16}) {
-    cases.push_back(sum_slices(ranks, -1, seed));
-    cases.push_back(sum_slices(ranks, ranks - 1, seed));
+    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+      cases.push_back(sum_slices(type, ranks, -1, seed));
+    }
+    cases.push_back(sum_slices(DType::f32, ranks, ranks - 1, seed));
   }
+  for (const DType type : {DType::f16, DType::bf16}) cases.push_back(widen_sums(type, seed));
 }
 
 }  // namespace penstock::gpu

@@ -79,9 +79,39 @@ TEST(ExchangeRules, WhatNothingAllReducesIsRefused) {
   }
   config.variable_update = "replicated";
   config.device = "gpu";
-  EXPECT_THROW(refuse_unfit_exchange(config), ConfigError);
-  config.gradient_wire = "fp32";
   EXPECT_NO_THROW(refuse_unfit_exchange(config));
+  EXPECT_EQ(exchange_spec(config).wire, WireFormat::f16);
+}
+
+/// What is said of the spec on that device; empty: it is accepted.
+std::string refusal_of(const std::string& spec, const std::string& device) {
+  RunConfig config;
+  config.all_reduce_spec = spec;
+  config.device = device;
+  try {
+    refuse_unfit_exchange(config);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  EXPECT_EQ(exchange_spec(config).nccl, spec == "nccl");
+  return {};
+}
+
+TEST(ExchangeRules, NcclIsOfGpus_AndOtherAlgorithmsAreOfOtherDevices) {
+  EXPECT_EQ(refusal_of("nccl", "gpu:replicas=1"), "");
+  for (const char* spec : {"nccl", "pscpu:2k:nccl", "nccl#2"}) {
+    EXPECT_EQ(refusal_of(spec, "cpu"),
+              "--all-reduce-spec is '" + std::string(spec) +
+                  "', and NCCL exchanges the memory of GPUs, with --device gpu, only; use xring");
+  }
+  for (const char* spec : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "xring", "pscpu:32k:xring"}) {
+    EXPECT_EQ(refusal_of(spec, "cpu"), "");
+    EXPECT_EQ(refusal_of(spec, "gpu"),
+              "--all-reduce-spec is '" + std::string(spec) +
+                  "', which is of devices whose memory is the host's, and --device is gpu; use "
+                  "nccl, or leave it out");
+  }
+  EXPECT_THROW(exchange_ways({.all_reduce_spec = "nccl"}), ConfigError) << "ranks have no GPUs";
 }
 
 TEST(ExchangeWays, AllAreTheSharedMemoryAndEveryAlgorithm) {

@@ -93,7 +93,7 @@ TEST(GpuCheckGraphs, AfterADeviceIsLost_NoOtherCheckIsMade) {
   }});
   const DnnGraph graph =
       conv_forward({.images = 1, .channels = 8, .height = 2, .width = 2, .filters = 8}).graph;
-  CheckReport report({.json = file});
+  CheckReport report({.json = file}, "verb");
   {
     Workbench bench(driver);
     EXPECT_THROW(
@@ -101,7 +101,7 @@ TEST(GpuCheckGraphs, AfterADeviceIsLost_NoOtherCheckIsMade) {
                      bench, report),
         DeviceLost);
   }
-  report.finish("verb");
+  report.finish();
   const auto checks = nlohmann::json::parse(read_text(file)).at("checks");
   ASSERT_EQ(checks.size(), 1U);
   EXPECT_EQ(checks.at(0).at("name"), "first");

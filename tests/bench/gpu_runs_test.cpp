@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "tests/support/gpu/gpu_on_host.h"
 #include "tests/support/gpu/host_driver.h"
@@ -32,6 +36,65 @@ constexpr BackendEntry kFailing{
     },
 };
 
+constexpr std::int32_t kGpus = 3;
+
+std::unique_ptr<Backend> make_several_gpus(const Options& options) {
+  return std::make_unique<gpu::GpuBackend>(
+      std::make_shared<gpu::HostDriverLibrary>(gpu::HostMachineOptions{.devices = kGpus}), options);
+}
+
+constexpr BackendEntry kSeveral{
+    .name = "gpu",
+    .options = gpu::kOptions,
+    .make = [](const Options& options, Clock&) { return make_several_gpus(options); },
+};
+
+/// Several GPUs. All ranks but the first wait in compile() until all of those are in it.
+class Meeting final : public Backend {
+ public:
+  struct Compilations {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::int32_t begun = 0, ended = 0;
+    bool first_was_alone = true, others_met = true;
+  };
+
+  Meeting(std::unique_ptr<Backend> inner, Compilations& seen)
+      : inner_(std::move(inner)), seen_(seen) {}
+  std::int32_t device_count() const override { return inner_->device_count(); }
+  std::unique_ptr<Device> open(std::int32_t ordinal) override { return inner_->open(ordinal); }
+  std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
+                                      Device& device) override {
+    {
+      std::unique_lock lock(seen_.mutex);
+      const std::int32_t before = seen_.begun++;
+      if (before > 0 && seen_.ended == 0) seen_.first_was_alone = false;
+      seen_.changed.notify_all();
+      const auto all_begun = [this] { return seen_.begun == kGpus; };
+      if (before > 0 && !seen_.changed.wait_for(lock, std::chrono::seconds(20), all_begun)) {
+        seen_.others_met = false;
+      }
+    }
+    auto executable = inner_->compile(graph, spec, device);
+    const std::lock_guard lock(seen_.mutex);
+    ++seen_.ended;
+    return executable;
+  }
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice,
+                                            const ExecutableSpec& spec, Device& device) override {
+    return inner_->make_optimizer(choice, spec, device);
+  }
+  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
+                                              const ExchangeSpec& spec, Clock& clock,
+                                              std::stop_token stop) override {
+    return inner_->make_group(devices, spec, clock, std::move(stop));
+  }
+
+ private:
+  const std::unique_ptr<Backend> inner_;
+  Compilations& seen_;
+};
+
 class GpuRuns : public TrainingFixture {
  protected:
   GpuRuns() {
@@ -41,8 +104,11 @@ class GpuRuns : public TrainingFixture {
   }
 
   RunResult run_on(const BackendEntry& backend, std::int32_t ranks = 1) {
+    return run_on(backend, ranks, "gpu:replicas=" + std::to_string(ranks));
+  }
+  RunResult run_on(const BackendEntry& backend, std::int32_t ranks, const std::string& device) {
     config_.num_gpus = ranks;
-    config_.device = "gpu:replicas=" + std::to_string(ranks);
+    config_.device = device;
     Runner::Components parts = components();
     parts.backend = &backend;
     RunListener silent;
@@ -83,6 +149,66 @@ TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {
     return note ==
            "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)";
   }));
+}
+
+TEST_F(GpuRuns, RanksCompileSideBySide_BehindTheFirst) {
+  static Meeting::Compilations seen;
+  const BackendEntry entry{
+      .name = "gpu",
+      .options = gpu::kOptions,
+      .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+        return std::make_unique<Meeting>(make_several_gpus(options), seen);
+      },
+  };
+  const RunResult together = run_on(entry, kGpus, "gpu");
+  ASSERT_EQ(together.exit_code, 0) << together.reason;
+  EXPECT_TRUE(seen.first_was_alone);
+  EXPECT_TRUE(seen.others_met);
+  EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").losses, together.losses);
+}
+
+TEST_F(GpuRuns, ACompilationThatFailsOnOneGpuOfSeveral_EndsTheRunWithItsReason) {
+  const BackendEntry entry{
+      .name = "gpu",
+      .options = gpu::kOptions,
+      .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+        const auto library =
+            std::make_shared<gpu::HostDriverLibrary>(gpu::HostMachineOptions{.devices = kGpus});
+        library->on_open = [](gpu::HostDriver& driver) {
+          if (driver.facts().name == "host 1") driver.fail_at("execute", 1);
+        };
+        return std::make_unique<gpu::GpuBackend>(library, options);
+      },
+  };
+  try {
+    run_on(entry, kGpus, "gpu:autotune=false");
+    FAIL() << "went well";
+  } catch (const DeviceError& error) {
+    EXPECT_TRUE(says(error.what(), "execute failed on host 1")) << error.what();
+  }
+}
+
+TEST_F(GpuRuns, GradientsOf16Bits_AreTheSameByCopiesAndThroughTheHost) {
+  const std::vector<double> wide = run_on(kSeveral, 2, "gpu").losses;
+  config_.gradient_wire = "fp16";
+  const RunResult copies = run_on(kSeveral, 2, "gpu:exchange=copies");
+  ASSERT_EQ(copies.exit_code, 0) << copies.reason;
+  EXPECT_TRUE(std::any_of(copies.notes.begin(), copies.notes.end(), [](const std::string& note) {
+    return note.ends_with("; gradients travel as fp16");
+  }));
+  EXPECT_NE(copies.losses, wide);
+  for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(copies.losses[i], wide[i], 0.02) << i;
+  EXPECT_EQ(run_on(kSeveral, 2, "gpu:exchange=host").losses, copies.losses);
+}
+
+TEST_F(GpuRuns, ASpecThatAsksForNccl_DoesNotRunWithoutIt) {
+  config_.all_reduce_spec = "nccl";
+  try {
+    run_on(kSeveral, 2, "gpu");
+    FAIL() << "went well";
+  } catch (const Unavailable& error) {
+    EXPECT_TRUE(says(error.what(), "the host has no library that connects GPUs")) << error.what();
+  }
 }
 
 TEST_F(GpuRuns, Fp16TrainsWithItsDefaultScale_AndTheCacheIsWhereItShouldBe) {

@@ -33,8 +33,9 @@ TEST(AllReduceSpec, ANameAloneTakesAllSizes) {
 }
 
 TEST(AllReduceSpec, EveryNameOfTheReferenceIsAnAlgorithmOfOurs) {
-  for (const char* name : {"nccl", "nccl/xring", "nccl/rechd", "nccl/pscpu", "xring", "pscpu",
-                           "psgpu", "pscpu/pscpu", "collective"}) {
+  EXPECT_EQ(parse("nccl"), (AllReduceSpec{{std::string(kNccl), 1, kAnySize}})) << "no algorithm";
+  for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "xring", "pscpu", "psgpu",
+                           "pscpu/pscpu", "collective"}) {
     const AllReduceSpec spec = parse(name);
     ASSERT_EQ(spec.size(), 1U) << name;
     EXPECT_EQ(find_entry(all_reduce_table(), spec[0].algorithm).name, spec[0].algorithm) << name;
@@ -55,7 +56,7 @@ TEST(AllReduceSpec, LimitsPartTheSizes) {
   EXPECT_EQ(parse("pscpu:1K:xring:1M:nccl:1G:nccl/rechd:1T:collective"),
             (AllReduceSpec{{"gather-add", 1, 1ULL << 10},
                            {"ring", 1, 1ULL << 20},
-                           {"ring", 1, 1ULL << 30},
+                           {"nccl", 1, 1ULL << 30},
                            {"hierarchical-halving-doubling", 1, 1ULL << 40},
                            {"ring", 1, kAnySize}}));
 }

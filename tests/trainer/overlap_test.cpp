@@ -65,7 +65,7 @@ class Overlap : public ::testing::TestWithParam<BackendSubject> {
   std::vector<PlainTensors> train(const BucketLimits* limits) {
     std::vector<Device*> devices;
     for (const auto& graph : graphs_) devices.push_back(&graph->device());
-    const auto group = graphs_.front()->backend().make_group(devices, clock_, {});
+    const auto group = graphs_.front()->backend().make_group(devices, {}, clock_, {});
     std::vector<PlainTensors> weights(graphs_.size());
     run_ranks(static_cast<std::int32_t>(graphs_.size()), [&](std::int32_t rank) {
       CompiledGraph& graph = *graphs_[static_cast<std::size_t>(rank)];

@@ -117,7 +117,7 @@ class Replicas : public ::testing::TestWithParam<BackendSubject> {
       devices.push_back(&trainees.back()->compiled.device());
       trainees.back()->compiled.set_weights(uneven_weights(small.graph, 1 + rank));
     }
-    const std::unique_ptr<CollectiveGroup> group = backend->make_group(devices, clock_, {});
+    const std::unique_ptr<CollectiveGroup> group = backend->make_group(devices, {}, clock_, {});
     std::vector<PlainTensors> weights(trainees.size());
     run_ranks(ranks, [&](std::int32_t rank) {
       Trainee& trainee = *trainees[static_cast<std::size_t>(rank)];

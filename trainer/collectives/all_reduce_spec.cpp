@@ -18,7 +18,7 @@ struct Meaning {
   std::string_view name, algorithm;
 };
 constexpr std::array kMeanings = {
-    Meaning{"nccl", "ring"},
+    Meaning{"nccl", kNccl},
     Meaning{"xring", "ring"},
     Meaning{"collective", "ring"},
     Meaning{"pscpu", "gather-add"},

@@ -16,8 +16,11 @@
 
 namespace penstock {
 
+/// NVIDIA's library, which no algorithm of ours stands for.
+inline constexpr std::string_view kNccl = "nccl";
+
 struct AllReduceRange {
-  std::string algorithm{};  ///< of all_reduce_table()
+  std::string algorithm{};  ///< of all_reduce_table(), or kNccl
   std::int32_t shards = 1;
   std::uint64_t max_elements = std::numeric_limits<std::uint64_t>::max();
 
@@ -29,7 +32,8 @@ using AllReduceSpec = std::vector<AllReduceRange>;
 
 /// Its algorithms' names become ours; ours are taken as well:
 ///
-///   nccl, xring, collective      ring
+///   nccl                         itself
+///   xring, collective            ring
 ///   pscpu, psgpu                 gather-add, always on rank 0
 ///   nccl/xring                   hierarchical
 ///   nccl/rechd                   hierarchical-halving-doubling

@@ -294,9 +294,15 @@ void collect(const AdaptLossScale& call, Collector& to) {
 }
 void collect(const SumSlices& call, Collector& to) {
   for (std::int32_t rank = 0; rank < call.ranks; ++rank) {
-    to.read(call.tensors[rank] + call.first, call.count);
-    if (call.root < 0 || call.root == rank) to.write(call.tensors[rank] + call.first, call.count);
+    auto* const slice =
+        static_cast<std::byte*>(call.tensors[rank]) + call.first * size_of(call.type);
+    to.read(slice, call.count, call.type);
+    if (call.root < 0 || call.root == rank) to.write(slice, call.count, call.type);
   }
+}
+void collect(const WidenSums& call, Collector& to) {
+  to.read(call.from, call.count, call.type);
+  to.write(call.to, call.count);
 }
 
 /// Tensors of a graph that one operation reads and writes.
@@ -359,7 +365,8 @@ std::string name_of(const KernelCall& call) {
                                         "UpdateWeights",
                                         "SummariseUpdate",
                                         "AdaptLossScale",
-                                        "SumSlices"};
+                                        "SumSlices",
+                                        "WidenSums"};
   static_assert(kNames.size() == std::variant_size_v<KernelCall>);
   return kNames[call.index()];
 }

@@ -32,6 +32,7 @@ struct RigOptions {
   float loss_scale = 1;
   std::int32_t loss_scale_count_to = 0;  ///< above 0: the scale adapts itself
   bool record_update = true;             ///< where the exchange can be recorded
+  ExchangeSpec exchange{};
   std::function<Hyper(std::int64_t step)> hyper = [](std::int64_t step) {
     return Hyper{.learning_rate = 0.03125F, .weight_decay = 0.01F, .step = step};
   };

@@ -356,7 +356,15 @@ TEST_P(KernelAccesses, Weights) {
   blocks.expect_as_said(update);
   for (const std::int32_t root : {-1, 1}) {
     blocks.expect_as_said(SumSlices{{weights, gradients}, 2, root, 13, 50});
+    blocks.expect_as_said(
+        SumSlices{{blocks.elements(DType::f16, 200), blocks.elements(DType::f16, 200)},
+                  2,
+                  root,
+                  13,
+                  50,
+                  DType::f16});
   }
+  blocks.expect_as_said(WidenSums{blocks.elements(DType::bf16, 200), DType::bf16, gradients, 200});
 }
 
 TEST(DnnAccesses, TensorsThatHaveMemory_AreReadAndWrittenAsTheirOperationsDo) {

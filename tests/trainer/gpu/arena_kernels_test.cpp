@@ -102,6 +102,55 @@ TEST(GpuArena, OneElementThatIsNotFiniteIsFound) {
   }
 }
 
+TEST(GpuArena, SlicesOf16BitsAreSummedInF32AndRoundedOnce) {
+  constexpr std::int32_t kRanks = 3;
+  for (const DType type : {DType::f16, DType::bf16}) {
+    for (const Slice& slice : kSlices) {
+      Random random(4);
+      std::vector<Elements> tensors, before;
+      SumSlices call{.ranks = kRanks, .first = slice.first, .count = slice.count, .type = type};
+      for (std::int32_t r = 0; r < kRanks; ++r) {
+        Random again = random;
+        tensors.push_back(Elements::random(type, slice.first + slice.count + 3, random, -1, 1));
+        before.push_back(Elements::random(type, slice.first + slice.count + 3, again, -1, 1));
+        call.tensors[r] = tensors.back().data();
+      }
+      launch_on_host(call);
+      for (std::size_t i = 0; i < before[0].size(); ++i) {
+        const bool inside = i >= slice.first && i < slice.first + slice.count;
+        const double sum = before[0][i] + before[1][i] + before[2][i];
+        for (std::size_t r = 0; r < tensors.size(); ++r) {
+          if (inside) {
+            ASSERT_EQ(tensors[r][i], tensors[0][i]);
+            EXPECT_ROUNDED(tensors[r][i], sum, type, 3);
+          } else {
+            ASSERT_EQ(tensors[r][i], before[r][i]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuArena, SumsOf16BitsBecomeTheSameNumbersInF32) {
+  for (const DType type : {DType::f16, DType::bf16}) {
+    for (const Slice& slice : kSlices) {
+      Random random(5);
+      Elements from = Elements::random(type, slice.first + slice.count + 3, random, -1, 1);
+      Floats to(from.size());
+      launch_on_host(WidenSums{static_cast<const std::byte*>(from.data()) + slice.first * 2, type,
+                               to.floats() + slice.first, slice.count});
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        if (i < slice.first || i >= slice.first + slice.count) {
+          ASSERT_TRUE(std::isnan(to[i]));
+        } else {
+          ASSERT_EQ(to[i], from[i]);
+        }
+      }
+    }
+  }
+}
+
 TEST(GpuArena, SlicesAreSummedInTheOrderOfRanks) {
   for (const std::int32_t ranks : {1, 3, kMaxRanks}) {
     for (const std::int32_t root : {-1, 0, ranks - 1}) {

@@ -17,6 +17,7 @@
 #include "trainer/backends/gpu/group.h"
 #include "trainer/collectives/staged.h"
 #include "trainer/collectives/threads.h"
+#include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -126,9 +127,9 @@ void run(Ranks& ranks, CollectiveGroup& group, const Body& body) {
     done->wait_until(Time::max());
   });
 }
-void run(Ranks& ranks, const Body& body) {
+void run(Ranks& ranks, const Body& body, WireFormat wire = WireFormat::f32) {
   SteadyClock clock;
-  DeviceGroup group(ranks.devices(), clock, {});
+  DeviceGroup group(ranks.devices(), wire, clock, {});
   run(ranks, group, body);
 }
 
@@ -165,6 +166,39 @@ TEST(DeviceGroup, NothingRaces_InAnyOrderOfTheWork) {
   }
 }
 
+TEST(DeviceGroup, GradientsOf16Bits_AreRoundedAsHostThreadsRoundThem_InAnyOrderOfTheWork) {
+  constexpr std::int32_t kRanks = 3;
+  constexpr std::size_t kCount = 1003;
+  for (const WireFormat wire : {WireFormat::f16, WireFormat::bf16}) {
+    for (const std::int32_t devices : {1, 3}) {
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        SCOPED_TRACE(std::string(to_string(wire)) + ", " + std::to_string(devices) +
+                     " devices, seed " + std::to_string(seed));
+        const Timing timing = seed == 0 ? Timing::late : Timing::shuffled;
+        Ranks ranks({.timing = timing, .seed = seed, .devices = devices}, kRanks, kCount);
+        const Values values = random_values(kRanks, kCount, seed);
+        Values expected = values;
+        std::vector<float*> tensors;
+        for (std::vector<float>& of_rank : expected) tensors.push_back(of_rank.data());
+        for (int round = 0; round < 2; ++round) add_into_all(wire, tensors, 0, kCount);
+        run(
+            ranks,
+            [&](Collective& collective, const Tensor& tensor, Stream& stream) {
+              const auto rank = static_cast<std::size_t>(collective.world().rank);
+              write(tensor, values[1], stream);
+              collective.broadcast(tensor, 1, stream);
+              write(tensor, values[rank], stream);
+              for (int round = 0; round < 2; ++round) collective.all_reduce_sum(tensor, stream);
+              collective.all_reduce_sum({}, stream);
+            },
+            wire);
+        EXPECT_EQ(ranks.get(), expected);
+        EXPECT_EQ(ranks.races(), std::vector<std::string>{});
+      }
+    }
+  }
+}
+
 TEST(StagedGroup, SumsThroughTheHostsMemory_InAnyOrderOfTheWork) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const Timing timing = seed == 0 ? Timing::late : Timing::shuffled;
@@ -190,7 +224,7 @@ TEST(DeviceGroup, OnlyARankAloneCanBeRecorded) {
   for (const std::int32_t count : {1, 2}) {
     const Ranks ranks({}, count, 1);
     const std::vector<Device*> devices = ranks.devices();
-    DeviceGroup group(devices, clock, {});
+    DeviceGroup group(devices, WireFormat::f32, clock, {});
     EXPECT_EQ(group.join(0)->recordable(), count == 1);
   }
 }
@@ -200,7 +234,7 @@ TEST(DeviceGroup, AStopFreesTheRanksThatWait) {
   Ranks ranks({.devices = 3}, 3, 8);
   const std::vector<Device*> devices = ranks.devices();
   std::stop_source stop;
-  DeviceGroup group(devices, clock, stop.get_token());
+  DeviceGroup group(devices, WireFormat::f32, clock, stop.get_token());
   std::vector<std::future<void>> waiting;
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     waiting.push_back(std::async(std::launch::async, [&, rank] {

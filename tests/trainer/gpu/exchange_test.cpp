@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -82,7 +83,7 @@ TEST(Exchange, IsChosenByWhereTheRanksAre) {
 
 TEST(Exchange, SaysWhatMakesItImpossible) {
   EXPECT_EQ(answer({.wanted = "nccl", .gpus = {0, 1, 0}}),
-            "config: gpu:exchange is nccl, but ranks 0 and 2 share GPU 0, which NCCL refuses: use "
+            "config: NCCL is asked for, but ranks 0 and 2 share GPU 0, which NCCL refuses: use "
             "--num-gpus with one rank a GPU, or gpu:exchange=copies");
   EXPECT_EQ(answer({.wanted = "nccl", .gpus = {0, 1}, .has_nccl = false}),
             "unavailable: libnccl.so.2 cannot be loaded");
@@ -103,6 +104,24 @@ TEST(Exchange, SaysWhatMakesItImpossible) {
             "config: gpu:exchange is 'ring'; expected auto, copies, nccl or host");
 }
 
+TEST(Exchange, ASpecThatAsksForNccl_IsTheSameAsTheOptionAndRefusesOtherOnes) {
+  const ExchangeSpec spec{.nccl = true};
+  EXPECT_EQ(wanted_exchange(Exchange::automatic, {}), Exchange::automatic);
+  EXPECT_EQ(wanted_exchange(Exchange::copies, {}), Exchange::copies);
+  EXPECT_EQ(wanted_exchange(Exchange::automatic, spec), Exchange::nccl);
+  EXPECT_EQ(wanted_exchange(Exchange::nccl, spec), Exchange::nccl);
+  for (const auto& [option, name] :
+       {std::pair{Exchange::copies, "copies"}, {Exchange::host, "host"}}) {
+    try {
+      wanted_exchange(option, spec);
+      ADD_FAILURE() << "accepted " << name;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.what(), "--all-reduce-spec is nccl, and gpu:exchange is " +
+                                  std::string(name) + "; leave one out");
+    }
+  }
+}
+
 TEST(GpuBackend, RanksGoRoundTheGpus_AndTheNoteSaysHowTheyExchange) {
   SteadyClock clock;
   for (const bool has_nccl : {true, false}) {
@@ -119,8 +138,8 @@ TEST(GpuBackend, RanksGoRoundTheGpus_AndTheNoteSaysHowTheyExchange) {
                 "host " + std::to_string(rank % 2));
     }
     EXPECT_TRUE(backend.notes().empty());
-    const auto all = backend.make_group(devices, clock, {});
-    const auto two = backend.make_group(std::span(devices).first(2), clock, {});
+    const auto all = backend.make_group(devices, {}, clock, {});
+    const auto two = backend.make_group(std::span(devices).first(2), {}, clock, {});
     EXPECT_EQ(two->join(1)->world().size, 2);
     EXPECT_EQ(backend.notes(),
               (std::vector<std::string>{

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "tests/support/virtual_clock.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/nccl_group.h"
+#include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -35,8 +37,8 @@ struct Script {
 class FakeCommunicator final : public Communicator {
  public:
   explicit FakeCommunicator(Script& script) : script_(script) { begin("connect", 0, 0); }
-  void all_reduce(float*, std::size_t count, StreamHandle) override {
-    begin("all_reduce", count, 0);
+  void all_reduce(void*, DType type, std::size_t count, StreamHandle) override {
+    begin(type == DType::f32 ? "all_reduce" : "all_reduce of 16 bits", count, 0);
   }
   void reduce(float*, std::size_t count, std::int32_t root, StreamHandle) override {
     begin("reduce", count, root);
@@ -83,6 +85,8 @@ class Process {
         },
         clock, stop.get_token());
   }
+
+  GpuDevice& device() { return *devices_.front(); }
 
  private:
   HostDriverLibrary library_;
@@ -131,6 +135,42 @@ TEST(NcclGroup, ARankOfItsOwnProcess_ConnectsInItsFirstCallAndCanBeRecorded) {
             (std::vector<std::string>{"connect 0 0", "all_reduce 12 0", "reduce 12 2",
                                       "broadcast 12 1", "all_reduce 1 0"}));
   EXPECT_EQ(process.scripts[0].aborted, 0);
+}
+
+TEST(NcclGroup, GradientsOf16Bits_AreRoundedForTheAllReduceAlone_AlsoInARecording) {
+  VirtualClock clock;
+  Process process(clock, {.ranks = 2, .wire = WireFormat::f16}, 1);
+  GpuDevice& device = process.device();
+  const Buffer memory = device.allocate(3 * sizeof(float), MemoryKind::device);
+  const Tensor tensor{memory.bytes().data(), 3, DType::f32};
+  std::vector<float> values{1.F / 3, 70000, -2};
+  const auto copy = [&](std::byte* to, const std::byte* from) {
+    device.copy_now(to, from, memory.bytes().size());
+  };
+  const auto read = [&] {
+    copy(reinterpret_cast<std::byte*>(values.data()), memory.bytes().data());
+    return values;
+  };
+  const std::unique_ptr<Collective> collective = process.group->join(0);
+  Stream& stream = *process.streams[0];
+  copy(memory.bytes().data(), reinterpret_cast<const std::byte*>(values.data()));
+  collective->broadcast(tensor, 1, stream);
+  collective->reduce_sum(tensor, 1, stream);
+  EXPECT_EQ(read(), (std::vector<float>{1.F / 3, 70000, -2}));
+  // The host driver refuses allocations in a recording.
+  const std::unique_ptr<Program> program =
+      stream.capture([&] { collective->all_reduce_sum(tensor, stream); });
+  EXPECT_EQ(read(), (std::vector<float>{1.F / 3, 70000, -2}));
+  program->launch(stream);
+  const std::unique_ptr<Event> done = device.make_event();
+  stream.record(*done);
+  done->wait_until(Time::max());
+  EXPECT_EQ(read(), (std::vector<float>{0x1.554p-2F, std::numeric_limits<float>::infinity(), -2}));
+  EXPECT_EQ(process.scripts[0].calls,
+            (std::vector<std::string>{"connect 0 0", "broadcast 3 1", "reduce 3 1",
+                                      "all_reduce of 16 bits 3 0"}));
+  collective->all_reduce_sum({}, stream);
+  EXPECT_EQ(process.scripts[0].calls.back(), "all_reduce 1 0");
 }
 
 TEST(NcclGroup, ThreadsOfAProcess_MeetBeforeTheyBegin) {

@@ -115,7 +115,7 @@ TEST(ProcessExchange, AllGoThroughTheHost_WhereSomeShareAGpuOrLackNccl) {
             three_times("ranks exchange through the host's memory (process 1: libnccl.so.2 cannot "
                         "be loaded)"));
   EXPECT_EQ(answers("nccl", lacking),
-            three_times("unavailable: gpu:exchange is nccl, and process 1: libnccl.so.2 cannot be "
+            three_times("unavailable: NCCL is asked for, and process 1: libnccl.so.2 cannot be "
                         "loaded; give each rank a GPU, or use gpu:exchange=host"));
   EXPECT_EQ(answers("host", sharing),
             three_times("ranks exchange through the host's memory (gpu:exchange=host)"));

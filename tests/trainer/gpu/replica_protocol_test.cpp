@@ -17,6 +17,7 @@
 #include "tests/support/gpu/training_rig.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
+#include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -172,6 +173,42 @@ TEST(ReplicaProtocol, AReplayedStepSeesItsOwnRateCountAndStepNumber) {
   EXPECT_EQ(replayed.weights(0), eager.weights());
 }
 
+TEST(ReplicaProtocol, StepsThatAreEnqueuedEachTime_LeaveTheBitsOfRecordedOnes) {
+  const Graph graph = with_dropout();
+  const auto hyper = [](std::int64_t step) {
+    return Hyper{.learning_rate = 0.5F / static_cast<float>(2 + step), .step = step};
+  };
+  for (const std::int32_t ranks : {1, 2}) {
+    std::vector<PlainBatch> batches =
+        batches_for(graph, static_cast<std::size_t>(6 * ranks), kImages);
+    for (std::size_t i = 0; i < batches.size(); i += 3) batches[i].valid = 1;
+    for (const bool record_update : {true, false}) {
+      RigOptions options{.optimizer = "adam", .ranks = ranks, .record_update = record_update};
+      options.hyper = hyper;
+      TrainingRig recorded(graph, options);
+      recorded.run(batches);
+      options.backend = "gpu:record=false";
+      for (const HostMachineOptions& machine : timings(3)) {
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, update " +
+                     (record_update ? "within" : "behind") + ", seed " +
+                     std::to_string(machine.seed));
+        TrainingRig enqueued(graph, options, machine);
+        for (std::int32_t rank = 0; rank < ranks; ++rank) {
+          enqueued.driver(rank).fail_at("begin_capture", 1);
+        }
+        enqueued.run(batches);
+        EXPECT_EQ(enqueued.weights(0), recorded.weights(0));
+        EXPECT_EQ(enqueued.state(0), recorded.state(0));
+        ASSERT_EQ(enqueued.results(0).size(), recorded.results(0).size());
+        for (std::size_t i = 0; i < recorded.results(0).size(); ++i) {
+          EXPECT_EQ(enqueued.results(0)[i].loss, recorded.results(0)[i].loss) << "step " << i;
+        }
+        EXPECT_EQ(enqueued.races(), Races{});
+      }
+    }
+  }
+}
+
 TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
   // The host driver throws where a recording does either.
   const Graph graph = with_dropout();
@@ -184,6 +221,24 @@ TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
   EXPECT_THROW(stream->capture([&] { event->wait_until(Time::max()); }), std::logic_error);
   rig.run(batches_for(graph, 6, kImages));
   EXPECT_EQ(rig.results(0).size(), 6U);
+}
+
+TEST(ReplicaProtocol, GradientsThatTravelAs16Bits_LeaveTheSameBitsOnAllRanks) {
+  const Graph graph = separate_images();
+  const std::vector<PlainBatch> batches = batches_for(graph, 8, kImages);
+  TrainingRig wide(graph, {.ranks = 2});
+  wide.run(batches);
+  for (const HostMachineOptions& machine : timings(3)) {
+    TrainingRig narrow(graph, {.ranks = 2, .exchange = {.wire = WireFormat::f16}}, machine);
+    narrow.run(batches);
+    EXPECT_EQ(narrow.races(), Races{});
+    EXPECT_EQ(narrow.weights(1), narrow.weights(0));
+    EXPECT_NE(narrow.weights(0), wide.weights(0));
+    for (std::size_t i = 0; i < wide.weights(0).size(); ++i) {
+      EXPECT_LE(distance(narrow.weights(0)[i], wide.weights(0)[i]),
+                1e-3 * norm(wide.weights(0)[i]) + 1e-5);
+    }
+  }
 }
 
 TEST(ReplicaProtocol, GradientsThatOverflowF16_ChangeNeitherWeightsNorState) {
@@ -286,6 +341,9 @@ void expect_orderly_end(const char* call, std::int32_t nth, std::int32_t ranks,
     const std::string text = error.what();
     EXPECT_EQ(text.find("in step "), 0U) << text;
     EXPECT_NE(text.find(std::string(call) + " failed on host 0"), std::string::npos) << text;
+    if (std::string(call).ends_with("capture")) {
+      EXPECT_NE(text.find("--device gpu:record=false"), std::string::npos) << text;
+    }
   }
   EXPECT_LT(rig.results(0).size(), 10U);
   EXPECT_EQ(rig.races(), Races{});

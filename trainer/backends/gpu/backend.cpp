@@ -13,6 +13,7 @@
 #include "trainer/backends/gpu/nccl_group.h"
 #include "trainer/backends/gpu/optimizer.h"
 #include "trainer/collectives/staged.h"
+#include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -44,6 +45,7 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
     : library_(std::move(library)),
       gpus_(library_->device_count()),
       replicas_(count_of(options, "replicas", kMaxRanks)),
+      record_(options.flag("record")),
       exchange_(parse_exchange(options.text("exchange"))),
       nccl_timeout_(options.duration("nccl_timeout")),
       rules_{.deterministic = options.flag("deterministic"),
@@ -57,8 +59,9 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
 /// Ranks go around the GPUs, so that few of them have one each.
 std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   const std::int32_t gpu = ordinal % gpus_;
-  auto device = std::make_unique<GpuDevice>(library_->open(gpu));
+  auto device = std::make_unique<GpuDevice>(library_->open(gpu), record_);
   gpu_of_[device.get()] = gpu;
+  compilers_.try_emplace(gpu);
   const DeviceFacts& of = device->driver().facts();
   if (watch_ && ordinal < gpus_) {  // each GPU once
     watch_->add(gpu, of.pci_bus);
@@ -69,26 +72,25 @@ std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   return device;
 }
 
-PlanBook& GpuBackend::book_for(const DeviceFacts& device, const ExecutableSpec& spec) {
-  auto& book = books_[device.name];
-  if (book == nullptr) book = std::make_unique<PlanBook>(device, spec.cache_directory);
-  return *book;
-}
-
 std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const ExecutableSpec& spec,
                                                 Device& device) {
   auto& on = static_cast<GpuDevice&>(device);
+  Gpu& gpu = compilers_.at(gpu_of_.at(&device));
+  const std::lock_guard compiling(gpu.compiling);
   // Memory is counted before the first replica takes its share.
-  const auto [budget, is_first] = budgets_.try_emplace(gpu_of_.at(&device));
-  if (is_first) {
+  if (gpu.budget == 0) {
     const double free = kShareOfMemory * static_cast<double>(on.driver().free_bytes());
     const std::int32_t ranks = std::max(spec.local_ranks, 1);
-    budget->second = static_cast<std::size_t>(free / ((ranks + gpus_ - 1) / gpus_));
+    gpu.budget = static_cast<std::size_t>(free / ((ranks + gpus_ - 1) / gpus_));
+  }
+  if (gpu.book == nullptr) {
+    gpu.book = std::make_unique<PlanBook>(on.driver().facts(), spec.cache_directory);
   }
   PlanRules rules = rules_;
   rules.allow_tf32 = spec.precision == Precision::tf32;
-  auto executable = std::make_unique<GpuExecutable>(
-      graph, spec, on, rules, fusion_, book_for(on.driver().facts(), spec), budget->second);
+  auto executable =
+      std::make_unique<GpuExecutable>(graph, spec, on, rules, fusion_, *gpu.book, gpu.budget);
+  const std::lock_guard lock(facts_mutex_);
   facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
   facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
   facts_["fused_operators"] = static_cast<double>(executable->fused_count());
@@ -105,24 +107,27 @@ std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& cho
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
-                                                        Clock& clock, std::stop_token stop) {
+                                                        const ExchangeSpec& spec, Clock& clock,
+                                                        std::stop_token stop) {
   std::vector<std::int32_t> gpus;
   std::vector<Driver*> drivers;
   for (Device* const device : devices) {
     gpus.push_back(gpu_of_.at(device));
     drivers.push_back(&static_cast<GpuDevice*>(device)->driver());
   }
-  const ExchangeChoice choice = choose_exchange(exchange_, gpus, drivers, *library_);
-  if (devices.size() > 1) notes_.push_back(choice.note);
+  const ExchangeChoice choice =
+      choose_exchange(wanted_exchange(exchange_, spec), gpus, drivers, *library_);
+  if (devices.size() > 1) note_exchange(choice, spec);
   switch (choice.exchange) {
     case Exchange::nccl:
-      return make_nccl_group(devices, {.size = static_cast<std::int32_t>(devices.size())},
+      return make_nccl_group(devices,
+                             {.size = static_cast<std::int32_t>(devices.size()), .spec = spec},
                              choice.id, clock, std::move(stop));
     case Exchange::host:
-      return std::make_unique<StagedGroup>(devices, 0,
-                                           Backend::make_group(devices, clock, std::move(stop)));
+      return std::make_unique<StagedGroup>(
+          devices, 0, Backend::make_group(devices, spec, clock, std::move(stop)));
     default:
-      return std::make_unique<DeviceGroup>(devices, clock, std::move(stop));
+      return std::make_unique<DeviceGroup>(devices, spec.wire, clock, std::move(stop));
   }
 }
 
@@ -134,12 +139,19 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_process_group(std::span<Device
   for (Device* const device : devices) {
     buses.push_back(static_cast<GpuDevice*>(device)->driver().facts().pci_bus);
   }
-  const ExchangeChoice choice = choose_process_exchange(exchange_, buses, ranks, *library_);
-  notes_.push_back(choice.note);
+  const ExchangeChoice choice =
+      choose_process_exchange(wanted_exchange(exchange_, ranks.spec), buses, ranks, *library_);
+  note_exchange(choice, ranks.spec);
   if (choice.exchange == Exchange::nccl) {
     return make_nccl_group(devices, ranks, choice.id, clock, std::move(stop));
   }
   return std::make_unique<StagedGroup>(devices, ranks.first, ranks.make_host_group());
+}
+
+void GpuBackend::note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec) {
+  notes_.push_back(spec.wire == WireFormat::f32 ? choice.note
+                                                : fmt::format("{}; gradients travel as {}",
+                                                              choice.note, to_string(spec.wire)));
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* const> devices,
@@ -150,7 +162,10 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* c
   for (Device* const device : devices) gpus.push_back(gpu_of_.at(device));
   return std::make_unique<NcclGroup>(
       devices,
-      NcclGroup::Rules{.first_rank = ranks.first, .ranks = ranks.size, .timeout = nccl_timeout_},
+      NcclGroup::Rules{.first_rank = ranks.first,
+                       .ranks = ranks.size,
+                       .timeout = nccl_timeout_,
+                       .wire = ranks.spec.wire},
       [library = library_, id, gpus, first = ranks.first](const CommunicatorPlace& place) {
         return library->make_communicator(id, place,
                                           gpus[static_cast<std::size_t>(place.rank - first)]);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,9 @@ inline constexpr OptionSpec kOptions[] = {
     {"fused", "auto",
      "convolutions of f16 take over the batch norms around them: auto (where timing favours it), "
      "on (where an engine exists), off"},
+    {"record", "true",
+     "record a step once for each slot and replay it; false: enqueue each step, where recording "
+     "fails"},
     {"exchange", "auto",
      "between ranks: copies (our own sums, also of ranks that share a GPU, in one process), nccl "
      "(a "
@@ -49,7 +53,8 @@ class GpuBackend final : public Backend {
                                       Device& device) override;
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice,
                                             const ExecutableSpec& spec, Device& device) override;
-  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices, Clock& clock,
+  std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
+                                              const ExchangeSpec& spec, Clock& clock,
                                               std::stop_token stop) override;
   std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,
                                                       const ProcessRanks& ranks, Clock& clock,
@@ -70,17 +75,25 @@ class GpuBackend final : public Backend {
                                                    const ProcessRanks& ranks,
                                                    const CommunicatorId& id, Clock& clock,
                                                    std::stop_token stop);
-  PlanBook& book_for(const DeviceFacts& device, const ExecutableSpec& spec);
+  void note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec);
+
+  /// What the ranks on one GPU share.
+  struct Gpu {
+    std::mutex compiling;            ///< by one rank at a time, as engines are timed
+    std::size_t budget = 0;          ///< bytes for each rank; 0: not counted yet
+    std::unique_ptr<PlanBook> book;  ///< null until the first rank compiles
+  };
 
   const std::shared_ptr<DriverLibrary> library_;
   const std::int32_t gpus_, replicas_;
+  const bool record_;
   const Exchange exchange_;
   const Nanoseconds nccl_timeout_;
   PlanRules rules_;
   const FusionMode fusion_;
-  std::map<std::string, std::unique_ptr<PlanBook>> books_;  // by device name
   std::map<Device*, std::int32_t> gpu_of_;
-  std::map<std::int32_t, std::size_t> budgets_;  // by GPU: bytes for each replica
+  std::map<std::int32_t, Gpu> compilers_;  // by GPU; complete before the first rank compiles
+  std::mutex facts_mutex_;                 // while ranks compile
   std::map<std::string, double> facts_;
   std::unique_ptr<GpuWatch> watch_;
   std::optional<Sampler> sampler_;  // once there is something to watch

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dataflow/batch.h"
+
 namespace penstock::gpu {
 
 using StreamHandle = struct StreamTag*;
@@ -31,8 +33,9 @@ class Communicator {
   virtual ~Communicator() = default;
 
   /// Elements in device memory become the sum over all ranks, in place: the same bits on each, in
-  /// an order of additions that is the library's.
-  virtual void all_reduce(float* data, std::size_t count, StreamHandle stream) = 0;
+  /// an order of additions that is the library's. They are of `type`, f32, f16 or bf16; the other
+  /// calls move f32.
+  virtual void all_reduce(void* data, DType type, std::size_t count, StreamHandle stream) = 0;
   /// Those of the root become that sum.
   virtual void reduce(float* data, std::size_t count, std::int32_t root, StreamHandle stream) = 0;
   /// Those of all ranks become the root's.

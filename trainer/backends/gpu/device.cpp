@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "dataflow/closure.h"
 #include "dataflow/error.h"
 
 namespace penstock::gpu {
@@ -63,8 +64,9 @@ void expect_alive(Driver& driver, const DeviceError& failure, StreamHandle strea
   }
 }
 
-GpuDevice::GpuDevice(std::unique_ptr<Driver> driver)
+GpuDevice::GpuDevice(std::unique_ptr<Driver> driver, bool records)
     : driver_(std::move(driver)),
+      records_(records),
       scalars_(reinterpret_cast<StepScalars*>(
           driver_->allocate(sizeof(StepScalars), MemoryKind::device))),
       copies_(driver_->make_stream()),
@@ -95,7 +97,9 @@ std::unique_ptr<MemoryPin> GpuDevice::pin(std::span<const std::byte> memory) {
   return std::make_unique<GpuPin>(*driver_, memory);
 }
 
-std::unique_ptr<Stream> GpuDevice::make_stream() { return std::make_unique<GpuStream>(*driver_); }
+std::unique_ptr<Stream> GpuDevice::make_stream() {
+  return std::make_unique<GpuStream>(*driver_, records_);
+}
 std::unique_ptr<Event> GpuDevice::make_event() { return std::make_unique<GpuEvent>(*driver_); }
 
 void GpuDevice::copy_now(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -106,6 +110,18 @@ void GpuDevice::copy_now(std::byte* to, const std::byte* from, std::size_t bytes
 }
 
 std::unique_ptr<Program> GpuStream::capture(const std::function<void()>& enqueue) {
+  if (!records_) return std::make_unique<Closure>(enqueue);
+  try {
+    return record_program(enqueue);
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format(
+        "{}, while a step was being recorded; --device gpu:record=false does not record steps, but "
+        "enqueues each one",
+        error.what()));
+  }
+}
+
+std::unique_ptr<Program> GpuStream::record_program(const std::function<void()>& enqueue) {
   std::vector<std::function<void()>> actions;
   driver_.begin_capture(handle_);
   recording_ = &actions;

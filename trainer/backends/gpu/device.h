@@ -19,7 +19,8 @@ void expect_alive(Driver& driver, const DeviceError& failure, StreamHandle strea
 
 class GpuDevice final : public Device {
  public:
-  explicit GpuDevice(std::unique_ptr<Driver> driver);
+  /// `records`: its streams replay what they capture; else they enqueue it again at each launch.
+  explicit GpuDevice(std::unique_ptr<Driver> driver, bool records = true);
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
   ~GpuDevice() override;
@@ -37,6 +38,7 @@ class GpuDevice final : public Device {
 
  private:
   std::unique_ptr<Driver> driver_;
+  const bool records_;
   StepScalars* scalars_ = nullptr;
   StreamHandle copies_ = nullptr;
   EventHandle copied_ = nullptr;
@@ -62,7 +64,8 @@ class GpuEvent final : public Event {
 
 class GpuStream final : public Stream {
  public:
-  explicit GpuStream(Driver& driver) : driver_(driver), handle_(driver.make_stream()) {}
+  explicit GpuStream(Driver& driver, bool records = true)
+      : driver_(driver), handle_(driver.make_stream()), records_(records) {}
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;
   ~GpuStream() override { driver_.destroy(handle_); }
@@ -78,6 +81,7 @@ class GpuStream final : public Stream {
   void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
     driver_.copy(handle_, to.data(), from.data(), to.size());
   }
+  /// A DeviceError while recording names the option that does without.
   std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override;
   void* native() noexcept override { return this; }
 
@@ -87,8 +91,11 @@ class GpuStream final : public Stream {
   void at_launch(std::function<void()> action);
 
  private:
+  std::unique_ptr<Program> record_program(const std::function<void()>& enqueue);
+
   Driver& driver_;
   const StreamHandle handle_;
+  const bool records_;
   std::vector<std::function<void()>>* recording_ = nullptr;
 };
 

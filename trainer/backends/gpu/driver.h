@@ -148,6 +148,7 @@ class Driver {
   virtual void launch(StreamHandle stream, GraphHandle graph) = 0;
   virtual void destroy(GraphHandle graph) noexcept = 0;
 
+  /// For calls from the same thread, before it turns to another GPU.
   virtual Planner& planner() = 0;
   virtual std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) = 0;
 };

@@ -157,6 +157,13 @@ Exchange parse_exchange(std::string_view text) {
   throw ConfigError(fmt::format("gpu:exchange is '{}'; expected auto, copies, nccl or host", text));
 }
 
+Exchange wanted_exchange(Exchange option, const ExchangeSpec& spec) {
+  if (!spec.nccl || option == Exchange::nccl) return option;
+  if (option == Exchange::automatic) return Exchange::nccl;
+  throw ConfigError(fmt::format("--all-reduce-spec is nccl, and gpu:exchange is {}; leave one out",
+                                option == Exchange::copies ? "copies" : "host"));
+}
+
 ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gpus,
                                std::span<Driver* const> drivers, DriverLibrary& library) {
   if (gpus.size() == 1) return {};
@@ -165,10 +172,10 @@ ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gp
   const bool shares = first != second;
   if (wanted == Exchange::nccl) {
     if (!shares) return choose_nccl(library);
-    throw ConfigError(fmt::format(
-        "gpu:exchange is nccl, but ranks {} and {} share GPU {}, which NCCL refuses: use "
-        "--num-gpus with one rank a GPU, or gpu:exchange=copies",
-        first, second, gpus[first]));
+    throw ConfigError(
+        fmt::format("NCCL is asked for, but ranks {} and {} share GPU {}, which NCCL refuses: use "
+                    "--num-gpus with one rank a GPU, or gpu:exchange=copies",
+                    first, second, gpus[first]));
   }
   if (wanted == Exchange::copies) {
     return choose_copies("gpu:exchange=copies", gpus, drivers,
@@ -202,7 +209,7 @@ ExchangeChoice choose_process_exchange(Exchange wanted, std::span<const std::str
   }
   if (wanted == Exchange::automatic) return choose_host(reason);
   throw Unavailable(fmt::format(
-      "gpu:exchange is nccl, and {}; give each rank a GPU, or use gpu:exchange=host", reason));
+      "NCCL is asked for, and {}; give each rank a GPU, or use gpu:exchange=host", reason));
 }
 
 }  // namespace penstock::gpu

@@ -19,6 +19,8 @@ enum class Exchange : std::uint8_t { automatic, copies, nccl, host };
 
 /// Throws ConfigError for a word that is none.
 Exchange parse_exchange(std::string_view text);
+/// What gpu:exchange and --all-reduce-spec ask for. Throws ConfigError where they differ.
+Exchange wanted_exchange(Exchange option, const ExchangeSpec& spec);
 
 struct ExchangeChoice {
   Exchange exchange = Exchange::copies;  ///< not automatic

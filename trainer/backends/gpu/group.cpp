@@ -7,14 +7,11 @@
 
 namespace penstock::gpu {
 
-DeviceGroup::DeviceGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop)
-    : ranks_(devices.size()), meeting_(devices.size(), clock, std::move(stop)) {
+DeviceGroup::DeviceGroup(std::span<Device* const> devices, WireFormat wire, Clock& clock,
+                         std::stop_token stop)
+    : meeting_(devices.size(), clock, std::move(stop)) {
   PENSTOCK_ASSERT(devices.size() <= static_cast<std::size_t>(kMaxRanks));
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    ranks_[rank].device = static_cast<GpuDevice*>(devices[rank]);
-    ranks_[rank].arrived = devices[rank]->make_event();
-    ranks_[rank].done = devices[rank]->make_event();
-  }
+  for (Device* const device : devices) ranks_.emplace_back(static_cast<GpuDevice&>(*device), wire);
 }
 
 class DeviceCollective final : public Collective {
@@ -28,7 +25,10 @@ class DeviceCollective final : public Collective {
   bool recordable() const noexcept override { return group_.ranks_.size() == 1; }
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
-    exchange(tensor, stream, [&] { sum(share(tensor.count), -1, stream); });
+    if (group_.ranks_.size() == 1) return;
+    GradientWire& wire = group_.ranks_[static_cast<std::size_t>(rank_)].wire;
+    exchange(wire.narrow(tensor, stream), stream, [&] { sum(share(tensor.count), -1, stream); });
+    wire.widen(tensor, stream);
   }
   void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
     exchange(tensor, stream, [&] { sum(share(tensor.count), root, stream); });
@@ -50,7 +50,6 @@ class DeviceCollective final : public Collective {
   template <typename Work>
   void exchange(const Tensor& tensor, Stream& stream, const Work& work) {
     if (group_.ranks_.size() == 1) return;
-    PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     DeviceGroup::Rank& mine = group_.ranks_[static_cast<std::size_t>(rank_)];
     mine.tensor = tensor;
     stream.record(*mine.arrived);
@@ -76,9 +75,10 @@ class DeviceCollective final : public Collective {
   void sum(const Range& range, std::int32_t root, Stream& stream) {
     SumSlices call{.ranks = world().size, .root = root, .first = range.first, .count = range.count};
     for (std::size_t rank = 0; rank < group_.ranks_.size(); ++rank) {
-      call.tensors[rank] = static_cast<float*>(group_.ranks_[rank].tensor.data);
+      call.tensors[rank] = group_.ranks_[rank].tensor.data;
     }
-    GpuDevice& device = *group_.ranks_[static_cast<std::size_t>(rank_)].device;
+    call.type = group_.ranks_.front().tensor.dtype;
+    GpuDevice& device = group_.ranks_[static_cast<std::size_t>(rank_)].device;
     device.driver().launch(GpuStream::of(stream).handle(), call);
   }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer/backends/gpu/device.h"
+#include "trainer/backends/gpu/gradient_wire.h"
 #include "trainer/collective.h"
 #include "trainer/collectives/meeting.h"
 
@@ -21,13 +22,19 @@ class DeviceGroup final : public CollectiveGroup {
  public:
   /// One GpuDevice a rank; at most kMaxRanks. Drivers of other GPUs have been told to reach each
   /// other.
-  DeviceGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop);
+  /// `wire`: gradients are rounded to it before they are added, and so are the sums.
+  DeviceGroup(std::span<Device* const> devices, WireFormat wire, Clock& clock,
+              std::stop_token stop);
   std::unique_ptr<Collective> join(std::int32_t rank) override;
 
  private:
   friend class DeviceCollective;
   struct Rank {
-    GpuDevice* device = nullptr;
+    Rank(GpuDevice& of, WireFormat format)
+        : device(of), wire(of, format), arrived(of.make_event()), done(of.make_event()) {}
+
+    GpuDevice& device;
+    GradientWire wire;
     Tensor tensor{};
     std::unique_ptr<Event> arrived, done;
   };

@@ -363,9 +363,18 @@ struct SummariseUpdate {
 /// all of them, or to the root alone.
 constexpr std::int32_t kMaxRanks = 16;
 struct SumSlices {
-  float* tensors[kMaxRanks] = {};
+  void* tensors[kMaxRanks] = {};
   std::int32_t ranks = 0, root = -1;  ///< -1: to all
   std::size_t first = 0, count = 0;
+  DType type = DType::f32;  ///< of the tensors; sums are f32 until they are stored
+};
+
+/// to[i] = from[i], which is of `type` (f16 or bf16).
+struct WidenSums {
+  const void* from = nullptr;
+  DType type = DType::f16;
+  float* to = nullptr;
+  std::size_t count = 0;
 };
 
 using KernelCall =
@@ -375,6 +384,6 @@ using KernelCall =
                  MaxPoolForward, MaxPoolBackward, AvgPoolForward, AvgPoolBackward, CopyChannels,
                  LrnForward, LrnBackward, DropoutApply, SoftmaxCrossEntropy, SummariseStep,
                  NarrowWeights, WidenGradients, CheckFinite, SumSquares, FindTrust, UpdateWeights,
-                 SummariseUpdate, AdaptLossScale, SumSlices>;
+                 SummariseUpdate, AdaptLossScale, SumSlices, WidenSums>;
 
 }  // namespace penstock::gpu

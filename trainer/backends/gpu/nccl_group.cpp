@@ -27,8 +27,7 @@ NcclGroup::NcclGroup(std::span<Device* const> devices, const Rules& rules, Conne
       ranks_([&] {
         std::vector<std::unique_ptr<Rank>> ranks;
         for (Device* const device : devices) {
-          ranks.push_back(std::make_unique<Rank>());
-          ranks.back()->scratch = device->allocate(sizeof(float), MemoryKind::device);
+          ranks.push_back(std::make_unique<Rank>(static_cast<GpuDevice&>(*device), rules.wire));
         }
         return ranks;
       }()),
@@ -57,18 +56,22 @@ class NcclCollective final : public Collective {
   bool recordable() const noexcept override { return group_.ranks_.size() == 1; }
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
-    exchange("all-reduce", tensor, stream, [&](float* data, StreamHandle on) {
-      mine_.communicator->all_reduce(data, tensor.count, on);
+    if (place_.size == 1) return;
+    const Tensor moved = mine_.wire.narrow(tensor, stream);
+    exchange("all-reduce", moved, stream, [&](StreamHandle on) {
+      mine_.communicator->all_reduce(moved.data, moved.dtype, moved.count, on);
     });
+    mine_.wire.widen(tensor, stream);
   }
   void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
-    exchange("reduction", tensor, stream, [&](float* data, StreamHandle on) {
-      mine_.communicator->reduce(data, tensor.count, root, on);
+    exchange("reduction", tensor, stream, [&](StreamHandle on) {
+      mine_.communicator->reduce(static_cast<float*>(tensor.data), tensor.count, root, on);
     });
   }
   void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
-    exchange("broadcast", tensor, stream, [&](float* data, StreamHandle on) {
-      mine_.communicator->broadcast(data, tensor.count, root, on);
+    mine_.wire.reserve(tensor.count);
+    exchange("broadcast", tensor, stream, [&](StreamHandle on) {
+      mine_.communicator->broadcast(static_cast<float*>(tensor.data), tensor.count, root, on);
     });
   }
 
@@ -76,7 +79,6 @@ class NcclCollective final : public Collective {
   template <typename Begin>
   void exchange(const char* what, const Tensor& tensor, Stream& stream, const Begin& begin) {
     if (place_.size == 1) return;
-    PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     if (!connected_) {
       perform("connection", 0, [&] { mine_.communicator = group_.connect_(place_); });
       connected_ = true;
@@ -85,10 +87,9 @@ class NcclCollective final : public Collective {
     const StreamHandle on = GpuStream::of(stream).handle();
     perform(what, tensor.count, [&] {
       if (tensor.count > 0) {
-        begin(static_cast<float*>(tensor.data), on);
+        begin(on);
       } else {
-        auto* const scratch = reinterpret_cast<float*>(mine_.scratch.bytes().data());
-        mine_.communicator->all_reduce(scratch, 1, on);
+        mine_.communicator->all_reduce(mine_.scratch.bytes().data(), DType::f32, 1, on);
       }
     });
   }

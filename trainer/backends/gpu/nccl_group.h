@@ -3,6 +3,7 @@
 // each process. A rank connects in its first call, on its own thread.
 //
 // Sums are added in the library's order, not in that of the ranks, and are the same bits on all.
+// Those of 16 bits are rounded as the library does it.
 // A root's stream may run ahead of a broadcast, and the others' of a reduction, as far as the
 // library buffers.
 //
@@ -26,6 +27,7 @@
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
 #include "trainer/backends/gpu/communicator.h"
+#include "trainer/backends/gpu/gradient_wire.h"
 #include "trainer/collective.h"
 #include "trainer/collectives/meeting.h"
 
@@ -37,6 +39,7 @@ class NcclGroup final : public CollectiveGroup {
     std::int32_t first_rank = 0;  ///< of this process's ranks, over all processes
     std::int32_t ranks = 1;       ///< over all processes
     Nanoseconds timeout = std::chrono::seconds(60);
+    WireFormat wire{};  ///< of all_reduce_sum; other calls move f32
   };
   /// Begins to connect a rank; called on that rank's thread.
   using Connect = std::function<std::unique_ptr<Communicator>(const CommunicatorPlace&)>;
@@ -50,7 +53,11 @@ class NcclGroup final : public CollectiveGroup {
  private:
   friend class NcclCollective;
   struct Rank {
-    Buffer scratch;  ///< what an empty exchange adds up
+    Rank(GpuDevice& device, WireFormat format)
+        : scratch(device.allocate(sizeof(float), MemoryKind::device)), wire(device, format) {}
+
+    const Buffer scratch;  ///< what an empty exchange adds up
+    GradientWire wire;
     std::mutex mutex;
     std::unique_ptr<Communicator> communicator;  ///< under the mutex; null: not yet, or no more
     bool aborted = false;                        ///< under the mutex

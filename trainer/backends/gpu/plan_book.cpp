@@ -199,7 +199,8 @@ void PlanBook::save() noexcept {
       for (const EngineChoice& engine : engines) failed[graph].push_back(to_json(engine));
     }
     std::filesystem::create_directories(path_.parent_path());
-    const std::filesystem::path unfinished = path_.string() + fmt::format(".{}", ::getpid());
+    const std::filesystem::path unfinished =  // GPUs of one kind have a book each, and one file
+        path_.string() + fmt::format(".{}.{}", ::getpid(), fmt::ptr(this));
     std::ofstream file(unfinished);
     file << Json{{"format", kFormat},
                  {"device", device_},

@@ -25,6 +25,8 @@ struct StreamTag {
 namespace {
 
 constexpr std::chrono::microseconds kPoll{50};
+/// Of kernels that convert to bf16.
+constexpr std::int32_t kLowestCapability = 80;
 
 // Events and recorded graphs are CUDA's own, under another name.
 cudaEvent_t cuda(EventHandle event) noexcept { return reinterpret_cast<cudaEvent_t>(event); }
@@ -54,9 +56,12 @@ void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
   if (facts.capability >= PENSTOCK_CUDA_CAPABILITY) return;
   throw Unavailable(fmt::format(
       "CUDA device {} is a {} of compute capability {}.{}; libpenstock_cuda.so has code for {}.{} "
-      "and newer: use a newer GPU, or --device cpu",
+      "and newer: use a newer GPU, or --device cpu{}",
       ordinal, facts.name, facts.capability / 10, facts.capability % 10,
-      PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10));
+      PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10,
+      facts.capability < kLowestCapability
+          ? ""
+          : fmt::format(", or build with -DPENSTOCK_CUDA_ARCHITECTURES={}", facts.capability)));
 }
 
 /// Makes the device the thread's current one for the first time, which is when CUDA claims it.

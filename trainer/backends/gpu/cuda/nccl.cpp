@@ -80,6 +80,11 @@ const Nccl& nccl() {
   return functions;
 }
 
+ncclDataType_t nccl_type(DType type) {
+  if (type == DType::f16) return ncclFloat16;
+  return type == DType::bf16 ? ncclBfloat16 : ncclFloat32;
+}
+
 /// What was begun may still be under way.
 void check_nccl(ncclResult_t status, std::string_view call, const std::string& who,
                 ncclComm_t communicator) {
@@ -112,10 +117,10 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override { abort(); }
 
-  void all_reduce(float* data, std::size_t count, StreamHandle stream) override {
+  void all_reduce(void* data, DType type, std::size_t count, StreamHandle stream) override {
     use_device();
-    check("ncclAllReduce", nccl_.all_reduce(data, data, count, ncclFloat32, ncclSum, communicator_,
-                                            native_stream(stream)));
+    check("ncclAllReduce", nccl_.all_reduce(data, data, count, nccl_type(type), ncclSum,
+                                            communicator_, native_stream(stream)));
   }
   void reduce(float* data, std::size_t count, std::int32_t root, StreamHandle stream) override {
     use_device();

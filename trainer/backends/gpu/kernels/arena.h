@@ -149,6 +149,7 @@ void select(const CheckFinite& call, const Launch& launch) {
   launch(Selected<CheckFiniteBody>{}, Geometry{kFiniteBlocks, 1, kBlockThreads}, call);
 }
 
+template <class T>
 struct SumSlicesBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
 
@@ -157,7 +158,7 @@ struct SumSlicesBody {
     block.for_each_thread([&](std::int32_t thread) {
       bool aligned = true;
       for (std::int32_t r = 0; r < call.ranks; ++r) {
-        aligned = aligned && in_fours(call.tensors[r] + call.first);
+        aligned = aligned && in_fours(elements(call, r, call.first));
       }
       for_each_four(
           aligned, static_cast<std::int64_t>(call.count),
@@ -173,24 +174,63 @@ struct SumSlicesBody {
   }
 
  private:
+  static PENSTOCK_DEVICE T* elements(const SumSlices& call, std::int32_t rank, std::size_t first) {
+    return static_cast<T*>(call.tensors[rank]) + first;
+  }
   template <int Width>
   static PENSTOCK_DEVICE void add(const SumSlices& call, std::int64_t i) {
     const std::size_t at = call.first + static_cast<std::size_t>(i);
-    Lanes<Width> sums = load_lanes<Width>(static_cast<const float*>(call.tensors[0] + at));
+    const auto load_from = [&](std::int32_t rank) {
+      return load_lanes<Width>(static_cast<const T*>(elements(call, rank, at)));
+    };
+    Lanes<Width> sums = load_from(0);
     PENSTOCK_UNROLL_BY(4)
     for (std::int32_t r = 1; r < call.ranks; ++r) {
-      const Lanes<Width> more = load_lanes<Width>(static_cast<const float*>(call.tensors[r] + at));
+      const Lanes<Width> more = load_from(r);
       PENSTOCK_UNROLL
       for (int k = 0; k < Width; ++k) sums.of[k] += more.of[k];
     }
-    if (call.root >= 0) return store_lanes(call.tensors[call.root] + at, sums);
-    for (std::int32_t r = 0; r < call.ranks; ++r) store_lanes(call.tensors[r] + at, sums);
+    if (call.root >= 0) return store_lanes(elements(call, call.root, at), sums);
+    for (std::int32_t r = 0; r < call.ranks; ++r) store_lanes(elements(call, r, at), sums);
   }
 };
 template <class Launch>
 void select(const SumSlices& call, const Launch& launch) {
   const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
-  launch(Selected<SumSlicesBody>{}, linear_geometry(items / 2), call);
+  with_type(call.type, [&]<class T>(T) {
+    launch(Selected<SumSlicesBody<T>>{}, linear_geometry(items / 2), call);
+  });
+}
+
+template <class T>
+struct WidenSumsBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const WidenSums& call) {
+    const T* const from = static_cast<const T*>(call.from);
+    block.for_each_thread([&](std::int32_t thread) {
+      for_each_four(
+          in_fours(from) && in_fours(call.to), static_cast<std::int64_t>(call.count),
+          std::int64_t{block.row_block()} * block.threads() + thread,
+          block.row_blocks() * block.threads(),
+          [&](const Column& column) {
+            walk<4>(
+                column, [&](std::int64_t i) { return load<kArenaWidth>(from + i * kArenaWidth); },
+                [&](std::int64_t i, const Packed<T, kArenaWidth>& packed) {
+                  store_lanes(call.to + i * kArenaWidth, unpack<T, kArenaWidth>(packed));
+                });
+          },
+          [&](std::int64_t i) { call.to[i] = to_float(from[i]); });
+    });
+  }
+};
+template <class Launch>
+void select(const WidenSums& call, const Launch& launch) {
+  const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
+  with_type(call.type, [&]<class T>(T) {
+    launch(Selected<WidenSumsBody<T>>{}, linear_geometry(items / 4), call);
+  });
 }
 
 }  // namespace penstock::gpu

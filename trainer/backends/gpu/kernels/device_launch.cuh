@@ -16,9 +16,18 @@ namespace penstock::gpu {
 template <class Call>
 cudaError_t launch_on_device(const Call& call, cudaStream_t stream);
 
+/// Threads that a multiprocessor holds: fewer on GPUs that are not for data centres.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && \
+    __CUDA_ARCH__ != 1000 && __CUDA_ARCH__ != 1030
+constexpr std::int32_t kMultiprocessorThreads = 1536;
+#else
+constexpr std::int32_t kMultiprocessorThreads = 2048;
+#endif
+
 /// The call stays where arguments lie: it may be indexed without a copy on the stack.
 template <class Body, class Call>
-__global__ void __launch_bounds__(Body::kThreads, Body::kPerMultiprocessor)
+__global__ void __launch_bounds__(Body::kThreads, smaller(Body::kPerMultiprocessor,
+                                                          kMultiprocessorThreads / Body::kThreads))
     kernel(const __grid_constant__ Call call) {
   DeviceBlock block;
   Body::run(block, call);

@@ -22,5 +22,6 @@ PENSTOCK_LAUNCHES(SumSquares)
 PENSTOCK_LAUNCHES(FindTrust)
 PENSTOCK_LAUNCHES(UpdateWeights)
 PENSTOCK_LAUNCHES(SumSlices)
+PENSTOCK_LAUNCHES(WidenSums)
 
 }  // namespace penstock::gpu
