@@ -149,7 +149,7 @@ RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* t
   const auto enter = [progress = wish.processes->progress()](RankPhase phase) {
     if (progress != nullptr) progress->enter(phase);
   };
-  await_all_ready(*wish.processes);
+  await_all_ready(*wish.processes, runner.examples_per_epoch());
   enter(RankPhase::training);
   RunResult result = runner.run(listeners, std::move(stop));
   enter(RankPhase::gathering);
