@@ -259,7 +259,6 @@ std::vector<Flag> run_flags(RunConfig& config) {
                              "fused kernels a step\n");
                        },
                    .group = "Run"});
-  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
   for (Flag& flag : horovod_flags(config)) flags.push_back(std::move(flag));
   for (Flag& flag : image_flags(config)) flags.push_back(std::move(flag));
   return flags;
@@ -273,6 +272,7 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
       apply_like(config, word.value);
     } else if (i + 1 < arguments.size()) {
       apply_like(config, arguments[i + 1]);
+  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
     }
   }
 }

@@ -63,10 +63,6 @@ void set_gradient_wire(RunConfig& config, std::string_view name, std::string_vie
   config.gradient_wire = to_string(parse_wire_format(text, flag_of(name)));
 }
 
-void set_local_parameter_device(RunConfig& config, std::string_view name, std::string_view text) {
-  set_word(config.local_parameter_device, name, text, {"cpu", "gpu"});
-}
-
 void set_loss_type(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.loss_type_to_report, name, text, {"total_loss", "base_loss"});
 }
@@ -182,10 +178,6 @@ constexpr ConfigKey kKeys[] = {
      "in "
      "fp32",
      get<&RunConfig::gradient_wire>, set_gradient_wire},
-    {"local_parameter_device", "", false,
-     "cpu or gpu: where parameter_server keeps its weights; devices made of the host's cores have "
-     "one memory, where both are the same",
-     get<&RunConfig::local_parameter_device>, set_local_parameter_device},
     {"on_nonfinite", "", false,
      "stop, or continue with a warning, when a loss is not finite, or an update is skipped because "
      "a gradient is not (in fp16 and bf16, where it overflowed): such a step leaves weights and "

@@ -140,14 +140,13 @@ TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
       parse({"--optimizer=momentum", "--momentum=0.8", "--init_learning_rate=0.1",
              "--piecewise_learning_rate_schedule", "0.1;30;0.01", "--weight_decay=1e-4",
              "--forward_only", "--loss_type_to_report=base_loss", "--print_training_accuracy",
-             "--local_parameter_device=cpu", "--gradient_reduction=mean_sum"});
+             "--gradient_reduction=mean_sum"});
   EXPECT_EQ(config.momentum, 0.8);
   EXPECT_EQ(config.init_learning_rate, 0.1);
   EXPECT_EQ(config.piecewise_learning_rate_schedule, "0.1;30;0.01");
   EXPECT_EQ(config.weight_decay, 1e-4);
   EXPECT_TRUE(config.forward_only);
   EXPECT_EQ(config.loss_type_to_report, "base_loss");
-  EXPECT_EQ(config.local_parameter_device, "cpu");
   EXPECT_EQ(config.gradient_reduction, "mean-sum");
   EXPECT_NE(error_of({"--piecewise_learning_rate_schedule=0.1;30"}).find("rate0;epoch1;rate1"),
             std::string::npos);
@@ -214,6 +213,15 @@ TEST(CommandLine, BucketsHaveHorovodsNameToo) {
   EXPECT_EQ(parse({"--allreduce_merge_scope=7"}).agg_small_grads_max_bytes, std::int64_t{1} << 40);
   EXPECT_THROW(parse({"--allreduce_merge_scope=0"}), ConfigError);
   EXPECT_THROW(parse({"--allreduce_merge_scope=7", "--agg_small_grads_max_bytes=64"}), ConfigError);
+TEST(CommandLine, AHomeOfTheWeightsThatIsNotBuiltIsRefused) {
+  EXPECT_EQ(error_of({"--local_parameter_device=gpu"}), "accepted");
+  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--device=cpu"}), "accepted");
+  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--no_cuda"}), "accepted");
+  const std::string refused = error_of({"--local_parameter_device=cpu", "--device=emulated"});
+  EXPECT_NE(refused.find("of --device emulated"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("--local-parameter-device gpu"), std::string::npos) << refused;
+}
+
 }
 
 TEST(CommandLine, FlagsOfUpdatesStandForTheirOptions) {
