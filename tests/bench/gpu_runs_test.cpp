@@ -172,6 +172,15 @@ TEST_F(GpuRuns, EveryOptimizerTrains) {
   }
 }
 
+TEST_F(GpuRuns, TheFirstLossHasTheDecaysShare_AlsoWhereAnUpdateAppliesNothingYet) {
+  config_.weight_decay = 0.5;
+  config_.num_batches = 1;
+  const RunResult strong = run_on(gpu_on_host_backend);
+  ASSERT_EQ(strong.exit_code, 0) << strong.reason;
+  config_.variable_update = "replicated:consistency=relaxed";
+  EXPECT_EQ(run_on(gpu_on_host_backend).losses, strong.losses);
+}
+
 TEST_F(GpuRuns, AutomaticScalingThatAnotherPrecisionHasNoUseFor_IsOneNote) {
   config_.fp16_enable_auto_loss_scale = true;
   config_.num_batches = 1;
