@@ -287,6 +287,13 @@ int run_command_line(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   SignalStop signals;
   try {
+  const bool has_data = is_typed("data_dir", arguments) || is_typed("data", arguments);
+  if (has_data && !is_typed("fake_location", arguments)) config.fake_location = "queue";
+  for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
+    if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
+    throw ConfigError(
+        fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
+  }
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
         arguments[0] == "help") {
       fmt::print("{}", overview());

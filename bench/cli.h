@@ -43,7 +43,9 @@ bool parse_flags(std::string_view verb, std::string_view summary, std::span<cons
 
 /// A flag for each key of RunConfig, writing to `config`, and --like, which is applied first.
 std::vector<Flag> run_flags(RunConfig& config);
-/// Applies --like, if any argument is that, before the flags that override its defaults.
+/// Applies --like, if any argument is that, before the flags that override its defaults; and where
+/// --data-dir is typed and no --fake-location, the feeder that reads it. Throws ConfigError for
+/// flags that exclude each other.
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments);
 
 /// Was the flag typed, in whatever case?

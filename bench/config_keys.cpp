@@ -307,7 +307,8 @@ constexpr ConfigKey kKeys[] = {
 
     // ---- the feeder ----
     {"data_dir", "data", false,
-     "folder of class folders of JPEGs; default data/train, made if absent",
+     "folder of class folders of JPEGs, or a packed data set, which queue reads unless "
+     "--fake-location names another feeder; default data/train, made if absent",
      get<&RunConfig::data_dir>, set_text<&RunConfig::data_dir>},
     {"on_bad_sample", "", false,
      "fail, skip or skip:limit=K; default: files fail, messages are skipped",

@@ -170,6 +170,7 @@ void check_alike(Processes& processes, const std::string& description) {
 
 void ensure_data_together(Processes& processes, const RunConfig& config, const FeederEntry& feeder,
                           std::stop_token stop) {
+  refuse_missing_data(config);
   if (processes.launch().local_rank == 0) ensure_data_of(config, feeder, std::move(stop));
   gather(processes, "", kPreparing, "waiting for the data that a rank makes");
 }

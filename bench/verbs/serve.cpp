@@ -327,6 +327,7 @@ int run(const Invocation& invocation) {
   ServeConfig config;
   config.run.fake_location = "cpu";
   if (!parse_flags("serve",
+  apply_like_of(config.run, invocation.arguments);
                    "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
                    serve_flags(config), invocation.arguments)) {
     return 0;

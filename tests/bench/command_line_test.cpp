@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "bench/cli.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/result_json.h"
 #include "bench/run_config.h"
 #include "dataflow/error.h"
+#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
@@ -121,6 +123,36 @@ TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
   EXPECT_NE(error_of({"--num_inter_threads=4"}).find("means nothing here"), std::string::npos);
 }
 
+TEST(CommandLine, ADataDirectoryMeansRealDataUnlessAFeederIsNamed) {
+  EXPECT_EQ(parse({"--data_dir=/imagenet"}).fake_location, "queue");
+  EXPECT_EQ(parse({"--data", "/imagenet"}).fake_location, "queue");
+  EXPECT_EQ(parse({"--like=tf_cnn_benchmarks", "--data_dir=/imagenet", "--data_name=imagenet"})
+                .fake_location,
+            "queue");
+  EXPECT_EQ(parse({"--data_dir=/cifar", "--data_name=cifar10"}).fake_location,
+            "queue:source=cifar10");
+  EXPECT_EQ(parse({"--distortions", "--data_dir=/imagenet"}).fake_location, "queue:color=tf_yiq");
+  EXPECT_EQ(parse({"--data_dir=/imagenet", "--fake_location=gpu"}).fake_location, "gpu");
+  EXPECT_EQ(parse({"--data_name=imagenet"}).fake_location, "gpu");
+}
+
+TEST(CommandLine, ADataDirectoryThatDoesNotExistIsRefusedWhicheverFeederWouldReadIt) {
+  RunConfig config;
+  config.data_dir = "/no/such/folder";
+  for (const char* name : {"gpu", "cpu", "queue"}) {
+    const FeederEntry& feeder = find_entry(feeder_table(), name);
+    EXPECT_THROW(ensure_data_of(config, feeder, {}), ConfigError) << name;
+  }
+  config.data_dir = "/";
+  EXPECT_NO_THROW(ensure_data_of(config, find_entry(feeder_table(), "gpu"), {}));
+}
+
+TEST(CommandLine, NumbersOfStepsThatExcludeEachOtherAreRefused) {
+  EXPECT_EQ(error_of({"--num-batches=20", "--num-iters=3"}),
+            "--num-batches and --num-iters exclude each other; keep one");
+  EXPECT_NE(error_of({"--num-batches=20", "--num-batches-per-iter=3"}), "accepted");
+}
+
 TEST(CommandLine, LikeSetsDefaultsThatFlagsOverride) {
   const RunConfig tensorpack = parse({"--prefetch=3", "--like", "tensorpack"});
   EXPECT_EQ(tensorpack.num_warmup_batches, 50);
@@ -151,6 +183,15 @@ TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
   EXPECT_NE(error_of({"--piecewise_learning_rate_schedule=0.1;30"}).find("rate0;epoch1;rate1"),
             std::string::npos);
   EXPECT_NE(error_of({"--weight-decay=-1"}).find("--weight-decay is -1"), std::string::npos);
+}
+
+TEST(CommandLine, AHomeOfTheWeightsThatIsNotBuiltIsRefused) {
+  EXPECT_EQ(error_of({"--local_parameter_device=gpu"}), "accepted");
+  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--device=cpu"}), "accepted");
+  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--no_cuda"}), "accepted");
+  const std::string refused = error_of({"--local_parameter_device=cpu", "--device=emulated"});
+  EXPECT_NE(refused.find("of --device emulated"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("--local-parameter-device gpu"), std::string::npos) << refused;
 }
 
 TEST(CommandLine, KnowsWhatWasTyped) {
@@ -213,15 +254,6 @@ TEST(CommandLine, BucketsHaveHorovodsNameToo) {
   EXPECT_EQ(parse({"--allreduce_merge_scope=7"}).agg_small_grads_max_bytes, std::int64_t{1} << 40);
   EXPECT_THROW(parse({"--allreduce_merge_scope=0"}), ConfigError);
   EXPECT_THROW(parse({"--allreduce_merge_scope=7", "--agg_small_grads_max_bytes=64"}), ConfigError);
-TEST(CommandLine, AHomeOfTheWeightsThatIsNotBuiltIsRefused) {
-  EXPECT_EQ(error_of({"--local_parameter_device=gpu"}), "accepted");
-  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--device=cpu"}), "accepted");
-  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--no_cuda"}), "accepted");
-  const std::string refused = error_of({"--local_parameter_device=cpu", "--device=emulated"});
-  EXPECT_NE(refused.find("of --device emulated"), std::string::npos) << refused;
-  EXPECT_NE(refused.find("--local-parameter-device gpu"), std::string::npos) << refused;
-}
-
 }
 
 TEST(CommandLine, FlagsOfUpdatesStandForTheirOptions) {
