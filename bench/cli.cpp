@@ -92,6 +92,15 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     Word word = split_word(arguments[i]);
     if (word.name.empty() || word.name == "help") {
+  std::map<std::string, std::string> values;  // of the flags so far
+  const auto add = [&](const std::string& name, const std::string& value) {
+    result.push_back("--" + name + "=" + value);
+    const auto [earlier, first] = values.try_emplace(name, value);
+    if (first || earlier->second == value) return;
+    fmt::print(stderr, "penstock: --{0} is given twice, as '{1}' and as '{2}'; '{2}' holds\n", name,
+               earlier->second, value);
+    earlier->second = value;
+  };
       result.push_back(word.name == "help" ? "--help" : arguments[i]);
       continue;
     }
@@ -99,7 +108,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
     if (flag == nullptr && word.name.starts_with("no") && !word.has_value) {
       const std::string positive = word.name.substr(word.name.starts_with("no-") ? 3 : 2);
       if (const Flag* negated = index.find(positive); negated != nullptr && negated->boolean) {
-        result.push_back("--" + kebab(negated->name) + "=false");
+        add(kebab(negated->name), "false");
         continue;
       }
     }
@@ -113,7 +122,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
       word.value = arguments[++i];
     }
     if (word.value.empty()) throw ConfigError(fmt::format("--{} has an empty value", word.name));
-    result.push_back("--" + kebab(flag->name) + "=" + word.value);
+    add(kebab(flag->name), word.value);
   }
   return result;
 }

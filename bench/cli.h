@@ -36,7 +36,8 @@ struct Invocation {
 };
 
 /// Parses `arguments`; words that are no flags go to `positional`, or are refused where it is null.
-/// Returns false after printing the help text to stdout. Throws ConfigError.
+/// Of a flag that is given twice the last value holds, and stderr says so. Returns false after
+/// printing the help text to stdout. Throws ConfigError.
 bool parse_flags(std::string_view verb, std::string_view summary, std::span<const Flag> flags,
                  std::span<const std::string> arguments,
                  std::vector<std::string>* positional = nullptr);

@@ -147,6 +147,20 @@ TEST(CommandLine, ADataDirectoryThatDoesNotExistIsRefusedWhicheverFeederWouldRea
   EXPECT_NO_THROW(ensure_data_of(config, find_entry(feeder_table(), "gpu"), {}));
 }
 
+TEST(CommandLine, AFlagThatIsGivenTwiceSaysWhichValueHolds) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStderr();
+    parse(arguments);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({"--batch_size=8", "--num-gpus=2", "--batch", "16"}),
+            "penstock: --batch-size is given twice, as '8' and as '16'; '16' holds\n");
+  EXPECT_EQ(parse({"--batch_size=8", "--batch=16"}).batch_size, 16);
+  EXPECT_EQ(said({"--forward-only", "--noforward-only"}),
+            "penstock: --forward-only is given twice, as 'true' and as 'false'; 'false' holds\n");
+  EXPECT_EQ(said({"--batch_size=8", "--batch_size=8"}), "") << "both say the same";
+}
+
 TEST(CommandLine, NumbersOfStepsThatExcludeEachOtherAreRefused) {
   EXPECT_EQ(error_of({"--num-batches=20", "--num-iters=3"}),
             "--num-batches and --num-iters exclude each other; keep one");
