@@ -296,10 +296,6 @@ void RunParts::note_unused_classes() {
 }
 
 void RunParts::note_unused_loss_scale() {
-  if (config.fp16_loss_scale && parse_precision(config.precision) != Precision::f16) {
-    probe.note(fmt::format("--fp16-loss-scale is {}, and {} trains without one: it is ignored",
-                           *config.fp16_loss_scale, config.precision));
-  }
   if (config.fp16_enable_auto_loss_scale && !loss_scale()) {
     probe.note(
         fmt::format("--fp16-enable-auto-loss-scale is ignored: in {} the device '{}' trains "

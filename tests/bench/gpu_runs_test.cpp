@@ -194,15 +194,5 @@ TEST_F(GpuRuns, AutomaticScalingThatAnotherPrecisionHasNoUseFor_IsOneNote) {
   }));
 }
 
-TEST_F(GpuRuns, AScaleThatAnotherPrecisionHasNoUseFor_IsOneNote) {
-  config_.fp16_loss_scale = 64;
-  config_.num_batches = 1;
-  const RunResult result = run_on(gpu_on_host_backend);
-  EXPECT_EQ(result.exit_code, 0) << result.reason;
-  EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const auto& note) {
-    return note == "--fp16-loss-scale is 64, and fp32 trains without one: it is ignored";
-  }));
-}
-
 }  // namespace
 }  // namespace penstock
