@@ -74,8 +74,11 @@ Word split_word(const std::string& text) {
 }
 
 [[noreturn]] void refuse(std::string_view verb, const std::string& name, const FlagIndex& index) {
+  std::string positive = name;
+  if (name.starts_with("no")) positive.erase(0, name.starts_with("no-") ? 3 : 2);
   for (const ForeignFlag& foreign : foreign_flags()) {
-    if (kebab(foreign.name) == name) {
+    const std::string known = kebab(foreign.name);
+    if (known == name || known == positive) {
       throw ConfigError(fmt::format("--{} means nothing here: {}", name, foreign.advice));
     }
   }
@@ -89,9 +92,6 @@ Word split_word(const std::string& text) {
 std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index,
                                    std::span<const std::string> arguments) {
   std::vector<std::string> result;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    Word word = split_word(arguments[i]);
-    if (word.name.empty() || word.name == "help") {
   std::map<std::string, std::string> values;  // of the flags so far
   const auto add = [&](const std::string& name, const std::string& value) {
     result.push_back("--" + name + "=" + value);
@@ -101,6 +101,9 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
                earlier->second, value);
     earlier->second = value;
   };
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    Word word = split_word(arguments[i]);
+    if (word.name.empty() || word.name == "help") {
       result.push_back(word.name == "help" ? "--help" : arguments[i]);
       continue;
     }
@@ -269,6 +272,7 @@ std::vector<Flag> run_flags(RunConfig& config) {
                        },
                    .group = "Run"});
   for (Flag& flag : horovod_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
   for (Flag& flag : image_flags(config)) flags.push_back(std::move(flag));
   return flags;
 }
@@ -281,8 +285,14 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
       apply_like(config, word.value);
     } else if (i + 1 < arguments.size()) {
       apply_like(config, arguments[i + 1]);
-  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
     }
+  }
+  const bool has_data = is_typed("data_dir", arguments) || is_typed("data", arguments);
+  if (has_data && !is_typed("fake_location", arguments)) config.fake_location = "queue";
+  for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
+    if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
+    throw ConfigError(
+        fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
   }
 }
 
@@ -296,13 +306,6 @@ int run_command_line(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   SignalStop signals;
   try {
-  const bool has_data = is_typed("data_dir", arguments) || is_typed("data", arguments);
-  if (has_data && !is_typed("fake_location", arguments)) config.fake_location = "queue";
-  for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
-    if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
-    throw ConfigError(
-        fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
-  }
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
         arguments[0] == "help") {
       fmt::print("{}", overview());

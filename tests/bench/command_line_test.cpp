@@ -123,6 +123,20 @@ TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
   EXPECT_NE(error_of({"--num_inter_threads=4"}).find("means nothing here"), std::string::npos);
 }
 
+TEST(CommandLine, FlagsOfTheReferencesSayWhatToUseInEveryForm) {
+  for (const char* flag :
+       {"--gpu_kt_max_interval=1", "--gpu_kt_max_bytes=1", "--gpu_kt_max_pending=1", "--ml_perf",
+        "--noml_perf", "--eval_interval_secs=3", "--collect_eval_results_async",
+        "--nocollect_eval_results_async", "--batches-per-allreduce=2", "--nofuse_decode_and_crop",
+        "--nouse_resource_vars", "--no-mkl"}) {
+    EXPECT_NE(error_of({flag}).find("means nothing here: "), std::string::npos)
+        << flag << ": " << error_of({flag});
+  }
+  EXPECT_NE(error_of({"--nofuse_decode_and_crop"}).find("queue:decode=full"), std::string::npos);
+  EXPECT_NE(error_of({"--datasets_use_caching"}).find("queue:source=memory"), std::string::npos);
+  EXPECT_NE(error_of({"--use_numa_affinity"}).find("queue:numa="), std::string::npos);
+}
+
 TEST(CommandLine, ADataDirectoryMeansRealDataUnlessAFeederIsNamed) {
   EXPECT_EQ(parse({"--data_dir=/imagenet"}).fake_location, "queue");
   EXPECT_EQ(parse({"--data", "/imagenet"}).fake_location, "queue");
