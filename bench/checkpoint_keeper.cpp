@@ -125,7 +125,7 @@ void CheckpointKeeper::save() {
   const std::int64_t step = rank.replica->step();
   if (!saves_ || step == saved_step_) return;
   write_checkpoint(parts_.config.train_dir, parts_.checkpoint_info(step), *rank.executable,
-                   *rank.optimizer);
+                   *rank.optimizer, *rank.update);
   remove_old_checkpoints(parts_.config.train_dir,
                          static_cast<std::size_t>(parts_.config.max_ckpts_to_keep));
   saved_step_ = step;

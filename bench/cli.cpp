@@ -74,8 +74,11 @@ Word split_word(const std::string& text) {
 }
 
 [[noreturn]] void refuse(std::string_view verb, const std::string& name, const FlagIndex& index) {
+  std::string positive = name;
+  if (name.starts_with("no")) positive.erase(0, name.starts_with("no-") ? 3 : 2);
   for (const ForeignFlag& foreign : foreign_flags()) {
-    if (kebab(foreign.name) == name) {
+    const std::string known = kebab(foreign.name);
+    if (known == name || known == positive) {
       throw ConfigError(fmt::format("--{} means nothing here: {}", name, foreign.advice));
     }
   }
@@ -89,6 +92,15 @@ Word split_word(const std::string& text) {
 std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index,
                                    std::span<const std::string> arguments) {
   std::vector<std::string> result;
+  std::map<std::string, std::string> values;  // of the flags so far
+  const auto add = [&](const std::string& name, const std::string& value) {
+    result.push_back("--" + name + "=" + value);
+    const auto [earlier, first] = values.try_emplace(name, value);
+    if (first || earlier->second == value) return;
+    fmt::print(stderr, "penstock: --{0} is given twice, as '{1}' and as '{2}'; '{2}' holds\n", name,
+               earlier->second, value);
+    earlier->second = value;
+  };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     Word word = split_word(arguments[i]);
     if (word.name.empty() || word.name == "help") {
@@ -99,7 +111,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
     if (flag == nullptr && word.name.starts_with("no") && !word.has_value) {
       const std::string positive = word.name.substr(word.name.starts_with("no-") ? 3 : 2);
       if (const Flag* negated = index.find(positive); negated != nullptr && negated->boolean) {
-        result.push_back("--" + kebab(negated->name) + "=false");
+        add(kebab(negated->name), "false");
         continue;
       }
     }
@@ -113,7 +125,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
       word.value = arguments[++i];
     }
     if (word.value.empty()) throw ConfigError(fmt::format("--{} has an empty value", word.name));
-    result.push_back("--" + kebab(flag->name) + "=" + word.value);
+    add(kebab(flag->name), word.value);
   }
   return result;
 }
@@ -259,8 +271,8 @@ std::vector<Flag> run_flags(RunConfig& config) {
                              "fused kernels a step\n");
                        },
                    .group = "Run"});
-  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
   for (Flag& flag : horovod_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
   for (Flag& flag : image_flags(config)) flags.push_back(std::move(flag));
   return flags;
 }
@@ -274,6 +286,13 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
     } else if (i + 1 < arguments.size()) {
       apply_like(config, arguments[i + 1]);
     }
+  }
+  const bool has_data = is_typed("data_dir", arguments) || is_typed("data", arguments);
+  if (has_data && !is_typed("fake_location", arguments)) config.fake_location = "queue";
+  for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
+    if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
+    throw ConfigError(
+        fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
   }
 }
 

@@ -36,14 +36,17 @@ struct Invocation {
 };
 
 /// Parses `arguments`; words that are no flags go to `positional`, or are refused where it is null.
-/// Returns false after printing the help text to stdout. Throws ConfigError.
+/// Of a flag that is given twice the last value holds, and stderr says so. Returns false after
+/// printing the help text to stdout. Throws ConfigError.
 bool parse_flags(std::string_view verb, std::string_view summary, std::span<const Flag> flags,
                  std::span<const std::string> arguments,
                  std::vector<std::string>* positional = nullptr);
 
 /// A flag for each key of RunConfig, writing to `config`, and --like, which is applied first.
 std::vector<Flag> run_flags(RunConfig& config);
-/// Applies --like, if any argument is that, before the flags that override its defaults.
+/// Applies --like, if any argument is that, before the flags that override its defaults; and where
+/// --data-dir is typed and no --fake-location, the feeder that reads it. Throws ConfigError for
+/// flags that exclude each other.
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments);
 
 /// Was the flag typed, in whatever case?

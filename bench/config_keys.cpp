@@ -63,10 +63,6 @@ void set_gradient_wire(RunConfig& config, std::string_view name, std::string_vie
   config.gradient_wire = to_string(parse_wire_format(text, flag_of(name)));
 }
 
-void set_local_parameter_device(RunConfig& config, std::string_view name, std::string_view text) {
-  set_word(config.local_parameter_device, name, text, {"cpu", "gpu"});
-}
-
 void set_loss_type(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.loss_type_to_report, name, text, {"total_loss", "base_loss"});
 }
@@ -181,10 +177,6 @@ constexpr ConfigKey kKeys[] = {
      "in "
      "fp32",
      get<&RunConfig::gradient_wire>, set_gradient_wire},
-    {"local_parameter_device", "", false,
-     "cpu or gpu: where parameter_server keeps its weights; devices made of the host's cores have "
-     "one memory, where both are the same",
-     get<&RunConfig::local_parameter_device>, set_local_parameter_device},
     {"on_nonfinite", "", false,
      "stop, or continue with a warning, when a loss is not finite, or an update is skipped because "
      "a gradient is not (in fp16 and bf16, where it overflowed): such a step leaves weights and "
@@ -317,7 +309,8 @@ constexpr ConfigKey kKeys[] = {
 
     // ---- the feeder ----
     {"data_dir", "data", false,
-     "folder of class folders of JPEGs; default data/train, made if absent",
+     "folder of class folders of JPEGs, or a packed data set, which queue reads unless "
+     "--fake-location names another feeder; default data/train, made if absent",
      get<&RunConfig::data_dir>, set_text<&RunConfig::data_dir>},
     {"on_bad_sample", "", false,
      "fail, skip or skip:limit=K; default: files fail, messages are skipped",

@@ -4,10 +4,10 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kNotYet = "it is not built yet; leave it out";
 constexpr std::string_view kTensorFlow = "it tunes TensorFlow's runtime; leave it out";
-constexpr std::string_view kPipeline =
-    "it tunes a tf.data pipeline; see --feeder-threads and --prefetch";
+constexpr std::string_view kInterleave =
+    "indexed data are shuffled whole; compressed shards take --fake-location "
+    "queue:source='tfrecord:readers=N'";
 constexpr std::string_view kCluster =
     "`penstock run` takes it, in each process of a run with parameter servers";
 constexpr std::string_view kTracing =
@@ -21,31 +21,37 @@ constexpr ForeignFlag kForeign[] = {
     {"freeze_when_forward_only", "weights are always held where they are computed with"},
     {"load", "use --train-dir, whose newest checkpoint is restored"},
     {"eval_dir", "evaluations are printed, and kept by --json; the images lie in --eval-data-dir"},
+    {"collect_eval_results_async",
+     "evaluations are part of the run and printed when they end; leave it out"},
+    {"batches_per_allreduce", "gradients are exchanged in every step; use a larger --batch-size"},
     {"eval_interval_secs", "--eval evaluates the newest checkpoint once; call it again"},
     {"input_preprocessor", "use --fake-location queue:chain=tf_cnn_benchmarks"},
-    {"fuse_decode_and_crop", "decoding and cropping are always fused"},
+    {"fuse_decode_and_crop",
+     "decoding and cropping are fused; --fake-location queue:decode=full decodes whole images"},
     {"use_datasets", "choose the pipeline with --fake-location"},
     {"datasets_use_prefetch", "use --prefetch and --device-slots"},
     {"datasets_prefetch_buffer_size", "use --prefetch"},
     {"multi_device_iterator_max_buffer_size", "use --device-slots"},
     {"batch_group_size", "use --prefetch"},
-    {"datasets_use_caching", kPipeline},
-    {"datasets_repeat_cached_sample", kPipeline},
-    {"datasets_parallel_interleave_cycle_length", kPipeline},
+    {"datasets_use_caching", "use --fake-location queue:source=memory"},
+    {"datasets_parallel_interleave_cycle_length", kInterleave},
     {"datasets_sloppy_parallel_interleave", "use --order relaxed"},
-    {"datasets_parallel_interleave_prefetch", kPipeline},
+    {"datasets_parallel_interleave_prefetch", "use --fake-location queue:readahead=N"},
     {"use_python32_barrier", kTensorFlow},
     {"force_gpu_compatible", "host slots are always pinned where the device can pin them"},
     {"gpu_thread_mode", kTensorFlow},
     {"per_gpu_thread_count", kTensorFlow},
     {"num_inter_threads", kTensorFlow},
-    {"use_numa_affinity", kTensorFlow},
+    {"use_numa_affinity", "use --fake-location queue:numa=NODE"},
     {"mkl", kTensorFlow},
     {"kmp_blocktime", kTensorFlow},
     {"kmp_affinity", kTensorFlow},
     {"kmp_settings", kTensorFlow},
     {"allow_growth", kTensorFlow},
     {"gpu_memory_frac_for_testing", kTensorFlow},
+    {"gpu_kt_max_interval", kTensorFlow},
+    {"gpu_kt_max_bytes", kTensorFlow},
+    {"gpu_kt_max_pending", kTensorFlow},
     {"use_unified_memory", kTensorFlow},
     {"timestamped_allocator", kTensorFlow},
     {"winograd_nonfused", kTensorFlow},
@@ -84,9 +90,10 @@ constexpr ForeignFlag kForeign[] = {
     {"benchmark_log_dir", "use --json, or sweep's --out"},
     {"benchmark_test_id", "use --json, or sweep's --out"},
     {"debugger", kTensorFlow},
-    {"backbone_model_path", kNotYet},
-    {"ml_perf", kNotYet},
-    {"ml_perf_compliance_logging", kNotYet},
+    {"backbone_model_path",
+     "models here classify images and have no backbone to load; leave it out"},
+    {"ml_perf", "state what its rules set, such as --model, --optimizer lars and --num-epochs"},
+    {"ml_perf_compliance_logging", "use --json, which has every step time and setting"},
 };
 
 }  // namespace

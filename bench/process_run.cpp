@@ -170,12 +170,24 @@ void check_alike(Processes& processes, const std::string& description) {
 
 void ensure_data_together(Processes& processes, const RunConfig& config, const FeederEntry& feeder,
                           std::stop_token stop) {
+  refuse_missing_data(config);
   if (processes.launch().local_rank == 0) ensure_data_of(config, feeder, std::move(stop));
   gather(processes, "", kPreparing, "waiting for the data that a rank makes");
 }
 
-void await_all_ready(Processes& processes) {
-  gather(processes, "", kPreparing, "waiting for all ranks to be ready");
+void await_all_ready(Processes& processes, double examples_per_epoch) {
+  const std::vector<std::string> examples =
+      gather(processes, fmt::format("{:.0f}", examples_per_epoch), kPreparing,
+             "waiting for all ranks to be ready");
+  const auto other = std::ranges::find_if(
+      examples, [&](const std::string& text) { return text != examples.front(); });
+  if (other == examples.end()) return;
+  throw ConfigError(fmt::format(
+      "ranks disagree on the examples in an epoch: {} on rank {} and {} on rank 0; expected the "
+      "same data set on all hosts; compare what lies in --data-dir there, and the limit of a "
+      "source "
+      "memory",
+      *other, other - examples.begin(), examples.front()));
 }
 
 void gather_ranks(Processes& processes, RunResult& result) {

@@ -48,8 +48,10 @@ void check_alike(Processes& processes, const RunConfig& config);
 void ensure_data_together(Processes& processes, const RunConfig& config, const FeederEntry& feeder,
                           std::stop_token stop);
 
-/// Blocks until every rank is ready to train. Throws TimeoutError.
-void await_all_ready(Processes& processes);
+/// Blocks until every rank is ready to train, with `examples_per_epoch` as it has found them.
+/// Throws TimeoutError; ConfigError on every rank where they differ, since a learning rate or a
+/// number of steps would too.
+void await_all_ready(Processes& processes, double examples_per_epoch);
 
 /// Makes `result`, this rank's, that of the run: all ranks' images over the longest window, and a
 /// RankResult for each. Blocks until all ranks called it. Where this rank's run failed or was

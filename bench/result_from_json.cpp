@@ -27,10 +27,14 @@ void check_schema(const JsonField& schema) {
   if (number < 1) schema.refuse(fmt::format("a schema from 1 to {}", kResultsSchema));
 }
 
+/// Earlier versions wrote it, and no run ever depended on it.
+constexpr std::string_view kRetiredKey = "local_parameter_device";
+
 RunConfig config_of(const JsonField& field) {
   RunConfig config;
   config.num_processes = 1;  // where the key is lacking, it was this one alone
   for (const auto& [name, value] : field.members()) {
+    if (name == kRetiredKey) continue;
     const std::span<const ConfigKey> keys = config_keys();
     const auto key = std::find_if(keys.begin(), keys.end(),
                                   [&](const ConfigKey& each) { return each.name == name; });

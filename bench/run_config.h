@@ -39,7 +39,6 @@ struct RunConfig {
   std::int32_t agg_small_grads_max_group = 10;
   std::string all_reduce_spec;         ///< empty: what suits ranks and devices best
   std::string gradient_wire = "fp32";  ///< fp32, fp16 or bf16
-  std::string local_parameter_device = "gpu";
   std::string on_nonfinite = "stop";
   bool fp16_vars = false;  ///< weights and biases as the precision, which has 16 bits
   std::optional<double> fp16_loss_scale;  ///< of fp16 alone; not set: kFp16LossScale

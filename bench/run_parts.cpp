@@ -170,8 +170,13 @@ std::optional<Checkpoint> RunParts::open_checkpoint() {
 }
 
 void RunParts::restore(const Checkpoint& checkpoint) {
+  bool whole = true;
   for (Rank& rank : ranks) {
-    checkpoint.restore(*rank.executable, config.eval ? nullptr : rank.optimizer.get());
+    if (config.eval) {
+      checkpoint.restore(*rank.executable);
+    } else {
+      whole &= checkpoint.restore(*rank.executable, *rank.optimizer, *rank.update);
+    }
     const Tensor scale = rank.optimizer->loss_scale();
     if (checkpoint.info().loss_scale && scale.count > 0) {
       write_loss_scale(*checkpoint.info().loss_scale, scale, *rank.device);
@@ -179,8 +184,21 @@ void RunParts::restore(const Checkpoint& checkpoint) {
     rank.executable->set_step(first_step);
     rank.replica->set_step(first_step);
   }
-  probe.note(
-      fmt::format("goes on from '{}'", checkpoint_path(config.train_dir, first_step).string()));
+  const std::string path = checkpoint_path(config.train_dir, first_step).string();
+  probe.note(fmt::format("goes on from '{}'", path));
+  if (config.eval) return;
+  if (!whole) {
+    probe.note(fmt::format(
+        "this run differs from one that never stopped: '{}' was saved by another update, and lacks "
+        "what --variable-update {} carries from step to step",
+        path, config.variable_update));
+  }
+  if (config.num_gpus > 1 && components.update->agreement != Agreement::identical) {
+    probe.note(fmt::format(
+        "this run differs from one that never stopped: with --variable-update {} the devices hold "
+        "different weights, and all {} resume from those of the first, which a checkpoint keeps",
+        config.variable_update, config.num_gpus));
+  }
 }
 
 /// Rings and feeders: of the host for all ranks, or one for each device.
@@ -297,12 +315,14 @@ GradientExchange* RunParts::overlap(const Rank& rank) {
 }
 
 void RunParts::refuse_partial_checkpoints(const Rank& rank) const {
-  if (config.train_dir.empty() || components.optimizer->slots == 0) return;
-  if (rank.update->rank_0_knows_all()) return;
+  if (config.train_dir.empty() || rank.update->rank_0_knows_all()) return;
+  const bool carries = rank.update->kept(rank.executable->parameters()).carried.count > 0;
+  if (components.optimizer->slots == 0 && !carries) return;
   throw ConfigError(fmt::format(
       "--train-dir is '{}', and with --variable-update {} rank 0 would save a part only of what "
-      "the optimizer {} remembers; leave --train-dir out, or use placement=first",
-      config.train_dir, config.variable_update, components.optimizer->name));
+      "{} remembers; leave --train-dir out, or use placement=first",
+      config.train_dir, config.variable_update,
+      carries ? "the update" : fmt::format("the optimizer {}", components.optimizer->name)));
 }
 
 Marks RunParts::marks(Work work, std::int32_t rank) const {
@@ -316,10 +336,6 @@ void RunParts::note_unused_classes() {
 }
 
 void RunParts::note_unused_loss_scale() {
-  if (config.fp16_loss_scale && parse_precision(config.precision) != Precision::f16) {
-    probe.note(fmt::format("--fp16-loss-scale is {}, and {} trains without one: it is ignored",
-                           *config.fp16_loss_scale, config.precision));
-  }
   if (config.fp16_enable_auto_loss_scale && !loss_scale()) {
     probe.note(
         fmt::format("--fp16-enable-auto-loss-scale is ignored: in {} the device '{}' trains "

@@ -156,7 +156,7 @@ RunResult Runner::run(RunListener& listener, std::stop_token stop) {
     return failed_result(parts.config);
   }
   RunResult result = RunSession(parts, evaluator, listener, wiring_->abandon).run(std::move(stop));
-  page_cache.report(result, parts.extent.examples);
+  page_cache.report(result, parts.extent.share);
   return result;
 }
 

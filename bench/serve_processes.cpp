@@ -66,23 +66,37 @@ void refuse_unfit(const ServeGroup& group, const ServeShare& share) {
   }
 }
 
-/// The flags of the process number `index`; later ones override earlier ones.
+/// Gives the flag one value, whatever was typed for it before.
+void set_flag(std::vector<std::string>& words, std::string_view name, const std::string& value) {
+  for (auto word = words.begin(); word != words.end();) {
+    if (!is_typed(name, std::span(&*word, 1))) {
+      ++word;
+      continue;
+    }
+    const bool is_whole = word->find('=') != std::string::npos;
+    word = words.erase(word, std::next(word, is_whole || std::next(word) == words.end() ? 1 : 2));
+  }
+  words.push_back(fmt::format("--{}={}", name, value));
+}
+
+/// The flags of the process number `index`.
 std::vector<std::string> command_of(const Invocation& invocation, const ServeGroup& group,
                                     const ServeShare& share, std::int32_t index) {
   std::vector<std::string> words{invocation.program, "serve"};
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
-  words.push_back("--processes=1");
-  words.push_back(fmt::format("--shard={}/{}", group.rank * group.processes + index,
-                              group.ranks * group.processes));
+  set_flag(words, "processes", "1");
+  set_flag(
+      words, "shard",
+      fmt::format("{}/{}", group.rank * group.processes + index, group.ranks * group.processes));
   if (share.batches > 0) {
     const std::int64_t more = index < share.batches % group.processes ? 1 : 0;
-    words.push_back(fmt::format("--num-batches={}", share.batches / group.processes + more));
+    set_flag(words, "num-batches", std::to_string(share.batches / group.processes + more));
   }
   if (share.img_per_s > 0) {
-    words.push_back(fmt::format("--img-per-s={}", share.img_per_s / group.processes));
+    set_flag(words, "img-per-s", fmt::format("{}", share.img_per_s / group.processes));
   }
   if (share.feeder_threads > 0) {
-    words.push_back(fmt::format("--feeder-threads={}", share.feeder_threads));
+    set_flag(words, "feeder-threads", std::to_string(share.feeder_threads));
   }
   return words;
 }

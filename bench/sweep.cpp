@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <span>
 
+#include "bench/dataset/default_dataset.h"
 #include "dataflow/clock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -149,7 +149,7 @@ std::string unavailable_reason(const RunConfig& config) {
                     config.train_dir));
   }
   std::string reason;
-  const FeederEntry* const feeder = find_component(feeder_table(), config.fake_location, reason);
+  find_component(feeder_table(), config.fake_location, reason);
   find_component(model_table(), config.model, reason);
   find_component(update_table(), config.variable_update, reason);
   find_component(optimizer_table(), config.optimizer, reason);
@@ -162,14 +162,7 @@ std::string unavailable_reason(const RunConfig& config) {
       if (reason.empty()) reason = error.what();
     }
   }
-  // A list with braces is looked up by the source that takes lists.
-  if (feeder != nullptr && feeder->reads_files && !config.data_dir.empty() &&
-      config.data_dir.find('{') == std::string::npos && !std::filesystem::exists(config.data_dir)) {
-    throw ConfigError(
-        fmt::format("--data-dir is '{}', which does not exist; expected a folder of "
-                    "class folders of images",
-                    config.data_dir));
-  }
+  refuse_missing_data(config);
   return reason;
 }
 

@@ -43,12 +43,6 @@ constexpr ReductionRule kReductionRules[] = {
     {"tensorpack", "distributed-replicated", "mean-sum"},
 };
 
-/// The ResNets that tf_cnn_benchmarks has a schedule for: those of ImageNet's size.
-bool has_resnet_schedule(const RunConfig& config, const ModelEntry& model) {
-  return config.resnet_base_lr > 0 && model.image.height >= 224 &&
-         (model.name.starts_with("resnet") || model.name.starts_with("official_resnet"));
-}
-
 void refuse_contradictions(const RunConfig& config) {
   const bool decays = config.num_epochs_per_decay > 0 || config.learning_rate_decay_factor > 0 ||
                       config.minimum_learning_rate > 0;
@@ -178,6 +172,13 @@ BucketLimits bucket_limits(const RunConfig& config) {
           .small_group = static_cast<std::size_t>(config.agg_small_grads_max_group)};
 }
 
+bool uses_resnet_schedule(const RunConfig& config, const ModelEntry& model) {
+  const bool stated =
+      config.init_learning_rate > 0 || !config.piecewise_learning_rate_schedule.empty();
+  return !stated && config.resnet_base_lr > 0 && model.image.height >= 224 &&
+         (model.name.starts_with("resnet") || model.name.starts_with("official_resnet"));
+}
+
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,
                                     double examples_per_epoch) {
   refuse_contradictions(config);
@@ -190,7 +191,7 @@ LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& m
     plan = plan_of_schedule(schedule, steps_per_epoch);
   } else if (config.init_learning_rate > 0) {
     plan.initial = config.init_learning_rate;
-  } else if (has_resnet_schedule(config, model)) {
+  } else if (uses_resnet_schedule(config, model)) {
     double initial = config.resnet_base_lr * global / 256;
     if (config.gradient_reduction == "sum") initial /= static_cast<double>(all_devices(config));
     plan = resnet_plan(initial, steps_per_epoch);

@@ -66,6 +66,10 @@ std::string resolve_gradient_reduction(const RunConfig& config);
 /// How gradients are cut into buckets.
 BucketLimits bucket_limits(const RunConfig& config);
 
+/// Does --resnet-base-lr decide the learning rates? tf_cnn_benchmarks has a schedule for ResNets of
+/// ImageNet's size, where no other flag states rates.
+bool uses_resnet_schedule(const RunConfig& config, const ModelEntry& model);
+
 /// The learning rates of a resolved configuration. Throws ConfigError for flags that contradict
 /// each other.
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,

@@ -10,6 +10,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "trainer/backend.h"
 #include "trainer/placement.h"
 
 namespace penstock {
@@ -48,6 +49,22 @@ void set_cross_replica_sync(RunConfig& config, const std::string& text) {
 void set_placement(RunConfig& config, const std::string& text) {
   static_cast<void>(parse_placement(text, "--ps-placement"));  // throws on another word
   add_option(config, "--ps-placement", "parameter_server", "placement=" + text);
+}
+
+/// Weights have one home, the memory of the first device. Where the device is made of the host's
+/// cores, that is the CPU.
+void set_local_parameter_device(RunConfig& config, const std::string& text) {
+  std::string word;
+  set_word(word, "local_parameter_device", text, {"cpu", "gpu"});
+  if (word == "gpu") return;
+  const BackendEntry* const backend =
+      match_entry(backend_table(), parse_component(config.device).name);
+  if (backend != nullptr && backend->computes_on_host) return;
+  throw ConfigError(fmt::format(
+      "--local-parameter-device is cpu, and weights are kept and updated in the memory of the "
+      "first device, here of --device {}; updates on the CPU between steps of another device are "
+      "not built; pass --local-parameter-device gpu, leave it out, or train on --device cpu",
+      config.device));
 }
 
 void set_kungfu(RunConfig& config, const std::string& text) {
@@ -110,6 +127,10 @@ std::vector<Flag> update_flags(RunConfig& config) {
       flag("cross_replica_sync",
            "--nocross-replica-sync is the same as --variable-update parameter_server:sync=false",
            "true", set_cross_replica_sync),
+      flag("local_parameter_device",
+           "gpu: weights have their home on the first device, as they always do; cpu: the same on "
+           "--device cpu, else refused",
+           "gpu", set_local_parameter_device),
       flag("kungfu", "sync-sgd, async-sgd or sma: the same as --variable-update with that", "",
            set_kungfu),
       flag("compact_gradient_transfer", "the same as --gradient-wire fp16", "false", set_compact),
@@ -120,9 +141,9 @@ std::vector<Flag> update_flags(RunConfig& config) {
            "1", set_merge_scope)};
   flags[1].boolean = true;
   flags[3].boolean = true;
-  flags[4].aliases = "kf_optimizer";
-  flags[5].boolean = true;
-  flags[5].aliases = "fp16_allreduce";
+  flags[5].aliases = "kf_optimizer";
+  flags[6].boolean = true;
+  flags[6].aliases = "fp16_allreduce";
   return flags;
 }
 

@@ -10,9 +10,10 @@
 
 namespace penstock {
 
-/// --variable-consistency, --staged-vars, --ps-placement, --kungfu, --compact-gradient-transfer and
-/// --allreduce-merge-scope. They change what other flags set, such as `config.variable_update`, so
-/// that they have to be applied behind those.
+/// --variable-consistency, --staged-vars, --ps-placement, --cross-replica-sync,
+/// --local-parameter-device, --kungfu, --compact-gradient-transfer and --allreduce-merge-scope.
+/// They change what other flags set, such as `config.variable_update`, so that they have to be
+/// applied behind those.
 std::vector<Flag> update_flags(RunConfig& config);
 
 }  // namespace penstock

@@ -12,10 +12,14 @@ namespace {
 class RepeatedSample final : public Source {
  public:
   RepeatedSample(Source& set, const DataPlan& plan)
-      : plan_(plan), kind_(set.kind()), classes_(set.classes()), given_(plan.first_sample) {
+      : plan_(plan),
+        kind_(set.kind()),
+        classes_(set.classes()),
+        size_over_ranks_(set.size()),
+        given_(plan.first_sample) {
     const auto rank = static_cast<std::uint64_t>(plan.rank),
                ranks = static_cast<std::uint64_t>(plan.ranks);
-    size_ = (set.size() + ranks - 1 - rank) / ranks;
+    size_ = (size_over_ranks_ + ranks - 1 - rank) / ranks;
     if (size_ == 0) {
       throw ConfigError("the data in '" + plan.directory + "' have fewer samples than there are " +
                         "ranks; use fewer ranks or more data");
@@ -49,6 +53,7 @@ class RepeatedSample final : public Source {
   }
 
   std::uint64_t size() const noexcept override { return size_; }
+  std::uint64_t size_over_ranks() const noexcept override { return size_over_ranks_; }
   SampleKind kind() const noexcept override { return kind_; }
   std::int32_t classes() const noexcept override { return classes_; }
   std::string note() const override {
@@ -61,6 +66,7 @@ class RepeatedSample final : public Source {
   const DataPlan plan_;
   const SampleKind kind_;
   const std::int32_t classes_;
+  const std::uint64_t size_over_ranks_;
   std::uint64_t size_ = 0;
   Sample first_;  // but for its content
   std::vector<std::byte> content_;

@@ -27,6 +27,8 @@ class SampleOrder {
 
   /// Samples in one epoch of this rank's share.
   std::uint64_t size() const noexcept;
+  /// Samples in one epoch of all ranks.
+  std::uint64_t size_over_ranks() const noexcept { return order_.size(); }
 
  private:
   void begin_epoch();

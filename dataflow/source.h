@@ -56,6 +56,8 @@ class Source {
   virtual void load(Sample&) const {}
   /// Samples in one epoch of this rank's share.
   virtual std::uint64_t size() const noexcept = 0;
+  /// Samples in one epoch of all ranks together. Sources that share nothing out keep this.
+  virtual std::uint64_t size_over_ranks() const noexcept { return size(); }
   /// The same for all samples.
   virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
   /// Labels lie in [0, classes).

@@ -16,6 +16,7 @@ class SourceOver : public Source {
   explicit SourceOver(std::unique_ptr<Source> inner) : inner_(std::move(inner)) {}
 
   std::uint64_t size() const noexcept override { return inner_->size(); }
+  std::uint64_t size_over_ranks() const noexcept override { return inner_->size_over_ranks(); }
   SampleKind kind() const noexcept override { return inner_->kind(); }
   std::int32_t classes() const noexcept override { return inner_->classes(); }
   const FileList* files() const noexcept override { return inner_->files(); }

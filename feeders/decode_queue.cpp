@@ -25,7 +25,9 @@ class DecodeQueue final : public Feeder {
     if (std::string note = source_->note(); !note.empty()) context.probe.note(std::move(note));
   }
 
-  DataExtent extent() const noexcept override { return {source_->size(), source_->classes()}; }
+  DataExtent extent() const noexcept override {
+    return {source_->size_over_ranks(), source_->size(), source_->classes()};
+  }
   const FileList* files() const noexcept override { return source_->files(); }
   bool is_settled() const override { return decoding_.is_settled(); }
   void settle() override { decoding_.settle(); }

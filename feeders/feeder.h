@@ -48,7 +48,8 @@ struct FeederContext {
 
 /// What a feeder knows of its data; zeros where they have no end, or are none of its own.
 struct DataExtent {
-  std::uint64_t examples = 0;  ///< in one epoch
+  std::uint64_t examples = 0;  ///< in one epoch of all ranks: a run counts its epochs by them
+  std::uint64_t share = 0;     ///< in one epoch of this rank's share
   std::int32_t classes = 0;
 };
 

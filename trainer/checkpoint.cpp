@@ -140,8 +140,21 @@ struct Captured {
   }
 };
 
-Captured capture(Executable& executable, Optimizer& optimizer) {
+std::string carried_name(const KeptArenas& kept, const ParameterSpec& spec) {
+  return std::string(kept.carries) + "." + spec.name;
+}
+
+/// The part of `arena`, laid out as the set's weights, that belongs to a parameter.
+Tensor part_of(const Tensor& arena, const ParameterSet& set, const Parameter& parameter) {
+  PENSTOCK_ASSERT(arena.count == set.weights.count);
+  const std::ptrdiff_t offset =
+      static_cast<float*>(parameter.weight.data) - static_cast<float*>(set.weights.data);
+  return {static_cast<float*>(arena.data) + offset, parameter.weight.count};
+}
+
+Captured capture(Executable& executable, Optimizer& optimizer, UpdateStrategy& update) {
   const ParameterSet& set = executable.parameters();
+  const KeptArenas kept = update.kept(set);
   Captured captured;
   const auto add = [&](std::string name, const ParameterSpec& spec, const Tensor& tensor) {
     std::vector<float> plain(static_cast<std::size_t>(spec.count()));
@@ -149,7 +162,9 @@ Captured capture(Executable& executable, Optimizer& optimizer) {
     captured.add(std::move(name), spec.shape, std::move(plain));
   };
   for (const Parameter& parameter : set.parameters) {
-    add(parameter.spec.name, parameter.spec, parameter.weight);
+    add(parameter.spec.name, parameter.spec, part_of(kept.weights, set, parameter));
+    if (kept.carried.count == 0) continue;
+    add(carried_name(kept, parameter.spec), parameter.spec, part_of(kept.carried, set, parameter));
   }
   for (const Parameter& buffer : set.buffers) {
     add(buffer.spec.name, buffer.spec, buffer.weight);
@@ -231,6 +246,11 @@ std::vector<std::byte> read_file(const fs::path& path) {
 Checkpoint::Checkpoint(std::vector<std::byte> bytes)
     : bytes_(std::move(bytes)), tensors_(parse_safetensors(bytes_)), info_(parse_info(tensors_)) {}
 
+bool Checkpoint::has(const std::string& name) const {
+  return std::ranges::any_of(tensors_.tensors,
+                             [&](const SafeTensor& tensor) { return tensor.name == name; });
+}
+
 std::vector<float> Checkpoint::values(const std::string& name,
                                       const std::vector<std::int64_t>& shape) const {
   const auto found = std::find_if(tensors_.tensors.begin(), tensors_.tensors.end(),
@@ -246,31 +266,48 @@ std::vector<float> Checkpoint::values(const std::string& name,
   return plain;
 }
 
-void Checkpoint::restore(Executable& executable, Optimizer* optimizer) const {
-  const ParameterSet& set = executable.parameters();
-  const std::size_t slots = optimizer != nullptr ? optimizer->slots() : 0;
-  std::vector<std::vector<float>> weights, running, states;
+Checkpoint::Writes Checkpoint::writes_of(const ParameterSet& set, const Tensor& weights) const {
+  Writes writes;
   for (const Parameter& parameter : set.parameters) {
-    weights.push_back(values(parameter.spec.name, parameter.spec.shape));
+    writes.push_back({&parameter.spec, part_of(weights, set, parameter),
+                      values(parameter.spec.name, parameter.spec.shape)});
   }
   for (const Parameter& buffer : set.buffers) {
-    running.push_back(values(buffer.spec.name, buffer.spec.shape));
+    writes.push_back({&buffer.spec, buffer.weight, values(buffer.spec.name, buffer.spec.shape)});
   }
-  for (std::size_t slot = 0; slot < slots; ++slot) {
-    for (const Parameter& parameter : set.parameters) {
-      states.push_back(values(state_name(slot, parameter.spec), parameter.spec.shape));
+  return writes;
+}
+
+void Checkpoint::restore(Executable& executable) const {
+  const ParameterSet& set = executable.parameters();
+  for (const Write& write : writes_of(set, set.weights)) {
+    executable.write(*write.spec, write.to, write.plain);
+  }
+}
+
+bool Checkpoint::restore(Executable& executable, Optimizer& optimizer,
+                         UpdateStrategy& update) const {
+  const ParameterSet& set = executable.parameters();
+  const KeptArenas kept = update.kept(set);
+  const bool carries = kept.carried.count > 0;
+  const bool carried = carries && std::ranges::all_of(set.parameters, [&](const auto& parameter) {
+                         return has(carried_name(kept, parameter.spec));
+                       });
+  Writes writes = writes_of(set, carried ? kept.weights : set.weights);
+  for (std::size_t index = 0; index < set.parameters.size(); ++index) {
+    const Parameter& parameter = set.parameters[index];
+    const ParameterSpec& spec = parameter.spec;
+    for (std::size_t slot = 0; slot < optimizer.slots(); ++slot) {
+      writes.push_back(
+          {&spec, optimizer.state(set, index, slot), values(state_name(slot, spec), spec.shape)});
     }
+    if (!carried) continue;
+    writes.push_back({&spec, part_of(kept.carried, set, parameter),
+                      values(carried_name(kept, spec), spec.shape)});
   }
-  for (std::size_t index = 0; index < weights.size(); ++index) {
-    executable.write(set.parameters[index].spec, set.parameters[index].weight, weights[index]);
-  }
-  for (std::size_t index = 0; index < running.size(); ++index) {
-    executable.write(set.buffers[index].spec, set.buffers[index].weight, running[index]);
-  }
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    const std::size_t index = i % weights.size(), slot = i / weights.size();
-    executable.write(set.parameters[index].spec, optimizer->state(set, index, slot), states[i]);
-  }
+  for (const Write& write : writes) executable.write(*write.spec, write.to, write.plain);
+  if (carried) update.resume();
+  return carried || !carries;
 }
 
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
@@ -307,8 +344,8 @@ Checkpoint read_checkpoint(const fs::path& path) {
 }
 
 fs::path write_checkpoint(const fs::path& folder, const CheckpointInfo& info,
-                          Executable& executable, Optimizer& optimizer) {
-  const Captured captured = capture(executable, optimizer);
+                          Executable& executable, Optimizer& optimizer, UpdateStrategy& update) {
+  const Captured captured = capture(executable, optimizer, update);
   std::vector<std::span<const std::byte>> parts;
   for (const SafeTensor& tensor : captured.tensors) parts.push_back(tensor.data);
   std::map<std::string, std::string> about = metadata(info);

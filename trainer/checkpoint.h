@@ -18,6 +18,7 @@
 #include "trainer/loss_scale.h"
 #include "trainer/optimizer.h"
 #include "trainer/safetensors.h"
+#include "trainer/update_strategy.h"
 
 namespace penstock {
 
@@ -41,11 +42,25 @@ class Checkpoint {
   Checkpoint(Checkpoint&&) = default;
 
   const CheckpointInfo& info() const noexcept { return info_; }
-  /// Into an executable, and an optimizer unless it is null, whose devices are idle. Throws
-  /// ConfigError for tensors that are not there or have another shape, before anything is written.
-  void restore(Executable& executable, Optimizer* optimizer) const;
+  /// The weights and running statistics into an executable whose device is idle, to evaluate them.
+  /// Throws ConfigError for tensors that are not there or have another shape, before anything is
+  /// written.
+  void restore(Executable& executable) const;
+  /// The same to train on, with the states of optimizer and update. False: it lacks what the
+  /// update carries from step to step, which begins as in a run from step 0.
+  bool restore(Executable& executable, Optimizer& optimizer, UpdateStrategy& update) const;
 
  private:
+  /// The elements of a tensor, and where they belong.
+  struct Write {
+    const ParameterSpec* spec;
+    Tensor to;
+    std::vector<float> plain;
+  };
+  using Writes = std::vector<Write>;
+
+  bool has(const std::string& name) const;
+  Writes writes_of(const ParameterSet& set, const Tensor& weights) const;
   std::vector<float> values(const std::string& name, const std::vector<std::int64_t>& shape) const;
 
   std::vector<std::byte> bytes_;
@@ -62,11 +77,11 @@ std::vector<std::int64_t> list_checkpoints(const std::filesystem::path& folder);
 /// Throws DataError or ConfigError with the path and what to do.
 Checkpoint read_checkpoint(const std::filesystem::path& path);
 
-/// Writes a checkpoint of the executable and its optimizer, whose device is idle, and returns its
-/// path. Throws DataError when that fails; what was there before is then still there.
+/// Writes a checkpoint of a rank, whose device is idle, and returns its path. Throws DataError when
+/// that fails; what was there before is then still there.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
                                        const CheckpointInfo& info, Executable& executable,
-                                       Optimizer& optimizer);
+                                       Optimizer& optimizer, UpdateStrategy& update);
 
 /// Removes all but the `keep` newest; 0 keeps all. What cannot be removed stays.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::size_t keep);

@@ -72,6 +72,16 @@ class HostOptimizer final : public Optimizer {
     result.l2_loss = static_cast<float>(0.5 * hyper_.weight_decay * squares);
   }
 
+  void report_decay(const ParameterSet& set, Stream&, StepResult& result) override {
+    prepare(set);
+    double squares = 0;
+    for (const Piece& piece : pieces_) {
+      const Parameter& parameter = set.parameters[piece.parameter];
+      if (tensors_.decays(parameter.spec)) squares += sum_of_squares(part(parameter.weight, piece));
+    }
+    result.l2_loss = static_cast<float>(0.5 * hyper_.weight_decay * squares);
+  }
+
   void average(const ParameterSet& set, const Tensor& other, float scale, float share,
                Stream&) override {
     PENSTOCK_ASSERT(other.count == set.weights.count);

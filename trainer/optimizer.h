@@ -66,6 +66,8 @@ class Optimizer {
   /// share of the loss. `set` is the prepared one, or has its layout in other arenas.
   virtual void apply(const ParameterSet& set, float gradient_scale, Stream& stream,
                      StepResult& result) = 0;
+  /// Enqueues the decay's share of the loss alone, as apply() would report it.
+  virtual void report_decay(const ParameterSet& set, Stream& stream, StepResult& result) = 0;
   /// Enqueues weights += share * (scale * other - weights) for the whole arena, decaying or not:
   /// what updates that average models need. `other` is f32 and as long as the arena.
   virtual void average(const ParameterSet& set, const Tensor& other, float scale, float share,

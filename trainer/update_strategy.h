@@ -58,6 +58,14 @@ inline float gradient_scale(const UpdateContext& context) {
   return 1 / static_cast<float>(ranks);
 }
 
+/// What a checkpoint keeps of a run beside the optimizer's state, in arenas laid out as the
+/// weights.
+struct KeptArenas {
+  Tensor weights;                 ///< after as many updates as the run has applied
+  Tensor carried{};               ///< what else goes from step to step; empty: nothing
+  std::string_view carries = {};  ///< what that is, for the names of its tensors
+};
+
 class UpdateStrategy {
  public:
   virtual ~UpdateStrategy() = default;
@@ -77,6 +85,10 @@ class UpdateStrategy {
   /// Rank 0's optimizer remembers what belongs to all weights, so that a checkpoint of rank 0 is
   /// one of the run.
   virtual bool rank_0_knows_all() const noexcept { return true; }
+  /// Called between steps, and before start() of a run that goes on: its arenas are then written.
+  virtual KeptArenas kept(const ParameterSet& set) { return {.weights = set.weights}; }
+  /// Called before start(): what kept() returned holds what a checkpoint kept of another run.
+  virtual void resume() {}
 };
 
 /// Where ranks can run: as threads of one process; as processes with one device each, which mpirun

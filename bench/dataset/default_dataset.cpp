@@ -28,8 +28,19 @@ void ensure_default_dataset(const std::string& data_dir, const std::stop_token& 
   }
 }
 
+void refuse_missing_data(const RunConfig& config) {
+  if (config.data_dir.empty() || config.data_dir.find('{') != std::string::npos) return;
+  std::error_code error;
+  if (std::filesystem::exists(config.data_dir, error)) return;
+  throw ConfigError(
+      fmt::format("--data-dir is '{}', which does not exist; expected a folder of class folders of "
+                  "images, or a data set of `penstock list`",
+                  config.data_dir));
+}
+
 void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
                     const std::stop_token& stop) {
+  refuse_missing_data(config);
   if (feeder.reads_files && config.data_dir.empty()) ensure_default_dataset("data/train", stop);
 }
 

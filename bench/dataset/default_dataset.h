@@ -17,7 +17,12 @@ namespace penstock {
 /// when stopped.
 void ensure_default_dataset(const std::string& data_dir, const std::stop_token& stop);
 
-/// The same for a run: where its feeder reads files and no folder is named, data/train is made.
+/// Throws ConfigError where --data-dir names what does not exist, whichever feeder would read it. A
+/// list with braces is looked up by the source that takes lists.
+void refuse_missing_data(const RunConfig& config);
+
+/// For a run: where its feeder reads files and no folder is named, data/train is made. Throws what
+/// both of them throw.
 void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
                     const std::stop_token& stop);
 

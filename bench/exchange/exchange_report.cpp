@@ -15,20 +15,20 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The times of that name; null: there are none.
-const ExchangeTimes* find_times(const ExchangeReport& report, std::string_view name) {
+const WayTimes* find_times(const ExchangeReport& report, std::string_view name) {
   const auto found = std::find_if(report.times.begin(), report.times.end(),
-                                  [&](const ExchangeTimes& times) { return times.name == name; });
+                                  [&](const WayTimes& times) { return times.name == name; });
   return found == report.times.end() || found->seconds.empty() ? nullptr : &*found;
 }
 
 std::optional<Spread> speed_against(const ExchangeReport& report, std::size_t way,
                                     std::string_view name) {
-  const ExchangeTimes* const other = find_times(report, name);
+  const WayTimes* const other = find_times(report, name);
   return other == nullptr ? std::nullopt : speed_against(report.times[way], *other);
 }
 
 std::vector<std::string> cells(const ExchangeReport& report, std::size_t way) {
-  const ExchangeTimes& times = report.times[way];
+  const WayTimes& times = report.times[way];
   std::vector<std::string> row{times.name, std::string(to_string(times.wire)), "-", "-", "-", "-"};
   if (!times.seconds.empty()) {
     const ExchangeFigures figures =
@@ -90,7 +90,7 @@ double memory_gb_per_s(const ExchangeReport& report, double seconds) {
 }
 
 Json json_of_bound(const ExchangeReport& report) {
-  const ExchangeTimes* const bound = find_times(report, kReadAndWrite);
+  const WayTimes* const bound = find_times(report, kReadAndWrite);
   if (bound == nullptr) return nullptr;
   const Spread time = spread(bound->seconds);
   return {{"time_ms_median", 1e3 * time.median},
@@ -101,7 +101,7 @@ Json json_of_bound(const ExchangeReport& report) {
 }
 
 Json json_of(const ExchangeReport& report, std::size_t way) {
-  const ExchangeTimes& times = report.times[way];
+  const WayTimes& times = report.times[way];
   Json json{{"algorithm", times.name},
             {"iterations", times.seconds.size()},
             {"sums_checked", times.checked},
@@ -148,7 +148,7 @@ ExchangeFigures exchange_figures(const std::vector<double>& seconds, double byte
   return figures;
 }
 
-std::optional<Spread> speed_against(const ExchangeTimes& way, const ExchangeTimes& other) {
+std::optional<Spread> speed_against(const WayTimes& way, const WayTimes& other) {
   std::vector<double> speeds;
   for (std::size_t i = 0; i < std::min(way.seconds.size(), other.seconds.size()); ++i) {
     if (way.seconds[i] > 0) speeds.push_back(other.seconds[i] / way.seconds[i]);
@@ -173,7 +173,7 @@ void write_exchange_text(const ExchangeReport& report, std::ostream& out) {
          "steps, MB moved: messages in a row, and what the rank that moves most sends or receives, "
          "by the algorithm's formulas.\n"
          "sums: every element was compared once, on all ranks, with the sum that it must be.\n";
-  if (const ExchangeTimes* const bound = find_times(report, kReadAndWrite)) {
+  if (const WayTimes* const bound = find_times(report, kReadAndWrite)) {
     const Spread time = spread(bound->seconds);
     out << fmt::format(
         "bound: each rank reads its gradients from memory once and writes them once, all ranks at "

@@ -20,7 +20,7 @@ struct ExchangeReport {
   ExchangePlan plan{};
   std::string ranks_are = "threads";  ///< or processes
   std::int32_t local_ranks = 1;
-  std::vector<ExchangeTimes> times{};                ///< by way
+  std::vector<WayTimes> times{};                     ///< by way
   std::vector<std::optional<ExchangeCost>> costs{};  ///< by way; none: without messages
   bool stopped = false;                              ///< before all iterations were done
   std::vector<std::string> notes{};
@@ -40,7 +40,7 @@ ExchangeFigures exchange_figures(const std::vector<double>& seconds, double byte
 
 /// How much faster a way is than another: the other's time over its own, in each iteration. None
 /// where there is no iteration of both.
-std::optional<Spread> speed_against(const ExchangeTimes& way, const ExchangeTimes& other);
+std::optional<Spread> speed_against(const WayTimes& way, const WayTimes& other);
 
 void write_exchange_text(const ExchangeReport& report, std::ostream& out);
 nlohmann::ordered_json to_json(const ExchangeReport& report);

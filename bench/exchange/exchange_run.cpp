@@ -81,7 +81,7 @@ class ExchangeRun {
     meeting_stream_ = device_.make_stream();
   }
 
-  std::vector<ExchangeTimes> run(const std::stop_token& stop) {
+  std::vector<WayTimes> run(const std::stop_token& stop) {
     if (processes_ != nullptr) {
       stop_ = stop;
       run_rank(processes_->launch().rank);
@@ -156,7 +156,7 @@ class ExchangeRun {
 
   /// Makes each time the longest that a process found.
   void gather() {
-    for (ExchangeTimes& way : times_) {
+    for (WayTimes& way : times_) {
       const std::string mine(reinterpret_cast<const char*>(way.seconds.data()),
                              way.seconds.size() * sizeof(double));
       for (const std::string& text :
@@ -242,7 +242,7 @@ class ExchangeRun {
   Meeting meeting_;
   std::vector<Span> spans_;  // by rank; each rank writes its own between two meetings
   std::vector<std::unique_ptr<CollectiveGroup>> groups_;  // by way
-  std::vector<ExchangeTimes> times_;                      // by way; rank 0's until it ends
+  std::vector<WayTimes> times_;                           // by way; rank 0's until it ends
   // Of a rank that is a process.
   std::stop_token stop_;
   std::unique_ptr<CollectiveGroup> meeting_group_;
@@ -254,9 +254,8 @@ class ExchangeRun {
 
 }  // namespace
 
-std::vector<ExchangeTimes> measure_exchanges(const ExchangePlan& plan,
-                                             std::span<const ExchangeWay> ways, Clock& clock,
-                                             std::stop_token stop, Processes* processes) {
+std::vector<WayTimes> measure_exchanges(const ExchangePlan& plan, std::span<const ExchangeWay> ways,
+                                        Clock& clock, std::stop_token stop, Processes* processes) {
   PENSTOCK_ASSERT(!plan.buckets.empty() && plan.ranks > 0);
   PENSTOCK_ASSERT(processes == nullptr || processes->launch().size == plan.ranks);
   return ExchangeRun(plan, ways, clock, processes).run(stop);

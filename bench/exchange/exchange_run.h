@@ -29,7 +29,7 @@ struct ExchangePlan {
   Nanoseconds patience = std::chrono::minutes(1);  ///< of processes that meet
 };
 
-struct ExchangeTimes {
+struct WayTimes {
   std::string name{};
   bool checked = false;           ///< one exchange of known numbers had the sums that it must have
   std::vector<double> seconds{};  ///< of each whole iteration after the warm-up
@@ -43,8 +43,8 @@ struct ExchangeTimes {
 /// With `processes`, called by all of them with the same plan and ways; this one is one rank, on
 /// the calling thread, and all find the same times. They stop together once one of them is told to.
 /// null: all ranks are threads.
-std::vector<ExchangeTimes> measure_exchanges(const ExchangePlan& plan,
-                                             std::span<const ExchangeWay> ways, Clock& clock,
-                                             std::stop_token stop, Processes* processes = nullptr);
+std::vector<WayTimes> measure_exchanges(const ExchangePlan& plan, std::span<const ExchangeWay> ways,
+                                        Clock& clock, std::stop_token stop,
+                                        Processes* processes = nullptr);
 
 }  // namespace penstock

@@ -226,7 +226,7 @@ ExchangeReport measure(const Wanted& wanted, const Invocation& invocation,
   }
   report.times = measure_exchanges(wanted.plan, ways, clock, invocation.stop, processes);
   report.stopped =
-      std::any_of(report.times.begin(), report.times.end(), [&](const ExchangeTimes& times) {
+      std::any_of(report.times.begin(), report.times.end(), [&](const WayTimes& times) {
         return times.seconds.size() < static_cast<std::size_t>(wanted.plan.iterations);
       });
   return report;

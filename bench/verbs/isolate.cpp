@@ -20,6 +20,7 @@
 #include "bench/machine.h"
 #include "bench/sweep.h"
 #include "bench/terminal.h"
+#include "bench/unused_flags.h"
 #include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -219,6 +220,7 @@ int run(const Invocation& invocation) {
                    isolate_flags(wanted), invocation.arguments)) {
     return 0;
   }
+  say_unused_flags(std::span(&wanted.config, 1), invocation.arguments);
   complete(wanted, invocation);
   return isolate(wanted, invocation);
 }

@@ -31,6 +31,7 @@
 #include "bench/step_table.h"
 #include "bench/terminal.h"
 #include "bench/trace.h"
+#include "bench/unused_flags.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/packed/detect_source.h"
@@ -190,7 +191,7 @@ RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* t
   const auto enter = [progress = wish.processes->progress()](RankPhase phase) {
     if (progress != nullptr) progress->enter(phase);
   };
-  await_all_ready(*wish.processes);
+  await_all_ready(*wish.processes, runner.examples_per_epoch());
   enter(RankPhase::training);
   RunResult result = runner.run(listeners, std::move(stop));
   enter(RankPhase::gathering);
@@ -414,11 +415,13 @@ int run(const Invocation& invocation) {
   wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);
   if (cluster.job == ClusterWish::Job::ps) return serve_job(cluster, config, invocation.stop);
+  const auto find = [](const char* name) { return std::getenv(name); };
+  const std::optional<Launch> launch = read_launch(find);
+  const bool is_first = cluster.task_index == 0 && (!launch || launch->rank == 0);
+  if (is_first) say_unused_flags(std::span(&config, 1), invocation.arguments);
   if (cluster.job == ClusterWish::Job::worker) {
     return run_as_worker(cluster, config, wish, invocation.stop);
   }
-  const auto find = [](const char* name) { return std::getenv(name); };
-  const std::optional<Launch> launch = read_launch(find);
   if (!spans_processes(config, launch)) return run_wanted(config, wish, invocation.stop);
   SteadyClock clock;
   PeerWatch peers(config, *launch, find);

@@ -24,6 +24,7 @@
 #include "bench/scale/scale_runner.h"
 #include "bench/scale/scale_text.h"
 #include "bench/terminal.h"
+#include "bench/unused_flags.h"
 #include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -185,6 +186,7 @@ int run(const Invocation& invocation) {
     return 0;
   }
   refuse_nested_launch("scale");
+  say_unused_flags(std::span(&wanted.plan.config, 1), arguments);
   complete(wanted, invocation.stop);
   ScalePlan& plan = wanted.plan;
   std::error_code error;

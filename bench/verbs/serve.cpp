@@ -23,6 +23,7 @@
 #include "bench/serve_processes.h"
 #include "bench/serve_report.h"
 #include "bench/training_rules.h"
+#include "bench/unused_flags.h"
 #include "dataflow/host_device.h"
 #include "feeders/credit_push.h"
 #include "feeders/encoded_push.h"
@@ -326,6 +327,7 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
 int run(const Invocation& invocation) {
   ServeConfig config;
   config.run.fake_location = "cpu";
+  apply_like_of(config.run, invocation.arguments);
   if (!parse_flags("serve",
                    "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
                    serve_flags(config), invocation.arguments)) {
@@ -355,6 +357,10 @@ int run(const Invocation& invocation) {
         "--credit sends messages of the format framed, and those of pixels without checksums; "
         "leave "
         "--format and --checksum out");
+  }
+  // The process that started several of them has said so.
+  if (!is_typed("report_fd", invocation.arguments)) {
+    say_unused_flags(std::span(&config.run, 1), invocation.arguments);
   }
   config.socket.curve = read_curve(config.keys);
   const Runner::Components components = find_components(config.run);

@@ -21,6 +21,7 @@
 #include "bench/sweep_progress.h"
 #include "bench/sweep_runner.h"
 #include "bench/terminal.h"
+#include "bench/unused_flags.h"
 #include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -163,6 +164,7 @@ int run(const Invocation& invocation) {
     return 0;
   }
   wanted.plan.configurations = wanted.axes.expand(base);
+  say_unused_flags(wanted.plan.configurations, invocation.arguments);
   wanted.plan.seed = wanted.plan.configurations.front().seed;
   wanted.plan.command = command_text("sweep", invocation.arguments);
   return sweep(std::move(wanted), invocation);

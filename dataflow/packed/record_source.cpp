@@ -73,6 +73,7 @@ class RecordSource final : public Source {
   }
 
   std::uint64_t size() const noexcept override { return order_->size(); }
+  std::uint64_t size_over_ranks() const noexcept override { return order_->size_over_ranks(); }
   SampleKind kind() const noexcept override { return format_->kind(); }
   std::int32_t classes() const noexcept override { return classes_; }
   const FileList* files() const noexcept override { return &files_; }

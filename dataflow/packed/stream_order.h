@@ -31,6 +31,8 @@ class StreamOrder {
 
   /// Samples in one epoch of this rank's share.
   std::uint64_t size() const noexcept { return end_ - begin_; }
+  /// Samples in one epoch of all ranks.
+  std::uint64_t size_over_ranks() const noexcept { return before_.back() + samples_.back(); }
   /// Of all shards before `shard`, in the order in which they were listed.
   std::uint64_t samples_before(std::size_t shard) const noexcept { return before_[shard]; }
 

@@ -240,6 +240,7 @@ class StreamSource final : public Source {
   }
 
   std::uint64_t size() const noexcept override { return order_->size(); }
+  std::uint64_t size_over_ranks() const noexcept override { return order_->size_over_ranks(); }
   std::int32_t classes() const noexcept override { return count_.greatest_label + 1; }
   const FileList* files() const noexcept override { return &shards_.files; }
 

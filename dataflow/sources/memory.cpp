@@ -124,6 +124,7 @@ class MemorySource final : public Source {
   }
 
   std::uint64_t size() const noexcept override { return order_->size(); }
+  std::uint64_t size_over_ranks() const noexcept override { return order_->size_over_ranks(); }
   SampleKind kind() const noexcept override { return kind_; }
   std::int32_t classes() const noexcept override { return classes_; }
 

@@ -2,13 +2,16 @@
 // Runs that save themselves and go on later, on a model and a device small enough for a test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <numeric>
 
 #include "tests/support/text_files.h"
 #include "tests/support/training_fixture.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/checkpoint.h"
+#include "trainer/safetensors.h"
 
 namespace penstock {
 namespace {
@@ -81,7 +84,8 @@ TEST_F(Checkpoints, GoingOnEqualsNeverHavingStopped) {
 TEST_F(Checkpoints, TheSameOverTwoRanks) {
   config_.num_gpus = 2;
   config_.batch_size = 4;
-  for (const char* update : {"replicated", "parameter_server"}) {
+  for (const char* update : {"replicated", "parameter_server", "replicated:consistency=relaxed",
+                             "parameter_server:staged=true"}) {
     config_.variable_update = update;
     train(std::string("whole-") + update, 13);
     train(std::string("parts-") + update, 6);
@@ -96,6 +100,62 @@ TEST_F(Checkpoints, TheSameOverTwoRanks) {
     };
     EXPECT_EQ(losses("parts-"), losses("whole-")) << update;
   }
+}
+
+TEST_F(Checkpoints, AreOfTheWeightsAfterTheirStepsWhateverASteppedDeviceReads) {
+  const auto tensors_after_one_step = [&](const char* update) {
+    config_.variable_update = update;
+    train(update, 1);
+    const std::string text = file(update, 1);
+    const auto bytes = std::as_bytes(std::span(text));
+    const SafeTensors parsed = parse_safetensors(bytes);
+    std::map<std::string, std::vector<std::byte>> tensors;
+    for (const SafeTensor& tensor : parsed.tensors) {
+      tensors[tensor.name].assign(tensor.data.begin(), tensor.data.end());
+    }
+    return tensors;
+  };
+  const auto newest = tensors_after_one_step("parameter_server"),
+             staged = tensors_after_one_step("parameter_server:staged=true");
+  EXPECT_GT(staged.size(), newest.size()) << "what the next step reads is kept beside them";
+  for (const auto& [name, content] : newest) {
+    ASSERT_TRUE(staged.contains(name)) << name;
+    EXPECT_EQ(staged.at(name), content) << name;
+  }
+}
+
+TEST_F(Checkpoints, ARunThatCannotGoOnExactlySaysSo) {
+  config_.num_gpus = 2;
+  config_.batch_size = 4;
+  const auto says_so = [&](const std::string& name, std::int64_t steps) {
+    const RunResult result = train(name, steps);
+    return std::ranges::any_of(result.notes, [](const std::string& note) {
+      return says(note, "differs from one that never stopped");
+    });
+  };
+  for (const char* update : {"sma", "independent", "async-sgd"}) {
+    config_.variable_update = update;
+    EXPECT_FALSE(says_so(update, 3)) << update << " from step 0";
+    EXPECT_TRUE(says_so(update, 5)) << update;
+  }
+  config_.variable_update = "replicated";
+  EXPECT_FALSE(says_so("replicated", 3));
+  EXPECT_FALSE(says_so("replicated", 5));
+  config_.variable_update = "replicated:consistency=relaxed";
+  EXPECT_TRUE(says_so("replicated", 7)) << "no gradients of a step before";
+  config_.num_gpus = 1;
+  config_.variable_update = "sma";
+  train("alone", 3);
+  EXPECT_FALSE(says_so("alone", 5)) << "one device has all weights";
+}
+
+TEST_F(Checkpoints, SpreadHomesDoNotSaveAPartOfWhatTheirUpdateCarries) {
+  config_.num_gpus = 2;
+  config_.optimizer = "sgd";
+  config_.variable_update = "parameter_server:placement=greedy";
+  EXPECT_EQ(refusal(), "accepted");
+  config_.variable_update = "parameter_server:placement=greedy,staged=true";
+  EXPECT_TRUE(says(refusal(), "a part only of what the update remembers")) << refusal();
 }
 
 TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {

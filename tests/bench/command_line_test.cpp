@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "bench/cli.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/result_json.h"
 #include "bench/run_config.h"
 #include "dataflow/error.h"
+#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
@@ -121,6 +123,64 @@ TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
   EXPECT_NE(error_of({"--num_inter_threads=4"}).find("means nothing here"), std::string::npos);
 }
 
+TEST(CommandLine, FlagsOfTheReferencesSayWhatToUseInEveryForm) {
+  for (const char* flag :
+       {"--gpu_kt_max_interval=1", "--gpu_kt_max_bytes=1", "--gpu_kt_max_pending=1", "--ml_perf",
+        "--noml_perf", "--eval_interval_secs=3", "--collect_eval_results_async",
+        "--nocollect_eval_results_async", "--batches-per-allreduce=2", "--nofuse_decode_and_crop",
+        "--nouse_resource_vars", "--no-mkl"}) {
+    EXPECT_NE(error_of({flag}).find("means nothing here: "), std::string::npos)
+        << flag << ": " << error_of({flag});
+  }
+  EXPECT_NE(error_of({"--nofuse_decode_and_crop"}).find("queue:decode=full"), std::string::npos);
+  EXPECT_NE(error_of({"--datasets_use_caching"}).find("queue:source=memory"), std::string::npos);
+  EXPECT_NE(error_of({"--use_numa_affinity"}).find("queue:numa="), std::string::npos);
+}
+
+TEST(CommandLine, ADataDirectoryMeansRealDataUnlessAFeederIsNamed) {
+  EXPECT_EQ(parse({"--data_dir=/imagenet"}).fake_location, "queue");
+  EXPECT_EQ(parse({"--data", "/imagenet"}).fake_location, "queue");
+  EXPECT_EQ(parse({"--like=tf_cnn_benchmarks", "--data_dir=/imagenet", "--data_name=imagenet"})
+                .fake_location,
+            "queue");
+  EXPECT_EQ(parse({"--data_dir=/cifar", "--data_name=cifar10"}).fake_location,
+            "queue:source=cifar10");
+  EXPECT_EQ(parse({"--distortions", "--data_dir=/imagenet"}).fake_location, "queue:color=tf_yiq");
+  EXPECT_EQ(parse({"--data_dir=/imagenet", "--fake_location=gpu"}).fake_location, "gpu");
+  EXPECT_EQ(parse({"--data_name=imagenet"}).fake_location, "gpu");
+}
+
+TEST(CommandLine, ADataDirectoryThatDoesNotExistIsRefusedWhicheverFeederWouldReadIt) {
+  RunConfig config;
+  config.data_dir = "/no/such/folder";
+  for (const char* name : {"gpu", "cpu", "queue"}) {
+    const FeederEntry& feeder = find_entry(feeder_table(), name);
+    EXPECT_THROW(ensure_data_of(config, feeder, {}), ConfigError) << name;
+  }
+  config.data_dir = "/";
+  EXPECT_NO_THROW(ensure_data_of(config, find_entry(feeder_table(), "gpu"), {}));
+}
+
+TEST(CommandLine, AFlagThatIsGivenTwiceSaysWhichValueHolds) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStderr();
+    parse(arguments);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({"--batch_size=8", "--num-gpus=2", "--batch", "16"}),
+            "penstock: --batch-size is given twice, as '8' and as '16'; '16' holds\n");
+  EXPECT_EQ(parse({"--batch_size=8", "--batch=16"}).batch_size, 16);
+  EXPECT_EQ(said({"--forward-only", "--noforward-only"}),
+            "penstock: --forward-only is given twice, as 'true' and as 'false'; 'false' holds\n");
+  EXPECT_EQ(said({"--batch_size=8", "--batch_size=8"}), "") << "both say the same";
+}
+
+TEST(CommandLine, NumbersOfStepsThatExcludeEachOtherAreRefused) {
+  EXPECT_EQ(error_of({"--num-batches=20", "--num-iters=3"}),
+            "--num-batches and --num-iters exclude each other; keep one");
+  EXPECT_NE(error_of({"--num-batches=20", "--num-batches-per-iter=3"}), "accepted");
+}
+
 TEST(CommandLine, LikeSetsDefaultsThatFlagsOverride) {
   const RunConfig tensorpack = parse({"--prefetch=3", "--like", "tensorpack"});
   EXPECT_EQ(tensorpack.num_warmup_batches, 50);
@@ -140,18 +200,26 @@ TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
       parse({"--optimizer=momentum", "--momentum=0.8", "--init_learning_rate=0.1",
              "--piecewise_learning_rate_schedule", "0.1;30;0.01", "--weight_decay=1e-4",
              "--forward_only", "--loss_type_to_report=base_loss", "--print_training_accuracy",
-             "--local_parameter_device=cpu", "--gradient_reduction=mean_sum"});
+             "--gradient_reduction=mean_sum"});
   EXPECT_EQ(config.momentum, 0.8);
   EXPECT_EQ(config.init_learning_rate, 0.1);
   EXPECT_EQ(config.piecewise_learning_rate_schedule, "0.1;30;0.01");
   EXPECT_EQ(config.weight_decay, 1e-4);
   EXPECT_TRUE(config.forward_only);
   EXPECT_EQ(config.loss_type_to_report, "base_loss");
-  EXPECT_EQ(config.local_parameter_device, "cpu");
   EXPECT_EQ(config.gradient_reduction, "mean-sum");
   EXPECT_NE(error_of({"--piecewise_learning_rate_schedule=0.1;30"}).find("rate0;epoch1;rate1"),
             std::string::npos);
   EXPECT_NE(error_of({"--weight-decay=-1"}).find("--weight-decay is -1"), std::string::npos);
+}
+
+TEST(CommandLine, AHomeOfTheWeightsThatIsNotBuiltIsRefused) {
+  EXPECT_EQ(error_of({"--local_parameter_device=gpu"}), "accepted");
+  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--device=cpu"}), "accepted");
+  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--no_cuda"}), "accepted");
+  const std::string refused = error_of({"--local_parameter_device=cpu", "--device=emulated"});
+  EXPECT_NE(refused.find("of --device emulated"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("--local-parameter-device gpu"), std::string::npos) << refused;
 }
 
 TEST(CommandLine, KnowsWhatWasTyped) {

@@ -199,7 +199,7 @@ TEST(ExchangeRun, AnIterationLastsAsLongAsAllBucketsOnTheSlowestRank) {
   VirtualClock clock;
   const ExchangePlan plan{.buckets = {100, 1, 7}, .ranks = 3, .warmup = 2, .iterations = 5};
   const std::vector<ExchangeWay> ways{slow_way("slow", 5ms), slow_way("slower", 20ms)};
-  const std::vector<ExchangeTimes> times = measure_exchanges(plan, ways, clock, {});
+  const std::vector<WayTimes> times = measure_exchanges(plan, ways, clock, {});
   ASSERT_EQ(times.size(), 2U);
   EXPECT_EQ(times[0].name, "slow");
   EXPECT_TRUE(times[0].checked);
@@ -217,7 +217,7 @@ TEST(ExchangeRun, EveryWayOfTheProgramAddsRightly) {
     ways.push_back(memory_bound_way());
     for (const std::int32_t ranks : {2, 5}) {
       const ExchangePlan plan{.buckets = buckets, .ranks = ranks, .warmup = 1, .iterations = 2};
-      for (const ExchangeTimes& times : measure_exchanges(plan, ways, clock, {})) {
+      for (const WayTimes& times : measure_exchanges(plan, ways, clock, {})) {
         EXPECT_EQ(times.checked, times.name != kReadAndWrite) << times.name;
         EXPECT_EQ(times.seconds.size(), 2U) << times.name;
       }
@@ -317,7 +317,7 @@ TEST(ExchangeRun, AStopLeavesWhatWasMeasuredByThen) {
                                           exchanges);
       }};
   const ExchangePlan plan{.buckets = {3}, .ranks = 2, .iterations = 1000};
-  const std::vector<ExchangeTimes> times =
+  const std::vector<WayTimes> times =
       measure_exchanges(plan, std::vector{stopping}, clock, stop.get_token());
   EXPECT_TRUE(times[0].checked);
   EXPECT_EQ(times[0].seconds, std::vector<double>(3, 0.005));

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/coloured_images.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/update_definitions.h"
@@ -93,6 +94,35 @@ TEST_F(MpirunUpdates, ReadsOfPairAveragingAreCountedOverAllRanks) {
     EXPECT_EQ(reads_of(result), 3 * (kWarmUp + kSteps)) << update;
     EXPECT_EQ(result["counters"]["model_requests_refused"], 0) << update;
   }
+}
+
+TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcesses) {
+  write_coloured_images(folder_, "train", 4, 10);
+  // Every image is the first, so that a loss tells which rates came before it, on any rank.
+  const Words data{"--fake-location=queue:crop=full,repeat_cached_sample=true",
+                   "--data-dir=" + (folder_.path() / "train").native(),
+                   "--num-warmup-batches=0",
+                   "--num-epochs=1.2",
+                   "--piecewise-learning-rate-schedule=0.02;0.5;0.2;1;0",
+                   "--device=cpu",
+                   "--compute-threads=1",
+                   "--json"};
+  const auto losses = [&](int processes, const std::string& devices) {
+    Words words = mpirun(processes, "replicated", data);
+    words.push_back("--num-gpus=" + devices);
+    ChildProcess child({.arguments = words, .timeout = 50s});
+    const ChildExit& exit = child.wait();
+    EXPECT_EQ(exit.code, 0) << exit.last_words;
+    const Json result = Json::parse(exit.output, nullptr, false);
+    EXPECT_EQ(result["examples_per_epoch"], 40) << processes << " processes";
+    return result["losses"].get<std::vector<double>>();
+  };
+  const std::vector<double> threads = losses(1, "2"), ranks = losses(2, "1");
+  ASSERT_EQ(threads.size(), 12U);  // 40 images, 4 a step
+  ASSERT_EQ(ranks.size(), threads.size());
+  EXPECT_NEAR(threads[11], threads[10], 1e-6) << "the rate is 0 from the second epoch on";
+  EXPECT_GT(threads[9], threads[10] + 1e-4);
+  for (std::size_t i = 0; i < threads.size(); ++i) EXPECT_NEAR(ranks[i], threads[i], 1e-4) << i;
 }
 
 TEST_F(MpirunUpdates, HorovodHasOneDeviceInEachProcess) {

@@ -20,6 +20,7 @@
 #include "bench/child_process.h"
 #include "bench/progress.h"
 #include "dataflow/curve_certificate.h"
+#include "tests/support/coloured_images.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 
@@ -145,6 +146,59 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
     if (name.starts_with("updates_stale_by_")) updates += count.get<std::int64_t>();
   }
   EXPECT_EQ(updates, 24);  // of both workers, with those of warm-up
+}
+
+TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) {
+  write_coloured_images(folder_, "train", 4, 10);
+  const Words data{"--variable-update=parameter_server",
+                   "--fake-location=queue:crop=full,repeat_cached_sample=true",
+                   "--data-dir=" + (folder_.path() / "train").native(),
+                   "--model=trivial_cifar10",
+                   "--image-size=8",
+                   "--device=cpu",
+                   "--compute-threads=1",
+                   "--num-warmup-batches=0",
+                   "--num-epochs=1.2",
+                   "--piecewise-learning-rate-schedule=0.02;0.5;0.2;1;0",
+                   "--json"};
+  Words alone{PENSTOCK_PROGRAM, "run", "--num-gpus=2"};
+  alone.insert(alone.end(), data.begin(), data.end());
+  alone.emplace_back("--batch-size=2");
+  const ChildExit& one = start(ChildCommand{.arguments = alone, .timeout = 50s}).wait();
+  ASSERT_EQ(one.code, 0) << one.last_words;
+  name_tasks(1, 2);
+  Words worker = data;
+  worker.emplace_back("--batch-size=2");
+  start("ps", 0);
+  start("worker", 1, worker);
+  const ChildExit& exit = start("worker", 0, worker).wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json result = nlohmann::json::parse(exit.output);
+  EXPECT_EQ(result["examples_per_epoch"], 40);
+  const auto losses = result["losses"].get<std::vector<double>>();
+  const auto expected = nlohmann::json::parse(one.output)["losses"].get<std::vector<double>>();
+  ASSERT_EQ(expected.size(), 12U);  // 40 images, 4 a step
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << i;
+}
+
+TEST_F(ParameterServerProgram, TheFirstLossHasTheDecaysShareAlsoWhereWeightsAreStaged) {
+  const auto first_loss = [&](const std::string& update) {
+    ports_.clear();
+    ps_hosts_.clear();
+    worker_hosts_.clear();
+    name_tasks(1, 1);
+    start("ps", 0);
+    const ChildExit& exit = start("worker", 0,
+                                  {"--variable-update=" + update, "--device=cpu",
+                                   "--compute-threads=1", "--image-size=32", "--weight-decay=0.5",
+                                   "--num-warmup-batches=0", "--num-batches=1", "--json"})
+                                .wait();
+    EXPECT_EQ(exit.code, 0) << exit.last_words;
+    return nlohmann::json::parse(exit.output)["losses"].at(0).get<double>();
+  };
+  const double loss = first_loss("parameter_server");
+  EXPECT_NEAR(first_loss("parameter_server:staged=true"), loss, 1e-3 * loss);
 }
 
 TEST_F(ParameterServerProgram, WorkersWithOtherFlagsAreNamedBeforeAnythingIsMeasured) {

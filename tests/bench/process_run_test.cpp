@@ -99,6 +99,14 @@ TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
   EXPECT_EQ(message.find("rank 1 has"), std::string::npos) << message;
 }
 
+TEST(AwaitAllReady, RefusesRanksThatFoundDifferentNumbersOfExamples) {
+  ScriptedProcesses alike({"80", "80"});
+  EXPECT_NO_THROW(await_all_ready(alike, 80));
+  ScriptedProcesses unlike({"80", "79"});
+  const std::string message = thrown_by<ConfigError>([&] { await_all_ready(unlike, 80); });
+  EXPECT_NE(message.find("79 on rank 2 and 80 on rank 0"), std::string::npos) << message;
+}
+
 RunResult result_of_rank_0() {
   RunResult result;
   result.img_per_s = 100;

@@ -118,6 +118,12 @@ TEST(SavedResults, SchemaOneIsReadWithWhatItLacksLeftEmpty) {
   EXPECT_THROW(parse_saved_results(json.dump(), "old.json"), DataError);
 }
 
+TEST(SavedResults, ASettingOfEarlierVersionsThatNothingReadIsLeftOut) {
+  Json json = Json::parse(text_of(make_sweep()));
+  json["runs"][0]["config"]["local_parameter_device"] = "cpu";
+  EXPECT_EQ(text_of(parse_saved_results(json.dump(), "old.json")), text_of(make_sweep()));
+}
+
 TEST(SavedResults, NewerOnesAreRefusedByTheirSchema) {
   expect_refusal([](Json& json) { json["schema"] = 3; }, "a newer Penstock wrote it");
   expect_refusal([](Json& json) { json["schema"] = 0; }, "schema is 0");

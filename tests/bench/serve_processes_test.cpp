@@ -114,6 +114,7 @@ TEST_F(ServeProcesses, EachImageIsSentOnce) {
   EXPECT_NE(exit.last_words.find("3 of 3 processes in all sent 12 batches, 41 images"),
             std::string::npos)
       << exit.last_words;
+  EXPECT_EQ(exit.last_words.find("given twice"), std::string::npos) << exit.last_words;
 }
 
 TEST_F(ServeProcesses, AnInterruptEndsAll) {

@@ -57,6 +57,17 @@ TEST_F(Training, BaseLossLeavesTheDecaysShareOut) {
   EXPECT_GT(total, base + 0.1);
 }
 
+TEST_F(Training, ALossHasTheDecaysShareFromTheFirstStepOnWhicheverUpdateAppliesIt) {
+  config_.weight_decay = 0.5;
+  config_.num_batches = 1;
+  const double total = run().losses.at(0);
+  for (const char* update : {"replicated:consistency=relaxed", "parameter_server",
+                             "parameter_server:staged=true", "independent", "sma", "async-sgd"}) {
+    config_.variable_update = update;
+    EXPECT_DOUBLE_EQ(run().losses.at(0), total) << update;
+  }
+}
+
 TEST_F(Training, TwoRanksOnHalfTheBatchTrainLikeOne) {
   // Without dropout's share of chance there is none: its masks differ by rank. So compare roughly.
   config_.num_batches = 60;

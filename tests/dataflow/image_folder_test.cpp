@@ -104,6 +104,7 @@ TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
       plan_.epochs = 3;
       const auto source = open(plan_);
       total += source->size();
+      EXPECT_EQ(source->size_over_ranks(), 21U);
       Sample sample;
       while (take(*source, sample)) {
         EXPECT_TRUE(sample.file.ends_with(text_of(sample)));

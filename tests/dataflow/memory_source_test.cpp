@@ -76,6 +76,7 @@ TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
           plan_.first_sample = first;
           const auto files = open(plan_, "image-folder"), memory = open(plan_, "memory");
           EXPECT_EQ(memory->size(), files->size());
+          EXPECT_EQ(memory->size_over_ranks(), files->size_over_ranks());
           EXPECT_EQ(memory->classes(), 3);
           EXPECT_EQ(all_of(*memory), all_of(*files));
         }

@@ -177,6 +177,7 @@ TEST_F(RecordSourceTest, GivesEachRecordOnceInEveryEpochOverAllRanks) {
     std::map<std::uint64_t, std::multiset<std::string>> seen;
     for (plan_.rank = 0, plan_.ranks = ranks; plan_.rank < ranks; ++plan_.rank) {
       const auto source = open();
+      EXPECT_EQ(source->size_over_ranks(), 5U);
       for (Sample sample; source->next(sample);) {
         source->load(sample);
         seen[sample.epoch].insert(text_of(sample));

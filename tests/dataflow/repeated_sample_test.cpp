@@ -48,6 +48,7 @@ TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet
     EXPECT_EQ(source->classes(), 3);
     EXPECT_EQ(source->kind(), SampleKind::encoded);
     EXPECT_EQ(source->size(), plan_.rank == 0 ? 4U : 3U);
+    EXPECT_EQ(source->size_over_ranks(), 7U);
     EXPECT_NE(source->note().find("ant/1.JPEG'"), std::string::npos) << source->note();
     EXPECT_NE(source->note().find(" 10 bytes"), std::string::npos) << source->note();
     Sample sample;

@@ -88,7 +88,9 @@ TEST_F(StreamSourceTest, GivesEachSampleOnceInEveryEpochOverAllRanks) {
     std::multiset<Place> seen;
     for (plan_.rank = 0; plan_.rank < ranks; ++plan_.rank) {
       const std::vector<Place> places_now = places(whole);
-      const std::size_t share = open(whole)->size();
+      const auto source = open(whole);
+      const std::size_t share = source->size();
+      EXPECT_EQ(source->size_over_ranks(), samples_.size());
       EXPECT_EQ(places_now.size(), 3 * share);
       EXPECT_LE(share - samples_.size() / static_cast<std::size_t>(ranks), 1U);
       EXPECT_TRUE(std::ranges::is_sorted(places_now, {}, [](const Place& place) {

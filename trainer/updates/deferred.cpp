@@ -24,6 +24,12 @@ class Deferred final : public UpdateStrategy {
     collective_.broadcast(executable.parameters().weights, 0, stream);
     collective_.broadcast(executable.parameters().running, 0, stream);
   }
+  KeptArenas kept(const ParameterSet& set) override {
+    return {.weights = set.weights,
+            .carried = before_.beside(set.gradients),
+            .carries = "deferred_gradient"};
+  }
+  void resume() override { has_before_ = true; }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
     if (!before_set_) {
@@ -32,6 +38,8 @@ class Deferred final : public UpdateStrategy {
     collective_.all_reduce_sum(set.gradients, stream);
     if (std::exchange(has_before_, true)) {
       optimizer_.apply(*before_set_, scale_, stream, result);
+    } else {
+      optimizer_.report_decay(set, stream, result);
     }
     copy(before_set_->gradients, set.gradients, stream);
   }

@@ -4,7 +4,7 @@
 //   w_1 = w_0,  w_{t+1} = update of w_t by G_{t-1}:
 // staleness is exactly 1. The last step's gradients are never applied. Weight decay, where there is
 // any, is of the weights that are being updated, as in all updates here; there, it is part of the
-// gradients and as old as they. A run that goes on from a checkpoint begins like one from step 0.
+// gradients and as old as they. A checkpoint keeps the gradients that are still to be applied.
 #pragma once
 
 #include <memory>

@@ -39,6 +39,7 @@ class Served final : public UpdateStrategy {
  public:
   Served(const UpdateContext& context, ServerRule rule, Placement placement, bool staged)
       : collective_(context.collective),
+        optimizer_(context.optimizer),
         servers_(*context.servers),
         device_(*context.device),
         probe_(context.probe),
@@ -126,6 +127,8 @@ class Served final : public UpdateStrategy {
     if (step_ > 0) {
       await(result);
       copy(set.weights, pulled, stream);
+    } else {
+      optimizer_.report_decay(set, stream, result);
     }
     const Tensor gradients = gradients_.beside(set.gradients);
     copy(gradients, set.gradients, stream);
@@ -134,6 +137,7 @@ class Served final : public UpdateStrategy {
   }
 
   Collective& collective_;
+  Optimizer& optimizer_;
   ServerConnection& servers_;
   Device& device_;
   Probe* const probe_;

@@ -25,8 +25,14 @@ class StagedServer final : public UpdateStrategy {
     collective_.broadcast(set.weights, 0, stream);
     collective_.broadcast(set.running, 0, stream);
     current_set_.emplace(in_arenas(set, current_.beside(set.weights), set.gradients));
-    copy(current_set_->weights, set.weights, stream);
+    if (!resumed_) copy(current_set_->weights, set.weights, stream);
   }
+  KeptArenas kept(const ParameterSet& set) override {
+    return {.weights = current_.beside(set.weights),
+            .carried = set.weights,
+            .carries = "staged_weight"};
+  }
+  void resume() override { resumed_ = true; }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
     homes_.reduce(set, stream);
@@ -45,6 +51,7 @@ class StagedServer final : public UpdateStrategy {
   Homes homes_;
   ArenaCopy current_;  ///< the homes' weights
   std::optional<ParameterSet> current_set_;
+  bool resumed_ = false;
 };
 
 }  // namespace

@@ -4,8 +4,9 @@
 // gradients with W_{t-1}, and
 //   W_{t+1} = update of W_t by the reduced gradients at W_{t-1}:
 // staleness is exactly 1. What a step reads is handed out while the homes apply the step before, so
-// that it could travel meanwhile. An executable holds what its next step reads: evaluations and
-// checkpoints see weights that are one update older than the homes'.
+// that it could travel meanwhile. An executable holds what its next step reads: evaluations see
+// weights that are one update older than the homes'. A checkpoint has both; the homes' are its
+// weights.
 //
 // Beside tf_cnn_benchmarks: there gradients pass a staging area as well, which adds a second step
 // of delay; here they do not.

@@ -98,6 +98,7 @@ class GpuOptimizer final : public Optimizer {
   }
 
   void set(const Hyper& hyper, Stream& stream) override {
+    decay_ = hyper.weight_decay;
     device_.driver().launch(GpuStream::of(stream).handle(), SetHyper{device_.scalars(), hyper});
   }
 
@@ -111,6 +112,27 @@ class GpuOptimizer final : public Optimizer {
     update.gradient_scale = gradient_scale;
     launch(update, set.gradients.count, *device_.scalars(), stream, result);
     round(set, stream);
+  }
+
+  /// As gradient descent at the rate 0, with the gradient 0.
+  void report_decay(const ParameterSet& set, Stream& stream, StepResult& result) override {
+    if (set.parameters.empty()) return;
+    PENSTOCK_ASSERT(kernel_.squares != nullptr);
+    auto* const scalars = reinterpret_cast<StepScalars*>(averaging_scalars_.bytes().data());
+    Driver& driver = device_.driver();
+    const StreamHandle on = GpuStream::of(stream).handle();
+    driver.launch(on, SetHyper{scalars, {.learning_rate = 0, .weight_decay = decay_}});
+    const UpdateWeights update{.rule = UpdateRule::sgd,
+                               .weights = static_cast<float*>(set.weights.data),
+                               .gradients = static_cast<const float*>(set.weights.data),
+                               .gradient_scale = 0,
+                               .chunks = kernel_.chunks,
+                               .chunk_count = kernel_.chunk_count,
+                               .scalars = scalars,
+                               .squares = kernel_.squares};
+    driver.launch(on, update);
+    driver.launch(
+        on, SummariseUpdate{update.squares, update.chunk_count, update.finite, scalars, &result});
   }
 
   /// As gradient descent: w -= share * (-scale * other + 1 * w), where all weights decay.
@@ -285,6 +307,7 @@ class GpuOptimizer final : public Optimizer {
   const TensorRules tensors_;
   const DType stored_;  ///< of weights and biases
   const FiniteRules rules_;
+  float decay_ = 0;  ///< weight decay of the latest set()
   GpuDevice& device_;
   Buffer chunks_, squares_, finite_;
   Buffer averaging_chunks_, averaging_scalars_;          ///< of average(): all chunks decay
