@@ -26,7 +26,4 @@ class ResultFolder {
   std::filesystem::path path_;
 };
 
-/// Writes `text` to a file beside `path`, then puts it in its place. Throws DataError.
-void replace_file(const std::filesystem::path& path, const std::string& text);
-
 }  // namespace penstock

@@ -7,10 +7,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock::gpu {
 namespace {
@@ -84,23 +83,16 @@ void CheckReport::write_json(std::string_view verb) const {
                       {"figures", std::move(figures)},
                       {"text", line.text}});
   }
-  std::ofstream file(settings_.json);
-  file << nlohmann::json{{"verb", verb},
-                         {"seconds", seconds()},
-                         {"passed", count(Verdict::pass)},
-                         {"failed", count(Verdict::fail)},
-                         {"skipped", count(Verdict::skip)},
-                         {"left_out", left_out_},
-                         {"checks", std::move(checks)}}
-              .dump(1)
-       << '\n';
-  file.close();
-  if (!file) {
-    throw DataError(
-        fmt::format("cannot write the results to {}: give --json a file in a folder "
-                    "that is there and can be written to",
-                    settings_.json.string()));
-  }
+  const nlohmann::json report{{"verb", verb},
+                              {"seconds", seconds()},
+                              {"passed", count(Verdict::pass)},
+                              {"failed", count(Verdict::fail)},
+                              {"skipped", count(Verdict::skip)},
+                              {"left_out", left_out_},
+                              {"checks", std::move(checks)}};
+  OutputFile file(settings_.json, "give --json a file in a folder that can be written");
+  file.write(report.dump(1) + '\n');
+  file.commit();
 }
 
 }  // namespace penstock::gpu

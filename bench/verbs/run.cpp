@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "bench/cli.h"
 #include "bench/cluster_run.h"
@@ -22,7 +20,6 @@
 #include "bench/peer_watch.h"
 #include "bench/process_run.h"
 #include "bench/report.h"
-#include "bench/result_folder.h"
 #include "bench/result_json.h"
 #include "bench/run_watch.h"
 #include "bench/runner.h"
@@ -33,6 +30,7 @@
 #include "bench/trace.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 #include "trainer/servers/worker_processes.h"
 
 namespace penstock {
@@ -65,22 +63,26 @@ class TraceFile {
  public:
   TraceFile(const TraceWish& wish, const Clock& clock) {
     if (wish.file.empty()) return;
-    out_.open(wish.file, std::ios::trunc);
-    if (!out_) {
-      throw ConfigError(
-          fmt::format("--trace-file '{}' cannot be written: {}; name a file in a folder that is "
-                      "there and may be written to",
-                      wish.file, std::strerror(errno)));
+    try {
+      out_.emplace(wish.file);
+    } catch (const DataError& error) {
+      throw ConfigError(fmt::format(
+          "--trace-file: {}; name a file in a folder that is there and may be written to",
+          error.what()));
     }
     trace_.emplace(static_cast<std::size_t>(wish.steps), clock);
   }
   Trace* trace() noexcept { return trace_ ? &*trace_ : nullptr; }
   void write() {
-    if (trace_) trace_->write(out_);
+    if (!trace_) return;
+    std::ostringstream text;
+    trace_->write(text);
+    out_->write(text.view());
+    out_->commit();
   }
 
  private:
-  std::ofstream out_;
+  std::optional<OutputFile> out_;
   std::optional<Trace> trace_;
 };
 
@@ -121,6 +123,16 @@ void keep(const RunResult& result, const Wish& wish) {
   std::filesystem::remove(step_records_path(wish.out), ignored);
 }
 
+/// Before anything is measured. Throws ConfigError.
+void check_out(const Wish& wish) {
+  if (wish.out.empty()) return;
+  try {
+    static_cast<void>(find_output(wish.out));
+  } catch (const DataError& error) {
+    throw ConfigError(fmt::format("--out: {}", error.what()));
+  }
+}
+
 void print_json(const RunResult& result) {
   fmt::print("{}\n", described(result).dump(-1, ' ', false, Json::error_handler_t::replace));
   std::fflush(stdout);
@@ -137,7 +149,7 @@ std::string keep_partial(RunResult result, const std::string& reason, const Wish
 RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* table,
                   std::stop_token stop) {
   RunWatch watch(wish.watch, runner, clock, table);
-  const bool to_file = !wish.out.empty() && wish.is_first();
+  const bool to_file = !wish.out.empty() && wish.is_first() && !find_output(wish.out).is_device;
   StepRecords records(to_file ? step_records_path(wish.out) : "", runner.config(), clock);
   ListenerGroup listeners;
   listeners.add(watch.listener());
@@ -346,6 +358,7 @@ int run(const Invocation& invocation) {
         "sweep's results.json)",
         wish.format));
   }
+  check_out(wish);
   // The table is a live view itself; a line that changes would break it.
   wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);

@@ -17,6 +17,7 @@
 #include "bench/terminal.h"
 #include "bench/verbs/flag_group.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {

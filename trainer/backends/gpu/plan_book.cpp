@@ -2,17 +2,16 @@
 #include "trainer/backends/gpu/plan_book.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
+#include "dataflow/io/output_file.h"
 #include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
@@ -82,10 +81,9 @@ PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory)
 }
 
 void PlanBook::load() {
-  std::ifstream file(path_);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return;
-  PlanBookContents contents = parse_plan_book(text.str(), device_, version_);
+  const InputFile file(path_);
+  if (!file) return;
+  PlanBookContents contents = parse_plan_book(file.text(), device_, version_);
   choices_ = std::move(contents.choices);
   copy_rate_ = contents.copy_rate;
 }
@@ -139,21 +137,12 @@ void PlanBook::save() noexcept {
     Json plans = Json::object();
     for (const auto& [key, choice] : choices_) plans[key] = to_json(choice);
     std::filesystem::create_directories(path_.parent_path());
-    const std::filesystem::path unfinished = path_.string() + fmt::format(".{}", ::getpid());
-    std::ofstream file(unfinished);
-    file << Json{{"format", kFormat},
-                 {"device", device_},
-                 {"dnn_version", version_},
-                 {"copy_bytes_per_us", copy_rate_ ? Json(*copy_rate_) : Json()},
-                 {"plans", std::move(plans)}}
-                .dump(1)
-         << '\n';
-    file.close();
-    if (!file) {
-      std::filesystem::remove(unfinished);
-      return;
-    }
-    std::filesystem::rename(unfinished, path_);  // other processes see the old file or the new one
+    const Json book{{"format", kFormat},
+                    {"device", device_},
+                    {"dnn_version", version_},
+                    {"copy_bytes_per_us", copy_rate_ ? Json(*copy_rate_) : Json()},
+                    {"plans", std::move(plans)}};
+    replace_file(path_, book.dump(1) + '\n');
     changed_ = false;
   } catch (const std::exception&) {
     return;
