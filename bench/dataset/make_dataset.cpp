@@ -13,7 +13,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -25,6 +24,7 @@
 #include "bench/dataset/scenes.h"
 #include "bench/dataset/synthetic_photo.h"
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -126,9 +126,9 @@ struct Present {
       any = any || there;
       all = all && there;
     }
-    std::ifstream file(directory / kDescription);
+    const InputFile file(directory / kDescription);
     if (!file) return;
-    Json found = Json::parse(file, nullptr, false);
+    Json found = Json::parse(file.text(), nullptr, false);
     const bool ours = found.is_object() && found.value("generator", Json()) == kGenerator;
     any = any || !ours;
     if (ours) found.erase("bytes");
