@@ -20,6 +20,26 @@ ResultFolder::ResultFolder(std::filesystem::path path) : path_(std::move(path)) 
                     "can be written",
                     path_.native(), error.message()));
   }
+  lock_.emplace(path_);
+  if (lock_->is_ours()) return;
+  throw ConfigError(
+      fmt::format("another process writes its results to the folder '{}'; wait for it to end, or "
+                  "give --out another folder",
+                  path_.native()));
+}
+
+std::string files_line(const ResultFolder& folder, std::initializer_list<std::string_view> files,
+                       bool saved) {
+  if (!saved) {
+    return fmt::format(
+        "The folder '{}' could not be written: what is in it is older than this result\n",
+        folder.path().native());
+  }
+  std::string names;
+  for (const std::string_view file : files) {
+    names += fmt::format("{}{}/{}", names.empty() ? "" : ", ", folder.path().native(), file);
+  }
+  return names + "\n";
 }
 
 void ResultFolder::write(const SweepResult& sweep) const {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <memory>
 
 #include "bench/child_run.h"
 #include "dataflow/error.h"
 #include "tests/bench/sweep_rows.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -30,6 +32,21 @@ TEST(ResultFolder, MakesItsFolderAndAFileForEachReport) {
   }
   EXPECT_EQ(files_in(folder.path()), 5U) << "and the folder of figures";
   EXPECT_GT(std::filesystem::file_size(folder.path() / "figures" / "steps.svg"), 0U);
+}
+
+TEST(ResultFolder, TwoWritersOfOneFolderMeet) {
+  const PrivateFolder scratch;
+  auto first = std::make_unique<ResultFolder>(scratch.path() / "out");
+  std::filesystem::create_symlink("out", scratch.path() / "link");
+  for (const char* const name : {"out", "link"}) {
+    EXPECT_NE(thrown_by<ConfigError>([&] {
+                ResultFolder(scratch.path() / name);
+              }).find("another process writes its results"),
+              std::string::npos)
+        << name;
+  }
+  first.reset();
+  EXPECT_NO_THROW(ResultFolder(scratch.path() / "out"));
 }
 
 TEST(ResultFolder, NamesAFolderThatCannotBe) {
