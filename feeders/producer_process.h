@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A producer as a child process: a shell command in a process group of its own. Whatever happens,
-// the group ends: with this object, or, for the command's first process, with the thread that made
-// it.
+// the group ends: with this object, or with the thread that made it.
 //
 // Its standard output goes to standard error, where it cannot mix with results; its input is empty.
 #pragma once
