@@ -73,6 +73,8 @@ class TraceFile {
     trace_.emplace(static_cast<std::size_t>(wish.steps), clock);
   }
   Trace* trace() noexcept { return trace_ ? &*trace_ : nullptr; }
+  /// Removes the unfinished file. Not while write() runs.
+  void discard() { out_.reset(); }
   void write() {
     if (!trace_) return;
     std::ostringstream text;
@@ -96,6 +98,7 @@ struct Wish {
   Processes* processes = nullptr;       ///< null: this one alone
   PeerWatch* peers = nullptr;           ///< over them; null: this one alone
   ServerConnection* servers = nullptr;  ///< null: there are none
+  std::function<void()> leave;          ///< ends the process at once
 
   bool is_first() const { return processes == nullptr || processes->launch().rank == 0; }
 };
@@ -115,12 +118,17 @@ Json described(const RunResult& result) {
   return json;
 }
 
-/// Before anything is printed: whoever ends the process soon after does not end the file.
-void keep(const RunResult& result, const Wish& wish) {
-  if (wish.out.empty()) return;
+/// Writes --out before anything is printed, since a reader of the output may end the process. A
+/// result that cannot be written is still printed. Returns the exit code.
+int keep(const RunResult& result, const Wish& wish) try {
+  if (wish.out.empty()) return result.exit_code;
   replace_file(wish.out, described(result).dump(1, ' ', false, Json::error_handler_t::replace));
   std::error_code ignored;
   std::filesystem::remove(step_records_path(wish.out), ignored);
+  return result.exit_code;
+} catch (const DataError& error) {
+  fmt::print(stderr, "penstock: --out: {}\n", error.what());
+  return result.exit_code != 0 ? result.exit_code : exit_code_of(std::current_exception());
 }
 
 /// Before anything is measured. Throws ConfigError.
@@ -141,7 +149,7 @@ void print_json(const RunResult& result) {
 /// Where another rank was lost.
 std::string keep_partial(RunResult result, const std::string& reason, const Wish& wish) {
   result.reason = reason;
-  keep(result, wish);
+  static_cast<void>(keep(result, wish));
   if (wish.json && wish.is_first()) print_json(result);
   return wish.out;
 }
@@ -170,12 +178,25 @@ RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* t
   return result;
 }
 
+/// Filling memory, compiling and waiting for others may take long, and nothing is measured yet: a
+/// stop request ends the process at once.
+std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
+                                    const Runner::Components& components, TraceFile& trace,
+                                    const Wish& wish, const std::stop_token& stop) {
+  const std::stop_callback at_once(stop, [&] {
+    trace.discard();
+    wish.leave();
+  });
+  return std::make_unique<Runner>(wanted, clock, components, trace.trace());
+}
+
 int run_with_table(const RunConfig& wanted, const Runner::Components& components, const Wish& wish,
                    std::stop_token stop) {
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
-  Runner runner(wanted, clock, components, trace.trace());
+  const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
+  Runner& runner = *made;
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({runner.config(), synthetic,
@@ -183,7 +204,7 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
                                   runner.examples_per_epoch()}));
   StepTable table(runner.config(), stdout);
   const RunResult result = watched(runner, clock, wish, &table, std::move(stop));
-  keep(result, wish);
+  const int code = keep(result, wish);
   if (evaluates_while_training(wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
@@ -192,7 +213,7 @@ int run_with_table(const RunConfig& wanted, const Runner::Components& components
   std::fflush(stdout);
   print_outcome(result);
   trace.write();
-  return result.exit_code;
+  return code;
 }
 
 /// Without the table.
@@ -203,13 +224,14 @@ RunResult run_silently(const RunConfig& wanted, const Wish& wish, std::stop_toke
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
-  Runner runner(wanted, clock, components, trace.trace());
+  const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
+  Runner& runner = *made;
   RunResult result = watched(runner, clock, wish, nullptr, std::move(stop));
   trace.write();
   return result;
 }
 
-/// Configuration errors become a result too: whoever reads the JSON wants the reason there.
+/// Configuration errors become a result too, so that a reader of the JSON finds the reason there.
 int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   RunResult result;
   try {
@@ -218,22 +240,22 @@ int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop)
     result.config = wanted;
     result.exit_code = exit_code_of(std::current_exception());
     result.status = result.exit_code == 3 ? Status::skipped : Status::failed;
-    result.reason = error.what();
+    result.reason = failure_text(error);
   }
-  keep(result, wish);
+  const int code = keep(result, wish);
   print_json(result);
   print_outcome(result);
-  return result.exit_code;
+  return code;
 }
 
 int run_to_report(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   const ReportEntry& report = find_entry(report_table(), wish.format);
   const RunResult result = run_silently(wanted, wish, std::move(stop));
-  keep(result, wish);
+  const int code = keep(result, wish);
   report.write(sweep_of({result}, read_environment()), style_of(STDOUT_FILENO), std::cout);
   std::cout.flush();
   print_outcome(result);
-  return result.exit_code;
+  return code;
 }
 
 /// A rank beside rank 0 prints nothing but what went wrong.
@@ -265,7 +287,7 @@ int run_together(Processes& processes, const RunConfig& config, const Wish& wish
     check_alike(processes, config);
     code = run_wanted(config, wish, stop);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, error.what());
+    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, failure_text(error));
     code = exit_code_of(std::current_exception());
   }
   std::fflush(stdout);
@@ -340,6 +362,7 @@ std::vector<Flag> output_flags(Wish& wish) {
 int run(const Invocation& invocation) {
   RunConfig config;
   Wish wish;
+  wish.leave = invocation.leave;
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
   for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
