@@ -26,7 +26,7 @@ std::uint64_t SampleFile::size_to_read() const {
 
 void SampleFile::refuse(const std::string& problem) const {
   throw DataError("reading '" + std::string(path_) + "': " + problem +
-                  "; expected a readable file; replace it, or pass --on-bad-sample skip");
+                  "; expected a readable file; replace it");
 }
 
 }  // namespace penstock
