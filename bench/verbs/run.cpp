@@ -185,6 +185,7 @@ std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
                                     const Wish& wish, const std::stop_token& stop) {
   const std::stop_callback at_once(stop, [&] {
     trace.discard();
+    if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
     wish.leave();
   });
   return std::make_unique<Runner>(wanted, clock, components, trace.trace());
