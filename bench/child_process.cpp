@@ -48,7 +48,7 @@ int become(char* const* arguments, pid_t parent, int output, int errors, int lin
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   // A background job of a shell ignores interrupts, and so would what it starts.
-  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) signal(number, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
   const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
   if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return errno;
   if (lines >= 0 && fcntl(lines, F_SETFD, 0) < 0) return errno;

@@ -6,10 +6,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 
 #include "bench/child_process.h"
+#include "bench/folder_lock.h"
 #include "bench/progress.h"
 #include "bench/runner.h"
 #include "dataflow/clock.h"
@@ -17,7 +19,8 @@
 
 namespace penstock {
 
-/// A new folder under $TMPDIR or /tmp, removed with all that is in it.
+/// A new folder under $TMPDIR or /tmp, removed with all that is in it. Making one also removes
+/// those whose process was killed.
 class PrivateFolder {
  public:
   PrivateFolder();
@@ -28,6 +31,7 @@ class PrivateFolder {
 
  private:
   std::filesystem::path path_;
+  std::optional<FolderLock> lock_;
 };
 
 struct ChildRunOptions {

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/cli.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
+#include <ext/stdio_sync_filebuf.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "bench/exit_code.h"
 #include "bench/foreign_flags.h"
@@ -135,7 +141,79 @@ void print_error(std::string_view message) {
   std::fputs(fmt::format("penstock: {}\n", message).c_str(), stderr);
 }
 
-/// Turns SIGINT and SIGTERM into a stop request; a second one ends the process at once.
+/// A standard stream whose writes never fail for the code that prints: the first error is kept for
+/// the end of the program, so that a closed or full output does not end a run.
+class StandardStream {
+ public:
+  /// Replaces `stream`, which is stdout or stderr. /dev/null takes a closed descriptor, so that no
+  /// file gets its number.
+  StandardStream(std::FILE*& stream, int descriptor, int mode) : descriptor_(descriptor) {
+    if (fcntl(descriptor, F_GETFD) < 0) {
+      closed_ = errno;
+      static_cast<void>(open("/dev/null", O_RDWR));  // gets the lowest number that is free
+    }
+    std::fflush(stream);
+    cookie_io_functions_t functions{};
+    functions.write = [](void* self, const char* text, std::size_t size) {
+      return static_cast<StandardStream*>(self)->write(text, size);
+    };
+    stream_ = fopencookie(this, "w", functions);
+    if (stream_ == nullptr) return;
+    setvbuf(stream_, nullptr, isatty(descriptor) != 0 && mode == _IOFBF ? _IOLBF : mode, BUFSIZ);
+    original_ = std::exchange(stream, stream_);
+    place_ = &stream;
+  }
+  StandardStream(const StandardStream&) = delete;
+  StandardStream& operator=(const StandardStream&) = delete;
+  ~StandardStream() {
+    if (stream_ == nullptr) return;
+    *place_ = original_;
+    std::fclose(stream_);
+  }
+  /// Of the first text that was lost; 0: none was.
+  int error() const noexcept { return error_; }
+
+ private:
+  ssize_t write(const char* text, std::size_t size) {
+    if (closed_ != 0) error_ = closed_;
+    for (std::size_t done = 0; done < size && error_ == 0;) {
+      const ssize_t count = ::write(descriptor_, text + done, size - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) error_ = errno;
+      if (count > 0) done += static_cast<std::size_t>(count);
+    }
+    return static_cast<ssize_t>(size);
+  }
+
+  const int descriptor_;
+  int closed_ = 0;  // the error of a descriptor that was closed
+  std::atomic<int> error_{0};
+  std::FILE *stream_ = nullptr, *original_ = nullptr;
+  std::FILE** place_ = nullptr;
+};
+
+/// Standard output and standard error while the program runs; std::cout writes to the first.
+class StandardStreams {
+ public:
+  StandardStreams() : output_buffer_(stdout), cout_before_(std::cout.rdbuf(&output_buffer_)) {}
+  StandardStreams(const StandardStreams&) = delete;
+  StandardStreams& operator=(const StandardStreams&) = delete;
+  ~StandardStreams() { std::cout.rdbuf(cout_before_); }
+  /// Flushes; 0: all text of standard output got through.
+  int output_error() {
+    std::cout.flush();
+    std::fflush(stdout);
+    return output_.error();
+  }
+
+ private:
+  const int input_ = fcntl(STDIN_FILENO, F_GETFD) < 0 ? open("/dev/null", O_RDONLY) : -1;
+  StandardStream output_{stdout, STDOUT_FILENO, _IOFBF}, errors_{stderr, STDERR_FILENO, _IONBF};
+  __gnu_cxx::stdio_sync_filebuf<char> output_buffer_;
+  std::streambuf* const cout_before_;
+};
+
+/// Turns SIGINT, SIGTERM and SIGHUP into a stop request; a second one ends the process at once.
 class SignalStop {
  public:
   SignalStop() {
@@ -143,8 +221,12 @@ class SignalStop {
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
     sigaddset(&signals_, SIGUSR1);  // ends the waiting thread
+    struct sigaction hang_up {};
+    sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);  // nohup ignores it
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);  // writing then fails with EFBIG
     waiter_ = std::jthread([this] { wait(); });
   }
   SignalStop(const SignalStop&) = delete;
@@ -155,6 +237,7 @@ class SignalStop {
   }
   std::stop_token token() const { return stop_.get_token(); }
   int received() const { return received_; }
+  [[noreturn]] void leave() const { _exit(128 + received_); }
 
  private:
   void wait() {
@@ -302,9 +385,10 @@ bool is_typed(std::string_view name, std::span<const std::string> arguments) {
   });
 }
 
-int run_command_line(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  SignalStop signals;
+namespace {
+
+int run_verb(const char* program, std::vector<std::string> arguments) {
+  const SignalStop signals;
   try {
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
         arguments[0] == "help") {
@@ -317,15 +401,33 @@ int run_command_line(int argc, char** argv) {
     }
     const VerbEntry& verb = find_entry(verb_table(), arguments[0]);
     arguments.erase(arguments.begin());
-    const int code = verb.run({argv[0], std::move(arguments), signals.token()});
+    const int code =
+        verb.run({program, std::move(arguments), signals.token(), [&] { signals.leave(); }});
     std::fflush(stdout);
     return signals.received() != 0 ? 128 + signals.received() : code;
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    print_error(error.what());
+    print_error(failure_text(error));
     return signals.received() != 0 ? 128 + signals.received()
                                    : exit_code_of(std::current_exception());
   }
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  StandardStreams streams;
+  int code = 0;
+  try {
+    code = run_verb(argv[0], std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  } catch (const std::exception& error) {  // from the thread that waits for signals
+    print_error(failure_text(error));
+    code = exit_code_of(std::current_exception());
+  }
+  const int lost = streams.output_error();
+  if (lost == 0) return code;
+  print_error(fmt::format("cannot write standard output: {}", std::strerror(lost)));
+  return code == 0 ? 6 : code;
 }
 
 }  // namespace penstock

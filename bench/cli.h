@@ -32,7 +32,10 @@ struct Flag {
 struct Invocation {
   std::string program;  ///< path of this executable, for child processes
   std::vector<std::string> arguments;
-  std::stop_token stop;  ///< requested by SIGINT and SIGTERM
+  std::stop_token stop;  ///< requested by SIGINT, SIGTERM and SIGHUP
+  /// Ends the process at once, with the exit code of the signal that requested `stop`: for work
+  /// that has nothing to save.
+  std::function<void()> leave = [] {};
 };
 
 /// Parses `arguments`; words that are no flags go to `positional`, or are refused where it is null.

@@ -2,15 +2,16 @@
 #include "bench/compile_progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "bench/terminal.h"
+
 namespace penstock {
 
 CompileProgress::CompileProgress(std::FILE* out, std::string model)
-    : out_(out), model_(std::move(model)), terminal_(isatty(fileno(out)) != 0) {}
+    : out_(out), model_(std::move(model)), terminal_(is_terminal(descriptor_of(out))) {}
 
 CompileProgress::~CompileProgress() {
   if (line_open_) std::fputs("\n", out_);

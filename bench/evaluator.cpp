@@ -136,10 +136,10 @@ class Evaluator::Pass {
     };
     BatchRing& fed = host_ring_ ? *host_ring_ : *ring_;
     const std::stop_token ending = over.get_token();
-    start([&] { run_to_end(feeder_, fed, ending); });
-    if (stager_) start([&] { stager_->run(ending); });
     const auto on_step = [&](std::size_t i, const StepTimes& times) { log.add(i, times); };
     try {
+      start([&] { run_to_end(feeder_, fed, ending); });
+      if (stager_) start([&] { stager_->run(ending); });
       Leg leg;
       const Replica::Ending reached = replica_.run(steps, leg, on_step, stop);
       over.request_stop();

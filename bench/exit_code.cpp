@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/exit_code.h"
 
+#include <new>
+#include <system_error>
+#include <typeinfo>
+
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -19,6 +23,22 @@ int exit_code_of(const std::exception_ptr& failure) {
   } catch (...) {
     return 6;
   }
+}
+
+std::string failure_text(const std::exception& error) {
+  const auto* const refused = typeid(error) == typeid(std::system_error)
+                                  ? static_cast<const std::system_error*>(&error)
+                                  : nullptr;
+  if (refused != nullptr && refused->code() == std::errc::resource_unavailable_try_again) {
+    return std::string("cannot start a thread: ") + error.what() +
+           "; raise the limits on processes (ulimit -u) and memory (ulimit -v), or use fewer "
+           "threads and devices";
+  }
+  if (typeid(error) == typeid(std::bad_alloc)) {
+    return "there is no memory left; lower --batch-size, --prefetch or --device-slots, or raise "
+           "the limit on memory (ulimit -v)";
+  }
+  return error.what();
 }
 
 }  // namespace penstock

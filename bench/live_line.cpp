@@ -12,11 +12,11 @@ constexpr const char* kErase = "\r\x1b[K";
 }  // namespace
 
 std::size_t LiveLine::width() const {
-  const int columns = style_of(fileno(out_)).width;
+  const int columns = style_of(descriptor_of(out_)).width;
   return columns > 1 ? static_cast<std::size_t>(columns - 1) : 1;
 }
 
-bool LiveLine::colour() const { return style_of(fileno(out_)).colour; }
+bool LiveLine::colour() const { return style_of(descriptor_of(out_)).colour; }
 
 // Failures are ignored: a progress line that cannot be shown ends nothing.
 

@@ -13,6 +13,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <vector>
 
 #include "bench/machine.h"
 #include "dataflow/error.h"
@@ -24,21 +26,6 @@ constexpr Nanoseconds kClientTime = std::chrono::seconds(1);
 constexpr Nanoseconds kBetweenClients = std::chrono::milliseconds(50);
 
 Time now() { return std::chrono::steady_clock::now(); }
-
-/// Blocks until `file` is ready for `events` (true), or `wake` is readable or `deadline` has
-/// passed. A file of -1 is never ready.
-bool wait_for(int file, short events, int wake, Time deadline) {
-  while (true) {
-    std::array<pollfd, 2> files{{{file, events, 0}, {wake, POLLIN, 0}}};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now());
-    const int limit = deadline == Time::max()
-                          ? -1
-                          : static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
-    const int count = poll(files.data(), files.size(), limit);
-    if (count < 0 && errno == EINTR) continue;
-    return count > 0 && files[1].revents == 0 && files[0].revents != 0;
-  }
-}
 
 std::string response(std::string_view status, std::string_view type, std::string_view body) {
   return fmt::format(
@@ -84,35 +71,55 @@ MetricsServer::~MetricsServer() {
 
 void MetricsServer::serve(const std::stop_token& stop) {
   yield_to_other_threads();
+  std::deque<Client> clients;  // the oldest first, which is also the first to run out of time
+  Time next_accept{};
+  std::vector<pollfd> files;
   while (!stop.stop_requested()) {
-    if (!wait_for(socket_.number(), POLLIN, wake_.number(), Time::max())) continue;
-    const FileDescriptor client(
+    const bool accepts = now() >= next_accept;
+    files = {{wake_.number(), POLLIN, 0}, {accepts ? socket_.number() : -1, POLLIN, 0}};
+    for (const Client& client : clients) {
+      const short wanted = client.response.empty() ? POLLIN : POLLOUT;
+      files.push_back({client.socket.number(), wanted, 0});
+    }
+    Time until = accepts ? Time::max() : next_accept;
+    if (!clients.empty()) until = std::min(until, clients.front().deadline);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now());
+    const int limit =
+        until == Time::max() ? -1 : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    if (poll(files.data(), files.size(), limit) < 0 && errno != EINTR) return;
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      if (files[i + 2].revents != 0) advance(clients[i]);
+    }
+    std::erase_if(clients,
+                  [](const Client& client) { return client.done || now() >= client.deadline; });
+    if ((files[1].revents & POLLIN) == 0) continue;
+    FileDescriptor socket(
         accept4(socket_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    const Time next = now() + kBetweenClients;
-    if (client.number() >= 0) answer(client.number());
-    wait_for(-1, 0, wake_.number(), next);
+    next_accept = now() + kBetweenClients;
+    if (socket.number() < 0) continue;
+    clients.push_back({.socket = std::move(socket), .deadline = now() + kClientTime});
   }
 }
 
-/// Reads a request and writes the response, both within kClientTime.
-void MetricsServer::answer(int client) {
-  const Time deadline = now() + kClientTime;
-  std::string request;
-  std::array<char, kMaxRequest> buffer;
-  while (request.find("\r\n\r\n") == std::string::npos && request.size() < kMaxRequest) {
-    if (!wait_for(client, POLLIN, wake_.number(), deadline)) return;
-    const ssize_t count = recv(client, buffer.data(), kMaxRequest - request.size(), 0);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return;
-    if (count > 0) request.append(buffer.data(), static_cast<std::size_t>(count));
+/// Reads or writes what can be without waiting.
+void MetricsServer::advance(Client& client) const {
+  if (client.response.empty()) {
+    std::array<char, kMaxRequest> buffer;
+    const ssize_t count =
+        recv(client.socket.number(), buffer.data(), kMaxRequest - client.request.size(), 0);
+    client.done = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    if (count <= 0) return;
+    client.request.append(buffer.data(), static_cast<std::size_t>(count));
+    const bool whole = client.request.find("\r\n\r\n") != std::string::npos;
+    if (!whole && client.request.size() < kMaxRequest) return;
+    client.response = response_to(client.request);
   }
-  const std::string text = response_to(request);
-  for (std::string_view left = text; !left.empty();) {
-    if (!wait_for(client, POLLOUT, wake_.number(), deadline)) return;
-    const ssize_t count = send(client, left.data(), left.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno != EAGAIN && errno != EINTR) return;
-    if (count > 0) left.remove_prefix(static_cast<std::size_t>(count));
-  }
-  shutdown(client, SHUT_WR);
+  const ssize_t count = send(client.socket.number(), client.response.data() + client.sent,
+                             client.response.size() - client.sent, MSG_NOSIGNAL);
+  if (count > 0) client.sent += static_cast<std::size_t>(count);
+  client.done =
+      client.sent == client.response.size() || (count < 0 && errno != EAGAIN && errno != EINTR);
+  if (client.done) shutdown(client.socket.number(), SHUT_WR);
 }
 
 std::string MetricsServer::response_to(std::string_view request) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers a Prometheus server on the loopback address, and nobody else: GET /metrics, one client at
-// a time, at most twenty a second, each within a second and with a short request. So clients that
-// are slow or hostile delay each other, and never what is measured.
+// Answers a Prometheus server on the loopback address: GET /metrics, at most twenty new clients a
+// second, each of which has a second and a short request. So slow or idle clients delay neither
+// each other nor what is measured.
 //
 // Not a library: Debian's prometheus-cpp brings a web server with a pool of threads into the
 // process that is to be measured; what is needed of it is one page of text.
@@ -34,7 +34,14 @@ class MetricsServer {
 
  private:
   void serve(const std::stop_token& stop);
-  void answer(int client);
+  struct Client {
+    FileDescriptor socket;
+    Time deadline{};
+    std::string request{}, response{};  ///< of which `sent` bytes have gone
+    std::size_t sent = 0;
+    bool done = false;
+  };
+  void advance(Client& client) const;
   std::string response_to(std::string_view request) const;
 
   const std::function<std::string()> page_;

@@ -14,6 +14,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/image_files.h"
+#include "dataflow/io/input_file.h"
 #include "dataflow/memory_limit.h"
 
 namespace penstock {
@@ -27,38 +28,17 @@ constexpr int kDrops = 3;
 /// Reading more than this takes so long that users should know what they wait for.
 constexpr std::uint64_t kWorthSaying = std::uint64_t{1} << 30;
 
-/// An open file, closed when it goes.
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    known_ = descriptor_ >= 0 && ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  ~OpenFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  explicit operator bool() const noexcept { return known_; }
-  int descriptor() const noexcept { return descriptor_; }
-  std::size_t size() const noexcept { return static_cast<std::size_t>(status_.st_size); }
-  uid_t owner() const noexcept { return status_.st_uid; }
-
- private:
-  const int descriptor_;
-  struct stat status_ {};
-  bool known_ = false;
-};
-
 /// mincore(2) says "resident" of everything to those who may not know.
-bool may_know(const std::string& path, const OpenFile& file) {
+bool may_know(const std::string& path, const InputFile& file) {
   const uid_t user = ::geteuid();
-  return user == 0 || user == file.owner() || ::access(path.c_str(), W_OK) == 0;
+  struct stat status {};
+  return user == 0 || (::fstat(file.descriptor(), &status) == 0 && status.st_uid == user) ||
+         ::access(path.c_str(), W_OK) == 0;
 }
 
 /// Adds one file's pages. False: they are unknown.
 bool add_pages(const std::string& path, std::vector<unsigned char>& flags, Residency& residency) {
-  const OpenFile file(path);
+  const InputFile file(path.c_str());
   if (!file || !may_know(path, file)) return false;
   if (file.size() == 0) return true;
   void* const address = ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.descriptor(), 0);
@@ -186,11 +166,11 @@ void read_into_page_cache(const FileList& files, std::uint64_t available,
 
 void drop_from_page_cache(const FileList& files, const std::stop_token& stop) {
   // Whether advice was followed, residency tells.
-  const auto forget = [](const OpenFile& file) {
+  const auto forget = [](const InputFile& file) {
     static_cast<void>(::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED));
   };
   for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
-    if (const OpenFile file(files.path(i)); file) forget(file);
+    if (const InputFile file(files.path(i).c_str()); file) forget(file);
   }
   // Dirty pages stay; their writing has begun. Waiting for it costs a flush of the disk a file, so
   // that only those wait that have to.
@@ -198,7 +178,7 @@ void drop_from_page_cache(const FileList& files, const std::stop_token& stop) {
   for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
     Residency left;
     if (!add_pages(files.path(i), flags, left) || left.resident_pages == 0) continue;
-    if (const OpenFile file(files.path(i)); file) {
+    if (const InputFile file(files.path(i).c_str()); file) {
       static_cast<void>(::fdatasync(file.descriptor()));
       forget(file);
     }

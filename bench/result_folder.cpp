@@ -2,47 +2,15 @@
 #include "bench/result_folder.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <sstream>
 
 #include "bench/pages/sweep_page.h"
 #include "bench/report.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
-namespace {
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-/// 0, or the error that kept `text` from reaching the disk.
-int write_through(const std::filesystem::path& path, const std::string& text) {
-  std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "we"));
-  if (file == nullptr) return errno;
-  const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                       std::fflush(file.get()) == 0 && fsync(fileno(file.get())) == 0;
-  if (!written) return errno;
-  return std::fclose(file.release()) == 0 ? 0 : errno;
-}
-
-}  // namespace
-
-void replace_file(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::path beside = path;
-  beside += fmt::format(".{}.tmp", getpid());
-  int error = write_through(beside, text);
-  if (error == 0 && std::rename(beside.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return;
-  std::remove(beside.c_str());
-  throw DataError(fmt::format("cannot write '{}': {}", path.native(), std::strerror(error)));
-}
-
 ResultFolder::ResultFolder(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
   std::filesystem::create_directories(path_, error);
@@ -52,6 +20,26 @@ ResultFolder::ResultFolder(std::filesystem::path path) : path_(std::move(path)) 
                     "can be written",
                     path_.native(), error.message()));
   }
+  lock_.emplace(path_);
+  if (lock_->is_ours()) return;
+  throw ConfigError(
+      fmt::format("another process writes its results to the folder '{}'; wait for it to end, or "
+                  "give --out another folder",
+                  path_.native()));
+}
+
+std::string files_line(const ResultFolder& folder, std::initializer_list<std::string_view> files,
+                       bool saved) {
+  if (!saved) {
+    return fmt::format(
+        "The folder '{}' could not be written: what is in it is older than this result\n",
+        folder.path().native());
+  }
+  std::string names;
+  for (const std::string_view file : files) {
+    names += fmt::format("{}{}/{}", names.empty() ? "" : ", ", folder.path().native(), file);
+  }
+  return names + "\n";
 }
 
 void ResultFolder::write(const SweepResult& sweep) const {

@@ -4,15 +4,20 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "bench/folder_lock.h"
 #include "bench/sweep_result.h"
 
 namespace penstock {
 
 class ResultFolder {
  public:
-  /// Makes the folder where it is missing. Throws ConfigError when that cannot be done.
+  /// Makes the folder where it is missing, and locks it. Throws ConfigError when that cannot be
+  /// done, or another process has the lock.
   explicit ResultFolder(std::filesystem::path path);
 
   /// Writes the file of every report, and the figures of the page as SVG into figures/. Throws
@@ -24,9 +29,11 @@ class ResultFolder {
 
  private:
   std::filesystem::path path_;
+  std::optional<FolderLock> lock_;
 };
 
-/// Writes `text` to a file beside `path`, then puts it in its place. Throws DataError.
-void replace_file(const std::filesystem::path& path, const std::string& text);
+/// What a verb says last: that the folder has `files`, or that it has older ones.
+std::string files_line(const ResultFolder& folder, std::initializer_list<std::string_view> files,
+                       bool saved);
 
 }  // namespace penstock

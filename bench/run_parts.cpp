@@ -16,9 +16,11 @@
 #include "bench/machine.h"
 #include "bench/run_exchange.h"
 #include "bench/slot_memory.h"
+#include "bench/step_log.h"
 #include "bench/step_table.h"
 #include "bench/training_rules.h"
 #include "dataflow/error.h"
+#include "dataflow/memory_limit.h"
 #include "trainer/initialise.h"
 #include "trainer/process_models.h"
 #include "trainer/processes.h"
@@ -55,12 +57,11 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
           components.backend->make(options_of(config.device, components.backend->options), clock)),
       spec(agreed_batches(config, components)),
       graph(build_graph(*components.model, spec.image, spec.classes)),
-      ranks(static_cast<std::size_t>(config.num_gpus)),
       stop_(std::move(stop)),
       feeder_options_(options_of(config.fake_location, components.feeder->options)),
       update_options_(options_of(config.variable_update, components.update->options)),
       optimizer_options_(options_of(optimizer_text(config), components.optimizer->options)) {
-  if (config.num_gpus * neighbours() > backend->device_count()) {
+  if (std::int64_t{config.num_gpus} * neighbours() > backend->device_count()) {
     throw ConfigError(fmt::format("--num-gpus is {}, in {} processes of this machine; it has {}",
                                   config.num_gpus, neighbours(), backend->device_count()));
   }
@@ -70,9 +71,11 @@ RunParts::RunParts(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   }
   const std::int32_t first_device =
       processes() == nullptr ? 0 : processes()->launch().local_rank * config.num_gpus;
+  ranks.resize(static_cast<std::size_t>(config.num_gpus));
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) {
     ranks[static_cast<std::size_t>(rank)].device = backend->open(first_device + rank);
   }
+  require_memory(memory_needs());
   models = make_models(abandon);
   if (components.servers != nullptr) components.servers->attach(stopping.get_token(), abandon);
   const RunExchange exchange{.config = config,
@@ -119,6 +122,48 @@ std::vector<Device*> RunParts::devices() const {
   std::vector<Device*> devices;
   for (const Rank& rank : ranks) devices.push_back(rank.device.get());
   return devices;
+}
+
+/// Of the host, for all processes of this machine. What an exchange or a library takes for itself
+/// is not known here, and small beside these.
+std::vector<MemoryNeed> RunParts::memory_needs() const {
+  const double processes = neighbours(), devices = config.num_gpus;
+  const auto batch = static_cast<double>(spec.bytes());
+  const MemoryNeed::Factor images{"--batch-size", static_cast<double>(spec.images)};
+  const MemoryNeed::Factor all_devices{"--num-gpus", devices};
+  std::vector<MemoryNeed> needs;
+  if (components.feeder->slots != MemoryKind::device) {
+    needs.push_back({"slots of the host ring",
+                     processes * batch * config.prefetch,
+                     {images, {"--prefetch", static_cast<double>(config.prefetch)}}});
+  }
+  // A device that copies from any memory is made of the host's.
+  if (ranks.front().device->takes_any_memory()) {
+    needs.push_back(
+        {"slots of the devices' rings",
+         processes * devices * batch * config.device_slots,
+         {images, all_devices, {"--device-slots", static_cast<double>(config.device_slots)}}});
+    if (components.feeder->slots == MemoryKind::device) {
+      needs.push_back({"staging", processes * devices * batch, {images, all_devices}});
+    }
+  }
+  if (components.backend->computes_on_host) {
+    double values = 0;
+    for (const ParameterSpec& parameter : graph.parameters()) {
+      values += static_cast<double>(parameter.count());
+    }
+    const auto copies = static_cast<double>(2 + components.optimizer->slots);  // and gradients
+    needs.push_back(
+        {"weights", processes * devices * copies * sizeof(float) * values, {all_devices}});
+  }
+  if (config.num_epochs == 0) {
+    const auto steps = static_cast<double>(config.num_batches);
+    constexpr double kRecord = sizeof(StepLog::Step) + 8 * sizeof(double);  // and in the result
+    needs.push_back({"records of steps",
+                     processes * steps * (kRecord + devices * sizeof(StepTimes)),
+                     {all_devices, {"--num-batches", steps}}});
+  }
+  return needs;
 }
 
 /// Null: the update does not ask for it.

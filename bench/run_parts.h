@@ -17,6 +17,7 @@
 #include "bench/trace.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
+#include "dataflow/memory_limit.h"
 #include "dataflow/probe.h"
 #include "dataflow/stager.h"
 #include "feeders/feeder.h"
@@ -109,6 +110,7 @@ class RunParts {
   std::int32_t global_rank(std::int32_t rank) const noexcept;
   std::int32_t neighbours() const noexcept;
   std::vector<Device*> devices() const;
+  std::vector<MemoryNeed> memory_needs() const;
   std::unique_ptr<ModelStore> make_models(const std::stop_token& abandon);
   std::optional<Checkpoint> open_checkpoint();
   void restore(const Checkpoint& checkpoint);

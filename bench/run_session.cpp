@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 #include <utility>
 
 #include "bench/machine.h"
@@ -55,7 +56,15 @@ RunResult RunSession::run(std::stop_token external) {
     parts_.stopping.request_stop();
   });
   listener_.warm_up_begins();
-  start_threads();
+  try {
+    start_threads();
+  } catch (const std::system_error& error) {
+    record_failure(std::make_exception_ptr(ConfigError(fmt::format(
+        "cannot start the threads of {} device{}: {}; use fewer devices, or raise the limits on "
+        "processes (ulimit -u) and memory (ulimit -v)",
+        parts_.ranks.size(), parts_.ranks.size() == 1 ? "" : "s", error.what()))));
+    abandon_.request_stop();  // for those that did start
+  }
   for (std::jthread& thread : replica_threads_) thread.join();
   const bool stopped_from_outside = external.stop_requested() && !window_complete_;
   end_leg();

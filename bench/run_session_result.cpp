@@ -72,7 +72,7 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
     try {
       std::rethrow_exception(failure_);
     } catch (const std::exception& error) {
-      result.reason = error.what();
+      result.reason = failure_text(error);
     }
   } else if (stopped_from_outside) {
     result.status = Status::partial;

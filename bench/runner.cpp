@@ -33,7 +33,7 @@ RunResult failed_result(const RunConfig& config) {
   try {
     throw;
   } catch (const std::exception& error) {
-    result.reason = error.what();
+    result.reason = failure_text(error);
   }
   return result;
 }

@@ -4,14 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <cerrno>
 #include <vector>
 
 #include "bench/result_json.h"
 #include "bench/step_records.h"
 #include "bench/sweep.h"
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -110,19 +110,18 @@ SweepResult parse_saved_results(std::string_view text, std::string_view name) {
 SweepResult read_saved_results(const std::filesystem::path& path) {
   const bool is_folder = std::filesystem::is_directory(path);
   const std::filesystem::path file = is_folder ? path / "results.json" : path;
-  std::ifstream in(file, std::ios::binary);
-  if (!std::filesystem::is_regular_file(file) || !in) {
+  const InputFile in(file);
+  if (!in) {
     const std::filesystem::path steps = step_records_path(file);
     throw ConfigError(
-        fmt::format("cannot read '{}': there is no such file to read; {}", file.native(),
+        fmt::format("cannot read '{}': {}; {}", file.native(),
+                    in.error() == ENOENT ? "there is no such file to read" : in.problem(),
                     std::filesystem::is_regular_file(steps)
                         ? fmt::format("its run did not end, and left its steps in '{}': read that",
                                       steps.native())
                         : kWanted));
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_saved_results(text.str(), file.native());
+  return parse_saved_results(in.text(), file.native());
 }
 
 }  // namespace penstock

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -172,7 +173,7 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
   }
   {
     std::vector<std::jthread> waiting;
-    for (Producer& producer : producers) {
+    const auto follow = [&](Producer& producer) {
       waiting.emplace_back([&] {
         const ChildExit& exit = producer.child->wait(end.get_token());
         if (exit.code == 0 && exit.signal == 0) return;
@@ -186,6 +187,12 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
                    stderr);
         end.request_stop();
       });
+    };
+    try {
+      for (Producer& producer : producers) follow(producer);
+    } catch (const std::system_error&) {
+      end.request_stop();
+      throw;
     }
   }
   std::vector<ServeTotals> totals;

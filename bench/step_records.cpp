@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/step_records.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "bench/result_json.h"
 #include "bench/saved_results.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
 namespace {
@@ -62,12 +61,13 @@ void write_all(int file, std::string_view text) {
 StepRecords::StepRecords(std::filesystem::path path, const RunConfig& config, Clock& clock)
     : config_(config), started_(utc_now()) {
   if (path.empty()) return;
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) {
+  try {
+    file_ = open_growing_file(path);
+  } catch (const DataError& error) {
     throw ConfigError(fmt::format(
-        "--out: '{}', for steps as they are measured, cannot be written: {}; name a file in a "
-        "folder that is there and may be written to",
-        path.native(), std::strerror(errno)));
+        "--out, for steps as they are measured: {}; name a file in a folder that is there and may "
+        "be written to",
+        error.what()));
   }
   RunResult begun = partial_result(config_, started_);
   begun.reason = "it did not end by itself";

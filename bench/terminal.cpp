@@ -11,6 +11,11 @@ namespace penstock {
 
 bool is_terminal(int file) { return isatty(file) != 0; }
 
+int descriptor_of(std::FILE* stream) {
+  if (stream == stdout) return STDOUT_FILENO;
+  return stream == stderr ? STDERR_FILENO : fileno(stream);
+}
+
 bool same_terminal(int a, int b) {
   struct stat of_a {
   }, of_b{};

@@ -2,6 +2,8 @@
 // What stands at the other end of an output stream.
 #pragma once
 
+#include <cstdio>
+
 #include "bench/report.h"
 
 namespace penstock {
@@ -11,6 +13,9 @@ namespace penstock {
 ReportStyle style_of(int file);
 
 bool is_terminal(int file);
+
+/// The descriptor behind `stream`, also of standard streams that cli.cpp has replaced.
+int descriptor_of(std::FILE* stream);
 
 /// Are both the same terminal?
 bool same_terminal(int a, int b);

@@ -9,10 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <sstream>
 #include <string_view>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -64,11 +65,10 @@ void add_key(std::vector<std::string>& keys, const std::filesystem::path& file,
 }
 
 Keys read_keys(const std::filesystem::path& file) {
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(file, error);
-  if (error) refuse(file, "cannot be read: " + error.message());
-  if (bytes > kMostBytes) refuse(file, "has more than 1 MiB; expected lines with keys");
-  std::ifstream stream(file);
+  const InputFile opened(file);
+  if (!opened) refuse(file, "cannot be read: " + opened.problem());
+  if (opened.size() > kMostBytes) refuse(file, "has more than 1 MiB; expected lines with keys");
+  std::istringstream stream(opened.text());
   Keys keys;
   for (std::string line; std::getline(stream, line);) {
     for (const std::string_view name : {"public-key", "secret-key"}) {
@@ -77,7 +77,6 @@ Keys read_keys(const std::filesystem::path& file) {
       add_key(name == "public-key" ? keys.public_keys : keys.secret_keys, file, name, value);
     }
   }
-  if (stream.bad()) refuse(file, std::string("cannot be read: ") + std::strerror(errno));
   return keys;
 }
 

@@ -271,7 +271,9 @@ void DecodePool::Crew::publish_finished(Flight& flight) {
 /// Counts and names a bad sample; throws when there are too many.
 void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
   bad_samples_.add();
-  if (plan_.bad_samples_allowed == 0) throw error;
+  if (plan_.bad_samples_allowed == 0) {
+    throw DataError(std::string(error.what()) + ", or leave it out with --on-bad-sample skip");
+  }
   const std::lock_guard lock(mutex_);
   ++left_out_;
   if (plan_.bad_samples_allowed > 0 && left_out_ > plan_.bad_samples_allowed) {

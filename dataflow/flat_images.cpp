@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -25,8 +25,7 @@ struct Line {
 class LabelFile {
  public:
   explicit LabelFile(const FlatImages& images) : images_(images) {
-    std::ifstream file(images.labels);
-    if (!file) refuse("cannot be read");
+    std::istringstream file(content());
     std::string text;
     for (std::size_t number = 1; std::getline(file, text); ++number) {
       std::istringstream words(text);
@@ -66,6 +65,14 @@ class LabelFile {
   }
 
  private:
+  std::string content() const {
+    try {
+      return InputFile(images_.labels.c_str()).text();
+    } catch (const DataError& error) {
+      refuse(std::string("cannot be read: ") + error.what());
+    }
+  }
+
   static std::optional<std::int64_t> parse(const std::string& text) {
     std::int64_t value = 0;
     const char* const end = text.data() + text.size();

@@ -43,7 +43,10 @@ std::vector<std::string> list_names(const fs::path& directory, Wanted wanted) {
       if (name.front() != '.' && wanted(entry)) names.push_back(std::move(name));
     }
   } catch (const fs::filesystem_error& error) {
-    refuse_folder(directory.native(), "cannot be read: " + error.code().message());
+    const bool of_entry = error.path1() != directory;
+    refuse_folder(directory.native(),
+                  "cannot be read: " + (of_entry ? "'" + error.path1().native() + "': " : "") +
+                      error.code().message());
   }
   std::sort(names.begin(), names.end());
   return names;

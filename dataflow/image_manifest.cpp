@@ -2,12 +2,8 @@
 #include "dataflow/image_manifest.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -15,6 +11,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 #include "dataflow/manifest.h"
 #include "dataflow/packed/mapped_file.h"
 
@@ -80,42 +77,6 @@ std::string command(const std::string& directory, const std::string& path) {
          (path == default_manifest(directory) ? "" : " --out " + path) + "`";
 }
 
-/// A file that takes its name once all of it is written.
-class NewFile {
- public:
-  explicit NewFile(std::string path)
-      : path_(std::move(path)),
-        part_(path_ + "." + std::to_string(::getpid()) + ".part"),
-        file_(std::fopen(part_.c_str(), "wbe")) {
-    if (file_ == nullptr) refuse();
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (file_ != nullptr) std::fclose(file_);
-    if (!part_.empty()) ::unlink(part_.c_str());
-  }
-  void append(std::string_view text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) refuse();
-  }
-  void finish() {
-    if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse();
-    if (::rename(part_.c_str(), path_.c_str()) != 0) refuse();
-    part_.clear();
-  }
-
- private:
-  [[noreturn]] void refuse() const {
-    throw ConfigError("cannot write '" + path_ + "': " + std::strerror(errno) +
-                      "; make room, or choose another place with --out FILE, which "
-                      "queue:source='image-folder:manifest=FILE' then names");
-  }
-
-  const std::string path_;
-  std::string part_;  // empty: it has its name
-  std::FILE* file_;
-};
-
 }  // namespace
 
 std::string default_manifest(const std::string& directory) {
@@ -169,10 +130,12 @@ std::optional<WrittenManifest> write_manifest(const std::string& directory, cons
     manifest.classes[label].files = images.ends[label] - (label > 0 ? images.ends[label - 1] : 0);
   }
   const std::string head = manifest_head(manifest);
-  NewFile file(path);
-  file.append(head);
-  file.append(manifest.names);
-  file.finish();
+  OutputFile file(path,
+                  "make room, or choose another place with --out FILE, which "
+                  "queue:source='image-folder:manifest=FILE' then names");
+  file.write(head);
+  file.write(manifest.names);
+  file.commit();
   return WrittenManifest{.classes = folders.size(),
                          .files = images.files.size(),
                          .bytes = head.size() + manifest.names.size()};

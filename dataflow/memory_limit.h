@@ -3,11 +3,31 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace penstock {
 
-/// The smaller of what the kernel calls available and what the control group leaves, in bytes.
-/// Unknown limits count as none.
-std::size_t available_memory();
+/// The smallest of what the kernel calls available and what the process's control groups leave, in
+/// bytes. Unknown limits count as none. `root` is where /proc and /sys are, for tests.
+std::size_t available_memory(const std::filesystem::path& root = "/");
+
+/// Memory that is about to be taken: `bytes`, proportional to the value of each of the flags.
+struct MemoryNeed {
+  struct Factor {
+    std::string_view flag;
+    double value = 1;
+  };
+  std::string what;
+  double bytes = 0;
+  std::vector<Factor> factors{};
+};
+
+/// Throws ConfigError if `needs` are together more than `available` bytes: with each of them, and
+/// with the largest value of each flag at which they would fit.
+void require_memory(std::span<const MemoryNeed> needs, std::size_t available = available_memory());
 
 }  // namespace penstock

@@ -122,6 +122,10 @@ ComponentText parse_component(std::string_view text) {
     if (key.empty()) {
       throw ConfigError("'" + std::string(text) + "' has an empty option; expected key=value");
     }
+    if (in_value && value.empty()) {
+      throw ConfigError("'" + std::string(text) + "' has an empty value for '" + key +
+                        "'; expected key=value; leave the option out for its default");
+    }
     result.values.emplace_back(std::exchange(key, {}), std::exchange(value, {}));
     in_value = false;
   };

@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/pace.h"
 
+#include <cstdio>
+#include <string>
 #include <utility>
 
+#include "dataflow/error.h"
+
 namespace penstock {
+
+double checked_rate(double img_per_s, std::string_view what) {
+  if (img_per_s >= kLowestRate && img_per_s <= kHighestRate) return img_per_s;
+  char value[32];
+  std::snprintf(value, sizeof value, "%g", img_per_s);
+  throw ConfigError(std::string(what) + " is " + value +
+                    "; expected images per second from 0.001 to 1000000000");
+}
 
 void Pace::await(std::int64_t images, std::stop_token stop) {
   if (img_per_s_ == 0) return;

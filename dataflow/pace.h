@@ -5,10 +5,16 @@
 
 #include <cstdint>
 #include <stop_token>
+#include <string_view>
 
 #include "dataflow/clock.h"
 
 namespace penstock {
+
+/// Bounds of a stated rate, in images per second: beyond them a batch's time overflows or is 0.
+/// checked_rate throws ConfigError outside them, and names `what`.
+inline constexpr double kLowestRate = 1e-3, kHighestRate = 1e9;
+double checked_rate(double img_per_s, std::string_view what);
 
 class Pace {
  public:

@@ -23,7 +23,8 @@ class CpuSynthetic final : public Feeder {
     for (std::uint64_t count = first_; WriteLease lease = next_slot(out, stop); ++count) {
       const Mark mark(marks_, "draw");
       StageTimer::Item item(timer_);
-      fill_random(lease.batch(), out.spec().classes, seed_, 0, count);
+      fill_random(lease.batch(), out.spec().classes, seed_, 0, count, stop);
+      if (stop.stop_requested()) return;
       item.done(out.spec().images, 0);
       std::move(lease).publish();
     }

@@ -162,7 +162,9 @@ bool EncodedPush::fill(EncodedBatch& batch, const std::stop_token& stop) {
 void EncodedPush::leave_out(const std::string& why) {
   bad_samples_.add();
   const BadSamplePolicy& policy = plan_.on_bad_sample;
-  if (policy.action != BadSamplePolicy::Action::skip) throw DataError(why);
+  if (policy.action != BadSamplePolicy::Action::skip) {
+    throw DataError(why + ", or leave it out with --on-bad-sample skip");
+  }
   if (policy.limit >= 0 && bad_samples_.value() > policy.limit) {
     throw DataError(std::to_string(bad_samples_.value()) +
                     " samples could not be read; --on-bad-sample skip:limit=" +

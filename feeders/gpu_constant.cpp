@@ -36,7 +36,8 @@ class GpuConstant final : public Feeder {
     for (std::size_t slot = 0; slot < out.slots(); ++slot) {
       WriteLease lease = out.acquire(stop);
       if (!lease) return;
-      fill_random(drawn, spec.classes, seed_, static_cast<std::uint64_t>(rank_), slot);
+      fill_random(drawn, spec.classes, seed_, static_cast<std::uint64_t>(rank_), slot, stop);
+      if (stop.stop_requested()) return;
       stream->copy(lease.batch().pixels, drawn.pixels);
       stream->copy(std::as_writable_bytes(lease.batch().labels), std::as_bytes(drawn.labels));
       stream->record(*copied);

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "dataflow/error.h"
 #include "dataflow/normalisation.h"
 #include "dataflow/pace.h"
 #include "feeders/feeder.h"
@@ -21,11 +20,7 @@ constexpr OptionSpec kOptions[] = {
 
 double parse_rate(const Options& options) {
   const double rate = options.real("img_per_s");
-  if (rate < 0) {
-    throw ConfigError("host: option 'img_per_s' is '" + options.text("img_per_s") +
-                      "'; expected a rate above 0, or 0 for no limit");
-  }
-  return rate;
+  return rate == 0 ? 0 : checked_rate(rate, "host: option 'img_per_s'");
 }
 
 class HostConstant final : public Feeder {
@@ -41,7 +36,8 @@ class HostConstant final : public Feeder {
     while (WriteLease lease = out.acquire(stop)) {
       const auto slot = static_cast<std::size_t>(lease.batch().slot);
       if (!filled[slot]) {
-        fill(lease.batch(), out.spec(), slot);
+        fill(lease.batch(), out.spec(), slot, stop);
+        if (stop.stop_requested()) return;
         filled[slot] = true;
       }
       pace.await(out.spec().images, stop);
@@ -50,15 +46,16 @@ class HostConstant final : public Feeder {
   }
 
  private:
-  void fill(const Batch& batch, const BatchSpec& spec, std::size_t slot) const {
+  void fill(const Batch& batch, const BatchSpec& spec, std::size_t slot,
+            const std::stop_token& stop) const {
     if (!spec.normalised) {
-      fill_random(batch, spec.classes, seed_, 0, slot);
+      fill_random(batch, spec.classes, seed_, 0, slot, stop);
       return;
     }
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(spec.images) * spec.image.elements());
     Batch random = batch;
     random.pixels = std::as_writable_bytes(std::span(bytes));
-    fill_random(random, spec.classes, seed_, 0, slot);
+    fill_random(random, spec.classes, seed_, 0, slot, stop);
     normalise(bytes, spec.image.channels, spec.pixel, batch.pixels.data());
   }
 

@@ -20,18 +20,28 @@ namespace {
 /// Milliseconds between the request to end and the order to.
 constexpr int kGrace = 1000;
 
+/// Runs the command, and ends as it ends. When the thread that started this shell dies, the kernel
+/// sends SIGUSR1, and all of the process group is killed: what the command started does not know.
+constexpr const char* kKeeper = R"(trap 'kill -KILL 0' USR1
+/bin/sh -c "$1" &
+wait $!
+status=$?
+trap - USR1
+[ $status -gt 128 ] && kill -$((status - 128)) $$
+exit $status)";
+
 /// Runs in the child between fork and exec: only calls that are safe there.
 [[noreturn]] void run_shell(const char* command, pid_t parent) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGUSR1}) signal(number, SIG_DFL);
   if (const int empty = open("/dev/null", O_RDONLY); empty >= 0) dup2(empty, STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
-  execl("/bin/sh", "sh", "-c", command, nullptr);
+  execl("/bin/sh", "sh", "-c", kKeeper, "sh", command, nullptr);
   _exit(127);
 }
 

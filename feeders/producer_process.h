@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A producer as a child process: a shell command in a process group of its own. Whatever happens,
-// the group ends: with this object, or, for the command's first process, with the thread that made
-// it. The CPU time of all of the group is then that of this process's children (RUSAGE_CHILDREN).
+// the group ends: with this object, or with the thread that made it. The CPU time of all of the
+// group is then that of this process's children (RUSAGE_CHILDREN).
 //
 // Its standard output goes to standard error, where it cannot mix with results; its input is empty.
 #pragma once

@@ -139,7 +139,7 @@ void ZmqIntake::end_of_producer() const {
 /// What is known when nothing usable came in time.
 std::string ZmqIntake::silence() const {
   const bool single = receivers_.size() == 1;
-  std::string text = "no batch came over ";
+  std::string text = bad_.count() > 0 ? "no usable batch came over " : "no batch came over ";
   if (!single) text += "any of " + std::to_string(receivers_.size()) + " endpoints ";
   if (single) text += receivers_[0]->place() + " ";
   text += "within " + seconds_text(timeout_);

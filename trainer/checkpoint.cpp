@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
 namespace {
@@ -178,67 +176,12 @@ Captured capture(Executable& executable, Optimizer& optimizer, UpdateStrategy& u
   return captured;
 }
 
-/// A file under a name that nobody looks for; removed unless it is renamed.
-class NewFile {
- public:
-  explicit NewFile(const fs::path& target)
-      : target_(target),
-        path_(target.parent_path() /
-              ("." + target.filename().native() + "." + std::to_string(::getpid()) + ".tmp")),
-        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) fail("create");
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!renamed_) ::unlink(path_.c_str());
-  }
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("write");
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-  }
-
-  /// Flushes it, gives it its name, and flushes the folder.
-  void commit() {
-    if (::fsync(descriptor_) != 0) fail("flush");
-    if (::close(std::exchange(descriptor_, -1)) != 0) fail("close");
-    if (::rename(path_.c_str(), target_.c_str()) != 0) fail("rename");
-    renamed_ = true;
-    const int folder = ::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool flushed = folder >= 0 && ::fsync(folder) == 0;
-    if (folder >= 0) ::close(folder);
-    if (!flushed) fail("flush the folder of");
-  }
-
- private:
-  [[noreturn]] void fail(const char* action) const {
-    throw DataError(std::string("cannot ") + action + " the checkpoint '" + target_.native() +
-                    "': " + std::strerror(errno) +
-                    "; expected a folder with room that can be written; state another --train-dir");
-  }
-
-  const fs::path target_, path_;
-  int descriptor_;
-  bool renamed_ = false;
-};
-
 std::vector<std::byte> read_file(const fs::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) throw DataError("it cannot be read: " + error.message());
-  if (size > kMaxFileBytes) throw DataError("it has " + std::to_string(size) + " bytes");
-  std::FILE* const file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) throw DataError(std::string("it cannot be read: ") + std::strerror(errno));
-  std::vector<std::byte> bytes(size);
-  bytes.resize(std::fread(bytes.data(), 1, bytes.size(), file));
-  std::fclose(file);
-  return bytes;
+  try {
+    return InputFile(path).bytes(kMaxFileBytes);
+  } catch (const DataError& error) {
+    throw DataError(std::string("it cannot be read: ") + error.what());
+  }
 }
 
 }  // namespace
@@ -352,7 +295,8 @@ fs::path write_checkpoint(const fs::path& folder, const CheckpointInfo& info,
   about["crc32"] = crc_of(parts);
   const std::string header = safetensors_header(about, captured.tensors);
   const fs::path path = checkpoint_path(folder, info.step);
-  NewFile file(path);
+  OutputFile file(path,
+                  "expected a folder with room that can be written; state another --train-dir");
   file.write(std::as_bytes(std::span(header)));
   for (const std::span<const std::byte> part : parts) file.write(part);
   file.commit();

@@ -9,10 +9,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +21,7 @@
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/photo.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
 namespace {
@@ -195,17 +194,11 @@ Photo draw_row(const ClassInventory& one, const Pictures& pictures) {
 /// A PNG written row by row. libpng's errors leave by longjmp, as libjpeg's do.
 class PngFile {
  public:
-  explicit PngFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wbe")) {
-    if (file_ == nullptr) fail(std::strerror(errno));
-  }
+  explicit PngFile(const std::string& path)
+      : path_(path), out_(path, "choose another path with --contact-sheet") {}
   PngFile(const PngFile&) = delete;
   PngFile& operator=(const PngFile&) = delete;
-  ~PngFile() {
-    png_destroy_write_struct(&png_, &info_);
-    if (file_ != nullptr) std::fclose(file_);
-    std::error_code ignored;  // what is no regular file, such as /dev/full, was there before
-    if (!complete_ && std::filesystem::is_regular_file(path_, ignored)) std::remove(path_.c_str());
-  }
+  ~PngFile() { png_destroy_write_struct(&png_, &info_); }
 
   void begin(std::int32_t width, std::int32_t height) {
     png_ = png_create_write_struct(
@@ -225,15 +218,21 @@ class PngFile {
   }
   void end() {
     if (!write_end()) fail(reason_);
-    if (std::fclose(std::exchange(file_, nullptr)) != 0) fail(std::strerror(errno));
-    complete_ = true;
+    out_.write(content_);
+    out_.commit();
   }
 
  private:
   bool write_header(png_uint_32 width, png_uint_32 height) {
     if (setjmp(back_) != 0) return false;
     info_ = png_create_info_struct(png_);
-    png_init_io(png_, file_);
+    png_set_write_fn(
+        png_, this,
+        [](png_structp png, png_bytep data, std::size_t size) {
+          std::string& content = static_cast<PngFile*>(png_get_io_ptr(png))->content_;
+          content.append(reinterpret_cast<const char*>(data), size);
+        },
+        nullptr);
     png_set_user_limits(png_, width, height);
     png_set_IHDR(png_, info_, width, height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
@@ -256,12 +255,12 @@ class PngFile {
   }
 
   const std::string path_;
-  std::FILE* file_;
+  OutputFile out_;
+  std::string content_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   std::jmp_buf back_{};
   char reason_[200] = {};
-  bool complete_ = false;
 };
 
 }  // namespace

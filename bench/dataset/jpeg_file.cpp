@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -78,11 +79,11 @@ struct Encoder {
 };
 
 struct Reader {
-  explicit Reader(const std::string& path) : file(std::fopen(path.c_str(), "rbe")) {
+  explicit Reader(const std::string& path) {
     codec.err = error.install();
-    if (file == nullptr) {
-      throw DataError(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-    }
+    InputFile opened(path.c_str());
+    if (!opened) throw DataError(fmt::format("cannot open {}: {}", path, opened.problem()));
+    file = ::fdopen(opened.release(), "rb");
   }
   explicit Reader(std::span<const std::byte> encoded) : bytes(encoded) {
     codec.err = error.install();

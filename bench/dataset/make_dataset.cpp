@@ -13,10 +13,10 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,6 +25,8 @@
 #include "bench/dataset/scenes.h"
 #include "bench/dataset/synthetic_photo.h"
 #include "dataflow/error.h"
+#include "dataflow/image_files.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -126,9 +128,9 @@ struct Present {
       any = any || there;
       all = all && there;
     }
-    std::ifstream file(directory / kDescription);
+    const InputFile file(directory / kDescription);
     if (!file) return;
-    Json found = Json::parse(file, nullptr, false);
+    Json found = Json::parse(file.text(), nullptr, false);
     const bool ours = found.is_object() && found.value("generator", Json()) == kGenerator;
     any = any || !ours;
     if (ours) found.erase("bytes");
@@ -215,7 +217,12 @@ class Painters {
     {
       std::vector<std::jthread> threads;
       running_ = count;
-      for (std::int64_t i = 0; i < count; ++i) threads.emplace_back([this, stop] { work(stop); });
+      try {
+        for (std::int64_t i = 0; i < count; ++i) threads.emplace_back([this, stop] { work(stop); });
+      } catch (const std::system_error&) {
+        failed_ = true;  // ends those that did start
+        throw;
+      }
       watch();
     }
     if (failure_) std::rethrow_exception(failure_);
@@ -280,8 +287,30 @@ class Painters {
   std::exception_ptr failure_;
 };
 
-/// Decides whether there is something to do. Throws ConfigError where other data would be lost.
+/// A folder of images in `directory` that is none of ours; empty: there is none.
+std::string foreign_class(const fs::path& directory) {
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') || std::ranges::count(kSplits, name) > 0) continue;
+    try {
+      if (!list_image_names(entry.path().string()).empty()) return name;
+    } catch (const ConfigError&) {
+      continue;  // no folder, or one without images
+    }
+  }
+  return {};
+}
+
+/// Decides whether there is something to do. Throws ConfigError where other data would be lost or
+/// get new classes.
 bool is_already_there(const MakeDataset& order, const Json& wanted) {
+  if (const std::string name = foreign_class(order.directory); !name.empty()) {
+    throw ConfigError(
+        fmt::format("{} holds images in '{}' already, and train and val would become classes "
+                    "beside it; choose a new folder with --data-dir",
+                    order.directory, name));
+  }
   const Present present(order.directory, wanted);
   if (present.all && present.same && !order.force) return true;
   if (present.any && !present.same && !order.force) {

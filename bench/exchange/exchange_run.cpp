@@ -11,6 +11,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -94,11 +95,16 @@ class ExchangeRun {
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) participants.emplace_back(clock_);
     {
       std::vector<std::jthread> threads;
-      for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) {
-        threads.emplace_back(
-            [this, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
-              run_rank(rank);
-            });
+      try {
+        for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) {
+          threads.emplace_back(
+              [this, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
+                run_rank(rank);
+              });
+        }
+      } catch (const std::system_error&) {
+        abandon_.request_stop();  // for those that did start
+        throw;
       }
       for (std::jthread& thread : threads) thread.join();
     }

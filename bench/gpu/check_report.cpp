@@ -7,10 +7,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock::gpu {
 namespace {
@@ -87,8 +87,9 @@ int CheckReport::finish() {
 
 /// A file of another verb, or one that is damaged, holds no checks.
 void CheckReport::read_json() {
-  std::ifstream file(settings_.json);
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  const InputFile file(settings_.json);
+  if (!file) return;
+  const nlohmann::json json = nlohmann::json::parse(file.text(), nullptr, false);
   if (!json.is_object() || json.value("verb", "") != verb_) return;
   try {
     std::vector<Line> lines;
@@ -122,28 +123,17 @@ void CheckReport::write_json() {
                       {"figures", std::move(figures)},
                       {"text", line.text}});
   }
-  std::filesystem::path part = settings_.json;
-  part += ".new";
-  std::ofstream file(part);
-  file << nlohmann::json{{"verb", verb_},
-                         {"seconds", seconds()},
-                         {"passed", count(Verdict::pass)},
-                         {"failed", count(Verdict::fail)},
-                         {"skipped", count(Verdict::skip)},
-                         {"left_out", left_out_},
-                         {"checks", std::move(checks)}}
-              .dump(1)
-       << '\n';
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(part, settings_.json, failed);
+  const nlohmann::json report{{"verb", verb_},
+                              {"seconds", seconds()},
+                              {"passed", count(Verdict::pass)},
+                              {"failed", count(Verdict::fail)},
+                              {"skipped", count(Verdict::skip)},
+                              {"left_out", left_out_},
+                              {"checks", std::move(checks)}};
   written_at_ = seconds();
-  if (!file || failed) {
-    throw DataError(
-        fmt::format("cannot write the results to {}: give --json a file in a folder "
-                    "that is there and can be written to",
-                    settings_.json.string()));
-  }
+  OutputFile file(settings_.json, "give --json a file in a folder that can be written");
+  file.write(report.dump(1) + '\n');
+  file.commit();
 }
 
 }  // namespace penstock::gpu

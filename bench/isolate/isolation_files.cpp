@@ -7,6 +7,7 @@
 #include "bench/isolate/isolation_page.h"
 #include "bench/report.h"
 #include "bench/result_folder.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
 namespace {

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 
@@ -16,6 +15,7 @@
 #include "bench/launch/mpirun.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -158,20 +158,13 @@ std::vector<Host> parse_host_file(std::string_view text, std::string_view name) 
 }
 
 std::vector<Host> read_host_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  std::ifstream file(path);
-  if (error || !file) {
+  try {
+    return parse_host_file(InputFile(path).text(kMostBytes), path.native());
+  } catch (const DataError& error) {
     throw ConfigError(
-        fmt::format("cannot read the host file '{}': {}; name a file with a machine "
-                    "a line",
-                    path.native(), error ? error.message() : std::strerror(errno)));
+        fmt::format("cannot read the host file '{}': {}; name a file with a machine a line",
+                    path.native(), error.what()));
   }
-  if (bytes > kMostBytes) {
-    throw ConfigError(fmt::format("the host file '{}' has {} bytes; expected a machine a line",
-                                  path.native(), bytes));
-  }
-  return parse_host_file(std::string(std::istreambuf_iterator<char>(file), {}), path.native());
 }
 
 std::vector<Host> place_ranks(std::span<const Host> hosts, std::int32_t ranks,

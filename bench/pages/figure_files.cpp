@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "bench/result_folder.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "bench/figures/scaling_curve.h"
-#include "bench/result_folder.h"
 #include "bench/result_json.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 
 namespace penstock {
 namespace {

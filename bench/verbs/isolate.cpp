@@ -205,8 +205,8 @@ int isolate(const Wanted& wanted, const Invocation& invocation) {
   }
   saved = write_files(*found, folder) && saved;
   write_isolation_text(*found, std::cout);
-  fmt::print("Figures, every step time and the machine: {0}/report.html, {0}/isolation.json\n",
-             folder.path().native());
+  fmt::print("{}{}", saved ? "Figures, every step time and the machine: " : "",
+             files_line(folder, {"report.html", "isolation.json"}, saved));
   return exit_code(*found, saved);
 }
 

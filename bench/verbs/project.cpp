@@ -15,11 +15,11 @@
 #include "bench/command_text.h"
 #include "bench/projection/check.h"
 #include "bench/projection/projection.h"
-#include "bench/result_folder.h"
 #include "bench/scale/rungs.h"
 #include "bench/verbs/flag_group.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {

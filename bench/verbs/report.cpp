@@ -9,10 +9,10 @@
 #include "bench/cli.h"
 #include "bench/compare.h"
 #include "bench/report.h"
-#include "bench/result_folder.h"
 #include "bench/saved_results.h"
 #include "bench/terminal.h"
 #include "dataflow/entry.h"
+#include "dataflow/io/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {

@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <semaphore>
+#include <sstream>
 
 #include "bench/cli.h"
 #include "bench/cluster_run.h"
@@ -22,7 +22,6 @@
 #include "bench/peer_watch.h"
 #include "bench/process_run.h"
 #include "bench/report.h"
-#include "bench/result_folder.h"
 #include "bench/result_json.h"
 #include "bench/run_watch.h"
 #include "bench/runner.h"
@@ -34,6 +33,7 @@
 #include "bench/unused_flags.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 #include "dataflow/packed/detect_source.h"
 #include "trainer/servers/worker_processes.h"
 
@@ -67,22 +67,28 @@ class TraceFile {
  public:
   TraceFile(const TraceWish& wish, const Clock& clock) {
     if (wish.file.empty()) return;
-    out_.open(wish.file, std::ios::trunc);
-    if (!out_) {
-      throw ConfigError(
-          fmt::format("--trace-file '{}' cannot be written: {}; name a file in a folder that is "
-                      "there and may be written to",
-                      wish.file, std::strerror(errno)));
+    try {
+      out_.emplace(wish.file);
+    } catch (const DataError& error) {
+      throw ConfigError(fmt::format(
+          "--trace-file: {}; name a file in a folder that is there and may be written to",
+          error.what()));
     }
     trace_.emplace(static_cast<std::size_t>(wish.steps), clock);
   }
   Trace* trace() noexcept { return trace_ ? &*trace_ : nullptr; }
+  /// Removes the unfinished file. Not while write() runs.
+  void discard() { out_.reset(); }
   void write() {
-    if (trace_) trace_->write(out_);
+    if (!trace_) return;
+    std::ostringstream text;
+    trace_->write(text);
+    out_->write(text.view());
+    out_->commit();
   }
 
  private:
-  std::ofstream out_;
+  std::optional<OutputFile> out_;
   std::optional<Trace> trace_;
 };
 
@@ -125,6 +131,7 @@ struct Wish {
   Processes* processes = nullptr;       ///< null: this one alone
   PeerWatch* peers = nullptr;           ///< over them; null: this one alone
   ServerConnection* servers = nullptr;  ///< null: there are none
+  std::function<void()> leave;          ///< ends the process at once
 
   bool is_first() const { return processes == nullptr || processes->launch().rank == 0; }
 };
@@ -155,12 +162,27 @@ Json described(const RunResult& result) {
   return json;
 }
 
-/// Before anything is printed: whoever ends the process soon after does not end the file.
-void keep(const RunResult& result, const Wish& wish) {
-  if (wish.out.empty()) return;
+/// Writes --out before anything is printed, since a reader of the output may end the process. A
+/// result that cannot be written is still printed. Returns the exit code.
+int keep(const RunResult& result, const Wish& wish) try {
+  if (wish.out.empty()) return result.exit_code;
   replace_file(wish.out, described(result).dump(1, ' ', false, Json::error_handler_t::replace));
   std::error_code ignored;
   std::filesystem::remove(step_records_path(wish.out), ignored);
+  return result.exit_code;
+} catch (const DataError& error) {
+  fmt::print(stderr, "penstock: --out: {}\n", error.what());
+  return result.exit_code != 0 ? result.exit_code : exit_code_of(std::current_exception());
+}
+
+/// Before anything is measured. Throws ConfigError.
+void check_out(const Wish& wish) {
+  if (wish.out.empty()) return;
+  try {
+    static_cast<void>(find_output(wish.out));
+  } catch (const DataError& error) {
+    throw ConfigError(fmt::format("--out: {}", error.what()));
+  }
 }
 
 void print_json(const RunResult& result) {
@@ -171,7 +193,7 @@ void print_json(const RunResult& result) {
 /// Where another rank was lost.
 std::string keep_partial(RunResult result, const std::string& reason, const Wish& wish) {
   result.reason = reason;
-  keep(result, wish);
+  static_cast<void>(keep(result, wish));
   if (wish.json && wish.is_first()) print_json(result);
   return wish.out;
 }
@@ -179,7 +201,7 @@ std::string keep_partial(RunResult result, const std::string& reason, const Wish
 RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* table,
                   std::stop_token stop) {
   RunWatch watch(wish.watch, runner, clock, table);
-  const bool to_file = !wish.out.empty() && wish.is_first();
+  const bool to_file = !wish.out.empty() && wish.is_first() && !find_output(wish.out).is_device;
   StepRecords records(to_file ? step_records_path(wish.out) : "", runner.config(), clock);
   ListenerGroup listeners;
   listeners.add(watch.listener());
@@ -212,13 +234,34 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
   return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
 }
 
+/// Filling memory and waiting for others may take long, and nothing is measured yet: a stop request
+/// ends the process at once. A compilation that it ends saves what it found out first.
+std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
+                                    const Runner::Components& components, TraceFile& trace,
+                                    const Wish& wish, const std::stop_token& stop) {
+  constexpr std::chrono::milliseconds kToSave{500};
+  std::binary_semaphore ended(0);
+  const std::stop_callback at_once(stop, [&] {
+    if (ended.try_acquire_for(kToSave)) return;
+    trace.discard();
+    if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
+    wish.leave();
+  });
+  struct AtEnd {
+    std::binary_semaphore& ended;
+    ~AtEnd() { ended.release(); }
+  } const at_end{ended};
+  return std::make_unique<Runner>(wanted, clock, components, trace.trace(), stop);
+}
+
 int run_with_table(const RunConfig& asked, const Runner::Components& components, const Wish& wish,
                    std::stop_token stop) {
   const RunConfig wanted = with_extension(asked, *components.feeder, wish);
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
-  Runner runner(wanted, clock, components, trace.trace(), stop);
+  const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
+  Runner& runner = *made;
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config()));
   fmt::print("{}", format_header({.config = runner.config(),
@@ -232,7 +275,7 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   listeners.add(table);
   listeners.add(notice);
   const RunResult result = watched(runner, clock, wish, &listeners, std::move(stop));
-  keep(result, wish);
+  const int code = keep(result, wish);
   if (evaluates_while_training(wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
@@ -241,7 +284,7 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   std::fflush(stdout);
   print_outcome(result);
   trace.write();
-  return result.exit_code;
+  return code;
 }
 
 /// Without the table.
@@ -253,13 +296,14 @@ RunResult run_silently(const RunConfig& asked, const Wish& wish, std::stop_token
   ensure_data(wanted, components, stop);
   SteadyClock clock;
   TraceFile trace(wish.trace, clock);
-  Runner runner(wanted, clock, components, trace.trace(), stop);
+  const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
+  Runner& runner = *made;
   RunResult result = watched(runner, clock, wish, nullptr, std::move(stop));
   trace.write();
   return result;
 }
 
-/// Configuration errors become a result too: whoever reads the JSON wants the reason there.
+/// Configuration errors become a result too, so that a reader of the JSON finds the reason there.
 int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   RunResult result;
   try {
@@ -268,22 +312,22 @@ int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop)
     result.config = wanted;
     result.exit_code = exit_code_of(std::current_exception());
     result.status = result.exit_code == 3 ? Status::skipped : Status::failed;
-    result.reason = error.what();
+    result.reason = failure_text(error);
   }
-  keep(result, wish);
+  const int code = keep(result, wish);
   print_json(result);
   print_outcome(result);
-  return result.exit_code;
+  return code;
 }
 
 int run_to_report(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
   const ReportEntry& report = find_entry(report_table(), wish.format);
   const RunResult result = run_silently(wanted, wish, std::move(stop));
-  keep(result, wish);
+  const int code = keep(result, wish);
   report.write(sweep_of({result}, read_environment()), style_of(STDOUT_FILENO), std::cout);
   std::cout.flush();
   print_outcome(result);
-  return result.exit_code;
+  return code;
 }
 
 /// A rank beside rank 0 prints nothing but what went wrong.
@@ -315,7 +359,7 @@ int run_together(Processes& processes, const RunConfig& config, const Wish& wish
     check_alike(processes, config);
     code = run_wanted(config, wish, stop);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, error.what());
+    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, failure_text(error));
     code = exit_code_of(std::current_exception());
   }
   std::fflush(stdout);
@@ -390,6 +434,7 @@ std::vector<Flag> output_flags(Wish& wish) {
 int run(const Invocation& invocation) {
   RunConfig config;
   Wish wish;
+  wish.leave = invocation.leave;
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
   for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
@@ -411,6 +456,7 @@ int run(const Invocation& invocation) {
   const auto typed = [&](const char* name) { return is_typed(name, invocation.arguments); };
   wish.may_extend =
       !typed("extend_window") && !typed("noextend_window") && !typed("no_extend_window");
+  check_out(wish);
   // The table is a live view itself; a line that changes would break it.
   wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);

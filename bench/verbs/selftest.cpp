@@ -17,6 +17,7 @@
 #include "bench/terminal.h"
 #include "bench/verbs/flag_group.h"
 #include "dataflow/error.h"
+#include "dataflow/io/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -147,7 +148,8 @@ int selftest(const Wanted& wanted, const Invocation& invocation) {
   judge_selftest(test, cases);
   saved = write_file(test, folder) && saved;
   write_selftest_text(test, std::cout);
-  fmt::print("Every step time and the machine: {}/selftest.json\n", folder.path().native());
+  fmt::print("{}{}", saved ? "Every step time and the machine: " : "",
+             files_line(folder, {"selftest.json"}, saved));
   return exit_code(test, saved);
 }
 

@@ -25,6 +25,8 @@
 #include "bench/training_rules.h"
 #include "bench/unused_flags.h"
 #include "dataflow/host_device.h"
+#include "dataflow/memory_limit.h"
+#include "dataflow/pace.h"
 #include "feeders/credit_push.h"
 #include "feeders/encoded_push.h"
 #include "feeders/shared_frame_memory.h"
@@ -133,8 +135,7 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
       "img-per-s", "images per second to send at most; 0: as many as are taken", "0",
       [&](const std::string& text) {
         config.plan.img_per_s = parse_real(text, "--img-per-s");
-        if (config.plan.img_per_s < 0)
-          throw ConfigError("--img-per-s is " + text + "; expected 0 or more");
+        if (config.plan.img_per_s != 0) checked_rate(config.plan.img_per_s, "--img-per-s");
       },
       false, "rate");
   add("timeout", "how long no consumer may take a batch, such as 30s; default: for ever", "",
@@ -168,11 +169,12 @@ void serve(const ServeConfig& config, Push& push, const ServeProgress& progress,
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
   std::exception_ptr failure;
   {
-    const std::jthread feeding([&] {
-      if (feed) feed(ended.get_token());
-    });
-    const std::jthread reporting([&] { progress.run(ended.get_token()); });
+    std::jthread feeding, reporting;
     try {
+      feeding = std::jthread([&] {
+        if (feed) feed(ended.get_token());
+      });
+      reporting = std::jthread([&] { progress.run(ended.get_token()); });
       push.run(config.plan, ended.get_token());
     } catch (...) {
       failure = std::current_exception();
@@ -250,6 +252,12 @@ void serve_ring(const ServeConfig& config, const FeederEntry& entry, const Batch
                 const Options& options, Device& memory, Surroundings& around,
                 const MakePush& make_push, const std::stop_token& stop) {
   Device* const reader = &memory;
+  const auto batch = static_cast<double>(spec.bytes()),
+             hwm = static_cast<double>(config.socket.hwm);
+  const MemoryNeed::Factor images{"--batch-size", static_cast<double>(spec.images)};
+  require_memory(std::vector<MemoryNeed>{
+      {"batches that wait to be sent", hwm * batch, {images, {"--hwm", hwm}}},
+      {"batches that are being filled", 2 * batch, {images}}});
   BatchRing ring(spec, batches_in_memory(config), memory, MemoryKind::pinned, std::span(&reader, 1),
                  Order::relaxed, around.clock);
   const std::unique_ptr<Feeder> feeder =

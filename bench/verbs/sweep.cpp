@@ -138,9 +138,8 @@ int sweep(Wanted wanted, const Invocation& invocation) {
   const SweepResult& result = runner.run(progress, invocation.stop);
   progress.finish();
   find_entry(report_table(), "table").write(result, style_of(STDOUT_FILENO), std::cout);
-  fmt::print(
-      "\nEvery step time and the machine: {0}/results.json, {0}/results.csv, {0}/report.html\n",
-      folder.path().native());
+  fmt::print("\n{}{}", progress.saved() ? "Every step time and the machine: " : "",
+             files_line(folder, {"results.json", "results.csv", "report.html"}, progress.saved()));
   const int code = exit_code(result, progress.saved());
   if (!baseline) return code;
   const Comparison comparison = compare(*baseline, result, wanted.compare);

@@ -59,7 +59,7 @@ constexpr int kMaxScans = 100;
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
   throw DataError("decoding '" + sample.file + "' (sample " + std::to_string(sample.index) + ", " +
                   std::to_string(sample.content().size()) + " bytes): " + reason +
-                  "; expected a whole JPEG image; replace the file, or pass --on-bad-sample skip");
+                  "; expected a whole JPEG image; replace the file");
 }
 
 /// libjpeg's way out: it jumps back to the decoder, over C frames only, with the reason as text.

@@ -43,14 +43,10 @@ class DirectReader final : public PreadReader {
 /// May a file be read past the page cache? Some file systems say so when it is opened, others when
 /// it is read.
 bool takes_direct_reads(const char* path) {
-  const int descriptor = ::open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-  if (descriptor < 0) return false;
+  const InputFile file(path, O_DIRECT);
+  errno = file.error();
   alignas(kReadAlignment) static thread_local std::byte block[kReadAlignment];
-  const ssize_t count = ::pread(descriptor, block, sizeof block, 0);
-  const int error = errno;
-  ::close(descriptor);
-  errno = error;
-  return count >= 0;
+  return file && ::pread(file.descriptor(), block, sizeof block, 0) >= 0;
 }
 
 }  // namespace

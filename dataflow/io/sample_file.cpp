@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/io/sample_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -17,18 +10,12 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
 
 }  // namespace
 
-SampleFile::SampleFile(const char* path, int flags)
-    : path_(path), descriptor_(::open(path, O_RDONLY | O_CLOEXEC | flags)) {
-  if (descriptor_ < 0) refuse(std::strerror(errno));
+SampleFile::SampleFile(const char* path, int flags) : path_(path), file_(path, flags) {
+  if (!file_) refuse(file_.problem());
 }
 
-SampleFile::~SampleFile() { ::close(descriptor_); }
-
 std::uint64_t SampleFile::size_to_read() const {
-  struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) refuse(std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) refuse("it is no regular file");
-  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const std::uint64_t size = file_.size();
   if (size == 0) refuse("it is empty");
   if (size > kMostBytes) {
     refuse("it has " + std::to_string(size) + " bytes, more than the limit of " +
@@ -39,7 +26,7 @@ std::uint64_t SampleFile::size_to_read() const {
 
 void SampleFile::refuse(const std::string& problem) const {
   throw DataError("reading '" + std::string(path_) + "': " + problem +
-                  "; expected a readable file; replace it, or pass --on-bad-sample skip");
+                  "; expected a readable file; replace it");
 }
 
 }  // namespace penstock

@@ -6,26 +6,25 @@
 #include <cstdint>
 #include <string>
 
+#include "dataflow/io/input_file.h"
+
 namespace penstock {
 
 class SampleFile {
  public:
   /// `flags` of open(2) besides O_RDONLY and O_CLOEXEC. Throws DataError, with the path.
   explicit SampleFile(const char* path, int flags = 0);
-  SampleFile(const SampleFile&) = delete;
-  SampleFile& operator=(const SampleFile&) = delete;
-  ~SampleFile();
 
-  int descriptor() const noexcept { return descriptor_; }
-  /// Bytes of a file that is read whole. Throws DataError unless it is a regular one, neither empty
-  /// nor beyond 256 MiB, a hundred times the largest photographs.
+  int descriptor() const noexcept { return file_.descriptor(); }
+  /// Bytes of a file that is read whole. Throws DataError if it is empty or beyond 256 MiB, a
+  /// hundred times the largest photographs.
   std::uint64_t size_to_read() const;
   /// Throws DataError: path, problem, and what to do.
   [[noreturn]] void refuse(const std::string& problem) const;
 
  private:
   const char* const path_;
-  const int descriptor_;
+  const InputFile file_;
 };
 
 }  // namespace penstock

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/packed/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -21,29 +20,17 @@ namespace {
                     "; expected a readable file of samples; check --data-dir");
 }
 
-/// Why opening or mapping failed, from errno.
-[[noreturn]] void refuse_for_errno(const std::string& path) {
-  refuse(path, std::string("cannot be read: ") + std::strerror(errno));
-}
-
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) refuse_for_errno(path_);
-  struct stat status {};
-  const bool known = ::fstat(descriptor, &status) == 0;
-  const auto size = known ? static_cast<std::size_t>(status.st_size) : 0;
+  const InputFile file(path_.c_str());
+  if (!file) refuse(path_, "cannot be read: " + file.problem());
   void* begin = nullptr;
-  if (known && S_ISREG(status.st_mode) && size > 0) {
-    begin = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (file.size() > 0) {
+    begin = ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.descriptor(), 0);
   }
-  const int reason = errno;
-  ::close(descriptor);
-  errno = reason;
-  if (!known || begin == MAP_FAILED) refuse_for_errno(path_);
-  if (!S_ISREG(status.st_mode)) refuse(path_, "is no regular file");
-  bytes_ = {static_cast<const std::byte*>(begin), size};
+  if (begin == MAP_FAILED) refuse(path_, std::string("cannot be read: ") + std::strerror(errno));
+  bytes_ = {static_cast<const std::byte*>(begin), static_cast<std::size_t>(file.size())};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

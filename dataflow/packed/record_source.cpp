@@ -129,7 +129,7 @@ void refuse_label(const std::string& path, std::uint64_t offset, std::int32_t la
 void refuse_record(const Sample& sample, std::string_view problem) {
   throw DataError("reading sample " + std::to_string(sample.index) + " of '" + sample.file +
                   "' at byte " + std::to_string(sample.offset) + ": " + std::string(problem) +
-                  "; expected a whole record; replace the file, or pass --on-bad-sample skip");
+                  "; expected a whole record; replace the file");
 }
 
 }  // namespace penstock

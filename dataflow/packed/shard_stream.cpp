@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock {
 namespace {
@@ -19,16 +20,13 @@ namespace {
 class FileStream final : public ByteStream {
  public:
   FileStream(const std::string& path, std::stop_token stop)
-      : stop_(std::move(stop)), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) {
-      throw ConfigError("the data file '" + path + "' cannot be read: " + std::strerror(errno) +
+      : stop_(std::move(stop)), file_(path.c_str()), descriptor_(file_.descriptor()) {
+    if (!file_) {
+      throw ConfigError("the data file '" + path + "' cannot be read: " + file_.problem() +
                         "; expected a readable file of samples; check --data-dir");
     }
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
-  FileStream(const FileStream&) = delete;
-  FileStream& operator=(const FileStream&) = delete;
-  ~FileStream() override { ::close(descriptor_); }
 
   std::size_t read(std::span<std::byte> to) override {
     constexpr std::size_t kMost = 1U << 20;  // between two looks at the stop request
@@ -62,6 +60,7 @@ class FileStream final : public ByteStream {
 
  private:
   const std::stop_token stop_;
+  const InputFile file_;
   const int descriptor_;
   std::uint64_t position_ = 0;
 };

@@ -193,5 +193,16 @@ TEST_F(ChildRun, PrivateFoldersVanishWithTheirContent) {
   EXPECT_FALSE(std::filesystem::exists(where));
 }
 
+TEST_F(ChildRun, APrivateFolderRemovesThoseWhoseProcessWasKilledAndNoOthers) {
+  const PrivateFolder alive;
+  const std::filesystem::path parent = alive.path().parent_path();
+  std::string abandoned = (parent / "penstock-sweep-XXXXXX").native();
+  ASSERT_NE(mkdtemp(abandoned.data()), nullptr);
+  std::ofstream(abandoned + "/feed") << "x";
+  const PrivateFolder made;
+  EXPECT_FALSE(std::filesystem::exists(abandoned));
+  EXPECT_TRUE(std::filesystem::exists(alive.path()));
+}
+
 }  // namespace
 }  // namespace penstock

@@ -136,6 +136,25 @@ TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
   }
 }
 
+TEST(MakeDataset, AddsNoClassesToAFolderThatHasSome) {
+  const TempFolder folder;
+  fs::create_directories(folder / "cat");
+  std::ofstream(folder / "cat" / "1.JPEG") << "x";
+  fs::create_directories(folder / "notes");  // without images
+  for (const bool force : {false, true}) {
+    MakeDataset wanted = order(folder.path());
+    wanted.force = force;
+    try {
+      make_dataset(wanted, {});
+      FAIL() << "made";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("images in 'cat'"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder / "train"));
+}
+
 TEST(MakeDataset, LeavesNothingWhenStoppedMidway) {
   const TempFolder folder;
   fs::create_directory(folder / "there");

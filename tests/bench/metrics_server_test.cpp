@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <deque>
 #include <string>
 #include <string_view>
 
@@ -84,6 +85,16 @@ TEST(MetricsServer, AClientThatSaysNothingIsLeftAndOthersAreServed) {
   half.say("GET /met");
   EXPECT_NE(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n").find("b 2"), std::string::npos);
   EXPECT_EQ(silent.listen(), "");
+}
+
+TEST(MetricsServer, IdleClientsDoNotHoldOthersUp) {
+  const MetricsServer server(0, [] { return std::string("b 2\n"); });
+  std::deque<Client> idle;
+  for (int i = 0; i < 8; ++i) idle.emplace_back(server.port());
+  const auto asked = std::chrono::steady_clock::now();
+  EXPECT_NE(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n").find("b 2"), std::string::npos);
+  // One after the other, each of them would have had a second.
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(6));
 }
 
 TEST(MetricsServer, EndsAtOnceWhileAClientKeepsIt) {

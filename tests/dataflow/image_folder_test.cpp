@@ -199,6 +199,12 @@ TEST_F(ImageFolderTest, WhatIsMissingIsSaidWithThePath) {
   EXPECT_NE(error_of(plan_).find("penstock dataset make"), std::string::npos);
 }
 
+TEST_F(ImageFolderTest, ALinkToItselfIsNamed) {
+  const std::filesystem::path link = folder_.path() / "cat" / "self.png";
+  std::filesystem::create_symlink("self.png", link);
+  EXPECT_NE(error_of(plan_).find("'" + link.native() + "'"), std::string::npos) << error_of(plan_);
+}
+
 TEST_F(ImageFolderTest, AFolderThatMayNotBeReadIsSaid) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read every folder";
   std::filesystem::permissions(folder_.path() / "cat", std::filesystem::perms::none);

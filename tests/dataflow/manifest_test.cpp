@@ -245,7 +245,7 @@ TEST_F(ImageManifestTest, WrongUsesAreRefused) {
   EXPECT_TRUE(says(refusal(saved()), "does not exist")) << refusal(saved());
   EXPECT_THROW(write_manifest(plan_.directory, saved()), ConfigError);
   plan_.directory = (folder_ / "images").string();
-  EXPECT_TRUE(says(thrown_by<ConfigError>(
+  EXPECT_TRUE(says(thrown_by<DataError>(
                        [&] { write_manifest(plan_.directory, (folder_ / "no/folder").string()); }),
                    "cannot write"));
 }

@@ -40,6 +40,12 @@ TEST(Component, RefusesEmptyNamesAndOpenQuotes) {
   EXPECT_THROW(parse_component("a:,"), ConfigError);
 }
 
+TEST(Component, RefusesAnEmptyValueInsteadOfTakingItForTrue) {
+  for (const char* const text : {"zmq-consume:endpoint=", "x:a=,b=1", "x:a=''"}) {
+    EXPECT_THROW(parse_component(text), ConfigError) << text;
+  }
+}
+
 TEST(ComponentList, PiecesWithAnEqualsSignFirstContinueTheComponentBefore) {
   const std::vector<std::string> expected{"gpu", "zmq-consume:hwm=8,bind=true", "cpu"};
   EXPECT_EQ(split_component_list("gpu,zmq-consume:hwm=8,bind=true,cpu"), expected);

@@ -206,6 +206,7 @@ TEST_F(ZmqConsume, NothingButRubbishIsATimeoutThatDescribesIt) {
     text = thrown_by<TimeoutError>([&] { consumer.next(); });
     return contains(text, "messages were refused, the last: message ");
   })) << text;
+  EXPECT_TRUE(contains(text, "no usable batch came over ")) << text;
 }
 
 TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Producers that the zmq-consume feeder starts as child processes, and how they end.
 #include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "feeders/producer_process.h"
 #include "tests/feeders/zmq_consume_fixture.h"
 
 namespace penstock {
@@ -103,6 +106,21 @@ TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {
   consumer.start();
   EXPECT_EQ(consumer.next(), 0U);
   EXPECT_EQ(consumer.next(), std::nullopt);
+}
+
+TEST_F(ZmqProducerProcess, AllThatItStartedDiesWithAKilledProgram) {
+  const pid_t program = fork();
+  if (program == 0) {
+    const ProducerProcess producer("sleep 1000 & echo $! > " + pipe() + "; wait");
+    pause();
+    _exit(0);
+  }
+  const int grandchild = open_process();
+  ASSERT_GE(grandchild, 0);
+  ASSERT_EQ(kill(program, SIGKILL), 0);
+  EXPECT_TRUE(has_ended(grandchild, 20s));
+  close(grandchild);
+  waitpid(program, nullptr, 0);
 }
 
 }  // namespace

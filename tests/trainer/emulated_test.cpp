@@ -34,6 +34,10 @@ TEST(Emulated, PresetsAreThePublishedBatchOverComputationTime) {
 TEST(Emulated, RefusesRatesAndWordsThatMeanNothing) {
   VirtualClock clock;
   for (const char* text : {"emulated:img_per_s=0",
+                           "emulated:img_per_s=1e-9",
+                           "emulated:img_per_s=1e300",
+                           "emulated:copy_gb_per_s=1e-300",
+                           "emulated:exchange=ms=1e300",
                            "emulated:img_per_s=-1",
                            "emulated:img_per_s=fast",
                            "emulated:img_per_s=nan",

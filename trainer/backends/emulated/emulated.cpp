@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/pace.h"
 #include "trainer/backend.h"
 #include "trainer/backends/emulated/executable.h"
 #include "trainer/backends/emulated/presets.h"
@@ -48,21 +49,24 @@ Nanoseconds parse_exchange(const std::string& text) {
   if (text == "none") return {};
   if (text.starts_with("ms=")) {
     const double ms = parse_real(std::string_view(text).substr(3), "emulated:exchange=ms");
-    if (ms >= 0)
+    constexpr double kLongestMs = 3'600'000;
+    if (ms >= 0 && ms <= kLongestMs)
       return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
   }
   if (text == "real") {
     throw Unavailable(
         "emulated:exchange=real is known, but not built yet; use exchange=none or ms=T");
   }
-  throw ConfigError("emulated:exchange is '" + text + "'; expected none or ms=T with T >= 0");
+  throw ConfigError("emulated:exchange is '" + text +
+                    "'; expected none or ms=T with T from 0 to 3600000");
 }
 
 double positive(const Options& options, std::string_view name, std::string_view what) {
   const double value = options.real(name);
-  if (value > 0) return value;
-  throw ConfigError(
-      fmt::format("emulated:{} is {}; expected {} above 0", name, options.text(name), what));
+  constexpr double kLowest = 1e-3, kHighest = 1e6;
+  if (value >= kLowest && value <= kHighest) return value;
+  throw ConfigError(fmt::format("emulated:{} is {}; expected {} from 0.001 to 1000000", name,
+                                options.text(name), what));
 }
 
 bool parse_copy(const std::string& copy) {
@@ -177,7 +181,7 @@ class EmulatedBackend final : public Backend {
 
   void keep_rate(const Options& options) {
     if (options.given("img_per_s")) {
-      pace_.seconds_per_image = 1 / positive(options, "img_per_s", "a rate");
+      pace_.seconds_per_image = 1 / checked_rate(options.real("img_per_s"), "emulated:img_per_s");
     } else {
       const Preset& preset = find_preset(options.text("preset"));
       pace_.seconds_per_image = 1 / preset.img_per_s;

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
 
 namespace penstock::emulated {
 namespace {
@@ -184,18 +184,15 @@ Recording parse_recording(std::string_view text, const std::string& row, const s
 }
 
 Recording read_recording(const std::filesystem::path& file, const std::string& row) {
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(file, error);
-  if (error || bytes > kMaxFileBytes) {
-    throw ConfigError(refusal(
-        file.string(), error ? error.message() : fmt::format("it has {} bytes", bytes),
-        fmt::format("a file of at most {} bytes", kMaxFileBytes), "check the path behind trace="));
+  std::string text;
+  try {
+    text = InputFile(file).text(kMaxFileBytes);
+  } catch (const DataError& error) {
+    throw ConfigError(refusal(file.string(), error.what(),
+                              fmt::format("a file of at most {} bytes", kMaxFileBytes),
+                              "check the path behind trace="));
   }
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf()))
-    damaged(file.string(), "it cannot be read, or is empty");
-  return parse_recording(text.str(), row, file.string());
+  return parse_recording(text, row, file.string());
 }
 
 }  // namespace penstock::emulated

@@ -2,18 +2,17 @@
 #include "trainer/backends/gpu/plan_book.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/io/input_file.h"
+#include "dataflow/io/output_file.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/time_plans.h"
 
@@ -100,10 +99,9 @@ PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory,
 }
 
 void PlanBook::load() {
-  std::ifstream file(path_);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return;
-  contents_ = parse_plan_book(text.str(), device_, version_);
+  const InputFile file(path_);
+  if (!file) return;
+  contents_ = parse_plan_book(file.text(), device_, version_);
 }
 
 PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
@@ -199,24 +197,15 @@ void PlanBook::save() noexcept {
       for (const EngineChoice& engine : engines) failed[graph].push_back(to_json(engine));
     }
     std::filesystem::create_directories(path_.parent_path());
-    const std::filesystem::path unfinished =  // GPUs of one kind have a book each, and one file
-        path_.string() + fmt::format(".{}.{}", ::getpid(), fmt::ptr(this));
-    std::ofstream file(unfinished);
-    file << Json{{"format", kFormat},
-                 {"device", device_},
-                 {"dnn_version", version_},
-                 {"copy_bytes_per_us", contents_.copy_rate ? Json(*contents_.copy_rate) : Json()},
-                 {"plans", std::move(plans)},
-                 {"without_engine", contents_.without_engine},
-                 {"failed_engines", std::move(failed)}}
-                .dump(1)
-         << '\n';
-    file.close();
-    if (!file) {
-      std::filesystem::remove(unfinished);
-      return;
-    }
-    std::filesystem::rename(unfinished, path_);  // other processes see the old file or the new one
+    const Json book{
+        {"format", kFormat},
+        {"device", device_},
+        {"dnn_version", version_},
+        {"copy_bytes_per_us", contents_.copy_rate ? Json(*contents_.copy_rate) : Json()},
+        {"plans", std::move(plans)},
+        {"without_engine", contents_.without_engine},
+        {"failed_engines", std::move(failed)}};
+    replace_file(path_, book.dump(1) + '\n');
     changed_ = false;
   } catch (const std::exception&) {
     return;

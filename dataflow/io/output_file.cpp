@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/io/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_output(const fs::path& path, const std::string& reason,
+                                const std::string& advice) {
+  throw DataError("cannot write '" + path.native() + "': " + reason +
+                  (advice.empty() ? "" : "; " + advice));
+}
+
+/// The end of a chain of links, whose last one may lead to a file that is to be made.
+fs::path end_of_links(fs::path path) {
+  constexpr int kMostLinks = 40;  // as in Linux
+  std::error_code none;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, none); ++i) {
+    path = path.parent_path() / fs::read_symlink(path, none);
+  }
+  return path;
+}
+
+OutputTarget target_of(const fs::path& path, const std::string& advice) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT || path.empty()) refuse_output(path, std::strerror(errno), advice);
+    return {end_of_links(path)};
+  }
+  if (S_ISDIR(status.st_mode)) refuse_output(path, std::strerror(EISDIR), advice);
+  if (S_ISREG(status.st_mode)) return {end_of_links(path)};
+  if (S_ISCHR(status.st_mode)) return {path, true};
+  refuse_output(path,
+                "it is no regular file; expected one, a name that is free, or a character device "
+                "such as /dev/null",
+                advice);
+}
+
+/// A file that did not exist, in the folder of `target`.
+int make_unfinished(const fs::path& target, fs::path& name) {
+  for (unsigned number = 0;; ++number) {
+    name = target.parent_path() /
+           (".penstock-" + std::to_string(::getpid()) + "-" + std::to_string(number) + ".tmp");
+    const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0 || errno != EEXIST) return file;
+  }
+}
+
+}  // namespace
+
+OutputTarget find_output(const fs::path& path) { return target_of(path, {}); }
+
+OutputFile::OutputFile(const fs::path& path, std::string advice)
+    : name_(path), advice_(std::move(advice)), target_(target_of(path, advice_)) {
+  descriptor_ = target_.is_device ? ::open(target_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY)
+                                  : make_unfinished(target_.path, unfinished_);
+  if (descriptor_ >= 0) return;
+  unfinished_.clear();
+  refuse(errno);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!unfinished_.empty()) ::unlink(unfinished_.c_str());
+}
+
+void OutputFile::refuse(int error) const { refuse_output(name_, std::strerror(error), advice_); }
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) refuse(count < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void OutputFile::commit() {
+  if (!target_.is_device && ::fsync(descriptor_) != 0) refuse(errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(errno);
+  if (target_.is_device) return;
+  if (::rename(unfinished_.c_str(), target_.path.c_str()) != 0) refuse(errno);
+  unfinished_.clear();
+  const fs::path folder = target_.path.has_parent_path() ? target_.path.parent_path() : ".";
+  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool flushed = opened < 0 || ::fsync(opened) == 0 || errno == EINVAL;
+  const int error = errno;
+  if (opened >= 0) ::close(opened);
+  if (!flushed) refuse(error);
+}
+
+void replace_file(const fs::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+int open_growing_file(const fs::path& path) {
+  const OutputTarget target = find_output(path);
+  const int file = ::open(target.path.c_str(),
+                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  if (file < 0) refuse_output(path, std::strerror(errno), {});
+  return file;
+}
+
+}  // namespace penstock

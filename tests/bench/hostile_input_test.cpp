@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program where files, limits and descriptors are not what it may hope for: it says why it
+// ends, with the right code, and keeps what it has.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/child_process.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A short run in a shell line, with `flags`, which take the place of its own.
+std::string run(const std::string& flags) {
+  std::string line = "$P run";
+  for (const std::string& own :
+       {std::string("--fake-location=cpu"), std::string("--device=emulated"),
+        std::string("--model=null"), std::string("--batch-size=2"), std::string("--num-batches=20"),
+        std::string("--num-warmup-batches=1"), std::string("--num-gpus=1")}) {
+    if (!contains(flags, own.substr(0, own.find('=') + 1))) line += " " + own;
+  }
+  return line + " " + flags;
+}
+
+class HostileInput : public testing::Test {
+ protected:
+  /// What a shell line does in which $P is the program and $D a folder of the test's.
+  ChildExit shell(const std::string& line, Nanoseconds timeout = 50s) const {
+    const std::string set = "P='" PENSTOCK_PROGRAM "'; D='" + folder_.path().native() + "'; ";
+    ChildProcess child({.arguments = {"/bin/sh", "-c", set + line}, .timeout = timeout});
+    return child.wait();
+  }
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  void make_fifo(const std::string& name) const {
+    std::filesystem::create_directories(path(name).parent_path());
+    ASSERT_EQ(mkfifo(path(name).c_str(), 0600), 0);
+  }
+  /// Of the run that wrote it.
+  std::size_t steps_in(const std::string& name) const {
+    return nlohmann::json::parse(read_text(path(name))).at("step_ms").size();
+  }
+
+  TempFolder folder_;
+};
+
+// ---- files
+
+TEST_F(HostileInput, OutReplacesNothingButRegularFiles) {
+  make_fifo("fifo");
+  for (const char* const flag : {"--out", "--trace-file"}) {
+    const ChildExit exit = shell(run(std::string(flag) + "=$D/fifo"));
+    EXPECT_EQ(exit.code, 2) << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, flag)) << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "fifo': it is no regular file")) << exit.last_words;
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(path("fifo")));
+  std::filesystem::create_symlink("there.json", path("link"));
+  EXPECT_EQ(shell(run("--out=$D/link")).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(steps_in("there.json"), 20U);
+  EXPECT_EQ(shell(run("--out=/dev/null; $P report $D/there.json --out=/dev/null")).code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST_F(HostileInput, AFifoAmongTheDataIsRefusedAndNotWaitedFor) {
+  make_fifo("images/cat/1.JPEG");
+  make_fifo("shards/train-00000-of-00001");
+  make_fifo("labels");
+  write_text(path("flat/1.JPEG"), "x");
+  const auto queue = [](const std::string& rest) { return run("--fake-location=queue" + rest); };
+  for (const std::string& line :
+       {queue(" --data-dir=$D/images"), queue(":io=direct --data-dir=$D/images"),
+        queue(":source=memory --data-dir=$D/images"),
+        queue(":source=tfrecord --data-dir=$D/shards"),
+        queue(":source='image-folder:labels='$D/labels --data-dir=$D/flat"),
+        std::string("$P report $D/labels"), run("--device=emulated:trace=$D/labels")}) {
+    const ChildExit exit = shell(line);
+    EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << line;
+    EXPECT_TRUE(exit.code == 2 || exit.code == 6) << exit.code << " " << line;
+    EXPECT_TRUE(contains(exit.last_words, "no regular file")) << line << ": " << exit.last_words;
+  }
+}
+
+// ---- limits
+
+TEST_F(HostileInput, AThreadThatCannotBeStartedIsNamedAndEndsTheRun) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need more addresses than any limit";
+#endif
+  // One limit leaves no room for the program, another enough for all threads; between lie those
+  // that leave room for some of them.
+  int named = 0;
+  for (int kib = 80'000; kib <= 400'000; kib += 40'000) {
+    const ChildExit exit = shell(
+        "ulimit -v " + std::to_string(kib) + "; exec " + run("--num-gpus=12 --feeder-threads=1"),
+        20s);
+    EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << kib << ": " << exit.last_words;
+    const bool is_named = contains(exit.last_words, "cannot start");
+    EXPECT_TRUE(!is_named || exit.code != 0) << kib;
+    named += is_named;
+  }
+  EXPECT_GT(named, 0);
+}
+
+TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
+  for (const char* const flags :
+       {"--batch-size=2000000000", "--batch-size=60000 --prefetch=100000", "--prefetch=2000000000",
+        "--device-slots=2000000000", "--num-batches=99999999999999"}) {
+    const ChildExit exit = shell(run(flags), 20s);
+    EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, " are available; ")) << exit.last_words;
+  }
+  const ChildExit devices = shell(run("--num-gpus=2000000000"), 20s);
+  EXPECT_EQ(devices.code, 2) << devices.last_words;
+  const ChildExit serve = shell("$P serve --endpoint=ipc://$D/s --batch-size=2000000000", 20s);
+  EXPECT_EQ(serve.code, 2) << serve.last_words;
+  EXPECT_TRUE(contains(serve.last_words, "not enough memory: ")) << serve.last_words;
+}
+
+// ---- standard streams
+
+TEST_F(HostileInput, ResultsAreKeptWhereStandardOutputCannotBeWritten) {
+  for (const std::string& sink : {std::string(">/dev/full"), std::string(">&-")}) {
+    // The table of these is longer than any buffer.
+    const ChildExit exit =
+        shell(run("--num-batches=2000 --display-every=1 --out=$D/r.json " + sink));
+    EXPECT_EQ(exit.code, 6) << sink << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "cannot write standard output: ")) << exit.last_words;
+    EXPECT_EQ(steps_in("r.json"), 2000U);
+    std::filesystem::remove(path("r.json"));
+    EXPECT_EQ(shell("$P --version " + sink).code, 6);
+    EXPECT_EQ(shell("$P list " + sink).code, 6);
+  }
+}
+
+TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
+  for (const std::string& sink : {std::string("2>/dev/full"), std::string("2>&-")}) {
+    const ChildExit exit = shell(run("--out=$D/r.json " + sink));
+    EXPECT_EQ(exit.code, 0) << sink;
+    EXPECT_TRUE(contains(exit.output, "total images/sec")) << exit.output;
+    EXPECT_EQ(steps_in("r.json"), 20U);
+    std::filesystem::remove(path("r.json"));
+    EXPECT_EQ(shell("$P run --model=nothing-of-the-kind " + sink).code, 2);
+  }
+  EXPECT_EQ(shell(run("--out=$D/r.json 0<&- 1>&- 2>&-")).code, 6);
+  EXPECT_EQ(steps_in("r.json"), 20U) << "no text got into a file that took a closed number";
+}
+
+TEST_F(HostileInput, AFileThatMayNotGrowIsSaidAndTheTableStillComes) {
+  const ChildExit exit = shell("ulimit -f 1; exec " + run("--num-batches=500 --out=$D/r.json"));
+  EXPECT_EQ(exit.code, 6) << exit.last_words;
+  EXPECT_TRUE(contains(exit.last_words, "r.json': File too large")) << exit.last_words;
+  EXPECT_TRUE(contains(exit.output, "total images/sec")) << exit.output;
+  EXPECT_FALSE(std::filesystem::exists(path("r.json")));
+}
+
+// ---- signals
+
+TEST_F(HostileInput, AHangUpEndsTheRunAsARequestToTerminateDoes) {
+  for (const auto& [name, code] : {std::pair{"HUP", 129}, std::pair{"TERM", 143}}) {
+    make_fifo(std::string("steps") + name);
+    // The reader of the FIFO knows from the table that the run has begun.
+    const ChildExit exit =
+        shell("exec 3<>$D/steps" + std::string(name) + "; " +
+              run("--num-batches=1000000 --device=emulated:img_per_s=1000 --model=alexnet "
+                  "--display-every=1 --out=$D/r.json >&3 & ") +
+              "grep -m1 images/sec: <&3; kill -" + name + " $!; wait $!");
+    EXPECT_EQ(exit.code, code) << name << exit.last_words;
+    EXPECT_GT(steps_in("r.json"), 0U);
+    std::filesystem::remove(path("r.json"));
+  }
+}
+
+TEST_F(HostileInput, ASweepWhoseFolderIsFullNamesNoFilesAsItsOwn) {
+  const ChildExit exit = shell(
+      "ulimit -f 200; exec $P sweep --fake-location=gpu --model=null --batch-size=2 --num-gpus=1 "
+      "--num-warmup-batches=1 --num-batches=2000 --repetitions=2 --out=$D/out");
+  EXPECT_EQ(exit.code, 6) << exit.last_words;
+  EXPECT_FALSE(contains(exit.output, "results.json")) << exit.output;
+  EXPECT_TRUE(contains(exit.output, "out' could not be written")) << exit.output;
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/io/output_file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "dataflow/error.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::size_t files_in(const TempFolder& folder) {
+  const std::filesystem::directory_iterator files(folder.path());
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+/// While it lives, this process cannot make a file longer than `bytes`, as if the disk were full.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit small = before_;
+    small.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(OutputFile, KeepsTheOldContentWhenTheDiskIsFull) {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "file";
+  replace_file(path, "old");
+  {
+    const SmallFiles limit(1000);
+    const std::string said =
+        thrown_by<DataError>([&] { replace_file(path, std::string(100000, 'n')); });
+    EXPECT_EQ(said, "cannot write '" + path.native() + "': File too large");
+  }
+  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(files_in(folder), 1U) << "nothing is left beside it";
+  replace_file(path, "new");
+  EXPECT_EQ(content_of(path), "new");
+}
+
+TEST(OutputFile, ReplacesTheFileThatALinkNamesAndKeepsTheLink) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "there");
+  std::filesystem::create_symlink("there/second", folder / "first");
+  std::filesystem::create_symlink("file", folder / "there" / "second");
+  for (const char* const text : {"made", "replaced"}) {
+    replace_file(folder / "first", text);
+    EXPECT_EQ(content_of(folder / "there" / "file"), text);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / "first"));
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / "there" / "second"));
+  }
+}
+
+TEST(OutputFile, RefusesAFifoAtOnceAndLeavesIt) {
+  const TempFolder folder;
+  const std::filesystem::path fifo = folder / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string said = thrown_by<DataError>([&] { replace_file(fifo, "text"); });
+  EXPECT_NE(said.find("'" + fifo.native() + "': it is no regular file"), std::string::npos) << said;
+  EXPECT_EQ(thrown_by<DataError>([&] { open_growing_file(fifo); }), said);
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(OutputFile, WritesToACharacterDeviceAndLeavesIt) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("/dev/null", folder / "link");
+  replace_file(folder / "link", "text");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(thrown_by<DataError>([] { replace_file("/dev/full", "text"); }),
+            "cannot write '/dev/full': No space left on device");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST(OutputFile, RefusesAFolderALinkToItselfAndAFolderThatIsMissing) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("self", folder / "self");
+  const auto said = [&](const std::filesystem::path& path) {
+    return thrown_by<DataError>([&] { replace_file(path, "text"); });
+  };
+  const std::string begin = "cannot write '" + folder.path().native();
+  EXPECT_EQ(said(folder.path()), begin + "': Is a directory");
+  EXPECT_EQ(said(folder / "self"), begin + "/self': Too many levels of symbolic links");
+  EXPECT_EQ(said(folder / "none" / "file"), begin + "/none/file': No such file or directory");
+  EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(OutputFile, WithoutACommitTheTargetKeepsItsContent) {
+  const TempFolder folder;
+  replace_file(folder / "file", "old");
+  {
+    OutputFile file(folder / "file", "choose another --out");
+    file.write("new");
+  }
+  EXPECT_EQ(content_of(folder / "file"), "old");
+  EXPECT_EQ(files_in(folder), 1U);
+  EXPECT_EQ(thrown_by<DataError>([&] { OutputFile(folder.path(), "choose another --out"); }),
+            "cannot write '" + folder.path().native() + "': Is a directory; choose another --out");
+}
+
+}  // namespace
+}  // namespace penstock
