@@ -68,7 +68,9 @@ Json to_json(const ThreadsNeeded& needed) {
               {"threads", to_json(needed.threads)},
               {"whole", needed.whole},
               {"peak_img_per_s", to_json(needed.peak_img_per_s)},
-              {"measured_to", needed.measured_to}};
+              {"measured_to", needed.measured_to},
+              {"thread_counts", needed.thread_counts},
+              {"known", needed.known}};
 }
 
 template <typename T>

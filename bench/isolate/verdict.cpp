@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "bench/isolate/delivery.h"
 #include "bench/report_text.h"
+#include "bench/statistics.h"
+#include "dataflow/entry.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -131,28 +134,50 @@ std::string cause_sentence(const Isolation& found) {
       text, found.gain_until_next, next);
 }
 
+/// "1, 2 and 4 threads supplied up to 1528 img/s here".
+std::string supplied_text(const Isolation& found) {
+  std::vector<std::string> threads;
+  double most = 0;
+  for (const ScalingPoint& point : found.supply_curve) {
+    threads.push_back(format_fixed(point.threads, 0));
+    most = std::max(most, median(point.img_per_s));
+  }
+  const std::string last = threads.back();
+  threads.pop_back();
+  return fmt::format("{}{}{} thread{} supplied up to {:.0f} img/s here", join(threads),
+                     threads.empty() ? "" : " and ", last, last == "1" ? "" : "s", most);
+}
+
 std::string cores_sentence(const Isolation& found, const IsolatePlan& plan) {
   const ThreadsNeeded& needed = *found.cores_per_device;
   const double devices = plan.config.num_gpus;
   const double demand = found.cost->ceiling_img_per_s.value / devices;
-  const std::string from =
-      needed.measured_to < needed.whole || !needed.reachable
-          ? fmt::format("; extrapolated from what up to {:.0f} thread{} supplied here",
-                        needed.measured_to, needed.measured_to == 1 ? "" : "s")
-          : "";
+  if (!needed.reachable && !needed.known) {
+    return fmt::format("How many cores would feed one device of {:.0f} img/s is not known: {}, {}.",
+                       demand, supplied_text(found),
+                       needed.thread_counts < kThreadCountsForLaw
+                           ? fmt::format("and it takes {} thread counts to tell what more would",
+                                         kThreadCountsForLaw)
+                           : fmt::format("and a peak of {} img/s may reach it or not",
+                                         format_estimate(needed.peak_img_per_s, 0)));
+  }
   if (!needed.reachable) {
     return fmt::format(
-        "{:.0f} img/s for each device are not reachable with any number of cores "
-        "like these: peak = {} img/s{}.",
-        demand, format_estimate(needed.peak_img_per_s, 0), from);
+        "{:.0f} img/s for each device are not reachable with any number of cores like these: peak "
+        "= {} img/s; extrapolated: {}.",
+        demand, format_estimate(needed.peak_img_per_s, 0), supplied_text(found));
   }
-  std::string text = fmt::format(
-      "Feeding one device of {:.0f} img/s takes {} core{} like these ({}){}", demand, needed.whole,
-      needed.whole == 1 ? "" : "s", format_estimate(needed.threads, 1), from);
+  const bool extrapolated = needed.measured_to < needed.whole;
+  std::string text =
+      fmt::format("Feeding one device of {:.0f} img/s takes {}{} core{} like these", demand,
+                  needed.known ? "" : "at least ", needed.whole, needed.whole == 1 ? "" : "s");
+  if (needed.known) text += fmt::format(" ({})", format_estimate(needed.threads, 1));
+  if (extrapolated) text += fmt::format("; extrapolated: {}", supplied_text(found));
   if (devices > 1) {
-    text += fmt::format("; {} devices take {}", plan.config.num_gpus,
-                        needed.whole * plan.config.num_gpus);
+    text += fmt::format("; {} devices take {}{}", plan.config.num_gpus,
+                        needed.known ? "" : "at least ", needed.whole * plan.config.num_gpus);
   }
+  if (!needed.known) text += "; how many more is not known";
   return text + ".";
 }
 
