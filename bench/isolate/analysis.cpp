@@ -72,7 +72,6 @@ std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan) {
   if (found.cost) {
     Diagnosis diagnosis = diagnose({.coupled = coupled,
                                     .cost = *found.cost,
-                                    .margin = plan.targets.margin,
                                     .has_producer = plan.has_producer,
                                     .crowded = is_crowded(found.noise)});
     if (plan.has_producer) {

@@ -51,6 +51,9 @@ struct StageFinding {
   double waits_in_percent = 0;   ///< of its workers' time: nothing came from upstream
   double waits_out_percent = 0;  ///< of its workers' time: no room downstream
   double cpu_us_per_image = 0, wall_us_per_image = 0, bytes_per_image = 0;
+  /// Waiting for storage: what is left of wall time without computing and without waiting for a
+  /// core. None: not known, the kernel does not say how long threads waited for a core.
+  std::optional<double> storage_us_per_image{};
 };
 
 /// One more or one less of something, and what the replay expects of it.

@@ -36,6 +36,8 @@ Json to_json(const StageFinding& stage) {
               {"waits_out_percent", stage.waits_out_percent},
               {"cpu_us_per_image", stage.cpu_us_per_image},
               {"wall_us_per_image", stage.wall_us_per_image},
+              {"storage_us_per_image",
+               stage.storage_us_per_image ? Json(*stage.storage_us_per_image) : Json(nullptr)},
               {"bytes_per_image", stage.bytes_per_image}};
 }
 

@@ -118,10 +118,11 @@ std::string cause_sentence(const Isolation& found) {
         "each image in this stage",
         stage.workers, stage.busy_percent, stage.wall_us_per_image);
     if (stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
-      text += fmt::format(
-          ", {:.0f} of them computing and the others waiting for storage or for a "
-          "processor",
-          stage.cpu_us_per_image);
+      text += fmt::format(", {:.0f} of them computing", stage.cpu_us_per_image);
+      text += stage.storage_us_per_image
+                  ? fmt::format(", {:.0f} waiting for storage and the others for a core",
+                                *stage.storage_us_per_image)
+                  : std::string(" and the others waiting for storage or for a processor");
     }
   }
   const std::string next =
@@ -129,7 +130,7 @@ std::string cause_sentence(const Isolation& found) {
           ? fmt::format("the stage '{}'", found.stages[*found.next_bottleneck].name)
           : std::string("the trainer");
   return fmt::format(
-      "{}. If that cost nothing, training would be {:.2f} times as fast; then {} "
+      "{}. If that cost nothing, training would be at most {:.2f} times as fast; then {} "
       "would be the bottleneck.",
       text, found.gain_until_next, next);
 }
