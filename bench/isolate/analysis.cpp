@@ -73,7 +73,7 @@ std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan) {
     Diagnosis diagnosis = diagnose({.coupled = coupled,
                                     .cost = *found.cost,
                                     .has_producer = plan.has_producer,
-                                    .crowded = is_crowded(found.noise)});
+                                    .crowded = is_crowded(noise_of_blocks(found))});
     if (plan.has_producer) {
       found.delivery = find_delivery(coupled, found.ladder, diagnosis);
     }

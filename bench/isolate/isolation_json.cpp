@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/isolation_json.h"
 
+#include "bench/report_text.h"
 #include "bench/result_json.h"
 
 namespace penstock {
@@ -23,7 +24,9 @@ Json to_json(const InputCostFinding& cost) {
               {"img_per_s_lost", to_json(cost.img_per_s_lost)},
               {"split", to_json(cost.split)},
               {"verdict", to_string(cost.verdict)},
-              {"more_blocks", cost.more_blocks}};
+              {"ms_per_step", to_json(cost.ms_per_step)},
+              {"blocks_percent", cost.rounds},
+              {"more_blocks", cost.more_rounds}};
 }
 
 Json to_json(const StageFinding& stage) {
@@ -139,7 +142,8 @@ Json to_json(const Estimate& estimate) {
   return Json{{"value", estimate.value},
               {"low", estimate.low},
               {"high", estimate.high},
-              {"samples", estimate.samples}};
+              {"samples", estimate.samples},
+              {"ends", ends_of(estimate)}};
 }
 
 Json to_json(const BlockNoise& noise) {
@@ -161,6 +165,7 @@ Json to_json(const Isolation& found) {
               {"doubts", found.doubts},
               {"cures", found.cures},
               {"blocks", found.blocks},
+              {"measured_blocks", found.measured_blocks},
               {"stopped_because", found.stopped_because},
               {"ceiling_row", found.ceiling_row},
               {"coupled_row", found.coupled_row},

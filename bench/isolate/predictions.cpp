@@ -99,7 +99,7 @@ class CureList {
 
   std::vector<Cure> make() {
     const Diagnosis& diagnosis = evidence_.diagnosis;
-    if (evidence_.cost.percent.value <= 100 * evidence_.margin) return {};
+    if (evidence_.cost.verdict != Verdict::slower) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
     } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck])) {

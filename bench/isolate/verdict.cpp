@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "bench/isolate/delivery.h"
 #include "bench/report_text.h"
@@ -59,28 +58,25 @@ std::string first_reason(const Isolation& found) {
 std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
   if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found));
   const InputCostFinding& cost = *found.cost;
-  const std::string percent = format_estimate(cost.percent, 1);
+  const std::string percent = cost_text(cost, "block");
   const std::string feeder = feeder_of(found);
   if (cost.verdict == Verdict::undecided) {
-    return fmt::format(
-        "Undecided: feeding with {} costs {} % of the trainer's speed; about {} more "
-        "block{} would tell.",
-        feeder, percent, cost.more_blocks, cost.more_blocks == 1 ? "" : "s");
+    return fmt::format("Undecided: feeding with {}: {}.", feeder, undecided_text(cost, "block"));
   }
   if (cost.verdict == Verdict::faster) {
     return fmt::format(
-        "No cost can be told: with {} the trainer was faster than its ceiling ({} "
-        "%), which cannot be.",
-        feeder, percent);
+        "No cost can be told: with {} the trainer was {} % faster than its ceiling, which cannot "
+        "be.",
+        feeder, format_fixed(-cost.unbounded_percent, 1));
   }
   if (cost.verdict != Verdict::slower) {
     return fmt::format(
-        "The trainer is the bottleneck: feeding it with {} costs {} % of its speed, "
-        "within the margin of {:g} %.",
+        "The trainer is the bottleneck: feeding it with {} costs {} of its speed, within the "
+        "margin of {:g} %.",
         feeder, percent, 100 * plan.targets.margin);
   }
   const std::string costs = fmt::format(
-      "input costs {} % of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
+      "input costs {} of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
       cost.img_per_s_lost.value, cost.ceiling_img_per_s.value, severity(cost.percent.value));
   if (found.bottleneck) {
     return fmt::format("{} is the bottleneck: {}.", work_of_stage(found.stages[*found.bottleneck]),
@@ -184,12 +180,26 @@ std::string cores_sentence(const Isolation& found, const IsolatePlan& plan) {
 
 }  // namespace
 
-std::string format_estimate(const Estimate& estimate, int decimals) {
-  const auto text = [&](double value) {
-    return std::isfinite(value) ? format_fixed(value, decimals) : std::string("?");
-  };
-  return fmt::format("{} ({} to {})", text(estimate.value), text(estimate.low),
-                     text(estimate.high));
+std::string blocks_text(const Isolation& found) {
+  const std::size_t all = std::max(found.measured_blocks, found.blocks);
+  const std::string of_all = fmt::format("{} block{}", all, all == 1 ? "" : "s");
+  return found.blocks == all ? of_all : fmt::format("{} of {}", found.blocks, of_all);
+}
+
+std::vector<std::string> unmeasured_rungs(const std::vector<RungFinding>& ladder) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const RungFinding& rung : ladder) {
+    if (rung.unavailable.empty()) continue;
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&](const auto& each) { return each.first == rung.unavailable; });
+    if (same == reasons.end()) same = reasons.insert(reasons.end(), {rung.unavailable, {}});
+    same->second.push_back(rung.name);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [reason, names] : reasons) {
+    lines.push_back(fmt::format("{}: not measured: {}.", join(names), reason));
+  }
+  return lines;
 }
 
 std::string feeder_label(const RunConfig& config) {
@@ -208,11 +218,10 @@ std::string work_of_stage(const StageFinding& stage) {
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
   std::vector<std::string> sentences{headline_of(found, plan)};
   if (!found.cost) return sentences;
-  sentences.push_back(split_sentence(*found.cost));
-  if (found.bottleneck && found.cost->verdict == Verdict::slower) {
-    sentences.push_back(cause_sentence(found));
-  }
-  if (found.delivery) {
+  const Verdict verdict = found.cost->verdict;
+  if (verdict == Verdict::slower) sentences.push_back(split_sentence(*found.cost));
+  if (found.bottleneck) sentences.push_back(cause_sentence(found));
+  if (found.delivery && (verdict == Verdict::slower || verdict == Verdict::equal)) {
     for (std::string& sentence : delivery_sentences(*found.delivery)) {
       sentences.push_back(std::move(sentence));
     }
