@@ -71,16 +71,31 @@ std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& 
 bool reads(const StageUse& stage) { return stage.name == "read"; }
 bool copies(const StageUse& stage) { return stage.workers == "stager"; }
 
+/// What workers did in their stages without computing; no more than the rest of their time, as wall
+/// times are scaled up from samples.
+double idle_s(const WorkSum& work, const std::string& workers) {
+  double idle = 0, rest = threads_of(work.stages, workers) * work.window_s;
+  for (const StageUse& stage : work.stages) {
+    if (stage.workers != workers) continue;
+    idle += std::max(0.0, stage.wall_s - stage.cpu_s);
+    rest -= stage.cpu_s + stage.wait_in_s + stage.wait_out_s;
+  }
+  return std::min(idle, std::max(0.0, rest));
+}
+
 /// What is left of all stages' time without computing and without waiting for a core.
 std::optional<double> storage_s(const WorkSum& work) {
   if (!work.knows_core_wait) return std::nullopt;
-  double idle_s = 0, reading_s = 0;
+  double idle = 0, reading = 0;
+  std::vector<std::string> seen;
   for (const StageUse& stage : work.stages) {
     if (copies(stage)) continue;
-    idle_s += std::max(0.0, stage.wall_s - stage.cpu_s);
-    if (reads(stage)) reading_s += std::max(0.0, stage.wall_s - stage.cpu_s);
+    if (reads(stage)) reading += std::max(0.0, stage.wall_s - stage.cpu_s);
+    if (std::find(seen.begin(), seen.end(), stage.workers) != seen.end()) continue;
+    seen.push_back(stage.workers);
+    idle += idle_s(work, stage.workers);
   }
-  return std::clamp(idle_s - work.core_wait_s, 0.0, reading_s);
+  return std::clamp(idle - work.core_wait_s, 0.0, reading);
 }
 
 /// Time that a stage would take of its threads if they never waited for a core: computing, and

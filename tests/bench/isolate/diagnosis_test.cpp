@@ -100,6 +100,14 @@ TEST(Diagnosis, PredictsFromComputingAndStorageWhatComesNext) {
   EXPECT_NEAR(cold.gain_until_next, 1.111, 1e-3);
 }
 
+TEST(Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {
+  Row row = row_of(25, 71);  // more than eight threads have of 10 s
+  RunResult& result = row.repetitions.front().result;
+  result.stages[0].cpu_s = 0.7;
+  result.facts["waited_for_core_s"] = 8.3;
+  EXPECT_EQ(diagnosis_of(row).stages[0].storage_us_per_image, 0);
+}
+
 TEST(Diagnosis, BlamesNothingUnlessTheVerdictIsThatFeedingCosts) {
   const Row row = row_of(5, 72);
   for (const Verdict verdict : {Verdict::undecided, Verdict::equal, Verdict::faster}) {
