@@ -74,6 +74,72 @@ bool reads_files(const RunConfig& config) {
   });
 }
 
+/// Rows of `before` with the one value of a key pair with rows of `after` with the other.
+struct Renaming {
+  const ConfigKey* key = nullptr;
+  std::string before, after;
+};
+
+bool has_value(const SweepResult& sweep, const ConfigKey& key, std::string_view value) {
+  return std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                     [&](const Row& row) { return key.get(row.config) == value; });
+}
+
+/// The values of a key over all rows, "1, 2".
+std::string values_of(const SweepResult& sweep, const ConfigKey& key) {
+  std::vector<std::string> values;
+  for (const Row& row : sweep.rows) add_once(values, key.get(row.config));
+  return join(values);
+}
+
+/// Of "KEY=A:B": values may have colons in them, so that the colon is the one with a value of
+/// `before` on its left and one of `after` on its right.
+Renaming parse_renaming(std::string_view text, const SweepResult& before,
+                        const SweepResult& after) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    throw ConfigError(
+        fmt::format("--match is {}; expected KEY=A:B, such as "
+                    "fake_location=queue:queue:decode=full",
+                    text));
+  }
+  const ConfigKey& key = find_config_key(text.substr(0, equals));
+  const std::string_view values = text.substr(equals + 1);
+  for (std::size_t at = values.find(':'); at != std::string_view::npos;
+       at = values.find(':', at + 1)) {
+    const std::string_view left = values.substr(0, at), right = values.substr(at + 1);
+    if (has_value(before, key, left) && has_value(after, key, right)) {
+      return {&key, std::string(left), std::string(right)};
+    }
+  }
+  throw ConfigError(
+      fmt::format("--match is {}; expected A:B of the values of {} that rows have: before {}; "
+                  "after {}",
+                  text, key.name, values_of(before, key), values_of(after, key)));
+}
+
+std::vector<Renaming> parse_renamings(std::string_view text, const SweepResult& before,
+                                      const SweepResult& after) {
+  std::vector<Renaming> renamings;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(';', begin), text.size());
+    renamings.push_back(parse_renaming(text.substr(begin, end - begin), before, after));
+    begin = end + 1;
+  }
+  return renamings;
+}
+
+/// `before` with the values that `after` has for them.
+SweepResult renamed(SweepResult before, const std::vector<Renaming>& renamings) {
+  for (Row& row : before.rows) {
+    for (const Renaming& renaming : renamings) {
+      if (renaming.key->get(row.config) != renaming.before) continue;
+      renaming.key->set(row.config, renaming.after);
+    }
+  }
+  return before;
+}
+
 /// Keys that tell rows of either apart.
 std::vector<const ConfigKey*> identity(const SweepResult& before, const SweepResult& after) {
   std::vector<const ConfigKey*> keys;
@@ -194,7 +260,7 @@ std::vector<double> rates_of(const Row& row) {
   std::vector<double> rates;
   for (const Repetition& repetition : row.repetitions) {
     const RunResult& result = repetition.result;
-    const double rate = std::min(result.sustained_img_per_s, result.img_per_s);
+    const double rate = kept_up_img_per_s(result);
     if (result.status == Status::ok && rate > 0) rates.push_back(rate);
   }
   return rates;
@@ -241,15 +307,12 @@ RowChange change_of(const SweepResult& sweep, const Row& before, const Row& afte
   return change;
 }
 
-/// The values of a key over all rows, "1, 2".
-std::string values_of(const SweepResult& sweep, const ConfigKey& key) {
-  std::vector<std::string> values;
-  for (const Row& row : sweep.rows) add_once(values, key.get(row.config));
-  return join(values);
-}
-
-void explain_no_match(const SweepResult& before, const SweepResult& after, Comparison& result) {
-  result.obstacles.emplace_back("no configuration is in both");
+void explain_no_match(const SweepResult& before, const SweepResult& after, bool any,
+                      Comparison& result) {
+  result.obstacles.emplace_back(
+      fmt::format("no configuration is in both{}; `penstock report compare --match KEY=A:B` pairs "
+                  "renamed ones",
+                  any ? " but the ceiling" : ""));
   for (const ConfigKey* key : identity(before, after)) {
     const std::string was = values_of(before, *key), is = values_of(after, *key);
     if (was != is) result.obstacles.push_back(fmt::format("{}: {} -> {}", key->name, was, is));
@@ -258,10 +321,16 @@ void explain_no_match(const SweepResult& before, const SweepResult& after, Compa
 
 }  // namespace
 
-Comparison compare(const SweepResult& before, const SweepResult& after,
+Comparison compare(const SweepResult& saved, const SweepResult& after,
                    const CompareOptions& options) {
   Comparison result;
   result.margin = options.margin;
+  const std::vector<Renaming> renamings = parse_renamings(options.renamed, saved, after);
+  for (const Renaming& renaming : renamings) {
+    result.settings.push_back(
+        fmt::format("{}: {} -> {}", renaming.key->name, renaming.before, renaming.after));
+  }
+  const SweepResult before = renamed(saved, renamings);
   compare_environments(before.environment, after.environment, result);
   std::vector<const Row*> used;
   for (const Row& row : after.rows) {
@@ -277,7 +346,12 @@ Comparison compare(const SweepResult& before, const SweepResult& after,
   for (const Row& row : before.rows) {
     if (!contains(used, &row)) result.unmatched.push_back("only before: " + label_of(before, row));
   }
-  if (used.empty()) explain_no_match(before, after, result);
+  const auto is_ceiling = [](const auto& row) { return row.is_ceiling; };
+  const bool has_feeders =
+      !std::ranges::all_of(before.rows, is_ceiling) || !std::ranges::all_of(after.rows, is_ceiling);
+  const bool only_ceilings =
+      has_feeders && std::ranges::all_of(used, [](const Row* row) { return row->is_ceiling; });
+  if (used.empty() || only_ceilings) explain_no_match(before, after, !used.empty(), result);
   if (!result.obstacles.empty()) result.rows.clear();
   return result;
 }

@@ -17,6 +17,9 @@ struct CompareOptions {
   double margin = 0.01;  ///< changes within it do not matter
   /// Keys of RunConfig that may differ though they belong to the workload.
   std::vector<std::string> allowed{};
+  /// "KEY=A:B", several of them separated by ';'. Values may contain colons: A is a value of a row
+  /// of `before`, and B of one of `after`.
+  std::string renamed{};
 };
 
 /// One configuration in both.
@@ -41,12 +44,14 @@ struct Comparison {
 /// where that leaves one row on either side; a single row matches a single one. Obstacles are
 /// differences in what is trained on what: model, device, precision, num_gpus, batch_size,
 /// image_size, classes, forward_only, eval; the feeder and those of its options that change data;
-/// for feeders that read files data_dir, and the mean size of what they read. Rates are the lower
-/// of img_per_s and sustained_img_per_s, of repetitions that are ok.
+/// for feeders that read files data_dir, and the mean size of what they read. Rates are
+/// those of kept_up_img_per_s, of repetitions that are ok.
+/// Throws ConfigError for renamings that no row has.
 Comparison compare(const SweepResult& before, const SweepResult& after,
                    const CompareOptions& options);
 
-/// 1: a row is slower; 7: not comparable, or a row is undecided; 0: anything else.
+/// 1: a row is slower; 7: not comparable, or a row is undecided; 0: anything else. Two sweeps that
+/// share their ceilings alone are not comparable.
 int exit_code_of(const Comparison& comparison);
 
 /// From per cent, "1" or "2.5". Throws ConfigError.

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "dataflow/options.h"
 
@@ -25,6 +27,20 @@ double process_cpu_seconds() {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return total(usage.ru_utime) + total(usage.ru_stime);
+}
+
+std::optional<double> process_core_wait_seconds() {
+  // proc(5) of each thread: ns on a core, ns waiting for one, times it had one.
+  std::error_code gone;
+  std::optional<double> seconds;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+    std::ifstream file(thread.path() / "schedstat");
+    std::uint64_t running = 0, waiting = 0;
+    if (file >> running >> waiting) {
+      seconds = seconds.value_or(0) + 1e-9 * static_cast<double>(waiting);
+    }
+  }
+  return seconds;
 }
 
 double thread_cpu_seconds(std::jthread& thread) {

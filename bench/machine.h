@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,6 +17,10 @@ bool is_bound_to_processors();
 
 /// CPU time of all threads of this process, in seconds since it began.
 double process_cpu_seconds();
+
+/// What all threads of this process have waited for a core though they could run; none: the kernel
+/// does not tell.
+std::optional<double> process_core_wait_seconds();
 
 /// CPU time of one thread that has not been joined; 0 where the system does not tell.
 double thread_cpu_seconds(std::jthread& thread);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "dataflow/entry.h"
 
@@ -86,6 +87,35 @@ std::string count(std::size_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
+std::string_view device_of(const Row& row) {
+  return row.config.num_gpus == 1 ? "the device" : "the devices";
+}
+
+/// "20.8 to 58.7 %", or "25.0 %" if that is the same to the last digit.
+std::string range_text(const Estimate& percent) {
+  const std::string low = format_fixed(percent.low, 1), high = format_fixed(percent.high, 1);
+  return low == high ? low + " %" : fmt::format("{} to {} %", low, high);
+}
+
+std::string cost_cell(const CostEstimate& cost) {
+  if (cost.verdict != Verdict::faster) return format_estimate(cost.percent, 1);
+  return fmt::format("faster by {}", format_fixed(-cost.unbounded_percent, 1));
+}
+
+/// The rate that the cost counts, if it is not the one in the table.
+std::string kept_up_note(const Row& row) {
+  std::vector<double> rates;
+  for (const Repetition& repetition : row.repetitions) {
+    if (repetition.result.status == Status::ok) {
+      rates.push_back(kept_up_img_per_s(repetition.result));
+    }
+  }
+  if (!row.input_cost || !row.img_per_s || rates.empty()) return "";
+  const std::string kept_up = format_fixed(median(rates), 1);
+  if (kept_up == format_fixed(row.img_per_s->median, 1)) return "";
+  return fmt::format("the feeder kept up {} img/s, which its cost counts", kept_up);
+}
+
 }  // namespace
 
 std::string format_fixed(double value, int decimals) {
@@ -117,7 +147,9 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
       "(lowest..highest).",
       "input cost: the share of the speed of the `gpu` row (batches that already lie on the "
       "device) that "
-      "is lost with this feeder, at the rate that the feeder can keep up.",
+      "is lost with this feeder, at the rate that the feeder can keep up. With '..': the middle "
+      "round, the lowest and the highest; with 'to', from 5 rounds on: the mean and its 95 % "
+      "interval.",
       "ms/step lost: how much longer each step takes because of it.",
       "idle: the share of its time in which a device had no step to compute."};
   for (const StatusText& text : kStatusTexts) {
@@ -136,6 +168,7 @@ std::string note_of(const SweepResult& sweep, const Row& row) {
     note += text;
   };
   if (!row.input_cost && note.empty()) add("no input cost: " + row.unresolved);
+  if (const std::string kept_up = kept_up_note(row); !kept_up.empty()) add(kept_up);
   const auto ran = static_cast<std::int32_t>(row.repetitions.size());
   if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
     add(fmt::format("{} of {} repetitions", ran, sweep.repetitions));
@@ -157,6 +190,84 @@ std::string label_of(const SweepResult& sweep, const Row& row) {
   return text;
 }
 
+std::string format_estimate(const Estimate& estimate, int decimals) {
+  const auto text = [&](double value) {
+    return std::isfinite(value) ? format_fixed(value, decimals) : std::string("?");
+  };
+  if (estimate.is_spread && estimate.samples == 1) return text(estimate.value) + " (once)";
+  return fmt::format("{} ({}{}{})", text(estimate.value), text(estimate.low),
+                     estimate.is_spread ? ".." : " to ", text(estimate.high));
+}
+
+std::string_view ends_of(const Estimate& estimate) {
+  return estimate.is_spread ? "lowest and highest" : "95 % interval";
+}
+
+std::string cost_text(const CostEstimate& cost, std::string_view round) {
+  const Estimate& percent = cost.percent;
+  const std::string value = format_fixed(percent.value, 1), low = format_fixed(percent.low, 1),
+                    high = format_fixed(percent.high, 1);
+  if (!percent.is_spread) return fmt::format("{} % ({} to {})", value, low, high);
+  return fmt::format("{} % ({}..{} in {})", value, low, high, count(percent.samples, round));
+}
+
+std::string undecided_text(const CostEstimate& cost, std::string_view round) {
+  const Estimate& percent = cost.percent;
+  const std::string range = range_text(percent);
+  const std::size_t rounds = cost.rounds.size();
+  if (!cost.same_rounds) {
+    return fmt::format("{} lost, by runs of different {}s; measure again", range, round);
+  }
+  if (rounds < kRoundsForVerdict) {
+    return fmt::format("{} lost in {}; a verdict takes {} or more", range,
+                       rounds == 1 ? fmt::format("one {}", round) : count(rounds, round),
+                       kRoundsForVerdict);
+  }
+  if (percent.is_spread && percent.low > 100 * cost.margin) {
+    return fmt::format("{} lost in {}; they differ, measure again", range, count(rounds, round));
+  }
+  constexpr std::size_t kMany = 200;  // more than anyone measures
+  const std::string more = cost.more_rounds == 0 || cost.more_rounds >= kMany
+                               ? "measure again, on a quieter machine"
+                               : fmt::format("about {} more {}{} would tell", cost.more_rounds,
+                                             round, cost.more_rounds == 1 ? "" : "s");
+  return fmt::format("{} lost{}, which decides nothing; {}", range,
+                     percent.is_spread ? " in " + count(rounds, round) : "", more);
+}
+
+std::vector<const Row*> rows_by_cost(const SweepResult& sweep) {
+  std::vector<const Row*> rows;
+  for (const Row& row : sweep.rows) {
+    if (!row.is_ceiling && row.input_cost) rows.push_back(&row);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
+    return a->input_cost->percent.value > b->input_cost->percent.value;
+  });
+  return rows;
+}
+
+std::string cost_sentence(const SweepResult& sweep, const Row& row) {
+  if (row.is_ceiling || !row.input_cost) return "";
+  const CostEstimate& cost = *row.input_cost;
+  const std::string label = label_of(sweep, row);
+  switch (cost.verdict) {
+    case Verdict::slower:
+      return fmt::format("{} loses {} of what {} could train: {} ms of each step.", label,
+                         cost_text(cost), device_of(row), format_fixed(cost.ms_per_step.value, 2));
+    case Verdict::equal:
+      return fmt::format("{} keeps up: it loses {}, within the margin of {:g} %.", label,
+                         cost_text(cost), 100 * cost.margin);
+    case Verdict::faster:
+      return fmt::format(
+          "{} was {} % faster than {} alone. Feeding cannot do that: something else differed "
+          "between their runs.",
+          label, format_fixed(-cost.unbounded_percent, 1), device_of(row));
+    case Verdict::undecided:
+      break;
+  }
+  return fmt::format("{}: {}.", label, undecided_text(cost));
+}
+
 std::vector<std::string> text_columns(const SweepResult& sweep) {
   std::vector<std::string> columns;
   for (const ConfigKey* key : sweep.varied) {
@@ -171,12 +282,18 @@ std::vector<std::string> text_columns(const SweepResult& sweep) {
 std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row) {
   std::vector<std::string> cells;
   for (const ConfigKey* key : sweep.varied) cells.push_back(key->get(row.config));
-  cells.push_back(row.img_per_s ? format_spread(*row.img_per_s, 1) : "-");
+  if (!row.img_per_s) {
+    cells.emplace_back("-");
+  } else if (row.repetitions.size() == 1) {
+    cells.push_back(format_fixed(row.img_per_s->median, 1) + " (once)");
+  } else {
+    cells.push_back(format_spread(*row.img_per_s, 1));
+  }
   if (row.is_ceiling) {
     cells.insert(cells.end(), {"(the ceiling)", ""});
   } else {
-    cells.push_back(row.input_cost ? format_spread(row.input_cost->percent, 1) : "-");
-    cells.push_back(row.input_cost ? format_fixed(row.input_cost->ms_per_step, 2) : "-");
+    cells.push_back(row.input_cost ? cost_cell(*row.input_cost) : "-");
+    cells.push_back(row.input_cost ? format_fixed(row.input_cost->ms_per_step.value, 2) : "-");
   }
   cells.push_back(device_idle_of(row));
   cells.emplace_back(to_string(row.status));

@@ -27,6 +27,24 @@ std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row);
 /// Why the row is what it is: its reason, or what is remarkable about it.
 std::string note_of(const SweepResult& sweep, const Row& row);
 
+/// "43.2 (41.8 to 44.5)": a 95 % interval, whose ends are "?" if they are not known;
+/// "43.2 (41.8..44.5)": the lowest and the highest; "43.2 (once)".
+std::string format_estimate(const Estimate& estimate, int decimals);
+/// What its ends are: "95 % interval", "lowest and highest".
+std::string_view ends_of(const Estimate& estimate);
+
+/// "43.2 % (41.8 to 44.5)", "43.2 % (41.8..44.5 in 3 rounds)". `round`: what reports call one.
+std::string cost_text(const CostEstimate& cost, std::string_view round = "round");
+/// Of a cost whose verdict is undecided: "20.8 to 58.7 % lost in 3 rounds; they differ, measure
+/// again".
+std::string undecided_text(const CostEstimate& cost, std::string_view round = "round");
+
+/// Rows that are no ceiling and have an input cost, the worst first.
+std::vector<const Row*> rows_by_cost(const SweepResult& sweep);
+/// What the feeder of a row costs: "queue loses 43.2 % (41.8 to 44.5) of what the device could
+/// train: 27.55 ms of each step." Empty for ceilings and rows without a cost.
+std::string cost_sentence(const SweepResult& sweep, const Row& row);
+
 /// "median (low..high)", with as many decimals as asked for and no "-0.0".
 std::string format_spread(const Spread& spread, int decimals);
 std::string format_fixed(double value, int decimals);

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "bench/report_text.h"
+
 namespace penstock {
 namespace {
 
@@ -20,14 +22,22 @@ Json to_json(const std::optional<Spread>& spread) {
   return Json{{"median", spread->median}, {"low", spread->low}, {"high", spread->high}};
 }
 
-Json to_json(const std::optional<InputCostSpread>& cost) {
-  Json json{{"percent", to_json(cost ? std::optional(cost->percent) : std::nullopt)},
+Json to_json(const std::optional<CostEstimate>& cost) {
+  Json json{{"percent", to_json(std::optional<Spread>())},
             {"ms_per_step", nullptr},
             {"img_per_s_lost", nullptr},
+            {"verdict", nullptr},
+            {"rounds_percent", Json::array()},
+            {"ends", nullptr},
             {"definition", kInputCostDefinition}};
   if (cost) {
-    json["ms_per_step"] = cost->ms_per_step;
-    json["img_per_s_lost"] = cost->img_per_s_lost;
+    const Estimate& percent = cost->percent;
+    json["percent"] = to_json(std::optional(Spread{percent.value, percent.low, percent.high}));
+    json["ms_per_step"] = cost->ms_per_step.value;
+    json["img_per_s_lost"] = cost->img_per_s_lost.value;
+    json["verdict"] = to_string(cost->verdict);
+    json["rounds_percent"] = cost->rounds;
+    json["ends"] = ends_of(percent);
   }
   return json;
 }
@@ -161,7 +171,7 @@ Json to_json(const Environment& environment) {
               {"date", environment.date}};
 }
 
-Json to_json(const Row& row) {
+Json to_json(const SweepResult& sweep, const Row& row) {
   return Json{{"config", to_json(row.config)},
               {"status", to_string(row.status)},
               {"reason", row.reason},
@@ -169,13 +179,14 @@ Json to_json(const Row& row) {
               {"sustained_img_per_s", to_json(row.sustained_img_per_s)},
               {"input_cost", to_json(row.input_cost)},
               {"unresolved", row.unresolved},
+              {"sentence", cost_sentence(sweep, row)},
               {"notes", row.notes}};
 }
 
 Json to_json(const SweepResult& sweep) {
   Json runs = Json::array();
   for (const Row& row : sweep.rows) {
-    Json json = to_json(row);
+    Json json = to_json(sweep, row);
     json["is_ceiling"] = row.is_ceiling;
     json["unavailable"] = row.unavailable;
     json["repetitions"] = Json::array();

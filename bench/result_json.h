@@ -18,8 +18,8 @@ nlohmann::ordered_json to_json(const RunConfig& config);
 nlohmann::ordered_json to_json(const RunResult& result);
 
 nlohmann::ordered_json to_json(const Environment& environment);
-/// A row without its repetitions. What is not known is null.
-nlohmann::ordered_json to_json(const Row& row);
+/// A row of the sweep without its repetitions. What is not known is null.
+nlohmann::ordered_json to_json(const SweepResult& sweep, const Row& row);
 /// Everything, in the form of results.json.
 nlohmann::ordered_json to_json(const SweepResult& sweep);
 

@@ -392,10 +392,13 @@ void RunSession::watch_rings(bool afresh) {
 }
 
 Snapshot RunSession::snapshot() {
+  const std::optional<double> core_wait_s =
+      config_.instrument ? process_core_wait_seconds() : std::nullopt;
   Snapshot now{.time = clock_.now(),
                .published = parts_.published(),
                .taken = parts_.taken(),
                .process_cpu_s = process_cpu_seconds(),
+               .core_wait_s = core_wait_s,
                .exchange = parts_.exchange_times()};
   now.stages = stage_sums(parts_.probe, clock_.now());
   for (std::jthread& thread : stager_threads_) now.staging_cpu_s += thread_cpu_seconds(thread);

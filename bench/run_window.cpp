@@ -150,6 +150,8 @@ ReserveUse RunWindow::reserve_use() const {
 
 void summarise(const RunWindow& window, const RunConfig& config, RunResult& result) {
   double images = 0, published = 0, published_s = 0;
+  double core_wait_s = 0;
+  bool knows_core_wait = !window.legs.empty();
   for (const WindowLeg& leg : window.legs) {
     append_steps(leg, config, result);
     const Interval common = common_interval(leg);
@@ -162,7 +164,10 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
     published_s += seconds(last.time - first.time);
     result.process_cpu_s += last.process_cpu_s - first.process_cpu_s;
     result.staging_cpu_s += last.staging_cpu_s - first.staging_cpu_s;
+    knows_core_wait = knows_core_wait && first.core_wait_s && last.core_wait_s;
+    core_wait_s += std::max(0.0, last.core_wait_s.value_or(0) - first.core_wait_s.value_or(0));
   }
+  if (knows_core_wait) result.facts["waited_for_core_s"] = core_wait_s;
   if (result.window_s > 0) result.img_per_s = images / result.window_s;
   if (published_s > 0) {
     result.sustained_img_per_s = published * config.batch_size / published_s;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bench/runner.h"
@@ -20,6 +21,7 @@ struct Snapshot {
   Time time{};
   std::uint64_t published = 0, taken = 0;  ///< batches so far
   double process_cpu_s = 0, staging_cpu_s = 0;
+  std::optional<double> core_wait_s{};  ///< of all threads; none: the kernel does not tell
   std::vector<StageSums> stages{};
   ExchangeTimes exchange{};  ///< summed over ranks
   double reserve() const { return static_cast<double>(published) - static_cast<double>(taken); }

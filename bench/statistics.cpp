@@ -48,17 +48,6 @@ InputCost input_cost(double without_img_per_s, double with_img_per_s, double ima
           without_img_per_s - with_img_per_s};
 }
 
-InputCostSpread input_cost(std::span<const RatePair> pairs, double images_per_step) {
-  std::vector<double> percent, ms_per_step, img_per_s_lost;
-  for (const RatePair& pair : pairs) {
-    const InputCost cost = input_cost(pair.without_img_per_s, pair.with_img_per_s, images_per_step);
-    percent.push_back(cost.percent);
-    ms_per_step.push_back(cost.ms_per_step);
-    img_per_s_lost.push_back(cost.img_per_s_lost);
-  }
-  return {spread(percent), median(ms_per_step), median(img_per_s_lost)};
-}
-
 double most_hidden_share(const ReserveUse& use) {
   if (!(use.consumed > 0)) return 1;
   const double fall = std::min(use.start, std::max(0.0, use.start - use.end) + use.error);

@@ -34,18 +34,6 @@ struct InputCost {
 };
 InputCost input_cost(double without_img_per_s, double with_img_per_s, double images_per_step);
 
-/// What two rows reached under the same conditions: the same round of a sweep.
-struct RatePair {
-  double without_img_per_s = 0, with_img_per_s = 0;
-};
-struct InputCostSpread {
-  Spread percent;
-  double ms_per_step = 0, img_per_s_lost = 0;  ///< medians
-};
-/// The cost in each pair, then its spread over the pairs: what disturbs both runs of a round
-/// cancels. At least one pair; rates above 0.
-InputCostSpread input_cost(std::span<const RatePair> pairs, double images_per_step);
-
 /// The batches that a window consumed, and those that lay ready for it at its ends.
 struct ReserveUse {
   double consumed = 0;

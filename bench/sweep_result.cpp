@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "bench/sweep.h"
 
 namespace penstock {
 namespace {
+
+/// Rounds that an undecided row lacks are those that would halve the margin's width.
+constexpr double kCostHalfWidth = 0.005;
 
 std::int64_t count_of(const Row& row, Status status) {
   return std::count_if(
@@ -88,31 +92,23 @@ void summarise_rates(Row& row) {
   row.sustained_img_per_s = spread(sustained);
 }
 
-/// What the feeder can keep up, and nothing that it did before the window.
-double kept_up_img_per_s(const RunResult& result) {
-  return std::min(result.sustained_img_per_s, result.img_per_s);
-}
-
 bool has_rate(const Repetition& repetition) {
   return repetition.result.status == Status::ok && kept_up_img_per_s(repetition.result) > 0;
 }
 
-double images_per_step(const Row& row) {
-  std::int64_t images = 0;
-  for (const Repetition& repetition : row.repetitions) {
-    images = std::max(images, repetition.result.images_per_step);
-  }
-  return static_cast<double>(images);
-}
-
-/// Of the same rounds, or else of any two.
-std::vector<RatePair> pair_rates(const Row& ceiling, const Row& row) {
-  std::vector<RatePair> pairs = paired_rates(ceiling, row);
-  if (!pairs.empty()) return pairs;
+/// Times a step of every two runs of which `alike` holds.
+template <typename Alike>
+std::vector<Pair> pair_steps(const Row& ceiling, const Row& row, const Alike& alike) {
+  const double images = images_per_step(row);
+  const auto step_ms = [&](const Repetition& repetition) {
+    return 1e3 * images / kept_up_img_per_s(repetition.result);
+  };
+  std::vector<Pair> pairs;
   for (const Repetition& with : row.repetitions) {
     for (const Repetition& without : ceiling.repetitions) {
-      if (!has_rate(with) || !has_rate(without)) continue;
-      pairs.push_back({kept_up_img_per_s(without.result), kept_up_img_per_s(with.result)});
+      if (!alike(with, without) || !has_rate(with) || !has_rate(without)) continue;
+      const Pair pair{step_ms(without), step_ms(with)};
+      if (std::isnormal(pair.a) && std::isnormal(pair.b)) pairs.push_back(pair);
     }
   }
   return pairs;
@@ -121,6 +117,7 @@ std::vector<RatePair> pair_rates(const Row& ceiling, const Row& row) {
 /// The largest share of a window's images that batches of before it may have supplied, where that
 /// was too short to bound it well; 0: none of the row's.
 double most_hidden_of(const Row& row) {
+  if (row.is_ceiling) return 0;
   double most = 0;
   for (const Repetition& repetition : row.repetitions) {
     const auto fact = repetition.result.facts.find("most_hidden_percent");
@@ -128,6 +125,16 @@ double most_hidden_of(const Row& row) {
     most = std::max(most, fact->second / 100);
   }
   return most > 1 / kMinReserves ? std::min(most, 1.0) : 0;
+}
+
+std::optional<CostEstimate> cost_of(const Row& ceiling, const Row& row) {
+  const double images = images_per_step(row);
+  const CostTargets targets{.half_width = kCostHalfWidth, .most_hidden = most_hidden_of(row)};
+  std::vector<Pair> pairs = paired_steps(ceiling, row);
+  if (!pairs.empty()) return estimate_cost(pairs, images, targets);
+  pairs = pair_steps(ceiling, row, [](const auto&, const auto&) { return true; });
+  if (pairs.empty()) return std::nullopt;
+  return estimate_cost(pairs, images, targets, false);
 }
 
 void summarise_cost(const SweepResult& sweep, Row& row) {
@@ -138,11 +145,7 @@ void summarise_cost(const SweepResult& sweep, Row& row) {
     row.unresolved = fmt::format("the row is {}", to_string(row.status));
   } else if (ceiling == nullptr) {
     row.unresolved = "no row measures the same trainer with batches that cost nothing";
-  } else if (const std::vector<RatePair> pairs = pair_rates(*ceiling, row); !pairs.empty()) {
-    row.input_cost = input_cost(pairs, images_per_step(row));
-    Spread& percent = row.input_cost->percent;
-    percent.high = 100 - (100 - percent.high) * (1 - (row.is_ceiling ? 0 : most_hidden_of(row)));
-  } else {
+  } else if (row.input_cost = cost_of(*ceiling, row); !row.input_cost) {
     const Row& culprit = ceiling->status == Status::ok ? row : *ceiling;
     row.unresolved =
         fmt::format("the {} row is {}", culprit.config.fake_location, to_string(culprit.status));
@@ -152,12 +155,12 @@ void summarise_cost(const SweepResult& sweep, Row& row) {
 }  // namespace
 
 const char* const kInputCostDefinition =
-    "100 (1 - with / without), where `with` is the smaller of img_per_s and sustained_img_per_s of "
-    "a "
-    "repetition, and `without` the same of the `gpu` row of the same trainer in the same round; "
-    "median, "
-    "lowest and highest over rounds; the highest with what batches of before a short window may "
-    "have hidden (most_hidden_percent)";
+    "100 (1 - with / without), where `with` is img_per_s of a repetition, or sustained_img_per_s "
+    "if the reserve fell by more than a batch of each device, and `without` the same of the `gpu` "
+    "row of the same trainer in the same round. Below five rounds: the middle round, the lowest "
+    "and the highest; from five on: the mean of logarithms, with Student's 95 % interval. The "
+    "highest includes what batches of before a short window may have hidden "
+    "(most_hidden_percent). Kept between 0 and 100";
 
 void summarise(SweepResult& sweep) {
   for (Row& row : sweep.rows) {
@@ -183,15 +186,26 @@ const Row* ceiling_of(const SweepResult& sweep, const Row& row) {
   return best;
 }
 
-std::vector<RatePair> paired_rates(const Row& ceiling, const Row& row) {
-  std::vector<RatePair> pairs;
-  for (const Repetition& with : row.repetitions) {
-    for (const Repetition& without : ceiling.repetitions) {
-      if (with.round != without.round || !has_rate(with) || !has_rate(without)) continue;
-      pairs.push_back({kept_up_img_per_s(without.result), kept_up_img_per_s(with.result)});
-    }
+double kept_up_img_per_s(const RunResult& result) {
+  const double fall = result.reserve_start - result.reserve_end;
+  const bool lived_on_reserve = fall > std::max(1, result.config.num_gpus);
+  return lived_on_reserve && result.sustained_img_per_s > 0
+             ? std::min(result.sustained_img_per_s, result.img_per_s)
+             : result.img_per_s;
+}
+
+std::vector<Pair> paired_steps(const Row& ceiling, const Row& row) {
+  return pair_steps(ceiling, row, [](const auto& with, const auto& without) {
+    return with.round == without.round;
+  });
+}
+
+double images_per_step(const Row& row) {
+  std::int64_t images = 0;
+  for (const Repetition& repetition : row.repetitions) {
+    images = std::max(images, repetition.result.images_per_step);
   }
-  return pairs;
+  return static_cast<double>(images);
 }
 
 bool has_failures(const SweepResult& sweep) {

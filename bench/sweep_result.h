@@ -13,6 +13,7 @@
 #include "bench/run_config.h"
 #include "bench/runner.h"
 #include "bench/statistics.h"
+#include "bench/statistics/input_cost.h"
 
 namespace penstock {
 
@@ -31,8 +32,8 @@ struct Row {
   Status status = Status::skipped;
   std::string reason;  ///< where the status is not ok
   std::optional<Spread> img_per_s, sustained_img_per_s;
-  std::optional<InputCostSpread> input_cost;
-  std::string unresolved;  ///< why there is no input cost, where there is none
+  std::optional<CostEstimate> input_cost;  ///< what every report prints
+  std::string unresolved;                  ///< why there is no input cost, where there is none
   std::vector<std::string> notes;
 };
 
@@ -58,10 +59,10 @@ extern const char* const kInputCostDefinition;
 /// its window; `partial`, one failed or was cut short, and the figures are those of the others;
 /// `ok`.
 ///
-/// Input cost: with min(sustained, img_per_s) of each repetition, against the row of the same
-/// trainer whose feeder is a ceiling, both of the same round; against all of its rounds where no
-/// round has both. There is none without such a row, for rows that are neither ok nor partial, and
-/// where no repetition of the two is ok.
+/// Input cost: with kept_up_img_per_s of each repetition, against the row of the same trainer whose
+/// feeder is a ceiling, both of the same round; against all of its rounds if no round has both.
+/// There is none without such a row, for rows that are neither ok nor partial, and if no repetition
+/// of the two is ok.
 void summarise(SweepResult& sweep);
 
 /// The row that costs of `row` are measured against: of the same trainer, with a feeder that costs
@@ -69,8 +70,16 @@ void summarise(SweepResult& sweep);
 /// there is none.
 const Row* ceiling_of(const SweepResult& sweep, const Row& row);
 
-/// What both rows kept up in each round in which both ended well.
-std::vector<RatePair> paired_rates(const Row& ceiling, const Row& row);
+/// The rate that the feeder can keep up: of what it published in the window, if the reserve fell by
+/// more than one batch for each device; else of what was trained, as batches are on their way at
+/// either end of a window.
+double kept_up_img_per_s(const RunResult& result);
+
+/// Times a step at those rates, of each round in which both rows ended well: a of the ceiling.
+std::vector<Pair> paired_steps(const Row& ceiling, const Row& row);
+
+/// Images of a step; 0: the row has no runs.
+double images_per_step(const Row& row);
 
 /// Did any repetition fail, or end before its time without being told to?
 bool has_failures(const SweepResult& sweep);

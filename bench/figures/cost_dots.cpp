@@ -18,8 +18,8 @@ constexpr std::string_view kTitle = "Share of the device's speed that each row l
 constexpr double kNarrow = 520;
 
 std::string value_text(const CostDot& dot) {
-  if (has_interval(dot.percent)) return estimate_text(dot.percent, "%", 1);
-  return fixed_text(dot.percent.value, 1) + " %";
+  const std::string value = fixed_text(dot.percent.value, 1) + " %";
+  return has_interval(dot.percent) ? value + " " + interval_text(dot.percent, 1) : value;
 }
 
 /// An axis that holds everything that was measured, and intervals unless they would push that into

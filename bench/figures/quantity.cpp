@@ -42,9 +42,10 @@ std::string quantity_text(double value, std::string_view unit, int significant) 
 
 std::string interval_text(const Estimate& estimate, int decimals) {
   const bool low = std::isfinite(estimate.low), high = std::isfinite(estimate.high);
+  if (estimate.is_spread && estimate.samples == 1) return "(once)";
   if (low && high) {
-    return fmt::format("({} to {})", fixed_text(estimate.low, decimals),
-                       fixed_text(estimate.high, decimals));
+    return fmt::format("({}{}{})", fixed_text(estimate.low, decimals),
+                       estimate.is_spread ? ".." : " to ", fixed_text(estimate.high, decimals));
   }
   if (low) return fmt::format("({} or more)", fixed_text(estimate.low, decimals));
   if (high) return fmt::format("({} or less)", fixed_text(estimate.high, decimals));

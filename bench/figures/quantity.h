@@ -30,7 +30,7 @@ int decimals_of(const Estimate& estimate, int most = 2);
 /// "27.6 ms (no interval)".
 std::string estimate_text(const Estimate& estimate, std::string_view unit, int most_decimals = 2);
 
-/// "(26.1 to 29.0)" of it.
+/// "(26.1 to 29.0)" of it; "(26.1..29.0)" of the lowest and highest, "(once)" of a single one.
 std::string interval_text(const Estimate& estimate, int decimals);
 
 /// Does it say between what values the truth lies, on both sides?

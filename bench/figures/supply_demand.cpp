@@ -147,6 +147,10 @@ void draw_needed(Svg& svg, const Plot& plot, const ThreadsNeeded& needed, double
 }  // namespace
 
 std::string needed_text(const ThreadsNeeded& needed) {
+  if (!needed.known) {
+    return needed.reachable ? fmt::format("at least {} cores needed", needed.whole)
+                            : std::string("cores needed: not known");
+  }
   if (needed.reachable) {
     const int decimals = decimals_of(needed.threads, 1);
     return fmt::format("{} cores needed: {} {}", needed.whole,

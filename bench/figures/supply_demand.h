@@ -27,7 +27,7 @@ struct SupplyDemand {
 /// Beyond the most threads measured the ground is shaded, and called extrapolated.
 std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& size);
 
-/// "5 cores needed: 4.2 (3.9 to 4.6)", or why there is no such number.
+/// "5 cores needed: 4.2 (3.9 to 4.6)", "at least 5 cores needed", or why there is no such number.
 std::string needed_text(const ThreadsNeeded& needed);
 
 }  // namespace penstock

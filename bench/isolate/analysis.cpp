@@ -72,9 +72,8 @@ std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan) {
   if (found.cost) {
     Diagnosis diagnosis = diagnose({.coupled = coupled,
                                     .cost = *found.cost,
-                                    .margin = plan.targets.margin,
                                     .has_producer = plan.has_producer,
-                                    .crowded = is_crowded(found.noise)});
+                                    .crowded = is_crowded(noise_of_blocks(found))});
     if (plan.has_producer) {
       found.delivery = find_delivery(coupled, found.ladder, diagnosis);
     }

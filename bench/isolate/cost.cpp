@@ -9,27 +9,36 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// The difference of a part of step time between the feeder's runs and the ceiling's.
-template <typename Part>
-Estimate difference(std::span<const BlockPair> blocks, const Part& part) {
-  std::vector<Pair> pairs;
-  for (const BlockPair& block : blocks) pairs.push_back({part(block.ceiling), part(block.coupled)});
-  return paired_difference(pairs);
-}
+/// Figures of blocks, all summed up alike.
+class Blocks {
+ public:
+  explicit Blocks(std::span<const BlockPair> blocks)
+      : blocks_(blocks), summary_(step_pairs(blocks)) {}
 
-/// 100 (1 - 1 / ratio) of a ratio of step times.
-double percent_of(double ratio) {
-  if (!(ratio > 0)) return -kInfinite;
-  return 100 * (1 - 1 / ratio);
-}
+  template <typename Part>
+  Estimate of(const Part& part) const {
+    std::vector<double> values;
+    for (const BlockPair& block : blocks_) values.push_back(part(block));
+    return summary_.of(values);
+  }
+  /// The difference of a part of step time between the feeder's runs and the ceiling's.
+  template <typename Part>
+  Estimate longer(const Part& part) const {
+    return of([&](const BlockPair& block) { return part(block.coupled) - part(block.ceiling); });
+  }
 
-CostSplit split_of(std::span<const BlockPair> blocks) {
+ private:
+  std::span<const BlockPair> blocks_;
+  RoundSummary summary_;
+};
+
+CostSplit split_of(const Blocks& blocks) {
   CostSplit split;
-  split.total_ms = difference(blocks, [](const SteadyRun& run) { return run.kept_up_ms; });
-  split.starvation_ms = difference(blocks, [](const SteadyRun& run) { return run.starved_ms; });
-  split.transfer_ms = difference(blocks, [](const SteadyRun& run) { return run.copy_exposed_ms; });
+  split.total_ms = blocks.longer([](const SteadyRun& run) { return run.kept_up_ms; });
+  split.starvation_ms = blocks.longer([](const SteadyRun& run) { return run.starved_ms; });
+  split.transfer_ms = blocks.longer([](const SteadyRun& run) { return run.copy_exposed_ms; });
   split.interference_ms =
-      difference(blocks, [](const SteadyRun& run) { return run.busy_ms + run.late_ms; });
+      blocks.longer([](const SteadyRun& run) { return run.busy_ms + run.late_ms; });
   split.residual_ms = split.total_ms.value - split.starvation_ms.value - split.transfer_ms.value -
                       split.interference_ms.value;
   return split;
@@ -66,32 +75,20 @@ double ratio_half_width(std::span<const BlockPair> blocks) {
 
 Estimate rate_of(const Estimate& ms, double images) {
   const auto rate = [&](double each) { return each > 0 ? 1e3 * images / each : kInfinite; };
-  return {rate(ms.value), rate(ms.high), rate(ms.low), ms.samples};
+  return {rate(ms.value), rate(ms.high), rate(ms.low), ms.samples, ms.is_spread};
 }
 
 std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, double images,
                                           const CostTargets& targets) {
   if (blocks.empty()) return std::nullopt;
-  const std::vector<Pair> pairs = step_pairs(blocks);
-  std::vector<double> ceiling_ms, coupled_ms;
-  std::vector<Pair> rates;
-  for (const Pair& pair : pairs) {
-    ceiling_ms.push_back(pair.a);
-    coupled_ms.push_back(pair.b);
-    rates.push_back({1e3 * images / pair.b, 1e3 * images / pair.a});
-  }
+  const Blocks figures(blocks);
   InputCostFinding cost;
-  cost.ceiling_img_per_s = rate_of(mean_of_blocks(ceiling_ms), images);
-  cost.coupled_img_per_s = rate_of(mean_of_blocks(coupled_ms), images);
-  const Estimate ratio = paired_ratio(pairs);
-  cost.percent = {percent_of(ratio.value), percent_of(ratio.low), percent_of(ratio.high),
-                  ratio.samples};
-  cost.img_per_s_lost = paired_difference(rates);
-  cost.split = split_of(blocks);
-  cost.verdict = judge(pairs, targets.margin);
-  if (cost.verdict == Verdict::undecided) {
-    cost.more_blocks = pairs.size() < 3 ? 3 - pairs.size() : more_pairs(pairs, targets.half_width);
-  }
+  static_cast<CostEstimate&>(cost) = estimate_cost(step_pairs(blocks), images, targets);
+  cost.ceiling_img_per_s =
+      rate_of(figures.of([](const BlockPair& block) { return block.ceiling.kept_up_ms; }), images);
+  cost.coupled_img_per_s =
+      rate_of(figures.of([](const BlockPair& block) { return block.coupled.kept_up_ms; }), images);
+  cost.split = split_of(figures);
   return cost;
 }
 
@@ -111,15 +108,7 @@ std::optional<Estimate> supply_of(const Row& row) {
   std::vector<double> ms;
   for (const double rate : supply_rates(row)) ms.push_back(1e3 * images / rate);
   if (ms.empty()) return std::nullopt;
-  return rate_of(mean_of_blocks(ms), images);
-}
-
-double images_per_step(const Row& row) {
-  std::int64_t images = 0;
-  for (const Repetition& repetition : row.repetitions) {
-    images = std::max(images, repetition.result.images_per_step);
-  }
-  return static_cast<double>(images);
+  return rate_of(summarise_rounds(ms), images);
 }
 
 }  // namespace penstock

@@ -9,7 +9,7 @@
 
 #include "bench/isolate/isolation.h"
 #include "bench/isolate/steady.h"
-#include "bench/statistics/paired.h"
+#include "bench/statistics/input_cost.h"
 
 namespace penstock {
 
@@ -25,17 +25,14 @@ std::vector<BlockPair> pair_blocks(const Row& ceiling, const Row& coupled);
 /// Their times a step, kept up: a of the ceiling, b with the feeder.
 std::vector<Pair> step_pairs(std::span<const BlockPair> blocks);
 
-struct CostTargets {
-  double margin = 0.01;      ///< smaller differences do not matter
-  double half_width = 0.01;  ///< of the cost ratio's interval
-};
-
 /// None without blocks.
 ///
 /// With t the time a step and a bar for the mean over blocks, all in ms a step:
 ///   starvation = mean(starved) - mean(starved of the ceiling), transfer likewise of exposed copies
 ///   interference = the same of (step less idle) plus that of late enqueueing
 ///   residual = total - starvation - transfer - interference
+/// Below kRoundsForInterval blocks the figures are those of the middle block, with the lowest and
+/// the highest (RoundSummary).
 /// The residual holds what batches that lay ready hid (kept_up_ms less step_ms), and rounding.
 std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, double images_per_step,
                                           const CostTargets& targets);
@@ -50,8 +47,5 @@ Estimate rate_of(const Estimate& ms, double images);
 std::optional<Estimate> supply_of(const Row& row);
 /// Its values, one for each usable run, in the order of blocks.
 std::vector<double> supply_rates(const Row& row);
-
-/// Images in a step of the row; 0: it has no runs.
-double images_per_step(const Row& row);
 
 }  // namespace penstock

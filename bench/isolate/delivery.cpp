@@ -8,7 +8,7 @@
 
 #include "bench/isolate/steady.h"
 #include "bench/report_text.h"
-#include "bench/statistics/paired.h"
+#include "bench/statistics/input_cost.h"
 
 namespace penstock {
 namespace {
@@ -119,7 +119,7 @@ void add_part(DeliveryFinding& found, std::string name, std::string side,
               const std::vector<RunDelivery>& runs, const Value& value) {
   std::vector<double> ms;
   for (const RunDelivery& run : runs) ms.push_back(1e3 * value(run));
-  found.parts.push_back({std::move(name), std::move(side), mean_of_blocks(ms), 0});
+  found.parts.push_back({std::move(name), std::move(side), summarise_rounds(ms), 0});
 }
 
 void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, bool begun) {

@@ -17,6 +17,8 @@ constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 struct WorkSum {
   std::vector<StageUse> stages;
   double window_s = 0, instrumentation_s = 0;
+  double core_wait_s = 0;  ///< of all threads
+  bool knows_core_wait = true;
 };
 
 void add(StageUse& sum, const StageUse& more) {
@@ -38,6 +40,9 @@ WorkSum work_of(const Row& row) {
     if (!is_usable(result) || result.stages.empty()) continue;
     work.window_s += result.window_s;
     work.instrumentation_s += result.instrumentation_s;
+    const auto core_wait = result.facts.find("waited_for_core_s");
+    work.knows_core_wait = work.knows_core_wait && core_wait != result.facts.end();
+    if (work.knows_core_wait) work.core_wait_s += core_wait->second;
     for (const StageUse& stage : result.stages) {
       const auto same = [&](const StageUse& known) {
         return known.name == stage.name && known.workers == stage.workers;
@@ -62,15 +67,53 @@ std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& 
   return threads;
 }
 
+/// The stage whose work may wait for storage. The wall time of copies is the device's.
+bool reads(const StageUse& stage) { return stage.name == "read"; }
+bool copies(const StageUse& stage) { return stage.workers == "stager"; }
+
+/// What workers did in their stages without computing; no more than the rest of their time, as wall
+/// times are scaled up from samples.
+double idle_s(const WorkSum& work, const std::string& workers) {
+  double idle = 0, rest = threads_of(work.stages, workers) * work.window_s;
+  for (const StageUse& stage : work.stages) {
+    if (stage.workers != workers) continue;
+    idle += std::max(0.0, stage.wall_s - stage.cpu_s);
+    rest -= stage.cpu_s + stage.wait_in_s + stage.wait_out_s;
+  }
+  return std::min(idle, std::max(0.0, rest));
+}
+
+/// What is left of all stages' time without computing and without waiting for a core.
+std::optional<double> storage_s(const WorkSum& work) {
+  if (!work.knows_core_wait) return std::nullopt;
+  double idle = 0, reading = 0;
+  std::vector<std::string> seen;
+  for (const StageUse& stage : work.stages) {
+    if (copies(stage)) continue;
+    if (reads(stage)) reading += std::max(0.0, stage.wall_s - stage.cpu_s);
+    if (std::find(seen.begin(), seen.end(), stage.workers) != seen.end()) continue;
+    seen.push_back(stage.workers);
+    idle += idle_s(work, stage.workers);
+  }
+  return std::clamp(idle - work.core_wait_s, 0.0, reading);
+}
+
+/// Time that a stage would take of its threads if they never waited for a core: computing, and
+/// storage. Wall time, if waiting for a core is not known.
+double service_s(const StageUse& stage, const WorkSum& work) {
+  if (!work.knows_core_wait || copies(stage)) return stage.wall_s;
+  return std::min(stage.wall_s, stage.cpu_s + (reads(stage) ? *storage_s(work) : 0));
+}
+
 /// Images a second if as many threads as may run it did nothing but this.
-double capacity(const StageUse& stage) {
-  return stage.wall_s > 0 ? static_cast<double>(stage.images) * stage.threads / stage.wall_s
-                          : kUnbounded;
+double capacity(const StageUse& stage, const WorkSum& work) {
+  const double seconds = service_s(stage, work);
+  return seconds > 0 ? static_cast<double>(stage.images) * stage.threads / seconds : kUnbounded;
 }
 
 StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
   StageFinding finding{.name = stage.name, .workers = stage.workers};
-  const double bound = capacity(stage);
+  const double bound = capacity(stage, work);
   if (bound < kUnbounded) finding.capacity_img_per_s = bound;
   if (const double all = threads_of(work.stages, stage.workers) * work.window_s; all > 0) {
     finding.utilisation_percent = 100 * stage.wall_s / all;
@@ -82,6 +125,9 @@ StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
     finding.cpu_us_per_image = 1e6 * stage.cpu_s / images;
     finding.wall_us_per_image = 1e6 * stage.wall_s / images;
     finding.bytes_per_image = static_cast<double>(stage.bytes) / images;
+    if (const auto seconds = storage_s(work); seconds && !copies(stage)) {
+      finding.storage_us_per_image = reads(stage) ? 1e6 * *seconds / images : 0;
+    }
   }
   return finding;
 }
@@ -97,13 +143,13 @@ double group_utilisation(const std::vector<StageFinding>& stages, const std::str
 
 /// Images a second of a group whose stage `without` costs nothing: by the time of its workers, and
 /// by those of its stages that fewer of them may run at once.
-double group_bound(const std::vector<StageUse>& stages, const std::string& workers,
-                   std::size_t without) {
+double group_bound(const WorkSum& work, const std::string& workers, std::size_t without) {
+  const std::vector<StageUse>& stages = work.stages;
   double seconds_per_image = 0, bound = kUnbounded;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    if (stages[i].workers != workers || i == without || !(stages[i].wall_s > 0)) continue;
-    seconds_per_image += stages[i].wall_s / static_cast<double>(stages[i].images);
-    bound = std::min(bound, capacity(stages[i]));
+    if (stages[i].workers != workers || i == without || stages[i].images == 0) continue;
+    seconds_per_image += service_s(stages[i], work) / static_cast<double>(stages[i].images);
+    bound = std::min(bound, capacity(stages[i], work));
   }
   if (!(seconds_per_image > 0)) return kUnbounded;
   return std::min(bound, threads_of(stages, workers) / seconds_per_image);
@@ -115,7 +161,7 @@ void add_busy(const WorkSum& work, bool crowded, std::vector<StageFinding>& stag
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const StageUse& stage = work.stages[i];
     const double own_s = crowded ? 0 : stage.threads * work.window_s;
-    const double own = own_s > 0 ? 100 * stage.wall_s / own_s : 0;
+    const double own = own_s > 0 ? 100 * service_s(stage, work) / own_s : 0;
     stages[i].busy_percent = std::max(group_utilisation(stages, stages[i].workers), own);
   }
 }
@@ -170,16 +216,17 @@ bool waits_for_producer(const std::vector<StageFinding>& stages) {
 }
 
 /// What comes after the bottleneck, and the rate there. `stages` without a producer in front.
-void find_next(const std::vector<StageUse>& stages, std::optional<std::size_t> bottleneck,
+void find_next(const WorkSum& work, std::optional<std::size_t> bottleneck,
                const InputCostFinding& cost, Diagnosis& diagnosis) {
+  const std::vector<StageUse>& stages = work.stages;
   const std::size_t without = bottleneck.value_or(stages.size());
   double next = cost.ceiling_img_per_s.value;
   std::optional<std::size_t> found;  // none: the trainer
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (i == without) continue;
-    const double bound = group_bound(stages, stages[i].workers, without);
+    const double bound = group_bound(work, stages[i].workers, without);
     const bool tied = found && stages[*found].workers == stages[i].workers &&
-                      stages[i].wall_s > stages[*found].wall_s;
+                      service_s(stages[i], work) > service_s(stages[*found], work);
     if (bound < next || tied) {
       next = std::min(next, bound);
       found = i;
@@ -191,7 +238,7 @@ void find_next(const std::vector<StageUse>& stages, std::optional<std::size_t> b
 }
 
 void blame_producer(const WorkSum& work, const InputCostFinding& cost, Diagnosis& diagnosis) {
-  find_next(work.stages, std::nullopt, cost, diagnosis);
+  find_next(work, std::nullopt, cost, diagnosis);
   if (diagnosis.next_bottleneck) ++*diagnosis.next_bottleneck;
   const StageUse& receiver = work.stages.front();
   StageFinding producer{.name = "produce", .workers = "producer"};
@@ -217,7 +264,7 @@ Diagnosis diagnose(const Patient& patient) {
   if (cpu_s > 0) diagnosis.instrumentation_percent = 100 * work.instrumentation_s / cpu_s;
   const CostSplit& split = patient.cost.split;
   const double waited_ms = split.starvation_ms.value + split.transfer_ms.value;
-  const bool costs = patient.cost.percent.value > 100 * patient.margin;
+  const bool costs = patient.cost.verdict == Verdict::slower;
   if (!costs || split.interference_ms.value > waited_ms || work.stages.empty()) return diagnosis;
   if (split.transfer_ms.value > split.starvation_ms.value) {
     diagnosis.bottleneck = copying(diagnosis.stages);
@@ -228,7 +275,7 @@ Diagnosis diagnose(const Patient& patient) {
     diagnosis.bottleneck = busiest(diagnosis.stages, patient.crowded);
   }
   if (!diagnosis.bottleneck) return diagnosis;
-  find_next(work.stages, diagnosis.bottleneck, patient.cost, diagnosis);
+  find_next(work, diagnosis.bottleneck, patient.cost, diagnosis);
   return diagnosis;
 }
 

@@ -8,6 +8,7 @@
 
 #include "bench/isolate/steady.h"
 #include "bench/isolate/verdict.h"
+#include "bench/report_text.h"
 
 namespace penstock {
 namespace {
@@ -40,10 +41,8 @@ class Doubts {
 
   void few_blocks() {
     if (found_.blocks >= kMinBlocks) return;
-    add(
-        fmt::format("{} complete blocks: fewer than {} give no interval worth the name; give "
-                    "--budget about {:.0f}s",
-                    found_.blocks, kMinBlocks, wanted_budget_s()));
+    add(fmt::format("{}: fewer than {} support no verdict; give --budget about {:.0f}s",
+                    blocks_text(found_), kMinBlocks, wanted_budget_s()));
   }
 
   void few_steps() {
@@ -136,7 +135,7 @@ class Doubts {
     std::vector<std::size_t> noisy;
     double steal = 0, foreign = 0;
     bool throttled = false;
-    for (const BlockNoise& block : found_.noise) {
+    for (const BlockNoise& block : noise_of_blocks(found_)) {
       if (!block.noisy()) continue;
       noisy.push_back(block.block);
       steal = std::max(steal, block.steal_percent);
@@ -147,7 +146,8 @@ class Doubts {
     std::string text = fmt::format(
         "the machine was not quiet in {} of {} blocks (others used up to {:.0f} % of its cores, "
         "the hypervisor took up to {:.1f} %{})",
-        noisy.size(), found_.noise.size(), foreign, steal, throttled ? ", it was throttled" : "");
+        noisy.size(), found_.measured_blocks, foreign, steal,
+        throttled ? ", it was throttled" : "");
     text += without(noisy);
     add(text + "; end other work, or measure again");
   }
@@ -192,8 +192,7 @@ class Doubts {
     });
     if (quiet.size() < kMinBlocks) return "";
     const auto cost = find_cost(quiet, images_per_step(coupled()), plan_.targets);
-    return fmt::format("; without them the cost is {:.1f} % ({:.1f} to {:.1f})",
-                       cost->percent.value, cost->percent.low, cost->percent.high);
+    return "; without them the cost is " + cost_text(*cost, "block");
   }
 
   /// A budget that would probably hold enough blocks.

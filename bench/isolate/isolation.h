@@ -11,6 +11,7 @@
 
 #include "bench/isolate/delivery_finding.h"
 #include "bench/statistics/estimate.h"
+#include "bench/statistics/input_cost.h"
 #include "bench/statistics/scaling_law.h"
 #include "bench/sweep_result.h"
 
@@ -29,14 +30,10 @@ struct CostSplit {
   double residual_ms = 0;    ///< what the three do not explain
 };
 
-/// One feeder against the ceiling.
-struct InputCostFinding {
+/// One feeder against the ceiling; rounds are blocks.
+struct InputCostFinding : CostEstimate {
   Estimate ceiling_img_per_s, coupled_img_per_s;
-  Estimate percent;  ///< 100 (1 - coupled / ceiling), of the same blocks
-  Estimate img_per_s_lost;
   CostSplit split;
-  Verdict verdict = Verdict::undecided;
-  std::size_t more_blocks = 0;  ///< where undecided: about so many more would decide
 };
 
 /// One stage of the way from source to device, over all coupled runs.
@@ -51,6 +48,9 @@ struct StageFinding {
   double waits_in_percent = 0;   ///< of its workers' time: nothing came from upstream
   double waits_out_percent = 0;  ///< of its workers' time: no room downstream
   double cpu_us_per_image = 0, wall_us_per_image = 0, bytes_per_image = 0;
+  /// Waiting for storage: what is left of wall time without computing and without waiting for a
+  /// core. None: not known, the kernel does not say how long threads waited for a core.
+  std::optional<double> storage_us_per_image{};
 };
 
 /// One more or one less of something, and what the replay expects of it.
@@ -96,8 +96,9 @@ struct Isolation {
   SweepResult sweep;  ///< every run, with its steps
   std::size_t ceiling_row = 0, coupled_row = 0;
   std::optional<std::size_t> supply_row;
-  std::size_t blocks = 0;       ///< complete ones
-  std::string stopped_because;  ///< "the interval is within 1 %", "the budget of 45 s ended"
+  std::size_t blocks = 0;           ///< in which both the ceiling and the feeder ended well
+  std::size_t measured_blocks = 0;  ///< in which every row ran; the first rounds of the sweep
+  std::string stopped_because;      ///< "the interval is within 1 %", "the budget of 45 s ended"
   std::vector<BlockNoise> noise;
   std::vector<std::string> doubts;  ///< why the figures may mislead, and what to do; empty: none
 
@@ -117,5 +118,8 @@ struct Isolation {
   std::vector<RungFinding> ladder;     ///< empty unless asked for
   double instrumentation_percent = 0;  ///< of CPU time in stages, spent on timing them
 };
+
+/// Of the blocks that figures come from, without those of a ladder or a verification.
+std::vector<BlockNoise> noise_of_blocks(const Isolation& found);
 
 }  // namespace penstock

@@ -19,7 +19,13 @@ namespace penstock {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::string_view kIntervals = "Lines: 95 % intervals over blocks.";
+
+/// What the lines of figures about costs are.
+std::string_view line_words(const Isolation& isolation) {
+  const bool is_spread = isolation.cost && isolation.cost->percent.is_spread;
+  return is_spread ? "Lines: from the lowest block to the highest."
+                   : "Lines: 95 % intervals over blocks.";
+}
 
 const Row* row_at(const Isolation& isolation, std::size_t index) {
   return index < isolation.sweep.rows.size() ? &isolation.sweep.rows[index] : nullptr;
@@ -30,24 +36,16 @@ std::string label_at(const Isolation& isolation, std::size_t index) {
   return row == nullptr ? "the feeder" : row->config.fake_location;
 }
 
-double images_per_step(const Row* row) {
-  if (row == nullptr) return 0;
-  std::int64_t images = 0;
-  for (const Repetition& repetition : row->repetitions) {
-    images = std::max(images, repetition.result.images_per_step);
-  }
-  return static_cast<double>(images);
-}
-
 /// A step of the device alone, from its rate.
 std::optional<Estimate> ceiling_ms(const Isolation& isolation) {
-  const double images = images_per_step(row_at(isolation, isolation.ceiling_row));
+  const Row* const row = row_at(isolation, isolation.ceiling_row);
+  const double images = row == nullptr ? 0 : images_per_step(*row);
   if (!isolation.cost || images <= 0) return std::nullopt;
   const Estimate& rate = isolation.cost->ceiling_img_per_s;
   if (!(rate.value > 0)) return std::nullopt;
   const auto ms = [images](double img_per_s) { return 1e3 * images / img_per_s; };
   return Estimate{ms(rate.value), ms(rate.high), rate.low > 0 ? ms(rate.low) : kInfinity,
-                  rate.samples};
+                  rate.samples, rate.is_spread};
 }
 
 /// Rungs one on top of the other, from the device's own time on.
@@ -94,7 +92,7 @@ Waterfall waterfall_of_split(const Isolation& isolation, const Estimate& ceiling
   waterfall.bars.push_back(
       {.label = "with " + label_at(isolation, isolation.coupled_row),
        .added_ms = Estimate{ceiling.value + total.value, ceiling.value + total.low,
-                            ceiling.value + total.high, total.samples},
+                            ceiling.value + total.high, total.samples, total.is_spread},
        .whole = true});
   return waterfall;
 }
@@ -112,7 +110,7 @@ PageFigure waterfall_of(const Isolation& isolation) {
           ? "Each rung does what the one above it does, and one thing more; green ones take less. "
             "Those on their own are compared with the device alone."
           : "What a step takes, and why.",
-      kIntervals);
+      line_words(isolation));
   figure.draw = [waterfall = std::move(waterfall)](const FigureSize& size) {
     return waterfall_figure(waterfall, size);
   };
@@ -226,8 +224,8 @@ IsolationFigures figures_of(const Isolation& isolation) {
   figures.steps.file = "steps.svg";
   figures.queues.file = "queues.svg";
   if (const Row* const row = row_at(isolation, isolation.coupled_row)) {
-    figures.steps = step_times_of(*row, row_at(isolation, isolation.ceiling_row));
-    figures.queues = queue_occupancy_of(*row);
+    figures.steps = step_times_of(*row, row_at(isolation, isolation.ceiling_row), "block");
+    figures.queues = queue_occupancy_of(*row, "block");
   }
   figures.steps.heading = "Every step";
   figures.queues.heading = "The queues between";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/isolation_json.h"
 
+#include "bench/report_text.h"
 #include "bench/result_json.h"
 
 namespace penstock {
@@ -23,7 +24,9 @@ Json to_json(const InputCostFinding& cost) {
               {"img_per_s_lost", to_json(cost.img_per_s_lost)},
               {"split", to_json(cost.split)},
               {"verdict", to_string(cost.verdict)},
-              {"more_blocks", cost.more_blocks}};
+              {"ms_per_step", to_json(cost.ms_per_step)},
+              {"blocks_percent", cost.rounds},
+              {"more_blocks", cost.more_rounds}};
 }
 
 Json to_json(const StageFinding& stage) {
@@ -36,6 +39,8 @@ Json to_json(const StageFinding& stage) {
               {"waits_out_percent", stage.waits_out_percent},
               {"cpu_us_per_image", stage.cpu_us_per_image},
               {"wall_us_per_image", stage.wall_us_per_image},
+              {"storage_us_per_image",
+               stage.storage_us_per_image ? Json(*stage.storage_us_per_image) : Json(nullptr)},
               {"bytes_per_image", stage.bytes_per_image}};
 }
 
@@ -68,7 +73,9 @@ Json to_json(const ThreadsNeeded& needed) {
               {"threads", to_json(needed.threads)},
               {"whole", needed.whole},
               {"peak_img_per_s", to_json(needed.peak_img_per_s)},
-              {"measured_to", needed.measured_to}};
+              {"measured_to", needed.measured_to},
+              {"thread_counts", needed.thread_counts},
+              {"known", needed.known}};
 }
 
 template <typename T>
@@ -135,7 +142,8 @@ Json to_json(const Estimate& estimate) {
   return Json{{"value", estimate.value},
               {"low", estimate.low},
               {"high", estimate.high},
-              {"samples", estimate.samples}};
+              {"samples", estimate.samples},
+              {"ends", ends_of(estimate)}};
 }
 
 Json to_json(const BlockNoise& noise) {
@@ -157,6 +165,7 @@ Json to_json(const Isolation& found) {
               {"doubts", found.doubts},
               {"cures", found.cures},
               {"blocks", found.blocks},
+              {"measured_blocks", found.measured_blocks},
               {"stopped_because", found.stopped_because},
               {"ceiling_row", found.ceiling_row},
               {"coupled_row", found.coupled_row},

@@ -8,6 +8,7 @@
 
 #include "bench/figures/quantity.h"
 #include "bench/isolate/isolation_figures.h"
+#include "bench/isolate/verdict.h"
 #include "bench/pages/figure_files.h"
 #include "bench/pages/page.h"
 #include "bench/pages/run_views.h"
@@ -45,15 +46,17 @@ void write_rates(const Isolation& isolation, std::ostream& out) {
   if (isolation.supply_img_per_s) {
     add("The feeder alone", *isolation.supply_img_per_s, "img/s", 0);
   }
-  if (isolation.cost) add("Cost of a step", isolation.cost->split.total_ms, "ms", 2);
+  if (isolation.cost && isolation.cost->verdict == Verdict::slower) {
+    add("Cost of a step", isolation.cost->ms_per_step, "ms", 2);
+  }
   write_tiles(out, tiles);
 }
 
 std::string basis_of(const Isolation& isolation) {
-  std::string text = fmt::format("{} blocks of runs in random order, each run a process of its own",
-                                 isolation.blocks);
+  std::string text = blocks_text(isolation) + " of fresh processes in random order";
   if (!isolation.stopped_because.empty()) text += "; ended because " + isolation.stopped_because;
-  return text + ". In parentheses: 95 % intervals.";
+  if (!isolation.cost) return text + ".";
+  return fmt::format("{}. In parentheses: {}.", text, ends_of(isolation.cost->percent));
 }
 
 void write_cures(const Isolation& isolation, std::ostream& out) {
@@ -82,19 +85,16 @@ void write_ladder(const Isolation& isolation, std::ostream& out) {
                    {"lost to the ceiling %", true},
                    {"supply img/s", true}},
                   {}};
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = unmeasured_rungs(isolation.ladder);
   for (const RungFinding& rung : isolation.ladder) {
-    if (!rung.unavailable.empty()) {
-      notes.push_back(fmt::format("{}: not measured, {}.", rung.name, rung.unavailable));
-    } else if (rung.branch) {
-      notes.push_back(rung.name + ": compared with the ceiling only.");
-    }
+    if (!rung.unavailable.empty()) continue;
+    if (rung.branch) notes.push_back(rung.name + ": compared with the ceiling only.");
     table.rows.push_back(
         {rung.name, rung.adds, rung.added_ms ? estimate_text(*rung.added_ms, "") : "-",
-         rung.cost && rung.unavailable.empty() ? estimate_text(rung.cost->percent, "", 1) : "-",
+         rung.cost ? format_estimate(rung.cost->percent, 1) : "-",
          rung.supply_img_per_s ? estimate_text(*rung.supply_img_per_s, "", 0) : "-"});
   }
-  write_table(out, table);
+  if (!table.rows.empty()) write_table(out, table);
   write_list(out, notes);
 }
 
@@ -166,10 +166,11 @@ std::string or_dash(const std::optional<double>& value) {
 }
 
 void write_noise(const Isolation& isolation, std::ostream& out) {
-  if (isolation.noise.empty()) return;
-  const auto noisy = std::count_if(isolation.noise.begin(), isolation.noise.end(),
+  const std::vector<BlockNoise> noise = noise_of_blocks(isolation);
+  if (noise.empty()) return;
+  const auto noisy = std::count_if(noise.begin(), noise.end(),
                                    [](const BlockNoise& block) { return block.throttled; });
-  begin_details(out, fmt::format("Noise around each of {} blocks{}", isolation.noise.size(),
+  begin_details(out, fmt::format("Noise around each block{}",
                                  noisy > 0 ? ": processors were throttled" : ""));
   PageTable table{{{"block"},
                    {"taken by the hypervisor %", true},
@@ -179,7 +180,7 @@ void write_noise(const Isolation& isolation, std::ostream& out) {
                    {"MHz", true},
                    {"throttled"}},
                   {}};
-  for (const BlockNoise& block : isolation.noise) {
+  for (const BlockNoise& block : noise) {
     const bool clocked = block.mhz_low && block.mhz_high;
     table.rows.push_back({fmt::format("block {}", block.block + 1),
                           fixed_text(block.steal_percent, 1),
@@ -217,7 +218,7 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   write_ladder(isolation, out);
   write_stages(isolation, out);
   write_noise(isolation, out);
-  write_repetitions(isolation.sweep, out);
+  write_repetitions(isolation.sweep, out, "block");
   write_surroundings(isolation.sweep, out);
   end_page(out);
 }

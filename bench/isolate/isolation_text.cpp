@@ -73,7 +73,7 @@ void write_rates(const Isolation& found, std::ostream& out) {
   const Row& ceiling = found.sweep.rows[found.ceiling_row];
   const Row& coupled = found.sweep.rows[found.coupled_row];
   const std::string feeder = feeder_label(coupled.config);
-  Columns columns({"", "img/s (95 % interval)", "blocks"});
+  Columns columns({"", fmt::format("img/s ({})", ends_of(found.cost->percent)), "blocks"});
   const auto line = [&](const std::string& name, const Estimate& rate) {
     columns.add({name, format_estimate(rate, 1), std::to_string(rate.samples)});
   };
@@ -87,7 +87,7 @@ void write_rates(const Isolation& found, std::ostream& out) {
 void write_cost(const Isolation& found, std::ostream& out) {
   if (!found.cost) return;
   const CostSplit& split = found.cost->split;
-  Columns columns({"per step", "ms (95 % interval)"});
+  Columns columns({"per step", fmt::format("ms ({})", ends_of(found.cost->percent))});
   columns.add({"input cost", format_estimate(split.total_ms, 2)});
   columns.add({"  starvation", format_estimate(split.starvation_ms, 2)});
   columns.add({"  transfer", format_estimate(split.transfer_ms, 2)});
@@ -116,8 +116,10 @@ void write_stages(const Isolation& found, std::ostream& out) {
 
 void write_delivery(const Isolation& found, std::ostream& out) {
   if (!found.delivery) return;
-  Columns columns({"a batch's time", "side", "ms (95 % interval)", "%"});
-  for (const DeliveryPart& part : found.delivery->parts) {
+  const std::vector<DeliveryPart>& parts = found.delivery->parts;
+  const std::string ends(parts.empty() ? "" : ends_of(parts.front().ms));
+  Columns columns({"a batch's time", "side", fmt::format("ms ({})", ends), "%"});
+  for (const DeliveryPart& part : parts) {
     columns.add({part.name, part.side, format_estimate(part.ms, 2), percent(part.percent)});
   }
   columns.write(out);
@@ -161,19 +163,19 @@ void write_depths(const Isolation& found, std::ostream& out) {
 void write_ladder(const Isolation& found, std::ostream& out) {
   if (found.ladder.empty()) return;
   Columns columns({"rung", "cost %", "added ms", "supply img/s"});
-  std::vector<std::string> missing;
+  bool any = false;
   for (const RungFinding& rung : found.ladder) {
-    if (!rung.unavailable.empty()) {
-      missing.push_back(fmt::format("{}: not measured: {}", rung.name, rung.unavailable));
-      continue;
-    }
+    if (!rung.unavailable.empty()) continue;
+    any = true;
     columns.add({rung.branch ? rung.name + " (a branch)" : rung.name,
                  rung.cost ? format_estimate(rung.cost->percent, 1) : "-",
                  rung.added_ms ? format_estimate(*rung.added_ms, 2) : "-",
                  rung.supply_img_per_s ? format_estimate(*rung.supply_img_per_s, 0) : "-"});
   }
-  columns.write(out);
-  for (const std::string& line : missing) fmt::print(out, "{}", wrapped(line, "  "));
+  if (any) columns.write(out);
+  for (const std::string& line : unmeasured_rungs(found.ladder)) {
+    fmt::print(out, "{}", wrapped(line, "  "));
+  }
 }
 
 void write_list(const char* title, const std::vector<std::string>& sentences, std::ostream& out) {
@@ -197,15 +199,16 @@ void write_method(const Isolation& found, std::ostream& out) {
     }
   }
   std::string text = fmt::format(
-      "{} block{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} "
-      "steps left out.",
-      found.blocks, found.blocks == 1 ? "" : "s", found.stopped_because, dropped, kept + dropped);
+      "{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} steps "
+      "left out.",
+      blocks_text(found), found.stopped_because, dropped, kept + dropped);
   double steal = 0, foreign = 0;
-  for (const BlockNoise& noise : found.noise) {
+  const std::vector<BlockNoise> noises = noise_of_blocks(found);
+  for (const BlockNoise& noise : noises) {
     steal = std::max(steal, noise.steal_percent);
     foreign = std::max(foreign, noise.foreign_cpu_percent);
   }
-  if (!found.noise.empty()) {
+  if (!noises.empty()) {
     text += fmt::format(
         " Beside it, others used up to {:.1f} % of the cores and the hypervisor "
         "took up to {:.1f} %.",

@@ -41,6 +41,22 @@ RunConfig with_steps(RunConfig config, std::int64_t steps, std::int64_t warm_up)
   return config;
 }
 
+/// Takes away a last round in which not every row ran: its blocks would be counted nowhere.
+void drop_incomplete_round(SweepResult& sweep) {
+  const auto available = std::count_if(sweep.rows.begin(), sweep.rows.end(),
+                                       [](const Row& row) { return row.unavailable.empty(); });
+  if (sweep.rounds.size() < 2 ||
+      static_cast<std::ptrdiff_t>(sweep.rounds.back().size()) >= available) {
+    return;
+  }
+  sweep.rounds.pop_back();
+  for (Row& row : sweep.rows) {
+    std::erase_if(row.repetitions, [&](const Repetition& repetition) {
+      return static_cast<std::size_t>(repetition.round) >= sweep.rounds.size();
+    });
+  }
+}
+
 }  // namespace
 
 void append_sweep(SweepResult& all, const SweepResult& more) {
@@ -161,7 +177,13 @@ const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listen
 std::size_t Isolator::append(const Phase& phase, IsolateListener& listener,
                              const std::stop_token& stop) {
   const std::size_t first_row = found_.sweep.rows.size();
-  append_sweep(found_.sweep, measure(phase, listener, stop));
+  const std::size_t first_round = found_.sweep.rounds.size();
+  SweepResult sweep = measure(phase, listener, stop);
+  drop_incomplete_round(sweep);
+  append_sweep(found_.sweep, sweep);
+  std::erase_if(found_.noise, [&](const BlockNoise& noise) {
+    return noise.block >= first_round + sweep.rounds.size();
+  });
   return first_row;
 }
 
@@ -216,6 +238,7 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
     phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
   }
   append(phase, listener, stop);
+  found_.measured_blocks = found_.sweep.rounds.size();
   found_.supply_row = 2;
   if (stop.stop_requested()) {
     found_.stopped_because = "it was interrupted";
@@ -266,7 +289,9 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
     if (!rung.row) continue;
     const Row& piloted = first.rows[*rung.row];
     if (!has_rate(piloted)) {
-      rung.unavailable = piloted.reason;
+      rung.unavailable = piloted.repetitions.empty() && piloted.unavailable.empty()
+                             ? kBudgetEnded
+                             : piloted.reason;
       rung.row = rung.supply_row = std::nullopt;
       continue;
     }

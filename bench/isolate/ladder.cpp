@@ -48,6 +48,7 @@ std::string why_not(const LadderRung& rung, const Row& row) {
     const auto fact = repetition.result.facts.find(rung.proof);
     proved += fact != repetition.result.facts.end() && fact->second == 1 ? 1 : 0;
   }
+  if (row.repetitions.empty() && row.unavailable.empty()) return kBudgetEnded;
   if (usable == 0) return row.reason.empty() ? "no run of it was usable" : row.reason;
   if (rung.proof.empty() || proved == usable) return "";
   const auto note = std::ranges::find_if(row.notes, [](const std::string& text) {
@@ -56,6 +57,13 @@ std::string why_not(const LadderRung& rung, const Row& row) {
   const std::string& reason = note == row.notes.end() ? row.reason : *note;
   return fmt::format("its runs do not show {} = 1{}{}", rung.proof, reason.empty() ? "" : ": ",
                      reason);
+}
+
+/// What rungs add to a step, summed up over blocks.
+Estimate added_of(const std::vector<Pair>& pairs) {
+  std::vector<double> added;
+  for (const Pair& pair : pairs) added.push_back(pair.b - pair.a);
+  return summarise_rounds(added);
 }
 
 /// Adds one rung after the other.
@@ -147,6 +155,9 @@ class Ladder {
 
 }  // namespace
 
+const char* const kBudgetEnded =
+    "the ladder's budget ended before its turn; give --ladder-budget more";
+
 void complete_rung(LadderRung& rung) {
   if (!rung.unavailable.empty()) return;
   try {
@@ -186,13 +197,13 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
     finding.row = rung.row.value_or(0);
     finding.unavailable = rung.unavailable;
     const Row* const row = row_of(sweep, rung.row);
-    if (finding.unavailable.empty() && row == nullptr) finding.unavailable = "not measured";
+    if (finding.unavailable.empty() && row == nullptr) finding.unavailable = kBudgetEnded;
     if (finding.unavailable.empty()) finding.unavailable = why_not(rung, *row);
     if (!finding.unavailable.empty() || ceiling == nullptr) continue;
     finding.cost = find_cost(pair_blocks(*ceiling, *row), images_per_step(*row), targets);
     if (!rung.is_ceiling && !rung.branch && before != nullptr) {
       const std::vector<Pair> pairs = step_pairs(pair_blocks(*before, *row));
-      if (!pairs.empty()) finding.added_ms = paired_difference(pairs);
+      if (!pairs.empty()) finding.added_ms = added_of(pairs);
     }
     if (!rung.branch) before = row;
     if (const Row* supply = row_of(sweep, rung.supply_row)) {

@@ -42,6 +42,9 @@ struct LadderRung {
 /// from the page cache, and one of pixels has no rungs of decoding.
 std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& data);
 
+/// Why a rung without a single run has no figures.
+extern const char* const kBudgetEnded;
+
 /// Resolves the rung's configuration, or says why there is none.
 void complete_rung(LadderRung& rung);
 

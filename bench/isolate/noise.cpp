@@ -141,6 +141,12 @@ BlockNoise noise_between(const NoiseReading& before, const NoiseReading& after, 
   return noise;
 }
 
+std::vector<BlockNoise> noise_of_blocks(const Isolation& found) {
+  std::vector<BlockNoise> noise = found.noise;
+  std::erase_if(noise, [&](const BlockNoise& each) { return each.block >= found.measured_blocks; });
+  return noise;
+}
+
 bool BlockNoise::noisy() const noexcept {
   return steal_percent > kHighSteal || foreign_cpu_percent > kHighForeign ||
          io_pressure_percent.value_or(0) > kHighIoPressure || throttled;

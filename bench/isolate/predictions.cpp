@@ -99,7 +99,7 @@ class CureList {
 
   std::vector<Cure> make() {
     const Diagnosis& diagnosis = evidence_.diagnosis;
-    if (evidence_.cost.percent.value <= 100 * evidence_.margin) return {};
+    if (evidence_.cost.verdict != Verdict::slower) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
     } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
@@ -157,10 +157,19 @@ class CureList {
     if (!needed || !needed->reachable) return;
     const std::int32_t devices = predictor_.config().num_gpus;
     if (needed->whole * devices <= evidence_.cores) return;
-    add(predictor_.demand() * (1 - evidence_.margin),
-        fmt::format("{} cores like these for each device (this machine has {} for {})",
-                    needed->whole, evidence_.cores,
-                    devices == 1 ? "one" : std::to_string(devices)));
+    const double rate = predictor_.demand() * (1 - evidence_.margin);
+    const std::string what =
+        fmt::format("{}{} cores like these for each device (this machine has {} for {})",
+                    needed->known ? "" : "at least ", needed->whole, evidence_.cores,
+                    devices == 1 ? "one" : std::to_string(devices));
+    if (needed->known) return add(rate, what);
+    if (!worthwhile(rate)) return;
+    cures_.push_back(
+        {.text = fmt::format("{}, how many more is not known: at most {:.0f} img/s, now {:.0f}",
+                             what, rate, predictor_.now()),
+         .change = {},
+         .config = predictor_.config(),
+         .img_per_s = rate});
   }
 
   void add_cheaper_stage() {

@@ -6,16 +6,13 @@
 #include <numeric>
 
 #include "bench/statistics/series.h"
+#include "bench/sweep_result.h"
 
 namespace penstock {
 namespace {
 
 /// The floor leaves this share of a window, however much lay ready before it.
 constexpr std::size_t kKeptAtLeast = 2;  // a half
-
-/// One batch of each device may be on its way at either end of a window: a reserve that fell by no
-/// more has not been lived on.
-constexpr double kBatchesOnTheWay = 1;
 
 double mean(std::span<const double> values) {
   if (values.empty()) return 0;
@@ -62,11 +59,9 @@ SteadyRun steady_state(const RunResult& result) {
                     result.copy_exposed_ms.size() == result.step_ms.size() &&
                     result.late_ms.size() == result.step_ms.size();
   run.kept_up_ms = run.step_ms;
-  const double fall = result.reserve_start - result.reserve_end;
-  if (fall > kBatchesOnTheWay * result.config.num_gpus && result.sustained_img_per_s > 0) {
-    const double sustained_ms =
-        1e3 * static_cast<double>(result.images_per_step) / result.sustained_img_per_s;
-    run.kept_up_ms = std::max(run.step_ms, sustained_ms);
+  if (const double rate = kept_up_img_per_s(result); rate > 0 && rate < result.img_per_s) {
+    run.kept_up_ms =
+        std::max(run.step_ms, 1e3 * static_cast<double>(result.images_per_step) / rate);
   }
   return run;
 }

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "bench/isolate/delivery.h"
 #include "bench/report_text.h"
+#include "bench/statistics.h"
+#include "dataflow/entry.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -56,28 +58,25 @@ std::string first_reason(const Isolation& found) {
 std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
   if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found));
   const InputCostFinding& cost = *found.cost;
-  const std::string percent = format_estimate(cost.percent, 1);
+  const std::string percent = cost_text(cost, "block");
   const std::string feeder = feeder_of(found);
   if (cost.verdict == Verdict::undecided) {
-    return fmt::format(
-        "Undecided: feeding with {} costs {} % of the trainer's speed; about {} more "
-        "block{} would tell.",
-        feeder, percent, cost.more_blocks, cost.more_blocks == 1 ? "" : "s");
+    return fmt::format("Undecided: feeding with {}: {}.", feeder, undecided_text(cost, "block"));
   }
   if (cost.verdict == Verdict::faster) {
     return fmt::format(
-        "No cost can be told: with {} the trainer was faster than its ceiling ({} "
-        "%), which cannot be.",
-        feeder, percent);
+        "No cost can be told: with {} the trainer was {} % faster than its ceiling, which cannot "
+        "be.",
+        feeder, format_fixed(-cost.unbounded_percent, 1));
   }
   if (cost.verdict != Verdict::slower) {
     return fmt::format(
-        "The trainer is the bottleneck: feeding it with {} costs {} % of its speed, "
-        "within the margin of {:g} %.",
+        "The trainer is the bottleneck: feeding it with {} costs {} of its speed, within the "
+        "margin of {:g} %.",
         feeder, percent, 100 * plan.targets.margin);
   }
   const std::string costs = fmt::format(
-      "input costs {} % of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
+      "input costs {} of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
       cost.img_per_s_lost.value, cost.ceiling_img_per_s.value, severity(cost.percent.value));
   if (found.bottleneck) {
     return fmt::format("{} is the bottleneck: {}.", work_of_stage(found.stages[*found.bottleneck]),
@@ -115,10 +114,11 @@ std::string cause_sentence(const Isolation& found) {
         "each image in this stage",
         stage.workers, stage.busy_percent, stage.wall_us_per_image);
     if (stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
-      text += fmt::format(
-          ", {:.0f} of them computing and the others waiting for storage or for a "
-          "processor",
-          stage.cpu_us_per_image);
+      text += fmt::format(", {:.0f} of them computing", stage.cpu_us_per_image);
+      text += stage.storage_us_per_image
+                  ? fmt::format(", {:.0f} waiting for storage and the others for a core",
+                                *stage.storage_us_per_image)
+                  : std::string(" and the others waiting for storage or for a processor");
     }
   }
   const std::string next =
@@ -126,44 +126,80 @@ std::string cause_sentence(const Isolation& found) {
           ? fmt::format("the stage '{}'", found.stages[*found.next_bottleneck].name)
           : std::string("the trainer");
   return fmt::format(
-      "{}. If that cost nothing, training would be {:.2f} times as fast; then {} "
+      "{}. If that cost nothing, training would be at most {:.2f} times as fast; then {} "
       "would be the bottleneck.",
       text, found.gain_until_next, next);
+}
+
+/// "1, 2 and 4 threads supplied up to 1528 img/s here".
+std::string supplied_text(const Isolation& found) {
+  std::vector<std::string> threads;
+  double most = 0;
+  for (const ScalingPoint& point : found.supply_curve) {
+    threads.push_back(format_fixed(point.threads, 0));
+    most = std::max(most, median(point.img_per_s));
+  }
+  const std::string last = threads.back();
+  threads.pop_back();
+  return fmt::format("{}{}{} thread{} supplied up to {:.0f} img/s here", join(threads),
+                     threads.empty() ? "" : " and ", last, last == "1" ? "" : "s", most);
 }
 
 std::string cores_sentence(const Isolation& found, const IsolatePlan& plan) {
   const ThreadsNeeded& needed = *found.cores_per_device;
   const double devices = plan.config.num_gpus;
   const double demand = found.cost->ceiling_img_per_s.value / devices;
-  const std::string from =
-      needed.measured_to < needed.whole || !needed.reachable
-          ? fmt::format("; extrapolated from what up to {:.0f} thread{} supplied here",
-                        needed.measured_to, needed.measured_to == 1 ? "" : "s")
-          : "";
+  if (!needed.reachable && !needed.known) {
+    return fmt::format("How many cores would feed one device of {:.0f} img/s is not known: {}, {}.",
+                       demand, supplied_text(found),
+                       needed.thread_counts < kThreadCountsForLaw
+                           ? fmt::format("and it takes {} thread counts to tell what more would",
+                                         kThreadCountsForLaw)
+                           : fmt::format("and a peak of {} img/s may reach it or not",
+                                         format_estimate(needed.peak_img_per_s, 0)));
+  }
   if (!needed.reachable) {
     return fmt::format(
-        "{:.0f} img/s for each device are not reachable with any number of cores "
-        "like these: peak = {} img/s{}.",
-        demand, format_estimate(needed.peak_img_per_s, 0), from);
+        "{:.0f} img/s for each device are not reachable with any number of cores like these: peak "
+        "= {} img/s; extrapolated: {}.",
+        demand, format_estimate(needed.peak_img_per_s, 0), supplied_text(found));
   }
-  std::string text = fmt::format(
-      "Feeding one device of {:.0f} img/s takes {} core{} like these ({}){}", demand, needed.whole,
-      needed.whole == 1 ? "" : "s", format_estimate(needed.threads, 1), from);
+  const bool extrapolated = needed.measured_to < needed.whole;
+  std::string text =
+      fmt::format("Feeding one device of {:.0f} img/s takes {}{} core{} like these", demand,
+                  needed.known ? "" : "at least ", needed.whole, needed.whole == 1 ? "" : "s");
+  if (needed.known) text += fmt::format(" ({})", format_estimate(needed.threads, 1));
+  if (extrapolated) text += fmt::format("; extrapolated: {}", supplied_text(found));
   if (devices > 1) {
-    text += fmt::format("; {} devices take {}", plan.config.num_gpus,
-                        needed.whole * plan.config.num_gpus);
+    text += fmt::format("; {} devices take {}{}", plan.config.num_gpus,
+                        needed.known ? "" : "at least ", needed.whole * plan.config.num_gpus);
   }
+  if (!needed.known) text += "; how many more is not known";
   return text + ".";
 }
 
 }  // namespace
 
-std::string format_estimate(const Estimate& estimate, int decimals) {
-  const auto text = [&](double value) {
-    return std::isfinite(value) ? format_fixed(value, decimals) : std::string("?");
-  };
-  return fmt::format("{} ({} to {})", text(estimate.value), text(estimate.low),
-                     text(estimate.high));
+std::string blocks_text(const Isolation& found) {
+  const std::size_t all = std::max(found.measured_blocks, found.blocks);
+  const std::string of_all = fmt::format("{} block{}", all, all == 1 ? "" : "s");
+  return found.blocks == all ? of_all : fmt::format("{} of {}", found.blocks, of_all);
+}
+
+std::vector<std::string> unmeasured_rungs(const std::vector<RungFinding>& ladder) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const RungFinding& rung : ladder) {
+    if (rung.unavailable.empty()) continue;
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&](const auto& each) { return each.first == rung.unavailable; });
+    if (same == reasons.end()) same = reasons.insert(reasons.end(), {rung.unavailable, {}});
+    same->second.push_back(rung.name);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [reason, names] : reasons) {
+    lines.push_back(fmt::format("{}: not measured: {}.", join(names), reason));
+  }
+  return lines;
 }
 
 std::string feeder_label(const RunConfig& config) {
@@ -182,11 +218,10 @@ std::string work_of_stage(const StageFinding& stage) {
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
   std::vector<std::string> sentences{headline_of(found, plan)};
   if (!found.cost) return sentences;
-  sentences.push_back(split_sentence(*found.cost));
-  if (found.bottleneck && found.cost->verdict == Verdict::slower) {
-    sentences.push_back(cause_sentence(found));
-  }
-  if (found.delivery) {
+  const Verdict verdict = found.cost->verdict;
+  if (verdict == Verdict::slower) sentences.push_back(split_sentence(*found.cost));
+  if (found.bottleneck) sentences.push_back(cause_sentence(found));
+  if (found.delivery && (verdict == Verdict::slower || verdict == Verdict::equal)) {
     for (std::string& sentence : delivery_sentences(*found.delivery)) {
       sentences.push_back(std::move(sentence));
     }

@@ -13,8 +13,12 @@ namespace penstock {
 /// The first sentence is the headline; the others give its evidence. Plain text.
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan);
 
-/// "43.2 (41.8 to 44.5)"; ends that are not known are "?".
-std::string format_estimate(const Estimate& estimate, int decimals);
+/// "5 blocks"; "3 of 4 blocks" if the ceiling or the feeder failed in the others.
+std::string blocks_text(const Isolation& found);
+
+/// Rungs of a ladder that have no figures, those with the same reason together: "cold files, over
+/// ZeroMQ: not measured: the budget ended before their turn".
+std::vector<std::string> unmeasured_rungs(const std::vector<RungFinding>& ladder);
 
 /// The feeder of a run, without its options where those are long: "queue:crop=center",
 /// "zmq-consume:...".

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "bench/isolate/cost.h"
-#include "bench/isolate/verdict.h"
+#include "bench/report_text.h"
 #include "bench/statistics/paired.h"
 
 namespace penstock {

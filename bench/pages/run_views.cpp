@@ -13,10 +13,6 @@
 namespace penstock {
 namespace {
 
-double kept_up(const Repetition& run) {
-  return std::min(run.result.img_per_s, run.result.sustained_img_per_s);
-}
-
 bool counts(const Repetition& run) {
   const Status status = run.result.status;
   const bool ended = status == Status::ok || status == Status::draining;
@@ -39,15 +35,15 @@ const Repetition* typical_run(const Row& row) {
     if (counts(run)) runs.push_back(&run);
   }
   if (runs.empty()) return nullptr;
-  std::sort(runs.begin(), runs.end(),
-            [](const Repetition* a, const Repetition* b) { return kept_up(*a) < kept_up(*b); });
+  std::sort(runs.begin(), runs.end(), [](const Repetition* a, const Repetition* b) {
+    return kept_up_img_per_s(a->result) < kept_up_img_per_s(b->result);
+  });
   return runs[(runs.size() - 1) / 2];
 }
 
-std::string which_run(const Row& row, const Repetition& run) {
+std::string which_run(const Row& row, const Repetition& run, std::string_view round) {
   if (row.repetitions.size() == 1) return "the only run";
-  return fmt::format("round {} of {}, whose rate is the middle one", run.round + 1,
-                     row.repetitions.size());
+  return fmt::format("{} {}, whose rate is the middle one", round, run.round + 1);
 }
 
 std::optional<double> usual_step_ms(const Row& row) {
@@ -56,7 +52,7 @@ std::optional<double> usual_step_ms(const Row& row) {
   return median(run->result.step_ms);
 }
 
-PageFigure step_times_of(const Row& row, const Row* ceiling) {
+PageFigure step_times_of(const Row& row, const Row* ceiling, std::string_view round) {
   PageFigure figure{.file = "steps.svg"};
   const Repetition* const run = typical_run(row);
   if (run == nullptr) return figure;
@@ -65,14 +61,14 @@ PageFigure step_times_of(const Row& row, const Row* ceiling) {
                   result.late_ms, result.device_idle_ms, {}};
   if (ceiling != nullptr && ceiling != &row) times.ceiling_ms = usual_step_ms(*ceiling);
   figure.caption = fmt::format("{}: every step of the window of {}.", row.config.fake_location,
-                               which_run(row, *run));
+                               which_run(row, *run, round));
   figure.draw = [times = std::move(times)](const FigureSize& size) {
     return step_times_figure(times, size);
   };
   return figure;
 }
 
-PageFigure queue_occupancy_of(const Row& row) {
+PageFigure queue_occupancy_of(const Row& row, std::string_view round) {
   PageFigure figure{.file = "queues.svg"};
   const Repetition* const run = typical_run(row);
   if (run == nullptr) return figure;
@@ -87,7 +83,7 @@ PageFigure queue_occupancy_of(const Row& row) {
       "{}: {}. A ring that is empty waits for what comes before it; one that is full waits for "
       "what "
       "comes after.",
-      row.config.fake_location, which_run(row, *run));
+      row.config.fake_location, which_run(row, *run, round));
   figure.draw = [tracks = std::move(tracks),
                  window_s = run->result.window_s](const FigureSize& size) {
     return queue_occupancy_figure(tracks, window_s, size);
@@ -120,12 +116,12 @@ PageTable stages_of(const Row& row) {
   return table;
 }
 
-void write_repetitions(const SweepResult& sweep, std::ostream& out) {
+void write_repetitions(const SweepResult& sweep, std::ostream& out, std::string_view round) {
   write_heading(out, "Each repetition");
   for (const Row& row : sweep.rows) {
     if (row.repetitions.empty()) continue;
     begin_details(out, label_of(sweep, row));
-    PageTable table{{{"round"},
+    PageTable table{{{std::string(round)},
                      {"seed", true},
                      {"started"},
                      {"status"},
@@ -140,7 +136,7 @@ void write_repetitions(const SweepResult& sweep, std::ostream& out) {
     for (const Repetition& repetition : row.repetitions) {
       const RunResult& run = repetition.result;
       table.rows.push_back(
-          {fmt::format("round {}", repetition.round + 1), fmt::format("{}", run.config.seed),
+          {fmt::format("{} {}", round, repetition.round + 1), fmt::format("{}", run.config.seed),
            run.started, std::string(to_string(run.status)), fixed_text(run.img_per_s, 1),
            fixed_text(run.sustained_img_per_s, 1),
            fmt::format("{} to {}", fixed_text(run.reserve_start, 0),

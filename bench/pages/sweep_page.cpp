@@ -23,57 +23,70 @@ struct SweepFigures {
   const Row* shown = nullptr;  ///< the row whose steps and queues these are
 };
 
-/// How to read the intervals of these.
-std::string interval_words(const std::vector<RowCost>& costs) {
-  const bool all = std::all_of(costs.begin(), costs.end(),
-                               [](const RowCost& cost) { return has_interval(cost.percent); });
-  return all ? "Lines: 95 % intervals over rounds."
-             : fmt::format("Lines: 95 % intervals over rounds, where there are {} or more.",
-                           kLeastRounds);
+using Rows = std::vector<const Row*>;
+
+/// What the lines of these rows are.
+std::string_view line_words(const Rows& rows) {
+  const auto spreads = std::count_if(
+      rows.begin(), rows.end(), [](const Row* row) { return row->input_cost->percent.is_spread; });
+  if (spreads == 0) return "Lines: 95 % intervals over rounds.";
+  if (spreads == static_cast<std::ptrdiff_t>(rows.size())) {
+    return "Lines: from the lowest round to the highest.";
+  }
+  return "Lines: 95 % intervals over rounds, or, with '..', from the lowest round to the highest.";
 }
 
-PageFigure cost_figure(const SweepResult& sweep, const std::vector<RowCost>& costs) {
+PageFigure cost_figure(const SweepResult& sweep, const Rows& rows) {
   PageFigure figure{.file = "cost.svg", .heading = "What is lost"};
-  if (costs.empty()) return figure;
+  if (rows.empty()) return figure;
   std::vector<CostDot> dots;
-  for (const RowCost& cost : costs) {
-    dots.push_back({label_of(sweep, *cost.row), cost.percent, cost.rounds});
+  for (const Row* row : rows) {
+    dots.push_back({label_of(sweep, *row), row->input_cost->percent, row->input_cost->rounds});
   }
-  figure.caption = "Dots: the mean; pale: each round. " + interval_words(costs);
+  figure.caption = fmt::format("Dots: what the table says; pale: each round. {}", line_words(rows));
   figure.draw = [dots = std::move(dots)](const FigureSize& size) {
     return cost_dots_figure(dots, size);
   };
   return figure;
 }
 
-PageFigure waterfall_of(const SweepResult& sweep, const std::vector<RowCost>& costs) {
+/// A step of the row's ceiling, in ms: the mean over rounds.
+double ceiling_ms(const SweepResult& sweep, const Row& row) {
+  const Row& ceiling = *ceiling_of(sweep, row);
+  const std::vector<Pair> steps = paired_steps(ceiling, row);
+  double sum = 0;
+  for (const Pair& step : steps) sum += step.a;
+  if (!steps.empty()) return sum / static_cast<double>(steps.size());
+  return 1e3 * images_per_step(row) / ceiling.img_per_s.value_or(Spread{}).median;
+}
+
+PageFigure waterfall_of(const SweepResult& sweep, const Rows& rows) {
   PageFigure figure{.file = "waterfall.svg", .heading = "What each step takes"};
-  if (costs.empty()) return figure;
+  if (rows.empty()) return figure;
   Waterfall waterfall;
-  for (const RowCost& cost : costs) {
-    const std::string label = label_of(sweep, *cost.row);
-    waterfall.description +=
-        fmt::format("{}: {} on top of {}. ", label, estimate_text(cost.ms_per_step, "ms"),
-                    quantity_text(cost.ceiling_ms, "ms"));
-    waterfall.bars.push_back({.label = label,
-                              .from_ms = cost.ceiling_ms,
-                              .added_ms = cost.ms_per_step,
-                              .over_device = true});
+  for (const Row* row : rows) {
+    const std::string label = label_of(sweep, *row);
+    const Estimate& added = row->input_cost->ms_per_step;
+    const double device = ceiling_ms(sweep, *row);
+    waterfall.description += fmt::format("{}: {} on top of {}. ", label, estimate_text(added, "ms"),
+                                         quantity_text(device, "ms"));
+    waterfall.bars.push_back(
+        {.label = label, .from_ms = device, .added_ms = added, .over_device = true});
   }
   figure.caption =
-      "Blue: a step of the device alone. Red: what feeding adds. " + interval_words(costs);
+      fmt::format("Blue: a step of the device alone. Red: what feeding adds. {}", line_words(rows));
   figure.draw = [waterfall = std::move(waterfall)](const FigureSize& size) {
     return waterfall_figure(waterfall, size);
   };
   return figure;
 }
 
-PageFigure split_of(const SweepResult& sweep, std::vector<RowCost> costs) {
+PageFigure split_of(const SweepResult& sweep, Rows rows) {
   constexpr std::size_t kMostBars = 6;
   PageFigure figure{.file = "split.svg", .heading = "What the cost consists of"};
-  std::erase_if(costs, [](const RowCost& cost) { return cost.verdict == Verdict::equal; });
-  if (costs.size() > kMostBars) costs.resize(kMostBars);
-  std::vector<SplitBar> bars = splits_of(sweep, costs);
+  std::erase_if(rows, [](const Row* row) { return row->input_cost->verdict == Verdict::equal; });
+  if (rows.size() > kMostBars) rows.resize(kMostBars);
+  std::vector<SplitBar> bars = splits_of(sweep, rows);
   if (bars.empty()) return figure;
   figure.caption =
       "Starvation: the device had no batch. Transfer: it waited for the copy of one that was "
@@ -87,15 +100,16 @@ PageFigure split_of(const SweepResult& sweep, std::vector<RowCost> costs) {
   return figure;
 }
 
-SweepFigures figures_of(const SweepResult& sweep, const std::vector<RowCost>& costs) {
+SweepFigures figures_of(const SweepResult& sweep) {
+  const Rows rows = rows_by_cost(sweep);
   SweepFigures figures;
-  figures.cost = cost_figure(sweep, costs);
-  figures.waterfall = waterfall_of(sweep, costs);
-  figures.split = split_of(sweep, costs);
+  figures.cost = cost_figure(sweep, rows);
+  figures.waterfall = waterfall_of(sweep, rows);
+  figures.split = split_of(sweep, rows);
   figures.steps.file = "steps.svg";
   figures.queues.file = "queues.svg";
-  if (!costs.empty()) {
-    figures.shown = costs.front().row;
+  if (!rows.empty()) {
+    figures.shown = rows.front();
   } else if (!sweep.rows.empty()) {
     figures.shown = &sweep.rows.front();
   }
@@ -107,8 +121,8 @@ SweepFigures figures_of(const SweepResult& sweep, const std::vector<RowCost>& co
   return figures;
 }
 
-/// The table of all rows; costs as in the sentences above it.
-PageTable table_of(const SweepResult& sweep, const std::vector<RowCost>& costs) {
+/// The table of all rows, as on a terminal.
+PageTable table_of(const SweepResult& sweep) {
   PageTable table;
   const std::vector<std::string> columns = text_columns(sweep);
   const std::size_t keys = sweep.varied.size();
@@ -118,17 +132,6 @@ PageTable table_of(const SweepResult& sweep, const std::vector<RowCost>& costs) 
   for (const Row& row : sweep.rows) {
     std::vector<std::string> cells = text_cells(sweep, row);
     cells.pop_back();
-    const auto cost = std::find_if(costs.begin(), costs.end(),
-                                   [&](const RowCost& each) { return each.row == &row; });
-    if (row.img_per_s) {
-      const Spread& rate = *row.img_per_s;
-      cells[keys] = fmt::format("{} ({} to {})", fixed_text(rate.median, 1),
-                                fixed_text(rate.low, 1), fixed_text(rate.high, 1));
-    }
-    if (cost != costs.end()) {
-      cells[keys + 1] = estimate_text(cost->percent, "", 1);
-      cells[keys + 2] = estimate_text(cost->ms_per_step, "");
-    }
     table.rows.push_back(std::move(cells));
   }
   return table;
@@ -137,16 +140,16 @@ PageTable table_of(const SweepResult& sweep, const std::vector<RowCost>& costs) 
 void write_how_to_read(const SweepResult& sweep, std::ostream& out) {
   begin_details(out, "How to read it");
   std::vector<std::string> lines = how_to_read(sweep);
+  lines.push_back(
+      fmt::format("Rounds: every row runs once in each, in random order, and is compared with the "
+                  "ceiling's run of the same round. From {} rounds on, costs are means over rounds "
+                  "(of logarithms of step times) with 95 % intervals by Student's t; with fewer, "
+                  "the middle round with the lowest and the highest.",
+                  kRoundsForInterval));
   lines.push_back(fmt::format(
-      "Rounds: every row runs once in each, in random order, and is compared with the "
-      "ceiling's run of the same round. From {0} rounds on, costs are means over rounds "
-      "(of logarithms of step times) with 95 % intervals by Student's t; with fewer, "
-      "medians without an interval.",
-      kLeastRounds));
-  lines.push_back(fmt::format(
-      "loses: the interval excludes 0 and the step is more than {0:.0f} % longer. Keeps "
-      "up: the 90 % interval lies within {0:.0f} %. Undecided: anything else.",
-      100 * kCostMargin));
+      "loses: in {} rounds or more, Student's interval excludes 0 and the step is more than {:g} % "
+      "longer. Keeps up: the 90 % interval lies within that. Anything else has no verdict.",
+      kRoundsForVerdict, 100 * CostTargets{}.margin));
   write_list(out, lines);
   end_details(out);
 }
@@ -154,8 +157,7 @@ void write_how_to_read(const SweepResult& sweep, std::ostream& out) {
 }  // namespace
 
 void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
-  const std::vector<RowCost> costs = row_costs(sweep);
-  const SweepFigures figures = figures_of(sweep, costs);
+  const SweepFigures figures = figures_of(sweep);
   begin_page(out, "What input costs");
   write_verdict(out, verdict_of(sweep));
   if (!sweep.rows.empty()) write_paragraph(out, headline(sweep), "soft");
@@ -166,7 +168,7 @@ void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
   write_figure(out, figures.steps);
   write_figure(out, figures.queues);
   write_heading(out, "All rows");
-  write_table(out, table_of(sweep, costs));
+  write_table(out, table_of(sweep));
   write_list(out, notes_of(sweep));
   write_how_to_read(sweep, out);
   if (figures.shown != nullptr) {
@@ -182,7 +184,7 @@ void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
 }
 
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder) {
-  SweepFigures figures = figures_of(sweep, row_costs(sweep));
+  SweepFigures figures = figures_of(sweep);
   write_figure_files(
       {std::move(figures.cost), std::move(figures.waterfall), std::move(figures.split),
        std::move(figures.steps), std::move(figures.queues)},

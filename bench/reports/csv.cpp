@@ -59,7 +59,7 @@ Json median_of_fact(const Row& row, const char* name) {
 }
 
 Cells cells_of(const SweepResult& sweep, const Row& row) {
-  Json json = to_json(row);
+  Json json = to_json(sweep, row);
   Cells cells;
   flatten("", json["config"], cells);
   json.erase("config");

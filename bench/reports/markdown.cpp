@@ -35,6 +35,9 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
   out << "\n";
   for (const Row& row : sweep.rows) write_row(text_cells(sweep, row), out);
   out << "\n";
+  for (const Row* row : rows_by_cost(sweep)) {
+    out << "- " << escaped(cost_sentence(sweep, *row)) << "\n";
+  }
   for (const std::string& warning : sweep.warnings)
     out << "- Warning: " << escaped(warning) << ".\n";
   for (const std::string& line : how_to_read(sweep)) out << "- " << escaped(line) << "\n";

@@ -115,6 +115,9 @@ void write(const SweepResult& sweep, const ReportStyle& wanted, std::ostream& ou
   layout.write_head(out);
   for (const Row& row : sweep.rows) layout.write_row(row, out);
   out << "\n";
+  const std::vector<const Row*> costly = rows_by_cost(sweep);
+  for (const Row* row : costly) write_paragraph("", cost_sentence(sweep, *row), style, out);
+  if (!costly.empty()) out << "\n";
   for (const std::string& line : how_to_read(sweep)) write_paragraph("", line, style, out);
   if (!sweep.warnings.empty()) out << "\n";
   for (const std::string& warning : sweep.warnings) {

@@ -13,6 +13,7 @@ namespace penstock {
 struct Estimate {
   double value = 0, low = 0, high = 0;
   std::size_t samples = 0;  ///< independent ones behind it: blocks, or effective steps
+  bool is_spread = false;   ///< low and high are the lowest and highest sample, and no interval
   double half_width() const noexcept { return (high - low) / 2; }
   bool operator==(const Estimate&) const = default;
 };

@@ -281,6 +281,12 @@ ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand
   for (const ScalingPoint& point : points) {
     needed.measured_to = std::max(needed.measured_to, point.threads);
   }
+  std::vector<double> counts;
+  for (const ScalingPoint& point : points) counts.push_back(point.threads);
+  std::sort(counts.begin(), counts.end());
+  needed.thread_counts =
+      static_cast<std::size_t>(std::unique(counts.begin(), counts.end()) - counts.begin());
+  const bool enough_counts = needed.thread_counts >= kThreadCountsForLaw;
   constexpr double kRounding = 1e-9;
   const double threads = threads_for(band.law(), demand);
   const double whole = std::max(1.0, std::ceil(threads * (1 - kRounding)));
@@ -288,12 +294,15 @@ ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand
                      band.law().rate(whole) >= demand * (1 - kRounding);
   if (!needed.reachable) {
     needed.peak_img_per_s = band.peak();
+    needed.known = enough_counts && needed.peak_img_per_s.high < demand;
     return needed;
   }
   needed.whole = static_cast<int>(whole);
   needed.threads = {threads, std::min(threads, crossing(band, &Estimate::high, demand, threads)),
                     std::max(threads, crossing(band, &Estimate::low, demand, threads)),
                     band.blocks()};
+  needed.known =
+      whole <= needed.measured_to || (enough_counts && std::isfinite(needed.threads.high));
   return needed;
 }
 

@@ -37,15 +37,24 @@ struct ScalingLaw {
 /// well; sigma above 1 is a rate that falls with the second thread. At least one rate above 0.
 ScalingLaw fit_scaling_law(std::span<const ScalingPoint> points);
 
+/// With fewer the law has as many coefficients as points, or more: it says nothing of what lies
+/// beyond them.
+inline constexpr std::size_t kThreadCountsForLaw = 4;
+
 /// The least whole number of threads whose rate reaches a demand.
 struct ThreadsNeeded {
   bool reachable = false;
   /// Where it is: not rounded up. The interval is where the demand crosses the band of rate_at;
   /// high may be infinite. 0 where it is not.
   Estimate threads;
-  int whole = 0;            ///< threads.value rounded up
-  Estimate peak_img_per_s;  ///< where it is not: the most that any number of threads supplies
-  double measured_to = 0;   ///< most threads measured: beyond, this is an extrapolation
+  int whole = 0;                  ///< threads.value rounded up
+  Estimate peak_img_per_s;        ///< where it is not: the most that any number of threads supplies
+  double measured_to = 0;         ///< most threads measured: beyond, this is an extrapolation
+  std::size_t thread_counts = 0;  ///< that were measured, each once
+  /// False: the data cannot tell. Beyond measured_to with fewer than kThreadCountsForLaw thread
+  /// counts, or if an interval leaves open whether the demand is reached: then `whole` is a lower
+  /// bound, and no `peak_img_per_s` an upper one.
+  bool known = true;
 };
 /// `demand` in img/s, already with the margin that the caller wants. `seed`: of the bootstrap.
 ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand,

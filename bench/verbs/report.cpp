@@ -44,7 +44,11 @@ std::vector<Flag> report_flags(Wanted& wanted) {
            .set = [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }},
           {.name = "allow",
            .help = "of comparisons: settings of the workload that may differ, such as data_dir",
-           .set = [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }}};
+           .set = [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }},
+          {.name = "match",
+           .help = "of comparisons: KEY=A:B pairs rows whose KEY is A before with those whose KEY "
+                   "is B after, such as fake_location=queue:queue:decode=full; ';' between several",
+           .set = [&](const std::string& text) { wanted.compare.renamed = text; }}};
 }
 
 void put(const std::string& text, const std::string& file) {

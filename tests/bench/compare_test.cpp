@@ -192,6 +192,35 @@ TEST(Compare, WithoutACommonConfigurationThereIsNothingToCompare) {
   EXPECT_EQ(exit_code_of(comparison), 7);
 }
 
+TEST(Compare, TwoThatShareTheirCeilingAloneAreNotComparable) {
+  const SweepResult a = sweep_of_rows({row_at("gpu", kSteady), row_at("queue", kSteady)});
+  const SweepResult b =
+      sweep_of_rows({row_at("gpu", kSteady), row_at("queue:decode=full", kSteady)});
+  const Comparison comparison = compare(a, b, {});
+  EXPECT_TRUE(has(comparison.obstacles, "no configuration is in both but the ceiling"));
+  EXPECT_TRUE(has(comparison.obstacles, "--match KEY=A:B"));
+  EXPECT_EQ(exit_code_of(comparison), 7);
+  const SweepResult ceiling = sweep_of_rows({row_at("gpu", kSteady)});
+  EXPECT_EQ(exit_code_of(compare(ceiling, ceiling, {})), 0) << "nothing else was measured";
+}
+
+TEST(Compare, RenamedRowsArePaired) {
+  const SweepResult a =
+      sweep_of_rows({row_at("gpu", kSteady), row_at("queue:prefer=a:b", times(kSteady, 0.5))});
+  const SweepResult b =
+      sweep_of_rows({row_at("gpu", kSteady), row_at("queue:decode=full", times(kSteady, 0.4))});
+  const CompareOptions renamed{.renamed = "fake-location=queue:prefer=a:b:queue:decode=full"};
+  const Comparison comparison = compare(a, b, renamed);
+  ASSERT_EQ(comparison.rows.size(), 2U);
+  EXPECT_EQ(comparison.rows[1].verdict, Verdict::slower);
+  EXPECT_TRUE(has(comparison.settings, "fake_location: queue:prefer=a:b -> queue:decode=full"));
+  EXPECT_TRUE(comparison.unmatched.empty());
+  EXPECT_EQ(exit_code_of(comparison), 1);
+  for (const char* wrong : {"fake_location=queue:cpu", "fake_location", "fake_location=queue"}) {
+    EXPECT_THROW(compare(a, b, {.renamed = wrong}), ConfigError) << wrong;
+  }
+}
+
 TEST(Compare, MarginAndNamesAreChecked) {
   EXPECT_EQ(parse_margin("2.5"), 0.025);
   EXPECT_THROW(parse_margin("-1"), ConfigError);

@@ -137,6 +137,8 @@ inline InputCostFinding make_cost() {
                 .transfer_ms = {1.1, 1.0, 1.2, 5},
                 .interference_ms = {1.4, 0.9, 1.9, 5},
                 .residual_ms = 0.15};
+  cost.ms_per_step = cost.split.total_ms;
+  cost.rounds = {42.7, 43.1, 43.5, 43.9, 44.2};
   cost.verdict = Verdict::slower;
   return cost;
 }
@@ -198,7 +200,7 @@ inline Isolation make_isolation() {
   sweep.rows.push_back(make_long_row("queue", 27.55));
   summarise(sweep);
   isolation.coupled_row = 1;
-  isolation.blocks = 5;
+  isolation.blocks = isolation.measured_blocks = 5;
   isolation.stopped_because = "the interval of the cost is within 1 % of the ceiling";
   for (std::size_t block = 0; block < 5; ++block) {
     BlockNoise noise;

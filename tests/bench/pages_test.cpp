@@ -11,6 +11,7 @@
 #include "bench/isolate/isolation_page.h"
 #include "bench/pages/sweep_costs.h"
 #include "bench/pages/sweep_page.h"
+#include "bench/report_text.h"
 #include "tests/bench/isolation_fixture.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -77,34 +78,34 @@ SweepResult make_sweep() {
 
 TEST(SweepCosts, AreMeansOverRoundsWithIntervalsAndTheWorstFirst) {
   const SweepResult sweep = make_sweep();
-  const std::vector<RowCost> costs = row_costs(sweep);
-  ASSERT_EQ(costs.size(), 3U);
-  EXPECT_EQ(costs[0].row->config.fake_location, "queue");
-  EXPECT_EQ(costs[1].row->config.fake_location, "zmq-consume");
-  EXPECT_NEAR(costs[0].percent.value, 100 * 27.55 / (27.55 + 35.84), 0.1);
-  EXPECT_LT(costs[0].percent.low, costs[0].percent.value);
-  EXPECT_GT(costs[0].percent.high, costs[0].percent.value);
-  EXPECT_NEAR(costs[0].ms_per_step.value, 27.55, 1e-6);
-  EXPECT_NEAR(costs[0].ceiling_ms, 35.84, 1e-6);
-  EXPECT_EQ(costs[0].rounds.size(), 5U);
-  EXPECT_EQ(costs[0].verdict, Verdict::slower);
-  EXPECT_EQ(costs[2].verdict, Verdict::equal);
+  const std::vector<const Row*> rows = rows_by_cost(sweep);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0]->config.fake_location, "queue");
+  EXPECT_EQ(rows[1]->config.fake_location, "zmq-consume");
+  const CostEstimate& worst = *rows[0]->input_cost;
+  EXPECT_NEAR(worst.percent.value, 100 * 27.55 / (27.55 + 35.84), 0.1);
+  EXPECT_LT(worst.percent.low, worst.percent.value);
+  EXPECT_GT(worst.percent.high, worst.percent.value);
+  EXPECT_FALSE(worst.percent.is_spread);
+  EXPECT_NEAR(worst.ms_per_step.value, 27.55, 1e-6);
+  EXPECT_EQ(worst.rounds.size(), 5U);
+  EXPECT_EQ(worst.verdict, Verdict::slower);
+  EXPECT_EQ(rows[2]->input_cost->verdict, Verdict::equal);
 }
 
-TEST(SweepCosts, HaveNoIntervalWithTwoRounds) {
+TEST(SweepCosts, HaveNoVerdictWithTwoRounds) {
   SweepResult sweep = make_sweep();
   for (Row& row : sweep.rows) row.repetitions.resize(2);
   summarise(sweep);
-  const RowCost worst = row_costs(sweep).front();
-  EXPECT_EQ(worst.verdict, Verdict::undecided);
-  const std::string sentence = sentence_of(sweep, worst).text;
-  EXPECT_NE(sentence.find("in 2 rounds; it takes 3 for an interval"), std::string::npos)
-      << sentence;
+  const Row& worst = *rows_by_cost(sweep).front();
+  EXPECT_EQ(worst.input_cost->verdict, Verdict::undecided);
+  EXPECT_EQ(cost_sentence(sweep, worst),
+            "queue: 41.9 to 42.7 % lost in 2 rounds; a verdict takes 3 or more.");
 }
 
 TEST(SweepCosts, AreNotSplitWhereRunsDidNotRecordWhatTheDeviceWaitedFor) {
   SweepResult sweep = make_sweep();
-  const std::vector<SplitBar> splits = splits_of(sweep, row_costs(sweep));
+  const std::vector<SplitBar> splits = splits_of(sweep, rows_by_cost(sweep));
   ASSERT_EQ(splits.size(), 3U);
   const SplitBar& worst = splits.front();
   EXPECT_GT(worst.starvation_ms.value, worst.transfer_ms.value);
@@ -114,16 +115,17 @@ TEST(SweepCosts, AreNotSplitWhereRunsDidNotRecordWhatTheDeviceWaitedFor) {
   for (Row& row : sweep.rows) {
     for (Repetition& repetition : row.repetitions) repetition.result.starved_ms.clear();
   }
-  EXPECT_TRUE(splits_of(sweep, row_costs(sweep)).empty());
+  EXPECT_TRUE(splits_of(sweep, rows_by_cost(sweep)).empty());
 }
 
 TEST(SweepPage, SaysTheVerdictFirstAndOneSentenceForEachRow) {
   const std::string page = page_of(make_sweep());
   EXPECT_TRUE(in_order(
-      page, {"queue loses 43 % (", "of what the device could train: 27.6 ms of each step.",
-             "zmq-consume loses 10 % (", "host keeps up", "<h2>What is lost", "<h2>What each step",
-             "<h2>What the cost consists of", "<h2>Every step", "<h2>Its queues", "<h2>All rows",
-             "<h2>Stages", "<h2>Each repetition", "<h2>Where it ran", "<h2>To measure it again"}));
+      page,
+      {"queue loses 43.5 % (", "of what the device could train: 27.55 ms of each step.",
+       "zmq-consume loses 10.5 % (", "host keeps up", "<h2>What is lost", "<h2>What each step",
+       "<h2>What the cost consists of", "<h2>Every step", "<h2>Its queues", "<h2>All rows",
+       "<h2>Stages", "<h2>Each repetition", "<h2>Where it ran", "<h2>To measure it again"}));
 }
 
 TEST(SweepPage, SaysANoteOfSeveralRowsOnce) {
@@ -198,7 +200,7 @@ TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
 
 TEST(IsolationPage, ShowsWhatRungsLackAndThatSomeTakeLess) {
   const std::string page = page_of(make_isolation());
-  EXPECT_NE(page.find("cold files: not measured, pages stay resident"), std::string::npos);
+  EXPECT_NE(page.find("cold files: not measured: pages stay resident"), std::string::npos);
   EXPECT_NE(page.find("class=\"gain\""), std::string::npos);
 }
 

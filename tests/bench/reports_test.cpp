@@ -147,7 +147,7 @@ TEST(CsvReport, QuotesAndRoundsNothing) {
   EXPECT_EQ(rows[2]["fake_location"], "cpu");
   EXPECT_EQ(rows[2]["img_per_s_low"], "742.5");
   EXPECT_EQ(std::stod(rows[2]["input_cost_ms_per_step"]),
-            make_sweep().rows[1].input_cost->ms_per_step);
+            make_sweep().rows[1].input_cost->ms_per_step.value);
   EXPECT_EQ(rows[2]["repetitions"], "3");
   EXPECT_EQ(rows[2]["step_ms_p50"], "2.0");
   EXPECT_EQ(rows[2]["device_idle_ms_p50"], "0.375");

@@ -30,13 +30,14 @@ Status status_of(std::initializer_list<Status> statuses) {
 }
 
 TEST(InputCost, OfPairsIsTheSpreadOfEachPairsCost) {
-  const RatePair pairs[] = {{1000, 900}, {1000, 800}, {2000, 1000}};
-  const InputCostSpread cost = input_cost(pairs, 100);
-  EXPECT_DOUBLE_EQ(cost.percent.low, 10);
-  EXPECT_DOUBLE_EQ(cost.percent.median, 20);
-  EXPECT_DOUBLE_EQ(cost.percent.high, 50);
-  EXPECT_DOUBLE_EQ(cost.img_per_s_lost, 200);
-  EXPECT_DOUBLE_EQ(cost.ms_per_step, 25);
+  const Pair steps[] = {{100, 1000 / 9.0}, {100, 125}, {50, 100}};  // 100 images each
+  const CostEstimate cost = estimate_cost(steps, 100, {});
+  EXPECT_TRUE(cost.percent.is_spread);
+  EXPECT_NEAR(cost.percent.low, 10, 1e-9);
+  EXPECT_NEAR(cost.percent.value, 20, 1e-9);
+  EXPECT_NEAR(cost.percent.high, 50, 1e-9);
+  EXPECT_NEAR(cost.img_per_s_lost.value, 200, 1e-9);
+  EXPECT_NEAR(cost.ms_per_step.value, 25, 1e-9);
 }
 
 TEST(RowStatus, TheWorstRepetitionDecides) {
@@ -85,11 +86,11 @@ TEST(RowCost, ComparesRepetitionsOfTheSameRound) {
   }
   const SweepResult sweep = summarised({slow, ceiling});
   ASSERT_TRUE(sweep.rows[0].input_cost.has_value()) << sweep.rows[0].unresolved;
-  const InputCostSpread& cost = *sweep.rows[0].input_cost;
-  EXPECT_DOUBLE_EQ(cost.percent.low, 25);
-  EXPECT_DOUBLE_EQ(cost.percent.high, 25);
-  EXPECT_DOUBLE_EQ(cost.img_per_s_lost, 125);
-  EXPECT_NEAR(cost.ms_per_step, 1e3 * 100 / 500 / 3, 1e-9);
+  const CostEstimate& cost = *sweep.rows[0].input_cost;
+  EXPECT_NEAR(cost.percent.low, 25, 1e-9);
+  EXPECT_NEAR(cost.percent.high, 25, 1e-9);
+  EXPECT_GE(cost.img_per_s_lost.value, 1000 / 3 / 4.0);
+  EXPECT_LE(cost.img_per_s_lost.value, 250);
   EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.high, 0);
 }
 
@@ -98,7 +99,21 @@ TEST(RowCost, UsesTheRateThatTheFeederKeepsUp) {
   add_repetition(ceiling, 0, make_result(Status::ok, 1000, 1100));
   add_repetition(slow, 0, make_result(Status::ok, 990, 900));
   const SweepResult sweep = summarised({ceiling, slow});
-  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 10);
+  EXPECT_NEAR(sweep.rows[1].input_cost->percent.value, 10, 1e-9);
+}
+
+TEST(RowCost, AtTheRateOfTheCeilingIsNone) {
+  // A batch more or less is on its way at either end of a window.
+  Row ceiling = make_row("gpu", true), fed = make_row("host");
+  for (std::int32_t round = 0; round < 3; ++round) {
+    add_repetition(ceiling, round, make_result(Status::ok, 2000, 2000));
+    add_repetition(fed, round, make_result(Status::ok, 2000, 1980));
+    fed.repetitions.back().result.reserve_start = 3;
+    fed.repetitions.back().result.reserve_end = 2;
+  }
+  const CostEstimate& cost = *summarised({ceiling, fed}).rows[1].input_cost;
+  EXPECT_EQ(cost.percent.value, 0);
+  EXPECT_EQ(cost.verdict, Verdict::equal);
 }
 
 TEST(RowCost, ReachesUpToWhatBatchesOfBeforeAShortWindowMayHide) {
@@ -110,8 +125,9 @@ TEST(RowCost, ReachesUpToWhatBatchesOfBeforeAShortWindowMayHide) {
   const SweepResult sweep = summarised({ceiling, fed});
   ASSERT_TRUE(sweep.rows[1].input_cost.has_value()) << sweep.rows[1].unresolved;
   EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.low, 0);
-  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 0);
+  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.value, 0);
   EXPECT_NEAR(sweep.rows[1].input_cost->percent.high, 33, 1e-9);
+  EXPECT_EQ(sweep.rows[1].input_cost->verdict, Verdict::undecided);
   EXPECT_DOUBLE_EQ(sweep.rows[0].input_cost->percent.high, 0) << "its batches cost nothing to make";
 }
 
@@ -122,7 +138,8 @@ TEST(RowCost, ComparesAcrossRoundsWhereNoneHasBoth) {
   add_repetition(slow, 0, make_result(Status::failed, 0, 0));
   add_repetition(slow, 1, make_result(Status::ok, 600, 600));
   const SweepResult sweep = summarised({ceiling, slow});
-  EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.median, 40);
+  EXPECT_NEAR(sweep.rows[1].input_cost->percent.value, 40, 1e-9);
+  EXPECT_EQ(sweep.rows[1].input_cost->verdict, Verdict::undecided) << "nothing cancels";
 }
 
 TEST(RowCost, IsMeasuredAgainstTheSameTrainer) {
@@ -130,7 +147,7 @@ TEST(RowCost, IsMeasuredAgainstTheSameTrainer) {
   Row slow = make_ok_row("cpu", 1000);
   two.config.num_gpus = slow.config.num_gpus = 2;
   const SweepResult sweep = summarised({one, two, slow});
-  EXPECT_NEAR(sweep.rows[2].input_cost->percent.median, 50, 1e-9);
+  EXPECT_NEAR(sweep.rows[2].input_cost->percent.value, 50, 1e-9);
 }
 
 TEST(RowCost, IsUnresolvedWithoutACeilingAndForRowsThatAreNotOk) {

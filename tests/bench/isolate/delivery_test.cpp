@@ -84,6 +84,7 @@ class DeliveryTest : public testing::Test {
     cost.ceiling_img_per_s.value = 12800;
     cost.coupled_img_per_s.value = feed.batches_per_s * kBatch;
     cost.percent.value = cost_percent;
+    cost.verdict = cost_percent > 1 ? Verdict::slower : Verdict::equal;
     cost.split.starvation_ms.value = cost_percent / 2;
     diagnosis_ = diagnose({.coupled = row_, .cost = cost, .has_producer = true});
     found_ = *find_delivery(row_, ladder_, diagnosis_);

@@ -40,12 +40,13 @@ InputCostFinding half_lost() {
   cost.coupled_img_per_s.value = 1000;
   cost.percent.value = 50;
   cost.split.starvation_ms.value = 50;
+  cost.verdict = Verdict::slower;
   return cost;
 }
 
 Diagnosis diagnosis_of(const Row& row, bool crowded = false) {
   const InputCostFinding cost = half_lost();
-  return diagnose({.coupled = row, .cost = cost, .margin = 0.01, .crowded = crowded});
+  return diagnose({.coupled = row, .cost = cost, .crowded = crowded});
 }
 
 TEST(Diagnosis, BlamesReadingWhereOneThreadAtATimeReadsAndIsNeverIdle) {
@@ -76,6 +77,44 @@ TEST(Diagnosis, GoesByCpuTimeWhereOthersComputeOnTheSameProcessors) {
   const Diagnosis diagnosis = diagnosis_of(row, true);
   ASSERT_TRUE(diagnosis.bottleneck);
   EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "decode");
+}
+
+TEST(Diagnosis, PredictsFromComputingAndStorageWhatComesNext) {
+  // Reading took 9 s of one thread: 0.7 s computing; the rest was waiting, for a core.
+  Row row = row_of(9, 71);
+  RunResult& result = row.repetitions.front().result;
+  result.stages[0].cpu_s = 0.7;
+  result.facts["waited_for_core_s"] = 8.3;
+  const Diagnosis cached = diagnosis_of(row);
+  ASSERT_TRUE(cached.bottleneck);
+  EXPECT_EQ(cached.stages[*cached.bottleneck].name, "decode");
+  EXPECT_FALSE(cached.next_bottleneck) << "the trainer: reading could do 14,286 img/s";
+  EXPECT_NEAR(cached.gain_until_next, 2, 1e-9);
+  EXPECT_NEAR(cached.stages[0].capacity_img_per_s, kImages / 0.7, 1e-6);
+  EXPECT_EQ(cached.stages[0].storage_us_per_image, 0);
+  result.facts["waited_for_core_s"] = 0;  // for storage
+  const Diagnosis cold = diagnosis_of(row);
+  ASSERT_TRUE(cold.next_bottleneck);
+  EXPECT_EQ(cold.stages[*cold.next_bottleneck].name, "read");
+  EXPECT_NEAR(*cold.stages[0].storage_us_per_image, 830, 1e-9);
+  EXPECT_NEAR(cold.gain_until_next, 1.111, 1e-3);
+}
+
+TEST(Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {
+  Row row = row_of(25, 71);  // more than eight threads have of 10 s
+  RunResult& result = row.repetitions.front().result;
+  result.stages[0].cpu_s = 0.7;
+  result.facts["waited_for_core_s"] = 8.3;
+  EXPECT_EQ(diagnosis_of(row).stages[0].storage_us_per_image, 0);
+}
+
+TEST(Diagnosis, BlamesNothingUnlessTheVerdictIsThatFeedingCosts) {
+  const Row row = row_of(5, 72);
+  for (const Verdict verdict : {Verdict::undecided, Verdict::equal, Verdict::faster}) {
+    InputCostFinding cost = half_lost();
+    cost.verdict = verdict;
+    EXPECT_FALSE(diagnose({.coupled = row, .cost = cost}).bottleneck) << to_string(verdict);
+  }
 }
 
 TEST(Diagnosis, BlamesNoStageWhereAllWorkersAreIdleForMostOfTheTime) {

@@ -10,6 +10,7 @@
 
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
+#include "bench/report_text.h"
 #include "tests/bench/isolation_fixture.h"
 
 namespace penstock {
@@ -59,10 +60,22 @@ TEST(IsolationText, WithoutAnAnswerThereAreNoTables) {
   EXPECT_EQ(text.find("starvation"), std::string::npos);
 }
 
+TEST(IsolationText, RungsWithTheSameReasonShareALine) {
+  Isolation found = make_isolation();
+  for (RungFinding& rung : found.ladder) rung.unavailable = "the ladder's budget ended";
+  const std::string text = text_of(found);
+  const std::size_t at = text.find("not measured: the ladder's budget ended.");
+  ASSERT_NE(at, std::string::npos) << text;
+  EXPECT_EQ(text.find("not measured", at + 1), std::string::npos) << text;
+  EXPECT_EQ(text.find("added ms"), std::string::npos) << "a table without rows";
+}
+
 TEST(IsolationText, EndsThatAreNotKnownAreQuestionMarks) {
   const double infinite = std::numeric_limits<double>::infinity();
   EXPECT_EQ(format_estimate({43.21, -infinite, infinite, 1}, 1), "43.2 (? to ?)");
   EXPECT_EQ(format_estimate({43.21, 41.8, 44.5, 5}, 1), "43.2 (41.8 to 44.5)");
+  EXPECT_EQ(format_estimate({43.21, 41.8, 44.5, 3, true}, 1), "43.2 (41.8..44.5)");
+  EXPECT_EQ(format_estimate({25, 25, 25, 1, true}, 1), "25.0 (once)");
 }
 
 TEST(IsolationJson, HasFindingsAndRawSamples) {

@@ -91,7 +91,7 @@ TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
   };
   const Isolation& found = isolate();
   EXPECT_LT(found.blocks, kMinBlocks);
-  EXPECT_TRUE(mentions(found.doubts, "complete blocks"));
+  EXPECT_TRUE(mentions(found.doubts, "support no verdict"));
 }
 
 TEST_F(IsolatorTest, BatchesThatLayReadyDoNotHideASlowFeeder) {

@@ -139,8 +139,8 @@ TEST_F(IsolatorTest, CoresNeededFollowFromTheSupplyCurve) {
   EXPECT_NEAR(found.cores_per_device->threads.value, 7.58, 0.6);
   EXPECT_EQ(found.cores_per_device->whole, 8);
   EXPECT_EQ(found.cores_per_device->measured_to, 4);
-  EXPECT_TRUE(mentions(found.verdict, "8 cores like these"));
-  EXPECT_TRUE(mentions(found.verdict, "extrapolated from what up to 4 threads"));
+  EXPECT_TRUE(mentions(found.verdict, "takes at least 8 cores like these"));
+  EXPECT_TRUE(mentions(found.verdict, "extrapolated: 1, 2 and 4 threads supplied up to"));
 }
 
 TEST_F(IsolatorTest, ADemandBeyondEveryNumberOfCoresIsNotReachable) {
@@ -150,8 +150,21 @@ TEST_F(IsolatorTest, ADemandBeyondEveryNumberOfCoresIsNotReachable) {
   const Isolation& found = isolate();
   ASSERT_TRUE(found.cores_per_device);
   EXPECT_FALSE(found.cores_per_device->reachable);
-  EXPECT_TRUE(mentions(found.verdict, "not reachable"));
-  EXPECT_TRUE(mentions(found.verdict, "peak = "));
+  EXPECT_FALSE(found.cores_per_device->known) << "three thread counts";
+  EXPECT_TRUE(mentions(found.verdict, "is not known: 1, 2 and 4 threads supplied"));
+  EXPECT_FALSE(mentions(found.verdict, "not reachable"));
+}
+
+TEST_F(IsolatorTest, FourThreadCountsTellThatADemandIsNotReachable) {
+  plan_.cores = 8;
+  machine_.noise = machine_.drift = 0.001;
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 80;
+  machine_.serial_share = 0.5;
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cores_per_device);
+  EXPECT_TRUE(found.cores_per_device->known);
+  EXPECT_TRUE(mentions(found.verdict, "not reachable with any number of cores"));
 }
 
 // ---- budget and stop rules

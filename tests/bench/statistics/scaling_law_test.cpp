@@ -130,6 +130,28 @@ TEST(ScalingLaw, BlocksThatSuppliedNothingAreLeftOut) {
   EXPECT_THROW(fit_scaling_law(std::vector<ScalingPoint>{{1, {0}}}), std::logic_error);
 }
 
+TEST(ScalingLaw, KnowsNothingBeyondFewerThanFourThreadCounts) {
+  const ScalingLaw law{100, 0.1, 0};
+  const auto needed = [&](const std::vector<double>& threads, double demand) {
+    return threads_needed(on_law(law, threads), demand, 1, 20);
+  };
+  EXPECT_FALSE(needed({1, 2, 4}, 2000).known) << "not reachable";
+  EXPECT_FALSE(needed({1, 2, 4}, law.rate(6)).known);
+  EXPECT_TRUE(needed({1, 2, 4}, law.rate(3)).known) << "measured";
+  EXPECT_TRUE(needed({1, 2, 4, 8}, 2000).known);
+  EXPECT_TRUE(needed({1, 2, 4, 8}, law.rate(12)).known);
+}
+
+TEST(ScalingLaw, KnowsNothingOfADemandThatThePeaksIntervalCovers) {
+  const std::vector<ScalingPoint> points = {
+      {1, {100, 90, 110}}, {2, {180, 150, 170}}, {4, {270, 190, 260}}, {8, {310, 220, 330}}};
+  const ThreadsNeeded needed = threads_needed(points, 1e5, 1);
+  ASSERT_FALSE(needed.reachable);
+  const double between =
+      (needed.peak_img_per_s.value + std::min(needed.peak_img_per_s.high, 9e4)) / 2;
+  EXPECT_FALSE(threads_needed(points, between, 1).known);
+}
+
 TEST(ScalingLaw, ThreadsNeededAreExactOnExactRates) {
   const ScalingLaw law{100, 0.03, 0.002};  // peaks at 22
   for (const double threads : {0.4, 1.0, 2.5, 7.0, 15.0}) {
@@ -155,6 +177,7 @@ TEST(ScalingLaw, WhatNoNumberOfThreadsSuppliesIsNotReachable) {
   // lambda / sigma, which rates come near to and never reach.
   const ThreadsNeeded limited = threads_needed(on_law({100, 0.1, 0}, {1, 2, 4}), 1000.1, 1, 20);
   EXPECT_FALSE(limited.reachable);
+  EXPECT_FALSE(limited.known) << "three thread counts";
   EXPECT_NEAR(limited.peak_img_per_s.value, 1000, 1e-6);
 }
 

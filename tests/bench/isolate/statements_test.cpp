@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables that a newcomer sees first: a sweep of the feeders, `isolate` on a feeder that decodes
+// and on one that receives. Answers are simulated, so that the truth is known: no report may say
+// what the data do not support, and all reports of one result say the same.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "bench/isolate/isolation_json.h"
+#include "bench/isolate/isolation_page.h"
+#include "bench/isolate/isolation_text.h"
+#include "bench/report.h"
+#include "bench/report_text.h"
+#include "bench/result_json.h"
+#include "bench/sweep.h"
+#include "tests/bench/isolate/isolator_fixture.h"
+#include "tests/bench/sweep_rows.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kTries = 10;
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+/// What a reader sees of a page, of Markdown or of wrapped lines: one text in all of them.
+std::string seen(std::string text) {
+  const std::pair<std::string_view, std::string_view> kMarks[] = {
+      {"\xC2\xA0", " "}, {"\xE2\x88\x92", "-"}, {"&lt;", "<"},  {"&gt;", ">"},
+      {"&quot;", "\""},  {"&#39;", "'"},        {"&amp;", "&"}, {"\\", ""}};
+  for (const auto& [from, to] : kMarks) text = replaced(std::move(text), from, to);
+  return std::regex_replace(text, std::regex("\\s+"), " ");
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Every match of a number in front of a word, as in "5 blocks".
+std::vector<int> counts_of(const std::string& text, const std::string& pattern) {
+  std::vector<int> counts;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) {
+    counts.push_back(std::stoi((*at)[1]));
+  }
+  return counts;
+}
+
+// ---- a sweep
+// -------------------------------------------------------------------------------------
+
+/// A row, and what it truly costs in per cent.
+struct Fed {
+  std::string feeder;
+  double step_ms, truth;
+};
+const std::vector<Fed> kFeeders = {{"host", 10, 0}, {"queue", 16, 37.5}, {"zmq-consume", 40, 75}};
+
+/// Runs of a device of 10 ms a step, whose speeds differ by +- `noise` from run to run.
+SweepResult simulated_sweep(std::uint64_t seed, std::int32_t rounds, double noise) {
+  SweepResult sweep;
+  sweep.command = "penstock sweep --out out";
+  sweep.repetitions = rounds;
+  sweep.varied = {&find_config_key("fake_location")};
+  std::vector<Fed> rows = {{"gpu", 10, 0}};
+  rows.insert(rows.end(), kFeeders.begin(), kFeeders.end());
+  for (std::size_t index = 0; index < rows.size(); ++index) {
+    Row row = make_row(rows[index].feeder, index == 0);
+    for (std::int32_t round = 0; round < rounds; ++round) {
+      Random random(seed, index, static_cast<std::uint64_t>(round));
+      const double step_ms = rows[index].step_ms * (1 + noise * random.uniform(-1, 1));
+      RunResult result = make_result(Status::ok, 1e5 / step_ms, 1e5 / step_ms);
+      result.step_ms.assign(20, step_ms);
+      add_repetition(row, round, std::move(result));
+    }
+    sweep.rows.push_back(std::move(row));
+  }
+  summarise(sweep);
+  return sweep;
+}
+
+/// Every report of a sweep that people or programs read, as they see it.
+std::map<std::string, std::string> reports_of(const SweepResult& sweep) {
+  std::map<std::string, std::string> reports;
+  for (const char* name : {"table", "markdown", "html", "csv", "json"}) {
+    std::ostringstream text;
+    find_entry(report_table(), name).write(sweep, {.width = 400}, text);
+    reports[name] = seen(text.str());
+  }
+  return reports;
+}
+
+void expect_reports_agree(const SweepResult& sweep) {
+  const std::map<std::string, std::string> reports = reports_of(sweep);
+  const nlohmann::json json = nlohmann::json::parse(to_json(sweep).dump());
+  for (std::size_t index = 0; index < sweep.rows.size(); ++index) {
+    const Row& row = sweep.rows[index];
+    if (row.is_ceiling) continue;
+    ASSERT_TRUE(row.input_cost) << row.unresolved;
+    const std::string sentence = cost_sentence(sweep, row);
+    for (const auto& [name, text] : reports) {
+      EXPECT_TRUE(has(text, seen(sentence))) << name << " does not say: " << sentence;
+    }
+    const Estimate& percent = row.input_cost->percent;
+    const nlohmann::json& cost = json["runs"][index]["input_cost"];
+    EXPECT_EQ(cost["percent"]["median"], percent.value);
+    EXPECT_EQ(cost["percent"]["low"], percent.low);
+    EXPECT_EQ(cost["percent"]["high"], percent.high);
+    if (row.input_cost->verdict == Verdict::faster) continue;
+    for (const char* name : {"table", "markdown", "html"}) {
+      EXPECT_TRUE(has(reports.at(name), format_estimate(percent, 1)))
+          << name << " lacks " << format_estimate(percent, 1);
+    }
+    EXPECT_TRUE(has(reports.at("html"), fmt::format(": {:.1f} % (", percent.value)))
+        << "the figure lacks " << percent.value;
+  }
+}
+
+/// Counts verdicts that find a cost where there is none: of an interval of 95 %, 1 in 40.
+void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_alarms) {
+  for (std::size_t feeder = 0; feeder < kFeeders.size(); ++feeder) {
+    const CostEstimate& cost = *sweep.rows[feeder + 1].input_cost;
+    const double truth = kFeeders[feeder].truth;
+    EXPECT_LE(0, cost.percent.low);
+    EXPECT_LE(cost.percent.low, cost.percent.value);
+    EXPECT_LE(cost.percent.value, cost.percent.high);
+    EXPECT_LE(cost.percent.high, 100);
+    EXPECT_EQ(cost.percent.is_spread, rounds < kRoundsForInterval || cost.percent.is_spread);
+    const auto [low, high] = std::minmax_element(cost.rounds.begin(), cost.rounds.end());
+    if (cost.percent.is_spread) {
+      EXPECT_EQ(cost.percent.low, std::max(0.0, *low));
+      EXPECT_EQ(cost.percent.high, std::max(0.0, *high));
+    }
+    if (*low > 0) {
+      EXPECT_GT(cost.percent.low, 0) << "every round lost something";
+    }
+    if (rounds < kRoundsForVerdict) {
+      EXPECT_EQ(cost.verdict, Verdict::undecided);
+    }
+    false_alarms += truth == 0 && cost.verdict == Verdict::slower ? 1 : 0;
+    if (truth > 0) {
+      EXPECT_NE(cost.verdict, Verdict::equal);
+    }
+    if (truth > 0) {
+      EXPECT_NE(cost.verdict, Verdict::faster);
+    }
+  }
+}
+
+TEST(SweepStatements, AreSupportedByTheDataAndTheSameInEveryReport) {
+  int false_alarms = 0;
+  for (std::uint64_t seed = 0; seed < kTries; ++seed) {
+    for (const std::int32_t rounds : {1, 2, 3, 5, 8}) {
+      for (const double noise : {0.0, 0.002, 0.05, 0.35}) {
+        SCOPED_TRACE(fmt::format("seed {}, {} rounds, noise {}", seed, rounds, noise));
+        const SweepResult sweep = simulated_sweep(seed, rounds, noise);
+        expect_supported(sweep, static_cast<std::size_t>(rounds), false_alarms);
+        expect_reports_agree(sweep);
+      }
+    }
+  }
+  EXPECT_LE(false_alarms, 9)
+      << "of 120 sweeps with noise and enough rounds for a verdict, 3 expected";
+}
+
+TEST(SweepStatements, ThreeRoundsThatDifferAreStatedAsTheyAre) {
+  // Losses of 20.8, 22.8 and 58.7 %: Student's interval reaches from -58 to 75.
+  SweepResult sweep = simulated_sweep(0, 3, 0);
+  Row& row = sweep.rows[2];
+  const double losses[] = {0.208, 0.587, 0.228};
+  for (std::size_t round = 0; round < 3; ++round) {
+    RunResult& result = row.repetitions[round].result;
+    result.img_per_s = result.sustained_img_per_s = 1e4 * (1 - losses[round]);
+  }
+  summarise(sweep);
+  EXPECT_EQ(format_estimate(row.input_cost->percent, 1), "22.8 (20.8..58.7)");
+  EXPECT_EQ(cost_sentence(sweep, row),
+            "queue: 20.8 to 58.7 % lost in 3 rounds; they differ, measure again.");
+  expect_reports_agree(sweep);
+}
+
+TEST(SweepStatements, OneRoundHasNoInterval) {
+  const SweepResult sweep = simulated_sweep(0, 1, 0);
+  EXPECT_EQ(cost_sentence(sweep, sweep.rows[2]),
+            "queue: 37.5 % lost in one round; a verdict takes 3 or more.");
+  for (const auto& [name, text] : reports_of(sweep)) {
+    EXPECT_FALSE(has(text, "37.5 (37.5")) << name;
+  }
+}
+
+TEST(SweepStatements, ARateAtTheCeilingCostsNothing) {
+  SweepResult sweep = simulated_sweep(0, 3, 0);
+  for (Repetition& repetition : sweep.rows[1].repetitions) {  // one batch less lay ready at the end
+    repetition.result.sustained_img_per_s *= 0.99;
+    repetition.result.reserve_start = 3;
+    repetition.result.reserve_end = 2;
+  }
+  summarise(sweep);
+  EXPECT_EQ(text_cells(sweep, sweep.rows[1])[2], "0.0 (0.0..0.0)");
+}
+
+// ---- isolate
+// -------------------------------------------------------------------------------------
+
+struct Isolated {
+  std::string text, page;
+  nlohmann::json json;
+};
+
+Isolated reports_of(const Isolation& found) {
+  std::ostringstream text, page;
+  write_isolation_text(found, text);
+  write_isolation_page(found, page);
+  return {seen(text.str()), seen(page.str()), nlohmann::json::parse(to_json(found).dump())};
+}
+
+class IsolateStatements : public IsolatorTest {
+ protected:
+  /// Another machine for each try: noise from none to much, budgets from short to long.
+  const Isolation& isolate_try(std::uint64_t seed) {
+    plan_.config.seed = 1000 + seed;
+    plan_.cores = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 4 : 8;
+    plan_.budget = seed % 2 == 0 ? 45s : 12s;
+    machine_.noise = 0.005;
+    machine_.drift = 0;
+    machine_.device_ms = 10;
+    machine_.feeder_ms = seed % 4 == 0 ? 12 : 50;  // 6 ms with two threads, or 25
+    const double noise = 0.5 * static_cast<double>(seed) / kTries;
+    change_ = [noise](RunResult& result) {
+      Random random(result.config.seed, result.config.fake_location == "gpu" ? 1 : 2);
+      const double factor = 1 + noise * random.uniform(-1, 1);
+      for (auto* series : {&result.step_ms, &result.starved_ms, &result.device_idle_ms}) {
+        for (double& ms : *series) ms *= factor;
+      }
+      result.img_per_s /= factor;
+      result.sustained_img_per_s /= factor;
+    };
+    return isolate();
+  }
+
+  void expect_agreement(const Isolation& found) const {
+    const Isolated reports = reports_of(found);
+    for (const std::string& sentence : found.verdict) {
+      EXPECT_TRUE(has(reports.text, seen(sentence))) << "the terminal does not say: " << sentence;
+      EXPECT_TRUE(has(reports.page, seen(sentence))) << "the page does not say: " << sentence;
+    }
+    EXPECT_EQ(reports.json["verdict"], nlohmann::json(found.verdict));
+    ASSERT_TRUE(found.cost);
+    EXPECT_EQ(reports.json["cost"]["percent"]["value"], found.cost->percent.value);
+    EXPECT_EQ(reports.json["cost"]["verdict"], to_string(found.cost->verdict));
+    expect_one_count_of_blocks(found, reports);
+    const bool blames = found.cost->verdict == Verdict::slower;
+    if (!blames) {
+      EXPECT_TRUE(reports.json["bottleneck"].is_null());
+      EXPECT_FALSE(has(reports.text, "<- ")) << reports.text;
+      EXPECT_FALSE(has(reports.page, ">bottleneck<"));
+      EXPECT_TRUE(found.cures.empty());
+    }
+    if (found.cost->verdict == Verdict::undecided) {
+      EXPECT_FALSE(has(reports.text, "too slow")) << reports.text;
+      EXPECT_FALSE(has(reports.text, "to blame")) << reports.text;
+      EXPECT_FALSE(has(reports.text, "ms longer")) << reports.text;
+    }
+  }
+
+  static void expect_one_count_of_blocks(const Isolation& found, const Isolated& reports) {
+    const auto all = static_cast<int>(found.measured_blocks);
+    const auto usable = static_cast<int>(found.blocks);
+    for (const std::string* text : {&reports.text, &reports.page}) {
+      for (const int count : counts_of(*text, "(\\d+) blocks?\\b")) {
+        EXPECT_TRUE(count == all || count == usable) << count << " blocks, of " << all;
+      }
+      EXPECT_TRUE(counts_of(*text, "round (\\d+)").empty()) << "isolate calls them blocks";
+      for (const int number : counts_of(*text, "[^a-z]block (\\d+)")) EXPECT_LE(number, all);
+    }
+    for (const Row& row : found.sweep.rows) {
+      EXPECT_EQ(row.repetitions.size(), found.measured_blocks);
+    }
+  }
+
+  void expect_supported(const Isolation& found) {
+    const CostEstimate& cost = *found.cost;
+    ++verdicts_[cost.verdict];
+    EXPECT_LE(0, cost.percent.low);
+    EXPECT_LE(cost.percent.low, cost.percent.value);
+    EXPECT_LE(cost.percent.value, cost.percent.high);
+    EXPECT_LE(cost.percent.high, 100);
+    const bool keeps_up = machine_.feeder_ms < 20;
+    if (keeps_up) {
+      EXPECT_NE(cost.verdict, Verdict::slower) << found.verdict.front();
+    }
+    if (!keeps_up) {
+      EXPECT_NE(cost.verdict, Verdict::equal) << found.verdict.front();
+    }
+    EXPECT_FALSE(mentions(found.verdict, "not reachable")) << "more threads always supply more";
+    if (found.cores_per_device && found.cores_per_device->reachable) {
+      EXPECT_EQ(found.cores_per_device->known,
+                found.cores_per_device->whole <= found.cores_per_device->measured_to ||
+                    found.cores_per_device->thread_counts >= kThreadCountsForLaw)
+          << "below four thread counts nothing is known of more";
+    }
+  }
+
+  std::map<Verdict, int> verdicts_;
+};
+
+TEST_F(IsolateStatements, OfAFeederThatDecodesAreSupportedAndTheSameInEveryReport) {
+  for (std::uint64_t seed = 0; seed < kTries; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const Isolation& found = isolate_try(seed);
+    expect_agreement(found);
+    expect_supported(found);
+    if (found.cost->verdict != Verdict::slower) continue;
+    ASSERT_TRUE(found.bottleneck);
+    EXPECT_EQ(found.stages[*found.bottleneck].name, "decode");
+  }
+  EXPECT_GT(verdicts_[Verdict::slower], 0);
+  EXPECT_GT(verdicts_[Verdict::equal], 0);
+  EXPECT_GT(verdicts_[Verdict::undecided], 0);
+}
+
+TEST_F(IsolateStatements, OfAFeederThatReceivesAreSupportedAndTheSameInEveryReport) {
+  plan_.config.fake_location = "zmq-consume";
+  plan_.has_producer = true;
+  plan_.threads_matter = false;
+  machine_.receives = true;
+  for (std::uint64_t seed = 0; seed < kTries; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const Isolation& found = isolate_try(seed);
+    expect_agreement(found);
+    expect_supported(found);
+    if (found.cost->verdict != Verdict::slower) continue;
+    ASSERT_TRUE(found.bottleneck);
+    EXPECT_EQ(found.stages[*found.bottleneck].workers, "producer");
+  }
+  EXPECT_GT(verdicts_[Verdict::slower], 0);
+  EXPECT_GT(verdicts_[Verdict::equal], 0);
+  EXPECT_GT(verdicts_[Verdict::undecided], 0);
+}
+
+TEST_F(IsolateStatements, ACostOfFewBlocksIsNoIntervalWithoutWidth) {
+  machine_.noise = machine_.drift = 0;
+  machine_.feeder_ms = 80.0 / 3;  // 13.33 ms with two threads: a quarter is lost
+  stop_after_ = 3 + 2 * 5;        // the pilot and two blocks
+  const Isolation& found = isolate();
+  ASSERT_TRUE(found.cost);
+  EXPECT_EQ(found.blocks, 2U);
+  EXPECT_EQ(found.verdict.front(),
+            "Undecided: feeding with cpu: 25.0 % lost in 2 blocks; a verdict takes 3 or more.");
+  expect_agreement(found);
+}
+
+}  // namespace
+}  // namespace penstock
