@@ -88,6 +88,13 @@ std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, dou
       rate_of(figures.of([](const BlockPair& block) { return block.ceiling.kept_up_ms; }), images);
   cost.coupled_img_per_s =
       rate_of(figures.of([](const BlockPair& block) { return block.coupled.kept_up_ms; }), images);
+  if (!cost.percent
+           .is_spread) {  // by the ratio of step times, so that it is the ceiling less the loss
+    const Estimate ratio = paired_ratio(step_pairs(blocks));
+    const double ceiling = cost.ceiling_img_per_s.value;
+    cost.coupled_img_per_s = {ceiling / ratio.value, ceiling / ratio.high, ceiling / ratio.low,
+                              ratio.samples};
+  }
   cost.split = split_of(figures);
   return cost;
 }

@@ -101,6 +101,13 @@ CostEstimate estimate_cost(std::span<const Pair> step_ms, double images, const C
   cost.percent = within(cost.percent, 0, 100);
   cost.ms_per_step = within(summary.of(longer_ms), 0, kInfinity);
   cost.img_per_s_lost = within(summary.of(lost), 0, kInfinity);
+  if (!cost.percent.is_spread) {  // as many as the percentage says, of the ceiling's mean step
+    double ceiling_ms = 0;
+    for (const Pair& pair : step_ms) ceiling_ms += pair.a / static_cast<double>(step_ms.size());
+    const double each = 1e3 * images / ceiling_ms / 100;
+    cost.img_per_s_lost = {each * cost.percent.value, each * cost.percent.low,
+                           each * cost.percent.high, cost.percent.samples};
+  }
   if (targets.most_hidden > 0) include_hidden(cost, step_ms, images, targets.most_hidden);
   if (!same_rounds) return cost;
   cost.verdict = judge(step_ms, targets.margin);

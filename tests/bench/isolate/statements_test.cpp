@@ -296,6 +296,12 @@ class IsolateStatements : public IsolatorTest {
     EXPECT_LE(cost.percent.value, cost.percent.high);
     EXPECT_LE(cost.percent.high, 100);
     const bool keeps_up = machine_.feeder_ms < 20;
+    if (cost.unbounded_percent >= 0 && cost.rounds.size() % 2 == 1) {
+      EXPECT_NEAR(found.cost->ceiling_img_per_s.value - found.cost->coupled_img_per_s.value,
+                  cost.img_per_s_lost.value, 1e-6 * found.cost->ceiling_img_per_s.value);
+      EXPECT_NEAR(100 * cost.img_per_s_lost.value / found.cost->ceiling_img_per_s.value,
+                  cost.percent.value, 1e-6);
+    }
     if (keeps_up) {
       EXPECT_NE(cost.verdict, Verdict::slower) << found.verdict.front();
     }
