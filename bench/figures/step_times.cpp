@@ -29,12 +29,12 @@ double at_or_zero(const std::vector<double>& values, std::size_t index) {
   return std::isfinite(value) && value > 0 ? value : 0;
 }
 
-bool has_causes(const StepTimes& times) {
+bool has_causes(const StepSeries& times) {
   return !times.starved_ms.empty() || !times.copy_exposed_ms.empty() || !times.late_ms.empty();
 }
 
 /// Steps in equal parts of the window, of `stride` steps each.
-std::vector<Column> columns_of(const StepTimes& times, std::size_t stride) {
+std::vector<Column> columns_of(const StepSeries& times, std::size_t stride) {
   std::vector<Column> columns;
   for (std::size_t begin = 0; begin < times.step_ms.size(); begin += stride) {
     Column column;
@@ -61,7 +61,7 @@ std::vector<Column> columns_of(const StepTimes& times, std::size_t stride) {
 }
 
 /// Where the axis ends: above all steps but the longest few.
-double limit_of(const StepTimes& times) {
+double limit_of(const StepSeries& times) {
   std::vector<double> sorted;
   for (const double step : times.step_ms) sorted.push_back(std::isfinite(step) ? step : 0);
   std::sort(sorted.begin(), sorted.end());
@@ -111,7 +111,7 @@ void draw_columns(Svg& svg, const std::vector<Column>& columns, const Scale& x, 
   svg.dots(longest, 1, "ink");
 }
 
-void draw_histogram(Svg& svg, const StepTimes& times, const Scale& y, double left, double right) {
+void draw_histogram(Svg& svg, const StepSeries& times, const Scale& y, double left, double right) {
   std::vector<std::size_t> counts(static_cast<std::size_t>(kBins), 0);
   for (const double step : times.step_ms) {
     if (!std::isfinite(step) || !y.holds(step)) continue;
@@ -133,7 +133,7 @@ void draw_histogram(Svg& svg, const StepTimes& times, const Scale& y, double lef
   svg.line({left, y.from()}, {left, y.to()}, "axis");
 }
 
-std::string summary_of(const StepTimes& times, double limit) {
+std::string summary_of(const StepSeries& times, double limit) {
   std::vector<double> sorted = times.step_ms;
   std::sort(sorted.begin(), sorted.end());
   const auto share = [&](std::size_t percent) {
@@ -150,7 +150,7 @@ std::string summary_of(const StepTimes& times, double limit) {
   return text;
 }
 
-std::vector<LegendEntry> legend_of(const StepTimes& times) {
+std::vector<LegendEntry> legend_of(const StepSeries& times) {
   const auto any = [](const std::vector<double>& values) {
     return std::any_of(values.begin(), values.end(), [](double value) { return value > 0; });
   };
@@ -165,7 +165,7 @@ std::vector<LegendEntry> legend_of(const StepTimes& times) {
 
 }  // namespace
 
-std::string step_times_figure(const StepTimes& times, const FigureSize& size) {
+std::string step_times_figure(const StepSeries& times, const FigureSize& size) {
   const bool known = std::any_of(times.step_ms.begin(), times.step_ms.end(),
                                  [](double step) { return std::isfinite(step) && step > 0; });
   if (!known) return sentence_figure(size, kTitle, "No step of this window was timed.");

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-struct StepTimes {
+struct StepSeries {
   std::vector<double> step_ms;  ///< in order
   /// Of each step, or empty: what the device waited for; see RunResult. The rest of the step is the
   /// device's own.
@@ -23,6 +23,6 @@ struct StepTimes {
 /// The strip on the left, the histogram on the right, with one axis of ms. Long windows are drawn
 /// in columns of several steps, with a dot for the longest of each; steps that are too long for the
 /// figure are counted in words.
-std::string step_times_figure(const StepTimes& times, const FigureSize& size);
+std::string step_times_figure(const StepSeries& times, const FigureSize& size);
 
 }  // namespace penstock

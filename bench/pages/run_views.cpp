@@ -57,8 +57,8 @@ PageFigure step_times_of(const Row& row, const Row* ceiling, std::string_view ro
   const Repetition* const run = typical_run(row);
   if (run == nullptr) return figure;
   const RunResult& result = run->result;
-  StepTimes times{result.step_ms, result.starved_ms,     result.copy_exposed_ms,
-                  result.late_ms, result.device_idle_ms, {}};
+  StepSeries times{result.step_ms, result.starved_ms,     result.copy_exposed_ms,
+                   result.late_ms, result.device_idle_ms, {}};
   if (ceiling != nullptr && ceiling != &row) times.ceiling_ms = usual_step_ms(*ceiling);
   figure.caption = fmt::format("{}: every step of the window of {}.", row.config.fake_location,
                                which_run(row, *run, round));

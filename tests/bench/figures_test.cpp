@@ -93,7 +93,7 @@ SplitBar make_split() {
 
 Figures drawn(const Waterfall& waterfall, const std::vector<SplitBar>& splits,
               const std::vector<CostDot>& dots, const std::vector<QueueTrack>& queues,
-              double window_s, const StepTimes& steps, const SupplyDemand& supply) {
+              double window_s, const StepSeries& steps, const SupplyDemand& supply) {
   return {{"waterfall", [=](const FigureSize& size) { return waterfall_figure(waterfall, size); }},
           {"split", [=](const FigureSize& size) { return cost_split_figure(splits, size); }},
           {"dots", [=](const FigureSize& size) { return cost_dots_figure(dots, size); }},
