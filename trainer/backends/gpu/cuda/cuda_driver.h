@@ -71,7 +71,10 @@ class CudaDriver final : public Driver {
   void launch(StreamHandle stream, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 
-  Planner& planner() override { return *planner_; }
+  Planner& planner() override {
+    use_device();  // engines are compiled for the thread's current device
+    return *planner_;
+  }
   std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) override;
 
  private:
