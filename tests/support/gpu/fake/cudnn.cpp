@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libcudnn.so.9 that libpenstock_cuda.so calls. Descriptors are kept as they are
-// filled; plans are run by the interpreter of DNN graphs. Engines, in the order in which heuristics
+// The functions of libcudnn.so.9 that libpenstock_cuda.so calls. Descriptors keep what they are
+// filled with; the interpreter of DNN graphs runs plans. Engines, in the order in which heuristics
 // name them:
 //   mode A          1 if the graph multiplies f32 (rounded to tf32), 0 (exact)
 //   fall-back       2 (exact)
