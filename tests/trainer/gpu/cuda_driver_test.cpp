@@ -68,7 +68,7 @@ struct Bench {
     driver->wait_until(event, Time::max());
   }
   /// device[i] = max(device[i], 0) through a plan of cuDNN's.
-  DnnGraph relu() const {
+  static DnnGraph relu() {
     DnnGraph graph;
     const auto x = graph.add({{1, kCount, 1, 1}, DType::f32, false});
     graph.operations = {DnnPointwise{PointwiseMode::relu, x, kNoTensor, x}};
@@ -131,7 +131,7 @@ TEST_F(CudaDriver, AGpuThatCannotBeUsedSaysWhy) {
   EXPECT_TRUE(says(reason_with("driver=0"), "no driver: install NVIDIA's driver for CUDA 13"));
   EXPECT_TRUE(says(reason_with("driver=12080"), "supports CUDA 12.8 only: install NVIDIA's"));
   EXPECT_TRUE(says(reason_with("capability=80"), "compute capability 8.0; "));
-  EXPECT_TRUE(says(reason_with("capability=80"), "use a newer GPU, or --device cpu"));
+  EXPECT_TRUE(says(reason_with("capability=80"), "use another device"));
   EXPECT_TRUE(says(reason_with("fail=cudaSetDevice:1:46"), "exclusive use"));
   fake_cuda_restart("");
   EXPECT_TRUE(says(thrown_by<Unavailable>([] { driver_library().open(1); }), "device 0 only"));
@@ -300,6 +300,13 @@ TEST_F(CudaDriver, PlansRunAndOnesOfThePlanBookAreBuiltAgain) {
   EXPECT_EQ(bench.values()[1], 1);
   EXPECT_TRUE(says(reason_of([&] { bench.driver->build(graph, {.engine = 77, .knobs = {}}); }),
                    "engine 77"));
+}
+
+TEST_F(CudaDriver, PlansForItsGpuWhicheverIsTheCurrentOne) {
+  fake_cuda_restart("devices=2");
+  const std::unique_ptr<Driver> first = driver_library().open(0), second = driver_library().open(1);
+  EXPECT_EQ(candidates_for(*first, Bench::relu()).size(), 2U);
+  EXPECT_EQ(candidates_for(*second, Bench::relu()).size(), 2U);
 }
 
 TEST_F(CudaDriver, ARefusedEngineIsNoCandidate) {

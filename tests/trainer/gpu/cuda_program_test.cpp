@@ -59,10 +59,16 @@ TEST_F(CudaProgram, TrainsOnAGpu) {
   EXPECT_EQ(results().at("losses").size(), 30U);
 }
 
+TEST_F(CudaProgram, TrainsOnTwoGpus) {
+  const std::vector<std::string> two{"--num-gpus=2", "--device=gpu:exchange=copies"};
+  EXPECT_TRUE(ended(run("devices=2,timing=shuffled", two), 0, ""));
+  EXPECT_EQ(results().at("losses").size(), 30U);
+}
+
 TEST_F(CudaProgram, AGpuThatCannotBeUsedIsUnavailable) {
   EXPECT_TRUE(ended(run("devices=0"), 3, "CUDA_VISIBLE_DEVICES"));
   EXPECT_TRUE(ended(run("driver=12080"), 3, "supports CUDA 12.8 only: install NVIDIA's driver"));
-  EXPECT_TRUE(ended(run("capability=80"), 3, "use a newer GPU"));
+  EXPECT_TRUE(ended(run("capability=80"), 3, "use another device"));
   EXPECT_TRUE(ended(run("fail=cudaSetDevice:1:46"), 3, "exclusive use"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libcudnn.so.9 that libpenstock_cuda.so calls. Descriptors are kept as they are
-// filled; plans are run by the interpreter of DNN graphs. Engines, in the order in which heuristics
+// The functions of libcudnn.so.9 that libpenstock_cuda.so calls. Descriptors keep what they are
+// filled with; the interpreter of DNN graphs runs plans. Engines, in the order in which heuristics
 // name them:
 //   mode A          1 if the graph multiplies f32 (rounded to tf32), 0 (exact)
 //   fall-back       2 (exact)
@@ -190,6 +190,14 @@ void finalise_plan(Description& plan) {
                          std::array{workspace});
 }
 
+/// A handle may be used while its GPU is the thread's current one.
+void expect_current_device(const Description& operation_graph) {
+  if (!operation_graph.has(CUDNN_ATTR_OPERATIONGRAPH_HANDLE)) return;
+  const auto handle = operation_graph.value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
+  if (handle->device == fake::current_device()) return;
+  throw DnnFailure(CUDNN_STATUS_BAD_PARAM, "the handle is of another GPU than the current one");
+}
+
 void finalise(Description& description) {
   switch (description.type) {
     case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: {
@@ -199,6 +207,7 @@ void finalise(Description& description) {
       break;
     }
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      expect_current_device(description);
       description.graph = std::make_shared<const DnnGraph>(graph_of(description));
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
@@ -236,6 +245,9 @@ std::vector<std::byte*> tensors_of(const DnnGraph& graph, const Description& pac
 }
 
 void execute(cudnnContext& handle, const Description& plan, const Description& pack) {
+  if (handle.device != fake::current_device()) {
+    throw DnnFailure(CUDNN_STATUS_BAD_PARAM, "the handle is of another GPU than the current one");
+  }
   const std::int64_t engine = engine_of(plan);
   const auto host = std::make_shared<const HostPlan>(plan_of(graph_of_plan(plan), engine));
   const std::vector<std::byte*> at = tensors_of(*host->graph, pack);

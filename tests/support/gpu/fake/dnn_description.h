@@ -38,7 +38,7 @@ struct Description {
   /// These throw DnnFailure for an attribute that was not set.
   const Attribute& at(cudnnBackendAttributeName_t name) const;
   const Description& part(cudnnBackendAttributeName_t name) const { return *at(name).parts.at(0); }
-  /// All values as numbers of their own type.
+  /// All values of an attribute that is not made of descriptors.
   template <typename Value>
   std::vector<Value> values(cudnnBackendAttributeName_t name) const {
     const std::vector<std::byte>& bytes = at(name).values;

@@ -43,7 +43,8 @@ KernelCall copy_of(const void* argument) {
   return *static_cast<const Call*>(argument);
 }
 
-/// The kind of call that a kernel takes: its only parameter. Null: none of ours.
+/// Copies the only argument of a kernel, whose name ends with that argument's type. Null: Penstock
+/// has no such kernel.
 template <std::size_t Index = 0>
 KernelCall (*call_of(const std::string& name))(const void*) {
   if constexpr (Index == std::variant_size_v<KernelCall>) {

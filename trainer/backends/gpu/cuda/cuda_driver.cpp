@@ -56,7 +56,7 @@ void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
   if (facts.capability >= PENSTOCK_CUDA_CAPABILITY) return;
   throw Unavailable(fmt::format(
       "CUDA device {} is a {} of compute capability {}.{}; libpenstock_cuda.so has code for {}.{} "
-      "and newer: use a newer GPU, or --device cpu{}",
+      "and newer: use another device{}",
       ordinal, facts.name, facts.capability / 10, facts.capability % 10,
       PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10,
       facts.capability < kLowestCapability
