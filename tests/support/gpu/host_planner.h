@@ -21,8 +21,8 @@ using HasEngine = std::function<bool(const DnnGraph& graph)>;
 /// than 1x1, that add a tensor on the way.
 bool hopper_has_engine(const DnnGraph& graph);
 
-/// Whether the graph multiplies f32. What is computed on the way to a product is rounded to the type
-/// of its other operand.
+/// Whether the graph multiplies f32. What is computed on the way to a product is rounded to the
+/// type of its other operand.
 bool has_f32_products(const DnnGraph& graph);
 
 class HostPlanner final : public Planner {

@@ -3,8 +3,8 @@
 // and streams (../host_streams.h). It proves in which order CUDA is called and what becomes of its
 // errors, not what CUDA does.
 //
-// It is at least as strict as CUDA: during a recording the recording thread may use no other stream;
-// a call that a recording forbids invalidates it; errors stay for cudaGetLastError(),
+// It is at least as strict as CUDA: during a recording the recording thread may use no other
+// stream; a call that a recording forbids invalidates it; errors stay for cudaGetLastError(),
 // cudaErrorNotReady among them; after an illegal access all calls fail.
 #pragma once
 
