@@ -83,7 +83,7 @@ struct Bench {
 };
 
 std::vector<Candidate> candidates_for(Driver& driver, const DnnGraph& graph) {
-  return driver.planner().candidates(graph, true, 100);
+  return driver.planner().candidates(graph, {.allow_tf32 = true}, 100);
 }
 
 /// A plan, and memory for it.

@@ -114,7 +114,7 @@ Machine::Machine(Settings given)
     : settings(std::move(given)),
       streams(
           settings.timing, settings.seed, [](std::size_t bytes) { return Nanoseconds(bytes + 1); },
-          memory, order),
+          Nanoseconds(0), memory, order),
       used(static_cast<std::size_t>(settings.devices)) {}
 
 int Machine::enter(const char* name) {
