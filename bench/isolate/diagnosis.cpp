@@ -33,6 +33,38 @@ void add(StageUse& sum, const StageUse& more) {
   sum.bytes += more.bytes;
 }
 
+/// Threads of a group of workers: one of its stages at least may be run by all of them.
+std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& workers) {
+  std::int32_t threads = 0;
+  for (const StageUse& stage : stages) {
+    if (stage.workers == workers) threads = std::max(threads, stage.threads);
+  }
+  return threads;
+}
+
+/// The stage whose work may wait for storage. The wall time of copies is the device's.
+bool reads(const StageUse& stage) { return stage.name == "read"; }
+bool copies(const StageUse& stage) { return stage.workers == "stager"; }
+
+/// Time in a stage without computing: waiting for a core, or for storage.
+double idle_s(const StageUse& stage) { return std::max(0.0, stage.wall_s - stage.cpu_s); }
+
+/// Shortens the idle time of a group's stages to what its workers had: wall times are scaled up
+/// from samples, which a machine with other work makes too long.
+void fit_to_window(WorkSum& work, const std::string& workers) {
+  double idle = 0, left = threads_of(work.stages, workers) * work.window_s;
+  for (const StageUse& stage : work.stages) {
+    if (stage.workers != workers) continue;
+    idle += idle_s(stage);
+    left -= stage.cpu_s + stage.wait_in_s + stage.wait_out_s;
+  }
+  if (idle <= left) return;
+  const double share = std::max(0.0, left) / idle;
+  for (StageUse& stage : work.stages) {
+    if (stage.workers == workers) stage.wall_s -= (1 - share) * idle_s(stage);
+  }
+}
+
 WorkSum work_of(const Row& row) {
   WorkSum work;
   for (const Repetition& repetition : row.repetitions) {
@@ -55,45 +87,21 @@ WorkSum work_of(const Row& row) {
       }
     }
   }
-  return work;
-}
-
-/// Threads of a group of workers: one of its stages at least may be run by all of them.
-std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& workers) {
-  std::int32_t threads = 0;
-  for (const StageUse& stage : stages) {
-    if (stage.workers == workers) threads = std::max(threads, stage.threads);
-  }
-  return threads;
-}
-
-/// The stage whose work may wait for storage. The wall time of copies is the device's.
-bool reads(const StageUse& stage) { return stage.name == "read"; }
-bool copies(const StageUse& stage) { return stage.workers == "stager"; }
-
-/// What workers did in their stages without computing; no more than the rest of their time, as wall
-/// times are scaled up from samples.
-double idle_s(const WorkSum& work, const std::string& workers) {
-  double idle = 0, rest = threads_of(work.stages, workers) * work.window_s;
+  // A group that fits is left alone: each group once is enough, each of its stages does no harm.
   for (const StageUse& stage : work.stages) {
-    if (stage.workers != workers) continue;
-    idle += std::max(0.0, stage.wall_s - stage.cpu_s);
-    rest -= stage.cpu_s + stage.wait_in_s + stage.wait_out_s;
+    if (!copies(stage)) fit_to_window(work, stage.workers);
   }
-  return std::min(idle, std::max(0.0, rest));
+  return work;
 }
 
 /// What is left of all stages' time without computing and without waiting for a core.
 std::optional<double> storage_s(const WorkSum& work) {
   if (!work.knows_core_wait) return std::nullopt;
   double idle = 0, reading = 0;
-  std::vector<std::string> seen;
   for (const StageUse& stage : work.stages) {
     if (copies(stage)) continue;
-    if (reads(stage)) reading += std::max(0.0, stage.wall_s - stage.cpu_s);
-    if (std::find(seen.begin(), seen.end(), stage.workers) != seen.end()) continue;
-    seen.push_back(stage.workers);
-    idle += idle_s(work, stage.workers);
+    idle += idle_s(stage);
+    if (reads(stage)) reading += idle_s(stage);
   }
   return std::clamp(idle - work.core_wait_s, 0.0, reading);
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/error.h"
@@ -254,6 +255,17 @@ double crossing(const Resampled& band, double Estimate::*bound, double demand, d
   return above;
 }
 
+/// Of the thread count at which it is highest, with the mean over its blocks.
+double best_rate_of_a_thread(std::span<const ScalingPoint> points) {
+  double best = 0;
+  for (const ScalingPoint& point : points) {
+    if (point.img_per_s.empty()) continue;
+    const double sum = std::accumulate(point.img_per_s.begin(), point.img_per_s.end(), 0.0);
+    best = std::max(best, sum / (static_cast<double>(point.img_per_s.size()) * point.threads));
+  }
+  return best;
+}
+
 }  // namespace
 
 double ScalingLaw::rate(double threads) const {
@@ -303,6 +315,13 @@ ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand
                     band.blocks()};
   needed.known =
       whole <= needed.measured_to || (enough_counts && std::isfinite(needed.threads.high));
+  if (!needed.known && !enough_counts) {
+    // The law's own number is no lower bound: with a coefficient for each point it bends as noise
+    // does. No thread supplies more than one of the best count did.
+    const double least = std::max(demand / best_rate_of_a_thread(points), needed.measured_to);
+    needed.threads = {least, least, kInfinity, band.blocks()};
+    needed.whole = static_cast<int>(std::min(std::ceil(least * (1 - kRounding)), whole));
+  }
   return needed;
 }
 

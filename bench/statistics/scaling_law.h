@@ -53,7 +53,8 @@ struct ThreadsNeeded {
   std::size_t thread_counts = 0;  ///< that were measured, each once
   /// False: the data cannot tell. Beyond measured_to with fewer than kThreadCountsForLaw thread
   /// counts, or if an interval leaves open whether the demand is reached: then `whole` is a lower
-  /// bound, and no `peak_img_per_s` an upper one.
+  /// bound (by the best rate of one thread, if there are too few counts), and `peak_img_per_s` no
+  /// upper one.
   bool known = true;
 };
 /// `demand` in img/s, already with the margin that the caller wants. `seed`: of the bootstrap.

@@ -108,6 +108,17 @@ TEST(Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {
   EXPECT_EQ(diagnosis_of(row).stages[0].storage_us_per_image, 0);
 }
 
+TEST(Diagnosis, WorkersAreNotBusyForLongerThanTheWindow) {
+  Row row = row_of(90, 71);  // 161 s of work, of 80 s that eight threads have
+  row.repetitions.front().result.stages[0].cpu_s = 0.7;
+  const Diagnosis diagnosis = diagnosis_of(row);
+  double percent = 0;
+  for (const StageFinding& stage : diagnosis.stages) {
+    if (stage.workers == diagnosis.stages[0].workers) percent += stage.utilisation_percent;
+  }
+  EXPECT_NEAR(percent, 100, 1e-9);
+}
+
 TEST(Diagnosis, BlamesNothingUnlessTheVerdictIsThatFeedingCosts) {
   const Row row = row_of(5, 72);
   for (const Verdict verdict : {Verdict::undecided, Verdict::equal, Verdict::faster}) {

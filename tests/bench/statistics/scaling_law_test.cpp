@@ -142,6 +142,14 @@ TEST(ScalingLaw, KnowsNothingBeyondFewerThanFourThreadCounts) {
   EXPECT_TRUE(needed({1, 2, 4, 8}, law.rate(12)).known);
 }
 
+TEST(ScalingLaw, WhatFewThreadCountsNeedAtLeastIsWhatOneThreadsBestRateTells) {
+  const std::vector<ScalingPoint> points = {{1, {574}}, {2, {900}}};
+  const ThreadsNeeded needed = threads_needed(points, 1500, 1);
+  ASSERT_TRUE(needed.reachable);
+  EXPECT_FALSE(needed.known);
+  EXPECT_EQ(needed.whole, 3) << "1500 / 574, whatever a law of two points says";
+}
+
 TEST(ScalingLaw, KnowsNothingOfADemandThatThePeaksIntervalCovers) {
   const std::vector<ScalingPoint> points = {
       {1, {100, 90, 110}}, {2, {180, 150, 170}}, {4, {270, 190, 260}}, {8, {310, 220, 330}}};
