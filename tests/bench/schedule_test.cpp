@@ -54,7 +54,7 @@ class Schedule : public TrainingFixture {
     PreparedProcess process(rank, processes, clock_);
     Runner::Components entries = components();
     if (processes > 1) entries.processes = &process;
-    const RunParts parts(config, clock_, entries, {});
+    const RunParts parts(config, clock_, entries, {}, {});
     std::vector<float> rates;
     for (std::int64_t step = 0; step < parts.config.num_batches; ++step) {
       rates.push_back(learning_rate(parts.learning_rates, step));
