@@ -49,7 +49,8 @@ PROVOKED = {
 # Values of these keys are maps from names that the build or the data choose.
 NAMED = {"environment.libraries", "runs[].repetitions[].facts", "runs[].repetitions[].counters", "sizes", "subsampling",
          "colour_space"}
-# Keys of isolation.json that hold nothing, or differ in form, if the measurement does not find their subject.
+# Keys of isolation.json and selftest.json that hold nothing, or differ in form, if the measurement does not find their
+# subject; and `sweep`, which is results.json.
 FOUND = {"bottleneck", "next_bottleneck", "supply_row", "supply_img_per_s", "delivery", "supply_curve", "scaling_law",
          "cores_per_device", "depths", "verification", "ladder", "sweep"}
 # Facts that only some kernels tell, or that a run has only if batches lay ready.
@@ -193,11 +194,15 @@ def records(program):
     yield from columns("results.csv", file("sweep/results.csv"))
     for path in (program.folder / "sweep").iterdir():  # which figures there are depends on the result
         yield "file of sweep --out", path.name
+    yield from keys("report compare --format json", program.output("report", "compare", "sweep", "sweep", "--format", "json",
+                                                                   codes=(0, 7)))
     # A wide interval ends it after the fewest blocks; 7: undecided.
     program.output("isolate", *EMULATED, "--fake-location", "host", "--half-width", "50", "--budget", "20s", "--noverify",
                    "--out", "isolate", codes=(0, 7))
-    isolation = json.loads(file("isolate/isolation.json"))
-    yield from keys("isolation.json", json.dumps({key: None if key in FOUND else value for key, value in isolation.items()}))
+    program.output("selftest", "--budget", "2s", "--pairs", "5", "--out", "selftest", codes=(0, 1, 7))
+    for path in ("isolate/isolation.json", "selftest/selftest.json"):
+        known = {key: None if key in FOUND else value for key, value in json.loads(file(path)).items()}
+        yield from keys(path.split("/")[1], json.dumps(known))
     yield from keys("project --format json", program.output("project", "cpu.json", "--format", "json"))
     yield from columns("project --format csv", program.output("project", "cpu.json", "--format", "csv"))
     yield from keys("dataset inspect --json", program.output("dataset", "inspect", "--data-dir", "data/train", "--json"))
