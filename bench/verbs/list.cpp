@@ -48,9 +48,10 @@ void print_table(const Table<Entry>& table) {
 }
 
 int run(const Invocation& invocation) {
-  if (!parse_flags("list",
-                   "Lists the components of this program and their options, and refused flags.", {},
-                   invocation.arguments)) {
+  if (!parse_flags(
+          "list",
+          "Lists components with their options, data-set formats, reports and refused flags.", {},
+          invocation.arguments)) {
     return 0;
   }
   print_table(feeder_table());
