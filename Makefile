@@ -1,5 +1,5 @@
-# The two commands: `make run` and `make test`. Each installs what is missing (Debian packages, as
-# root), builds, and does what its name says. `make interop`, `make lint`: see below.
+# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each installs what is
+# missing (Debian packages, as root), builds, and does what its name says. `make interop`, `make lint`: see below.
 SHELL := /bin/bash
 BUILD ?= build
 CMAKE_FLAGS ?=
@@ -43,20 +43,23 @@ run: configure
 # and then.
 CTEST := ctest --output-on-failure --no-tests=error --repeat until-pass:2 -j 4
 
+# A release build and all tests.
 test:
 	$(call install,$(TEST_PACKAGES))
 	$(MAKE) --no-print-directory configure
 	@clang-format-14 --dry-run --Werror $(SOURCES)
 	cmake --build $(BUILD)
 	cd $(BUILD) && $(CTEST)
-	$(MAKE) --no-print-directory sanitize
 
-# The tests once more with the address, undefined-behaviour and thread sanitizers.
+# The tests in which memory and threads are at stake, with the address and undefined-behaviour sanitizers, then with the
+# thread sanitizer. At the end it prints which tests each sanitizer left out, and why.
 sanitize:
+	$(call install,$(TEST_PACKAGES))
 	for preset in asan tsan; do \
 	  cmake --preset $$preset > /dev/null && cmake --build --preset $$preset && \
 	  $(CTEST) --preset $$preset || exit 1; \
 	done
+	@printf '\n%s\n' "Left out (sanitizers: tests: reason):" && sort -u build-asan/tests/left_out.txt build-tsan/tests/left_out.txt
 
 # The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
 interop: configure

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock list: what there is, with its options, and what is known but not built, with the reason.
+// penstock list: components with their options, those that are known but not built, with the
+// reason, and the flags of other systems that are refused, with what to use instead.
 #include <fmt/format.h>
 
 #include <span>
@@ -7,6 +8,9 @@
 #include <vector>
 
 #include "bench/cli.h"
+#include "bench/dataset/dataset_writer.h"
+#include "bench/foreign_flags.h"
+#include "bench/report.h"
 #include "dataflow/decoder.h"
 #include "dataflow/packed/shard_stream.h"
 #include "dataflow/source.h"
@@ -44,8 +48,10 @@ void print_table(const Table<Entry>& table) {
 }
 
 int run(const Invocation& invocation) {
-  if (!parse_flags("list", "Lists the components of this program and their options.", {},
-                   invocation.arguments)) {
+  if (!parse_flags(
+          "list",
+          "Lists components with their options, data-set formats, reports and refused flags.", {},
+          invocation.arguments)) {
     return 0;
   }
   print_table(feeder_table());
@@ -57,6 +63,12 @@ int run(const Invocation& invocation) {
   print_table(update_table());
   print_table(optimizer_table());
   print_table(all_reduce_table());
+  print_table(dataset_writer_table());
+  print_table(report_table());
+  fmt::print("refused flag (of tf_cnn_benchmarks and tensorpack)\n");
+  for (const ForeignFlag& flag : foreign_flags()) {
+    fmt::print("  {:<22} {}\n", "--" + kebab(flag.name), flag.advice);
+  }
   return 0;
 }
 
