@@ -3,7 +3,7 @@
 """The reference systems' command lines, with `penstock` and its verb for their script: each runs and prints what is
 expected, or is refused with the reason. Steps are few and batches small where a command leaves them open.
 
-Usage: reference_commands_test.py PENSTOCK
+Usage: reference_commands_test.py PENSTOCK HAS_MPI, which is 1 if PENSTOCK was built with MPI.
 """
 import os
 import pathlib
@@ -35,6 +35,12 @@ COMMANDS = (
     ("two updates in one word are refused", "run --variable_update=replicated/parameter_server", 2,
      "parameter_server, "),
     ("a layout of batches is refused", "run --model=resnet50 --data_format=NCHW", 2, "batches travel as NHWC"),
+    ("NCCL without GPUs is refused with what to use", "run --like tf_cnn_benchmarks --model=resnet50 --num_gpus=2 "
+     "--variable_update=replicated --all_reduce_spec=nccl", 2, "use xring"),
+    ("a copy in two levels is refused with what to use", "run --like tf_cnn_benchmarks --num_gpus=2 "
+     "--variable_update=replicated --hierarchical_copy", 2, "use --all-reduce-spec nccl/xring"),
+    ("a forward pass alone runs", "run --like tf_cnn_benchmarks --model=vgg16 --forward_only " + SHORT, 0,
+     "forward only"),
     ("synthetic data are the default", "run --like tf_cnn_benchmarks --model=trivial " + SHORT, 0,
      "imagenet (synthetic)"),
     ("a folder of data that is not there is no synthetic run",
@@ -56,6 +62,10 @@ COMMANDS = (
     ("half precision trains", MULTIGPU + "--fake-location gpu --variable-update=replicated --use-fp16", 0, TOTAL),
     ("larger batches train",
      MULTIGPU + "--fake-location gpu --variable-update=replicated --use-fp16 --batch 128", 0, TOTAL),
+    ("BytePS without servers exchanges as replicated does",
+     MULTIGPU + "--fake-location gpu --variable-update=byteps", 0, "byteps has no servers that are processes"),
+    ("a list of GPUs is refused with what to use", MULTIGPU + "--gpu 0,1 --variable-update=replicated", 2,
+     "use --num-gpus"),
     ("a compiler's switch says what it changes", MULTIGPU + "--fake-location gpu --variable-update=replicated "
      "--use-fp16 --batch 128 --use-xla-compile", 0, "--use-xla-compile changes nothing"),
     ("data of the CPU are copied", MULTIGPU + "--fake-location cpu --batch 4 --variable-update=parameter_server", 0,
@@ -137,6 +147,16 @@ def check_producer(penstock, folder):
         say_and_exit(f"zmq-serve ended with {producer.returncode} when it was interrupted, expected 130")
 
 
+def why_no_launcher(has_mpi):
+    """Empty: there is one."""
+    if not has_mpi:
+        return "PENSTOCK was built without MPI"
+    if shutil.which("mpirun") is None:
+        return "there is no mpirun"
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return "" if "Open MPI" in version.stdout else "mpirun is not Open MPI's"
+
+
 def main():
     penstock = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
@@ -149,8 +169,8 @@ def main():
         for what, words, code, text in COMMANDS:
             check(what, [penstock, *words.split()], code, text, folder)
         check_producer(penstock, folder)
-        if shutil.which("mpirun") is None:
-            print(f"skipped: {len(LAUNCHED)} commands, since there is no mpirun")
+        if why := why_no_launcher(sys.argv[2] == "1"):
+            print(f"skipped: {len(LAUNCHED)} commands, since {why}")
             return
         for what, words, code, text in LAUNCHED:
             check(what, words.format(penstock=penstock, folder=folder).split(), code, text, folder)
