@@ -267,8 +267,9 @@ constexpr ConfigKey kKeys[] = {
     {"eval", "", true, "do nothing but evaluate the newest checkpoint in --train-dir",
      get<&RunConfig::eval>, set_flag<&RunConfig::eval>},
     {"eval_data_dir", "", false,
-     "folder to evaluate on; default: 'val' beside a --data-dir 'train', with --eval else "
-     "--data-dir itself",
+     "folder to evaluate on; default: 'val' beside a --data-dir 'train', or the validation-* files "
+     "in "
+     "--data-dir, with --eval else all of it",
      get<&RunConfig::eval_data_dir>, set_text<&RunConfig::eval_data_dir>},
     {"eval_batch_size", "", false, "images per step of evaluation; 0: as in training",
      get<&RunConfig::eval_batch_size>, set_count<&RunConfig::eval_batch_size, 0>},

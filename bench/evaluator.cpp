@@ -12,6 +12,7 @@
 
 #include "bench/machine.h"
 #include "dataflow/error.h"
+#include "dataflow/packed/shard_list.h"
 #include "trainer/weights.h"
 
 namespace penstock {
@@ -48,6 +49,7 @@ Passes passes_of(const RunConfig& config, const DataExtent& extent, std::int32_t
 std::string evaluation_folder(const RunConfig& config) {
   namespace fs = std::filesystem;
   if (!config.eval_data_dir.empty()) return config.eval_data_dir;
+  if (has_both_sets(config.data_dir)) return config.data_dir;
   const fs::path data(config.data_dir);
   const fs::path folder = data.has_filename() ? data : data.parent_path();
   if (folder.filename() == "train") {
@@ -57,10 +59,10 @@ std::string evaluation_folder(const RunConfig& config) {
     }
   }
   if (config.eval) return config.data_dir;
-  throw ConfigError(
-      fmt::format("there is no evaluation set beside --data-dir '{}': expected a folder 'val' next "
-                  "to one named 'train'; state --eval-data-dir",
-                  config.data_dir));
+  throw ConfigError(fmt::format(
+      "there is no evaluation set beside --data-dir '{}': expected a folder 'val' next "
+      "to one named 'train', or files validation-* beside train-* in it; state --eval-data-dir",
+      config.data_dir));
 }
 
 Evaluator::Evaluator(RunParts& parts) : parts_(parts), spec_(parts.spec) {

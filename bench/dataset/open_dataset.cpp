@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/dataset/open_dataset.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "dataflow/options.h"
 #include "dataflow/packed/detect_source.h"
+#include "dataflow/packed/shard_list.h"
 
 namespace penstock {
 
@@ -10,6 +15,12 @@ std::unique_ptr<Source> open_dataset(const OpenDataset& order) {
   constexpr std::int32_t kMostClasses = 1'000'000;  // so that whoever counts them can
   const ComponentText text = source_text(order.source, order.directory);
   const SourceEntry& entry = find_entry(source_table(), text.name);
+  if (has_both_sets(order.directory)) {
+    fmt::print(stderr,
+               "penstock: of the two sets in '{0}' the training set is read; name the other with "
+               "braces, such as --data-dir '{0}/validation-{{00000..00127}}-of-00128'\n",
+               order.directory);
+  }
   return entry.make({.directory = order.directory,
                      .epochs = 1,
                      .shuffle = order.shuffle,

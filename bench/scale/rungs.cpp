@@ -52,7 +52,13 @@ std::vector<std::int32_t> parse_ranks(std::string_view text) {
 
 std::vector<std::string> spell_out(const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
-  for (const std::string& argument : arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const bool has_word = i + 1 < arguments.size() && !arguments[i + 1].starts_with("-");
+    if (argument == "-h" && has_word) {  // alone it asks for help
+      result.emplace_back("--hosts");
+      continue;
+    }
     const auto* const letter = std::find_if(std::begin(kLetters), std::end(kLetters),
                                             [&](const Letter& l) { return l.letter == argument; });
     result.push_back(letter == std::end(kLetters) ? argument : std::string(letter->flag));

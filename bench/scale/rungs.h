@@ -15,8 +15,8 @@ std::vector<std::int32_t> doublings(std::int32_t most);
 /// "1,2,6": ascending, each once. Throws ConfigError.
 std::vector<std::int32_t> parse_ranks(std::string_view text);
 
-/// tfperftest's single letters as the flags that they stand for: -m, -g, -b, -r and -x. Its -h is
-/// --hosts here, since -h shows the help text.
+/// tfperftest's single letters as the flags that they stand for: -m, -g, -b, -r and -x, and -h, if
+/// a value follows it: alone it asks for the help text.
 std::vector<std::string> spell_out(const std::vector<std::string>& arguments);
 
 }  // namespace penstock

@@ -26,7 +26,9 @@ std::map<std::string, std::int32_t> Rung::ran_on() const {
   return machines;
 }
 
-std::string ScaleResult::name() const { return fmt::format("{}_b{}", model, batch_size); }
+std::string ScaleResult::name() const {
+  return fmt::format("{}_b{}", asked_model.empty() ? model : asked_model, batch_size);
+}
 
 std::optional<IdealRate> ideal_rate(const ScaleResult& result) {
   const Rung* least = nullptr;

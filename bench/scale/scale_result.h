@@ -42,14 +42,15 @@ struct Rung {
 struct ScaleResult {
   Environment environment;
   std::string command;
-  std::string model;  ///< the table's own name
+  std::string model;        ///< the table's own name
+  std::string asked_model;  ///< as it was typed; empty: it was not
   std::int32_t batch_size = 0;
   std::string what;  ///< feeder, update and device, for people
   std::int32_t repetitions = 0;
   std::vector<Rung> rungs;  ///< ascending by ranks
   std::vector<std::string> notes;
 
-  std::string name() const;  ///< "MODEL_bB", as tfperftest calls its files
+  std::string name() const;  ///< "MODEL_bB" by the typed name, as tfperftest calls its files
 };
 
 /// Images per second of one device, from the rung with the fewest devices that ran; nothing: none

@@ -73,7 +73,7 @@ std::vector<Flag> launch_flags(Wanted& wanted) {
                          }
                          wanted.ranks = static_cast<std::int32_t>(ranks);
                        }));
-  flags.push_back(flag("hosts", "host", "machines and their slots, such as node1:2,node2:2", "",
+  flags.push_back(flag("hosts", "host", "-H: machines and their slots, such as node1:2,node2:2", "",
                        [&](const std::string& text) { wanted.hosts = text; }));
   flags.push_back(flag("hostfile", "machinefile", "mpirun's host file: NAME slots=N, a line each",
                        "", [&](const std::string& text) { wanted.hostfile = text; }));
@@ -160,10 +160,12 @@ int run(const Invocation& invocation) {
   Wanted wanted;
   const std::span<const std::string> all = invocation.arguments;
   const std::size_t begin = begin_of_ranks(all);
+  std::vector<std::string> own(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin));
+  std::replace(own.begin(), own.end(), std::string("-H"), std::string("--hosts"));
   if (!parse_flags("launch",
                    "Starts this program as several ranks, through Open MPI's mpirun: "
                    "`penstock launch -np 4 -- run ...`. Output and exit code are the run's.",
-                   launch_flags(wanted), all.first(begin))) {
+                   launch_flags(wanted), own)) {
     return 0;
   }
   std::span<const std::string> rest = all.subspan(begin);

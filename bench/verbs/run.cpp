@@ -431,6 +431,28 @@ std::vector<Flag> output_flags(Wish& wish) {
   return flags;
 }
 
+/// tensorpack's name for its producer, which feeds a run and has no result.
+constexpr std::string_view kProducer = "zmq-serve";
+
+/// `penstock serve` with the batches of `config`, as tensorpack's producer sends them: the same
+/// again and again, as many waiting as --prefetch says. Options of zmq-serve are flags of `serve`.
+int serve_batches(const RunConfig& config, const Invocation& invocation) {
+  RunConfig served = config;
+  served.fake_location = "host";
+  say_unused_flags(std::span(&served, 1), invocation.arguments);
+  std::vector<std::string> words{"--fake-location=host", fmt::format("--hwm={}", config.prefetch)};
+  for (const char* const name : {"model", "batch_size", "image_size", "classes", "seed"}) {
+    words.push_back(fmt::format("--{}={}", kebab(name), find_config_key(name).get(config)));
+  }
+  for (const auto& [name, value] : parse_component(config.fake_location).values) {
+    words.push_back(fmt::format("--{}={}", kebab(name), value));
+  }
+  fmt::print(stderr, "penstock: --fake-location {} is `penstock serve {}`\n", kProducer,
+             join(words, " "));
+  return find_entry(verb_table(), "serve")
+      .run({invocation.program, std::move(words), invocation.stop, invocation.leave});
+}
+
 int run(const Invocation& invocation) {
   RunConfig config;
   Wish wish;
@@ -452,6 +474,10 @@ int run(const Invocation& invocation) {
         "--json and --format={} exclude each other; keep one (--format json has the form of a "
         "sweep's results.json)",
         wish.format));
+  }
+  const bool wants_result = wish.json || !wish.format.empty() || !wish.out.empty();
+  if (canonical_name(parse_component(config.fake_location).name) == kProducer && !wants_result) {
+    return serve_batches(config, invocation);
   }
   const auto typed = [&](const char* name) { return is_typed(name, invocation.arguments); };
   wish.may_extend =

@@ -41,6 +41,7 @@ constexpr std::string_view kResnet = "resnet", kItsResnet = "resnet152_v2";
 struct Wanted {
   ScalePlan plan;
   std::string hosts, remote_dir, ranks;
+  std::string model;  ///< as it was typed; empty: it was not
   std::string out = "logs";
   std::int32_t per_host = 0, most = 0;  ///< 0: not said
 };
@@ -67,7 +68,7 @@ std::vector<Flag> ladder_flags(Wanted& wanted) {
       "g"));
   flags.push_back(flag(
       "hosts",
-      "a node file (a line: name for peers, ssh alias), mpirun's host file, or a "
+      "-h: a node file (a line: name for peers, ssh alias), mpirun's host file, or a "
       "list such as node1:2,node2:2; default: this machine",
       "", [&](const std::string& text) { wanted.hosts = text; }, "nodes_file hostfile"));
   flags.push_back(flag(
@@ -97,6 +98,11 @@ std::vector<Flag> ladder_flags(Wanted& wanted) {
 std::vector<Flag> scale_flags(Wanted& wanted) {
   std::vector<Flag> flags = run_flags(wanted.plan.config);
   std::erase_if(flags, [](const Flag& each) { return each.name == "num_processes"; });
+  Flag& model = *std::ranges::find(flags, "model", &Flag::name);
+  model.set = [&wanted, set = model.set](const std::string& text) {
+    set(text);
+    wanted.model = text;
+  };
   for (Flag& each : ladder_flags(wanted)) flags.push_back(std::move(each));
   return flags;
 }
@@ -138,6 +144,7 @@ ScaleResult begin_result(const Wanted& wanted, const Invocation& invocation) {
   ScaleResult result{.environment = read_environment(),
                      .command = command_text("scale", invocation.arguments),
                      .model = config.model,
+                     .asked_model = wanted.model,
                      .batch_size = config.batch_size,
                      .what = fmt::format("feeder {}, update {}, device {}", config.fake_location,
                                          config.variable_update, config.device),

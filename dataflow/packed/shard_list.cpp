@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -60,7 +61,7 @@ std::vector<std::string> alternatives(std::string_view whole, std::string_view i
   return found;
 }
 
-/// The name before "-00003-of-00010" with what follows it, the number, and the count.
+/// A name such as "train-00003-of-00010": its set as a list with braces, the number, and the count.
 struct Numbered {
   std::string set;
   std::uint64_t number = 0, count = 0;
@@ -73,33 +74,59 @@ std::optional<Numbered> parse_numbered(std::string_view name) {
   if (of == 0 || dash == std::string_view::npos) return std::nullopt;
   std::size_t end = of + 4;
   while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  const std::optional<std::uint64_t> number = parse_number(name.substr(dash + 1, of - dash - 1)),
+  const std::string_view digits = name.substr(dash + 1, of - dash - 1);
+  const std::optional<std::uint64_t> number = parse_number(digits),
                                      count = parse_number(name.substr(of + 4, end - of - 4));
-  if (!number || !count) return std::nullopt;
-  return Numbered{std::string(name.substr(0, dash)) + std::string(name.substr(end)), *number,
-                  *count};
+  if (!number || !count || *count == 0) return std::nullopt;
+  std::string set(name.substr(0, dash + 1));
+  set += '{';
+  set += padded(0, digits.size()) + ".." + padded(*count - 1, digits.size());
+  set += '}';
+  set += name.substr(of);
+  return Numbered{std::move(set), *number, *count};
 }
 
-/// That shards which say how many they are, are as many.
-void check_numbers(const std::string& place, const std::vector<std::string>& paths) {
-  std::set<std::pair<std::string, std::uint64_t>> sets;
-  std::set<std::uint64_t> numbers;
+constexpr std::string_view kTraining = "train", kValidation = "validation";
+
+/// The shards that say how many they are, by their sets. Empty: another shard is among them.
+std::map<std::string, std::vector<std::string>> sets_of(const std::vector<std::string>& paths) {
+  std::map<std::string, std::vector<std::string>> sets;
   for (const std::string& path : paths) {
     const std::optional<Numbered> numbered = parse_numbered(fs::path(path).filename().native());
-    if (!numbered) return;
-    sets.emplace(numbered->set, numbered->count);
-    numbers.insert(numbered->number);
+    if (!numbered) return {};
+    sets[numbered->set].push_back(path);
   }
-  if (sets.size() > 1) {
-    const auto &first = *sets.begin(), &second = *std::next(sets.begin());
-    throw ConfigError("the data in '" + place + "' are shards of more than one set ('" +
-                      first.first + "' of " + std::to_string(first.second) + ", '" + second.first +
-                      "' of " + std::to_string(second.second) +
-                      "); expected one; name one with braces, such as --data-dir '" + place + "/" +
-                      first.first + "-{00000.." + padded(first.second - 1, 5) + "}-of-" +
-                      padded(first.second, 5) + "'");
+  return sets;
+}
+
+[[noreturn]] void refuse_sets(const std::string& place, const std::string& first,
+                              const std::string& second) {
+  throw ConfigError("the data in '" + place + "' are shards of more than one set ('" + first +
+                    "' and '" + second + "'); expected one, or " + std::string(kTraining) +
+                    "-* and " + std::string(kValidation) +
+                    "-*; name one with braces, such as --data-dir '" + place + "/" + first + "'");
+}
+
+/// Those of one set, which must all be there: of training and validation, the one that `plan` is
+/// for.
+std::vector<std::string> one_set(const DataPlan& plan, std::vector<std::string> paths) {
+  const std::string& place = plan.directory;
+  const auto sets = sets_of(paths);
+  if (sets.empty()) return paths;
+  auto chosen = sets.begin();
+  if (const auto second = std::next(chosen); second != sets.end()) {
+    const bool has_both = sets.size() == 2 && chosen->first.starts_with(kTraining) &&
+                          second->first.starts_with(kValidation);
+    if (!has_both) refuse_sets(place, chosen->first, second->first);
+    if (!plan.augment) chosen = second;
   }
-  const std::uint64_t count = sets.begin()->second;
+  std::set<std::uint64_t> numbers;
+  std::uint64_t count = 0;
+  for (const std::string& path : chosen->second) {
+    const Numbered numbered = *parse_numbered(fs::path(path).filename().native());
+    numbers.insert(numbered.number);
+    count = numbered.count;
+  }
   std::string missing;
   std::size_t shown = 0;
   for (std::uint64_t i = 0; i < count && shown < 4; ++i) {
@@ -107,9 +134,9 @@ void check_numbers(const std::string& place, const std::vector<std::string>& pat
     missing += shown == 3 ? std::string(", ...") : (shown > 0 ? ", " : "") + std::to_string(i);
     ++shown;
   }
-  if (missing.empty()) return;
+  if (missing.empty()) return chosen->second;
   throw ConfigError("the data in '" + place + "' are " + std::to_string(numbers.size()) + " of " +
-                    std::to_string(count) + " shards of '" + sets.begin()->first +
+                    std::to_string(count) + " shards of '" + chosen->first +
                     "'; expected all; missing: " + missing +
                     "; fetch them, or name those that are there with braces");
 }
@@ -145,8 +172,22 @@ std::vector<std::string> expand_braces(std::string_view text) {
   return names;
 }
 
-FileList list_shards(const std::string& place, bool (*accepts)(std::string_view name),
+bool has_both_sets(const std::string& folder) {
+  bool trains = false, validates = false;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().native();
+    if (!parse_numbered(name)) continue;
+    trains = trains || name.starts_with(kTraining);
+    validates = validates || name.starts_with(kValidation);
+  }
+  return trains && validates;
+}
+
+FileList list_shards(const DataPlan& plan, bool (*accepts)(std::string_view name),
                      std::string_view format, std::string_view example) {
+  const std::string& place = plan.directory;
   const std::string expected = "; expected " + std::string(format) + " files such as " +
                                std::string(example) + "; check --data-dir";
   const auto refuse = [&](const std::string& path, const std::string& problem) {
@@ -166,7 +207,7 @@ FileList list_shards(const std::string& place, bool (*accepts)(std::string_view 
     }
     std::ranges::sort(paths);
     if (paths.empty()) refuse(place, "are a folder without such files");
-    check_numbers(place, paths);
+    paths = one_set(plan, std::move(paths));
   } else {
     paths = expand_braces(place);
     for (const std::string& path : paths) {

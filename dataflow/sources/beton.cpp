@@ -105,7 +105,7 @@ class Beton final : public RecordFormat {
 bool is_beton(std::string_view name) { return name.ends_with(".beton") || name.ends_with(".ffcv"); }
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
-  FileList shards = list_shards(plan.directory, is_beton, "FFCV", "train.beton");
+  FileList shards = list_shards(plan, is_beton, "FFCV", "train.beton");
   auto format = std::make_unique<Beton>(shards, options);
   return make_record_source(plan, std::move(shards), std::move(format));
 }

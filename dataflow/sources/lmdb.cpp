@@ -179,11 +179,11 @@ bool parse_bgr(const std::string& text) {
   throw ConfigError("lmdb: option 'channels' is '" + text + "'; expected bgr or rgb");
 }
 
-FileList list_databases(const std::string& place) {
+FileList list_databases(const DataPlan& plan) {
   const auto is_database = [](std::string_view name) {
     return name.ends_with(".mdb") ? name != "lock.mdb" : name.ends_with(".lmdb");
   };
-  return list_shards(place, is_database, "LMDB", "data.mdb or train.lmdb");
+  return list_shards(plan, is_database, "LMDB", "data.mdb or train.lmdb");
 }
 
 /// What the first readable image is.
@@ -215,7 +215,7 @@ std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& optio
 }
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
-  FileList files = list_databases(plan.directory);
+  FileList files = list_databases(plan);
   std::unique_ptr<RecordFormat> format = probe(MappedFile(files.path(0)), options);
   return make_record_source(plan, std::move(files), std::move(format));
 }

@@ -145,7 +145,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
       channels != "rgb" && channels != "bgr") {
     throw ConfigError("raw: option 'channels' is '" + channels + "'; expected rgb or bgr");
   }
-  FileList files = list_shards(plan.directory, is_images, "NumPy", "images.npy");
+  FileList files = list_shards(plan, is_images, "NumPy", "images.npy");
   const MappedFile first(files.path(0));
   const PixelLayout layout = layout_of(first, parse_file(first), options);
   return make_record_source(plan, std::move(files), std::make_unique<ImageArrays>(layout, options));

@@ -149,7 +149,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
   if (index != "walk" && index != "beside") {
     throw ConfigError("recordio: option 'index' is '" + index + "'; expected walk or beside");
   }
-  return make_record_source(plan, list_shards(plan.directory, is_recordio, "RecordIO", "train.rec"),
+  return make_record_source(plan, list_shards(plan, is_recordio, "RecordIO", "train.rec"),
                             std::make_unique<Recordio>(index == "beside"));
 }
 

@@ -310,8 +310,7 @@ bool is_tfrecord_name(std::string_view name) {
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
   RecordRules rules(options);
-  FileList shards =
-      list_shards(plan.directory, is_tfrecord_name, "TFRecord", "train-00000-of-01024");
+  FileList shards = list_shards(plan, is_tfrecord_name, "TFRecord", "train-00000-of-01024");
   auto streamed = std::make_unique<TfRecordStreamFormat>(rules);
   if (any_is_compressed(shards, *streamed)) {
     return make_stream_source(plan, std::move(shards), std::move(streamed), options);

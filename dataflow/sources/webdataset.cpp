@@ -170,7 +170,7 @@ bool is_tar_name(std::string_view name) {
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
   WebDatasetRules rules = parse_rules(options);
-  FileList shards = list_shards(plan.directory, is_tar_name, "WebDataset", "train-000000.tar");
+  FileList shards = list_shards(plan, is_tar_name, "WebDataset", "train-000000.tar");
   auto streamed = std::make_unique<WebDatasetStreamFormat>(rules);
   if (any_is_compressed(shards, *streamed)) {
     return make_stream_source(plan, std::move(shards), std::move(streamed), options);

@@ -242,7 +242,7 @@ TEST(ContactSheet, SaysWhereItCannotBeWritten) {
     try {
       write_contact_sheet(inventory, path, {});
       FAIL() << "wrote " << path;
-    } catch (const ConfigError& error) {
+    } catch (const DataError& error) {
       EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
     }
   }

@@ -37,6 +37,23 @@ TEST(Rungs, LettersOfTfperftestAreSpelledOut) {
   EXPECT_EQ(spell_out(Words{"-m", "alexnet", "-g", "4", "-b", "256", "-r", "/tmp/x/", "-x", "8"}),
             (Words{"--model", "alexnet", "--gpu-per-machine", "4", "--batch-size", "256",
                    "--remote-dir", "/tmp/x/", "--max-gpu", "8"}));
+  EXPECT_EQ(spell_out(Words{"-h", "nodes", "-g", "2"}),
+            (Words{"--hosts", "nodes", "--gpu-per-machine", "2"}));
+}
+
+TEST(Rungs, MinusHWithoutAValueAsksForHelp) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(spell_out(Words{"-h"}), (Words{"-h"}));
+  EXPECT_EQ(spell_out(Words{"-h", "--ranks=1"}), (Words{"-h", "--ranks=1"}));
+}
+
+TEST(ScaleFiles, KeepTheNameThatTheModelWasAskedForBy) {
+  ScaleResult result;
+  result.model = "inception3";
+  result.batch_size = 32;
+  EXPECT_EQ(result.name(), "inception3_b32");
+  result.asked_model = "inceptionv3";
+  EXPECT_EQ(result.name(), "inceptionv3_b32");
 }
 
 RunResult run_of(std::int32_t ranks, double img_per_s, const std::vector<std::string>& machines) {

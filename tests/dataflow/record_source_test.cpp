@@ -49,8 +49,8 @@ TEST(Braces, ThatMakeNoSenseAreRefused) {
 class ShardList : public testing::Test {
  protected:
   static bool is_data(std::string_view name) { return name.find(".dat") != std::string_view::npos; }
-  FileList list(const std::string& place) const {
-    return list_shards(place, is_data, "test", "a.dat");
+  FileList list(const std::string& place, bool augment = true) const {
+    return list_shards({.directory = place, .augment = augment}, is_data, "test", "a.dat");
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   void write(const std::vector<std::string>& names) {
@@ -86,7 +86,27 @@ TEST_F(ShardList, MissesNoShardWithoutSayingSo) {
   EXPECT_NE(gaps.find("missing: 1, 3, 4, ..."), std::string::npos) << gaps;
   write({"y-00000-of-00001.dat"});
   const std::string mixed = thrown_by<ConfigError>([&] { list(folder_.path().string()); });
-  EXPECT_NE(mixed.find("more than one set"), std::string::npos) << mixed;
+  EXPECT_NE(mixed.find("more than one set ('x-{00000..00006}-of-00007.dat'"), std::string::npos)
+      << mixed;
+}
+
+TEST_F(ShardList, OfTrainingAndValidationShardsInOneFolderIsTheSetThatThePlanIsFor) {
+  const std::string folder = folder_.path().string();
+  write({"train-00000-of-00002.dat", "train-00001-of-00002.dat"});
+  EXPECT_FALSE(has_both_sets(folder));
+  write({"validation-00000-of-00001.dat"});
+  EXPECT_TRUE(has_both_sets(folder));
+  const FileList training = list(folder), validation = list(folder, false);
+  ASSERT_EQ(training.size(), 2U);
+  EXPECT_EQ(training.path(1), path("train-00001-of-00002.dat"));
+  ASSERT_EQ(validation.size(), 1U);
+  EXPECT_EQ(validation.path(0), path("validation-00000-of-00001.dat"));
+  std::filesystem::remove(path("train-00000-of-00002.dat"));
+  EXPECT_NE(thrown_by<ConfigError>([&] { list(folder); }).find("missing: 0"), std::string::npos);
+  EXPECT_EQ(list(folder, false).size(), 1U);
+  write({"other-00000-of-00001.dat"});
+  EXPECT_NE(thrown_by<ConfigError>([&] { list(folder); }).find("more than one set"),
+            std::string::npos);
 }
 
 // ---- records ----------------------------------------------------------------

@@ -63,9 +63,9 @@ Nanoseconds parse_exchange(const std::string& text) {
 
 double positive(const Options& options, std::string_view name, std::string_view what) {
   const double value = options.real(name);
-  constexpr double kLowest = 1e-3, kHighest = 1e6;
+  constexpr double kLowest = 1e-6, kHighest = 1e6;
   if (value >= kLowest && value <= kHighest) return value;
-  throw ConfigError(fmt::format("emulated:{} is {}; expected {} from 0.001 to 1000000", name,
+  throw ConfigError(fmt::format("emulated:{} is {}; expected {} from 0.000001 to 1000000", name,
                                 options.text(name), what));
 }
 
