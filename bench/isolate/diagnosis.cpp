@@ -58,8 +58,9 @@ void fit_to_window(WorkSum& work, const std::string& workers) {
     idle += idle_s(stage);
     left -= stage.cpu_s + stage.wait_in_s + stage.wait_out_s;
   }
+  left = std::max(0.0, left);
   if (idle <= left) return;
-  const double share = std::max(0.0, left) / idle;
+  const double share = left / idle;
   for (StageUse& stage : work.stages) {
     if (stage.workers == workers) stage.wall_s -= (1 - share) * idle_s(stage);
   }

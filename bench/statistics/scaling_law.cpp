@@ -319,7 +319,6 @@ ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand
     // The law's own number is no lower bound: with a coefficient for each point it bends as noise
     // does. No thread supplies more than one of the best count did.
     const double least = std::max(demand / best_rate_of_a_thread(points), needed.measured_to);
-    needed.threads = {least, least, kInfinity, band.blocks()};
     needed.whole = static_cast<int>(std::min(std::ceil(least * (1 - kRounding)), whole));
   }
   return needed;
