@@ -120,7 +120,7 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::variable_update>, set_component<&RunConfig::variable_update>},
     {"device", "", false,
      "what computes: cpu, gpu or emulated[:img_per_s=R|preset=NAME|trace=FILE,...], with the "
-     "options that `penstock list` has",
+     "options that `penstock list` has; auto: a GPU if this machine has one, else emulated",
      get<&RunConfig::device>, set_component<&RunConfig::device>},
     {"optimizer", "", false, "how gradients become weights: an optimizer of `penstock list`",
      get<&RunConfig::optimizer>, set_component<&RunConfig::optimizer>},

@@ -13,6 +13,7 @@
 #include "bench/cli.h"
 #include "bench/command_text.h"
 #include "bench/dataset/default_dataset.h"
+#include "bench/device_choice.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/isolation_files.h"
 #include "bench/isolate/isolation_text.h"
@@ -212,6 +213,7 @@ int isolate(const Wanted& wanted, const Invocation& invocation) {
 
 int run(const Invocation& invocation) {
   Wanted wanted;
+  wanted.config.device = kAutoDevice;
   apply_like_of(wanted.config, invocation.arguments);
   wanted.config.fake_location = kDefaultFeeder;
   if (!parse_flags("isolate",
@@ -220,6 +222,8 @@ int run(const Invocation& invocation) {
                    isolate_flags(wanted), invocation.arguments)) {
     return 0;
   }
+  const std::string chosen = choose_devices(std::span(&wanted.config, 1), invocation.arguments);
+  if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(std::span(&wanted.config, 1), invocation.arguments);
   complete(wanted, invocation);
   return isolate(wanted, invocation);

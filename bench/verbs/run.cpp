@@ -18,6 +18,7 @@
 #include "bench/cli.h"
 #include "bench/cluster_run.h"
 #include "bench/dataset/default_dataset.h"
+#include "bench/device_choice.h"
 #include "bench/exit_code.h"
 #include "bench/peer_watch.h"
 #include "bench/process_run.h"
@@ -455,6 +456,7 @@ int serve_batches(const RunConfig& config, const Invocation& invocation) {
 
 int run(const Invocation& invocation) {
   RunConfig config;
+  config.device = kAutoDevice;
   Wish wish;
   wish.leave = invocation.leave;
   apply_like_of(config, invocation.arguments);
@@ -466,6 +468,11 @@ int run(const Invocation& invocation) {
                    invocation.arguments)) {
     return 0;
   }
+  // Parameter servers and their workers are of devices whose gradients lie in the host's memory.
+  if (cluster.job != ClusterWish::Job::none && config.device == kAutoDevice) {
+    config.device = RunConfig().device;
+  }
+  const std::string chosen = choose_devices(std::span(&config, 1), invocation.arguments);
   if (config.num_epochs > 0 && is_typed("num_batches", invocation.arguments)) {
     throw ConfigError("--num-batches and --num-epochs exclude each other; keep one");
   }
@@ -490,7 +497,10 @@ int run(const Invocation& invocation) {
   const auto find = [](const char* name) { return std::getenv(name); };
   const std::optional<Launch> launch = read_launch(find);
   const bool is_first = cluster.task_index == 0 && (!launch || launch->rank == 0);
-  if (is_first) say_unused_flags(std::span(&config, 1), invocation.arguments);
+  if (is_first) {
+    if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
+    say_unused_flags(std::span(&config, 1), invocation.arguments);
+  }
   if (cluster.job == ClusterWish::Job::worker) {
     return run_as_worker(cluster, config, wish, invocation.stop);
   }

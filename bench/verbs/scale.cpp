@@ -15,6 +15,7 @@
 
 #include "bench/cli.h"
 #include "bench/command_text.h"
+#include "bench/device_choice.h"
 #include "bench/launch/hosts.h"
 #include "bench/launch/mpirun.h"
 #include "bench/launch/reach.h"
@@ -184,6 +185,7 @@ void complete(Wanted& wanted, const std::stop_token& stop) {
 int run(const Invocation& invocation) {
   Wanted wanted;
   const std::vector<std::string> arguments = spell_out(invocation.arguments);
+  wanted.plan.config.device = kAutoDevice;
   wanted.plan.config.variable_update = "horovod";
   apply_like_of(wanted.plan.config, arguments);
   if (!parse_flags("scale",
@@ -193,6 +195,8 @@ int run(const Invocation& invocation) {
     return 0;
   }
   refuse_nested_launch("scale");
+  const std::string chosen = choose_devices(std::span(&wanted.plan.config, 1), arguments);
+  if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(std::span(&wanted.plan.config, 1), arguments);
   complete(wanted, invocation.stop);
   ScalePlan& plan = wanted.plan;

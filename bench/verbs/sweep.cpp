@@ -15,6 +15,7 @@
 #include "bench/command_text.h"
 #include "bench/compare.h"
 #include "bench/dataset/default_dataset.h"
+#include "bench/device_choice.h"
 #include "bench/report.h"
 #include "bench/saved_results.h"
 #include "bench/sweep.h"
@@ -37,6 +38,7 @@ constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,queue:engine=li
 /// cores cannot feed from JPEGs, and windows as long as input costs need.
 RunConfig sweep_defaults() {
   RunConfig config;
+  config.device = kAutoDevice;
   config.num_gpus = 2;
   config.extend_window = true;
   return config;
@@ -163,6 +165,8 @@ int run(const Invocation& invocation) {
     return 0;
   }
   wanted.plan.configurations = wanted.axes.expand(base);
+  const std::string chosen = choose_devices(wanted.plan.configurations, invocation.arguments);
+  if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(wanted.plan.configurations, invocation.arguments);
   wanted.plan.seed = wanted.plan.configurations.front().seed;
   wanted.plan.command = command_text("sweep", invocation.arguments);

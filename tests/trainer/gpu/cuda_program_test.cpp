@@ -65,6 +65,13 @@ TEST_F(CudaProgram, TrainsOnTwoGpus) {
   EXPECT_EQ(results().at("losses").size(), 30U);
 }
 
+TEST_F(CudaProgram, AutoTakesAGpuWhereThereIsOneAndElseAnEmulatedDevice) {
+  EXPECT_TRUE(ended(run("", {"--device=auto"}), 0, ""));
+  EXPECT_EQ(results().at("config").at("device"), "gpu");
+  EXPECT_TRUE(ended(run("devices=0", {"--device=auto"}), 0, ""));
+  EXPECT_EQ(results().at("config").at("device"), "emulated");
+}
+
 TEST_F(CudaProgram, AGpuThatCannotBeUsedIsUnavailable) {
   EXPECT_TRUE(ended(run("devices=0"), 3, "CUDA_VISIBLE_DEVICES"));
   EXPECT_TRUE(ended(run("driver=12080"), 3, "supports CUDA 12.8 only: install NVIDIA's driver"));
