@@ -203,8 +203,8 @@ def records(program):
     for path in ("isolate/isolation.json", "selftest/selftest.json"):
         known = {key: None if key in FOUND else value for key, value in json.loads(file(path)).items()}
         yield from keys(path.split("/")[1], json.dumps(known))
-    yield from keys("project --format json", program.output("project", "cpu.json", "--format", "json"))
-    yield from columns("project --format csv", program.output("project", "cpu.json", "--format", "csv"))
+    yield from keys("project --format json", program.output("project", "emulated.json", "--format", "json"))
+    yield from columns("project --format csv", program.output("project", "emulated.json", "--format", "csv"))
     yield from keys("dataset inspect --json", program.output("dataset", "inspect", "--data-dir", "data/train", "--json"))
     yield from keys("allreduce --json", program.output("allreduce", "--model", "lenet", "--num-iters", "1", "--json"))
 
