@@ -47,9 +47,9 @@ class SweepProgram : public testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     const std::string out_flag = "--out=" + out().native();
     for (const std::string& word :
-         {std::string("--model=null"), std::string("--batch-size=2"),
-          std::string("--num-batches=5"), std::string("--num-warmup-batches=1"),
-          std::string("--num-gpus=1"), out_flag}) {
+         {std::string("--device=emulated"), std::string("--model=null"),
+          std::string("--batch-size=2"), std::string("--num-batches=5"),
+          std::string("--num-warmup-batches=1"), std::string("--num-gpus=1"), out_flag}) {
       const std::string name = word.substr(0, word.find('=') + 1);
       const bool repeated = std::any_of(more.begin(), more.end(), [&](const std::string& other) {
         return other.starts_with(name);

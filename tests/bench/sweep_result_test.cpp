@@ -111,7 +111,8 @@ TEST(RowCost, AtTheRateOfTheCeilingIsNone) {
     fed.repetitions.back().result.reserve_start = 3;
     fed.repetitions.back().result.reserve_end = 2;
   }
-  const CostEstimate& cost = *summarised({ceiling, fed}).rows[1].input_cost;
+  const SweepResult sweep = summarised({ceiling, fed});
+  const CostEstimate& cost = *sweep.rows[1].input_cost;
   EXPECT_EQ(cost.percent.value, 0);
   EXPECT_EQ(cost.verdict, Verdict::equal);
 }

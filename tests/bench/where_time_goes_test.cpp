@@ -102,6 +102,7 @@ class DelayedDevice final : public Device {
     return std::make_unique<DelayedStream>(inner_->make_stream(), clock_, delays_);
   }
   std::unique_ptr<Event> make_event() override { return inner_->make_event(); }
+  Device& inner() const noexcept { return *inner_; }
 
  private:
   const std::unique_ptr<Device> inner_;
@@ -124,11 +125,11 @@ class DelayedBackend final : public Backend {
   }
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
                                       Device& device) override {
-    return inner_->compile(graph, spec, device);
+    return inner_->compile(graph, spec, static_cast<DelayedDevice&>(device).inner());
   }
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice,
                                             const ExecutableSpec& spec, Device& device) override {
-    return inner_->make_optimizer(choice, spec, device);
+    return inner_->make_optimizer(choice, spec, static_cast<DelayedDevice&>(device).inner());
   }
 
  private:
