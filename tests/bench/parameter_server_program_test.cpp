@@ -149,6 +149,9 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
 }
 
 TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "it trains on --device cpu, and gcc's OpenMP is not instrumented";
+#endif
   write_coloured_images(folder_, "train", 4, 10);
   const Words data{"--variable-update=parameter_server",
                    "--fake-location=queue:crop=full,repeat_cached_sample=true",
