@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <lmdb.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "bench/dataset/dataset_writer.h"
@@ -17,16 +18,17 @@ namespace {
 
 /// Room for a database that grows; a file has as many pages as are used.
 constexpr std::size_t kMapBytes = std::size_t{1} << 40;
+/// Less is tried if the address space has no gap that wide.
+constexpr std::size_t kLeastMapBytes = std::size_t{1} << 32;
 constexpr std::uint64_t kSamplesATransaction = 1000;
 
 class LmdbWriter final : public DatasetWriter {
  public:
   explicit LmdbWriter(const WriterPlan& plan) : directory_(plan.directory) {
-    MDB_env* environment = nullptr;
-    check(mdb_env_create(&environment));
-    environment_.reset(environment);
-    check(mdb_env_set_mapsize(environment, kMapBytes));
-    check(mdb_env_open(environment, directory_.c_str(), MDB_NOLOCK | MDB_NOSYNC, 0644));
+    std::size_t bytes = kMapBytes;
+    int result = open(bytes);
+    while (result == ENOMEM && bytes > kLeastMapBytes) result = open(bytes /= 2);
+    check(result);
   }
 
   void add(std::span<const std::byte> image, std::int32_t label) override {
@@ -46,6 +48,14 @@ class LmdbWriter final : public DatasetWriter {
   }
 
  private:
+  int open(std::size_t map_bytes) {
+    MDB_env* environment = nullptr;
+    if (const int result = mdb_env_create(&environment); result != 0) return result;
+    environment_.reset(environment);
+    if (const int result = mdb_env_set_mapsize(environment, map_bytes); result != 0) return result;
+    return mdb_env_open(environment, directory_.c_str(), MDB_NOLOCK | MDB_NOSYNC, 0644);
+  }
+
   struct Close {
     void operator()(MDB_env* environment) const noexcept { mdb_env_close(environment); }
     void operator()(MDB_txn* transaction) const noexcept { mdb_txn_abort(transaction); }
