@@ -55,7 +55,7 @@ struct CostEstimate {
   double margin = 0.01;          ///< that the verdict was made with
   bool same_rounds = true;       ///< false: no round had both, so that nothing cancels
   Verdict verdict = Verdict::undecided;
-  std::size_t more_rounds = 0;  ///< where undecided: about so many more would decide; 0: not known
+  std::size_t more_rounds = 0;  ///< if undecided: how many more would decide; 0: not known
 };
 
 /// Pairs as of RoundSummary, at least one; `images` of a step. `same_rounds`: both sides of a pair

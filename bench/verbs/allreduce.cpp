@@ -190,7 +190,7 @@ std::vector<std::string> notes_of(const Wanted& wanted, const Environment& envir
   const Processes* const processes = wanted.wish.processes;
   const std::int32_t here =
       processes == nullptr ? wanted.plan.ranks : processes->launch().local_size;
-  // A launcher that binds ranks gives each cores of its own, which are all that it sees.
+  // A launcher that binds ranks gives each rank separate cores, and a rank sees no others.
   const bool bound = processes != nullptr && is_bound_to_processors();
   if (!bound && here > environment.usable_cores) {
     notes.push_back(fmt::format("{} ranks share {} usable cores and take turns on them", here,
