@@ -308,6 +308,7 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
                                   ordinal, devices_, devices_));
   }
   auto driver = std::make_unique<HostDriver>(machine_, ordinal);
+  opened_[ordinal] = driver.get();
   if (on_open) on_open(*driver);
   return driver;
 }
@@ -317,13 +318,20 @@ std::unique_ptr<Planner> HostDriverLibrary::make_planner(const std::string&) {
 }
 
 CommunicatorId HostDriverLibrary::make_communicator_id() {
+  if (machine_->options.connects) return {};
   throw Unavailable("the host has no library that connects GPUs");
 }
 
 std::unique_ptr<Communicator> HostDriverLibrary::make_communicator(const CommunicatorId&,
-                                                                   const CommunicatorPlace&,
-                                                                   std::int32_t) {
-  throw Unavailable("the host has no library that connects GPUs");
+                                                                   const CommunicatorPlace& place,
+                                                                   std::int32_t ordinal) {
+  if (!machine_->options.connects) {
+    throw Unavailable("the host has no library that connects GPUs");
+  }
+  const std::lock_guard lock(connecting_);
+  std::shared_ptr<HostConnection> connection = connection_.lock();
+  if (connection == nullptr) connection_ = connection = make_host_connection(place.size);
+  return make_host_communicator(std::move(connection), place.rank, *opened_.at(ordinal));
 }
 
 }  // namespace penstock::gpu

@@ -15,11 +15,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tests/support/gpu/host_communicator.h"
 #include "tests/support/gpu/host_planner.h"
 #include "tests/support/gpu/host_streams.h"
 #include "trainer/backends/gpu/driver.h"
@@ -33,6 +35,7 @@ struct HostMachineOptions {
   std::size_t memory_bytes = std::size_t{1} << 30U;  ///< of each device
   HasEngine has_engine{};
   bool reach_each_other = true;  ///< devices: each other's memory
+  bool connects = false;         ///< devices, by communicators, of which all ranks are connected
   bool pins_foreign_memory = true;
   /// 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
@@ -119,7 +122,7 @@ class HostDriverLibrary : public DriverLibrary {
   std::function<void(HostDriver&)> on_open{};
   std::unique_ptr<HostDriver> open_host(std::int32_t ordinal);
   std::unique_ptr<Planner> make_planner(const std::string& properties) override;
-  /// Both throw Unavailable.
+  /// Both throw Unavailable unless the machine connects its devices.
   CommunicatorId make_communicator_id() override;
   std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
                                                   const CommunicatorPlace& place,
@@ -129,6 +132,9 @@ class HostDriverLibrary : public DriverLibrary {
   std::int32_t devices_;
   HasEngine has_engine_;
   std::shared_ptr<HostMachine> machine_;
+  std::mutex connecting_;
+  std::weak_ptr<HostConnection> connection_;  ///< under the mutex; of the communicators
+  std::map<std::int32_t, Driver*> opened_;    ///< by device
 };
 
 }  // namespace penstock::gpu
