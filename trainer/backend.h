@@ -97,6 +97,10 @@ class Executable {
   virtual void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) = 0;
   /// The number of the next training step, which dropout depends on; it counts on from there.
   virtual void set_step(std::int64_t step) = 0;
+  /// From the next recording on, gradients are exchanged in groups of these many parameters, in
+  /// their order: `ready` is told of a group as soon as its gradients are complete. Without this
+  /// call, gradients that need a last pass may all be reported together.
+  virtual void group_gradients(std::span<const std::size_t> /*parameters*/) {}
 };
 
 /// How to compile.

@@ -104,6 +104,7 @@ class StepOnPaper {
                    {.kernel = kernel,
                     .dnn = [&](const Schedule::DnnCall& call, std::span<std::byte* const> tensors,
                                std::byte*) { dnn(call.graph, tensors); }});
+    kernel(widen_gradients(homes, DType::f16, 0, chunks.size()));
   }
 
   const Graph graph_;

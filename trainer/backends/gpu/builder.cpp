@@ -36,6 +36,17 @@ std::vector<ArenaChunk> short_chunks(const Layouts& layouts) {
   return chunks;
 }
 
+WidenGradients widen_gradients(const Homes& homes, DType type, std::size_t first_chunk,
+                               std::size_t chunk_count) {
+  const auto at = [&](Home home) { return homes[static_cast<std::size_t>(home)]; };
+  return {.narrow = at(Home::short_gradients),
+          .type = type,
+          .wide = reinterpret_cast<float*>(at(Home::gradients)),
+          .chunks = reinterpret_cast<const ArenaChunk*>(at(Home::tables)) + first_chunk,
+          .chunk_count = static_cast<std::int32_t>(chunk_count),
+          .scalars = reinterpret_cast<const StepScalars*>(at(Home::scalars))};
+}
+
 Builder::Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase,
                  const Layouts& layouts, const FusionPlan& fusion, Schedule& schedule)
     : graph_(graph),
@@ -80,7 +91,6 @@ void Builder::build() {
   }
   add_loss();
   for (auto backward = backward_.rbegin(); backward != backward_.rend(); ++backward) (*backward)();
-  if (trains() && short_) widen_gradients();
 }
 
 void Builder::add_loss() {
@@ -121,25 +131,6 @@ void Builder::add_loss() {
     call.result = at.as<StepResult>(result);
     return call;
   });
-}
-
-/// Gradients of weights are there in 16 bits, all others in f32; all of them times the loss scale.
-void Builder::widen_gradients() {
-  const std::size_t count = layouts_.parameter_elements;
-  if (count == 0) return;
-  const std::size_t chunks = short_chunks(layouts_).size();
-  const ValueId narrow = schedule_.add_value(count * size_of(type_), Home::short_gradients);
-  const ValueId wide = schedule_.add_value(count * sizeof(float), Home::gradients);
-  const ValueId table = schedule_.add_value(chunks * sizeof(ArenaChunk), Home::tables);
-  schedule_.add([=, chunk_count = static_cast<std::int32_t>(chunks), scalars = scalars_,
-                 type = type_](const Addresses& at) {
-    return WidenGradients{at(narrow),         type,
-                          at.as<float>(wide), at.as<ArenaChunk>(table),
-                          chunk_count,        at.as<StepScalars>(scalars)};
-  });
-  for (std::size_t index = 0; index < layouts_.parameters.size(); ++index) {
-    schedule_.completes(index);
-  }
 }
 
 // ---- values -----------------------------------------------------------------
@@ -240,9 +231,8 @@ ValueId Builder::parameter(NodeId node, Role role, Home home) {
   return schedule_.add_value(layout.count * size, home, layout.offset * size);
 }
 
-/// Short gradients are complete when they have been widened.
 void Builder::completes(NodeId node, Role role) {
-  if (!short_) schedule_.completes(layouts_.index_of(node, role));
+  schedule_.completes(layouts_.index_of(node, role));
 }
 
 ValueId Builder::running(NodeId node, Role role) {

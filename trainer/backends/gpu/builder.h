@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a graph into the schedule of one phase, without a device. Operators are visited once, in
 // order: each adds its forward operations and leaves behind what adds its backward ones, which are
-// called in reverse order once the loss is there.
+// called in reverse order once the loss is there. Gradients of 16 bits are widened by the
+// executable.
 //
 // Activations lie as N, H, W, C in the type of the precision. A ReLU is part of the operator before
 // it wherever that has no other reader; a batch norm whose only reader is an addition is computed
@@ -31,6 +32,10 @@ bool is_short(Precision precision);
 
 /// What WidenGradients walks over: the contents of Home::tables.
 std::vector<ArenaChunk> short_chunks(const Layouts& layouts);
+/// Of the chunks of some parameters, behind the operations that complete their gradients: those of
+/// weights are there in 16 bits, all others in f32; all of them times the loss scale.
+WidenGradients widen_gradients(const Homes& homes, DType type, std::size_t first_chunk,
+                               std::size_t chunk_count);
 
 class Builder {
  public:
@@ -123,7 +128,6 @@ class Builder {
   void slice_backward(NodeId node, std::int32_t first, NodeId input);
 
   void add_loss();
-  void widen_gradients();
   void reverse(std::function<void()> backward) { backward_.push_back(std::move(backward)); }
 
   // Values.

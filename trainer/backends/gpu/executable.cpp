@@ -197,13 +197,17 @@ void GpuExecutable::make_arenas() {
     device_.copy_now(tables_.bytes().data(), reinterpret_cast<const std::byte*>(chunks.data()),
                      tables_.bytes().size());
   }
+  first_chunks_.assign(1, 0);
   for (const ParameterLayout& layout : layouts_.parameters) {
+    first_chunks_.push_back(first_chunks_.back() +
+                            (layout.count + kChunkElements - 1) / kChunkElements);
     set_.parameters.push_back({layout.spec, tensor(weights_, layout.offset, layout.count),
                                tensor(gradients_, layout.offset, layout.count)});
   }
   for (const ParameterLayout& layout : layouts_.buffers) {
     set_.buffers.push_back({layout.spec, tensor(running_, layout.offset, layout.count), {}});
   }
+  if (!set_.parameters.empty()) group_ends_ = {set_.parameters.size()};
   set_.weights = tensor(weights_, 0, count);
   set_.gradients = tensor(gradients_, 0, count);
   set_.running = tensor(running_, 0, layouts_.buffer_elements);
@@ -256,7 +260,47 @@ void GpuExecutable::run(Phase phase, const Batch& batch, Stream& stream, const G
     device_.driver().launch(handle, SetStep{device_.scalars(), step_, batch.valid, loss_scale});
     if (phase == Phase::train) ++step_;
   });
-  schedule(phase).run(device_.driver(), on.handle(), homes_for(batch, result), ready);
+  const Homes homes = homes_for(batch, result);
+  if (phase == Phase::train && is_short(spec_.precision)) {
+    train_short(on.handle(), homes, ready);
+  } else {
+    schedule(phase).run(device_.driver(), on.handle(), homes, ready);
+  }
+}
+
+void GpuExecutable::group_gradients(std::span<const std::size_t> parameters) {
+  group_ends_.clear();
+  std::size_t end = 0;
+  for (const std::size_t count : parameters) {
+    if (count > 0) group_ends_.push_back(end += count);
+  }
+  PENSTOCK_ASSERT(end == layouts_.parameters.size());
+}
+
+/// Widens each group of gradients once all of them are there, and tells of them behind that.
+void GpuExecutable::train_short(StreamHandle stream, const Homes& homes,
+                                const GradientReady& ready) const {
+  std::vector<std::size_t> missing;
+  for (std::size_t first = 0; const std::size_t end : group_ends_) {
+    missing.push_back(end - first);
+    first = end;
+  }
+  const auto finish = [&](std::size_t group) {
+    missing[group] = 0;
+    const std::size_t first = group == 0 ? 0 : group_ends_[group - 1], end = group_ends_[group];
+    device_.driver().launch(stream,
+                            widen_gradients(homes, dtype_of(spec_.precision), first_chunks_[first],
+                                            first_chunks_[end] - first_chunks_[first]));
+    for (std::size_t parameter = first; ready && parameter < end; ++parameter) ready(parameter);
+  };
+  schedule(Phase::train).run(device_.driver(), stream, homes, [&](std::size_t parameter) {
+    const auto group = static_cast<std::size_t>(
+        std::upper_bound(group_ends_.begin(), group_ends_.end(), parameter) - group_ends_.begin());
+    if (--missing[group] == 0) finish(group);
+  });
+  for (std::size_t group = 0; group < missing.size(); ++group) {
+    if (missing[group] > 0) finish(group);  // with gradients that no operation writes
+  }
 }
 
 void GpuExecutable::read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,16 @@ class GpuExecutable final : public Executable {
   void read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) override;
   void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) override;
   void set_step(std::int64_t step) override { step_ = step; }
+  /// Those of 16 bits are widened group by group.
+  void group_gradients(std::span<const std::size_t> parameters) override;
 
   std::size_t activation_bytes() const noexcept { return block_.bytes().size(); }
   std::size_t parameter_bytes() const noexcept { return set_.weights.count * sizeof(float); }
   std::size_t fused_count() const noexcept { return fused_; }
-  std::size_t operation_count() const noexcept { return schedule(Phase::train).operation_count(); }
+  std::size_t operation_count() const noexcept {
+    const std::size_t widening = short_gradients_.bytes().empty() ? 0 : group_ends_.size();
+    return schedule(Phase::train).operation_count() + widening;
+  }
 
  private:
   static constexpr std::size_t kPhases = 3;
@@ -63,6 +69,7 @@ class GpuExecutable final : public Executable {
   void make_arenas();
   void warm_up();
   Homes homes_for(const Batch& batch, StepResult& result);
+  void train_short(StreamHandle stream, const Homes& homes, const GradientReady& ready) const;
 
   const Graph graph_;
   const ExecutableSpec spec_;
@@ -76,6 +83,8 @@ class GpuExecutable final : public Executable {
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
   Buffer weights_, gradients_, running_, short_weights_, short_gradients_, tables_, block_;
   ParameterSet set_;
+  std::vector<std::size_t> first_chunks_;  // of the tables, by parameter, and behind the last one
+  std::vector<std::size_t> group_ends_;    // behind the last parameter of each group
   std::int64_t step_ = 0;
 };
 
