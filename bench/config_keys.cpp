@@ -153,9 +153,9 @@ constexpr ConfigKey kKeys[] = {
      "others",
      get<&RunConfig::first_bucket_mib>, set_amount<&RunConfig::first_bucket_mib>},
     {"bucket_mib", "", false,
-     "most of a bucket of gradients, in MiB; devices made of cores exchange one after the other "
-     "while backward goes on; larger tensors are buckets of their own; 0: one bucket, exchanged "
-     "behind backward",
+     "most of a bucket of gradients, in MiB; devices made of cores and GPUs through NCCL exchange "
+     "one after the other while backward goes on; larger tensors are buckets of their own; 0: one "
+     "bucket, exchanged behind backward",
      get<&RunConfig::bucket_mib>, set_amount<&RunConfig::bucket_mib>},
     {"gradient_repacking", "", false,
      "exchange all gradients behind backward, in so many equal pieces; 0: in buckets by size",

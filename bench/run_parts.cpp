@@ -348,14 +348,21 @@ void RunParts::tell_step(std::int64_t step) const {
   if (progress != nullptr) progress->begin_step(step, clock.now());
 }
 
-/// Of devices that are made of the host's cores: others have only begun what a step tells of.
+/// By a thread on devices that are made of the host's cores: others have only begun what a step
+/// tells of.
 GradientExchange* RunParts::overlap(const Rank& rank) {
-  const bool trains = !config.forward_only && !config.eval;
-  if (!components.backend->computes_on_host || !trains || rank.collective->world().size == 1) {
+  Collective& collective = *rank.collective;
+  const ParameterSet& set = rank.executable->parameters();
+  if (config.forward_only || config.eval || collective.world().size == 1) return nullptr;
+  if (components.backend->computes_on_host) {
+    exchanges.push_back(std::make_unique<ThreadExchange>(collective, set, *rank.device, clock,
+                                                         bucket_limits(config)));
+  } else if (collective.overlaps()) {
+    exchanges.push_back(std::make_unique<StreamExchange>(
+        collective, set, *rank.device, clock, bucket_limits(config), rank.ring->slots()));
+  } else {
     return nullptr;
   }
-  exchanges.push_back(std::make_unique<GradientExchange>(
-      *rank.collective, rank.executable->parameters(), *rank.device, clock, bucket_limits(config)));
   return exchanges.back().get();
 }
 

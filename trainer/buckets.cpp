@@ -77,7 +77,21 @@ BucketPlan::BucketPlan(const ParameterSet& set, const BucketLimits& limits) {
   for (const BucketRange& range : plan_buckets(bounds_of(set), limits)) {
     bucket_of_.insert(bucket_of_.end(), range.parameters, buckets_.size());
     buckets_.push_back({{arena + range.first, range.count, DType::f32}, range.parameters});
+    parameters_.push_back(range.parameters);
   }
+}
+
+void BucketProgress::begin() {
+  missing_.assign(plan_.parameters().begin(), plan_.parameters().end());
+  complete_ = 0;
+}
+
+std::size_t BucketProgress::complete(std::size_t parameter) {
+  std::size_t& missing = missing_[plan_.bucket_of(parameter)];
+  PENSTOCK_ASSERT(missing > 0);
+  --missing;
+  while (complete_ < missing_.size() && missing_[complete_] == 0) ++complete_;
+  return complete_;
 }
 
 }  // namespace penstock

@@ -63,10 +63,29 @@ class BucketPlan {
   /// The bucket that waits for a parameter's gradient, by the parameter's index in the set: the one
   /// that holds it, and of equal pieces the first.
   std::size_t bucket_of(std::size_t parameter) const { return bucket_of_.at(parameter); }
+  /// How many parameters each bucket waits for.
+  std::span<const std::size_t> parameters() const noexcept { return parameters_; }
 
  private:
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::size_t> bucket_of_;   // by parameter
+  std::vector<std::size_t> parameters_;  // by bucket
+};
+
+/// Which buckets of one step are complete.
+class BucketProgress {
+ public:
+  /// Borrows the plan.
+  explicit BucketProgress(const BucketPlan& plan) : plan_(plan) { begin(); }
+  /// A new step: none is.
+  void begin();
+  /// One more gradient is there. How many buckets are complete now, from the first one on.
+  std::size_t complete(std::size_t parameter);
+
+ private:
+  const BucketPlan& plan_;
+  std::vector<std::size_t> missing_;  // by bucket: parameters without gradients
+  std::size_t complete_ = 0;          // buckets
 };
 
 }  // namespace penstock

@@ -26,6 +26,9 @@ class Collective {
   /// Its calls only enqueue, or host streams keep them: they may be part of a Program. Otherwise
   /// they are made again for each step.
   virtual bool recordable() const noexcept = 0;
+  /// Sums of a part of the gradients may be enqueued on a second stream while backward goes on, and
+  /// gain by it.
+  virtual bool overlaps() const noexcept { return false; }
   /// Every rank's tensor becomes the sum over all ranks, the same bits on each. Ranks that share
   /// memory add in the order of ranks; algorithms in messages, MPI and vendors' libraries have
   /// orders of their own, which may differ between elements. Where the exchange is of 16 bits, see

@@ -22,12 +22,6 @@ ExchangeTimes no_times(const BucketPlan& plan) {
   return times;
 }
 
-std::vector<std::size_t> parameters_of(const BucketPlan& plan) {
-  std::vector<std::size_t> counts;
-  for (const Bucket& bucket : plan.buckets()) counts.push_back(bucket.parameters);
-  return counts;
-}
-
 }  // namespace
 
 ExchangeTimes& ExchangeTimes::operator+=(const ExchangeTimes& other) {
@@ -62,8 +56,8 @@ Nanoseconds least_exposed(std::span<const BucketTimes> buckets) {
   return std::max(done, Nanoseconds(0));
 }
 
-GradientExchange::GradientExchange(Collective& collective, const ParameterSet& set, Device& device,
-                                   Clock& clock, const BucketLimits& limits)
+ThreadExchange::ThreadExchange(Collective& collective, const ParameterSet& set, Device& device,
+                               Clock& clock, const BucketLimits& limits)
     : collective_(collective),
       clock_(clock),
       plan_(set, limits),
@@ -71,14 +65,14 @@ GradientExchange::GradientExchange(Collective& collective, const ParameterSet& s
       complete_(make_events(device, plan_.buckets().size())),
       backward_done_(device.make_event()),
       exchanged_(device.make_event()),
-      missing_(parameters_of(plan_)),
+      progress_(plan_),
       completed_(plan_.buckets().size()),
       times_(no_times(plan_)),
       busy_(plan_.buckets().size()) {}
 
-GradientExchange::~GradientExchange() = default;  // thread_ ends first, by its own stop request
+ThreadExchange::~ThreadExchange() = default;  // thread_ ends first, by its own stop request
 
-void GradientExchange::start() {
+void ThreadExchange::start() {
   PENSTOCK_ASSERT(!thread_.joinable());
   thread_ = std::jthread(
       [this, participant = Clock::Participant(clock_)](const std::stop_token& stop) { run(stop); });
@@ -86,20 +80,14 @@ void GradientExchange::start() {
 
 // ---- the replica's thread ---------------------------------------------------
 
-GradientReady GradientExchange::ready(Stream& stream) {
-  return [this, &stream](std::size_t parameter) { complete(parameter, stream); };
+GradientReady ThreadExchange::ready(Stream& stream) {
+  return [this, &stream](std::size_t parameter) {
+    const std::size_t end = progress_.complete(parameter);
+    if (end > handed_) hand_over(end, stream);
+  };
 }
 
-void GradientExchange::complete(std::size_t parameter, Stream& stream) {
-  std::size_t& missing = missing_[plan_.bucket_of(parameter)];
-  PENSTOCK_ASSERT(missing > 0);
-  --missing;
-  std::size_t end = handed_;
-  while (end < missing_.size() && missing_[end] == 0) ++end;
-  if (end > handed_) hand_over(end, stream);
-}
-
-void GradientExchange::hand_over(std::size_t end, Stream& stream) {
+void ThreadExchange::hand_over(std::size_t end, Stream& stream) {
   const Time now = clock_.now();
   for (; handed_ < end; ++handed_) {
     stream.record(*complete_[handed_]);
@@ -110,15 +98,15 @@ void GradientExchange::hand_over(std::size_t end, Stream& stream) {
   clock_.wake(gate_);
 }
 
-void GradientExchange::finish(Stream& stream) {
+void ThreadExchange::finish(Stream& stream) {
   PENSTOCK_ASSERT(thread_.joinable());
-  hand_over(missing_.size(), stream);
+  hand_over(complete_.size(), stream);
   stream.record(*backward_done_);
   backward_done_->wait_until(Time::max());  // it is, but on devices that only keep time
   const Time begin = clock_.now();
   std::unique_lock lock(mutex_);
   // Without a stop: either all ranks get through their last bucket, or none does.
-  clock_.wait(lock, gate_, {}, [&] { return failure_ != nullptr || done_ == missing_.size(); });
+  clock_.wait(lock, gate_, {}, [&] { return failure_ != nullptr || done_ == complete_.size(); });
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   ++times_.steps;
   times_.exposed += clock_.now() - begin;
@@ -129,20 +117,20 @@ void GradientExchange::finish(Stream& stream) {
   }
   given_ = done_ = 0;
   handed_ = 0;
-  for (std::size_t i = 0; i < missing_.size(); ++i) missing_[i] = plan_.buckets()[i].parameters;
+  progress_.begin();
   stream.wait_for(*exchanged_);
 }
 
-ExchangeTimes GradientExchange::times() const {
+ExchangeTimes ThreadExchange::times() const {
   const std::lock_guard lock(mutex_);
   return times_;
 }
 
 // ---- the communication thread -----------------------------------------------
 
-void GradientExchange::run(const std::stop_token& stop) {
+void ThreadExchange::run(const std::stop_token& stop) {
   try {
-    for (std::size_t bucket = 0; await_bucket(stop); bucket = (bucket + 1) % missing_.size()) {
+    for (std::size_t bucket = 0; await_bucket(stop); bucket = (bucket + 1) % complete_.size()) {
       exchange(bucket);
     }
   } catch (...) {
@@ -153,12 +141,12 @@ void GradientExchange::run(const std::stop_token& stop) {
 }
 
 /// False: the exchange is being destroyed.
-bool GradientExchange::await_bucket(const std::stop_token& stop) {
+bool ThreadExchange::await_bucket(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   return clock_.wait(lock, gate_, stop, [&] { return done_ < given_; }) && !stop.stop_requested();
 }
 
-void GradientExchange::exchange(std::size_t bucket) {
+void ThreadExchange::exchange(std::size_t bucket) {
   const Time begin = clock_.now();
   stream_->wait_for(*complete_[bucket]);
   collective_.all_reduce_sum(plan_.buckets()[bucket].gradients, *stream_);
@@ -167,6 +155,85 @@ void GradientExchange::exchange(std::size_t bucket) {
   busy_[bucket] = clock_.now() - begin;
   ++done_;
   clock_.wake(gate_);
+}
+
+// ---- on a stream ------------------------------------------------------------
+
+StreamExchange::StreamExchange(Collective& collective, const ParameterSet& set, Device& device,
+                               Clock& clock, const BucketLimits& limits, std::size_t in_flight)
+    : collective_(collective),
+      clock_(clock),
+      plan_(set, limits),
+      stream_(device.make_stream()),
+      complete_(make_events(device, plan_.buckets().size())),
+      progress_(plan_),
+      steps_(in_flight),
+      times_(no_times(plan_)) {
+  PENSTOCK_ASSERT(in_flight > 0);
+  for (Step& step : steps_) {
+    step.backward_done = device.make_event();
+    step.begun = make_events(device, complete_.size());
+    step.done = make_events(device, complete_.size());
+  }
+}
+
+GradientReady StreamExchange::ready(Stream& stream) {
+  progress_.begin();
+  reported_ = 0;
+  return [this, &stream](std::size_t parameter) {
+    for (const std::size_t end = progress_.complete(parameter); reported_ < end; ++reported_) {
+      stream.record(*complete_[reported_]);
+    }
+  };
+}
+
+void StreamExchange::finish(Stream& stream) {
+  Step& step = steps_[next_];
+  next_ = (next_ + 1) % steps_.size();
+  if (const std::lock_guard lock(mutex_); step.pending) {
+    add(step);
+    step.pending = false;
+  }
+  for (std::size_t i = reported_; i < complete_.size(); ++i) stream.record(*complete_[i]);
+  stream.record(*step.backward_done);
+  for (std::size_t i = 0; i < complete_.size(); ++i) {
+    stream_->wait_for(*complete_[i]);
+    stream_->record(*step.begun[i]);
+    collective_.all_reduce_sum(plan_.buckets()[i].gradients, *stream_);
+    stream_->record(*step.done[i]);
+  }
+  stream.wait_for(*step.done.back());
+  const std::lock_guard lock(mutex_);
+  step.pending = true;
+}
+
+/// Under the mutex.
+void StreamExchange::add(const Step& step) const {
+  const Event& end = *step.backward_done;
+  end.wait_until(Time::max());  // it is: see in_flight
+  step.done.back()->wait_until(Time::max());
+  ++times_.steps;
+  times_.exposed += std::max(step.done.back()->since(end), Nanoseconds(0));
+  for (std::size_t i = 0; i < complete_.size(); ++i) {
+    const Nanoseconds busy = step.done[i]->since(*step.begun[i]);
+    times_.buckets[i].lead += end.since(*step.begun[i]);
+    times_.buckets[i].busy += busy;
+    times_.busy += busy;
+  }
+}
+
+ExchangeTimes StreamExchange::times() const {
+  const Time now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  for (Step& step : steps_) {
+    if (!step.pending || !step.backward_done->wait_until(now) ||
+        !step.done.back()->wait_until(now)) {
+      continue;
+    }
+    add(step);
+    step.pending = false;
+  }
+  return times_;
 }
 
 }  // namespace penstock

@@ -36,7 +36,7 @@ struct UpdateContext {
   std::int32_t local_ranks = 1;  ///< ranks of this process
   const Options& options;
   /// Of buckets, while backward goes on. Null: gradients are exchanged behind each backward pass,
-  /// as on devices that replay a recorded step, and where a rank is alone.
+  /// or the rank is alone.
   GradientExchange* exchange = nullptr;
   Device* device = nullptr;      ///< for arenas of a strategy's own; null: it may need none
   ModelStore* models = nullptr;  ///< where ranks read each other's models; null: nowhere

@@ -15,6 +15,7 @@ class WatchedCollective final : public Collective {
 
   World world() const noexcept override { return inner_->world(); }
   bool recordable() const noexcept override { return inner_->recordable(); }
+  bool overlaps() const noexcept override { return inner_->overlaps(); }
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
     const RankWait wait(&progress_, deadline());
     inner_->all_reduce_sum(tensor, stream);

@@ -49,6 +49,17 @@ constexpr BackendEntry kSeveral{
     .make = [](const Options& options, Clock&) { return make_several_gpus(options); },
 };
 
+/// The same, which a library connects.
+constexpr BackendEntry kConnected{
+    .name = "gpu",
+    .options = gpu::kOptions,
+    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+      const gpu::HostMachineOptions machine{.devices = kGpus, .connects = true};
+      return std::make_unique<gpu::GpuBackend>(std::make_shared<gpu::HostDriverLibrary>(machine),
+                                               options);
+    },
+};
+
 /// Several GPUs. All ranks but the first wait in compile() until all of those are in it.
 class Meeting final : public Backend {
  public:
@@ -115,6 +126,23 @@ class GpuRuns : public TrainingFixture {
     return Runner(config_, clock_, parts).run(silent, {});
   }
 };
+
+TEST_F(GpuRuns, ThroughNccl_GradientsAreExchangedDuringBackwardAndTheRecordSaysWhatShows) {
+  for (const char* precision : {"fp32", "fp16"}) {
+    config_.precision = precision;
+    config_.first_bucket_mib = 0.001;
+    config_.bucket_mib = 0.01;
+    const RunResult copies = run_on(kConnected, kGpus, "gpu:exchange=copies");
+    const RunResult nccl = run_on(kConnected, kGpus, "gpu");
+    ASSERT_EQ(nccl.exit_code, 0) << nccl.reason;
+    EXPECT_EQ(nccl.losses, copies.losses) << precision;
+    EXPECT_FALSE(copies.facts.contains("exchange_ms_per_step"));
+    EXPECT_GT(nccl.facts.at("gradient_buckets"), 1);
+    EXPECT_EQ(nccl.buckets.size(), nccl.facts.at("gradient_buckets"));
+    EXPECT_GT(nccl.facts.at("exchange_ms_per_step"), 0);
+    EXPECT_GE(nccl.facts.at("exchange_exposed_ms_per_step"), 0);
+  }
+}
 
 TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
   const RunResult result = run_on(kFailing);

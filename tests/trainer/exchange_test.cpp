@@ -101,7 +101,7 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
   for (const Case& test : cases) {
     Gradients gradients(test.counts);
     PacedCollective collective(clock_);
-    GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+    ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
     exchange.start();
     Nanoseconds busy{};
     for (const std::size_t count : test.counts) busy += std::chrono::milliseconds(count);
@@ -133,7 +133,7 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
 TEST_F(PacedExchange, BucketsGoInThePlansOrderWhateverOrderGradientsComeIn) {
   Gradients gradients({1, 2, 3, 4});
   PacedCollective collective(clock_);
-  GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
   exchange.start();
   const GradientReady ready = exchange.ready(*stream_);
   for (const std::size_t parameter : {3U, 1U, 0U, 2U}) ready(parameter);
@@ -144,8 +144,8 @@ TEST_F(PacedExchange, BucketsGoInThePlansOrderWhateverOrderGradientsComeIn) {
 TEST_F(PacedExchange, ABucketWaitsForAllOfItsParameters) {
   Gradients gradients({1, 2, 3, 4});
   PacedCollective collective(clock_);
-  GradientExchange exchange(collective, gradients.set(), device_, clock_,
-                            {.first_bytes = 12, .bytes = 28});
+  ThreadExchange exchange(collective, gradients.set(), device_, clock_,
+                          {.first_bytes = 12, .bytes = 28});
   exchange.start();
   const GradientReady ready = exchange.ready(*stream_);
   ready(1);
@@ -163,7 +163,7 @@ TEST_F(PacedExchange, ABucketWaitsForAllOfItsParameters) {
 TEST_F(PacedExchange, WhatWasNotReportedIsExchangedBehindBackward) {
   Gradients gradients({1, 2});
   PacedCollective collective(clock_);
-  GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
   exchange.start();
   exchange.ready (*stream_)(0);
   exchange.finish(*stream_);
@@ -174,7 +174,7 @@ TEST_F(PacedExchange, WhatWasNotReportedIsExchangedBehindBackward) {
 TEST_F(PacedExchange, WithoutGradientsRanksOnlyMeet) {
   PacedCollective collective(clock_);
   const ParameterSet none;
-  GradientExchange exchange(collective, none, device_, clock_, BucketLimits{});
+  ThreadExchange exchange(collective, none, device_, clock_, BucketLimits{});
   exchange.start();
   exchange.finish(*stream_);
   EXPECT_EQ(collective.counts, (std::vector<std::size_t>{0}));
@@ -183,17 +183,30 @@ TEST_F(PacedExchange, WithoutGradientsRanksOnlyMeet) {
 TEST_F(PacedExchange, AllCallsComeFromOneThreadWhichIsNotTheReplicas) {
   Gradients gradients({1, 2, 3});
   PacedCollective collective(clock_);
-  GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
   exchange.start();
   for (int step = 0; step < 4; ++step) exchange.finish(*stream_);
   EXPECT_EQ(collective.threads.size(), 1U);
   EXPECT_FALSE(collective.threads.contains(std::this_thread::get_id()));
 }
 
+TEST_F(PacedExchange, OnAStream_TheReplicasThreadCallsInThePlansOrderAlsoWithoutReports) {
+  Gradients gradients({1, 2, 3});
+  PacedCollective collective(clock_);
+  StreamExchange exchange(collective, gradients.set(), device_, clock_, kOneEach, 2);
+  exchange.start();
+  const GradientReady ready = exchange.ready(*stream_);
+  for (const std::size_t parameter : {2U, 0U}) ready(parameter);
+  for (int step = 0; step < 3; ++step) exchange.finish(*stream_);
+  EXPECT_EQ(collective.counts, (std::vector<std::size_t>{1, 2, 3, 1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(collective.threads, std::set{std::this_thread::get_id()});
+  EXPECT_EQ(exchange.times().steps, 3);
+}
+
 TEST_F(PacedExchange, AFailureReachesTheReplica) {
   Gradients gradients({1, 2, 3});
   PacedCollective collective(clock_, 4);  // the second bucket of the second step
-  GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
   exchange.start();
   exchange.finish(*stream_);
   exchange.ready (*stream_)(0);
@@ -210,7 +223,7 @@ TEST_F(PacedExchange, TheDevicesOwnTimeIsNotExposed) {
   // The host is done with backward at once, the device's timeline 5 ms later.
   Gradients gradients({2});
   PacedCollective collective(clock_);
-  GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
   exchange.start();
   static_cast<Timeline*>(stream_->native())->occupy(5ms);
   exchange.finish(*stream_);
@@ -222,8 +235,8 @@ TEST_F(PacedExchange, EndsWhereBackwardNeverCameToItsEnd) {
   Gradients gradients({1, 2});
   PacedCollective collective(clock_);
   {
-    GradientExchange never_started(collective, gradients.set(), device_, clock_, kOneEach);
-    GradientExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
+    ThreadExchange never_started(collective, gradients.set(), device_, clock_, kOneEach);
+    ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
     exchange.start();
     exchange.ready (*stream_)(1);
   }
@@ -260,7 +273,7 @@ Sums sums_of(std::int32_t ranks, const BucketLimits* limits) {
     std::unique_ptr<GradientExchange> exchange;
     if (limits != nullptr) {
       exchange =
-          std::make_unique<GradientExchange>(*collective, gradients.set(), device, clock, *limits);
+          std::make_unique<ThreadExchange>(*collective, gradients.set(), device, clock, *limits);
       exchange->start();
     }
     for (int step = 0; step < kSteps; ++step) {
@@ -308,7 +321,7 @@ TEST(GradientExchange, AStopFreesARankThatWaitsForOthers) {
     Gradients gradients({1, 2});
     const std::unique_ptr<Collective> collective = group.join(0);
     const std::unique_ptr<Stream> stream = device.make_stream();
-    GradientExchange exchange(*collective, gradients.set(), device, clock, kOneEach);
+    ThreadExchange exchange(*collective, gradients.set(), device, clock, kOneEach);
     exchange.start();
     exchange.ready (*stream)(0);
     handed_over.set_value();
@@ -334,8 +347,8 @@ TEST(GradientExchange, ARankThatLeavesInBackwardLetsTheOthersLeave) {
   run_ranks(3, [&](std::int32_t rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
     const std::unique_ptr<Stream> stream = device.make_stream();
-    GradientExchange exchange(*collective, gradients[static_cast<std::size_t>(rank)].set(), device,
-                              clock, kOneEach);
+    ThreadExchange exchange(*collective, gradients[static_cast<std::size_t>(rank)].set(), device,
+                            clock, kOneEach);
     exchange.start();
     exchange.finish(*stream);
     all_have_stepped.arrive_and_wait();

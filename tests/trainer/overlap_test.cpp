@@ -89,8 +89,7 @@ class Overlap : public ::testing::TestWithParam<BackendSubject> {
     optimizer->prepare(set);
     std::unique_ptr<GradientExchange> exchange;
     if (limits != nullptr) {
-      exchange =
-          std::make_unique<GradientExchange>(collective, set, graph.device(), clock_, *limits);
+      exchange = std::make_unique<ThreadExchange>(collective, set, graph.device(), clock_, *limits);
     }
     const auto update = replicated.make({.collective = collective,
                                          .optimizer = *optimizer,

@@ -24,8 +24,12 @@ class Replicated final : public UpdateStrategy {
   void start(Executable& executable, Stream& stream) override {
     collective_.broadcast(executable.parameters().weights, 0, stream);
     collective_.broadcast(executable.parameters().running, 0, stream);
-    if (exchange_ != nullptr) exchange_->start();
+    if (exchange_ == nullptr) return;
+    executable.group_gradients(exchange_->plan().parameters());
+    exchange_->start();
   }
+  /// The exchange is enqueued behind each backward pass, whose events tell it when to begin.
+  bool recordable() const noexcept override { return exchange_ == nullptr; }
   GradientReady gradient_ready(Stream& stream) override {
     return exchange_ != nullptr ? exchange_->ready(stream) : GradientReady();
   }

@@ -25,6 +25,10 @@ class TrainingRig::Noting final : public UpdateStrategy {
   void start(Executable& executable, Stream& stream) override {
     strategy_->start(executable, stream);
   }
+  GradientReady gradient_ready(Stream& stream) override {
+    return strategy_->gradient_ready(stream);
+  }
+  bool recordable() const noexcept override { return strategy_->recordable(); }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     if (first_ == nullptr || &result < first_) first_ = &result;
     strategy_->finish_step(executable, stream, result);
@@ -41,6 +45,7 @@ struct TrainingRig::Rank {
   std::unique_ptr<Executable> executable;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Collective> collective;
+  std::unique_ptr<GradientExchange> exchange;
   std::unique_ptr<UpdateStrategy> update;
   std::unique_ptr<BatchRing> ring;
   std::unique_ptr<Stager> stager;
@@ -83,10 +88,16 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
     initialise(*rank.executable, graph_, 1 + static_cast<std::uint64_t>(index));
     rank.optimizer = backend_->make_optimizer({optimizer, optimizer_options}, spec, *rank.device);
     rank.collective = group_->join(index);
+    if (options.buckets) {
+      rank.exchange = std::make_unique<StreamExchange>(
+          *rank.collective, rank.executable->parameters(), *rank.device, clock_, *options.buckets,
+          options.device_slots);
+    }
     rank.update = std::make_unique<Noting>(update.make({.collective = *rank.collective,
                                                         .optimizer = *rank.optimizer,
                                                         .local_ranks = options.ranks,
-                                                        .options = update_options}),
+                                                        .options = update_options,
+                                                        .exchange = rank.exchange.get()}),
                                            rank.first_result);
     Device* const device = rank.device.get();
     rank.ring =
@@ -96,8 +107,9 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
         std::make_unique<Stager>(*host_ring_, static_cast<std::size_t>(index), *rank.ring, *device);
     rank.replica = std::make_unique<Replica>(
         *rank.ring, *device,
-        Replica::Parts{*rank.executable, *rank.optimizer, *rank.update, options.hyper,
-                       options.record_update && rank.collective->recordable()},
+        Replica::Parts{
+            *rank.executable, *rank.optimizer, *rank.update, options.hyper,
+            options.record_update && rank.collective->recordable() && rank.update->recordable()},
         Phase::train, clock_);
   }
 }
@@ -153,8 +165,8 @@ void TrainingRig::run(const std::vector<PlainBatch>& batches, std::exception_ptr
         } catch (...) {
           const std::lock_guard lock(mutex);
           if (first == nullptr) first = std::current_exception();
+          stop_.request_stop();  // a step is taken by all ranks or by none
         }
-        stop_.request_stop();  // a step is taken by all ranks or by none
       });
     }
   }
@@ -196,6 +208,13 @@ PlainTensors TrainingRig::state(std::int32_t index) {
 LossScale TrainingRig::loss_scale(std::int32_t index) {
   Rank& rank = *ranks_[static_cast<std::size_t>(index)];
   return read_loss_scale(rank.optimizer->loss_scale(), *rank.device);
+}
+
+ExchangeTimes TrainingRig::exchange_times(std::int32_t rank) const {
+  return ranks_[static_cast<std::size_t>(rank)]->exchange->times();
+}
+bool TrainingRig::overlaps(std::int32_t rank) const {
+  return ranks_[static_cast<std::size_t>(rank)]->collective->overlaps();
 }
 
 HostDriver& TrainingRig::driver(std::int32_t rank) {

@@ -8,13 +8,16 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/plain_net.h"
 #include "trainer/backend.h"
+#include "trainer/buckets.h"
 #include "trainer/collective.h"
+#include "trainer/exchange.h"
 #include "trainer/loss_scale.h"
 #include "trainer/optimizer.h"
 #include "trainer/replica.h"
@@ -33,6 +36,8 @@ struct RigOptions {
   std::int32_t loss_scale_count_to = 0;  ///< above 0: the scale adapts itself
   bool record_update = true;             ///< where the exchange can be recorded
   ExchangeSpec exchange{};
+  /// Gradients are exchanged in such buckets while backward goes on. None: behind it.
+  std::optional<BucketLimits> buckets{};
   std::function<Hyper(std::int64_t step)> hyper = [](std::int64_t step) {
     return Hyper{.learning_rate = 0.03125F, .weight_decay = 0.01F, .step = step};
   };
@@ -60,6 +65,9 @@ class TrainingRig {
   PlainTensors state(std::int32_t rank);
   /// Of a rank that has one which adapts itself.
   LossScale loss_scale(std::int32_t rank);
+  /// Of a rank whose exchange overlaps with backward.
+  ExchangeTimes exchange_times(std::int32_t rank) const;
+  bool overlaps(std::int32_t rank) const;
   HostDriver& driver(std::int32_t rank);
   Executable& executable(std::int32_t rank);
   Device& device(std::int32_t rank);

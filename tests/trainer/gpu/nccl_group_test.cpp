@@ -121,6 +121,7 @@ TEST(NcclGroup, ARankOfItsOwnProcess_ConnectsInItsFirstCallAndCanBeRecorded) {
   EXPECT_EQ(collective->world().rank, 3);
   EXPECT_EQ(collective->world().size, 4);
   EXPECT_TRUE(collective->recordable());
+  EXPECT_TRUE(collective->overlaps());
   EXPECT_TRUE(process.places.empty());
   process.scripts[0].polls_until_ready = 5;
   std::vector<float> values(12);
@@ -198,7 +199,9 @@ TEST(NcclGroup, ARankAlone_NeedsNoCommunicator) {
   VirtualClock clock;
   Process process(clock, {.ranks = 1}, 1);
   std::vector<float> values(4);
-  process.group->join(0)->all_reduce_sum(tensor_of(values), *process.streams[0]);
+  const std::unique_ptr<Collective> collective = process.group->join(0);
+  EXPECT_FALSE(collective->overlaps());
+  collective->all_reduce_sum(tensor_of(values), *process.streams[0]);
   EXPECT_TRUE(process.places.empty());
 }
 

@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -17,6 +20,7 @@
 #include "tests/support/gpu/training_rig.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
+#include "trainer/backends/gpu/builder.h"
 #include "trainer/collectives/wire_format.h"
 
 namespace penstock::gpu {
@@ -40,6 +44,22 @@ Graph with_dropout() {
   NodeId node = graph.add("conv", Conv2d{9, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {Graph::kInput});
   node = graph.add("dropout", Dropout{0.5F}, {node});
   graph.add("logits", Linear{6}, {node});
+  return graph;
+}
+
+/// Gradients of batch norms, and of a branch, that later operations of backward could read.
+Graph with_batch_norms() {
+  Graph graph({7, 5, 3});
+  NodeId node = graph.add("conv1", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}}, {Graph::kInput});
+  node = graph.add("bn1", BatchNorm{}, {node});
+  const NodeId branch = graph.add("relu1", Relu{}, {node});
+  node = graph.add("conv2", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {branch});
+  node = graph.add("bn2", BatchNorm{}, {node});
+  node = graph.add("sum", Add{}, {node, branch});
+  node = graph.add("relu2", Relu{}, {node});
+  node = graph.add("hidden", Linear{24}, {node});
+  node = graph.add("relu3", Relu{}, {node});
+  graph.add("logits", Linear{7}, {node});
   return graph;
 }
 
@@ -237,6 +257,81 @@ TEST(ReplicaProtocol, GradientsThatTravelAs16Bits_LeaveTheSameBitsOnAllRanks) {
     for (std::size_t i = 0; i < wide.weights(0).size(); ++i) {
       EXPECT_LE(distance(narrow.weights(0)[i], wide.weights(0)[i]),
                 1e-3 * norm(wide.weights(0)[i]) + 1e-5);
+    }
+  }
+}
+
+/// Two ranks with a GPU each, and what they exchange in which buckets.
+RigOptions connected(Precision precision, WireFormat wire, std::optional<BucketLimits> buckets) {
+  RigOptions options{.ranks = 2, .precision = precision, .buckets = buckets};
+  options.exchange.wire = wire;
+  options.loss_scale = is_short(precision) ? 64 : 1;
+  return options;
+}
+
+TEST(ReplicaProtocol, BucketsExchangedDuringBackward_LeaveTheBitsOfOneExchangeBehindIt) {
+  const Graph graph = with_batch_norms();
+  constexpr std::size_t kSteps = 5;
+  const std::vector<PlainBatch> batches = batches_for(graph, 2 * kSteps, kImages);
+  for (const auto& [precision, wire] :
+       {std::pair{Precision::f32, WireFormat::f32}, std::pair{Precision::f32, WireFormat::bf16},
+        std::pair{Precision::f16, WireFormat::f32}, std::pair{Precision::f16, WireFormat::f16}}) {
+    TrainingRig behind(graph, connected(precision, wire, {}), {.devices = 2, .connects = true});
+    behind.run(batches);
+    EXPECT_TRUE(behind.overlaps(0));
+    EXPECT_NE(behind.weights(0), TrainingRig(graph, {.precision = precision}).weights(0));
+    for (const BucketLimits limits : {BucketLimits{.first_bytes = 1, .bytes = 1},
+                                      BucketLimits{.first_bytes = 256, .bytes = 4096},
+                                      BucketLimits{.bytes = 0}, BucketLimits{.pieces = 3}}) {
+      for (HostMachineOptions machine : timings(2)) {
+        for (const char* backend : {"gpu", "gpu:record=false"}) {
+          if (limits.bytes != 1 && std::string_view(backend) != "gpu") continue;
+          SCOPED_TRACE(std::string(to_string(precision)) + " by " + std::string(to_string(wire)) +
+                       ", buckets of " + std::to_string(limits.bytes) + ", seed " +
+                       std::to_string(machine.seed) + ", " + backend);
+          machine.devices = 2;
+          machine.connects = true;
+          RigOptions options = connected(precision, wire, limits);
+          options.backend = backend;
+          TrainingRig during(graph, options, machine);
+          during.run(batches);
+          EXPECT_EQ(during.races(), Races{});
+          EXPECT_EQ(during.weights(0), behind.weights(0));
+          EXPECT_EQ(during.weights(1), behind.weights(0));
+          EXPECT_EQ(during.exchange_times(0).steps, std::int64_t{kSteps});
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicaProtocol, TheFirstBucketsAreExchangedWhileBackwardGoesOn_AndTheRecordSaysWhatShows) {
+  const Graph graph = with_batch_norms();
+  // With a slot for each, no rank waits on the host before it has enqueued all steps: device times
+  // do not depend on the threads.
+  constexpr std::size_t kSteps = 4;
+  const std::vector<PlainBatch> batches = batches_for(graph, 2 * kSteps, kImages);
+  const auto times_of = [&](Precision precision, const BucketLimits& limits) {
+    RigOptions options = connected(precision, WireFormat::f32, limits);
+    options.device_slots = kSteps;
+    options.host_slots = 2 * kSteps;
+    TrainingRig rig(graph, options, {.devices = 2, .connects = true});
+    rig.run(batches);
+    return rig.exchange_times(0);
+  };
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    SCOPED_TRACE(to_string(precision));
+    const ExchangeTimes one = times_of(precision, {.bytes = 0});
+    const ExchangeTimes many = times_of(precision, {.first_bytes = 1, .bytes = 1});
+    EXPECT_EQ(one.steps, std::int64_t{kSteps});
+    EXPECT_EQ(many.steps, std::int64_t{kSteps});
+    ASSERT_EQ(one.buckets.size(), 1U);
+    ASSERT_GT(many.buckets.size(), 5U);
+    EXPECT_GT(one.exposed, Nanoseconds(0));
+    EXPECT_LT(many.exposed, many.busy);
+    EXPECT_GT(many.buckets.front().lead, one.buckets.front().lead);
+    for (std::size_t i = 1; i < many.buckets.size(); ++i) {
+      EXPECT_LE(many.buckets[i].lead, many.buckets[i - 1].lead);
     }
   }
 }

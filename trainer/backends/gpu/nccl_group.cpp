@@ -54,6 +54,7 @@ class NcclCollective final : public Collective {
   World world() const noexcept override { return {place_.rank, place_.size}; }
   /// Threads meet in each call, and their recordings would be launched in orders of their own.
   bool recordable() const noexcept override { return group_.ranks_.size() == 1; }
+  bool overlaps() const noexcept override { return place_.size > 1; }
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
     if (place_.size == 1) return;
