@@ -460,5 +460,32 @@ TEST(ReplicaProtocol, ACallThatFailsInAnyPlace_EndsTheRunByStepAndCallAndNothing
   }
 }
 
+TEST(ReplicaProtocol, ACallThatFailsWhileBucketsAreExchanged_EndsTheRunAndNothingRaces) {
+  const Graph graph = separate_images();
+  for (const char* call : {"launch_graph", "launch", "record", "wait", "wait_until"}) {
+    for (const std::int32_t nth : {1, 4}) {
+      for (HostMachineOptions machine : timings(2)) {
+        SCOPED_TRACE(std::string(call) + " " + std::to_string(nth) + ", seed " +
+                     std::to_string(machine.seed));
+        machine.devices = 2;
+        machine.connects = true;
+        RigOptions options =
+            connected(Precision::f32, WireFormat::f32, BucketLimits{.first_bytes = 1, .bytes = 1});
+        std::function<void()> fail;
+        options.hyper =
+            [&fail, begun = std::make_shared<std::atomic<std::int32_t>>(0)](std::int64_t step) {
+              if (step == 0 && ++*begun == 2) fail();
+              return Hyper{.step = step};
+            };
+        TrainingRig rig(graph, options, machine);
+        fail = [&] { rig.driver(1).fail_at(call, nth); };
+        EXPECT_THROW(rig.run(batches_for(graph, 20, kImages)), Error);
+        EXPECT_LT(rig.results(1).size(), 10U);
+        EXPECT_EQ(rig.races(), Races{});
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace penstock::gpu
