@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "bench/isolate/steady.h"
 #include "bench/isolate/verdict.h"
@@ -24,7 +25,7 @@ class Doubts {
  public:
   Doubts(const Isolation& found, const IsolatePlan& plan) : found_(found), plan_(plan) {}
 
-  void add(std::string sentence) { sentences_.push_back(std::move(sentence)); }
+  void add(std::string_view sentence) { sentences_.emplace_back(sentence); }
 
   void failures() {
     for (const Row& row : found_.sweep.rows) {
