@@ -97,7 +97,9 @@ bool CreditIntake::producer_ended() {
   const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
   if (status.value_or(0) == 0) return status.has_value();
   throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
-                  " while batches were still wanted; run it by itself to see why");
+                  " while batches were still wanted; " +
+                  (desk_.rejected() > 0 && images_.value() == 0 ? desk_.silence()
+                                                                : "run it by itself to see why"));
 }
 
 /// The producer went in peace and all it sent is here.
@@ -110,15 +112,17 @@ void CreditIntake::check_end_of_producer() const {
 /// What is known when nothing usable came in time.
 std::string CreditIntake::silence() {
   const ZmqSocket::Peers peers = desk_.socket().peers();
-  std::string text = "no batch came over " + describe(endpoint_) + " within " +
-                     seconds_text(timeout_) + " (this side " + (binds_ ? "binds" : "connects") +
-                     "); ";
+  const bool refused = desk_.rejected() > 0;
+  std::string text = (refused ? "no usable batch came over " : "no batch came over ") +
+                     describe(endpoint_) + " within " + seconds_text(timeout_) + " (this side " +
+                     (binds_ ? "binds" : "connects") + "); ";
   if (peers.refused > 0) {
     text += std::to_string(peers.refused) +
             " tries to come in were refused, see the notes about keys; ";
   }
   text += peers.joined == 0 ? "no producer ever connected" : desk_.silence();
-  return text + "; start one, such as `penstock serve --credit" +
+  return text + (refused ? "; mend the producer, or start one" : "; start one") +
+         ", such as `penstock serve --credit" +
          (plan_.encoding == FramedEncoding::jpeg ? " --encoded" : "") + " --endpoint " +
          endpoint_.text + " --batch-size " + std::to_string(spec_.images) +
          (binds_ ? "" : " --bind") + "`, or wait longer with --timeout";
