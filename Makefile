@@ -1,5 +1,5 @@
-# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each installs what is
-# missing (Debian packages, as root), builds, and does what its name says. `make interop`, `make lint`: see below.
+# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each builds, and does what
+# its name says. Root gets the Debian packages that are missing; others are told which. The other targets: see below.
 SHELL := /bin/bash
 BUILD ?= build
 CMAKE_FLAGS ?=
@@ -8,20 +8,8 @@ RUN_PACKAGES := $(call packages,cmake/debian-packages.txt)
 TEST_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 
-# $(call install,packages): those of them that are missing. What they bring of services is not started.
-define install
-@missing=$$(comm -23 <(printf '%s\n' $(1) | sort -u) \
-  <(dpkg-query -W -f='$${db:Status-Abbrev}$${Package}\n' $(1) 2>/dev/null | sed -n 's/^ii //p' | sort -u)); \
-if [ -n "$$missing" ]; then \
-  echo "installing:" $$missing; \
-  policy=/usr/sbin/policy-rc.d; \
-  if [ ! -e $$policy ] && { printf '#!/bin/sh\nexit 101\n' > $$policy && chmod +x $$policy; } 2> /dev/null; then \
-    trap "rm -f $$policy" EXIT; \
-  fi; \
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends $$missing > /dev/null; \
-fi
-endef
+# $(call install,packages): those of them that are missing, if it may.
+install = @cmake/install_packages.sh $(1)
 
 .PHONY: run test sanitize interop lint configure clean
 
