@@ -13,8 +13,9 @@ install = @cmake/install_packages.sh $(1)
 
 .PHONY: run test sanitize interop lint configure clean
 
+# Builds what `cmake --install $(BUILD)` installs; the library for GPUs only if there is one.
 run: configure
-	cmake --build $(BUILD) --target penstock
+	cmake --build $(BUILD) --target penstock penstock_producer
 	$(BUILD)/penstock sweep --out out --device emulated
 	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
 	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,host,cpu,queue,zmq-consume --device cpu --num-gpus 1 \
