@@ -5,13 +5,14 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 packages = $(shell sed '/^\#/d' $(1))
 RUN_PACKAGES := $(call packages,cmake/debian-packages.txt)
-TEST_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
+DEB_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-deb.txt)
+TEST_PACKAGES := $(DEB_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 
 # $(call install,packages): those of them that are missing, if it may.
 install = @cmake/install_packages.sh $(1)
 
-.PHONY: run test sanitize interop lint configure clean
+.PHONY: run test sanitize deb package-test interop lint configure clean
 
 # Builds what `cmake --install $(BUILD)` installs; the library for GPUs only if there is one.
 run: configure
@@ -50,6 +51,21 @@ sanitize:
 	  $(CTEST) --preset $$preset || exit 1; \
 	done
 	@printf '\n%s\n' "Left out (sanitizers: tests: reason):" && sort -u build-asan/tests/left_out.txt build-tsan/tests/left_out.txt
+
+# build/penstock_VERSION_ARCHITECTURE.deb: all that `cmake --install` installs, for Debian 12.
+deb:
+	$(call install,$(DEB_PACKAGES))
+	$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) --target penstock_installed
+	rm -f $(BUILD)/*.deb
+	cd $(BUILD) && cpack
+
+# Installs into a prefix, and the package and the Dockerfile into bare Debian 12 folders, and uses what is there. Needs root
+# and the network.
+package-test: deb
+	$(call install,debootstrap)
+	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L package
+	python3 tests/package/bare_debian_test.py $(CURDIR) $(BUILD)
 
 # The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
 interop: configure

@@ -1,4 +1,4 @@
-# What `cmake --install` installs, beside the library for producers.
+# What `cmake --install` installs, beside the library for producers, and the Debian package of both (`make deb`).
 # Components: penstock (the program) and penstock_producer (producer/CMakeLists.txt).
 include(GNUInstallDirs)
 
@@ -25,3 +25,15 @@ set(penstock_manuals [[${CMAKE_INSTALL_MANDIR}]])" COMPONENT penstock)
   install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/install_documents.cmake COMPONENT penstock)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT penstock)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CPACK_GENERATOR DEB)
+  set(CPACK_PACKAGE_CONTACT "Penstock's maintainers")
+  set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR})
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+  set(CPACK_DEBIAN_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, openssh-client")  # runs over several hosts
+  include(CPack)
+endif()
