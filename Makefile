@@ -1,32 +1,22 @@
-# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each installs what is
-# missing (Debian packages, as root), builds, and does what its name says. `make interop`, `make lint`: see below.
+# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each builds, and does what
+# its name says. Root gets the Debian packages that are missing; others are told which. The other targets: see below.
 SHELL := /bin/bash
 BUILD ?= build
 CMAKE_FLAGS ?=
 packages = $(shell sed '/^\#/d' $(1))
 RUN_PACKAGES := $(call packages,cmake/debian-packages.txt)
-TEST_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
+DEB_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-deb.txt)
+TEST_PACKAGES := $(DEB_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 
-# $(call install,packages): those of them that are missing. What they bring of services is not started.
-define install
-@missing=$$(comm -23 <(printf '%s\n' $(1) | sort -u) \
-  <(dpkg-query -W -f='$${db:Status-Abbrev}$${Package}\n' $(1) 2>/dev/null | sed -n 's/^ii //p' | sort -u)); \
-if [ -n "$$missing" ]; then \
-  echo "installing:" $$missing; \
-  policy=/usr/sbin/policy-rc.d; \
-  if [ ! -e $$policy ] && { printf '#!/bin/sh\nexit 101\n' > $$policy && chmod +x $$policy; } 2> /dev/null; then \
-    trap "rm -f $$policy" EXIT; \
-  fi; \
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends $$missing > /dev/null; \
-fi
-endef
+# $(call install,packages): those of them that are missing, if it may.
+install = @cmake/install_packages.sh $(1)
 
-.PHONY: run test sanitize interop lint configure clean
+.PHONY: run test sanitize deb package-test interop lint configure clean
 
+# Builds what `cmake --install $(BUILD)` installs; the library for GPUs only if there is one.
 run: configure
-	cmake --build $(BUILD) --target penstock
+	cmake --build $(BUILD) --target penstock penstock_producer
 	$(BUILD)/penstock sweep --out out --device emulated
 	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
 	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,host,cpu,queue,zmq-consume --device cpu --num-gpus 1 \
@@ -61,6 +51,21 @@ sanitize:
 	  $(CTEST) --preset $$preset || exit 1; \
 	done
 	@printf '\n%s\n' "Left out (sanitizers: tests: reason):" && sort -u build-asan/tests/left_out.txt build-tsan/tests/left_out.txt
+
+# build/penstock_VERSION_ARCHITECTURE.deb: all that `cmake --install` installs, for Debian 12.
+deb:
+	$(call install,$(DEB_PACKAGES))
+	$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) --target penstock_installed
+	rm -f $(BUILD)/*.deb
+	cd $(BUILD) && cpack
+
+# Installs into a prefix, and the package and the Dockerfile into bare Debian 12 folders, and uses what is there. Needs root
+# and the network.
+package-test: deb
+	$(call install,debootstrap)
+	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L package
+	python3 tests/package/bare_debian_test.py $(CURDIR) $(BUILD)
 
 # The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
 interop: configure

@@ -33,12 +33,11 @@ file(CONFIGURE OUTPUT generated/penstock_build.h CONTENT [[// Generated.
 #define PENSTOCK_BUILD_FLAGS "@compiler_flags@"
 #define PENSTOCK_BUILD_TYPE "@CMAKE_BUILD_TYPE@"
 #define PENSTOCK_BUILD_LIBRARIES "@PENSTOCK_LIBRARIES@"
-#define PENSTOCK_SOURCE_DIRECTORY "@CMAKE_SOURCE_DIR@"
 ]] @ONLY)
 
 add_custom_target(penstock_revision
-  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR}
-          -DHEADER=${CMAKE_BINARY_DIR}/generated/penstock_revision.h
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}
+          -DHEADER=${PROJECT_BINARY_DIR}/generated/penstock_revision.h
           -P ${CMAKE_CURRENT_LIST_DIR}/write_revision.cmake
-  BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/penstock_revision.h
+  BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/penstock_revision.h
   COMMENT "Looking up the revision" VERBATIM)

@@ -98,7 +98,7 @@ function(penstock_add_tables target)
       "      std::span(absent).first(absent.size() - 1)};\n"
       "  return table;\n}\n\n")
   endforeach()
-  set(file ${CMAKE_BINARY_DIR}/generated/${target}_tables.cpp)
+  set(file ${PROJECT_BINARY_DIR}/generated/${target}_tables.cpp)
   file(CONFIGURE OUTPUT ${file}
        CONTENT "${text}\n#include <array>\n#include <span>\n\nnamespace penstock {\n\n${body}}  // namespace penstock\n"
        @ONLY)

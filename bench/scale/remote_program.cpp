@@ -3,18 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <system_error>
-
 #include "bench/child_process.h"
 #include "bench/command_text.h"
 #include "dataflow/error.h"
 #include "penstock_build.h"
+#include "trainer/backends/gpu/library.h"
 
 namespace penstock {
 namespace {
 
 constexpr Nanoseconds kCopying = std::chrono::minutes(5);
-constexpr std::string_view kGpuLibrary = "libpenstock_cuda.so";
 
 /// Runs `script` of a shell on `host`, its standard input being `input`. Throws Error.
 std::string run_there(const Host& host, const std::string& agent, const std::string& script,
@@ -51,12 +49,11 @@ std::string copy_program(std::span<const Host> hosts, const std::string& folder,
         "--remote-dir is '{}'; expected an absolute path, the same on all machines", folder));
   }
   const std::filesystem::path program = this_program();
-  const std::filesystem::path library = program.parent_path() / kGpuLibrary;
+  const std::filesystem::path library = gpu::find_driver_library(program);
   const std::filesystem::path copy = std::filesystem::path(folder) / program.filename();
   for (const Host& host : hosts) {
     copy_file(host, agent, program, folder, stop);
-    std::error_code absent;
-    if (std::filesystem::exists(library, absent)) copy_file(host, agent, library, folder, stop);
+    if (!library.empty()) copy_file(host, agent, library, folder, stop);
     const std::string said = run_there(host, agent, shell_word(copy.native()) + " --version",
                                        "/dev/null", "starting the copy on", stop);
     if (said.find(PENSTOCK_BUILD_VERSION) == std::string::npos) {

@@ -227,7 +227,7 @@ def installed(build, folder):
     for path in folder.rglob("*"):
         name = re.sub(r"\.so[.\d]*$", ".so", path.relative_to(folder).as_posix())
         name = re.sub(r"^lib/[^/]+-linux-gnu/", "lib/", name)
-        if not path.is_dir():
+        if not path.is_dir() and name != "lib/libpenstock_cuda.so":  # where CUDA's toolkit is
             yield "installed", re.sub(r"-(release|debug|relwithdebinfo|noconfig)\.cmake$", "-CONFIGURATION.cmake", name)
 
 

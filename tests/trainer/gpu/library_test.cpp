@@ -41,6 +41,16 @@ TEST(DriverLibrary, MissingNamesTheFilesThatWereTriedAndTheTarget) {
   EXPECT_TRUE(says(reason, "build the target penstock_cuda"));
 }
 
+TEST(DriverLibrary, OfAnInstalledProgramIsInTheLibFolder) {
+  const TempFolder folder;
+  const std::filesystem::path program = folder / "bin/penstock";
+  const std::filesystem::path file = folder / "lib/libpenstock_cuda.so";
+  EXPECT_TRUE(find_driver_library(program).empty());
+  std::filesystem::create_directories(file.parent_path());
+  write_text(file, "");
+  EXPECT_EQ(find_driver_library(program), file);
+}
+
 TEST(DriverLibrary, OneThatCannotBeLoadedSaysWhatItNeeds) {
   const TempFolder folder;
   const std::filesystem::path file = folder / "libpenstock_cuda.so";

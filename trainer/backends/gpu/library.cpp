@@ -7,6 +7,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "dataflow/error.h"
 #include "penstock_revision.h"
@@ -15,6 +16,11 @@ namespace penstock::gpu {
 namespace {
 
 constexpr const char* kName = "libpenstock_cuda.so";
+
+std::array<std::filesystem::path, 3> places(const std::filesystem::path& program) {
+  const std::filesystem::path folder = program.parent_path();
+  return {folder / kName, folder.parent_path() / "lib" / kName, folder.parent_path() / kName};
+}
 
 using RevisionFunction = const char*();
 using LibraryFunction = DriverLibrary*(char* error, std::size_t size);
@@ -78,12 +84,18 @@ DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files)
                   kName, tried, system_says));
 }
 
+std::filesystem::path find_driver_library(const std::filesystem::path& program) {
+  std::error_code unreadable;
+  for (const std::filesystem::path& file : places(program)) {
+    if (std::filesystem::exists(file, unreadable)) return file;
+  }
+  return {};
+}
+
 DriverLibrary& driver_library() {
   static DriverLibrary& library = []() -> DriverLibrary& {
-    const std::filesystem::path folder =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    const std::array<std::filesystem::path, 4> files{
-        folder / kName, folder.parent_path() / "lib" / kName, folder.parent_path() / kName, kName};
+    const auto [beside, in_lib, above] = places(std::filesystem::read_symlink("/proc/self/exe"));
+    const std::array<std::filesystem::path, 4> files{beside, in_lib, above, kName};
     return open_driver_library(files);
   }();
   return library;

@@ -15,6 +15,9 @@ namespace penstock::gpu {
 /// be loaded, or one of another revision; the text says what to do. Thread-safe.
 DriverLibrary& driver_library();
 
+/// The library's file beside `program`, in ../lib or in the folder above; empty if there is none.
+std::filesystem::path find_driver_library(const std::filesystem::path& program);
+
 /// The first of the files that is there. A bare name is searched for by the system.
 DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files);
 

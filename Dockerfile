@@ -1,0 +1,19 @@
+# Penstock on Debian 12, without a GPU.
+#   docker build -t penstock .
+#   docker run --rm penstock run --device emulated --fake-location cpu --num-batches 50
+#   docker run --rm -v "$PWD:/data" penstock sweep     # keeps data/ and out/ in this folder
+# `make package-test` runs these steps without Docker.
+FROM debian:12 AS build
+RUN apt-get update && apt-get install -y --no-install-recommends make
+WORKDIR /penstock
+COPY . .
+RUN --mount=type=cache,target=/root/.cache/ccache make deb
+
+FROM debian:12
+COPY --from=build /penstock/build/penstock_*.deb /tmp/
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends /tmp/penstock_*.deb \
+    && rm -rf /tmp/penstock_*.deb /var/lib/apt/lists/*
+WORKDIR /data
+ENTRYPOINT ["penstock"]
+CMD ["--help"]

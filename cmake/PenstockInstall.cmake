@@ -1,0 +1,39 @@
+# What `cmake --install` installs, beside the library for producers, and the Debian package of both (`make deb`).
+# Components: penstock (the program) and penstock_producer (producer/CMakeLists.txt).
+include(GNUInstallDirs)
+
+# Everything that is installed. libpenstock_cuda.so is installed if it was built.
+add_custom_target(penstock_installed DEPENDS penstock)
+foreach(library IN ITEMS penstock_producer penstock_cuda)
+  if(TARGET ${library})
+    add_dependencies(penstock_installed ${library})
+  endif()
+endforeach()
+
+if(BUILD_SHARED_LIBS)
+  message(STATUS "Penstock: the program is not installed, since it needs the build's shared libraries (BUILD_SHARED_LIBS)")
+else()
+  install(TARGETS penstock RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT penstock)
+  if(TARGET penstock_cuda)
+    # The program looks in ../lib, whatever CMAKE_INSTALL_LIBDIR is.
+    install(TARGETS penstock_cuda LIBRARY DESTINATION lib COMPONENT penstock OPTIONAL)
+  endif()
+  install(CODE "set(penstock_program [[$<TARGET_FILE:penstock>]])
+set(penstock_folder [[${PROJECT_BINARY_DIR}/documents]])
+set(penstock_data [[${CMAKE_INSTALL_DATADIR}]])
+set(penstock_manuals [[${CMAKE_INSTALL_MANDIR}]])" COMPONENT penstock)
+  install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/install_documents.cmake COMPONENT penstock)
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT penstock)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CPACK_GENERATOR DEB)
+  set(CPACK_PACKAGE_CONTACT "Penstock's maintainers")
+  set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR})
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+  set(CPACK_DEBIAN_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, openssh-client")  # runs over several hosts
+  include(CPack)
+endif()
