@@ -45,7 +45,7 @@ std::size_t lines_of(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-TEST(ScaleProgram, ClimbsOnThisMachine) {
+TEST(MpirunScale, ClimbsOnThisMachine) {
   const TempFolder folder;
   const ChildExit exit = exit_of(scale(folder / "logs", {"-b", "4", "--ranks=1,3"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
@@ -73,7 +73,7 @@ void shadow_mpirun(const TempFolder& folder) {
   setenv("PATH", ((folder / "bin").native() + ":" + path).c_str(), 1);
 }
 
-TEST(ScaleProgram, GoesOnAfterARungThatFailedAndSaysSo) {
+TEST(MpirunScale, GoesOnAfterARungThatFailedAndSaysSo) {
   const TempFolder folder;
   const std::string path = std::getenv("PATH");
   shadow_mpirun(folder);
@@ -88,7 +88,7 @@ TEST(ScaleProgram, GoesOnAfterARungThatFailedAndSaysSo) {
       << exit.output;
 }
 
-TEST(ScaleProgram, ARunThatDoesNotEndIsATimeOut) {
+TEST(MpirunScale, ARunThatDoesNotEndIsATimeOut) {
   const TempFolder folder;
   const ChildExit exit = exit_of(scale(
       folder / "logs", {"-b", "4", "--ranks=1", "--num-batches=1000000", "--run-timeout=2s"}));
@@ -98,7 +98,7 @@ TEST(ScaleProgram, ARunThatDoesNotEndIsATimeOut) {
       << exit.output;
 }
 
-TEST(ScaleProgram, AnInterruptionKeepsWhatWasMeasured) {
+TEST(MpirunScale, AnInterruptionKeepsWhatWasMeasured) {
   const TempFolder folder;
   ChildProcess child(
       {.arguments = scale(folder / "logs", {"-b", "4", "--ranks=1", "--repetitions=1000"}),
@@ -191,7 +191,7 @@ class TwoNames {
   std::unique_ptr<ChildProcess> server_;
 };
 
-TEST(ScaleProgram, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
+TEST(MpirunScale, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   if (access(kSshd, X_OK) != 0) GTEST_SKIP() << "no sshd here: apt-get install openssh-server";
   if (geteuid() == 0) std::filesystem::create_directories("/run/sshd");  // sshd wants it, as root
   TwoNames names;
