@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "bench/child_process.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -89,8 +89,7 @@ TEST_F(MpirunLaunch, AnInterruptionSavesAndLeavesNoProcess) {
   const auto has_stepped = [&] {
     return read_text(folder_ / "result.steps.jsonl").find("\"step\":5") != std::string::npos;
   };
-  for (int tries = 0; !has_stepped() && tries < 800; ++tries) std::this_thread::sleep_for(50ms);
-  ASSERT_TRUE(has_stepped());
+  ASSERT_TRUE(await(has_stepped));
   ASSERT_EQ(left(), 2U);
   ASSERT_EQ(kill(child.pid(), SIGINT), 0);
   const ChildExit& exit = child.wait();

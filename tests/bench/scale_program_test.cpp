@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "bench/child_process.h"
+#include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -105,9 +105,7 @@ TEST(MpirunScale, AnInterruptionKeepsWhatWasMeasured) {
        .timeout = 90s,
        .grace = 10s});
   const std::filesystem::path csv = folder / "logs/trivial_b4.csv";
-  for (int tries = 0; read_text(csv).empty() && tries < 800; ++tries) {
-    std::this_thread::sleep_for(50ms);
-  }
+  ASSERT_TRUE(await([&] { return !read_text(csv).empty(); }));
   ASSERT_EQ(kill(child.pid(), SIGINT), 0);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 130) << exit.last_words;
@@ -175,13 +173,9 @@ class TwoNames {
   std::string agent() const { return "ssh -F " + (folder_ / "config").native(); }
   /// Blocks until it lets us in. False: it does not; then the server's words say why.
   bool answers() {
-    for (int tries = 0; tries < 100; ++tries) {
-      if (exit_of({"ssh", "-F", (folder_ / "config").native(), "nodea", "true"}).code == 0) {
-        return true;
-      }
-      std::this_thread::sleep_for(50ms);
-    }
-    return false;
+    return await([&] {
+      return exit_of({"ssh", "-F", (folder_ / "config").native(), "nodea", "true"}).code == 0;
+    });
   }
   std::string words() { return server_->stop().last_words; }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
