@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `penstock scale` as a user runs it: on this machine, and over a real sshd of the test's own.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -135,19 +132,6 @@ TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
 
 constexpr const char* kSshd = "/usr/sbin/sshd";
 
-/// A port of the loopback that nobody listens on.
-int free_port() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket.number(), any, size) != 0) return 0;
-  if (getsockname(socket.number(), any, &size) != 0) return 0;
-  return ntohs(address.sin_port);
-}
-
 /// Two names of this machine, nodea and nodeb, behind an sshd with keys of its own.
 class TwoNames {
  public:
@@ -157,7 +141,7 @@ class TwoNames {
           exit_of({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", (folder_ / key).native()});
       EXPECT_EQ(made.code, 0) << made.last_words;
     }
-    const std::string here = folder_.path().native(), port = std::to_string(free_port());
+    const std::string here = folder_.path().native(), port = port_.text();
     write_text(folder_ / "sshd_config", "Port " + port + "\nListenAddress 127.0.0.1\nHostKey " +
                                             here + "/host\nAuthorizedKeysFile " + here +
                                             "/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
@@ -182,6 +166,7 @@ class TwoNames {
 
  private:
   const TempFolder folder_;
+  const ReservedPort port_;
   std::unique_ptr<ChildProcess> server_;
 };
 
