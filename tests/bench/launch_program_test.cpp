@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "bench/child_process.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -61,7 +61,9 @@ class LaunchProgram : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(LaunchProgram, TwoRanksGiveOneResult) {
+class MpirunLaunch : public LaunchProgram {};
+
+TEST_F(MpirunLaunch, TwoRanksGiveOneResult) {
   const ChildExit exit = exit_of(run({"--num-batches=10", "--json"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const nlohmann::json result = nlohmann::json::parse(exit.output);
@@ -71,13 +73,13 @@ TEST_F(LaunchProgram, TwoRanksGiveOneResult) {
       << exit.last_words;
 }
 
-TEST_F(LaunchProgram, ExitCodeIsTheRunsOwn) {
+TEST_F(MpirunLaunch, ExitCodeIsTheRunsOwn) {
   const ChildExit exit = exit_of(run({"--model=no-such-model"}));
   EXPECT_EQ(exit.code, 2) << exit.last_words;
   EXPECT_NE(exit.last_words.find("no-such-model"), std::string::npos) << exit.last_words;
 }
 
-TEST_F(LaunchProgram, AnInterruptionSavesAndLeavesNoProcess) {
+TEST_F(MpirunLaunch, AnInterruptionSavesAndLeavesNoProcess) {
   const std::filesystem::path out = folder_ / "result.json";
   Words words{"--grace=3s"};
   for (const std::string& word : run({"--num-batches=100000", "--out=" + out.native()})) {
@@ -87,8 +89,7 @@ TEST_F(LaunchProgram, AnInterruptionSavesAndLeavesNoProcess) {
   const auto has_stepped = [&] {
     return read_text(folder_ / "result.steps.jsonl").find("\"step\":5") != std::string::npos;
   };
-  for (int tries = 0; !has_stepped() && tries < 800; ++tries) std::this_thread::sleep_for(50ms);
-  ASSERT_TRUE(has_stepped());
+  ASSERT_TRUE(await(has_stepped));
   ASSERT_EQ(left(), 2U);
   ASSERT_EQ(kill(child.pid(), SIGINT), 0);
   const ChildExit& exit = child.wait();

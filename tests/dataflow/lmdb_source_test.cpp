@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "bench/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/packed/datum.h"
 #include "dataflow/packed/mapped_file.h"
@@ -16,6 +15,7 @@
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/whole_run.h"
 
 namespace penstock {
 namespace {
@@ -213,14 +213,7 @@ TEST_F(LmdbSourceTest, FeedsARun) {
     entries.emplace_back(key(i), datum(0, 0, 0, encode_jpeg(make_test_image(90 + i, 80)), i, true));
   }
   write(entries);
-  ChildProcess child(
-      {.arguments = {PENSTOCK_PROGRAM, "run", "--device", "emulated:img_per_s=100000",
-                     "--fake-location", "queue:source=lmdb", "--data-dir", plan_.directory,
-                     "--batch-size", "2", "--num-batches", "4", "--num-warmup-batches", "1"},
-       .timeout = std::chrono::seconds(50)});
-  const ChildExit& exit = child.wait();
-  EXPECT_EQ(exit.code, 0) << exit.describe();
-  EXPECT_NE(exit.output.find("total images/sec"), std::string::npos);
+  run_of("queue:source=lmdb", plan_.directory);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST_F(MdsTest, GivesWhatWasPacked) {
   EXPECT_EQ(opened->classes(), 3);
   EXPECT_EQ(opened->files()->size(), 3U);
   EXPECT_EQ(all_of(*opened), images_);
-  EXPECT_NE(run("mds").find("total images/sec:"), std::string::npos);
+  run("mds");
   plan_.directory += "/index.json";
   EXPECT_EQ(all_of(*open("mds")), images_);
 }

@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "bench/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/packed/mapped_file.h"
 #include "dataflow/packed/npy.h"
@@ -15,6 +14,7 @@
 #include "tests/support/refusals.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/whole_run.h"
 
 namespace penstock {
 namespace {
@@ -216,14 +216,7 @@ np.lib.format.write_array(open(sys.argv[1] + '/three', 'wb'), images, (3, 0))
     EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), sample.content().begin()));
   }
   EXPECT_EQ(i, 6U);
-  ChildProcess child(
-      {.arguments = {PENSTOCK_PROGRAM, "run", "--device", "emulated:img_per_s=100000",
-                     "--fake-location", "queue:source=raw", "--data-dir", plan_.directory,
-                     "--batch-size", "2", "--num-batches", "4", "--num-warmup-batches", "1"},
-       .timeout = std::chrono::seconds(50)});
-  const ChildExit& exit = child.wait();
-  EXPECT_EQ(exit.code, 0) << exit.describe();
-  EXPECT_NE(exit.output.find("total images/sec"), std::string::npos);
+  run_of("queue:source=raw", plan_.directory);
 }
 
 }  // namespace

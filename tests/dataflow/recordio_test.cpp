@@ -2,6 +2,8 @@
 // RecordIO as Python packs it, and what damage costs.
 #include "dataflow/packed/recordio.h"
 
+#include <algorithm>
+
 #include "dataflow/error.h"
 #include "tests/support/packed_set.h"
 #include "tests/support/thrown_by.h"
@@ -65,10 +67,13 @@ TEST_F(RecordioTest, OfSeveralLabelsTakesTheFirstAndSaysSo) {
   EXPECT_EQ(opened->note(), "12 records have several labels, of which the first is taken");
 }
 
-TEST_F(RecordioTest, RunsAsAUserTypesIt) {
-  EXPECT_NE(run("recordio").find("total images/sec:"), std::string::npos);
+TEST_F(RecordioTest, FeedsARun) {
+  run("recordio");
   pack("recordio", "set.rec", "labels=2");
-  EXPECT_NE(run("recordio:index=beside").find("several labels"), std::string::npos);
+  const std::vector<std::string> notes = run("recordio:index=beside").notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.find("several labels") != std::string::npos;
+  })) << testing::PrintToString(notes);
 }
 
 TEST_F(RecordioTest, DamageCostsItsRecordAlone) {

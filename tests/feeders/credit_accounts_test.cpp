@@ -107,11 +107,7 @@ TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
   ASSERT_TRUE(reaches(consumer, "messages_received", 7));
   ASSERT_TRUE(reaches(consumer, "messages_rejected", 1));
   ASSERT_TRUE(reaches(consumer, "images_sent", 24));
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!add_up(accounts_of(consumer)) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(2ms);
-  }
-  EXPECT_TRUE(add_up(accounts_of(consumer)));
+  EXPECT_TRUE(await([&] { return add_up(accounts_of(consumer)); }));
   EXPECT_EQ(consumer.counter("images_missing"), 0);
   EXPECT_GE(consumer.counter("images_rejected"), 4);
 }

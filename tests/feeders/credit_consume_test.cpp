@@ -208,7 +208,7 @@ TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
     producer.send(framed_message(end, {}));
     producer.linger();
   }
-  std::this_thread::sleep_for(200ms);  // for it to be found gone
+  EXPECT_TRUE(await([&] { return connections() == 0; })) << "libzmq has found it gone";
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_TRUE(reaches(consumer, "producers_ended", 1));
   EXPECT_EQ(consumer.counter("producers_lost"), 0);

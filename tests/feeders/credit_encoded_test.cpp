@@ -54,11 +54,7 @@ class CreditEncoded : public ZmqEncoded {
  protected:
   std::int64_t count(const std::string& name) const { return probe_.values().at(name); }
   bool reaches(const std::string& name, std::int64_t value) const {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    while (count(name) < value && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(2ms);
-    }
-    return count(name) >= value;
+    return await([&] { return count(name) >= value; });
   }
   std::string notes() const {
     std::string text;
@@ -115,9 +111,10 @@ TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
     producer.await_credit(sent + 1);
     producer.send_files(6);
   }
+  // Of 36 images 24 have room, with what two threads may have in hand: four messages, not five.
+  EXPECT_TRUE(reaches("images_decoded", 24));
   while (producer.hear_any(200ms)) {
   }
-  // Of 36 images 24 have room, with what two threads may have in hand: four messages, not five.
   EXPECT_EQ(producer.credit(), 6U);
   EXPECT_EQ(count("images_decoded"), 24);
   EXPECT_TRUE(working.next());  // 32 have room, of which 30 are five messages
@@ -128,7 +125,7 @@ TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
 }
 
 TEST_F(CreditEncoded, AFullRingIsNoSilence) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2", {}, 1500ms);
+  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
   BareFiles producer(endpoint_);
   Working working(*feeder, spec_, device_, clock_);
   producer.enter(2);
@@ -136,9 +133,11 @@ TEST_F(CreditEncoded, AFullRingIsNoSilence) {
     producer.await_credit(sent + 1);
     producer.send_files(8);
   }
-  std::this_thread::sleep_for(2s);  // longer than producers may be silent
+  ASSERT_TRUE(reaches("images_received", 40));
+  clock_.advance(1h);  // longer than producers may be silent
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(working.next()) << i;
-  // Now it is.
+  producer.await_credit(7);  // all five are decoded
+  clock_.advance(1h);        // now it is a silence
   EXPECT_THROW(static_cast<void>(working.next()), TimeoutError);
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -220,12 +221,7 @@ class BareConsumer {
 
 /// Whether a counter gets there within some seconds.
 inline bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::chrono::steady_clock::now() < deadline) {
-    if (consumer.counter(counter) >= value) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return false;
+  return await([&] { return consumer.counter(counter) >= value; });
 }
 
 inline std::string all_notes(const Consumer& consumer) {
@@ -240,6 +236,16 @@ class CreditConsume : public ZmqConsume {
  protected:
   std::string options(const std::string& more = {}) const {
     return "credit=2,endpoint=" + endpoint() + more;
+  }
+  /// Of the consumer, as the kernel counts them.
+  std::size_t connections() const {
+    constexpr std::string_view kConnected = " 03 ";  // state, in the line of its socket
+    std::ifstream sockets("/proc/net/unix");
+    std::size_t count = 0;
+    for (std::string line; std::getline(sockets, line);) {
+      count += line.ends_with(" " + file()) && contains(line, kConnected);
+    }
+    return count;
   }
 };
 

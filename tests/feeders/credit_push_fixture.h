@@ -66,11 +66,7 @@ class CreditServer {
     return reaches(name, value) && counter(name) == value;
   }
   bool reaches(const std::string& name, std::int64_t value) const {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (counter(name) < value && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return counter(name) >= value;
+    return await([&] { return counter(name) >= value; });
   }
 
  private:

@@ -11,6 +11,7 @@
 
 #include "dataflow/host_device.h"
 #include "feeders/feeder.h"
+#include "tests/support/advanced_clock.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/temp_folder.h"
 
@@ -94,7 +95,7 @@ class DecodeQueueTest : public testing::Test {
   TempFolder folder_;
   DataPlan data_;
   BatchSpec spec_{.images = 8, .image = {32, 32, 3}, .classes = kClasses};
-  SteadyClock clock_;
+  AdvancedClock clock_;
   HostDevice device_{clock_};
   Device* readers_[1] = {&device_};
   Probe probe_;

@@ -56,18 +56,11 @@ class ZmqCurve : public ::testing::Test {
     return "tcp://" + host + note.substr(note.rfind(':'));
   }
   static bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
-    for (int tries = 0; tries < 2000; ++tries) {
-      if (consumer.counter(counter) >= value) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+    return await([&] { return consumer.counter(counter) >= value; });
   }
   /// Whether a note with that text comes.
   static bool says(const Consumer& consumer, const std::string& text) {
-    for (int tries = 0; tries < 2000; ++tries) {
-      if (contains(all_notes(consumer), text)) return true;
-      std::this_thread::sleep_for(10ms);
-    }
+    if (await([&] { return contains(all_notes(consumer), text); })) return true;
     ADD_FAILURE() << all_notes(consumer);
     return false;
   }

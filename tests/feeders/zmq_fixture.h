@@ -179,6 +179,11 @@ class Producer {
         socket_.send(zmq::buffer(bytes), more ? zmq::send_flags::sndmore : zmq::send_flags::none));
   }
 
+  /// Blocks until somebody would take a message, 20 s at most.
+  void await_peer() {
+    zmq::pollitem_t item{socket_.handle(), 0, ZMQ_POLLOUT, 0};
+    EXPECT_EQ(zmq::poll(&item, 1, std::chrono::seconds(20)), 1);
+  }
   /// What nobody took yet is dropped at the end.
   void abandon() { socket_.set(zmq::sockopt::linger, 0); }
   /// Gives up when nobody takes it within a moment.

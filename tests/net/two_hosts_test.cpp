@@ -84,7 +84,9 @@ class TwoHosts : public MpirunFixture {
   }
 };
 
-TEST_F(TwoHosts, TrainTogetherOnJpegs) {
+class MpirunTwoHosts : public TwoHosts {};
+
+TEST_F(MpirunTwoHosts, TrainTogetherOnJpegs) {
   for (const char* update : {"horovod", "sma", "async-sgd", "async-sgd:prefetch=true"}) {
     SCOPED_TRACE(update);
     start_on_hosts(training(on_jpegs(), update));
@@ -140,7 +142,7 @@ TEST_F(TwoHosts, TrainWithServersOnJpegs) {
   }
 }
 
-TEST_F(TwoHosts, OneThatIsCutOffIsNamedAndAllEnd) {
+TEST_F(MpirunTwoHosts, OneThatIsCutOffIsNamedAndAllEnd) {
   start_on_hosts(training({"--device=emulated:img_per_s=40", "--batch-size=4",
                            "--num-batches=100000", "--timeout=4s"}));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
@@ -161,7 +163,7 @@ TEST_F(TwoHosts, OneThatIsCutOffIsNamedAndAllEnd) {
   EXPECT_EQ(Json::parse(content_of(result()))["status"], "partial");
 }
 
-TEST_F(TwoHosts, ARankThatIsKilledOnTheOtherHostIsNamed) {
+TEST_F(MpirunTwoHosts, ARankThatIsKilledOnTheOtherHostIsNamed) {
   for (const char* update : {"horovod", "async-sgd"}) {
     SCOPED_TRACE(update);
     std::filesystem::remove(steps());

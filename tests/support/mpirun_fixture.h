@@ -11,16 +11,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/child_process.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -102,15 +101,6 @@ class MpirunFixture : public ::testing::Test {
     return at == std::string::npos ? "" : all.c_str() + at + begin.size();
   }
 
-  static bool await(const std::function<bool()>& ready,
-                    std::chrono::seconds patience = std::chrono::seconds(40)) {
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (!ready()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return true;
-  }
   bool await_text(const std::filesystem::path& file, const std::string& text) const {
     await([&] { return ended_ || content_of(file).find(text) != std::string::npos; });
     if (content_of(file).find(text) != std::string::npos) return true;

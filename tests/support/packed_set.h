@@ -17,6 +17,7 @@
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/whole_run.h"
 
 namespace penstock {
 
@@ -81,15 +82,8 @@ class PackedSet : public testing::Test {
     return {reinterpret_cast<const char*>(image.second.data()), image.second.size()};
   }
 
-  /// What `penstock run` says of the packed set; expects that it succeeds.
-  std::string run(const std::string& source) const {
-    const std::string out = path("run.txt");
-    const std::string command =
-        PENSTOCK_PROGRAM " run --fake-location \"queue:source=" + source + "\" --data-dir '" +
-        plan_.directory +
-        "' --model null --batch-size 4 --num-warmup-batches 1 --num-batches 6 > '" + out + "' 2>&1";
-    EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << read_text(out);
-    return read_text(out);
+  RunResult run(const std::string& source) const {
+    return run_of("queue:source=" + source, plan_.directory);
   }
 
   TempFolder folder_;

@@ -3,8 +3,21 @@
 #pragma once
 
 #include <chrono>
+#include <thread>
 
 namespace penstock {
+
+/// Blocks until `condition()`, which other threads or processes bring about. False: they did not
+/// within `limit`.
+template <typename Condition>
+bool await(const Condition& condition, std::chrono::seconds limit = std::chrono::seconds(40)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
 
 /// For a time-out that something has to come before: `attempt` gets a short one first, and four
 /// times as long whenever it says, with false, that it was too short. False: half a minute was.

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -16,6 +15,7 @@
 
 #include "dataflow/host_device.h"
 #include "feeders/feeder.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/transport/closed_form.h"
 
@@ -23,16 +23,6 @@ namespace penstock::transport {
 
 inline bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
-}
-
-/// Waits for something that other threads or processes do; false: it did not within 20 s.
-inline bool await(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
 }
 
 /// Bad messages are counted and skipped. A feeder that gets no batch for 20 s fails, and so does

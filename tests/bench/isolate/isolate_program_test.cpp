@@ -119,9 +119,7 @@ TEST_F(IsolateProgram, AnInterruptKeepsWhatThereIs) {
                      "--model=lenet", "--batch-size=32", "--budget=1h", "--num-batches=20"},
        .timeout = 50s});
   // A file of results is there once the first run has ended.
-  for (int tries = 0; tries < 4000 && !std::filesystem::exists(out() / "results.json"); ++tries) {
-    std::this_thread::sleep_for(10ms);
-  }
+  ASSERT_TRUE(await([&] { return std::filesystem::exists(out() / "results.json"); }));
   const ChildExit& exit = child.stop();
   EXPECT_EQ(exit.code, 130) << exit.describe();
   EXPECT_EQ(found()["stopped_because"], "it was interrupted");

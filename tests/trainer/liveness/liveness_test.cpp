@@ -11,6 +11,8 @@
 #include <mutex>
 #include <optional>
 
+#include "tests/support/patience.h"
+
 namespace penstock {
 namespace {
 
@@ -185,10 +187,11 @@ TEST_P(Ranks, TheLowestThatIsLeftNamesRank0) {
   for (const std::int32_t rank : {1, 2, 3}) start(rank);
   {
     std::vector<FrameSocket> accepted;  // rank 0 dies once all have come
-    while (accepted.size() < 3) {
-      if (FrameSocket socket = hub.accept(); socket.is_open())
-        accepted.push_back(std::move(socket));
-    }
+    ASSERT_TRUE(await([&] {
+      FrameSocket socket = hub.accept();
+      if (socket.is_open()) accepted.push_back(std::move(socket));
+      return accepted.size() == 3;
+    }));
   }
   EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{1, 2, 3}));
   ASSERT_EQ(events_.lines().size(), 1U);
@@ -203,11 +206,10 @@ TEST_P(Ranks, StrangersAreNotHeard) {
   hello.rank = 3;
   hello.key = padded("guess");
   stranger.send(hello);
-  for (int tries = 0; tries < 200 && stranger.is_open(); ++tries) {
+  EXPECT_TRUE(await([&] {
     stranger.receive();
-    usleep(10'000);
-  }
-  EXPECT_FALSE(stranger.is_open());
+    return !stranger.is_open();
+  }));
   FrameSocket noise = FrameSocket::connect(addresses_[0], 1s);
   EXPECT_EQ(write(noise.file(), std::string(1000, 'x').data(), 1000), 1000);
   for (const std::size_t rank : {3U, 2U, 1U, 0U}) lives_[rank].reset();
