@@ -1,5 +1,6 @@
 # The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each installs what is
-# missing (Debian packages, as root), builds, and does what its name says. `make interop`, `make lint`: see below.
+# missing (Debian packages, as root), builds, and does what its name says. `make fuzz`, `make coverage`, `make interop`,
+# `make lint`: see below.
 SHELL := /bin/bash
 BUILD ?= build
 CMAKE_FLAGS ?=
@@ -23,7 +24,7 @@ if [ -n "$$missing" ]; then \
 fi
 endef
 
-.PHONY: run test sanitize interop lint configure clean
+.PHONY: run test sanitize fuzz coverage interop lint configure clean
 
 run: configure
 	cmake --build $(BUILD) --target penstock
@@ -61,6 +62,22 @@ sanitize:
 	  $(CTEST) --preset $$preset || exit 1; \
 	done
 	@printf '\n%s\n' "Left out (sanitizers: tests: reason):" && sort -u build-asan/tests/left_out.txt build-tsan/tests/left_out.txt
+
+# Each fuzzer for so many seconds, from what earlier runs found. One line for each; fails if an input fails.
+FUZZ_SECONDS ?= 60
+fuzz:
+	$(call install,$(TEST_PACKAGES) clang-14 libclang-rt-14-dev)
+	cmake --preset fuzz > /dev/null && cmake --build --preset fuzz
+	@printf '%s\n' $(or $(FUZZ_TARGETS),$$(ls build-fuzz/fuzz)) \
+	  | xargs -P $$(nproc) -n 1 tests/fuzz/run.sh $(CURDIR)/build-fuzz $(FUZZ_SECONDS)
+
+# Which part of each folder's lines the tests run. Takes as long as `make test`, without what it built.
+coverage:
+	$(call install,$(TEST_PACKAGES) gcovr)
+	cmake --preset coverage > /dev/null && cmake --build --preset coverage
+	find build-coverage -name '*.gcda' -delete
+	cd build-coverage && $(CTEST); status=$$?; \
+	  python3 ../tests/coverage.py . > coverage.txt && cat coverage.txt && exit $$status
 
 # The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
 interop: configure
