@@ -12,7 +12,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 # $(call install,packages): those of them that are missing, if it may.
 install = @cmake/install_packages.sh $(1)
 
-.PHONY: run test sanitize deb package-test interop lint configure clean
+.PHONY: run test sanitize fuzz coverage deb package-test interop lint configure clean
 
 # Builds what `cmake --install $(BUILD)` installs; the library for GPUs only if there is one.
 run: configure
@@ -71,6 +71,21 @@ package-test: deb
 	$(call install,debootstrap)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L package
 	python3 tests/package/bare_debian_test.py $(CURDIR) $(BUILD)
+# Each fuzzer for so many seconds, from what earlier runs found. One line for each; fails if an input fails.
+FUZZ_SECONDS ?= 60
+fuzz:
+	$(call install,$(TEST_PACKAGES) clang-14 libclang-rt-14-dev)
+	cmake --preset fuzz > /dev/null && cmake --build --preset fuzz
+	@printf '%s\n' $(or $(FUZZ_TARGETS),$$(ls build-fuzz/fuzz)) \
+	  | xargs -P $$(nproc) -n 1 tests/fuzz/run.sh $(CURDIR)/build-fuzz $(FUZZ_SECONDS)
+
+# Which part of each folder's lines the tests run. Takes as long as `make test`, without what it built.
+coverage:
+	$(call install,$(TEST_PACKAGES) gcovr)
+	cmake --preset coverage > /dev/null && cmake --build --preset coverage
+	find build-coverage -name '*.gcda' -delete
+	cd build-coverage && $(CTEST); status=$$?; \
+	  python3 ../tests/coverage.py . > coverage.txt && cat coverage.txt && exit $$status
 
 # The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
 interop: configure

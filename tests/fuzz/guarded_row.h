@@ -3,25 +3,22 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
-#include <stdexcept>
-#include <vector>
 
 #include "dataflow/decoder.h"
-#include "dataflow/error.h"
+#include "tests/fuzz/target.h"
 
-namespace penstock {
+namespace penstock::fuzz {
 
-/// The row, of one of a few shapes, and what is beside its lines; nothing where the sample is
-/// refused. Throws std::logic_error where a byte beside the row was written.
-inline std::vector<std::byte> decode_guarded(Decoder& decoder, const Sample& sample) {
+/// The row, of one of a few shapes, and what is beside its lines; nothing if the decoder refuses
+/// the sample. Fails the target if a byte beside the row was written.
+inline Bytes decode_guarded(Decoder& decoder, const Sample& sample) {
   static constexpr ImageShape kShapes[] = {{8, 8, 3}, {1, 1, 3}, {33, 17, 3}, {5, 64, 3}};
   const ImageShape shape = kShapes[sample.index % std::size(kShapes)];
   constexpr std::byte kGuard{0xA5};
   constexpr std::size_t kBeside = 5;
   const std::size_t line = static_cast<std::size_t>(shape.width) * 3, stride = line + kBeside;
-  std::vector<std::byte> memory(stride * static_cast<std::size_t>(shape.height), kGuard);
+  Bytes memory(stride * static_cast<std::size_t>(shape.height), kGuard);
   Random random(sample.index);
   bool decoded = true;
   try {
@@ -32,12 +29,10 @@ inline std::vector<std::byte> decode_guarded(Decoder& decoder, const Sample& sam
   }
   for (std::size_t end = line; end < memory.size(); end += stride) {
     const auto beside = memory.begin() + static_cast<std::ptrdiff_t>(end);
-    if (std::count(beside, beside + kBeside, kGuard) != kBeside) {
-      throw std::logic_error("a byte beside the row");
-    }
+    ensure(std::count(beside, beside + kBeside, kGuard) == kBeside, "a byte beside the row");
   }
   if (!decoded) memory.clear();
   return memory;
 }
 
-}  // namespace penstock
+}  // namespace penstock::fuzz

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "dataflow/random.h"
@@ -44,16 +46,32 @@ inline void mutate(std::vector<std::byte>& bytes, Random& random) {
   }
 }
 
-/// Calls `use` with so many inputs, each one of the seeds with one to four changes, in a block of
-/// exactly its size, so that a sanitizer sees one byte too many.
+/// A letter, digit or sign for another one, so that a text keeps its form for the most part.
+inline void mutate_text(std::vector<std::byte>& bytes, Random& random) {
+  if (bytes.empty()) return;
+  std::byte& byte = bytes[random.below(bytes.size())];
+  const auto code = std::to_integer<unsigned char>(byte);
+  const std::string_view kind = std::isdigit(code) != 0   ? "0123456789-e."
+                                : std::isalpha(code) != 0 ? "abcdefstu_"
+                                                          : "[]{}:,\"";
+  byte = static_cast<std::byte>(kind[random.below(kind.size())]);
+}
+
+/// Calls `use` with `count` inputs, each one of the seeds with one to four changes.
 template <typename Use>
 void for_each_mutation(std::span<const std::vector<std::byte>> seeds, std::size_t count,
                        const Use& use) {
   for (std::size_t i = 0; i < count; ++i) {
     Random random(1, 0, i);
     std::vector<std::byte> bytes = seeds[random.below(seeds.size())];
-    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) mutate(bytes, random);
-    use(std::vector<std::byte>(bytes.begin(), bytes.end()));
+    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) {
+      if (random.below(3) == 0) {
+        mutate_text(bytes, random);
+      } else {
+        mutate(bytes, random);
+      }
+    }
+    use(bytes);
   }
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// .beton files: their layout, every row, and where its image lies.
+#include "dataflow/packed/beton.h"
+
+#include <cstdint>
+
+#include "tests/fuzz/target.h"
+
+namespace penstock::fuzz {
+
+std::size_t beton(std::span<const std::byte> input) {
+  const BetonLayout layout = parse_beton_layout(input);
+  const BetonField& image = layout.fields[choose_beton_field(
+      layout, BetonType::image, {"", "RGB images", "beton:image", kUsualImages})];
+  const BetonField& label = layout.fields[choose_beton_field(
+      layout, BetonType::integer, {"", "whole numbers", "beton:label", kUsualLabels})];
+  const BetonAllocations allocations(input, layout);
+  std::size_t images = 0;
+  for (std::uint64_t i = 0; i < layout.samples; ++i) {
+    const auto read_row = [&](std::span<const std::byte> row) -> std::size_t {
+      const BetonSample sample = parse_beton_row(row, image, label);
+      ensure(sample.label >= 0, "a label out of range");
+      const std::uint32_t bytes = allocations.bytes_at(sample.image_at);
+      if (bytes == 0) return 0;
+      ensure(sample.image_at >= layout.data_at && sample.image_at <= input.size() &&
+                 bytes <= input.size() - sample.image_at,
+             "an image outside the data");
+      return 1;
+    };
+    images +=
+        use_input(read_row, input.subspan(layout.rows_at + i * layout.row_bytes, layout.row_bytes));
+  }
+  return images;
+}
+
+}  // namespace penstock::fuzz

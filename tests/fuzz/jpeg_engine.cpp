@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JPEG engine: decode a window, which the file's checksum chooses, under every instruction set
+// that this processor has. All have to give the same pixels and the same verdict.
+#include "dataflow/jpeg/baseline.h"
+
+#include <csetjmp>
+#include <cstdio>
+// jpeglib.h needs size_t and FILE from the header above.
+#include <jpeglib.h>
+
+#include <optional>
+
+#include "dataflow/crc32c.h"
+#include "dataflow/decoders/jpeg_frame.h"
+#include "dataflow/random.h"
+#include "tests/fuzz/target.h"
+
+namespace penstock::fuzz {
+namespace {
+
+/// The headers of a file, as libjpeg reads them.
+class Headers {
+ public:
+  explicit Headers(std::span<const std::byte> file) {
+    jpeg_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = [](j_common_ptr jpeg) {
+      std::longjmp(static_cast<Headers*>(jpeg->client_data)->escape_, 1);
+    };
+    errors_.output_message = [](j_common_ptr) {};
+    jpeg_.client_data = this;
+    jpeg_create_decompress(&jpeg_);
+    known_ = read(file);
+  }
+  Headers(const Headers&) = delete;
+  Headers& operator=(const Headers&) = delete;
+  ~Headers() { jpeg_destroy_decompress(&jpeg_); }
+
+  /// Whether the engine decodes such an image, and one of this size is quick to decode.
+  bool fit() const { return known_ && std::int64_t{frame_.width} * frame_.height <= 200'000; }
+  const jpeg::Frame& frame() const { return frame_; }
+
+ private:
+  bool read(std::span<const std::byte> file) {
+    if (setjmp(escape_) != 0) return false;
+    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+    jpeg_read_header(&jpeg_, TRUE);
+    return read_frame(jpeg_, frame_);
+  }
+
+  jpeg_error_mgr errors_{};
+  jpeg_decompress_struct jpeg_{};
+  std::jmp_buf escape_{};
+  jpeg::Frame frame_;
+  bool known_ = false;
+};
+
+/// Keeps each row in a block of exactly its size, so that a sanitizer reports a byte too many.
+class KeptRows final : public jpeg::RowSink {
+ public:
+  explicit KeptRows(std::size_t width) : width_(width) {}
+  std::uint8_t* row(std::int32_t) override { return rows_.emplace_back(width_ * 4).data(); }
+  void written(std::int32_t) override {}
+  /// The colours of columns [begin, end), without what pads each pixel.
+  std::vector<std::uint8_t> colours(std::size_t begin, std::size_t end) const {
+    std::vector<std::uint8_t> all;
+    for (const std::vector<std::uint8_t>& row : rows_) {
+      for (std::size_t at = 4 * begin; at < 4 * end; at += 4) {
+        all.insert(all.end(), row.data() + at, row.data() + at + 3);
+      }
+    }
+    return all;
+  }
+
+ private:
+  std::size_t width_;
+  std::vector<std::vector<std::uint8_t>> rows_;
+};
+
+/// Nothing if the data are damaged.
+std::optional<std::vector<std::uint8_t>> decode(jpeg::InstructionSet set, const jpeg::Frame& frame,
+                                                const PixelRange& columns, const PixelRange& rows,
+                                                bool smooth) {
+  jpeg::BaselineDecoder decoder(set);
+  if (!decoder.begin(frame, columns, rows, smooth)) return std::nullopt;
+  KeptRows kept(static_cast<std::size_t>(decoder.width()));
+  if (!decoder.decode(kept)) return std::nullopt;
+  return kept.colours(static_cast<std::size_t>(columns.first - decoder.left()),
+                      static_cast<std::size_t>(columns.end - decoder.left()));
+}
+
+}  // namespace
+
+std::size_t jpeg_engine(std::span<const std::byte> input) {
+  const Headers headers(input);
+  if (!headers.fit()) return 0;
+  const jpeg::Frame& frame = headers.frame();
+  Random random(crc32c(input));
+  const auto window = [&](std::int32_t size) {
+    if (random.below(2) == 0) return PixelRange{0, size};
+    const auto first = static_cast<std::int32_t>(random.below(static_cast<unsigned>(size)));
+    const auto more = random.below(static_cast<unsigned>(size - first));
+    return PixelRange{first, first + 1 + static_cast<std::int32_t>(more)};
+  };
+  const PixelRange columns = window(frame.width), rows = window(frame.height);
+  const bool smooth = random.below(2) == 0;
+  const auto portable = decode(jpeg::InstructionSet::portable, frame, columns, rows, smooth);
+  for (const auto set : {jpeg::InstructionSet::avx2, jpeg::InstructionSet::avx512}) {
+    if (set > jpeg::best_instruction_set()) break;
+    ensure(decode(set, frame, columns, rows, smooth) == portable,
+           "other pixels under another instruction set");
+  }
+  return portable ? 1 : 0;
+}
+
+}  // namespace penstock::fuzz
