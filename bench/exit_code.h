@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exit codes that all verbs share; bench/README.md has the table.
+// The exit codes that all verbs share; docs/troubleshooting.md has the table.
 #pragma once
 
 #include <exception>

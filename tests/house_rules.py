@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the rules of the house that a compiler does not: who includes whom, and where vendors live.
+"""Checks the rules of the house that a compiler does not: who includes whom, where vendors live, and the documents.
 
 Usage: house_rules.py SOURCE_DIRECTORY. Prints one line for each breach; exits 1 if there is any.
 """
@@ -21,6 +21,33 @@ VENDORS = re.compile(
 )
 HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|producer|feeders|trainer|bench|tests|examples)/[^"]+)"')
 SYSTEM = re.compile(r"^#include <([^>]+)>")
+
+README_LINES = 150
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+
+
+def anchors(text):
+    """Names of the headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    for heading in re.findall(r"^#+ (.+)$", text, re.M):
+        yield re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+
+
+def breaches_of_documents(root):
+    length = len((root / "README.md").read_text().splitlines())
+    if length > README_LINES:
+        yield f"README.md: {length} lines; the limit is {README_LINES}. Move what a visitor does not need to docs/"
+    folders = [folder for folder in root.iterdir() if folder.is_dir() and not folder.name.startswith((".", "build"))]
+    for path in sorted([*root.glob("*.md"), *(path for folder in folders for path in folder.rglob("*.md"))]):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for link in LINK.findall(line):
+                if "://" in link or link.startswith("mailto:"):
+                    continue
+                name, _, anchor = link.partition("#")
+                target = path.parent / name if name else path
+                known = target.exists() and (not anchor or anchor in anchors(target.read_text()))
+                if not known:
+                    yield f"{path.relative_to(root)}:{number}: the link {link} leads nowhere"
 
 
 def breaches(root):
@@ -51,7 +78,8 @@ def breaches(root):
 
 
 def main():
-    found = list(breaches(pathlib.Path(sys.argv[1])))
+    root = pathlib.Path(sys.argv[1])
+    found = [*breaches(root), *breaches_of_documents(root)]
     print("\n".join(found) if found else "no breach")
     return 1 if found else 0
 

@@ -35,7 +35,7 @@ ASKED = {
     "message format received": ["run", "--fake-location", "zmq-consume:format=?"],
     "message format sent": ["serve", "--format", "?"],
 }
-# Exit codes of these commands. bench/README.md has the meaning of all codes.
+# Exit codes of these commands. docs/troubleshooting.md has the meaning of all codes.
 PROVOKED = {
     "no verb": [],
     "unknown flag": ["run", "--no-such-flag"],
@@ -215,8 +215,8 @@ def exit_codes(program):
     sample.touch()
     for what, arguments in PROVOKED.items():
         yield "exit code", f"{program.call(*arguments).returncode}: {what}"
-    readme = (FOLDER.parents[1] / "bench/README.md").read_text()
-    for codes, meaning in re.findall(r"^\| ([\d, ]+) \| (.+) \|$", readme.split("## Exit codes")[1].split("\n## ")[0], re.M):
+    page = (FOLDER.parents[1] / "docs/troubleshooting.md").read_text()
+    for codes, meaning in re.findall(r"^\| ([\d, ]+) \| (.+) \|$", page.split("## Exit codes")[1].split("\n## ")[0], re.M):
         yield "exit code documented", f"{codes}: {meaning}"
 
 

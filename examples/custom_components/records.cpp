@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data format in one file, with its reader and its writer. A file holds records: the length of a
+// JPEG file, its label, and the JPEG file.
+//   penstock_custom dataset convert --data-dir data/train --to records --out example-records
+//   penstock_custom run --fake-location queue:source=records --data-dir example-records
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "bench/dataset/shard_file.h"
+#include "dataflow/packed/record_source.h"
+#include "dataflow/packed/shard_list.h"
+
+namespace penstock {
+namespace {
+
+struct RecordHeader {
+  std::uint32_t bytes = 0;
+  std::int32_t label = -1;
+};
+
+class Records final : public RecordFormat {
+ public:
+  void index(const MappedFile& shard,
+             const std::function<void(const Record&)>& add) const override {
+    std::span<const std::byte> rest = shard.bytes();
+    while (!rest.empty()) {
+      const auto at = static_cast<std::uint64_t>(rest.data() - shard.bytes().data());
+      RecordHeader header;
+      if (rest.size() >= sizeof header) std::memcpy(&header, rest.data(), sizeof header);
+      if (rest.size() < sizeof header || rest.size() - sizeof header < header.bytes) {
+        // One damaged record stands for what was cut.
+        constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+        add({at, static_cast<std::uint32_t>(std::min(rest.size(), kMost))});
+        return;
+      }
+      add({at + sizeof header, header.bytes, header.label});
+      rest = rest.subspan(sizeof header + header.bytes);
+    }
+  }
+  // `sample.lent` is the JPEG file already.
+  void open(Sample& sample) const override {
+    if (sample.label < 0) refuse_record(sample, "the record is cut, or has no label");
+  }
+};
+
+class RecordsWriter final : public ShardedWriter {
+ public:
+  using ShardedWriter::ShardedWriter;
+
+ private:
+  std::string shard_name(std::uint64_t number) const override {
+    return fmt::format("train-{:06}.records", number);
+  }
+  void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
+             std::int32_t label) override {
+    shard.append_number(RecordHeader{static_cast<std::uint32_t>(image.size()), label});
+    shard.append(image);
+  }
+};
+
+}  // namespace
+
+extern constinit const SourceEntry records_source{
+    .name = "records",
+    .summary = "files of JPEG files, each behind its length and its label",
+    .make = [](const DataPlan& plan, const Options&) -> std::unique_ptr<Source> {
+      const auto accepts = [](std::string_view name) { return name.ends_with(".records"); };
+      return make_record_source(plan, list_shards(plan, accepts, "records", "train-000000.records"),
+                                std::make_unique<Records>());
+    },
+};
+
+extern constinit const DatasetWriterEntry records_dataset_writer{
+    .name = "records",
+    .summary = "files of JPEG files, each behind its length and its label",
+    .make = [](const WriterPlan& plan) -> std::unique_ptr<DatasetWriter> {
+      return std::make_unique<RecordsWriter>(plan);
+    },
+};
+
+}  // namespace penstock
