@@ -80,9 +80,8 @@ PageFigure queue_occupancy_of(const Row& row, std::string_view round) {
   }
   if (tracks.empty()) return figure;
   figure.caption = fmt::format(
-      "{}: {}. A ring that is empty waits for what comes before it; one that is full waits for "
-      "what "
-      "comes after.",
+      "{}: {}. Ready: filled batches that wait for the next stage. None ready: the next stage "
+      "waits. Full: no slot is free, and the stage before waits.",
       row.config.fake_location, which_run(row, *run, round));
   figure.draw = [tracks = std::move(tracks),
                  window_s = run->result.window_s](const FigureSize& size) {
