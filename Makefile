@@ -1,4 +1,4 @@
-# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each installs what is
+# The user's commands: `make run`, `make run-cpu` and `make test`. CI runs `make test` and `make sanitize`. Each installs what is
 # missing (Debian packages, as root), builds, and does what its name says. `make interop`, `make lint`: see below.
 SHELL := /bin/bash
 BUILD ?= build
@@ -23,20 +23,22 @@ if [ -n "$$missing" ]; then \
 fi
 endef
 
-.PHONY: run test sanitize interop lint configure clean
+.PHONY: run run-cpu test sanitize interop lint configure clean
 
 run: configure
 	cmake --build $(BUILD) --target penstock
-	$(BUILD)/penstock sweep --out out --device emulated
-	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
-	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,host,cpu,queue,zmq-consume --device cpu --num-gpus 1 \
-	  --batch-size 16 --num-batches 21 --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 \
-	  --repetitions 1 --time-budget 4min
+	$(BUILD)/penstock sweep --out out --device emulated --rest 30s
 	@if [ -n "$$(ls /proc/driver/nvidia/gpus 2>/dev/null)" ]; then \
 	  printf '\n%s\n\n' "The same feeders before a GPU of this machine: ResNet-50 v1.5 in fp16." && \
 	  $(BUILD)/penstock sweep --out out/gpu --device gpu --num-gpus 1 --model resnet50_v1.5 --precision fp16 \
 	    --batch-size 256 --time-budget 5min; \
 	fi
+
+# A trainer that computes on the cores that also decode: its model is small enough that decoding costs it something.
+run-cpu: configure
+	cmake --build $(BUILD) --target penstock
+	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,queue,queue:engine=libjpeg --device cpu --num-gpus 1 \
+	  --model trivial --batch-size 32 --rest 30s
 
 # Four places, of which tests that compute take two. A test that fails is run once more, and both
 # outcomes are printed: hundreds of them start processes under launchers that fail by themselves now

@@ -87,8 +87,8 @@ double images_per_step(const Row& row);
 struct OutlyingRound {
   std::int32_t round = 0;
   const Row* row = nullptr;
-  double img_per_s = 0;         ///< the row's in that round
-  double low = 0, high = 0;     ///< in the others
+  double img_per_s = 0;      ///< the row's in that round
+  double low = 0, high = 0;  ///< in the others
 };
 /// The round whose rate lies the farthest from the nearest other round of its row: more than 5 % of
 /// the row's median, and more than three times what the others differ by. None: no round does, or

@@ -127,10 +127,10 @@ void SweepRunner::wait_for_rest(SweepListener& listener, const std::stop_token& 
 void SweepRunner::repeat_outlier(SweepListener& listener, const std::stop_token& stop) {
   const std::optional<OutlyingRound> outlier = outlying_round(result_);
   if (!outlier || has_failures(result_)) return;  // a failure must stay in sight
-  const std::string what = fmt::format(
-      "with {} round {} reached {:.0f} img/s, the others {:.0f} to {:.0f}",
-      outlier->row->config.fake_location, outlier->round + 1, outlier->img_per_s, outlier->low,
-      outlier->high);
+  const std::string what =
+      fmt::format("with {} round {} reached {:.0f} img/s, the others {:.0f} to {:.0f}",
+                  outlier->row->config.fake_location, outlier->round + 1, outlier->img_per_s,
+                  outlier->low, outlier->high);
   if (!round_fits()) {
     result_.warnings.push_back(what + "; there was no time to measure that round again");
     return;

@@ -88,9 +88,9 @@ void whisker(Svg& svg, const Scale& x, double low, double high, double y) {
     } else {  // cut
       const double tip = x(end), back = (end > x.high() ? -1.5 : 1.5) * kCap;
       const double inside = x.from() < x.to() ? back : -back;
-      svg.polygon(std::array{Point{tip, y}, Point{tip + inside, y - kCap},
-                             Point{tip + inside, y + kCap}},
-                  "ink");
+      svg.polygon(
+          std::array{Point{tip, y}, Point{tip + inside, y - kCap}, Point{tip + inside, y + kCap}},
+          "ink");
     }
   }
 }

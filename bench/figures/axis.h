@@ -39,7 +39,8 @@ double legend(Svg& svg, double left, double top, double right,
               std::span<const LegendEntry> entries);
 
 /// A line from `low` to `high` with end marks, at height `y`. Where an end lies beyond the scale
-/// the line is cut, and ends in an arrowhead; an interval without both ends, or of one value, is not drawn.
+/// the line is cut, and ends in an arrowhead; an interval without both ends, or of one value, is
+/// not drawn.
 void whisker(Svg& svg, const Scale& x, double low, double high, double y);
 
 }  // namespace penstock

@@ -100,9 +100,9 @@ void draw_tear(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
 
 std::vector<LegendEntry> legend_of(const Waterfall& waterfall) {
   const auto any = [&](const auto& holds) {
-    return std::any_of(
-        waterfall.bars.begin(), waterfall.bars.end(),
-        [&](const WaterfallBar& bar) { return bar.added_ms.has_value() && holds(bar); });
+    return std::any_of(waterfall.bars.begin(), waterfall.bars.end(), [&](const WaterfallBar& bar) {
+      return bar.added_ms.has_value() && holds(bar);
+    });
   };
   std::vector<LegendEntry> entries{{"device", "whole steps"}};
   const auto is_usual = [](const WaterfallBar& bar) { return !bar.whole && bar.classes.empty(); };
@@ -112,7 +112,9 @@ std::vector<LegendEntry> legend_of(const Waterfall& waterfall) {
   if (any([&](const auto& bar) { return is_usual(bar) && value_of(bar) < 0; })) {
     entries.push_back({"gain", "what is saved"});
   }
-  const auto differs = [](const WaterfallBar& bar) { return bar.added_ms->low < bar.added_ms->high; };
+  const auto differs = [](const WaterfallBar& bar) {
+    return bar.added_ms->low < bar.added_ms->high;
+  };
   if (any([&](const auto& bar) { return differs(bar) && !bar.added_ms->is_spread; })) {
     entries.push_back({"whisker", "95 % interval", true});
   } else if (any(differs)) {

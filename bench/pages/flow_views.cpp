@@ -38,9 +38,9 @@ std::string workers_of(const RunResult* run, const StageFinding& finding) {
 /// A curve of the device rates up to `to` and what is trained at each, with `supply`.
 Curve curve_of(const FeederSupply& feeder, CurveLook look, double to) {
   const Estimate& supply = feeder.img_per_s;
-  Curve curve{.name = fmt::format("{}: up to {}", feeder.label,
-                                  quantity_text(supply.value, "img/s", 4)),
-              .look = look};
+  Curve curve{
+      .name = fmt::format("{}: up to {}", feeder.label, quantity_text(supply.value, "img/s", 4)),
+      .look = look};
   const double start = 1e-6 * to, knee = supply.value;
   curve.points = {{start, start}, {knee, knee, supply.low, supply.high}, {to, knee}};
   return curve;
@@ -133,10 +133,10 @@ PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_
         fmt::format("{}{} is the bottleneck of devices that train more than {} img/s {}.",
                     i == 0 ? "" : " ", feeders[i].label, fixed_text(supply.value, 0), ends);
   }
-  data.curves.push_back({.name = fmt::format("these devices: {} img/s",
-                                             fixed_text(demand_img_per_s, 0)),
-                         .look = CurveLook::fifth,
-                         .points = {{demand_img_per_s, 0}, {demand_img_per_s, demand_img_per_s}}});
+  data.curves.push_back(
+      {.name = fmt::format("these devices: {} img/s", fixed_text(demand_img_per_s, 0)),
+       .look = CurveLook::fifth,
+       .points = {{demand_img_per_s, 0}, {demand_img_per_s, demand_img_per_s}}});
   data.description = figure.caption;
   if (!kept_up.empty()) {
     figure.caption +=

@@ -165,9 +165,9 @@ std::string supply_clause(const SweepResult& sweep, const Row& ceiling, const Li
   std::vector<std::string> rates;
   for (const Row* row : limit.rows) {
     const double share = 1 - row->input_cost->percent.value / 100;
-    const std::string rate = fmt::format("{} img/s ({} %)",
-                                         fixed_text(share * ceiling.img_per_s->median, 0),
-                                         fixed_text(100 * share, 0));
+    const std::string rate =
+        fmt::format("{} img/s ({} %)", fixed_text(share * ceiling.img_per_s->median, 0),
+                    fixed_text(100 * share, 0));
     const bool labelled = with_labels || limit.work.empty();
     rates.push_back(labelled ? fmt::format("{} with {}", rate, label_of(sweep, *row)) : rate);
   }
@@ -177,10 +177,10 @@ std::string supply_clause(const SweepResult& sweep, const Row& ceiling, const Li
   }
   const std::int32_t cores = sweep.environment.usable_cores;
   const std::string where =
-      limit.on_cores ? fmt::format(" on {} core{}",
-                                   cores == 1 ? "this" : fmt::format("these {}", cores),
-                                   cores == 1 ? "" : "s")
-                     : "";
+      limit.on_cores
+          ? fmt::format(" on {} core{}", cores == 1 ? "this" : fmt::format("these {}", cores),
+                        cores == 1 ? "" : "s")
+          : "";
   return fmt::format("{}{} supplies {}", limit.work, where, enumerated(std::move(rates)));
 }
 
@@ -241,9 +241,8 @@ std::optional<Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row) 
   static_cast<CostEstimate&>(*cost) = *row.input_cost;  // the one that every report prints
   const FeederEntry* const feeder =
       match_entry(feeder_table(), parse_component(row.config.fake_location).name);
-  return diagnose({.coupled = row,
-                   .cost = *cost,
-                   .has_producer = feeder != nullptr && feeder->needs_producer});
+  return diagnose(
+      {.coupled = row, .cost = *cost, .has_producer = feeder != nullptr && feeder->needs_producer});
 }
 
 std::vector<std::string> answer_of(const SweepResult& sweep) {

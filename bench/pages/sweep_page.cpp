@@ -59,9 +59,8 @@ void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures)
   if (ceiling == nullptr || !ceiling->img_per_s) return;
   const double demand = ceiling->img_per_s->median;
   if (const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, *worst)) {
-    figures.pipeline =
-        pipeline_of(*worst, diagnosis->stages, diagnosis->bottleneck,
-                    worst->input_cost->verdict == Verdict::equal, demand);
+    figures.pipeline = pipeline_of(*worst, diagnosis->stages, diagnosis->bottleneck,
+                                   worst->input_cost->verdict == Verdict::equal, demand);
   }
   std::vector<FeederSupply> supplies, slower;
   std::vector<std::string> kept_up;
@@ -206,11 +205,10 @@ void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
 
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder) {
   SweepFigures figures = figures_of(sweep);
-  write_figure_files(
-      {std::move(figures.pipeline), std::move(figures.supply), std::move(figures.curve),
-       std::move(figures.cost), std::move(figures.split), std::move(figures.steps),
-       std::move(figures.queues)},
-      folder);
+  write_figure_files({std::move(figures.pipeline), std::move(figures.supply),
+                      std::move(figures.curve), std::move(figures.cost), std::move(figures.split),
+                      std::move(figures.steps), std::move(figures.queues)},
+                     folder);
 }
 
 }  // namespace penstock

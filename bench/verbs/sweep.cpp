@@ -85,12 +85,11 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
                        [&](const std::string& text) {
                          wanted.plan.time_budget = parse_duration(text, "--time-budget");
                        }));
-  flags.push_back(flag("rest",
-                       "wait at most this long, before the first round, until nobody else uses "
-                       "the processors, such as 30s",
-                       "0s", [&](const std::string& text) {
-                         wanted.plan.rest = parse_duration(text, "--rest");
-                       }));
+  flags.push_back(flag(
+      "rest",
+      "wait at most this long, before the first round, until nobody else uses "
+      "the processors, such as 30s",
+      "0s", [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
   Flag repeat = flag("repeat_outlier",
                      "measure a round again that lies far from the others, once; results.json "
                      "keeps both",

@@ -194,8 +194,9 @@ TEST_F(SweepRunnerTest, BeginsOnABusyMachineWhenTheWaitIsOverAndSaysSo) {
   const SweepResult sweep = run();
   EXPECT_EQ(ran_.size(), 12U);
   EXPECT_EQ(listener_.rests_told, 30);
-  EXPECT_TRUE(mentions(sweep.warnings, "did not come to rest before the first round: other "
-                                       "programs used 43 % of its processors"));
+  EXPECT_TRUE(mentions(sweep.warnings,
+                       "did not come to rest before the first round: other "
+                       "programs used 43 % of its processors"));
 }
 
 TEST_F(SweepRunnerTest, MeasuresAnOutlyingRoundAgainAndKeepsItOutOfTheFigures) {
