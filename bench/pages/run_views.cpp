@@ -117,6 +117,11 @@ PageTable stages_of(const Row& row) {
 
 void write_repetitions(const SweepResult& sweep, std::ostream& out, std::string_view round) {
   write_heading(out, "Each repetition");
+  write_paragraph(out,
+                  "Sustained: images that the feeder finished in the window. Batches ready: those "
+                  "that lay in all rings when it began and when it ended. Input wait: how long a "
+                  "step waited for its batch. Device idle: no step to compute.",
+                  "soft");
   for (const Row& row : sweep.rows) {
     if (row.repetitions.empty()) continue;
     begin_details(out, label_of(sweep, row));
