@@ -230,7 +230,8 @@ std::optional<OutlyingRound> outlying_round(const SweepResult& sweep) {
       const double gap = std::fabs(rates[end].first - rates[end == 0 ? low : high].first);
       if (gap <= kTimesTheOthers * others || gap / middle <= farthest) continue;
       farthest = gap / middle;
-      found = {rates[end].second, &row, rates[end].first, rates[low].first, rates[high].first};
+      found = OutlyingRound{rates[end].second, &row, rates[end].first, rates[low].first,
+                            rates[high].first};
     }
   }
   return found;

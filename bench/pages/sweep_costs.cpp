@@ -14,6 +14,7 @@
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/verdict.h"
 #include "bench/report_text.h"
+#include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "trainer/backends/emulated/presets.h"
