@@ -1,4 +1,4 @@
-# The user's two commands: `make run` and `make test`. CI runs `make test` and `make sanitize`. Each builds, and does what
+# The user's commands: `make run`, `make run-cpu` and `make test`. CI runs `make test` and `make sanitize`. Each builds, and does what
 # its name says. Root gets the Debian packages that are missing; others are told which. The other targets: see below.
 SHELL := /bin/bash
 BUILD ?= build
@@ -12,21 +12,23 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 # $(call install,packages): those of them that are missing, if it may.
 install = @cmake/install_packages.sh $(1)
 
-.PHONY: run test sanitize fuzz coverage deb package-test interop lint configure clean
+.PHONY: run run-cpu test sanitize fuzz coverage deb package-test interop lint configure clean
 
 # Builds what `cmake --install $(BUILD)` installs; the library for GPUs only if there is one.
 run: configure
 	cmake --build $(BUILD) --target penstock penstock_producer
-	$(BUILD)/penstock sweep --out out --device emulated
-	@printf '\n%s\n\n' "The same feeders before a trainer that computes: ResNet-50 on the cores of this machine."
-	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,host,cpu,queue,zmq-consume --device cpu --num-gpus 1 \
-	  --batch-size 16 --num-batches 21 --num-warmup-batches 2 --noextend-window --prefetch 1 --device-slots 1 \
-	  --repetitions 1 --time-budget 4min
+	$(BUILD)/penstock sweep --out out --device emulated --rest 30s
 	@if [ -n "$$(ls /proc/driver/nvidia/gpus 2>/dev/null)" ]; then \
 	  printf '\n%s\n\n' "The same feeders before a GPU of this machine: ResNet-50 v1.5 in fp16." && \
 	  $(BUILD)/penstock sweep --out out/gpu --device gpu --num-gpus 1 --model resnet50_v1.5 --precision fp16 \
 	    --batch-size 256 --time-budget 5min; \
 	fi
+
+# A trainer that computes on the cores that also decode: its model is small enough that decoding costs it something.
+run-cpu: configure
+	cmake --build $(BUILD) --target penstock
+	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,queue,queue:engine=libjpeg --device cpu --num-gpus 1 \
+	  --model trivial --batch-size 32 --rest 30s
 
 # Four places, of which tests that compute take two.
 # No test may depend on a GPU of this machine: --device auto would take it.
@@ -71,6 +73,7 @@ package-test: deb
 	$(call install,debootstrap)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L package
 	python3 tests/package/bare_debian_test.py $(CURDIR) $(BUILD)
+
 # Each fuzzer for so many seconds, from what earlier runs found. One line for each; fails if an input fails.
 FUZZ_SECONDS ?= 60
 fuzz:

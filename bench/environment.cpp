@@ -80,6 +80,12 @@ std::map<std::string, std::string> libraries() {
   return result;
 }
 
+double share_percent(const CpuTicks& before, const CpuTicks& after, std::uint64_t CpuTicks::*part) {
+  if (after.total <= before.total || after.*part < before.*part) return 0;
+  return 100 * static_cast<double>(after.*part - before.*part) /
+         static_cast<double>(after.total - before.total);
+}
+
 }  // namespace
 
 CpuTicks read_cpu_ticks() {
@@ -92,15 +98,22 @@ CpuTicks read_cpu_ticks() {
     std::uint64_t value = 0;
     if (!(file >> value)) break;
     ticks.total += value;
-    if (column == 7) ticks.steal = value;
+    const bool idles = column == 3 || column == 4;
+    if (column == 7) {
+      ticks.steal = value;
+    } else if (!idles) {
+      ticks.busy += value;
+    }
   }
   return ticks;
 }
 
 double steal_percent(const CpuTicks& before, const CpuTicks& after) {
-  if (after.total <= before.total || after.steal < before.steal) return 0;
-  return 100 * static_cast<double>(after.steal - before.steal) /
-         static_cast<double>(after.total - before.total);
+  return share_percent(before, after, &CpuTicks::steal);
+}
+
+double busy_percent(const CpuTicks& before, const CpuTicks& after) {
+  return share_percent(before, after, &CpuTicks::busy);
 }
 
 Environment read_environment() {
@@ -140,11 +153,18 @@ std::vector<std::string> warnings_of(const Environment& environment) {
                     "speed depends on what ran before",
                     *environment.cpu_governor));
   }
-  if (environment.load_average > kHighLoad * environment.usable_cores) {
+  if (environment.busy_percent) {
+    if (*environment.busy_percent > kAtRestPercent) {
+      warnings.push_back(fmt::format(
+          "the machine did not come to rest before the first round: other programs used {:.0f} % "
+          "of its processors",
+          *environment.busy_percent));
+    }
+  } else if (environment.load_average > kHighLoad * environment.usable_cores) {
     warnings.push_back(
         fmt::format("the load average was {:.1f} on {} usable cores when the sweep began: "
                     "other programs may have taken processor time (a build that has "
-                    "just ended shows here too)",
+                    "just ended shows here too; --rest 30s waits for its end)",
                     environment.load_average, environment.usable_cores));
   }
   if (environment.steal_percent.value_or(0) > kHighSteal) {

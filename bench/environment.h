@@ -14,6 +14,7 @@ namespace penstock {
 /// Processor time since boot, in ticks of the kernel, over all processors.
 struct CpuTicks {
   std::uint64_t total = 0, steal = 0;  ///< steal: the hypervisor ran others meanwhile
+  std::uint64_t busy = 0;              ///< of programs and of the kernel
 };
 CpuTicks read_cpu_ticks();
 
@@ -26,6 +27,8 @@ struct Environment {
   std::optional<double> steal_percent;      ///< of all processor time while the sweep ran
   std::optional<std::string> cpu_governor;  ///< of frequency scaling; none: not visible
   double load_average = 0;                  ///< over the minute before the sweep began
+  /// Of all processor time just before the first round, used by anyone; none: not looked at.
+  std::optional<double> busy_percent{};
   std::string kernel;
   std::vector<std::string> gpus;  ///< names
   std::optional<std::string> gpu_driver;
@@ -41,7 +44,12 @@ Environment read_environment();
 /// What a reader of the numbers should know about the machine, a sentence each.
 std::vector<std::string> warnings_of(const Environment& environment);
 
-/// The share of processor time between two readings that the hypervisor took, in percent.
+/// Shares of processor time between two readings, in per cent: what the hypervisor took, and what
+/// programs used.
 double steal_percent(const CpuTicks& before, const CpuTicks& after);
+double busy_percent(const CpuTicks& before, const CpuTicks& after);
+
+/// A machine whose processors are used no more than this, in per cent, is at rest.
+inline constexpr double kAtRestPercent = 5;
 
 }  // namespace penstock

@@ -68,21 +68,6 @@ std::string device_idle_of(const Row& row) {
   return percents.empty() ? "-" : format_fixed(median(percents), 1);
 }
 
-/// What is remarkable about every row that ran, where there are several: said once for all.
-std::vector<std::string> common_notes(const SweepResult& sweep) {
-  std::vector<std::string> common;
-  std::size_t ran = 0;
-  for (const Row& row : sweep.rows) {
-    if (row.repetitions.empty()) continue;
-    if (ran++ == 0) common = row.notes;
-    std::erase_if(common, [&row](const std::string& note) {
-      return std::find(row.notes.begin(), row.notes.end(), note) == row.notes.end();
-    });
-  }
-  if (ran < 2) common.clear();
-  return common;
-}
-
 std::string count(std::size_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
@@ -116,6 +101,26 @@ std::string kept_up_note(const Row& row) {
   return fmt::format("the feeder kept up {} img/s, which its cost counts", kept_up);
 }
 
+/// What is remarkable about a row, each thing once.
+std::vector<std::string> notes_of_row(const SweepResult& sweep, const Row& row) {
+  std::vector<std::string> notes;
+  const auto add = [&](std::string text) {
+    const bool known = std::find(notes.begin(), notes.end(), text) != notes.end();
+    if (!text.empty() && !known) notes.push_back(std::move(text));
+  };
+  const std::string& why = row.reason.empty() ? row.unresolved : row.reason;
+  const bool costs = !row.is_ceiling && !row.input_cost && !why.empty();
+  add(costs ? "no cost is known, " + why : row.reason);
+  add(kept_up_note(row));
+  const auto ran = static_cast<std::int32_t>(row.repetitions.size());
+  if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
+    add(fmt::format("{} of {} repetitions ran", ran, sweep.repetitions));
+  }
+  if (ran == 1 && row.img_per_s) add("one round: differences from other rows may be chance");
+  for (const std::string& note : row.notes) add(note);
+  return notes;
+}
+
 }  // namespace
 
 std::string format_fixed(double value, int decimals) {
@@ -143,42 +148,46 @@ std::string headline(const SweepResult& sweep) {
 
 std::vector<std::string> how_to_read(const SweepResult& sweep) {
   std::vector<std::string> lines{
-      "img/s: images trained on per second by all devices together; median of the repetitions "
+      "img/s: images that all devices together train in a second; median of the rounds "
       "(lowest..highest).",
-      "input cost: the share of the speed of the `gpu` row (batches that already lie on the "
-      "device) that "
-      "is lost with this feeder, at the rate that the feeder can keep up. With '..': the middle "
-      "round, the lowest and the highest; with 'to', from 5 rounds on: the mean and its 95 % "
-      "interval.",
-      "ms/step lost: how much longer each step takes because of it.",
-      "idle: the share of its time in which a device had no step to compute."};
+      "input cost: the share of the `gpu` row's img/s that is lost with this feeder; batches of "
+      "`gpu` already lie on the device. With '..': the middle round, the lowest and the highest; "
+      "with 'to', from 5 rounds on: the mean and its 95 % interval.",
+      "ms/step lost: how much longer each step takes. idle: the share of its time in which a "
+      "device had nothing to compute."};
   for (const StatusText& text : kStatusTexts) {
     const bool occurs = std::any_of(sweep.rows.begin(), sweep.rows.end(),
                                     [&](const Row& row) { return row.status == text.status; });
     if (occurs) lines.push_back(fmt::format("{}: {}.", to_string(text.status), text.meaning));
   }
-  for (const std::string& note : common_notes(sweep)) lines.push_back("all rows: " + note + ".");
   return lines;
 }
 
-std::string note_of(const SweepResult& sweep, const Row& row) {
-  std::string note = row.reason;
-  const auto add = [&](std::string_view text) {
-    if (!note.empty()) note += "; ";
-    note += text;
-  };
-  if (!row.input_cost && note.empty()) add("no input cost: " + row.unresolved);
-  if (const std::string kept_up = kept_up_note(row); !kept_up.empty()) add(kept_up);
-  const auto ran = static_cast<std::int32_t>(row.repetitions.size());
-  if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
-    add(fmt::format("{} of {} repetitions", ran, sweep.repetitions));
+std::vector<std::string> notes_of(const SweepResult& sweep) {
+  constexpr std::size_t kMostLabels = 4;
+  std::vector<std::pair<std::string, std::vector<std::string>>> notes;
+  const auto ran = std::count_if(sweep.rows.begin(), sweep.rows.end(),
+                                 [](const Row& row) { return !row.repetitions.empty(); });
+  for (const Row& row : sweep.rows) {
+    for (const std::string& text : notes_of_row(sweep, row)) {
+      auto same = std::find_if(notes.begin(), notes.end(),
+                               [&](const auto& note) { return note.first == text; });
+      if (same == notes.end()) same = notes.insert(notes.end(), {text, {}});
+      same->second.push_back(label_of(sweep, row));
+    }
   }
-  if (ran == 1 && row.img_per_s) add("one round: differences from other rows may be chance");
-  const std::vector<std::string> common = common_notes(sweep);
-  for (const std::string& text : row.notes) {
-    if (std::find(common.begin(), common.end(), text) == common.end()) add(text);
+  std::vector<std::string> lines;
+  for (auto& [text, labels] : notes) {
+    if (ran > 1 && labels.size() == static_cast<std::size_t>(ran)) {
+      lines.push_back(fmt::format("all rows: {}.", text));
+      continue;
+    }
+    const std::size_t others = labels.size() - std::min(labels.size(), kMostLabels);
+    labels.resize(labels.size() - others);
+    const std::string more = others == 0 ? "" : fmt::format(" and {} more", others);
+    lines.push_back(fmt::format("{}{}: {}.", fmt::join(labels, "; "), more, text));
   }
-  return note;
+  return lines;
 }
 
 std::string label_of(const SweepResult& sweep, const Row& row) {
@@ -197,6 +206,19 @@ std::string format_estimate(const Estimate& estimate, int decimals) {
   if (estimate.is_spread && estimate.samples == 1) return text(estimate.value) + " (once)";
   return fmt::format("{} ({}{}{})", text(estimate.value), text(estimate.low),
                      estimate.is_spread ? ".." : " to ", text(estimate.high));
+}
+
+std::string paste_line(const std::string& label, const CostEstimate& cost,
+                       const Environment& environment) {
+  const Estimate& percent = cost.percent;
+  const std::string ends =
+      percent.is_spread && percent.samples == 1
+          ? "once"
+          : fmt::format("{}{}{}", format_fixed(percent.low, 1), percent.is_spread ? ".." : " to ",
+                        format_fixed(percent.high, 1));
+  return fmt::format("{}: {} % lost ({}), {}, {}", label, format_fixed(percent.value, 1), ends,
+                     count(static_cast<std::size_t>(environment.usable_cores), "core"),
+                     environment.date.substr(0, environment.date.find('T')));
 }
 
 std::string_view ends_of(const Estimate& estimate) {
@@ -273,7 +295,7 @@ std::vector<std::string> text_columns(const SweepResult& sweep) {
   for (const ConfigKey* key : sweep.varied) {
     columns.push_back(key->name == "fake_location" ? "feeder" : kebab(key->name));
   }
-  for (const char* name : {"img/s", "input cost %", "ms/step lost", "idle %", "status", "note"}) {
+  for (const char* name : {"img/s", "input cost %", "ms/step lost", "idle %", "status"}) {
     columns.emplace_back(name);
   }
   return columns;
@@ -297,7 +319,6 @@ std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row) {
   }
   cells.push_back(device_idle_of(row));
   cells.emplace_back(to_string(row.status));
-  cells.push_back(note_of(sweep, row));
   return cells;
 }
 

@@ -21,15 +21,20 @@ std::string label_of(const SweepResult& sweep, const Row& row);
 
 /// The heads of the columns of text_cells.
 std::vector<std::string> text_columns(const SweepResult& sweep);
-/// One row of the table, as text: varied keys, img/s, input cost, ms a step, status, note.
+/// One row of the table, as text: varied keys, img/s, input cost, ms a step, idle share, status.
 std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row);
 
-/// Why the row is what it is: its reason, or what is remarkable about it.
-std::string note_of(const SweepResult& sweep, const Row& row);
+/// What is remarkable about rows, each thing once: "queue; zmq-consume: fed by ...", "all rows:
+/// ...". Why a row has no cost is among them.
+std::vector<std::string> notes_of(const SweepResult& sweep);
 
 /// "43.2 (41.8 to 44.5)": a 95 % interval, whose ends are "?" if they are not known;
 /// "43.2 (41.8..44.5)": the lowest and the highest; "43.2 (once)".
 std::string format_estimate(const Estimate& estimate, int decimals);
+/// A cost in one line, for a chat or an issue: "queue: 22.8 % lost (20.8 to 58.7), 2 cores,
+/// 2026-11-22".
+std::string paste_line(const std::string& label, const CostEstimate& cost,
+                       const Environment& environment);
 /// What its ends are: "95 % interval", "lowest and highest".
 std::string_view ends_of(const Estimate& estimate);
 

@@ -189,6 +189,10 @@ Environment environment_of(const JsonField& field) {
       field.at("steal_percent"), [](const JsonField& each) { return each.number(); });
   environment.cpu_governor = unless_null<std::string>(field.at("cpu_governor"), text);
   environment.load_average = field.at("load_average").amount();
+  if (field.has("busy_percent")) {
+    environment.busy_percent = unless_null<double>(
+        field.at("busy_percent"), [](const JsonField& each) { return each.amount(); });
+  }
   environment.kernel = field.at("kernel").text();
   environment.gpus = field.at("gpus").texts();
   environment.gpu_driver = unless_null<std::string>(field.at("gpu_driver"), text);
@@ -210,15 +214,25 @@ void guess_nature(const JsonField& field, Row& row) {
     row.unavailable = field.at("reason").text();
 }
 
+std::vector<Repetition> repetitions_of(const JsonField& field, const RunConfig& config,
+                                       bool is_old) {
+  std::vector<Repetition> repetitions;
+  for (const JsonField& each : field.elements()) {
+    Repetition& repetition = repetitions.emplace_back();
+    repetition.round = each.at("round").count();
+    repetition.result = result_of(each, is_old);
+    repetition.result.config = config;
+    repetition.result.config.seed = each.at("seed").unsigned_integer();
+  }
+  return repetitions;
+}
+
 Row row_of(const JsonField& field, bool is_old) {
   Row row;
   row.config = config_of(field.at("config"));
-  for (const JsonField& each : field.at("repetitions").elements()) {
-    Repetition& repetition = row.repetitions.emplace_back();
-    repetition.round = each.at("round").count();
-    repetition.result = result_of(each, is_old);
-    repetition.result.config = row.config;
-    repetition.result.config.seed = each.at("seed").unsigned_integer();
+  row.repetitions = repetitions_of(field.at("repetitions"), row.config, is_old);
+  if (field.has("set_aside")) {
+    row.set_aside = repetitions_of(field.at("set_aside"), row.config, is_old);
   }
   if (is_old) {
     guess_nature(field, row);

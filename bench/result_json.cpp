@@ -159,6 +159,7 @@ Json to_json(const Environment& environment) {
               {"steal_percent", or_null(environment.steal_percent)},
               {"cpu_governor", or_null(environment.cpu_governor)},
               {"load_average", environment.load_average},
+              {"busy_percent", or_null(environment.busy_percent)},
               {"kernel", environment.kernel},
               {"gpus", environment.gpus},
               {"gpu_driver", or_null(environment.gpu_driver)},
@@ -193,6 +194,7 @@ Json to_json(const SweepResult& sweep) {
     for (const Repetition& repetition : row.repetitions) {
       json["repetitions"].push_back(to_json(repetition));
     }
+    json["set_aside"] = list_of(row.set_aside);
     runs.push_back(std::move(json));
   }
   Json varied = Json::array();

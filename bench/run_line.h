@@ -27,6 +27,7 @@ class RunLine {
   /// It has ended. Where `stays`, for good.
   void end(const std::string& text, bool stays);
 
+  bool single() const { return line_.single(); }
   /// A line that stays.
   void print(const std::string& text) { line_.print(text); }
   /// Nothing more will come: takes the passing line away.

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "bench/report_text.h"
 #include "dataflow/error.h"
 
@@ -18,6 +20,13 @@ std::string outcome(const RunResult& result) {
 }
 
 }  // namespace
+
+void SweepProgress::rests(double busy_percent) {
+  const std::string text = fmt::format(
+      "waiting until the machine is at rest: other programs use {:.0f} % of its processors",
+      busy_percent);
+  if (!std::exchange(rests_, true) || line_.single()) line_.end(text, false);
+}
 
 void SweepProgress::run_begins(const SweepMoment& moment) {
   where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,

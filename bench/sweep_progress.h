@@ -20,6 +20,7 @@ class SweepProgress final : public SweepListener {
   SweepProgress(const ResultFolder& folder, bool single_line)
       : folder_(folder), line_(stderr, single_line) {}
 
+  void rests(double busy_percent) override;
   void run_begins(const SweepMoment& moment) override;
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;
@@ -37,7 +38,7 @@ class SweepProgress final : public SweepListener {
   RunLine line_;
   const SweepResult* sweep_ = nullptr;
   std::string where_;  // the run under way
-  bool begun_ = false, saved_ = true;
+  bool begun_ = false, saved_ = true, rests_ = false;
 };
 
 }  // namespace penstock

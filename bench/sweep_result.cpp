@@ -208,6 +208,35 @@ double images_per_step(const Row& row) {
   return static_cast<double>(images);
 }
 
+std::optional<OutlyingRound> outlying_round(const SweepResult& sweep) {
+  constexpr std::size_t kFewest = 3;
+  constexpr double kFar = 0.05, kTimesTheOthers = 3;
+  std::optional<OutlyingRound> found;
+  double farthest = kFar;
+  for (const Row& row : sweep.rows) {
+    std::vector<std::pair<double, std::int32_t>> rates;
+    for (const Repetition& repetition : row.repetitions) {
+      if (has_rate(repetition)) {
+        rates.emplace_back(kept_up_img_per_s(repetition.result), repetition.round);
+      }
+    }
+    if (rates.size() < kFewest) continue;
+    std::sort(rates.begin(), rates.end());
+    const std::size_t last = rates.size() - 1;
+    const double middle = rates[last / 2].first;
+    for (const std::size_t end : {std::size_t{0}, last}) {
+      const std::size_t low = end == 0 ? 1 : 0, high = end == 0 ? last : last - 1;
+      const double others = rates[high].first - rates[low].first;
+      const double gap = std::fabs(rates[end].first - rates[end == 0 ? low : high].first);
+      if (gap <= kTimesTheOthers * others || gap / middle <= farthest) continue;
+      farthest = gap / middle;
+      found = OutlyingRound{rates[end].second, &row, rates[end].first, rates[low].first,
+                            rates[high].first};
+    }
+  }
+  return found;
+}
+
 bool has_failures(const SweepResult& sweep) {
   for (const Row& row : sweep.rows) {
     for (const Repetition& repetition : row.repetitions) {

@@ -28,6 +28,8 @@ struct Row {
   bool is_ceiling = false;  ///< its feeder costs nothing
   std::string unavailable;  ///< why it cannot run here; empty: it can
   std::vector<Repetition> repetitions;
+  /// Of a round that was measured again: kept, and in no figure.
+  std::vector<Repetition> set_aside;
 
   Status status = Status::skipped;
   std::string reason;  ///< where the status is not ok
@@ -80,6 +82,18 @@ std::vector<Pair> paired_steps(const Row& ceiling, const Row& row);
 
 /// Images of a step; 0: the row has no runs.
 double images_per_step(const Row& row);
+
+/// A round in which one row lies far from its other rounds.
+struct OutlyingRound {
+  std::int32_t round = 0;
+  const Row* row = nullptr;
+  double img_per_s = 0;      ///< the row's in that round
+  double low = 0, high = 0;  ///< in the others
+};
+/// The round whose rate lies the farthest from the nearest other round of its row: more than 5 % of
+/// the row's median, and more than three times what the others differ by. None: no round does, or
+/// no row has three rounds.
+std::optional<OutlyingRound> outlying_round(const SweepResult& sweep);
 
 /// Did any repetition fail, or end before its time without being told to?
 bool has_failures(const SweepResult& sweep);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -83,20 +84,70 @@ SweepRunner::SweepRunner(SweepPlan plan, Run run, Clock& clock)
 
 const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_token& stop) {
   listener.results_changed(result_);
+  wait_for_rest(listener, stop);
   began_ = clock_.now();
   ticks_ = read_cpu_ticks();
-  for (std::int32_t round = 0; round < plan_.repetitions; ++round) {
+  bool complete = true;
+  for (std::int32_t round = 0; complete && round < plan_.repetitions; ++round) {
     listener.round_begins(round);
-    const bool complete = run_round(round, listener, stop);
+    complete = run_round(round, listener, stop);
     listener.round_ended(round);
-    if (!complete || (plan_.enough && plan_.enough(result_))) break;
+    if (plan_.enough && plan_.enough(result_)) break;
   }
+  if (complete && plan_.repeat_outlier) repeat_outlier(listener, stop);
   if (stop.stop_requested() && !plan_.enough) {
     result_.warnings.push_back(
         fmt::format("the sweep was stopped after {} of {} runs", runs_done_, runs()));
   }
   conclude(listener);
   return result_;
+}
+
+/// Two seconds in a row must be quiet: a build pauses between its steps.
+void SweepRunner::wait_for_rest(SweepListener& listener, const std::stop_token& stop) {
+  if (plan_.rest <= Nanoseconds{}) return;
+  constexpr auto kSample = std::chrono::seconds(1);
+  constexpr int kQuietSamples = 2;
+  const Time end = clock_.now() + plan_.rest;
+  CpuTicks before = read_cpu_ticks();
+  int quiet = 0;
+  while (quiet < kQuietSamples && clock_.now() < end && !stop.stop_requested()) {
+    clock_.sleep_until(clock_.now() + kSample, stop);
+    const CpuTicks after = read_cpu_ticks();
+    const double busy = plan_.busy_percent ? plan_.busy_percent() : busy_percent(before, after);
+    before = after;
+    quiet = busy <= kAtRestPercent ? quiet + 1 : 0;
+    result_.environment.busy_percent = busy;
+    if (quiet == 0) listener.rests(busy);
+  }
+  result_.warnings = warnings_before(plan_, result_.environment);
+}
+
+/// One round more, in place of the one that lies far from the others.
+void SweepRunner::repeat_outlier(SweepListener& listener, const std::stop_token& stop) {
+  const std::optional<OutlyingRound> outlier = outlying_round(result_);
+  if (!outlier || has_failures(result_)) return;  // a failure must stay in sight
+  const std::string what =
+      fmt::format("with {} round {} reached {:.0f} img/s, the others {:.0f} to {:.0f}",
+                  outlier->row->config.fake_location, outlier->round + 1, outlier->img_per_s,
+                  outlier->low, outlier->high);
+  if (!round_fits()) {
+    result_.warnings.push_back(what + "; there was no time to measure that round again");
+    return;
+  }
+  for (Row& row : result_.rows) {
+    const auto out = std::stable_partition(
+        row.repetitions.begin(), row.repetitions.end(),
+        [&](const Repetition& repetition) { return repetition.round != outlier->round; });
+    row.set_aside.assign(std::make_move_iterator(out),
+                         std::make_move_iterator(row.repetitions.end()));
+    row.repetitions.erase(out, row.repetitions.end());
+  }
+  result_.warnings.push_back(
+      fmt::format("{}: that round was measured again; results.json keeps its runs under "
+                  "'set_aside', and no figure counts them",
+                  what));
+  static_cast<void>(run_round(plan_.repetitions, listener, stop));
 }
 
 /// False: the sweep ends here.
@@ -167,9 +218,15 @@ bool SweepRunner::fits(std::size_t row) const {
   return elapsed_s() + run_s_[row] <= std::chrono::duration<double>(plan_.time_budget).count();
 }
 
+bool SweepRunner::round_fits() const {
+  const double round_s = std::accumulate(run_s_.begin(), run_s_.end(), 0.0);
+  return elapsed_s() + round_s <= std::chrono::duration<double>(plan_.time_budget).count();
+}
+
 std::size_t SweepRunner::runs() const {
   std::size_t runs = 0;
   for (const Row& row : result_.rows) {
+    runs += row.set_aside.size();
     runs += row.unavailable.empty() ? static_cast<std::size_t>(plan_.repetitions)
                                     : row.repetitions.size();
   }

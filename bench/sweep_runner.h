@@ -23,6 +23,14 @@ struct SweepPlan {
   std::uint64_t seed =
       0;                ///< of the order; repetition k runs with the configuration's own seed + k
   std::string command;  ///< for the reports
+  /// How long to wait at most, before the first round, until nobody uses the processors; 0: not.
+  Nanoseconds rest{};
+  /// Of all processor time since it was last asked, used by anyone, in per cent. Null: the machine
+  /// is asked.
+  std::function<double()> busy_percent{};
+  /// An outlying round is set aside, and one more round takes its place; see outlying_round. At
+  /// most one is, if the time budget allows.
+  bool repeat_outlier = false;
   /// Asked after each complete round: true ends the sweep, which knows enough. Null: all
   /// repetitions are wanted, and a warning says when the budget ends before them.
   std::function<bool(const SweepResult&)> enough{};
@@ -41,6 +49,8 @@ struct SweepMoment {
 class SweepListener {
  public:
   virtual ~SweepListener() = default;
+  /// Before the first round, once a second, while others use so much of the processors.
+  virtual void rests(double /*busy_percent*/) {}
   virtual void round_begins(std::int32_t /*round*/) {}
   virtual void round_ended(std::int32_t /*round*/) {}
   virtual void run_begins(const SweepMoment& /*moment*/) {}
@@ -63,7 +73,10 @@ class SweepRunner {
   const SweepResult& run(SweepListener& listener, const std::stop_token& stop);
 
  private:
+  void wait_for_rest(SweepListener& listener, const std::stop_token& stop);
+  void repeat_outlier(SweepListener& listener, const std::stop_token& stop);
   bool fits(std::size_t row) const;
+  bool round_fits() const;
   bool run_round(std::int32_t round, SweepListener& listener, const std::stop_token& stop);
   void run_row(std::size_t row, std::int32_t round, SweepListener& listener,
                const std::stop_token& stop);

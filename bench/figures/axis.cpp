@@ -2,6 +2,7 @@
 #include "bench/figures/axis.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -64,7 +65,12 @@ double legend(Svg& svg, double left, double top, double right,
       x = left;
       bottom += kLegendLine;
     }
-    svg.box({x, bottom + 3, kSwatch, kSwatch}, entry.classes);
+    if (entry.line) {
+      const double middle = bottom + 3 + kSwatch / 2;
+      svg.line({x, middle}, {x + kSwatch + 2, middle}, entry.classes);
+    } else {
+      svg.box({x, bottom + 3, kSwatch, kSwatch}, entry.classes);
+    }
     svg.text({x + kSwatch + 6, bottom + 12},
              shortened(entry.text, right - x - kSwatch - 6, Svg::kText));
     x += width + 16;
@@ -77,7 +83,15 @@ void whisker(Svg& svg, const Scale& x, double low, double high, double y) {
   if (std::isnan(low) || std::isnan(high) || empty) return;
   svg.line({x(low), y}, {x(high), y}, "whisker");
   for (const double end : {low, high}) {
-    if (x.holds(end)) svg.line({x(end), y - kCap}, {x(end), y + kCap}, "whisker");
+    if (x.holds(end)) {
+      svg.line({x(end), y - kCap}, {x(end), y + kCap}, "whisker");
+    } else {  // cut
+      const double tip = x(end), back = (end > x.high() ? -1.5 : 1.5) * kCap;
+      const double inside = x.from() < x.to() ? back : -back;
+      svg.polygon(
+          std::array{Point{tip, y}, Point{tip + inside, y - kCap}, Point{tip + inside, y + kCap}},
+          "ink");
+    }
   }
 }
 

@@ -27,18 +27,20 @@ double vertical_axis_width(const Scale& y, bool whole = false);
 /// Grid lines from `left` to `right`, labels left of them, the title above the upper end.
 void vertical_axis(Svg& svg, const Scale& y, double left, double right, const AxisText& text);
 
-/// One entry of a legend: a swatch and words.
+/// One entry of a legend: a swatch, or a piece of a line, and words.
 struct LegendEntry {
   std::string_view classes;
   std::string text;
+  bool line = false;
 };
 /// Entries from left to right, over as many lines as they need from `top` on; returns where the
 /// last line ends.
 double legend(Svg& svg, double left, double top, double right,
               std::span<const LegendEntry> entries);
 
-/// A line from `low` to `high` with end marks, at height `y`. Ends that the scale does not hold
-/// have no mark; an interval without both ends, or of one value, is not drawn.
+/// A line from `low` to `high` with end marks, at height `y`. Where an end lies beyond the scale
+/// the line is cut, and ends in an arrowhead; an interval without both ends, or of one value, is
+/// not drawn.
 void whisker(Svg& svg, const Scale& x, double low, double high, double y);
 
 }  // namespace penstock

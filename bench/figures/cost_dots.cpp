@@ -45,6 +45,23 @@ std::pair<double, double> ends_of(const std::vector<CostDot>& dots) {
   return {least - 0.03 * reach, most + 0.03 * reach};
 }
 
+std::vector<LegendEntry> legend_of(const std::vector<CostDot>& dots) {
+  std::vector<LegendEntry> entries{{"starvation", "the cost in the table"},
+                                   {"starvation faint", "each round"}};
+  const auto any = [&](bool is_spread) {
+    return std::any_of(dots.begin(), dots.end(), [is_spread](const CostDot& dot) {
+      return dot.percent.is_spread == is_spread && dot.percent.low < dot.percent.high;
+    });
+  };
+  if (any(false)) entries.push_back({"whisker", "95 % interval", true});
+  if (any(true)) {
+    entries.push_back(
+        {"whisker", any(false) ? "with '..': lowest to highest round" : "lowest to highest round",
+         true});
+  }
+  return entries;
+}
+
 }  // namespace
 
 std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize& size) {
@@ -83,7 +100,8 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
     svg.text({0, text_line}, shortened(dot.label, room, Svg::kText), "halo");
     svg.text({size.width, text_line}, value, "halo", Anchor::end);
   }
-  return std::move(svg).finish(bottom + kAxisHeight);
+  const double end = legend(svg, 0, bottom + kAxisHeight, size.width, legend_of(dots));
+  return std::move(svg).finish(end + 4);
 }
 
 }  // namespace penstock

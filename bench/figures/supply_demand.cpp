@@ -187,7 +187,12 @@ std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& siz
     if (data.needed) draw_needed(svg, plot, *data.needed, demand);
   }
   draw_points(svg, plot, data.measured);
-  return std::move(svg).finish(bottom + kAxisHeight);
+  std::vector<LegendEntry> entries{{"ink", "measured: the feeder alone"}};
+  if (!data.law.empty()) {
+    entries.push_back({"law", "universal scalability law", true});
+    entries.push_back({"band", "its 95 % band"});
+  }
+  return std::move(svg).finish(legend(svg, 0, bottom + kAxisHeight, size.width, entries) + 4);
 }
 
 }  // namespace penstock

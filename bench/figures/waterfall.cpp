@@ -98,6 +98,31 @@ void draw_tear(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
   svg.line({at - 3, top + kBar + 2}, {at + 3, top - 2}, "tear");
 }
 
+std::vector<LegendEntry> legend_of(const Waterfall& waterfall) {
+  const auto any = [&](const auto& holds) {
+    return std::any_of(waterfall.bars.begin(), waterfall.bars.end(), [&](const WaterfallBar& bar) {
+      return bar.added_ms.has_value() && holds(bar);
+    });
+  };
+  std::vector<LegendEntry> entries{{"device", "whole steps"}};
+  const auto is_usual = [](const WaterfallBar& bar) { return !bar.whole && bar.classes.empty(); };
+  if (any([&](const auto& bar) { return is_usual(bar) && value_of(bar) > 0; })) {
+    entries.push_back({"starvation", "what is added"});
+  }
+  if (any([&](const auto& bar) { return is_usual(bar) && value_of(bar) < 0; })) {
+    entries.push_back({"gain", "what is saved"});
+  }
+  const auto differs = [](const WaterfallBar& bar) {
+    return bar.added_ms->low < bar.added_ms->high;
+  };
+  if (any([&](const auto& bar) { return differs(bar) && !bar.added_ms->is_spread; })) {
+    entries.push_back({"whisker", "95 % interval", true});
+  } else if (any(differs)) {
+    entries.push_back({"whisker", "lowest to highest", true});
+  }
+  return entries;
+}
+
 }  // namespace
 
 std::string waterfall_figure(const Waterfall& waterfall, const FigureSize& size) {
@@ -132,7 +157,8 @@ std::string waterfall_figure(const Waterfall& waterfall, const FigureSize& size)
     svg.text({size.width, layout.text_line(i)}, value, bar.added_ms ? "halo" : "halo soft",
              Anchor::end);
   }
-  return std::move(svg).finish(bottom + kAxisHeight);
+  const double end = legend(svg, 0, bottom + kAxisHeight, size.width, legend_of(waterfall));
+  return std::move(svg).finish(end + 4);
 }
 
 }  // namespace penstock

@@ -13,19 +13,13 @@
 #include "bench/figures/supply_demand.h"
 #include "bench/figures/time_shares.h"
 #include "bench/figures/waterfall.h"
+#include "bench/pages/flow_views.h"
 #include "bench/pages/run_views.h"
 
 namespace penstock {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// What the lines of figures about costs are.
-std::string_view line_words(const Isolation& isolation) {
-  const bool is_spread = isolation.cost && isolation.cost->percent.is_spread;
-  return is_spread ? "Lines: from the lowest block to the highest."
-                   : "Lines: 95 % intervals over blocks.";
-}
 
 const Row* row_at(const Isolation& isolation, std::size_t index) {
   return index < isolation.sweep.rows.size() ? &isolation.sweep.rows[index] : nullptr;
@@ -104,13 +98,10 @@ PageFigure waterfall_of(const Isolation& isolation) {
   const bool ladder = !isolation.ladder.empty();
   Waterfall waterfall =
       ladder ? waterfall_of_ladder(isolation, *ceiling) : waterfall_of_split(isolation, *ceiling);
-  figure.caption = fmt::format(
-      "{} {}",
-      ladder
-          ? "Each rung does what the one above it does, and one thing more; green ones take less. "
-            "Those on their own are compared with the device alone."
-          : "What a step takes, and why.",
-      line_words(isolation));
+  figure.caption =
+      ladder ? "Each rung does what the one above it does, and one thing more; green ones take "
+               "less. Those on their own are compared with the device alone."
+             : "What a step takes, and why.";
   figure.draw = [waterfall = std::move(waterfall)](const FigureSize& size) {
     return waterfall_figure(waterfall, size);
   };
@@ -184,7 +175,7 @@ double threads_to_draw(const Isolation& isolation) {
 PageFigure supply_demand_of(const Isolation& isolation) {
   constexpr int kPoints = 24;
   constexpr std::size_t kResamples = 200;
-  PageFigure figure{.file = "supply-demand.svg", .heading = "Supply against demand"};
+  PageFigure figure{.file = "supply-demand.svg", .heading = "How many cores would do"};
   if (isolation.supply_curve.empty()) return figure;
   SupplyDemand data;
   data.measured = isolation.supply_curve;
@@ -202,10 +193,8 @@ PageFigure supply_demand_of(const Isolation& isolation) {
     data.law.push_back({threads, rate});
   }
   figure.caption = fmt::format(
-      "Points: rates of the feeder alone, with their lowest and highest block. Curve: the "
-      "universal "
-      "scalability law through them, with its 95 % band; beyond the measured points it is a guess "
-      "that nobody has checked. Dashed: what {} trains.",
+      "What the feeder supplies alone with more threads, with its lowest and highest block; beyond "
+      "the measured points the curve is a guess. Dashed: what {} trains.",
       devices == 1 ? "the device" : "one of the devices");
   figure.draw = [data = std::move(data)](const FigureSize& size) {
     return supply_demand_figure(data, size);
@@ -213,10 +202,29 @@ PageFigure supply_demand_of(const Isolation& isolation) {
   return figure;
 }
 
+/// The pipeline, and what the feeder supplies against what the devices want.
+void add_flow(const Isolation& isolation, IsolationFigures& figures) {
+  figures.pipeline.file = "pipeline.svg";
+  figures.supply.file = "supply.svg";
+  figures.curve.file = "bottleneck.svg";
+  const Row* const row = row_at(isolation, isolation.coupled_row);
+  if (row == nullptr || !isolation.cost) return;
+  const double demand = isolation.cost->ceiling_img_per_s.value;
+  figures.pipeline = pipeline_of(*row, isolation.stages, isolation.bottleneck,
+                                 isolation.cost->verdict == Verdict::equal, demand);
+  if (!isolation.supply_img_per_s) return;
+  const FeederSupply supply{label_at(isolation, isolation.coupled_row),
+                            *isolation.supply_img_per_s};
+  figures.supply =
+      supply_bars_of({supply}, demand, "What the feeder supplies when nothing is trained.");
+  figures.curve = bottleneck_curve_of({supply}, demand, {});
+}
+
 }  // namespace
 
 IsolationFigures figures_of(const Isolation& isolation) {
   IsolationFigures figures;
+  add_flow(isolation, figures);
   figures.waterfall = waterfall_of(isolation);
   figures.split = split_of(isolation);
   figures.delivery = delivery_of(isolation);

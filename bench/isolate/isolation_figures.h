@@ -9,6 +9,7 @@ namespace penstock {
 
 /// Those without data have nothing to show.
 struct IsolationFigures {
+  PageFigure pipeline, supply, curve;
   PageFigure waterfall;  ///< of the ladder; without one, of what the cost consists of
   PageFigure delivery;   ///< where the time of a batch goes that comes from another process
   PageFigure split, supply_demand, steps, queues;

@@ -10,6 +10,7 @@
 #include "bench/isolate/isolation_figures.h"
 #include "bench/isolate/verdict.h"
 #include "bench/pages/figure_files.h"
+#include "bench/pages/flow_views.h"
 #include "bench/pages/page.h"
 #include "bench/pages/run_views.h"
 #include "bench/report_text.h"
@@ -143,8 +144,9 @@ void write_stages(const Isolation& isolation, std::ostream& out) {
   }
   write_table(out, table);
   write_paragraph(out,
-                  fmt::format("Timing the stages took {} % of the processor time spent in them.",
-                              number_text(isolation.instrumentation_percent, 2)),
+                  fmt::format("{} Timing the stages took {} % of the processor time spent in "
+                              "them.",
+                              stage_terms(), number_text(isolation.instrumentation_percent, 2)),
                   "soft");
 }
 
@@ -201,12 +203,15 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   const IsolationFigures figures = figures_of(isolation);
   begin_page(out, "What input costs this trainer");
   write_answer(isolation, out);
+  write_figure(out, figures.pipeline);
   write_rates(isolation, out);
   write_paragraph(out, basis_of(isolation), "soft");
   std::vector<std::string> doubts = isolation.doubts;
   doubts.insert(doubts.end(), isolation.sweep.warnings.begin(), isolation.sweep.warnings.end());
   write_warnings(out, doubts);
+  write_figure(out, figures.supply);
   write_cures(isolation, out);
+  write_figure(out, figures.curve);
   write_figure(out, figures.waterfall);
   write_figure(out, figures.split);
   write_figure(out, figures.delivery);
@@ -218,6 +223,11 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   write_ladder(isolation, out);
   write_stages(isolation, out);
   write_noise(isolation, out);
+  if (isolation.cost) {
+    write_heading(out, "To paste");
+    write_lines(out, {paste_line(feeder_label(isolation.sweep.rows[isolation.coupled_row].config),
+                                 *isolation.cost, isolation.sweep.environment)});
+  }
   write_repetitions(isolation.sweep, out, "block");
   write_surroundings(isolation.sweep, out);
   end_page(out);
@@ -226,7 +236,8 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
 void write_isolation_figures(const Isolation& isolation, const std::filesystem::path& folder) {
   IsolationFigures figures = figures_of(isolation);
   write_figure_files(
-      {std::move(figures.waterfall), std::move(figures.split), std::move(figures.delivery),
+      {std::move(figures.pipeline), std::move(figures.supply), std::move(figures.curve),
+       std::move(figures.waterfall), std::move(figures.split), std::move(figures.delivery),
        std::move(figures.supply_demand), std::move(figures.steps), std::move(figures.queues)},
       folder);
 }

@@ -74,6 +74,13 @@ void write_command(std::ostream& out, std::string_view command) {
   out << "</pre>\n";
 }
 
+void write_lines(std::ostream& out, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  out << "<pre>";
+  for (const std::string& line : lines) out << escaped(line) << "\n";
+  out << "</pre>\n";
+}
+
 void write_warnings(std::ostream& out, const std::vector<std::string>& warnings) {
   if (warnings.empty()) return;
   out << "<div class=\"warnings\" role=\"note\">\n";
@@ -92,10 +99,14 @@ void write_definitions(std::ostream& out, const Definitions& definitions) {
 void write_verdict(std::ostream& out, const std::vector<VerdictLine>& lines) {
   if (lines.empty()) return;
   write_paragraph(out, lines.front().text, "lead " + std::string(lines.front().tone));
-  if (lines.size() == 1) return;
+  write_verdict_list(out, std::span(lines).subspan(1));
+}
+
+void write_verdict_list(std::ostream& out, std::span<const VerdictLine> lines) {
+  if (lines.empty()) return;
   out << "<ul class=\"verdict\">\n";
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    out << fmt::format("<li class=\"{}\">{}</li>\n", lines[i].tone, prose(lines[i].text));
+  for (const VerdictLine& line : lines) {
+    out << fmt::format("<li class=\"{}\">{}</li>\n", line.tone, prose(line.text));
   }
   out << "</ul>\n";
 }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,8 @@ void write_heading(std::ostream& out, std::string_view text);
 void write_paragraph(std::ostream& out, std::string_view text, std::string_view classes = "");
 void write_list(std::ostream& out, const std::vector<std::string>& items);
 void write_command(std::ostream& out, std::string_view command);
+/// Lines to copy, as they are.
+void write_lines(std::ostream& out, const std::vector<std::string>& lines);
 /// What a reader must know before the numbers; nothing where there is nothing.
 void write_warnings(std::ostream& out, const std::vector<std::string>& warnings);
 
@@ -34,7 +37,9 @@ struct VerdictLine {
   std::string_view tone;  ///< bad, good, open
   std::string text;
 };
+/// The first line stands out.
 void write_verdict(std::ostream& out, const std::vector<VerdictLine>& lines);
+void write_verdict_list(std::ostream& out, std::span<const VerdictLine> lines);
 
 /// A number that everything else is about.
 struct Tile {

@@ -80,9 +80,8 @@ PageFigure queue_occupancy_of(const Row& row, std::string_view round) {
   }
   if (tracks.empty()) return figure;
   figure.caption = fmt::format(
-      "{}: {}. A ring that is empty waits for what comes before it; one that is full waits for "
-      "what "
-      "comes after.",
+      "{}: {}. Ready: filled batches that wait for the next stage. None ready: the next stage "
+      "waits. Full: no slot is free, and the stage before waits.",
       row.config.fake_location, which_run(row, *run, round));
   figure.draw = [tracks = std::move(tracks),
                  window_s = run->result.window_s](const FigureSize& size) {
@@ -118,6 +117,11 @@ PageTable stages_of(const Row& row) {
 
 void write_repetitions(const SweepResult& sweep, std::ostream& out, std::string_view round) {
   write_heading(out, "Each repetition");
+  write_paragraph(out,
+                  "Sustained: images that the feeder finished in the window. Batches ready: those "
+                  "that lay in all rings when it began and when it ended. Input wait: how long a "
+                  "step waited for its batch. Device idle: no step to compute.",
+                  "soft");
   for (const Row& row : sweep.rows) {
     if (row.repetitions.empty()) continue;
     begin_details(out, label_of(sweep, row));

@@ -4,9 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
 #include <utility>
 
+#include "bench/figures/quantity.h"
+#include "bench/isolate/cost.h"
+#include "bench/isolate/delivery.h"
+#include "bench/isolate/verdict.h"
 #include "bench/report_text.h"
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
+#include "feeders/feeder.h"
+#include "trainer/backends/emulated/presets.h"
 
 namespace penstock {
 namespace {
@@ -75,30 +86,197 @@ SplitBar split_of(const std::vector<SplitRound>& rounds) {
   return bar;
 }
 
+std::string number_word(std::int32_t number) {
+  constexpr std::array<std::string_view, 9> kWords = {"One", "Two",   "Three", "Four", "Five",
+                                                      "Six", "Seven", "Eight", "Nine"};
+  const bool has_word = number >= 1 && static_cast<std::size_t>(number) <= kWords.size();
+  return has_word ? std::string(kWords[static_cast<std::size_t>(number - 1)])
+                  : fmt::format("{}", number);
+}
+
+/// "H100", of the preset "h100-mlperf-storage" with this rate; empty: no preset has it.
+std::string preset_device(double img_per_s) {
+  for (const emulated::Preset& preset : emulated::kPresets) {
+    if (std::fabs(preset.img_per_s / img_per_s - 1) > 1e-9) continue;
+    std::string name(preset.name.substr(0, preset.name.find('-')));
+    for (char& letter : name) {
+      letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    }
+    return name;
+  }
+  return "";
+}
+
+/// "Two H100s would train 3,571 img/s".
+std::string demand_clause(const Row& ceiling) {
+  const std::int32_t devices = ceiling.config.num_gpus;
+  const std::string rate = fixed_text(ceiling.img_per_s->median, 0);
+  const std::string count = number_word(devices);
+  const std::string plural = devices == 1 ? "" : "s";
+  const auto& facts = ceiling.repetitions.front().result.facts;
+  const auto emulated = facts.find("emulated_img_per_s");
+  if (emulated == facts.end()) {
+    return fmt::format("{} device{} ({}) train{} {} img/s", count, plural, ceiling.config.device,
+                       devices == 1 ? "s" : "", rate);
+  }
+  const std::string name = preset_device(emulated->second);
+  if (!name.empty()) return fmt::format("{} {}{} would train {} img/s", count, name, plural, rate);
+  return fmt::format("{} device{} of {} img/s{} would train {} img/s", count, plural,
+                     number_text(emulated->second, 4), devices == 1 ? "" : " each", rate);
+}
+
+/// The stage that limits a row, and the rows that it limits.
+struct Limit {
+  std::string work;  ///< "JPEG decoding"; empty: not known
+  bool on_cores = false;
+  std::vector<const Row*> rows;  ///< the best first
+};
+
+std::vector<Limit> limits_of(const SweepResult& sweep) {
+  std::vector<const Row*> rows = rows_by_cost(sweep);
+  std::reverse(rows.begin(), rows.end());
+  std::vector<Limit> limits;
+  for (const Row* row : rows) {
+    if (row->input_cost->verdict != Verdict::slower) continue;
+    Limit limit;
+    const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, *row);
+    if (diagnosis && diagnosis->bottleneck) {
+      const StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
+      limit.work = work_of_stage(stage);
+      limit.on_cores = !is_outside(stage) && stage.workers != "stager";
+    }
+    auto same = std::find_if(limits.begin(), limits.end(),
+                             [&](const Limit& known) { return known.work == limit.work; });
+    if (same == limits.end()) same = limits.insert(limits.end(), std::move(limit));
+    same->rows.push_back(row);
+  }
+  return limits;
+}
+
+/// "a", "a and b", "a, b and c".
+std::string enumerated(std::vector<std::string> items) {
+  const std::string last = std::move(items.back());
+  items.pop_back();
+  return items.empty() ? last : join(items) + " and " + last;
+}
+
+/// "JPEG decoding on these 2 cores supplies 2,760 img/s (77 %)".
+std::string supply_clause(const SweepResult& sweep, const Row& ceiling, const Limit& limit,
+                          bool with_labels) {
+  std::vector<std::string> rates;
+  for (const Row* row : limit.rows) {
+    const double share = 1 - row->input_cost->percent.value / 100;
+    const std::string rate =
+        fmt::format("{} img/s ({} %)", fixed_text(share * ceiling.img_per_s->median, 0),
+                    fixed_text(100 * share, 0));
+    const bool labelled = with_labels || limit.work.empty();
+    rates.push_back(labelled ? fmt::format("{} with {}", rate, label_of(sweep, *row)) : rate);
+  }
+  if (limit.work.empty()) {
+    return fmt::format("{} {}", ceiling.config.num_gpus == 1 ? "it reaches" : "they reach",
+                       enumerated(std::move(rates)));
+  }
+  const std::int32_t cores = sweep.environment.usable_cores;
+  const std::string where =
+      limit.on_cores
+          ? fmt::format(" on {} core{}", cores == 1 ? "this" : fmt::format("these {}", cores),
+                        cores == 1 ? "" : "s")
+          : "";
+  return fmt::format("{}{} supplies {}", limit.work, where, enumerated(std::move(rates)));
+}
+
+/// "Copying batches to the device and receiving messages cost nothing measurable (host,
+/// zmq-consume: less than 1 %)." Work that limits other rows is not said to cost nothing.
+std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& limits) {
+  std::vector<std::string> works, labels;
+  bool all_known = true;
+  double margin = 0;
+  for (const Row& row : sweep.rows) {
+    if (row.is_ceiling || !row.input_cost || row.input_cost->verdict != Verdict::equal) continue;
+    labels.push_back(label_of(sweep, row));
+    margin = 100 * row.input_cost->margin;
+    const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, row);
+    all_known = all_known && diagnosis && !diagnosis->stages.empty();
+    if (!all_known) continue;
+    for (const StageFinding& stage : diagnosis->stages) {
+      const std::string work = work_of_stage(stage);
+      const bool limits_others = std::any_of(
+          limits.begin(), limits.end(), [&](const Limit& limit) { return limit.work == work; });
+      all_known = all_known && !limits_others;
+      if (std::find(works.begin(), works.end(), work) == works.end()) works.push_back(work);
+    }
+  }
+  if (labels.empty()) return "";
+  const std::size_t count = all_known ? works.size() : labels.size();
+  const std::string costs = fmt::format("cost{} nothing measurable", count == 1 ? "s" : "");
+  if (!all_known) {
+    return fmt::format("{} {} (less than {:g} %).", enumerated(labels), costs, margin);
+  }
+  for (std::size_t i = 1; i < works.size(); ++i) {  // in the middle of a sentence
+    const bool is_name = std::isupper(static_cast<unsigned char>(works[i][1])) != 0;
+    if (!is_name) works[i][0] = static_cast<char>(std::tolower(works[i][0]));
+  }
+  return fmt::format("{} {} ({}: less than {:g} %).", enumerated(works), costs, join(labels),
+                     margin);
+}
+
+/// The one row that others are measured against; null: there are none, or several.
+const Row* only_ceiling(const SweepResult& sweep) {
+  const Row* ceiling = nullptr;
+  for (const Row& row : sweep.rows) {
+    if (!row.is_ceiling || !row.img_per_s) continue;
+    if (ceiling != nullptr) return nullptr;
+    ceiling = &row;
+  }
+  return ceiling;
+}
+
 }  // namespace
+
+std::optional<Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row) {
+  const Row* const ceiling = ceiling_of(sweep, row);
+  if (row.is_ceiling || !row.input_cost || ceiling == nullptr) return std::nullopt;
+  std::optional<InputCostFinding> cost =
+      find_cost(pair_blocks(*ceiling, row), images_per_step(row), {});
+  if (!cost) return std::nullopt;
+  static_cast<CostEstimate&>(*cost) = *row.input_cost;  // the one that every report prints
+  const FeederEntry* const feeder =
+      match_entry(feeder_table(), parse_component(row.config.fake_location).name);
+  return diagnose(
+      {.coupled = row, .cost = *cost, .has_producer = feeder != nullptr && feeder->needs_producer});
+}
+
+std::vector<std::string> answer_of(const SweepResult& sweep) {
+  const Row* const ceiling = only_ceiling(sweep);
+  const std::vector<const Row*> rows = rows_by_cost(sweep);
+  std::vector<std::string> answer;
+  if (ceiling != nullptr) {
+    const std::vector<Limit> limits = limits_of(sweep);
+    std::size_t limited = 0;
+    for (const Limit& limit : limits) limited += limit.rows.size();
+    std::string first = demand_clause(*ceiling);
+    for (const Limit& limit : limits) {
+      first += (&limit == &limits.front() ? "; " : ". ");
+      first += supply_clause(sweep, *ceiling, limit, limited > 1);
+    }
+    answer.push_back(first + ".");
+    if (std::string free = free_sentence(sweep, limits); !free.empty()) {
+      answer.push_back(std::move(free));
+    }
+  }
+  for (const Row* row : rows) {
+    const Verdict verdict = row->input_cost->verdict;
+    const bool said = verdict == Verdict::slower || verdict == Verdict::equal;
+    if (ceiling == nullptr || !said) answer.push_back(cost_sentence(sweep, *row));
+  }
+  return answer;
+}
 
 std::vector<VerdictLine> verdict_of(const SweepResult& sweep) {
   std::vector<VerdictLine> lines;
   for (const Row* row : rows_by_cost(sweep)) {
     lines.push_back({tone_of(row->input_cost->verdict), cost_sentence(sweep, *row)});
   }
-  std::vector<std::pair<std::string, std::string>> unknown;  // why, and whom it concerns
-  for (const Row& row : sweep.rows) {
-    if (row.is_ceiling || row.input_cost) continue;
-    const std::string why = row.reason.empty() ? row.unresolved : row.reason;
-    const auto same = std::find_if(unknown.begin(), unknown.end(),
-                                   [&](const auto& each) { return each.first == why; });
-    const std::string label = label_of(sweep, row);
-    if (same == unknown.end()) {
-      unknown.emplace_back(why, label);
-    } else {
-      same->second += "; " + label;
-    }
-  }
-  for (const auto& [why, labels] : unknown) {
-    lines.push_back({"open", fmt::format("{}: no cost is known, {}.", labels, why)});
-  }
-  if (lines.empty()) lines.push_back({"open", "No feeder was measured beside a ceiling."});
   return lines;
 }
 
@@ -111,33 +289,6 @@ std::vector<SplitBar> splits_of(const SweepResult& sweep, const std::vector<cons
     bars.back().label = label_of(sweep, *row);
   }
   return bars;
-}
-
-std::vector<std::string> notes_of(const SweepResult& sweep) {
-  constexpr std::size_t kMostLabels = 4;
-  std::vector<std::pair<std::string, std::vector<std::string>>> notes;
-  for (const Row& row : sweep.rows) {
-    std::vector<std::string> texts = row.notes;
-    if (!row.reason.empty() && row.input_cost) texts.insert(texts.begin(), row.reason);
-    const auto ran = static_cast<std::int32_t>(row.repetitions.size());
-    if (ran > 0 && ran < sweep.repetitions) {
-      texts.push_back(fmt::format("{} of {} repetitions ran", ran, sweep.repetitions));
-    }
-    for (const std::string& text : texts) {
-      auto same = std::find_if(notes.begin(), notes.end(),
-                               [&](const auto& note) { return note.first == text; });
-      if (same == notes.end()) same = notes.insert(notes.end(), {text, {}});
-      same->second.push_back(label_of(sweep, row));
-    }
-  }
-  std::vector<std::string> lines;
-  for (auto& [text, labels] : notes) {
-    const std::size_t others = labels.size() - std::min(labels.size(), kMostLabels);
-    labels.resize(labels.size() - others);
-    const std::string more = others == 0 ? "" : fmt::format(" and {} more", others);
-    lines.push_back(fmt::format("{}{}: {}.", fmt::join(labels, "; "), more, text));
-  }
-  return lines;
 }
 
 }  // namespace penstock

@@ -7,34 +7,23 @@
 #include <utility>
 
 #include "bench/figures/cost_dots.h"
-#include "bench/figures/quantity.h"
-#include "bench/figures/waterfall.h"
 #include "bench/pages/figure_files.h"
+#include "bench/pages/flow_views.h"
 #include "bench/pages/page.h"
 #include "bench/pages/run_views.h"
 #include "bench/pages/sweep_costs.h"
 #include "bench/report_text.h"
+#include "bench/sweep.h"
 
 namespace penstock {
 namespace {
 
 struct SweepFigures {
-  PageFigure cost, waterfall, split, steps, queues;
+  PageFigure pipeline, supply, curve, cost, split, steps, queues;
   const Row* shown = nullptr;  ///< the row whose steps and queues these are
 };
 
 using Rows = std::vector<const Row*>;
-
-/// What the lines of these rows are.
-std::string_view line_words(const Rows& rows) {
-  const auto spreads = std::count_if(
-      rows.begin(), rows.end(), [](const Row* row) { return row->input_cost->percent.is_spread; });
-  if (spreads == 0) return "Lines: 95 % intervals over rounds.";
-  if (spreads == static_cast<std::ptrdiff_t>(rows.size())) {
-    return "Lines: from the lowest round to the highest.";
-  }
-  return "Lines: 95 % intervals over rounds, or, with '..', from the lowest round to the highest.";
-}
 
 PageFigure cost_figure(const SweepResult& sweep, const Rows& rows) {
   PageFigure figure{.file = "cost.svg", .heading = "What is lost"};
@@ -43,42 +32,47 @@ PageFigure cost_figure(const SweepResult& sweep, const Rows& rows) {
   for (const Row* row : rows) {
     dots.push_back({label_of(sweep, *row), row->input_cost->percent, row->input_cost->rounds});
   }
-  figure.caption = fmt::format("Dots: what the table says; pale: each round. {}", line_words(rows));
+  figure.caption =
+      "The share of the devices' speed that is lost with each feeder; below 0 a round was faster "
+      "than the ceiling's run beside it.";
   figure.draw = [dots = std::move(dots)](const FigureSize& size) {
     return cost_dots_figure(dots, size);
   };
   return figure;
 }
 
-/// A step of the row's ceiling, in ms: the mean over rounds.
-double ceiling_ms(const SweepResult& sweep, const Row& row) {
-  const Row& ceiling = *ceiling_of(sweep, row);
-  const std::vector<Pair> steps = paired_steps(ceiling, row);
-  double sum = 0;
-  for (const Pair& step : steps) sum += step.a;
-  if (!steps.empty()) return sum / static_cast<double>(steps.size());
-  return 1e3 * images_per_step(row) / ceiling.img_per_s.value_or(Spread{}).median;
+/// What a row supplies: the share of its ceiling's rate that is not lost.
+FeederSupply supply_of(const SweepResult& sweep, const Row& row, double demand) {
+  const Estimate& lost = row.input_cost->percent;
+  const auto rate = [demand](double percent) { return demand * (1 - percent / 100); };
+  return {label_of(sweep, row),
+          {rate(lost.value), rate(lost.high), rate(lost.low), lost.samples, lost.is_spread}};
 }
 
-PageFigure waterfall_of(const SweepResult& sweep, const Rows& rows) {
-  PageFigure figure{.file = "waterfall.svg", .heading = "What each step takes"};
-  if (rows.empty()) return figure;
-  Waterfall waterfall;
-  for (const Row* row : rows) {
-    const std::string label = label_of(sweep, *row);
-    const Estimate& added = row->input_cost->ms_per_step;
-    const double device = ceiling_ms(sweep, *row);
-    waterfall.description += fmt::format("{}: {} on top of {}. ", label, estimate_text(added, "ms"),
-                                         quantity_text(device, "ms"));
-    waterfall.bars.push_back(
-        {.label = label, .from_ms = device, .added_ms = added, .over_device = true});
+/// The pipeline of the row that costs most, and what rows supply to its devices.
+void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures) {
+  figures.pipeline.file = "pipeline.svg";
+  figures.supply.file = "supply.svg";
+  figures.curve.file = "bottleneck.svg";
+  const Row* const worst = rows.empty() ? nullptr : rows.front();
+  const Row* const ceiling = worst == nullptr ? nullptr : ceiling_of(sweep, *worst);
+  if (ceiling == nullptr || !ceiling->img_per_s) return;
+  const double demand = ceiling->img_per_s->median;
+  if (const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, *worst)) {
+    figures.pipeline = pipeline_of(*worst, diagnosis->stages, diagnosis->bottleneck,
+                                   worst->input_cost->verdict == Verdict::equal, demand);
   }
-  figure.caption =
-      fmt::format("Blue: a step of the device alone. Red: what feeding adds. {}", line_words(rows));
-  figure.draw = [waterfall = std::move(waterfall)](const FigureSize& size) {
-    return waterfall_figure(waterfall, size);
-  };
-  return figure;
+  std::vector<FeederSupply> supplies, slower;
+  std::vector<std::string> kept_up;
+  for (const Row* row : rows) {
+    if (!same_trainer(row->config, worst->config)) continue;
+    supplies.push_back(supply_of(sweep, *row, demand));
+    if (row->input_cost->verdict == Verdict::slower) slower.push_back(supplies.back());
+    if (row->input_cost->verdict == Verdict::equal) kept_up.push_back(supplies.back().label);
+  }
+  figures.supply = supply_bars_of(
+      supplies, demand, "What each feeder supplied to the devices: the rate that it kept up.");
+  figures.curve = bottleneck_curve_of(std::move(slower), demand, kept_up);
 }
 
 PageFigure split_of(const SweepResult& sweep, Rows rows) {
@@ -104,7 +98,7 @@ SweepFigures figures_of(const SweepResult& sweep) {
   const Rows rows = rows_by_cost(sweep);
   SweepFigures figures;
   figures.cost = cost_figure(sweep, rows);
-  figures.waterfall = waterfall_of(sweep, rows);
+  add_flow(sweep, rows, figures);
   figures.split = split_of(sweep, rows);
   figures.steps.file = "steps.svg";
   figures.queues.file = "queues.svg";
@@ -154,30 +148,56 @@ void write_how_to_read(const SweepResult& sweep, std::ostream& out) {
   end_details(out);
 }
 
+/// The answer; its tone is that of the worst row.
+std::vector<VerdictLine> answer_lines(const SweepResult& sweep) {
+  std::vector<VerdictLine> lines;
+  for (std::string& sentence : answer_of(sweep)) lines.push_back({"open", std::move(sentence)});
+  if (lines.empty()) lines.push_back({"open", "No feeder was measured beside a ceiling."});
+  const std::vector<VerdictLine> rows = verdict_of(sweep);
+  if (!rows.empty()) lines.front().tone = rows.front().tone;
+  return lines;
+}
+
+void write_paste(const SweepResult& sweep, std::ostream& out) {
+  std::vector<std::string> lines;
+  for (const Row* row : rows_by_cost(sweep)) {
+    lines.push_back(paste_line(label_of(sweep, *row), *row->input_cost, sweep.environment));
+  }
+  if (lines.empty()) return;
+  write_heading(out, "To paste");
+  write_lines(out, lines);
+}
+
 }  // namespace
 
 void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
   const SweepFigures figures = figures_of(sweep);
   begin_page(out, "What input costs");
-  write_verdict(out, verdict_of(sweep));
-  if (!sweep.rows.empty()) write_paragraph(out, headline(sweep), "soft");
+  write_verdict(out, answer_lines(sweep));
+  write_figure(out, figures.pipeline);
+  write_figure(out, figures.supply);
   write_warnings(out, sweep.warnings);
+  write_heading(out, "Each feeder");
+  write_verdict_list(out, verdict_of(sweep));
   write_figure(out, figures.cost);
-  write_figure(out, figures.waterfall);
+  write_figure(out, figures.curve);
   write_figure(out, figures.split);
   write_figure(out, figures.steps);
   write_figure(out, figures.queues);
   write_heading(out, "All rows");
   write_table(out, table_of(sweep));
   write_list(out, notes_of(sweep));
+  if (!sweep.rows.empty()) write_paragraph(out, headline(sweep), "soft");
   write_how_to_read(sweep, out);
   if (figures.shown != nullptr) {
     const PageTable stages = stages_of(*figures.shown);
     if (!stages.rows.empty()) {
       write_heading(out, "Stages of " + label_of(sweep, *figures.shown));
       write_table(out, stages);
+      write_paragraph(out, stage_terms(), "soft");
     }
   }
+  write_paste(sweep, out);
   write_repetitions(sweep, out);
   write_surroundings(sweep, out);
   end_page(out);
@@ -185,10 +205,10 @@ void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
 
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder) {
   SweepFigures figures = figures_of(sweep);
-  write_figure_files(
-      {std::move(figures.cost), std::move(figures.waterfall), std::move(figures.split),
-       std::move(figures.steps), std::move(figures.queues)},
-      folder);
+  write_figure_files({std::move(figures.pipeline), std::move(figures.supply),
+                      std::move(figures.curve), std::move(figures.cost), std::move(figures.split),
+                      std::move(figures.steps), std::move(figures.queues)},
+                     folder);
 }
 
 }  // namespace penstock

@@ -11,9 +11,9 @@ namespace penstock {
 
 void write_sweep_page(const SweepResult& sweep, std::ostream& out);
 
-/// `folder`/cost.svg, waterfall.svg, split.svg, and steps.svg and queues.svg of the row that costs
-/// most. The folder is made where it is missing; files of figures without data are removed. Throws
-/// ConfigError or DataError, with the path.
+/// `folder`/supply.svg, bottleneck.svg, cost.svg, split.svg, and of the row that costs most
+/// pipeline.svg, steps.svg and queues.svg. The folder is made where it is missing; files of figures
+/// without data are removed. Throws ConfigError or DataError, with the path.
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder);
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "bench/pages/sweep_costs.h"
 #include "bench/report.h"
 #include "bench/report_text.h"
 
@@ -27,7 +28,7 @@ void write_row(const std::vector<std::string>& cells, std::ostream& out) {
 }
 
 void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
-  out << escaped(headline(sweep)) << "\n\n";
+  for (const std::string& sentence : answer_of(sweep)) out << escaped(sentence) << "\n\n";
   const std::vector<std::string> columns = text_columns(sweep);
   write_row(columns, out);
   out << "|";
@@ -38,9 +39,11 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
   for (const Row* row : rows_by_cost(sweep)) {
     out << "- " << escaped(cost_sentence(sweep, *row)) << "\n";
   }
+  for (const std::string& note : notes_of(sweep)) out << "- " << escaped(note) << "\n";
   for (const std::string& warning : sweep.warnings)
     out << "- Warning: " << escaped(warning) << ".\n";
   for (const std::string& line : how_to_read(sweep)) out << "- " << escaped(line) << "\n";
+  out << "- " << escaped(headline(sweep)) << "\n";
   out << "\n";
   for (const auto& [name, value] : environment_lines(sweep)) {
     out << "- " << name << ": " << escaped(value) << "\n";

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -84,6 +85,19 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
                        [&](const std::string& text) {
                          wanted.plan.time_budget = parse_duration(text, "--time-budget");
                        }));
+  flags.push_back(flag(
+      "rest",
+      "wait at most this long, before the first round, until nobody else uses "
+      "the processors, such as 30s",
+      "0s", [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
+  Flag repeat = flag("repeat_outlier",
+                     "measure a round again that lies far from the others, once; results.json "
+                     "keeps both",
+                     "true", [&](const std::string& text) {
+                       wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
+                     });
+  repeat.boolean = true;
+  flags.push_back(std::move(repeat));
   flags.push_back(flag("run_timeout",
                        "give up a run after this time; default: the time budget, at least 1min", "",
                        [&](const std::string& text) {
@@ -114,6 +128,26 @@ int exit_code(const SweepResult& sweep, bool saved) {
   return ran ? 0 : 3;
 }
 
+/// The program as a person in this folder types it: its path below the folder, else its name.
+std::string program_word(const std::filesystem::path& program) {
+  const std::filesystem::path below = program.lexically_proximate(std::filesystem::current_path());
+  if (below.empty() || below.is_absolute() || *below.begin() == "..") {
+    return program.filename().native();
+  }
+  return shell_word(below.has_parent_path() ? below.native() : "./" + below.native());
+}
+
+/// What a newcomer tries next.
+std::string next_commands(const std::string& program) {
+  return fmt::format(
+      "\nNext:\n"
+      "  {0} sweep --data-dir FOLDER      your own images: class folders, TFRecord, ...\n"
+      "  {0} isolate --fake-location zmq-consume:endpoint=tcp://HOST:PORT\n"
+      "  {1:{2}}                          your own producer, over ZeroMQ\n"
+      "  {0} isolate --fake-location queue    which stage holds it up, and what would help\n",
+      program, "", program.size());
+}
+
 int sweep(Wanted wanted, const Invocation& invocation) {
   const bool given = wanted.run_timeout > Nanoseconds{};
   ChildRunOptions options{
@@ -140,8 +174,15 @@ int sweep(Wanted wanted, const Invocation& invocation) {
   const SweepResult& result = runner.run(progress, invocation.stop);
   progress.finish();
   find_entry(report_table(), "table").write(result, style_of(STDOUT_FILENO), std::cout);
-  fmt::print("\n{}{}", progress.saved() ? "Every step time and the machine: " : "",
-             files_line(folder, {"results.json", "results.csv", "report.html"}, progress.saved()));
+  fmt::print("\n{}{}", progress.saved() ? "The page: " : "",
+             files_line(folder, {"report.html"}, progress.saved()));
+  if (progress.saved()) {
+    fmt::print("Every step time and the machine: {}",
+               files_line(folder, {"results.json", "results.csv"}, true));
+  }
+  if (!is_typed("fake_location", invocation.arguments)) {
+    fmt::print("{}", next_commands(program_word(invocation.program)));
+  }
   const int code = exit_code(result, progress.saved());
   if (!baseline) return code;
   const Comparison comparison = compare(*baseline, result, wanted.compare);
@@ -155,6 +196,7 @@ int sweep(Wanted wanted, const Invocation& invocation) {
 int run(const Invocation& invocation) {
   RunConfig base = sweep_defaults();
   Wanted wanted;
+  wanted.plan.repeat_outlier = true;
   apply_like_of(base, invocation.arguments);
   wanted.axes.set("fake_location", kDefaultFeeders);
   if (!parse_flags(

@@ -13,11 +13,13 @@
 #include "bench/figures/cost_dots.h"
 #include "bench/figures/cost_split.h"
 #include "bench/figures/markup.h"
+#include "bench/figures/pipeline.h"
 #include "bench/figures/quantity.h"
 #include "bench/figures/queue_occupancy.h"
 #include "bench/figures/scale.h"
 #include "bench/figures/scaling_curve.h"
 #include "bench/figures/step_times.h"
+#include "bench/figures/supply_bars.h"
 #include "bench/figures/supply_demand.h"
 #include "bench/figures/time_shares.h"
 #include "bench/figures/waterfall.h"
@@ -172,6 +174,77 @@ TEST(Figures, ShowEveryInterval) {
   EXPECT_TRUE(
       has(cost_dots_figure({{"queue", {43.5, 38, 49, 3}, {}}}, kWide), "43.5 % (38.0 to 49.0)"));
   EXPECT_TRUE(has(supply_demand_figure(make_supply(), kWide), "4 cores needed: 3.8 (3.5 to 4.3)"));
+}
+
+std::vector<PipelineStage> make_pipeline() {
+  return {{"read", "2 decode threads", "busy 3 %", 60952},
+          {"decode", "2 decode threads", "busy 96 %", 2105, true},
+          {"copy", "1 stager", "busy 4 %", 53333},
+          {"train", "2 devices", "busy 57 %", 3571}};
+}
+
+TEST(Pipeline, HasEachStagesRateOnItsArrowAndMarksTheNarrowPlaceOnce) {
+  for (const FigureSize& size : {kWide, kNarrow}) {
+    const std::string figure = pipeline_figure(make_pipeline(), 3571, size);
+    for (const char* part : {"60,952", "2,105", "53,333", "3,571", "2 decode threads", "busy 96 %"})
+      EXPECT_TRUE(has(figure, part)) << part;
+    const std::size_t mark = figure.find(">narrow place<");
+    ASSERT_NE(mark, std::string::npos);
+    EXPECT_EQ(figure.find(">narrow place<", mark + 1), std::string::npos);
+  }
+}
+
+TEST(Pipeline, IsWellFormedWhateverItHolds) {
+  const auto draw = [](std::vector<PipelineStage> stages, double demand) {
+    return [stages = std::move(stages), demand](const FigureSize& size) {
+      return pipeline_figure(stages, demand, size);
+    };
+  };
+  std::vector<PipelineStage> many(9, {kHostile, kHostile, kHostile, kNan, true});
+  many[3].img_per_s = kInfinity;
+  many[4].img_per_s = -1;
+  EXPECT_EQ(faults_of({{"usual", draw(make_pipeline(), 3571)},
+                       {"hostile", draw(many, kNan)},
+                       {"no-demand", draw(make_pipeline(), 0)},
+                       {"nothing", draw({}, 0)}}),
+            "");
+  EXPECT_TRUE(has(pipeline_figure({}, 0, kWide), "was not recorded"));
+}
+
+TEST(SupplyBars, SayTheShareAndTearWhatIsManyTimesTheDemand) {
+  const std::vector<SupplyBar> bars = {{"queue", {2031, 2003, 2059, 5}, 3571},
+                                       {"cpu", {63700, 63000, 64000, 5}, 3571}};
+  const std::string figure = supply_bars_figure(bars, kWide);
+  EXPECT_TRUE(has(figure, "2,031 of 3,571 img/s (57 %)"));
+  EXPECT_TRUE(has(figure, "torn bars are longer"));
+  EXPECT_TRUE(has(figure, "class=\"tear\""));
+  const std::string whole = supply_bars_figure({bars.front()}, kWide);
+  EXPECT_FALSE(has(whole, "class=\"tear\""));
+  EXPECT_FALSE(has(whole, "more than is wanted"));
+}
+
+TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
+  const auto draw = [](std::vector<SupplyBar> bars) {
+    return
+        [bars = std::move(bars)](const FigureSize& size) { return supply_bars_figure(bars, size); };
+  };
+  EXPECT_EQ(faults_of({{"usual", draw({{"queue", {2031, 2003, 2059, 5}, 3571}})},
+                       {"hostile", draw({{kHostile, {kNan, kNan, kNan, 5}, 3571},
+                                         {kHostile, {1, -kInfinity, kInfinity, 1}, 1},
+                                         {"none", {0, 0, 0, 1, true}, 0}})},
+                       {"nothing", draw({})}}),
+            "");
+}
+
+TEST(CostDots, MarkAnIntervalThatTheAxisCuts) {
+  const std::string cut =
+      cost_dots_figure({{"queue", {22.8, -58, 75, 3}, {20.8, 22.8, 24.8}}}, kWide);
+  EXPECT_TRUE(has(cut, "<polygon class=\"ink\"")) << "an arrowhead";
+  EXPECT_TRUE(has(cut, "95 % interval"));
+  const std::string whole =
+      cost_dots_figure({{"queue", {22.8, 20.8, 24.8, 3, true}, {20.8, 22.8, 24.8}}}, kWide);
+  EXPECT_FALSE(has(whole, "<polygon class=\"ink\""));
+  EXPECT_TRUE(has(whole, "lowest to highest round"));
 }
 
 TEST(Waterfall, DrawsWhatTakesLessAsAGainAndSaysWhatWasNotMeasured) {

@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Counting final : SweepListener {
+  void rests(double) override { ++rests_told; }
   void round_begins(std::int32_t) override { ++rounds_begun; }
   void round_ended(std::int32_t) override { ++rounds_ended; }
   void run_begins(const SweepMoment& moment) override {
@@ -25,7 +26,7 @@ struct Counting final : SweepListener {
   }
   void run_ended(const SweepMoment&, const RunResult&) override { ++ended; }
   void results_changed(const SweepResult&) override { ++changed; }
-  int begun = 0, ended = 0, changed = 0, rounds_begun = 0, rounds_ended = 0;
+  int rests_told = 0, begun = 0, ended = 0, changed = 0, rounds_begun = 0, rounds_ended = 0;
   std::vector<double> left_s;
 };
 
@@ -46,7 +47,8 @@ class SweepRunnerTest : public testing::Test {
           clock_.turn(10s);
           ran_.push_back(config);
           if (ran_.size() == stop_after_) stop_.request_stop();
-          RunResult result = make_result(Status::ok, 100, 100);
+          const double rate = rate_of_(config);
+          RunResult result = make_result(Status::ok, rate, rate);
           if (config.fake_location == lacking_) result.status = Status::skipped;
           result.config = config;
           result.config.batch_size = 64;
@@ -63,6 +65,7 @@ class SweepRunnerTest : public testing::Test {
   std::vector<RunConfig> ran_;
   std::size_t stop_after_ = 1000;
   std::string lacking_;
+  std::function<double(const RunConfig&)> rate_of_ = [](const RunConfig&) { return 100.0; };
 };
 
 bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
@@ -170,6 +173,65 @@ TEST_F(SweepRunnerTest, AbsentComponentsAreSkippedAndSlipsAreRefused) {
   EXPECT_TRUE(sweep.rows[3].repetitions.empty());
   plan_.configurations.emplace_back().fake_location = "gqu";
   EXPECT_THROW(run(), ConfigError);
+}
+
+TEST_F(SweepRunnerTest, BeginsWhenTheMachineHasBeenAtRestForTwoSeconds) {
+  const std::vector<double> busy{90, 2, 40, 3, 1};
+  std::size_t asked = 0;
+  plan_.rest = 30s;
+  plan_.busy_percent = [&] { return busy.at(asked++); };
+  const SweepResult sweep = run();
+  EXPECT_EQ(asked, 5U);
+  EXPECT_EQ(listener_.rests_told, 2);
+  EXPECT_EQ(sweep.environment.busy_percent, 1);
+  EXPECT_FALSE(mentions(sweep.warnings, "rest"));
+  EXPECT_DOUBLE_EQ(listener_.left_s.front(), 300) << "waiting is no part of the budget";
+}
+
+TEST_F(SweepRunnerTest, BeginsOnABusyMachineWhenTheWaitIsOverAndSaysSo) {
+  plan_.rest = 30s;
+  plan_.busy_percent = [] { return 43.0; };
+  const SweepResult sweep = run();
+  EXPECT_EQ(ran_.size(), 12U);
+  EXPECT_EQ(listener_.rests_told, 30);
+  EXPECT_TRUE(mentions(sweep.warnings,
+                       "did not come to rest before the first round: other "
+                       "programs used 43 % of its processors"));
+}
+
+TEST_F(SweepRunnerTest, MeasuresAnOutlyingRoundAgainAndKeepsItOutOfTheFigures) {
+  plan_.repeat_outlier = true;
+  rate_of_ = [this](const RunConfig& config) {
+    const bool outlying = config.fake_location == "cpu" && ran_.size() > 3 && ran_.size() <= 6;
+    return outlying ? 50.0 : 79 + 0.1 * static_cast<double>(config.seed - RunConfig{}.seed);
+  };
+  const SweepResult sweep = run();
+  ASSERT_EQ(ran_.size(), 15U);
+  EXPECT_EQ(sweep.rounds.size(), 5U);
+  for (const Row& row : sweep.rows) {
+    EXPECT_EQ(row.repetitions.size(), 4U);
+    ASSERT_EQ(row.set_aside.size(), 1U);
+    EXPECT_EQ(row.set_aside[0].round, 1);
+    EXPECT_EQ(row.repetitions.back().round, 4);
+  }
+  EXPECT_GT(sweep.rows[2].img_per_s->low, 70);
+  EXPECT_TRUE(mentions(sweep.warnings, "with cpu round 2 reached 50 img/s, the others 79 to 79"));
+  EXPECT_TRUE(mentions(sweep.warnings, "that round was measured again"));
+  EXPECT_EQ(listener_.ended, 15);
+}
+
+TEST_F(SweepRunnerTest, RepeatsNoRoundWhereTheOthersDifferAsMuchOrThereIsNoTime) {
+  plan_.repeat_outlier = true;
+  rate_of_ = [](const RunConfig& config) {
+    return 100 * (1 + 0.1 * static_cast<double>(config.seed - RunConfig{}.seed));
+  };
+  EXPECT_TRUE(run().rows[0].set_aside.empty());
+  ran_.clear();
+  rate_of_ = [this](const RunConfig&) { return ran_.size() <= 3 ? 50.0 : 100.0; };
+  plan_.time_budget = 125s;
+  const SweepResult sweep = run();
+  EXPECT_EQ(ran_.size(), 12U);
+  EXPECT_TRUE(mentions(sweep.warnings, "no time to measure that round again"));
 }
 
 TEST_F(SweepRunnerTest, WarnsOfFewRepetitionsAndManyThreads) {

@@ -2,6 +2,8 @@
 // A clock that whoever fakes a run turns: for tests of budgets.
 #pragma once
 
+#include <algorithm>
+
 #include "dataflow/clock.h"
 
 namespace penstock {
@@ -9,7 +11,7 @@ namespace penstock {
 class TurnedClock final : public Clock {
  public:
   Time now() const override { return now_; }
-  void sleep_until(Time, std::stop_token) override {}
+  void sleep_until(Time deadline, std::stop_token) override { now_ = std::max(now_, deadline); }
   void wake(Gate&) override {}
   void turn(Nanoseconds by) { now_ += by; }
 

@@ -9,14 +9,17 @@
 #include <regex>
 #include <sstream>
 
+#include "bench/figures/quantity.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_page.h"
 #include "bench/isolate/isolation_text.h"
+#include "bench/pages/sweep_costs.h"
 #include "bench/report.h"
 #include "bench/report_text.h"
 #include "bench/result_json.h"
 #include "bench/sweep.h"
 #include "tests/bench/isolate/isolator_fixture.h"
+#include "tests/bench/isolation_fixture.h"
 #include "tests/bench/sweep_rows.h"
 
 namespace penstock {
@@ -103,12 +106,18 @@ std::map<std::string, std::string> reports_of(const SweepResult& sweep) {
 void expect_reports_agree(const SweepResult& sweep) {
   const std::map<std::string, std::string> reports = reports_of(sweep);
   const nlohmann::json json = nlohmann::json::parse(to_json(sweep).dump());
+  for (const std::string& sentence : answer_of(sweep)) {
+    for (const char* name : {"table", "markdown", "html"}) {
+      EXPECT_TRUE(has(reports.at(name), seen(sentence))) << name << " does not say: " << sentence;
+    }
+  }
   for (std::size_t index = 0; index < sweep.rows.size(); ++index) {
     const Row& row = sweep.rows[index];
     if (row.is_ceiling) continue;
     ASSERT_TRUE(row.input_cost) << row.unresolved;
     const std::string sentence = cost_sentence(sweep, row);
     for (const auto& [name, text] : reports) {
+      if (name == "table") continue;  // its answer says the same in fewer words
       EXPECT_TRUE(has(text, seen(sentence))) << name << " does not say: " << sentence;
     }
     const Estimate& percent = row.input_cost->percent;
@@ -155,6 +164,106 @@ void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_a
       EXPECT_NE(cost.verdict, Verdict::faster);
     }
   }
+}
+
+/// The sentence of the answer that says what costs nothing; empty: none does.
+std::string free_sentence_of(const std::vector<std::string>& answer) {
+  for (const std::string& sentence : answer) {
+    if (has(sentence, "nothing measurable")) return sentence;
+  }
+  return "";
+}
+
+void expect_answer_supported(const SweepResult& sweep) {
+  const std::vector<std::string> answer = answer_of(sweep);
+  ASSERT_FALSE(answer.empty());
+  const double ceiling = sweep.rows[0].img_per_s->median;
+  EXPECT_TRUE(has(answer.front(), fixed_text(ceiling, 0) + " img/s")) << answer.front();
+  const auto slower = std::count_if(sweep.rows.begin(), sweep.rows.end(), [](const Row& row) {
+    return !row.is_ceiling && row.input_cost->verdict == Verdict::slower;
+  });
+  for (const Row& row : sweep.rows) {
+    if (row.is_ceiling) continue;
+    const CostEstimate& cost = *row.input_cost;
+    const std::string label = label_of(sweep, row);
+    const std::string supply =
+        fmt::format("{} img/s ({} %)", fixed_text(ceiling * (1 - cost.percent.value / 100), 0),
+                    fixed_text(100 - cost.percent.value, 0));
+    const std::string with = slower > 1 ? supply + " with " + label : supply;
+    EXPECT_EQ(has(answer.front(), with), cost.verdict == Verdict::slower)
+        << with << ": " << answer.front();
+    EXPECT_EQ(has(free_sentence_of(answer), label), cost.verdict == Verdict::equal) << label;
+    const bool open = cost.verdict == Verdict::undecided || cost.verdict == Verdict::faster;
+    EXPECT_EQ(std::count(answer.begin(), answer.end(), cost_sentence(sweep, row)), open ? 1 : 0)
+        << label;
+  }
+}
+
+TEST(SweepStatements, TheAnswerSaysOfEachRowWhatItsVerdictSupportsAndNoMore) {
+  for (std::uint64_t seed = 0; seed < kTries; ++seed) {
+    for (const std::int32_t rounds : {1, 2, 3, 5, 8}) {
+      for (const double noise : {0.0, 0.002, 0.05, 0.35}) {
+        SCOPED_TRACE(fmt::format("seed {}, {} rounds, noise {}", seed, rounds, noise));
+        expect_answer_supported(simulated_sweep(seed, rounds, noise));
+      }
+    }
+  }
+}
+
+TEST(SweepStatements, TheAnswerNamesTheEmulatedDevicesAndTheWorkThatLimits) {
+  SweepResult sweep;
+  sweep.environment = make_environment();
+  sweep.repetitions = 5;
+  sweep.varied = {&find_config_key("fake_location")};
+  sweep.rows = {make_long_row("gpu", 0, true), make_long_row("host", 0.02),
+                make_long_row("queue", 27.55)};
+  for (Row& row : sweep.rows) {
+    row.config.num_gpus = 2;
+    for (Repetition& repetition : row.repetitions) {
+      RunResult& result = repetition.result;
+      result.config.num_gpus = 2;
+      result.facts["emulated_img_per_s"] = 400 / 0.224;
+      if (row.config.fake_location == "host") result.stages = {result.stages.back()};
+    }
+  }
+  summarise(sweep);
+  EXPECT_EQ(answer_of(sweep),
+            (std::vector<std::string>{
+                "Two H100s would train 3,571 img/s; JPEG decoding on these 2 cores supplies 2,020 "
+                "img/s (57 %).",
+                "Copying batches to the device costs nothing measurable (host: less than 1 %)."}));
+  for (Repetition& repetition : sweep.rows[2].repetitions) repetition.result.stages.clear();
+  EXPECT_EQ(answer_of(sweep).front(),
+            "Two H100s would train 3,571 img/s; they reach 2,020 img/s (57 %) with queue.");
+}
+
+TEST(SweepStatements, OfSeveralTrainersAreThoseOfEachRow) {
+  SweepResult sweep = simulated_sweep(0, 3, 0);
+  SweepResult other = simulated_sweep(1, 3, 0);
+  for (Row& row : other.rows) {
+    row.config.num_gpus = 2;
+    sweep.rows.push_back(std::move(row));
+  }
+  sweep.varied.push_back(&find_config_key("num_gpus"));
+  summarise(sweep);
+  const std::vector<std::string> answer = answer_of(sweep);
+  ASSERT_EQ(answer.size(), 6U);
+  EXPECT_EQ(answer.front(), cost_sentence(sweep, *rows_by_cost(sweep).front()));
+}
+
+TEST(SweepStatements, APasteLineSaysTheCostItsSpreadTheMachineAndTheDay) {
+  CostEstimate cost;
+  cost.percent = {22.8, 20.8, 58.7, 3, true};
+  Environment environment = make_environment();
+  EXPECT_EQ(paste_line("queue", cost, environment),
+            "queue: 22.8 % lost (20.8..58.7), 2 cores, 2026-01-02");
+  cost.percent = {22.8, 20.8, 24.7, 5};
+  environment.usable_cores = 1;
+  EXPECT_EQ(paste_line("queue", cost, environment),
+            "queue: 22.8 % lost (20.8 to 24.7), 1 core, 2026-01-02");
+  cost.percent = {22.8, 22.8, 22.8, 1, true};
+  EXPECT_EQ(paste_line("queue", cost, environment),
+            "queue: 22.8 % lost (once), 1 core, 2026-01-02");
 }
 
 TEST(SweepStatements, AreSupportedByTheDataAndTheSameInEveryReport) {
