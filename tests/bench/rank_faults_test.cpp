@@ -73,7 +73,8 @@ TEST_F(MpirunRankFaults, OneThatNeverJoins) {
   for (const int rank : {0, 1}) EXPECT_EQ(content_of(left_by(rank, "code")), "5\n");
 }
 
-class MpirunRankFaultsBySignal : public MpirunRankFaults, public ::testing::WithParamInterface<int> {
+class MpirunRankFaultsBySignal : public MpirunRankFaults,
+                                 public ::testing::WithParamInterface<int> {
  protected:
   /// What is said of its victim.
   static std::string how() {
