@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/memory_limit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -53,8 +55,7 @@ constexpr std::array kVersions = {
                  "memory.usage_in_bytes",
                  {"total_active_file", "total_inactive_file"},
                  [](std::string_view, std::string_view controllers) {
-                   return ("," + std::string(controllers) + ",").find(",memory,") !=
-                          std::string::npos;
+                   return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
                  }},
     GroupVersion{"",
                  "memory.max",
