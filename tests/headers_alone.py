@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that each header of the program can be included alone and twice.
+"""Checks that each file of the program includes what it uses, and that each header can be included alone and twice.
 
     headers_alone.py SOURCE_FOLDER BUILD_FOLDER
 
 Two checks, because the build parses the standard library once for all files (precompiled headers):
-  1. a header includes the standard header of each standard name that it uses (NAMES below), itself or through others;
-  2. it compiles alone, for syntax. If the source file of the same name includes it first, the build has compiled it so.
+  1. a header or source includes the standard header of each standard name that it uses (NAMES below), itself or through the
+     program's own headers, and fmt's if it uses that;
+  2. a header compiles alone, for syntax. If the source file of the same name includes it first, the build has compiled it so.
 """
 import concurrent.futures
 import functools
@@ -37,13 +38,13 @@ NAMES = {
     "thread": "thread jthread this_thread", "tuple": "tuple tie make_tuple apply",
     "type_traits": "is_same_v enable_if_t remove_cvref_t is_trivially_copyable_v is_integral_v conditional_t decay_t",
     "typeindex": "type_index", "unordered_map": "unordered_map", "unordered_set": "unordered_set",
-    "utility": "pair move forward exchange swap make_pair", "variant": "variant visit monostate holds_alternative",
+    "variant": "variant visit monostate holds_alternative",
     "vector": "vector",
 }
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
 # Headers that bring another's names by the standard's own words, or that are declared where the type is.
 ALSO = {"thread": {"stop_token"}, "string": {"string_view", "initializer_list"}, "vector": {"initializer_list"},
-        "functional": set(), "filesystem": {"string"}, "memory": set(), "fstream": {"string"}, "sstream": {"string"},
+        "functional": set(), "filesystem": {"string", "system_error"}, "charconv": {"system_error"}, "memory": set(), "fstream": {"string"}, "sstream": {"string"},
         "map": {"utility", "initializer_list"}, "unordered_map": {"utility"}, "tuple": {"utility"},
         "system_error": {"string", "stdexcept"}, "stdexcept": {"string", "exception"}}
 
@@ -56,7 +57,7 @@ def without_comments(text):
 def standard_headers(path):
     """The standard headers that a file includes, also through the program's own headers."""
     text = without_comments(open(path).read())
-    included = set(re.findall(r"^#\s*include <(\w+)>", text, flags=re.M))
+    included = set(re.findall(r"^#\s*include <([\w/]+?)(?:\.h)?>", text, flags=re.M))
     for header in list(included):
         included |= ALSO.get(header, set())
     for header in re.findall(r'^#\s*include "([^"]+)"', text, flags=re.M):
@@ -70,6 +71,8 @@ def missing_includes(path):
     text = without_comments(open(path).read())
     included = standard_headers(path)
     used = {HEADER_OF[name]: name for name in re.findall(r"\bstd::(\w+)", text) if name in HEADER_OF}
+    if "fmt::" in text and not included & {"fmt/format", "fmt/core", "fmt/ostream"}:
+        return [f"{path}: uses fmt without #include <fmt/format.h>"]
     return [f"{path}: uses std::{name} without #include <{header}>" for header, name in sorted(used.items())
             if header not in included]
 
@@ -106,9 +109,10 @@ def main():
     source, build = (os.path.abspath(word) for word in sys.argv[1:])
     os.chdir(source)
     commands = commands_by_folder(build)
-    headers = sorted(os.path.join(folder, name) for top in FOLDERS for folder, _, names in os.walk(top)
-                     for name in names if name.endswith(".h"))
-    problems = [problem for path in headers for problem in missing_includes(path)]
+    files = sorted(os.path.join(folder, name) for top in FOLDERS for folder, _, names in os.walk(top)
+                   for name in names if name.endswith((".h", ".cpp")))
+    headers = [path for path in files if path.endswith(".h")]
+    problems = [problem for path in files for problem in missing_includes(path)]
     alone, skipped = [], 0
     for path in headers:
         folder = os.path.dirname(path)
