@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -187,12 +188,12 @@ std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& siz
     if (data.needed) draw_needed(svg, plot, *data.needed, demand);
   }
   draw_points(svg, plot, data.measured);
-  std::vector<LegendEntry> entries{{"ink", "measured: the feeder alone"}};
-  if (!data.law.empty()) {
-    entries.push_back({"law", "universal scalability law", true});
-    entries.push_back({"band", "its 95 % band"});
-  }
-  return std::move(svg).finish(legend(svg, 0, bottom + kAxisHeight, size.width, entries) + 4);
+  const std::array<LegendEntry, 3> entries{{{"ink", "measured: the feeder alone"},
+                                            {"law", "universal scalability law", true},
+                                            {"band", "its 95 % band"}}};
+  return std::move(svg).finish(legend(svg, 0, bottom + kAxisHeight, size.width,
+                                      std::span(entries).first(data.law.empty() ? 1 : 3)) +
+                               4);
 }
 
 }  // namespace penstock
