@@ -83,13 +83,6 @@ Json to_json(const QueueUse& queue) {
               {"filled", queue.filled}};
 }
 
-template <typename T>
-Json list_of(const std::vector<T>& values) {
-  Json list = Json::array();
-  for (const T& value : values) list.push_back(to_json(value));
-  return list;
-}
-
 /// The same as a run's own result, but for the configuration, which stands in the row.
 Json to_json(const Repetition& repetition) {
   Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
@@ -98,6 +91,13 @@ Json to_json(const Repetition& repetition) {
   result.erase("schema");
   json.update(result);
   return json;
+}
+
+template <typename T>
+Json list_of(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(to_json(value));
+  return list;
 }
 
 template <typename T>

@@ -22,18 +22,18 @@ struct Curve {
   std::string name;  ///< in the legend
   CurveLook look = CurveLook::first;
   bool marked = false;  ///< a plus at each point
-  std::vector<CurvePoint> points;
+  std::vector<CurvePoint> points{};
 };
 
 struct ScalingCurves {
-  std::string title, description;
-  std::string ranks_title;    ///< of the horizontal axis
-  std::string value_title;    ///< of the vertical axis, with the unit
-  std::string stamp;          ///< written across the top, such as "projected, not measured"
+  std::string title{}, description{};
+  std::string ranks_title{};  ///< of the horizontal axis
+  std::string value_title{};  ///< of the vertical axis, with the unit
+  std::string stamp{};        ///< written across the top, such as "projected, not measured"
   bool doublings = false;     ///< each doubling of ranks takes the same room; else they are linear
   bool from_origin = false;   ///< a linear figure begins at 0 ranks, and curves there at 0
   double at_least = 0;        ///< the vertical axis reaches that high
-  std::vector<Curve> curves;  ///< the legend stands above the plot, from the left
+  std::vector<Curve> curves{};  ///< the legend stands above the plot, from the left
 };
 
 /// Points that are not finite are left out; without any, a sentence.
