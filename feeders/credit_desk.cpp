@@ -68,6 +68,8 @@ CreditDesk::~CreditDesk() = default;
 
 std::size_t CreditDesk::producers() const noexcept { return state_->by_id.size(); }
 
+std::int64_t CreditDesk::rejected() const noexcept { return state_->bad.count(); }
+
 bool CreditDesk::awaits_batches() const noexcept { return state_->book.has_unused(); }
 
 // ---- messages in ------------------------------------------------------------

@@ -105,6 +105,8 @@ class CreditDesk {
   ZmqSocket& socket() noexcept { return socket_; }
   std::size_t producers() const noexcept;
   std::int64_t received() const noexcept { return received_.value(); }
+  /// Messages that could not be used.
+  std::int64_t rejected() const noexcept;
   /// Whether all those have ended with whose end the data do.
   bool has_ended() const;
   /// FramedIntake::summarise.

@@ -110,15 +110,17 @@ void CreditIntake::check_end_of_producer() const {
 /// What is known when nothing usable came in time.
 std::string CreditIntake::silence() {
   const ZmqSocket::Peers peers = desk_.socket().peers();
-  std::string text = "no batch came over " + describe(endpoint_) + " within " +
-                     seconds_text(timeout_) + " (this side " + (binds_ ? "binds" : "connects") +
-                     "); ";
+  const bool refused = desk_.rejected() > 0;
+  std::string text = (refused ? "no usable batch came over " : "no batch came over ") +
+                     describe(endpoint_) + " within " + seconds_text(timeout_) + " (this side " +
+                     (binds_ ? "binds" : "connects") + "); ";
   if (peers.refused > 0) {
     text += std::to_string(peers.refused) +
             " tries to come in were refused, see the notes about keys; ";
   }
   text += peers.joined == 0 ? "no producer ever connected" : desk_.silence();
-  return text + "; start one, such as `penstock serve --credit" +
+  return text + (refused ? "; mend the producer, or start another" : "; start one") +
+         ", such as `penstock serve --credit" +
          (plan_.encoding == FramedEncoding::jpeg ? " --encoded" : "") + " --endpoint " +
          endpoint_.text + " --batch-size " + std::to_string(spec_.images) +
          (binds_ ? "" : " --bind") + "`, or wait longer with --timeout";

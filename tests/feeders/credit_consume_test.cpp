@@ -263,6 +263,23 @@ TEST_F(CreditConsume, SilenceIsATimeOutThatSaysWhoIsThere) {
   EXPECT_TRUE(contains(text, "penstock serve --credit")) << text;
 }
 
+TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
+  std::string text;
+  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
+    Consumer consumer(options(), timeout, kSkip);
+    BareProducer wide(endpoint());
+    FramedHeader header = wide.hello_header();
+    header.width = 7;
+    wide.send_hello(header);
+    consumer.start();
+    text = thrown_by<TimeoutError>([&] { consumer.next(); });
+    return contains(text, "1 messages were refused, the last: ");
+  })) << text;
+  EXPECT_TRUE(text.starts_with("no usable batch came over ")) << text;
+  EXPECT_TRUE(contains(text, "[4,5,7,3]; expected [4,5,6,3]")) << text;
+  EXPECT_TRUE(contains(text, "mend the producer")) << text;
+}
+
 TEST_F(CreditConsume, NobodyIsATimeOutToo) {
   Consumer consumer(options(), 200ms);
   consumer.start();
