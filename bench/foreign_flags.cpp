@@ -15,6 +15,10 @@ constexpr std::string_view kTracing =
 constexpr std::string_view kOneTrace = "one run writes a trace: use `penstock run`";
 constexpr std::string_view kLayout = "batches travel as NHWC and devices choose their own layout";
 
+constexpr std::string_view kTwoLevels =
+    "--all-reduce-spec hierarchical adds in two levels on --device cpu and emulated; GPUs exchange "
+    "by the way that suits their connections, leave it out";
+
 constexpr ForeignFlag kForeign[] = {
     {"data_format", kLayout},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},
@@ -60,8 +64,8 @@ constexpr ForeignFlag kForeign[] = {
     {"autotune_threshold", kTensorFlow},
     {"gpu_indices", "devices are numbered from 0; use --num-gpus"},
     {"gpu", "use --num-gpus with the number of devices"},
-    {"hierarchical_copy", "use --all-reduce-spec nccl/xring"},
-    {"network_topology", "use --all-reduce-spec nccl/xring; groups are of neighbours"},
+    {"hierarchical_copy", kTwoLevels},
+    {"network_topology", kTwoLevels},
     {"job_name", kCluster},
     {"job", kCluster},
     {"ps_hosts", kCluster},

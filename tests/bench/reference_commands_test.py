@@ -38,7 +38,9 @@ COMMANDS = (
     ("NCCL without GPUs is refused with what to use", "run --like tf_cnn_benchmarks --model=resnet50 --num_gpus=2 "
      "--variable_update=replicated --all_reduce_spec=nccl", 2, "use xring"),
     ("a copy in two levels is refused with what to use", "run --like tf_cnn_benchmarks --num_gpus=2 "
-     "--variable_update=replicated --hierarchical_copy", 2, "use --all-reduce-spec nccl/xring"),
+     "--variable_update=replicated --hierarchical_copy", 2, "--all-reduce-spec hierarchical adds in two levels on"),
+    ("a copy in two levels is done as that advice says", "run --like tf_cnn_benchmarks --num_gpus=4 --model=trivial "
+     "--variable_update=replicated --device=emulated --all-reduce-spec hierarchical " + SHORT, 0, TOTAL),
     ("a forward pass alone runs", "run --like tf_cnn_benchmarks --model=vgg16 --forward_only " + SHORT, 0,
      "forward only"),
     ("synthetic data are the default", "run --like tf_cnn_benchmarks --model=trivial " + SHORT, 0,
