@@ -8,6 +8,7 @@
 
 #include "bench/config_values.h"
 #include "bench/environment.h"
+#include "bench/exchange/exchange_rules.h"
 #include "bench/process_run.h"
 #include "bench/run_exchange.h"
 #include "bench/training_rules.h"
@@ -144,11 +145,11 @@ void check_cluster(const ClusterWish& wish, const RunConfig& config) {
                     "parameter_server, distributed_replicated or byteps, or leave --job-name out",
                     config.variable_update));
   }
-  if (config.device.starts_with("gpu")) {
+  if (exchanges_on_gpus(config)) {
     throw ConfigError(
-        fmt::format("--device is {}, and workers send gradients that lie in the host's memory so "
-                    "far; use cpu or "
-                    "emulated, or leave --job-name out",
+        fmt::format("--device is {}, and workers send gradients from the host's memory only; use "
+                    "--device cpu or emulated, or train on GPUs without --job-name, with "
+                    "--variable-update replicated or horovod",
                     config.device));
   }
   refuse_unfit(config);

@@ -70,7 +70,7 @@ void refuse_unfit_exchange(const RunConfig& config) {
 }
 
 bool exchanges_on_gpus(const RunConfig& config) {
-  return parse_component(config.device).name == "gpu";
+  return canonical_name(parse_component(config.device).name) == "gpu";
 }
 
 ExchangeSpec exchange_spec(const RunConfig& config) {

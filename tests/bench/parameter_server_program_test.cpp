@@ -91,6 +91,23 @@ class ParameterServerProgram : public ::testing::Test {
   std::vector<std::unique_ptr<ChildProcess>> children_;
 };
 
+TEST_F(ParameterServerProgram, AWorkerOnAGpuIsRefusedWithWhatToUse) {
+  name_tasks(1, 1);
+  for (const char* const update : {"parameter_server", "distributed_replicated", "byteps"}) {
+    for (const char* const device : {"gpu", "GPU:replicas=2"}) {
+      const ChildExit& exit =
+          start("worker", 0,
+                {std::string("--variable-update=") + update, std::string("--device=") + device})
+              .wait();
+      EXPECT_EQ(exit.code, 2) << exit.last_words;
+      EXPECT_NE(exit.last_words.find("workers send gradients from the host's memory only; use "
+                                     "--device cpu or emulated"),
+                std::string::npos)
+          << exit.last_words;
+    }
+  }
+}
+
 TEST_F(ParameterServerProgram, TwoServersAndThreeWorkersGiveOneResultAndEndByThemselves) {
   for (const std::string update :
        {"parameter_server", "parameter_server:sync=tf", "distributed_replicated", "byteps"}) {
