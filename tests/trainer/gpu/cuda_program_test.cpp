@@ -72,6 +72,22 @@ TEST_F(CudaProgram, AutoTakesAGpuWhereThereIsOneAndElseAnEmulatedDevice) {
   EXPECT_EQ(results().at("config").at("device"), "emulated");
 }
 
+TEST_F(CudaProgram, AutoPassesOverAGpuThatThisBuildHasNoCodeFor) {
+  EXPECT_TRUE(ended(run("capability=80", {"--device=auto"}), 0,
+                    "--device auto is emulated: CUDA device 0 is a Fake GPU 0 of compute "
+                    "capability 8.0"));
+  EXPECT_EQ(results().at("config").at("device"), "emulated");
+}
+
+TEST_F(CudaProgram, AGpuThatAutoFindsAndCannotOpenEndsTheRunWithWhatToUse) {
+  for (const auto& [failure, why] : {std::pair{"fail=cudaSetDevice:1:46", "exclusive use"},
+                                     {"fail=cudaSetDevice:1:2", "cannot be opened"}}) {
+    const ChildExit exit = run(failure, {"--device=auto"});
+    EXPECT_TRUE(ended(exit, 3, why));
+    EXPECT_TRUE(ended(exit, 3, "or use --device emulated"));
+  }
+}
+
 TEST_F(CudaProgram, AGpuThatCannotBeUsedIsUnavailable) {
   EXPECT_TRUE(ended(run("devices=0"), 3, "CUDA_VISIBLE_DEVICES"));
   EXPECT_TRUE(ended(run("driver=12080"), 3, "supports CUDA 12.8 only: install NVIDIA's driver"));

@@ -67,12 +67,19 @@ void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
 /// Makes the device the thread's current one for the first time, which is when CUDA claims it.
 void claim(std::int32_t ordinal) {
   const cudaError_t status = cudaSetDevice(ordinal);
-  if (status != cudaErrorDevicesUnavailable) return check_cuda(status, "cudaSetDevice", ordinal);
+  if (status == cudaSuccess) return;
   cudaGetLastError();
+  if (status == cudaErrorDevicesUnavailable) {
+    throw Unavailable(fmt::format(
+        "CUDA device {} is busy ({}): another process has it in exclusive use, or its compute mode "
+        "is Prohibited: end that process, set the mode with nvidia-smi -c DEFAULT, or use --device "
+        "emulated",
+        ordinal, cudaGetErrorName(status)));
+  }
   throw Unavailable(fmt::format(
-      "CUDA device {} is busy ({}): another process has it in exclusive use, or its compute mode "
-      "is Prohibited: end that process, or set the mode with nvidia-smi -c DEFAULT",
-      ordinal, cudaGetErrorName(status)));
+      "CUDA device {} cannot be opened: cudaSetDevice says {} ({}): look whether nvidia-smi shows "
+      "free memory and no error, or use --device emulated",
+      ordinal, cudaGetErrorName(status), cudaGetErrorString(status)));
 }
 
 Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
@@ -108,6 +115,8 @@ auto naming_device(std::int32_t ordinal, Call call) {
 }
 
 }  // namespace
+
+void expect_code_for_device(std::int32_t ordinal) { expect_code_for(facts_of(ordinal), ordinal); }
 
 cudaStream_t native_stream(StreamHandle stream) noexcept { return stream->stream; }
 

@@ -37,6 +37,9 @@ class DnnHandle {
 /// CUDA's own handle of a stream that a CudaDriver made.
 cudaStream_t native_stream(StreamHandle stream) noexcept;
 
+/// Throws Unavailable for a device that the kernels of this build do not run on. Opens nothing.
+void expect_code_for_device(std::int32_t ordinal);
+
 class CudaDriver final : public Driver {
  public:
   /// Throws Unavailable for a device that the kernels of this build do not run on.

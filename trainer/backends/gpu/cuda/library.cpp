@@ -39,13 +39,28 @@ std::string why_no_device(cudaError_t status) {
       cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
+/// Says of the first of `count` devices why it cannot be used, if none of them can.
+void expect_code_for_any(std::int32_t count) {
+  for (std::int32_t ordinal = count - 1; ordinal >= 0; --ordinal) {
+    try {
+      return expect_code_for_device(ordinal);
+    } catch (const Unavailable&) {
+      if (ordinal == 0) throw;
+    }
+  }
+}
+
 class CudaLibrary final : public DriverLibrary {
  public:
-  /// Throws Unavailable where there is no GPU, or no driver that is new enough.
+  /// Throws Unavailable where there is no GPU that this library has code for, or no driver that is
+  /// new enough.
   std::int32_t device_count() override {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
-    if (status == cudaSuccess && count > 0) return count;
+    if (status == cudaSuccess && count > 0) {
+      expect_code_for_any(count);
+      return count;
+    }
     cudaGetLastError();
     throw Unavailable(
         fmt::format("this machine has no GPU that CUDA {} can use: {}, or use --device cpu",
