@@ -2,10 +2,14 @@
 #include "bench/folder_lock.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <system_error>
+
+#include "dataflow/error.h"
 
 namespace penstock {
 
@@ -18,6 +22,23 @@ bool FolderLock::is_of(const std::filesystem::path& folder) const {
   }, named{};
   return fstat(folder_.number(), &held) == 0 && lstat(folder.c_str(), &named) == 0 &&
          held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+FolderLock lock_results(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw ConfigError(
+        fmt::format("cannot make the folder '{}' for results: {}; give --out a folder that "
+                    "can be written",
+                    folder.native(), error.message()));
+  }
+  FolderLock lock(folder);
+  if (lock.is_ours()) return lock;
+  throw ConfigError(
+      fmt::format("another process writes its results to the folder '{}'; wait for it to end, or "
+                  "give --out another folder",
+                  folder.native()));
 }
 
 }  // namespace penstock

@@ -24,4 +24,8 @@ class FolderLock {
   bool is_ours_ = false;
 };
 
+/// The folder that --out names: makes it where it is missing, and locks it. Throws ConfigError when
+/// that cannot be done, or another process has the lock.
+FolderLock lock_results(const std::filesystem::path& folder);
+
 }  // namespace penstock

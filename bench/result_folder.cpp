@@ -4,29 +4,16 @@
 #include <fmt/format.h>
 
 #include <sstream>
+#include <utility>
 
 #include "bench/pages/sweep_page.h"
 #include "bench/report.h"
-#include "dataflow/error.h"
 #include "dataflow/io/output_file.h"
 
 namespace penstock {
-ResultFolder::ResultFolder(std::filesystem::path path) : path_(std::move(path)) {
-  std::error_code error;
-  std::filesystem::create_directories(path_, error);
-  if (error) {
-    throw ConfigError(
-        fmt::format("cannot make the folder '{}' for results: {}; give --out a folder that "
-                    "can be written",
-                    path_.native(), error.message()));
-  }
-  lock_.emplace(path_);
-  if (lock_->is_ours()) return;
-  throw ConfigError(
-      fmt::format("another process writes its results to the folder '{}'; wait for it to end, or "
-                  "give --out another folder",
-                  path_.native()));
-}
+
+ResultFolder::ResultFolder(std::filesystem::path path)
+    : path_(std::move(path)), lock_(lock_results(path_)) {}
 
 std::string files_line(const ResultFolder& folder, std::initializer_list<std::string_view> files,
                        bool saved) {

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,7 +28,7 @@ class ResultFolder {
 
  private:
   std::filesystem::path path_;
-  std::optional<FolderLock> lock_;
+  FolderLock lock_;
 };
 
 /// What a verb says last: that the folder has `files`, or that it has older ones.

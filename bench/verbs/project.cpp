@@ -13,6 +13,7 @@
 
 #include "bench/cli.h"
 #include "bench/command_text.h"
+#include "bench/folder_lock.h"
 #include "bench/projection/check.h"
 #include "bench/projection/projection.h"
 #include "bench/scale/rungs.h"
@@ -134,14 +135,7 @@ std::string json_text(const Projection& projection) {
 }
 
 void write_files(const Projection& projection, const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw ConfigError(
-        fmt::format("cannot make the folder '{}': {}; give --out a folder that can be "
-                    "written",
-                    folder.native(), error.message()));
-  }
+  const FolderLock lock = lock_results(folder);
   replace_file(folder / "projection.csv", projection_csv(projection));
   replace_file(folder / "projection.json", json_text(projection));
   replace_file(folder / "projection.svg",

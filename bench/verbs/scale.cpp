@@ -16,6 +16,7 @@
 #include "bench/cli.h"
 #include "bench/command_text.h"
 #include "bench/device_choice.h"
+#include "bench/folder_lock.h"
 #include "bench/launch/hosts.h"
 #include "bench/launch/mpirun.h"
 #include "bench/launch/reach.h"
@@ -200,14 +201,7 @@ int run(const Invocation& invocation) {
   say_unused_flags(std::span(&wanted.plan.config, 1), arguments);
   complete(wanted, invocation.stop);
   ScalePlan& plan = wanted.plan;
-  std::error_code error;
-  std::filesystem::create_directories(wanted.out, error);
-  if (error) {
-    throw ConfigError(
-        fmt::format("cannot make the folder '{}': {}; give --out a folder that can be "
-                    "written",
-                    wanted.out, error.message()));
-  }
+  const FolderLock lock = lock_results(wanted.out);
   if (!wanted.remote_dir.empty()) {
     fmt::print(stderr, "penstock scale: copying the program to {} machine{}\n", plan.hosts.size(),
                plan.hosts.size() == 1 ? "" : "s");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/child_process.h"
+#include "bench/folder_lock.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -37,6 +38,10 @@ TEST(ProjectProgram, ProjectsWhatARunPrinted) {
   const auto files = files_below(folder / "out");
   const std::string& csv = files.at("projection.csv");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 3 * 5) << csv;
+  const FolderLock lock(folder / "out");
+  const ChildExit locked = penstock({"project", record, "--out", (folder / "out").native()});
+  EXPECT_EQ(locked.code, 2) << locked.last_words;
+  EXPECT_NE(locked.last_words.find("another process writes"), std::string::npos);
   const nlohmann::json json = nlohmann::json::parse(files.at("projection.json"));
   EXPECT_EQ(json["rows"].size(), 15U);
   EXPECT_EQ(json["rows"][2]["hosts"], 16);

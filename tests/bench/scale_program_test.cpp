@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "bench/child_process.h"
+#include "bench/folder_lock.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -114,6 +115,18 @@ TEST(ScaleProgram, AnInterruptionKeepsWhatWasMeasured) {
   EXPECT_EQ(read_text(csv).substr(0, 2), "1,");
   EXPECT_NE(exit.output.find("stopped: this is what was measured by then"), std::string::npos)
       << exit.output;
+}
+
+TEST(ScaleProgram, AFolderThatAnotherProcessWritesToIsRefused) {
+  const TempFolder folder;
+  const FolderLock lock(folder.path());
+  const ChildExit exit = exit_of(scale(folder.path(), {"-b", "4", "--ranks=1"}));
+  EXPECT_EQ(exit.code, 2) << exit.last_words;
+  EXPECT_NE(exit.last_words.find("another process writes its results to the folder '" +
+                                 folder.path().native()),
+            std::string::npos)
+      << exit.last_words;
+  EXPECT_TRUE(files_below(folder.path()).empty());
 }
 
 TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
