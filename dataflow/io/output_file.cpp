@@ -2,10 +2,13 @@
 #include "dataflow/io/output_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -47,13 +50,45 @@ OutputTarget target_of(const fs::path& path, const std::string& advice) {
                 advice);
 }
 
-/// A file that did not exist, in the folder of `target`.
+constexpr std::string_view kBegin = ".penstock-", kEnd = ".tmp";
+
+/// A file that did not exist, in the folder of `target`. The lock tells other hosts that its writer
+/// lives.
 int make_unfinished(const fs::path& target, fs::path& name) {
   for (unsigned number = 0;; ++number) {
-    name = target.parent_path() /
-           (".penstock-" + std::to_string(::getpid()) + "-" + std::to_string(number) + ".tmp");
+    name = target.parent_path() / (std::string(kBegin) + std::to_string(::getpid()) + "-" +
+                                   std::to_string(number) + std::string(kEnd));
     const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0) static_cast<void>(::flock(file, LOCK_EX | LOCK_NB));
     if (file >= 0 || errno != EEXIST) return file;
+  }
+}
+
+/// Of a file that make_unfinished() named; 0: of no such file.
+pid_t writer_of(std::string_view name) {
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return 0;
+  pid_t writer = 0;
+  name.remove_prefix(kBegin.size());
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), writer);
+  return error == std::errc() && *end == '-' ? writer : 0;
+}
+
+/// Whether no process of this machine, and none that shares the file, writes to it.
+bool is_abandoned(const fs::path& unfinished, pid_t writer) {
+  if (::kill(writer, 0) == 0 || errno != ESRCH) return false;
+  const int file = ::open(unfinished.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  const bool is_free = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0;
+  if (file >= 0) ::close(file);
+  return is_free;
+}
+
+/// Processes that were killed while they wrote leave their unfinished files.
+void remove_abandoned(const fs::path& folder) {
+  std::error_code error;
+  fs::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const pid_t writer = writer_of(entry->path().filename().native());
+    if (writer > 0 && is_abandoned(entry->path(), writer)) ::unlink(entry->path().c_str());
   }
 }
 
@@ -63,6 +98,7 @@ OutputTarget find_output(const fs::path& path) { return target_of(path, {}); }
 
 OutputFile::OutputFile(const fs::path& path, std::string advice)
     : name_(path), advice_(std::move(advice)), target_(target_of(path, advice_)) {
+  if (!target_.is_device) remove_abandoned(target_.path.parent_path());
   descriptor_ = target_.is_device ? ::open(target_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY)
                                   : make_unfinished(target_.path, unfinished_);
   if (descriptor_ >= 0) return;

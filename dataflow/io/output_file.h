@@ -23,7 +23,8 @@ OutputTarget find_output(const std::filesystem::path& path);
 
 /// An output file while it is written. A new file beside the target takes the target's place in
 /// commit(): readers see the old content or the new one, and without commit() the target keeps what
-/// it had. Symbolic links stay. A character device is written to directly.
+/// it had. Symbolic links stay. A character device is written to directly. What killed processes
+/// left unfinished in the folder is removed.
 class OutputFile {
  public:
   /// `advice` ends the message of what all members throw: DataError with the path and the reason.

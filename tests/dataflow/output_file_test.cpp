@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <sstream>
@@ -107,6 +108,27 @@ TEST(OutputFile, RefusesAFolderALinkToItselfAndAFolderThatIsMissing) {
   EXPECT_EQ(said(folder / "self"), begin + "/self': Too many levels of symbolic links");
   EXPECT_EQ(said(folder / "none" / "file"), begin + "/none/file': No such file or directory");
   EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(OutputFile, WhatAKilledProcessLeftUnfinishedIsRemovedByTheNextWriter) {
+  const TempFolder folder;
+  const pid_t killed = fork();
+  if (killed == 0) {
+    OutputFile file(folder / "file");
+    file.write("half of it");
+    kill(getpid(), SIGKILL);
+  }
+  ASSERT_GT(killed, 0);
+  ASSERT_EQ(waitpid(killed, nullptr, 0), killed);
+  EXPECT_EQ(files_in(folder), 1U) << "nothing was left";
+  const std::filesystem::path other = folder / ".penstock-backup.tmp";
+  std::ofstream(other) << "of no process";
+  OutputFile writing(folder / "second");  // of a process that lives: this one
+  replace_file(folder / "file", "whole");
+  EXPECT_EQ(content_of(folder / "file"), "whole");
+  EXPECT_TRUE(std::filesystem::exists(other));
+  writing.commit();
+  EXPECT_EQ(files_in(folder), 3U) << "the file, the second one and the other";
 }
 
 TEST(OutputFile, WithoutACommitTheTargetKeepsItsContent) {
