@@ -144,12 +144,10 @@ Residency measure_residency(const FileList& files) {
 void read_into_page_cache(const FileList& files, std::uint64_t available,
                           const std::stop_token& stop) {
   const std::uint64_t bytes = bytes_of(files, stop);
-  if (bytes > available) {
-    throw ConfigError(fmt::format(
-        "--page-cache is warm: the data set's {} files have {:.1f} GB and {:.1f} GB of memory are "
-        "available; expected a set that fits; free memory, take a smaller set, or measure it cold",
-        files.size(), 1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(available)));
-  }
+  const MemoryNeed need{.what = "files of the data set, for --page-cache warm,",
+                        .bytes = static_cast<double>(bytes),
+                        .advice = "take a smaller data set, or measure it with --page-cache cold"};
+  require_memory(std::span(&need, 1), available);
   if (bytes > kWorthSaying) {
     fmt::print(stderr, "penstock: reading {} files, {:.1f} GB, into the page cache\n", files.size(),
                1e-9 * static_cast<double>(bytes));

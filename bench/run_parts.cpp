@@ -124,28 +124,46 @@ std::vector<Device*> RunParts::devices() const {
   return devices;
 }
 
-/// Of the host, for all processes of this machine. What an exchange or a library takes for itself
-/// is not known here, and small beside these.
-std::vector<MemoryNeed> RunParts::memory_needs() const {
-  const double processes = neighbours(), devices = config.num_gpus;
-  const auto batch = static_cast<double>(spec.bytes());
-  const MemoryNeed::Factor images{"--batch-size", static_cast<double>(spec.images)};
-  const MemoryNeed::Factor all_devices{"--num-gpus", devices};
+/// The host's memory for the rings of one process with `devices` devices.
+std::vector<MemoryNeed> RunParts::ring_needs(const std::string& of, const BatchSpec& batches,
+                                             std::string_view batch_flag, double devices) const {
+  const auto batch = static_cast<double>(batches.bytes());
+  const MemoryNeed::Factor images{batch_flag, static_cast<double>(batches.images)};
   std::vector<MemoryNeed> needs;
-  if (components.feeder->slots != MemoryKind::device) {
-    needs.push_back({"slots of the host ring",
-                     processes * batch * config.prefetch,
+  if (!feeds_device_slots()) {
+    needs.push_back({"slots of the host ring" + of,
+                     batch * config.prefetch,
                      {images, {"--prefetch", static_cast<double>(config.prefetch)}}});
   }
   // A device that copies from any memory is made of the host's.
   if (ranks.front().device->takes_any_memory()) {
-    needs.push_back(
-        {"slots of the devices' rings",
-         processes * devices * batch * config.device_slots,
-         {images, all_devices, {"--device-slots", static_cast<double>(config.device_slots)}}});
-    if (components.feeder->slots == MemoryKind::device) {
-      needs.push_back({"staging", processes * devices * batch, {images, all_devices}});
-    }
+    needs.push_back({"slots of the devices' rings" + of,
+                     devices * batch * config.device_slots,
+                     {images, {"--device-slots", static_cast<double>(config.device_slots)}}});
+    if (feeds_device_slots()) needs.push_back({"staging" + of, devices * batch, {images}});
+  }
+  return needs;
+}
+
+/// Of the host, for all processes of this machine. What an exchange or a library takes for itself
+/// is not known here, and small beside these.
+std::vector<MemoryNeed> RunParts::memory_needs() const {
+  const double processes = neighbours(), devices = config.num_gpus;
+  const MemoryNeed::Factor all_devices{"--num-gpus", devices};
+  std::vector<MemoryNeed> needs = ring_needs("", spec, "--batch-size", devices);
+  const auto add = [&needs](std::vector<MemoryNeed> more) {
+    for (MemoryNeed& need : more) needs.push_back(std::move(need));
+  };
+  const bool own_batches = config.eval_batch_size > 0 && config.eval_batch_size != spec.images;
+  const bool evaluates = config.eval || evaluates_while_training(config);
+  if (evaluates) {  // by rank 0, whose training rings stay
+    BatchSpec evaluated = spec;
+    if (own_batches) evaluated.images = config.eval_batch_size;
+    add(ring_needs(" of evaluation", evaluated, own_batches ? "--eval-batch-size" : "--batch-size",
+                   1));
+  }
+  if (components.feeder->memory_needs != nullptr) {
+    add(components.feeder->memory_needs(feeder_options_, spec));
   }
   if (components.backend->computes_on_host) {
     double values = 0;
@@ -153,16 +171,19 @@ std::vector<MemoryNeed> RunParts::memory_needs() const {
       values += static_cast<double>(parameter.count());
     }
     const auto copies = static_cast<double>(2 + components.optimizer->slots);  // and gradients
-    needs.push_back(
-        {"weights", processes * devices * copies * sizeof(float) * values, {all_devices}});
+    needs.push_back({"weights", devices * copies * sizeof(float) * values, {all_devices}});
+    if (evaluates && own_batches) {
+      needs.push_back({"weights of evaluation", 2 * sizeof(float) * values});
+    }
   }
   if (config.num_epochs == 0) {
     const auto steps = static_cast<double>(config.num_batches);
     constexpr double kRecord = sizeof(StepLog::Step) + 8 * sizeof(double);  // and in the result
     needs.push_back({"records of steps",
-                     processes * steps * (kRecord + devices * sizeof(StepTimes)),
+                     steps * (kRecord + devices * sizeof(StepTimes)),
                      {all_devices, {"--num-batches", steps}}});
   }
+  for (MemoryNeed& need : needs) need.bytes *= processes;
   return needs;
 }
 

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/run_config.h"
@@ -110,6 +112,11 @@ class RunParts {
   std::int32_t global_rank(std::int32_t rank) const noexcept;
   std::int32_t neighbours() const noexcept;
   std::vector<Device*> devices() const;
+  bool feeds_device_slots() const noexcept {
+    return components.feeder->slots == MemoryKind::device;
+  }
+  std::vector<MemoryNeed> ring_needs(const std::string& of, const BatchSpec& batches,
+                                     std::string_view batch_flag, double devices) const;
   std::vector<MemoryNeed> memory_needs() const;
   std::unique_ptr<ModelStore> make_models(const std::stop_token& abandon);
   std::optional<Checkpoint> open_checkpoint();

@@ -2,6 +2,7 @@
 #include "dataflow/memory_limit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -36,37 +37,73 @@ std::size_t number_in(const fs::path& path) {
   return file >> value ? value : kNoLimit;
 }
 
-/// Page cache of a control group, which the kernel gives up when memory is wanted.
-std::size_t group_cache(const fs::path& group) {
+/// A version of control groups, and what its files are called.
+struct GroupVersion {
+  std::string_view folder;  ///< below /sys/fs/cgroup
+  std::string_view limit, used;
+  /// Keys of memory.stat, of the group and those below it: page cache, which the kernel gives up
+  /// when memory is wanted.
+  std::array<std::string_view, 2> cache;
+  /// Whether a line of /proc/self/cgroup, NUMBER:CONTROLLERS:PATH, names the process's own group.
+  bool (*is_own)(std::string_view number, std::string_view controllers);
+};
+constexpr std::array kVersions = {
+    GroupVersion{"memory",
+                 "memory.limit_in_bytes",
+                 "memory.usage_in_bytes",
+                 {"total_active_file", "total_inactive_file"},
+                 [](std::string_view, std::string_view controllers) {
+                   return ("," + std::string(controllers) + ",").find(",memory,") !=
+                          std::string::npos;
+                 }},
+    GroupVersion{"",
+                 "memory.max",
+                 "memory.current",
+                 {"active_file", "inactive_file"},
+                 [](std::string_view number, std::string_view) { return number == "0"; }},
+};
+
+std::size_t cache_of(const GroupVersion& version, const fs::path& group) {
   std::ifstream file(group / "memory.stat");
   std::string key;
   std::size_t bytes = 0, sum = 0;
   while (file >> key >> bytes) {
-    if (key == "active_file" || key == "inactive_file") sum += bytes;
+    if (key == version.cache[0] || key == version.cache[1]) sum += bytes;
   }
   return sum;
 }
 
-std::size_t group_available(const fs::path& group) {
-  const std::size_t limit = number_in(group / "memory.max");
-  const std::size_t used = number_in(group / "memory.current");
+std::size_t available_in(const GroupVersion& version, const fs::path& group) {
+  const std::size_t limit = number_in(group / version.limit);
+  const std::size_t used = number_in(group / version.used);
   if (limit == kNoLimit || used == kNoLimit) return kNoLimit;
-  const std::size_t kept = used - std::min(used, group_cache(group));
+  const std::size_t kept = used - std::min(used, cache_of(version, group));
   return limit > kept ? limit - kept : 0;
 }
 
-/// Of the process's own group, relative to the root of groups; "0::/a/b" is the line of version 2.
-fs::path own_group(const fs::path& root) {
+/// Of the process's own group, relative to the root of groups.
+fs::path own_group(const GroupVersion& version, const fs::path& root) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::/")) return line.substr(4);
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos || line.substr(second + 1, 1) != "/") continue;
+    const std::string_view text = line;
+    if (version.is_own(text.substr(0, first), text.substr(first + 1, second - first - 1))) {
+      return line.substr(second + 2);
+    }
   }
   return {};
 }
 
-std::string megabytes(double bytes) {
+/// "600 MB", "34.4 GB".
+std::string size_text(double bytes) {
+  constexpr double kLarge = 1e10;
   char text[32];
-  std::snprintf(text, sizeof text, "%.0f MB", 1e-6 * bytes);
+  if (bytes < kLarge) {
+    std::snprintf(text, sizeof text, "%.0f MB", 1e-6 * bytes);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f GB", 1e-9 * bytes);
+  }
   return text;
 }
 
@@ -101,12 +138,13 @@ std::string what_would_fit(std::span<const MemoryNeed> needs, double available) 
 
 std::size_t available_memory(const fs::path& root) {
   std::size_t available = kernel_available(root);
-  const fs::path groups = root / "sys/fs/cgroup";
-  fs::path group = groups;
-  available = std::min(available, group_available(group));
-  for (const fs::path& part : own_group(root)) {
-    group /= part;
-    available = std::min(available, group_available(group));
+  for (const GroupVersion& version : kVersions) {
+    fs::path group = root / "sys/fs/cgroup" / version.folder;
+    available = std::min(available, available_in(version, group));
+    for (const fs::path& part : own_group(version, root)) {
+      group /= part;
+      available = std::min(available, available_in(version, group));
+    }
   }
   return available;
 }
@@ -117,12 +155,19 @@ void require_memory(std::span<const MemoryNeed> needs, std::size_t available) {
   std::string parts;
   for (const MemoryNeed& need : needs) {
     if (need.bytes < total / 1000) continue;
-    parts += (parts.empty() ? "" : ", ") + need.what + " " + megabytes(need.bytes);
+    parts += (parts.empty() ? "" : ", ") + need.what + " " + size_text(need.bytes);
   }
-  const std::string fits = what_would_fit(needs, static_cast<double>(available));
-  throw ConfigError("not enough memory: " + parts + " are " + megabytes(total) + " together, and " +
-                    megabytes(static_cast<double>(available)) + " are available; " +
-                    (fits.empty() ? "lower several of these flags" : "what would fit: " + fits));
+  std::string cures = what_would_fit(needs, static_cast<double>(available));
+  if (!cures.empty()) cures = "what would fit: " + cures;
+  for (const MemoryNeed& need : needs) {
+    if (!need.advice.empty()) cures += (cures.empty() ? "" : "; or ") + need.advice;
+  }
+  if (cures.empty()) cures = "lower several of these flags";
+  throw ConfigError("not enough memory: " +
+                    (needs.size() == 1 ? needs.front().what + " are " + size_text(total)
+                                       : parts + " are " + size_text(total) + " together") +
+                    ", and " + size_text(static_cast<double>(available)) + " are available; " +
+                    cures);
 }
 
 }  // namespace penstock

@@ -227,6 +227,21 @@ std::unique_ptr<Feeder> make_credit_consume(const FeederContext& context, ZmqSoc
   return std::make_unique<CreditConsume>(context, socket);
 }
 
+std::vector<MemoryNeed> credit_memory_needs(const Options& options, const BatchSpec& spec) {
+  if (options.flag("shared_memory")) return {};  // it is the producers'
+  const auto credit = static_cast<double>(
+      checked_count("zmq-consume:credit", options.integer("credit"), CreditIntake::kMostCredit));
+  const auto producers =
+      static_cast<double>(std::max<std::int64_t>(options.integer("producers"), 1));
+  double batches = credit * producers;
+  if (options.given("credit_together")) {
+    batches = std::min(batches, static_cast<double>(options.integer("credit_together")));
+  }
+  return {{"batches under way",
+           batches * static_cast<double>(spec.bytes()),
+           {{"--batch-size", static_cast<double>(spec.images)}, {"zmq-consume:credit", credit}}}};
+}
+
 std::int64_t credit_reserve(const Options& options) {
   return checked_count("zmq-consume:credit", options.integer("credit"), CreditIntake::kMostCredit) +
          checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX) + 2;

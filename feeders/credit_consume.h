@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "dataflow/memory_limit.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "feeders/zmq_socket.h"
@@ -21,5 +23,8 @@ std::unique_ptr<Feeder> make_credit_consume(const FeederContext& context, ZmqSoc
 /// Batches of one producer that may lie ready outside our rings: those under way, and a full ring
 /// of the producer, whose --hwm is taken to be ours.
 std::int64_t credit_reserve(const Options& options);
+
+/// What batches under way take of this process's memory.
+std::vector<MemoryNeed> credit_memory_needs(const Options& options, const BatchSpec& spec);
 
 }  // namespace penstock

@@ -10,6 +10,7 @@
 #include <span>
 #include <stop_token>
 #include <string_view>
+#include <vector>
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
@@ -17,6 +18,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/file_list.h"
 #include "dataflow/mark.h"
+#include "dataflow/memory_limit.h"
 #include "dataflow/options.h"
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
@@ -94,6 +96,9 @@ struct FeederEntry {
   /// Batches that may lie ready outside our rings when the window begins, given the options:
   /// sockets' buffers. Null: none.
   std::int64_t (*outside_reserve)(const Options&, const BatchSpec&) = nullptr;
+  /// What batches outside our rings take of this process's memory, as far as the options bound it.
+  /// Null: nothing.
+  std::vector<MemoryNeed> (*memory_needs)(const Options&, const BatchSpec&) = nullptr;
 };
 
 /// Every feeder of this program; generated from the component lists.

@@ -6,10 +6,12 @@
 // as none may be larger than max_message, in bytes. libzmq counts a message of several frames as
 // one, once its last one came. Against a producer that means harm this bound is kept over TCP alone
 // (README.md): a socket only binds where this machine's users can reach it, unless told otherwise.
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
@@ -187,6 +189,22 @@ std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
   return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting();
 }
 
+/// Of messages with pixels; the sizes of image files are not known before they come.
+std::vector<MemoryNeed> memory_needs(const Options& options, const BatchSpec& spec) {
+  if (wants_image_files(options)) return {};
+  if (options.integer("credit") != 0) return credit_memory_needs(options, spec);
+  const ConsumePlan plan = read_consume_plan(options, spec);
+  const auto producers = static_cast<double>(std::max(plan.producers, 1));
+  std::vector<MemoryNeed::Factor> factors{{"--batch-size", static_cast<double>(spec.images)}};
+  if (!options.given("buffer")) {
+    factors.push_back({"zmq-consume:hwm", static_cast<double>(plan.socket.hwm)});
+  }
+  return {{"batches in sockets",
+           static_cast<double>(plan.endpoints.size()) * producers *
+               static_cast<double>(plan.most_messages()) * static_cast<double>(spec.bytes()),
+           std::move(factors)}};
+}
+
 }  // namespace
 
 extern constinit const FeederEntry zmq_consume_feeder{
@@ -197,6 +215,7 @@ extern constinit const FeederEntry zmq_consume_feeder{
     .shape_batches = shape_consumed_batches,
     .make = make,
     .outside_reserve = outside_reserve,
+    .memory_needs = memory_needs,
 };
 
 }  // namespace penstock

@@ -283,15 +283,12 @@ class StreamSource final : public Source {
       count_ += count;
     }
     order_.emplace(plan_, std::move(samples));
-    const std::uint64_t buffered = count_.bytes_of_largest(buffer_size());
-    const std::size_t available = available_memory() / 2;
-    if (buffered <= available) return;
-    throw ConfigError(
-        "the shuffle buffer for '" + plan_.directory + "', of " + std::to_string(buffer_size()) +
-        " samples, may take " + std::to_string(buffered >> 20) +
-        " MiB, more than half of the memory that is "
-        "available (" +
-        std::to_string(available >> 20) + " MiB); state a smaller shuffle_buffer, or free memory");
+    const auto samples_held = static_cast<double>(buffer_size());
+    const MemoryNeed buffer{.what = "samples in the shuffle buffer for '" + plan_.directory + "'",
+                            .bytes = static_cast<double>(count_.bytes_of_largest(buffer_size())),
+                            .factors = {{"shuffle_buffer", samples_held}},
+                            .advice = "free memory, half of which the buffer may take"};
+    require_memory(std::span(&buffer, 1), available_memory() / 2);
   }
 
   void begin_epoch() {

@@ -55,10 +55,10 @@ SharedPool::SharedPool(std::size_t slot_bytes, std::size_t slots)
       fd_(memfd_create("penstock-batches", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   const std::size_t size = stride_ * slots;
   // The kernel itself would go on until it ends a process for want of memory.
-  if (size > available_memory()) {
-    errno = ENOMEM;
-    refuse(size, "available memory");
-  }
+  const MemoryNeed need{.what = "slots in shared memory",
+                        .bytes = static_cast<double>(size),
+                        .factors = {{"slots", static_cast<double>(slots)}}};
+  require_memory(std::span(&need, 1));
   if (!fd_) refuse(size, "memfd_create");
   if (ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) refuse(size, "ftruncate");
   if (fallocate(fd_.get(), 0, 0, static_cast<off_t>(size)) != 0) refuse(size, "fallocate");

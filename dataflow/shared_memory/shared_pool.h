@@ -16,8 +16,8 @@ namespace penstock {
 
 class SharedPool {
  public:
-  /// Zeros, whose pages have been touched. Throws DeviceError where there is no room, or where the
-  /// kernel has no such memory.
+  /// Zeros, whose pages have been touched. Throws ConfigError where there is no room, DeviceError
+  /// where the kernel has no such memory.
   SharedPool(std::size_t slot_bytes, std::size_t slots);
   SharedPool(const SharedPool&) = delete;
   SharedPool& operator=(const SharedPool&) = delete;

@@ -149,6 +149,21 @@ TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
     const ChildExit exit = shell(run("--out=$D/r.json " + sink));
     EXPECT_EQ(exit.code, 0) << sink;
     EXPECT_TRUE(contains(exit.output, "total images/sec")) << exit.output;
+  for (const auto& [flags, part] :
+       {std::pair{"--eval-during-training-every-n-steps=5 --num-eval-batches=1 "
+                  "--eval-batch-size=2000000000",
+                  "of evaluation "},
+        {"--fake-location=zmq-consume:hwm=2000000000", "batches in sockets "},
+        {"--fake-location=zmq-consume:credit=1000000 --batch-size=50000", "batches under way "}}) {
+    const ChildExit exit = shell(run(flags), 20s);
+    EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, part)) << exit.last_words;
+  }
+  const ChildExit shared = shell(
+      "$P serve --shared-memory --endpoint=ipc://$D/s --batch-size=50000000 --hwm=1000000", 20s);
+  EXPECT_EQ(shared.code, 2) << shared.last_words;
+  EXPECT_TRUE(contains(shared.last_words, "not enough memory: ")) << shared.last_words;
     EXPECT_EQ(steps_in("r.json"), 20U);
     std::filesystem::remove(path("r.json"));
     EXPECT_EQ(shell("$P run --model=nothing-of-the-kind " + sink).code, 2);

@@ -44,6 +44,34 @@ TEST(AvailableMemory, IsTheSmallestOfTheMachineAndOfEachControlGroupAbove) {
   EXPECT_EQ(machine.available(), 750 * kMiB);
 }
 
+TEST(AvailableMemory, KnowsTheGroupsOfVersion1) {
+  const TempFolder root;
+  write_text(root / "proc/meminfo", "MemAvailable: 1024000 kB\n");
+  write_text(root / "proc/self/cgroup", "5:cpu,cpuacct:/z\n3:hugetlb,memory:/a/b\n0::/\n");
+  const auto limit = [&](const std::string& group, std::size_t most, std::size_t used) {
+    const std::filesystem::path folder = root / "sys/fs/cgroup/memory" / group;
+    write_text(folder / "memory.limit_in_bytes", std::to_string(most) + "\n");
+    write_text(folder / "memory.usage_in_bytes", std::to_string(used) + "\n");
+    write_text(folder / "memory.stat", "inactive_file 0\ntotal_inactive_file " +
+                                           std::to_string(30 * kMiB) + "\ntotal_active_file " +
+                                           std::to_string(20 * kMiB) + "\n");
+  };
+  constexpr std::size_t kNone = 0x7FFFFFFFFFFFF000;  // as the kernel writes it
+  limit("", kNone, 900 * kMiB);
+  limit("z", kMiB, kMiB);  // of another controller
+  limit("a", 800 * kMiB, 200 * kMiB);
+  limit("a/b", kNone, 100 * kMiB);
+  EXPECT_EQ(available_memory(root.path()), 650 * kMiB);
+  limit("a/b", 400 * kMiB, 100 * kMiB);
+  EXPECT_EQ(available_memory(root.path()), 350 * kMiB);
+}
+
+TEST(RequireMemory, SaysWhatElseWouldHelp) {
+  const MemoryNeed need{.what = "files", .bytes = 30e9, .advice = "take fewer files"};
+  EXPECT_EQ(thrown_by<ConfigError>([&] { require_memory(std::span(&need, 1), 500'000'000); }),
+            "not enough memory: files are 30.0 GB, and 500 MB are available; take fewer files");
+}
+
 TEST(RequireMemory, AddsAllUpAndSaysWhatWouldFit) {
   const std::vector<MemoryNeed> needs{{"slots", 600e6, {{"--prefetch", 6}, {"--batch-size", 100}}},
                                       {"staging", 200e6, {{"--batch-size", 100}}},

@@ -132,7 +132,7 @@ TEST(SharedPool, MoreThanAnyMachineHasIsAnError) {
   const std::size_t half = std::numeric_limits<std::size_t>::max() / 2;
   EXPECT_THROW(SharedPool(half, 2), DeviceError);
   // Refused before anything is asked of the kernel, which would end processes for want of memory.
-  EXPECT_THROW(SharedPool(std::size_t{1} << 60, 1), DeviceError);
+  EXPECT_THROW(SharedPool(std::size_t{1} << 60, 1), ConfigError);
 }
 
 TEST(PoolListener, EachThatAsksMapsTheSameBytesAndKeepsThem) {
