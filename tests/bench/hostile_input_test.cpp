@@ -36,7 +36,8 @@ class HostileInput : public testing::Test {
  protected:
   /// What a shell line does in which $P is the program and $D a folder of the test's.
   ChildExit shell(const std::string& line, Nanoseconds timeout = 50s) const {
-    const std::string set = "P='" PENSTOCK_PROGRAM "'; D='" + folder_.path().native() + "'; ";
+    const std::string set =
+        "P='" PENSTOCK_PROGRAM "'; D='" + folder_.path().native() + "'; export P D; ";
     ChildProcess child({.arguments = {"/bin/sh", "-c", set + line}, .timeout = timeout});
     return child.wait();
   }
@@ -116,6 +117,27 @@ TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
   for (const char* const flags :
        {"--batch-size=2000000000", "--batch-size=60000 --prefetch=100000", "--prefetch=2000000000",
         "--device-slots=2000000000", "--num-batches=99999999999999"}) {
+TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
+  // The limit binds a user who has no privileges, and counts the threads of all their processes.
+  const std::string nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups ";
+  if (shell(nobody + "$P --version").code != 0) {
+    GTEST_SKIP() << "nobody cannot run the program here, or this user cannot become nobody";
+  }
+  int named = 0, done = 0;
+  for (int threads = 1; threads <= 16; ++threads) {
+    const ChildExit exit = shell(nobody + "sh -c 'ulimit -u " + std::to_string(threads) +
+                                     "; exec " + run("--num-gpus=4 --feeder-threads=1") + "'",
+                                 20s);
+    EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << threads << ": " << exit.last_words;
+    const bool is_named = contains(exit.last_words, "cannot start ");
+    EXPECT_EQ(is_named, exit.code != 0) << threads << ": " << exit.describe();
+    named += is_named;
+    done += exit.code == 0;
+  }
+  EXPECT_GT(named, 2);
+  EXPECT_GT(done, 0);
+}
+
     const ChildExit exit = shell(run(flags), 20s);
     EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
     EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
