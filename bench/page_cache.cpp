@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/image_files.h"
 #include "dataflow/io/input_file.h"
 #include "dataflow/memory_limit.h"
 
@@ -25,6 +24,8 @@ constexpr double kWarmPercent = 95, kColdPercent = 5;
 constexpr double kUnknownShare = 0.05;
 /// Pages that wait in lists of a processor are not dropped the first time.
 constexpr int kDrops = 3;
+/// Read at once: a stop request waits for no more.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
 /// Reading more than this takes so long that users should know what they wait for.
 constexpr std::uint64_t kWorthSaying = std::uint64_t{1} << 30;
 
@@ -152,12 +153,12 @@ void read_into_page_cache(const FileList& files, std::uint64_t available,
     fmt::print(stderr, "penstock: reading {} files, {:.1f} GB, into the page cache\n", files.size(),
                1e-9 * static_cast<double>(bytes));
   }
-  std::vector<std::byte> content;
-  for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
-    try {
-      read_image_file(files.path(i), content);
-    } catch (const DataError&) {
-      continue;  // the run will meet it, and say so
+  // What cannot be read, the run meets too, and says so.
+  std::vector<std::byte> piece(kPiece);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const InputFile file(files.path(i).c_str());
+    while (file && !stop.stop_requested() &&
+           ::read(file.descriptor(), piece.data(), piece.size()) > 0) {
     }
   }
 }

@@ -74,6 +74,7 @@ DataPlan RunParts::data_plan(std::int32_t rank) const {
 
 std::unique_ptr<Feeder> RunParts::make_feeder(const BatchSpec& batches, DataPlan data,
                                               Device& device, std::int32_t slots, Probe& counters) {
+  data.stop = stop_;
   return components.feeder->make(FeederContext{
       .spec = batches,
       .device = device,

@@ -95,13 +95,14 @@ ImageFiles read_manifest(const std::string& directory, const std::string& path,
                     ", or pass manifest=off");
 }
 
-ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t classes) {
+ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t classes,
+                                 const std::stop_token& stop) {
   const std::string path = default_manifest(directory);
   std::error_code error;
-  if (!fs::exists(path, error)) return list_image_files(directory, classes);
+  if (!fs::exists(path, error)) return list_image_files(directory, classes, stop);
   std::string reason;
   if (auto images = try_manifest(directory, path, classes, reason)) return std::move(*images);
-  ImageFiles images = list_image_files(directory, classes);
+  ImageFiles images = list_image_files(directory, classes, stop);
   images.note = "the manifest '" + path + "' was not used, and the folder was listed: " + reason +
                 "; " + command(directory, path) + " renews it";
   return images;

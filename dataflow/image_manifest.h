@@ -26,7 +26,8 @@ ImageFiles read_manifest(const std::string& directory, const std::string& path,
 
 /// The same by the default manifest, where there is one that can be used, else by listing the
 /// folder; the note says what was done.
-ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t classes);
+ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t classes,
+                                 const std::stop_token& stop = {});
 
 /// What was listed.
 struct WrittenManifest {

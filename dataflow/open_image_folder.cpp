@@ -21,8 +21,11 @@ ImageFiles open_image_folder(const DataPlan& plan, const Options& options) {
                              .classes = plan.classes});
   }
   if (named) return read_manifest(plan.directory, manifest, plan.classes);
-  if (manifest == "off") return list_image_files(plan.directory, plan.classes);
-  return list_or_read_manifest(plan.directory, plan.classes);
+  ImageFiles images = manifest == "off"
+                          ? list_image_files(plan.directory, plan.classes, plan.stop)
+                          : list_or_read_manifest(plan.directory, plan.classes, plan.stop);
+  plan.expect_no_stop();
+  return images;
 }
 
 }  // namespace penstock

@@ -11,6 +11,7 @@
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/entry.h"
+#include "dataflow/error.h"
 #include "dataflow/file_list.h"
 #include "dataflow/options.h"
 #include "dataflow/sample.h"
@@ -31,6 +32,12 @@ struct DataPlan {
   // Of use to a source that decodes before the run.
   ImageShape image{};        ///< of the rows that samples will fill
   std::int32_t threads = 1;  ///< that it may run while it is made
+  std::stop_token stop{};    ///< ends the work that a source does while it is made
+
+  /// Throws Error if a stop is requested.
+  void expect_no_stop() const {
+    if (stop.stop_requested()) throw Error("stopped while '" + directory + "' was being read");
+  }
 };
 
 /// What the content of a source's samples is.
@@ -71,7 +78,8 @@ class Source {
 struct SourceEntry {
   std::string_view name{}, summary{};
   std::span<const OptionSpec> options{};
-  /// Throws ConfigError when there is no such data, with the path.
+  /// Throws ConfigError when there is no such data, with the path; Error where the plan's stop is
+  /// requested before all that it reads first has been read.
   std::unique_ptr<Source> (*make)(const DataPlan&, const Options&) = nullptr;
 };
 

@@ -116,8 +116,10 @@ class Check {
 }  // namespace
 
 CheckedDataset check_dataset(const CheckDataset& order, const std::stop_token& stop) {
-  const std::unique_ptr<Source> source = open_dataset(
-      {.directory = order.directory, .source = order.source, .threads = order.threads});
+  const std::unique_ptr<Source> source = open_dataset({.directory = order.directory,
+                                                       .source = order.source,
+                                                       .threads = order.threads,
+                                                       .stop = stop});
   const SteadyTime began = std::chrono::steady_clock::now();
   Check check(order, *source, stop);
   run_workers(order.threads, [&](std::int32_t) { check.work(); });

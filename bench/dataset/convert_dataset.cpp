@@ -139,8 +139,10 @@ class Conversion {
       return {.stopped = true};
     }
     result.write_s = seconds_since(began);
-    const std::unique_ptr<Source> written = open_dataset(
-        {.directory = staging.path(), .source = std::string(to_.name), .threads = order_.threads});
+    const std::unique_ptr<Source> written = open_dataset({.directory = staging.path(),
+                                                          .source = std::string(to_.name),
+                                                          .threads = order_.threads,
+                                                          .stop = stop_});
     Pass after = read("reading back", *written, as_it_lies());
     if (after.stopped) return {.stopped = true};
     // Both from the page cache now, as far as it holds them.
@@ -221,7 +223,7 @@ class Conversion {
 
   std::unique_ptr<Source> open() const {
     return open_dataset(
-        {order_.directory, order_.source, order_.shuffle, order_.seed, order_.threads});
+        {order_.directory, order_.source, order_.shuffle, order_.seed, order_.threads, stop_});
   }
 
   std::uint64_t shards_for(const Pass& before) const {

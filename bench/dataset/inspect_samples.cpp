@@ -17,8 +17,9 @@
 namespace penstock {
 namespace {
 
-std::unique_ptr<Source> open(const DatasetInventory& inventory) {
-  return open_dataset({.directory = inventory.of.directory, .source = inventory.of.source});
+std::unique_ptr<Source> open(const DatasetInventory& inventory, const std::stop_token& stop) {
+  return open_dataset(
+      {.directory = inventory.of.directory, .source = inventory.of.source, .stop = stop});
 }
 
 std::string name_of(const Sample& sample) {
@@ -106,7 +107,7 @@ void count_jpeg(DatasetInventory& inventory, const JpegHeader& header, std::int6
 }
 
 void inspect_samples(DatasetInventory& inventory, const std::stop_token& stop) {
-  const std::unique_ptr<Source> source = open(inventory);
+  const std::unique_ptr<Source> source = open(inventory, stop);
   std::map<std::int32_t, ClassInventory> classes;
   for_each_sample(*source, inventory, true, [&](Sample& sample) {
     if (stop.stop_requested()) return false;
@@ -133,7 +134,7 @@ void inspect_samples(DatasetInventory& inventory, const std::stop_token& stop) {
 std::map<std::uint64_t, Photo> draw_samples(DatasetInventory& inventory,
                                             std::set<std::uint64_t> indices, std::int32_t width,
                                             std::int32_t height, const std::stop_token& stop) {
-  const std::unique_ptr<Source> source = open(inventory);
+  const std::unique_ptr<Source> source = open(inventory, stop);
   const std::unique_ptr<Decoder> decoder = make_whole_image_decoder(source->kind());
   std::map<std::uint64_t, Photo> photos;
   std::size_t found = 0;

@@ -26,7 +26,8 @@ std::unique_ptr<Source> open_dataset(const OpenDataset& order) {
                      .shuffle = order.shuffle,
                      .seed = order.seed,
                      .classes = kMostClasses,
-                     .threads = order.threads},
+                     .threads = order.threads,
+                     .stop = order.stop},
                     Options(entry.name, entry.options, text));
 }
 

@@ -17,9 +17,11 @@ struct OpenDataset {
   bool shuffle = false;
   std::uint64_t seed = 1;  ///< of the order
   std::int32_t threads = 1;
+  std::stop_token stop{};  ///< of reading what is read before the first sample
 };
 
-/// Labels may be up to a million. Throws ConfigError where there is no such data set.
+/// Labels may be up to a million. Throws ConfigError where there is no such data set, and Error
+/// where it is stopped.
 std::unique_ptr<Source> open_dataset(const OpenDataset& order);
 
 /// What makes of a sample of that kind the whole image, whatever its size, in that of the row. All

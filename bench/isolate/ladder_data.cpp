@@ -22,14 +22,16 @@ std::string typed_source(const RunConfig& config) {
 
 }  // namespace
 
-LadderData ladder_data(const RunConfig& config) {
+LadderData ladder_data(const RunConfig& config, const std::stop_token& stop) {
   const std::string text = typed_source(config);
   const ComponentText source = source_text(text, config.data_dir);
   if (source.name == "memory" || (source.name == "image-folder" && source.values.empty())) {
     return {};
   }
-  const std::unique_ptr<Source> opened = open_dataset(
-      {.directory = config.data_dir, .source = text, .threads = config.feeder_threads});
+  const std::unique_ptr<Source> opened = open_dataset({.directory = config.data_dir,
+                                                       .source = text,
+                                                       .threads = config.feeder_threads,
+                                                       .stop = stop});
   return {.is_folder = false, .kind = opened->kind(), .examples = opened->size()};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
 #include "bench/run_config.h"
 #include "dataflow/source.h"
@@ -17,7 +18,8 @@ struct LadderData {
 };
 
 /// Of the set that `queue` reads with this configuration, whose files are there. Throws ConfigError
-/// where they are of no format that is known, or not usable.
-LadderData ladder_data(const RunConfig& config);
+/// where they are of no format that is known, or not usable; Error if a stop is requested
+/// meanwhile.
+LadderData ladder_data(const RunConfig& config, const std::stop_token& stop = {});
 
 }  // namespace penstock

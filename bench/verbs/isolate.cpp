@@ -158,7 +158,7 @@ void complete(Wanted& wanted, const Invocation& invocation) {
   const FeederEntry* const files = match_entry(feeder_table(), "queue");
   if (plan.ladder && files != nullptr) {
     ensure_data_of(plan.config, *files, invocation.stop);
-    if (!invocation.stop.stop_requested()) plan.data = ladder_data(plan.config);
+    plan.data = ladder_data(plan.config, invocation.stop);
   }
 }
 

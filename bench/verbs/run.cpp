@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,7 +11,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <semaphore>
 #include <sstream>
 
 #include "bench/cli.h"
@@ -20,6 +18,7 @@
 #include "bench/dataset/default_dataset.h"
 #include "bench/device_choice.h"
 #include "bench/exit_code.h"
+#include "bench/leave_on_stop.h"
 #include "bench/peer_watch.h"
 #include "bench/process_run.h"
 #include "bench/report.h"
@@ -236,22 +235,15 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
 }
 
 /// Filling memory and waiting for others may take long, and nothing is measured yet: a stop request
-/// ends the process at once. A compilation that it ends saves what it found out first.
+/// ends the process soon. A compilation that it ends saves what it found out first.
 std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
                                     const Runner::Components& components, TraceFile& trace,
                                     const Wish& wish, const std::stop_token& stop) {
-  constexpr std::chrono::milliseconds kToSave{500};
-  std::binary_semaphore ended(0);
-  const std::stop_callback at_once(stop, [&] {
-    if (ended.try_acquire_for(kToSave)) return;
+  const LeaveOnStop leave(stop, [&] {
     trace.discard();
     if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
     wish.leave();
   });
-  struct AtEnd {
-    std::binary_semaphore& ended;
-    ~AtEnd() { ended.release(); }
-  } const at_end{ended};
   return std::make_unique<Runner>(wanted, clock, components, trace.trace(), stop);
 }
 

@@ -18,6 +18,7 @@
 
 #include "bench/cli.h"
 #include "bench/dataset/default_dataset.h"
+#include "bench/leave_on_stop.h"
 #include "bench/runner.h"
 #include "bench/serve_encoded.h"
 #include "bench/serve_processes.h"
@@ -189,7 +190,7 @@ void serve(const ServeConfig& config, Push& push, const ServeProgress& progress,
     say("{}: refused {} tries of peers\n", config.group.name(), push.refused());
 }
 
-DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec) {
+DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
   DataPlan plan;
   plan.directory = config.run.data_dir;
   plan.rank = config.group.rank;
@@ -198,6 +199,7 @@ DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec) {
   plan.order = config.run.order == "strict" ? Order::strict : Order::relaxed;
   plan.seed = config.run.seed;
   plan.classes = spec.classes;
+  plan.stop = stop;
   return plan;
 }
 
@@ -228,7 +230,7 @@ struct Surroundings {
 
 FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
                              const BatchSpec& spec, const Options& options, Device& device,
-                             Surroundings& around) {
+                             Surroundings& around, const std::stop_token& stop) {
   // Shares of data are disjoint; what is drawn has to be.
   const auto apart = static_cast<std::uint64_t>(feeder.reads_files ? 0 : config.group.rank);
   return {
@@ -236,7 +238,7 @@ FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feede
       .device = device,
       .clock = around.clock,
       .options = options,
-      .data = data_plan(config, spec),
+      .data = data_plan(config, spec, stop),
       .probe = around.probe,
       .on_bad_sample = parse_bad_sample_policy(config.run.on_bad_sample),
       .timeout = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(config.run.timeout)),
@@ -246,22 +248,30 @@ FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feede
   };
 }
 
-/// A feeder, its ring in `memory`, and whoever `make_push` has send the batches.
-template <typename MakePush>
-void serve_ring(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                const Options& options, Device& memory, Surroundings& around,
-                const MakePush& make_push, const std::stop_token& stop) {
-  Device* const reader = &memory;
+/// Before any of it is taken.
+void require_batches(const ServeConfig& config, const BatchSpec& spec) {
   const auto batch = static_cast<double>(spec.bytes()),
              hwm = static_cast<double>(config.socket.hwm);
   const MemoryNeed::Factor images{"--batch-size", static_cast<double>(spec.images)};
   require_memory(std::vector<MemoryNeed>{
       {"batches that wait to be sent", hwm * batch, {images, {"--hwm", hwm}}},
       {"batches that are being filled", 2 * batch, {images}}});
+}
+
+/// A feeder, its ring in `memory`, and whoever `make_push` has send the batches.
+template <typename MakePush>
+void serve_ring(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                const Options& options, Device& memory, Surroundings& around,
+                const MakePush& make_push, const Invocation& invocation) {
+  Device* const reader = &memory;
   BatchRing ring(spec, batches_in_memory(config), memory, MemoryKind::pinned, std::span(&reader, 1),
                  Order::relaxed, around.clock);
-  const std::unique_ptr<Feeder> feeder =
-      entry.make(feeder_context(config, entry, spec, options, memory, around));
+  const auto make_feeder = [&] {
+    const LeaveOnStop leave(invocation.stop, invocation.leave);
+    return entry.make(
+        feeder_context(config, entry, spec, options, memory, around, invocation.stop));
+  };
+  const std::unique_ptr<Feeder> feeder = make_feeder();
   auto push = make_push(ring);
   say("{}: {} from {} {} {}{}; {} batches ({:.0f} MB) of {}memory\n", around.name, describe(spec),
       config.run.fake_location, config.socket.bind ? "are served at" : "go to", push->address(),
@@ -270,7 +280,7 @@ void serve_ring(const ServeConfig& config, const FeederEntry& entry, const Batch
       config.shared_memory ? "shared " : "");
   serve(
       config, *push, ServeProgress(around.name, around.probe, around.clock),
-      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, stop);
+      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, invocation.stop);
   if constexpr (requires { push->clock(); }) {
     if (const auto ahead = push->clock()) {
       say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
@@ -281,7 +291,8 @@ void serve_ring(const ServeConfig& config, const FeederEntry& entry, const Batch
 }
 
 void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                  const Options& options, const std::stop_token& stop) {
+                  const Options& options, const Invocation& invocation) {
+  require_batches(config, spec);
   Surroundings around(config);
   auto messages = make_outgoing(config.format, spec, around.clock, config.checksum);
   FrameMemory memory(around.host);
@@ -290,11 +301,12 @@ void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const Bat
                                      around.clock, around.probe, around.reports,
                                      std::move(messages));
   };
-  serve_ring(config, entry, spec, options, memory, around, make_push, stop);
+  serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
 }
 
 void serve_by_credit(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                     const Options& options, const std::stop_token& stop) {
+                     const Options& options, const Invocation& invocation) {
+  require_batches(config, spec);
   Surroundings around(config);
   ZmqSocketOptions socket = config.socket;
   socket.role = ZmqSocketOptions::Role::dealer;
@@ -306,14 +318,19 @@ void serve_by_credit(const ServeConfig& config, const FeederEntry& entry, const 
                                         parse_endpoint(config.endpoint), socket, around.clock,
                                         around.probe, around.reports);
   };
-  serve_ring(config, entry, spec, options, memory, around, make_push, stop);
+  serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
 }
 
 void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                   const Options& options, const std::stop_token& stop) {
+                   const Options& options, const Invocation& invocation) {
   Surroundings around(config);
-  const FeederContext context = feeder_context(config, entry, spec, options, around.host, around);
-  const std::unique_ptr<Source> source = make_served_source(entry, context);
+  const FeederContext context =
+      feeder_context(config, entry, spec, options, around.host, around, invocation.stop);
+  const auto make_source = [&] {
+    const LeaveOnStop leave(invocation.stop, invocation.leave);
+    return make_served_source(entry, context);
+  };
+  const std::unique_ptr<Source> source = make_source();
   ZmqSocketOptions socket = config.socket;
   if (config.by_credit()) socket.role = ZmqSocketOptions::Role::dealer;
   EncodedPush push(*source,
@@ -328,7 +345,7 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
       config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
       push.address(), config.by_credit() ? " by credit" : "");
   if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
-  serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, stop);
+  serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, invocation.stop);
   for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
 }
 
@@ -392,7 +409,7 @@ int run(const Invocation& invocation) {
   const auto serve_so = config.encoded       ? serve_encoded
                         : config.by_credit() ? serve_by_credit
                                              : serve_pixels;
-  serve_so(config, *components.feeder, spec, options, invocation.stop);
+  serve_so(config, *components.feeder, spec, options, invocation);
   return 0;
 }
 

@@ -24,10 +24,13 @@ struct RecordIndex {
 };
 
 RecordIndex index_shards(const std::vector<MappedFile>& shards, const RecordFormat& format,
-                         std::int32_t threads) {
+                         const DataPlan& plan) {
   std::vector<std::vector<Record>> found(shards.size());
-  for_each_shard(shards.size(), threads, [&](std::size_t shard) {
-    format.index(shards[shard], [&](const Record& record) { found[shard].push_back(record); });
+  for_each_shard(shards.size(), plan.threads, [&](std::size_t shard) {
+    format.index(shards[shard], [&](const Record& record) {
+      plan.expect_no_stop();
+      found[shard].push_back(record);
+    });
   });
   RecordIndex index;
   std::size_t count = 0;
@@ -47,7 +50,7 @@ class RecordSource final : public Source {
       : files_(std::move(shards)), format_(std::move(format)) {
     shards_.reserve(files_.size());
     for (std::size_t i = 0; i < files_.size(); ++i) shards_.emplace_back(files_.path(i));
-    index_ = index_shards(shards_, *format_, plan.threads);
+    index_ = index_shards(shards_, *format_, plan);
     for (const MappedFile& shard : shards_) shard.let_go();  // a cold run can then begin cold
     check(plan);
     order_.emplace(plan, index_.records.size());

@@ -87,15 +87,18 @@ struct SampleCount {
   }
 };
 
-SampleCount count_samples(const StreamedShards& shards, std::size_t shard, std::int32_t classes) {
+SampleCount count_samples(const StreamedShards& shards, std::size_t shard, const DataPlan& plan) {
   const std::string path = shards.files.path(shard);
   const std::unique_ptr<ByteStream> bytes = shards.open(shard, {});
   const std::unique_ptr<SampleStream> stream = shards.format->open(*bytes, path, shards.max_record);
   SampleCount count;
   for (StreamedSample sample; stream->next(sample, false);) {
+    plan.expect_no_stop();
     ++count.samples;
     if (!sample.problem.empty()) continue;
-    if (sample.label >= classes) refuse_label(path, sample.offset, sample.label, classes);
+    if (sample.label >= plan.classes) {
+      refuse_label(path, sample.offset, sample.label, plan.classes);
+    }
     count.greatest_label = std::max(count.greatest_label, sample.label);
     ++count.sizes[static_cast<std::size_t>(std::bit_width(sample.image_bytes))];
   }
@@ -275,7 +278,7 @@ class StreamSource final : public Source {
       std::array<std::byte, 16> front{};
       const std::size_t size = shards_.open(shard, {})->read(front);
       shards_.compressions[shard] = shards_.format->compression(std::span(front).first(size));
-      counts[shard] = count_samples(shards_, shard, plan_.classes);
+      counts[shard] = count_samples(shards_, shard, plan_);
     });
     std::vector<std::uint64_t> samples;
     for (const SampleCount& count : counts) {

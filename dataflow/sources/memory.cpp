@@ -179,6 +179,7 @@ class MemorySource final : public Source {
   bool hold_content(Source& inner) {
     std::uint64_t used = 0;
     for (Sample sample;;) {
+      plan_.expect_no_stop();
       Held held;
       try {
         if (!inner.next(sample)) return true;
@@ -232,6 +233,7 @@ class MemorySource final : public Source {
       try {
         Sample sample;
         while (Held* const held = take(sample)) {
+          plan_.expect_no_stop();
           if (!held->failure) {
             decode(*decoders[static_cast<std::size_t>(worker)], inner, sample, *held);
           }

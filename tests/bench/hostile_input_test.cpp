@@ -5,9 +5,13 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
 
 #include "bench/child_process.h"
+#include "dataflow/memory_limit.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -113,10 +117,6 @@ TEST_F(HostileInput, AThreadThatCannotBeStartedIsNamedAndEndsTheRun) {
   EXPECT_GT(named, 0);
 }
 
-TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
-  for (const char* const flags :
-       {"--batch-size=2000000000", "--batch-size=60000 --prefetch=100000", "--prefetch=2000000000",
-        "--device-slots=2000000000", "--num-batches=99999999999999"}) {
 TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
   // The limit binds a user who has no privileges, and counts the threads of all their processes.
   const std::string nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups ";
@@ -138,6 +138,10 @@ TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
   EXPECT_GT(done, 0);
 }
 
+TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
+  for (const char* const flags :
+       {"--batch-size=2000000000", "--batch-size=60000 --prefetch=100000", "--prefetch=2000000000",
+        "--device-slots=2000000000", "--num-batches=99999999999999"}) {
     const ChildExit exit = shell(run(flags), 20s);
     EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
     EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
@@ -145,6 +149,21 @@ TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
   }
   const ChildExit devices = shell(run("--num-gpus=2000000000"), 20s);
   EXPECT_EQ(devices.code, 2) << devices.last_words;
+  for (const auto& [flags, part] :
+       {std::pair{"--eval-during-training-every-n-steps=5 --num-eval-batches=1 "
+                  "--eval-batch-size=2000000000",
+                  "of evaluation "},
+        {"--fake-location=zmq-consume:hwm=2000000000", "batches in sockets "},
+        {"--fake-location=zmq-consume:credit=1000000 --batch-size=50000", "batches under way "}}) {
+    const ChildExit exit = shell(run(flags), 20s);
+    EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, part)) << exit.last_words;
+  }
+  const ChildExit shared = shell(
+      "$P serve --shared-memory --endpoint=ipc://$D/s --batch-size=50000000 --hwm=1000000", 20s);
+  EXPECT_EQ(shared.code, 2) << shared.last_words;
+  EXPECT_TRUE(contains(shared.last_words, "not enough memory: ")) << shared.last_words;
   const ChildExit serve = shell("$P serve --endpoint=ipc://$D/s --batch-size=2000000000", 20s);
   EXPECT_EQ(serve.code, 2) << serve.last_words;
   EXPECT_TRUE(contains(serve.last_words, "not enough memory: ")) << serve.last_words;
@@ -171,21 +190,6 @@ TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
     const ChildExit exit = shell(run("--out=$D/r.json " + sink));
     EXPECT_EQ(exit.code, 0) << sink;
     EXPECT_TRUE(contains(exit.output, "total images/sec")) << exit.output;
-  for (const auto& [flags, part] :
-       {std::pair{"--eval-during-training-every-n-steps=5 --num-eval-batches=1 "
-                  "--eval-batch-size=2000000000",
-                  "of evaluation "},
-        {"--fake-location=zmq-consume:hwm=2000000000", "batches in sockets "},
-        {"--fake-location=zmq-consume:credit=1000000 --batch-size=50000", "batches under way "}}) {
-    const ChildExit exit = shell(run(flags), 20s);
-    EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, part)) << exit.last_words;
-  }
-  const ChildExit shared = shell(
-      "$P serve --shared-memory --endpoint=ipc://$D/s --batch-size=50000000 --hwm=1000000", 20s);
-  EXPECT_EQ(shared.code, 2) << shared.last_words;
-  EXPECT_TRUE(contains(shared.last_words, "not enough memory: ")) << shared.last_words;
     EXPECT_EQ(steps_in("r.json"), 20U);
     std::filesystem::remove(path("r.json"));
     EXPECT_EQ(shell("$P run --model=nothing-of-the-kind " + sink).code, 2);
@@ -216,6 +220,53 @@ TEST_F(HostileInput, AHangUpEndsTheRunAsARequestToTerminateDoes) {
     EXPECT_EQ(exit.code, code) << name << exit.last_words;
     EXPECT_GT(steps_in("r.json"), 0U);
     std::filesystem::remove(path("r.json"));
+  }
+}
+
+/// CPU time that the process has taken, in clock ticks of 10 ms; 0: it has ended.
+long ticks_of(pid_t process) {
+  std::istringstream stat(read_text("/proc/" + std::to_string(process) + "/stat"));
+  std::string word;
+  long user = 0, system = 0;
+  for (int i = 0; i < 13; ++i) stat >> word;
+  stat >> user >> system;
+  return user + system;
+}
+
+TEST_F(HostileInput, AStopRequestBeforeAnythingIsMeasuredEndsAllWork) {
+  // Decoding, or reading, all of this takes many times as long as a stop request may take.
+  shell("$P dataset make --brief --data-dir=$D/data --images=8 --val-images=8 --classes=2");
+  const std::string image = shell("ls $D/data/train/*/* | head -n 1 | tr -d '\\n'").output;
+  std::filesystem::create_directories(path("many/cat"));
+  for (int i = 0; i < 20'000; ++i) {
+    std::filesystem::create_hard_link(image, path("many/cat/" + std::to_string(i) + ".JPEG"));
+  }
+  std::filesystem::create_directories(path("large/cat"));
+  std::filesystem::copy_file(image, path("large/cat/0.JPEG"));
+  const auto large = std::min<std::uintmax_t>(available_memory() / 2, std::uintmax_t{16} << 30);
+  std::filesystem::resize_file(path("large/cat/0.JPEG"), large);  // a hole
+  const std::string raw = "--fake-location=queue:decode=raw,source=memory:limit=8GiB";
+  const std::string program = PENSTOCK_PROGRAM, folder = folder_.path().native();
+  int signal = SIGTERM;
+  for (const std::string& line :
+       {run(raw + " --image-size=64 --data-dir=$D/many"),
+        run("--eval " + raw + " --image-size=64 --eval-data-dir=$D/many --data-dir=$D/data/train"),
+        run("--fake-location=queue --page-cache=warm --data-dir=$D/large"),
+        "$P serve --endpoint=ipc://$D/s --image-size=64 --data-dir=$D/many " + raw,
+        std::string("$P dataset check --data-dir=$D/many")}) {
+    signal = signal == SIGINT ? SIGTERM : SIGINT;
+    ChildProcess child(
+        {.arguments = {"/bin/sh", "-c", "P='" + program + "'; D='" + folder + "'; exec " + line},
+         .timeout = 50s});
+    constexpr long kBegun = 30;  // starting takes less
+    for (int tries = 0; tries < 4000 && ticks_of(child.pid()) < kBegun; ++tries) {
+      std::this_thread::sleep_for(5ms);
+    }
+    const auto asked = std::chrono::steady_clock::now();
+    ASSERT_EQ(kill(child.pid(), signal), 0) << line;
+    const ChildExit& exit = child.wait();
+    EXPECT_LT(std::chrono::steady_clock::now() - asked, 3s) << line;
+    EXPECT_EQ(exit.code, 128 + signal) << line << exit.describe();
   }
 }
 

@@ -13,6 +13,7 @@
 #include "dataflow/source.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -227,6 +228,17 @@ TEST_F(PixelSourceTest, ADamagedImageFailsWhenItsTurnComes) {
   EXPECT_THROW(pixels->next(sample), DataError);
   ASSERT_TRUE(pixels->next(sample));
   EXPECT_EQ(sample.index, 2U);
+}
+
+TEST_F(MemorySourceTest, AStopRequestEndsTheFilling) {
+  std::stop_source stop;
+  plan_.stop = stop.get_token();
+  EXPECT_NO_THROW(open(plan_, "memory"));
+  stop.request_stop();
+  for (const char* const source : {"memory", "image-folder", "image-folder:manifest=off"}) {
+    EXPECT_EQ(thrown_by<Error>([&] { open(plan_, source); }),
+              "stopped while '" + plan_.directory + "' was being read");
+  }
 }
 
 }  // namespace

@@ -52,6 +52,17 @@ class StreamSourceTest : public PackedImagesTest {
   }
 };
 
+TEST_F(StreamSourceTest, AStopRequestEndsTheCountingOfSamples) {
+  std::stop_source stop;
+  plan_.stop = stop.get_token();
+  stop.request_stop();
+  for (const char* const shards : {"tfrecord shards=2 compress=gzip", "tfrecord shards=2"}) {
+    pack(shards);
+    EXPECT_EQ(thrown_by<Error>([&] { open("tfrecord"); }),
+              "stopped while '" + plan_.directory + "' was being read");
+  }
+}
+
 TEST_F(StreamSourceTest, GivesTheBytesThatPythonWroteInTheirOrder) {
   for (const char* kind : {"tfrecord", "webdataset"}) {
     for (const char* how : {"gzip", "zlib", "zstd"}) {
