@@ -97,7 +97,9 @@ bool CreditIntake::producer_ended() {
   const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
   if (status.value_or(0) == 0) return status.has_value();
   throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
-                  " while batches were still wanted; run it by itself to see why");
+                  " while batches were still wanted; " +
+                  (desk_.rejected() > 0 && images_.value() == 0 ? desk_.silence()
+                                                                : "run it by itself to see why"));
 }
 
 /// The producer went in peace and all it sent is here.
@@ -119,7 +121,7 @@ std::string CreditIntake::silence() {
             " tries to come in were refused, see the notes about keys; ";
   }
   text += peers.joined == 0 ? "no producer ever connected" : desk_.silence();
-  return text + (refused ? "; mend the producer, or start another" : "; start one") +
+  return text + (refused ? "; mend the producer, or start one" : "; start one") +
          ", such as `penstock serve --credit" +
          (plan_.encoding == FramedEncoding::jpeg ? " --encoded" : "") + " --endpoint " +
          endpoint_.text + " --batch-size " + std::to_string(spec_.images) +

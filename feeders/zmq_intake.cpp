@@ -123,8 +123,10 @@ void ZmqIntake::cut_off_offenders() {
 bool ZmqIntake::producer_ended() {
   const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
   if (status.value_or(0) == 0) return status.has_value();
+  const std::string refused = good_at_.load() == Time::min() ? refusals() : "";
   throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
-                  " while batches were still wanted; run it by itself to see why");
+                  " while batches were still wanted; " +
+                  (refused.empty() ? "run it by itself to see why" : refused));
 }
 
 /// The producer went in peace: throws where it sent nothing.
@@ -136,6 +138,13 @@ void ZmqIntake::end_of_producer() const {
                   (refused.empty() ? "" : "; the last: " + refused));
 }
 
+/// How many messages were refused, and why; empty: none was.
+std::string ZmqIntake::refusals() const {
+  const std::string last = bad_.last();
+  if (last.empty()) return {};
+  return std::to_string(bad_.count()) + " messages were refused, the last: " + last;
+}
+
 /// What is known when nothing usable came in time.
 std::string ZmqIntake::silence() const {
   const bool single = receivers_.size() == 1;
@@ -143,10 +152,7 @@ std::string ZmqIntake::silence() const {
   if (!single) text += "any of " + std::to_string(receivers_.size()) + " endpoints ";
   if (single) text += receivers_[0]->place() + " ";
   text += "within " + seconds_text(timeout_);
-  std::string refused = bad_.last();
-  if (!refused.empty()) {
-    refused = std::to_string(bad_.count()) + " messages were refused, the last: " + refused;
-  }
+  const std::string refused = refusals();
   for (const auto& receiver : receivers_) {
     text += single ? " (" + receiver->side() + "); "
                    : "; " + receiver->place() + " (" + receiver->side() + "): ";
@@ -155,7 +161,8 @@ std::string ZmqIntake::silence() const {
     if (!single || refused.empty()) text += receiver->silence();
   }
   if (!refused.empty()) text += (single ? "" : "; ") + refused;
-  return text + framed_.silence() + "; " + receivers_[0]->advice(spec_);
+  return text + framed_.silence() + (refused.empty() ? "; " : "; mend the producer, or ") +
+         receivers_[0]->advice(spec_);
 }
 
 void ZmqIntake::note_silent_endpoints() {

@@ -60,6 +60,7 @@ class ZmqIntake {
   void cut_off_offenders();
   bool producer_ended();
   void end_of_producer() const;
+  std::string refusals() const;
   std::string silence() const;
 
   Clock& clock_;

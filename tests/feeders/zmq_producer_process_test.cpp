@@ -85,6 +85,26 @@ TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
   EXPECT_TRUE(contains(text, "producer 'exit 3' ended with status 3")) << text;
 }
 
+TEST_F(ZmqProducerProcess, OneThatFailsBecauseAllItSentWasRefusedIsReportedWithThat) {
+  for (const char* const more : {"", "credit=2,"}) {
+    Consumer consumer(more + command("cat " + pipe() + "; exit 3"));
+    zmq::context_t context;
+    zmq::socket_t rubbish(context, more[0] == '\0' ? ZMQ_PUSH : ZMQ_DEALER);
+    rubbish.connect(endpoint());
+    rubbish.send(zmq::str_buffer("rubbish"));
+    consumer.start();
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (consumer.counter("messages_rejected") == 0 &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    std::ofstream(pipe()) << "and now it fails";
+    const std::string text = thrown_by<DataError>([&] { consumer.next(); });
+    EXPECT_TRUE(contains(text, "ended with status 3")) << text;
+    EXPECT_TRUE(contains(text, "1 messages were refused, the last: ")) << text;
+  }
+}
+
 TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
   Consumer consumer(command("kill -9 $$"));
   consumer.start();
