@@ -38,6 +38,10 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.evaluations = evaluations_;
   result.discarded_steps = discarded_steps_;
   summarise(window_, config_, result);
+  // Nothing is left in sockets either.
+  if (data_ended_ && !window_complete_ && !window_.legs.empty()) {
+    result.reserve_end -= window_.outside_reserve;
+  }
   add_accelerator_utilisation(result);
   if (config_.instrument && !window_.legs.empty()) {
     const std::vector<StageSums> stages = window_.stages();
@@ -81,7 +85,7 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
   } else if (data_ended_ && !window_complete_ && steps < window_.asked) {
     result.status = Status::partial;
     result.reason =
-        fmt::format("the feeder's data ended after {} of {} steps", steps, window_.wanted);
+        fmt::format("the feeder's data ended after {} of {} steps", steps, window_.asked);
     result.exit_code = 6;
   } else if (!window_.legs.empty()) {
     judge_reserve(result);
@@ -117,8 +121,9 @@ void RunSession::judge_reserve(RunResult& result) const {
   const double share = most_hidden_share(use);
   result.facts["most_hidden_percent"] = 100 * share;
   const std::string remedy = fmt::format(
-      "measure at least {:.0f} steps, or let --extend-window do it",
-      std::max(kMinReserves * result.reserve_start / config_.num_gpus + 1, kMinReserves));
+      "measure at least {:.0f} steps{}",
+      std::max(kMinReserves * result.reserve_start / config_.num_gpus + 1, kMinReserves),
+      config_.extend_window ? "" : ", or let --extend-window do it");
   const std::string outside =
       counted.outside > 0 ? fmt::format(", up to {:.0f} of them in sockets", counted.outside) : "";
   if (is_draining(use)) {

@@ -300,10 +300,22 @@ TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::draining) << "the rings were full, and are empty";
   EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.reason.find("--extend-window"), std::string::npos) << "it is given";
+  EXPECT_EQ(result.reserve_end, 0);
   EXPECT_EQ(result.step_ms.size(), 70U);
   EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
     return note.find("the feeder's data ended after 70 of ") != std::string::npos;
   }));
+}
+
+TEST_F(RunnerTest, DataThatEndBeforeTheStepsThatWereAskedForAreCountedByThese) {
+  config_.fake_location = "throttled:period=4ms,burst=14,batches=25";
+  config_.num_batches = 20;
+  config_.prefetch = 10;
+  config_.extend_window = true;
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::partial);
+  EXPECT_EQ(result.reason, "the feeder's data ended after 15 of 20 steps");
 }
 
 TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
