@@ -85,7 +85,7 @@ Evaluator::Evaluator(RunParts& parts) : parts_(parts), spec_(parts.spec) {
 
 std::unique_ptr<Feeder> Evaluator::make_feeder() {
   DataPlan data;
-  data.epochs = 1;
+  data.epochs = parts_.config.num_eval_batches > 0 ? -1 : 1;
   data.order = Order::strict;
   data.shuffle = data.augment = false;
   data.seed = parts_.config.seed;
@@ -102,9 +102,19 @@ std::unique_ptr<Feeder> Evaluator::make_feeder() {
   steps_ = passes.steps;
   examples_ = feeder->extent().examples > 0 ? static_cast<double>(feeder->extent().examples)
                                             : static_cast<double>(steps_) * spec_.images;
-  if (passes.epochs == 1) return feeder;
+  if (passes.epochs == data.epochs) return feeder;
   data.epochs = passes.epochs;
   return make();
+}
+
+/// Each pass has a feeder, and most of them say the same.
+std::vector<std::string> Evaluator::notes() const {
+  std::vector<std::string> notes;
+  for (const std::string& note : probe_.notes()) {
+    std::string text = "evaluation: " + note;
+    if (std::ranges::find(notes, text) == notes.end()) notes.push_back(std::move(text));
+  }
+  return notes;
 }
 
 /// One pass over the data: rings, feeder, stager, and the threads of the latter two.

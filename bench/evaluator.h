@@ -28,8 +28,8 @@ class Evaluator {
   std::int64_t steps() const noexcept { return static_cast<std::int64_t>(steps_); }
   /// Images in the set, or in the steps where it has no end.
   double examples() const noexcept { return examples_; }
-  /// What was wrong with images that were left out.
-  std::vector<std::string> notes() const { return probe_.notes(); }
+  /// What is to be known of its images, each sentence once.
+  std::vector<std::string> notes() const;
 
  private:
   class Pass;

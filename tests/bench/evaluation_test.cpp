@@ -2,6 +2,7 @@
 // Evaluation while training goes on, on a model and a device small enough for a test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/support/training_fixture.h"
@@ -60,6 +61,18 @@ TEST_F(Evaluation, StepsCountFromTheEndOfWarmUp) {
   const RunResult result = run(script);
   EXPECT_EQ(script.lines, "window\n0 1 evaluate 5: 8 5 of 13\n2 3 4 evaluate 8: 8 5 of 13\n");
   EXPECT_EQ(result.discarded_steps, 3);
+}
+
+TEST_F(Evaluation, WhatIsToBeKnownOfItsImagesIsSaidOnce) {
+  config_.fake_location = "queue:source=memory";
+  config_.eval_during_training_every_n_steps = 2;
+  config_.num_batches = 6;
+  const RunResult result = run();
+  ASSERT_EQ(result.evaluations.size(), 3U) << result.reason;
+  const auto holds_them = [](const std::string& note) { return says(note, "holds 13 of 13"); };
+  EXPECT_EQ(std::ranges::count_if(result.notes, holds_them), 1);
+  const auto note = std::ranges::find_if(result.notes, holds_them);
+  EXPECT_TRUE(note->starts_with("evaluation: the source memory")) << *note;
 }
 
 TEST_F(Evaluation, ItsBatchesMayBeOfAnotherSize) {
