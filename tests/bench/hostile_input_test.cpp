@@ -250,7 +250,8 @@ TEST_F(HostileInput, AStopRequestBeforeAnythingIsMeasuredEndsAllWork) {
   int signal = SIGTERM;
   for (const std::string& line :
        {run(raw + " --image-size=64 --data-dir=$D/many"),
-        run("--eval " + raw + " --image-size=64 --eval-data-dir=$D/many --data-dir=$D/data/train"),
+        run("--eval-during-training-every-n-steps=5 " + raw +
+            " --image-size=64 --eval-data-dir=$D/many --data-dir=$D/data/train"),
         run("--fake-location=queue --page-cache=warm --data-dir=$D/large"),
         "$P serve --endpoint=ipc://$D/s --image-size=64 --data-dir=$D/many " + raw,
         std::string("$P dataset check --data-dir=$D/many")}) {

@@ -54,6 +54,13 @@ TEST_F(PageCacheTest, WhatIsDroppedIsNotResidentAndWhatIsReadIs) {
   ASSERT_TRUE(drop());
 }
 
+TEST_F(PageCacheTest, AShardThatIsLongerThanAnyImageIsReadToo) {
+  std::filesystem::resize_file(files_.path(3), std::uintmax_t{300} << 20);  // a hole
+  if (!drop()) GTEST_SKIP() << kKeepsPages;
+  read_into_page_cache(files_, 1 << 30, {});
+  EXPECT_EQ(measure_residency(files_).percent(), 100);
+}
+
 TEST_F(PageCacheTest, LookingBringsNothingIn) {
   if (!drop()) GTEST_SKIP() << kKeepsPages;
   const std::uint64_t resident = measure_residency(files_).resident_pages;
