@@ -23,6 +23,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/stop_signal.h"
+#include "dataflow/workers.h"
 #include "feeders/zmq_memory.h"
 
 namespace penstock {
@@ -114,6 +115,8 @@ std::atomic<zmq::context_t*> shared_context{nullptr};
 std::shared_ptr<zmq::context_t> context_for(const Endpoint& endpoint,
                                             const ZmqSocketOptions& options) {
   if (endpoint.kind != Endpoint::Kind::inproc) {
+    // libzmq ends the process where it cannot start its threads: those and the one that reaps.
+    expect_threads(static_cast<std::int32_t>(options.io_threads) + 1);
     return std::make_shared<zmq::context_t>(static_cast<int>(options.io_threads));
   }
   const std::string text = "ZeroMQ endpoint '" + endpoint.text + "' ";

@@ -119,23 +119,31 @@ TEST_F(HostileInput, AThreadThatCannotBeStartedIsNamedAndEndsTheRun) {
 
 TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
   // The limit binds a user who has no privileges, and counts the threads of all their processes.
-  const std::string nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups ";
-  if (shell(nobody + "$P --version").code != 0) {
+  const std::string nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups prlimit --nproc=";
+  std::filesystem::permissions(
+      folder_.path(), std::filesystem::perms::others_exec | std::filesystem::perms::others_read,
+      std::filesystem::perm_options::add);
+  if (shell(nobody + "100 $P --version").code != 0) {
     GTEST_SKIP() << "nobody cannot run the program here, or this user cannot become nobody";
   }
-  int named = 0, done = 0;
-  for (int threads = 1; threads <= 16; ++threads) {
-    const ChildExit exit = shell(nobody + "sh -c 'ulimit -u " + std::to_string(threads) +
-                                     "; exec " + run("--num-gpus=4 --feeder-threads=1") + "'",
-                                 20s);
-    EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << threads << ": " << exit.last_words;
-    const bool is_named = contains(exit.last_words, "cannot start ");
-    EXPECT_EQ(is_named, exit.code != 0) << threads << ": " << exit.describe();
-    named += is_named;
-    done += exit.code == 0;
+  shell("$P dataset make --brief --data-dir=$D/data --images=8 --val-images=1 --classes=2");
+  const std::pair<std::string, int> lines[] = {
+      {run("--num-gpus=4 --feeder-threads=1"), 0},
+      {run("--fake-location=queue --feeder-threads=4 --data-dir=$D/data/train"), 0},
+      {run("--fake-location=zmq-consume:endpoint=ipc://@$$ --timeout=300ms"), 5}};
+  for (const auto& [line, without_limit] : lines) {
+    int named = 0, unlimited = 0;
+    for (int threads = 1; threads <= 16; ++threads) {
+      const ChildExit exit = shell(nobody + std::to_string(threads) + " " + line, 20s);
+      EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << threads << ": " << line;
+      const bool is_named = contains(exit.last_words, "cannot start ");
+      EXPECT_NE(is_named, exit.code == without_limit) << threads << ": " << exit.describe();
+      named += is_named;
+      unlimited += exit.code == without_limit;
+    }
+    EXPECT_GT(named, 2) << line;
+    EXPECT_GT(unlimited, 0) << line;
   }
-  EXPECT_GT(named, 2);
-  EXPECT_GT(done, 0);
 }
 
 TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
