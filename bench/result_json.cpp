@@ -194,7 +194,10 @@ Json to_json(const SweepResult& sweep) {
     for (const Repetition& repetition : row.repetitions) {
       json["repetitions"].push_back(to_json(repetition));
     }
-    json["set_aside"] = list_of(row.set_aside);
+    json["set_aside"] = Json::array();
+    for (const Repetition& repetition : row.set_aside) {
+      json["set_aside"].push_back(to_json(repetition));
+    }
     runs.push_back(std::move(json));
   }
   Json varied = Json::array();
