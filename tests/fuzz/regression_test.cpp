@@ -64,7 +64,7 @@ TEST_P(FuzzRegression, GoodInputsAreAcceptedAndMutationsAreAcceptedOrRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, FuzzRegression,
                          testing::ValuesIn(targets().begin(), targets().end()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& target) { return std::string(target.param.name); });
 
 }  // namespace
 }  // namespace penstock::fuzz
