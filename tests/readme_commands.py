@@ -11,7 +11,8 @@ machine. Lines that begin with a word of NOT_RUN are how the reader built or ins
 Commands run in WORK_DIRECTORY, where `build` and some source folders are links and `data` is a small version of the data
 set that `make run` makes. A command that several pages show runs once. The commands of a block run in order. Blocks run
 in parallel, but a block waits for earlier blocks that name the same files (example-*, out/*). A command fails if its exit
-code is not 0; `penstock isolate` may also answer `undecided`, since the machine may be busy.
+code is not 0; `penstock isolate` may also answer `undecided`, since the machine may be busy. A command that starts mpirun
+has a second try, as tests with the label `launcher` have (tests/README.md).
 """
 import concurrent.futures
 import os
@@ -26,6 +27,7 @@ NOT_RUN = ("make", "git", "cd", "cmake", "cc", "docker", "sudo", "apt-get", "dpk
 # mpirun refuses to run as root unless told otherwise, and containers of a CI run as root.
 ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 UNDECIDED = 7
+LAUNCHES = re.compile(r"\b(mpirun|penstock (launch|scale))\b")
 LINKS = ("examples", "bench", "tests")
 AT_ONCE = 3
 DATA = "build/penstock dataset make --brief --data-dir data --images 80 --val-images 16"
@@ -47,12 +49,17 @@ def files_of(commands):
 
 def call(command, work):
     """What failed; empty: nothing."""
-    began = time.monotonic()
-    done = subprocess.run(["bash", "-c", command], cwd=work, timeout=LIMIT_S, env=ENVIRONMENT, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    print(f"$ {command}\n{done.stdout}# {time.monotonic() - began:.1f} s", flush=True)
-    undecided = done.returncode == UNDECIDED and " isolate " in command
-    return "" if done.returncode == 0 or undecided else f"exit code {done.returncode}: {command}"
+    for _ in range(2 if LAUNCHES.search(command) else 1):
+        began = time.monotonic()
+        # `timeout` ends all that the command started; its exit code is 124 or 137 then.
+        done = subprocess.run(["timeout", "-k", "10", str(LIMIT_S), "bash", "-c", command], cwd=work, env=ENVIRONMENT, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
+                              check=False)
+        print(f"$ {command}\n{done.stdout}# {time.monotonic() - began:.1f} s, exit code {done.returncode}", flush=True)
+        undecided = done.returncode == UNDECIDED and " isolate " in command
+        if done.returncode == 0 or undecided:
+            return ""
+    return f"exit code {done.returncode}: {command}"
 
 
 def run(commands, earlier, work):
