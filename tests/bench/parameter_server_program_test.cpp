@@ -21,6 +21,7 @@
 #include "bench/progress.h"
 #include "dataflow/curve_certificate.h"
 #include "tests/support/coloured_images.h"
+#include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 

@@ -14,6 +14,7 @@
 #include "bench/child_process.h"
 #include "bench/child_run.h"
 #include "tests/support/npy_file.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
