@@ -191,7 +191,7 @@ std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
 
 extern constinit const FeederEntry zmq_consume_feeder{
     .name = "zmq-consume",
-    .summary = "batches from outside producers over ZeroMQ, and the copy",
+    .summary = "batches from other programs over ZeroMQ",
     .needs_producer = true,
     .options = kAllConsumeOptions,
     .shape_batches = shape_consumed_batches,
