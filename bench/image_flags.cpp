@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
