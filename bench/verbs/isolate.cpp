@@ -72,8 +72,7 @@ std::vector<Flag> isolate_flags(Wanted& wanted) {
       "budget", "time for the measurement, such as 45s or 5min", "45s",
       [&](const std::string& text) { wanted.plan.budget = parse_duration(text, "--budget"); }));
   flags.push_back(percent_flag(
-      "half_width",
-      "width of the 95 % interval of the cost at which to stop, in +- percent of a step",
+      "half_width", "stop when the 95 % interval of the cost is within +- this percent of a step",
       wanted.plan.targets.half_width));
   flags.push_back(percent_flag("margin", "smallest difference that matters, in percent",
                                wanted.plan.targets.margin));
