@@ -50,18 +50,16 @@ Cluster cluster_of(const ClusterWish& wish) {
 std::vector<Flag> cluster_flags(ClusterWish& wish) {
   const FlagGroup flag{"Parameter servers"};
   std::vector<Flag> flags{
-      flag("job_name",
-           "ps: this process is a parameter server; worker: it trains with them; default: neither",
+      flag("job_name", "role of this process: ps (parameter server) or worker; default: neither",
            "", [&wish](const std::string& text) { set_job(wish, text); }),
-      flag("ps_hosts", "HOST:PORT of each parameter server, separated by commas", "",
+      flag("ps_hosts", "addresses of the parameter servers: HOST:PORT,...", "",
            [&wish](const std::string& text) { wish.ps_hosts = parse_hosts(text, "--ps-hosts"); }),
-      flag("worker_hosts",
-           "HOST:PORT of each worker, which names it: nobody listens there; separated by commas",
+      flag("worker_hosts", "addresses of the workers: HOST:PORT,...; they only name the workers",
            "",
            [&wish](const std::string& text) {
              wish.worker_hosts = parse_hosts(text, "--worker-hosts");
            }),
-      flag("task_index", "which of its job's hosts this process is, from 0", "0",
+      flag("task_index", "index of this process among the hosts of its role, from 0", "0",
            [&wish](const std::string& text) {
              const std::int64_t index = parse_integer(text, "--task-index");
              if (index < 0 || index > INT32_MAX) {
@@ -69,15 +67,15 @@ std::vector<Flag> cluster_flags(ClusterWish& wish) {
              }
              wish.task_index = static_cast<std::int32_t>(index);
            }),
-      flag("rendezvous_timeout", "how long the processes of a run may take to find each other",
-           "60s",
+      flag("rendezvous_timeout",
+           "how long processes of a run may take to find each other, such as 60s", "60s",
            [&wish](const std::string& text) {
              wish.rendezvous = parse_duration(text, "--rendezvous-timeout");
              if (wish.rendezvous <= Nanoseconds::zero()) {
                throw ConfigError("--rendezvous-timeout is 0; expected a time above 0, such as 60s");
              }
            }),
-      flag("server_io_threads", "of libzmq, in each process", "1",
+      flag("server_io_threads", "I/O threads of libzmq in each process", "1",
            [&wish](const std::string& text) {
              const std::int64_t threads = parse_integer(text, "--server-io-threads");
              if (threads < 1 || threads > 64) {
@@ -90,11 +88,9 @@ std::vector<Flag> cluster_flags(ClusterWish& wish) {
       flag("curve_allow", kCurveAllowHelp, "",
            [&wish](const std::string& text) { wish.curve.allow = text; }),
       flag("curve_server_key",
-           "public file of all parameter servers, or of each one, separated by commas; of workers",
-           "", [&wish](const std::string& text) { wish.curve.server_key = text; }),
-      flag("insecure",
-           "a parameter server may listen where other machines reach it, unchecked and in plain "
-           "text",
+           "public key file of the parameter servers, or one per server: FILE,...; for workers", "",
+           [&wish](const std::string& text) { wish.curve.server_key = text; }),
+      flag("insecure", "let a parameter server accept other machines without keys, in plain text",
            "false",
            [&wish](const std::string& text) { wish.insecure = parse_flag(text, "--insecure"); })};
   flags.front().aliases = "job";

@@ -30,21 +30,21 @@ std::vector<Flag> horovod_flags(RunConfig& config) {
                       (*iterations).*member = parsed.num_batches;
                       config.num_batches = iterations->count * iterations->batches;
                     },
-                .group = "Run"};
+                .group = kOtherSystems};
   };
   std::vector<Flag> flags{
-      times("num_iters", "Horovod's: this many times --num-batches-per-iter are --num-batches",
+      times("num_iters", "iterations: --num-batches is this times --num-batches-per-iter",
             &Iterations::count),
-      times("num_batches_per_iter", "see --num-iters", &Iterations::batches),
+      times("num_batches_per_iter", "steps per iteration, see --num-iters", &Iterations::batches),
       Flag{.name = "no_cuda",
-           .help = "the same as --device cpu",
+           .help = "same as --device cpu",
            .fallback = "false",
            .boolean = true,
            .set =
                [&config](const std::string& text) {
                  if (parse_flag(text, "--no-cuda")) config.device = "cpu";
                },
-           .group = "Run"}};
+           .group = kOtherSystems}};
   return flags;
 }
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "bench/cli.h"
+#include "bench/flags.h"
 #include "bench/run_config.h"
 
 namespace penstock {

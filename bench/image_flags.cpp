@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
@@ -64,49 +65,48 @@ void set_data_name(RunConfig& config, const std::string& text) {
 }  // namespace
 
 std::vector<Flag> image_flags(RunConfig& config) {
-  return {Flag{.name = "data_name",
-               .help = "tf_cnn_benchmarks': imagenet, or cifar10, which is queue:source=cifar10; "
-                       "default: by the names of the files",
-               .set = [&config](const std::string& text) { set_data_name(config, text); },
-               .group = "Run"},
-          Flag{.name = "resize_method",
-               .help = "tf_cnn_benchmarks': nearest, bilinear, bicubic, area or round_robin of "
-                       "TensorFlow 1, as queue:resize=tf_bilinear and so on",
-               .set = [&config](const std::string& text) { set_resize(config, text); },
-               .group = "Run"},
-          Flag{.name = "distortions",
-               .help = "tf_cnn_benchmarks': the same as queue:color=tf_yiq",
-               .fallback = "false",
-               .boolean = true,
-               .set =
-                   [&config](const std::string& text) {
-                     if (!parse_flag(text, "--distortions")) return;
-                     add_option(config, "distortions", "color", "tf_yiq");
-                   },
-               .group = "Run"},
-          Flag{.name = "distort_color_in_yiq",
-               .help = "false, with --distortions: the same as queue:color=tf",
-               .fallback = "true",
-               .boolean = true,
-               .set =
-                   [&config](const std::string& text) {
-                     constexpr std::string_view kYiq = "color=tf_yiq", kSuffix = "_yiq";
-                     if (parse_flag(text, "--distort-color-in-yiq")) return;
-                     std::string& feeder = config.fake_location;  // --distortions comes before
-                     if (feeder.ends_with(kYiq)) feeder.resize(feeder.size() - kSuffix.size());
-                   },
-               .group = "Run"},
-          Flag{.name = "datasets_repeat_cached_sample",
-               .help = "tf_cnn_benchmarks': the same as queue:repeat_cached_sample=true",
-               .fallback = "false",
-               .boolean = true,
-               .set =
-                   [&config](const std::string& text) {
-                     if (!parse_flag(text, "--datasets-repeat-cached-sample")) return;
-                     add_option(config, "datasets-repeat-cached-sample", "repeat_cached_sample",
-                                "true");
-                   },
-               .group = "Run"}};
+  return {
+      Flag{.name = "data_name",
+           .help = "imagenet or cifar10 (same as queue:source=cifar10); default: by file names",
+           .set = [&config](const std::string& text) { set_data_name(config, text); },
+           .group = kOtherSystems},
+      Flag{.name = "resize_method",
+           .help = "nearest, bilinear, bicubic, area or round_robin: same as queue:resize=tf_...",
+           .set = [&config](const std::string& text) { set_resize(config, text); },
+           .group = kOtherSystems},
+      Flag{.name = "distortions",
+           .help = "same as queue:color=tf_yiq",
+           .fallback = "false",
+           .boolean = true,
+           .set =
+               [&config](const std::string& text) {
+                 if (!parse_flag(text, "--distortions")) return;
+                 add_option(config, "distortions", "color", "tf_yiq");
+               },
+           .group = kOtherSystems},
+      Flag{.name = "distort_color_in_yiq",
+           .help = "false: --distortions is queue:color=tf",
+           .fallback = "true",
+           .boolean = true,
+           .set =
+               [&config](const std::string& text) {
+                 constexpr std::string_view kYiq = "color=tf_yiq", kSuffix = "_yiq";
+                 if (parse_flag(text, "--distort-color-in-yiq")) return;
+                 std::string& feeder = config.fake_location;  // --distortions comes before
+                 if (feeder.ends_with(kYiq)) feeder.resize(feeder.size() - kSuffix.size());
+               },
+           .group = kOtherSystems},
+      Flag{.name = "datasets_repeat_cached_sample",
+           .help = "same as queue:repeat_cached_sample=true",
+           .fallback = "false",
+           .boolean = true,
+           .set =
+               [&config](const std::string& text) {
+                 if (!parse_flag(text, "--datasets-repeat-cached-sample")) return;
+                 add_option(config, "datasets-repeat-cached-sample", "repeat_cached_sample",
+                            "true");
+               },
+           .group = kOtherSystems}};
 }
 
 }  // namespace penstock

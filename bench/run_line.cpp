@@ -6,31 +6,20 @@
 #include <algorithm>
 
 namespace penstock {
-namespace {
-
-/// Between two lines about one run, where lines stay.
-constexpr double kLineEvery_s = 5;
-
-}  // namespace
 
 void RunLine::begin(std::string what, std::string left_is, double left_s) {
   what_ = std::move(what);
   left_is_ = std::move(left_is);
   left_s_ = left_s;
-  next_line_s_ = kLineEvery_s;
   running({});
 }
 
 void RunLine::running(const Progress& progress) {
-  if (!line_.single() && progress.elapsed_s < next_line_s_) return;
-  next_line_s_ = progress.elapsed_s + kLineEvery_s;
+  if (!line_.single()) return;
   const std::string left = fmt::format("; {}{} left", left_is_,
                                        duration_text(std::max(0.0, left_s_ - progress.elapsed_s)));
   Progress shown = progress;
   shown.left_s = 0;  // of one run: the whole matters more
-  if (!line_.single()) {
-    return line_.print(what_ + ": " + progress_text(shown, std::string::npos, false) + left);
-  }
   const std::size_t width = line_.width(), around = what_.size() + 2 + left.size();
   if (around >= width) return line_.pass(what_.substr(0, width));
   line_.pass(what_ + ": " + progress_text(shown, width - around, line_.colour()) + left);

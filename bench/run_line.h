@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one after another, each in a process of its own, on standard error: the one under way on a
 // line that changes, with its rate so far, the queue behind the feeder, and what is left of all;
-// where that is no terminal, a line for each run, and in long ones every few seconds.
+// if that is no terminal, one line for each run, when it has ended.
 //
 // Thread-safety: one thread at a time; `running` may come from another one than the rest.
 #pragma once
@@ -36,7 +36,7 @@ class RunLine {
  private:
   LiveLine line_;
   std::string what_, left_is_;
-  double left_s_ = 0, next_line_s_ = 0;
+  double left_s_ = 0;
 };
 
 }  // namespace penstock

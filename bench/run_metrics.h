@@ -21,12 +21,14 @@ class RunMetrics final : public RunListener {
   /// `config` is resolved. `gauges` is asked by `page`.
   RunMetrics(const RunConfig& config, Gauges gauges);
 
+  void window_begins() override;
   void step(const StepReport& step) override;
 
   /// penstock_images_total and the histogram penstock_step_seconds: of measured steps;
   /// penstock_queue_depth and penstock_queue_slots, in batches; penstock_stall_seconds_total and
-  /// penstock_backpressure_seconds_total: threads blocked for want of a batch, or of room. Queues
-  /// are labels.
+  /// penstock_backpressure_seconds_total: time that threads waited for a batch, or for room;
+  /// penstock_input_wait_share: share of the window in which the trainer waited for a batch. All
+  /// have the labels feeder and model, those of rings also queue.
   std::string page() const;
 
  private:
@@ -35,12 +37,14 @@ class RunMetrics final : public RunListener {
                                          0.25,  0.5,    1.0,   2.5,  5.0,   10.0};
 
   const std::int64_t images_;  // per step
+  const std::string labels_;
   const Gauges gauges_;
   mutable std::mutex mutex_;
   // All below under mutex_.
   std::array<std::int64_t, kBounds.size() + 1> counts_{};
   std::int64_t steps_ = 0;
   double seconds_ = 0;
+  double window_s_ = 0, wait_before_s_ = 0;  // of the window, and waits until it began
 };
 
 }  // namespace penstock

@@ -31,12 +31,14 @@ void SweepProgress::rests(double busy_percent) {
 void SweepProgress::run_begins(const SweepMoment& moment) {
   where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,
                        label_of(*sweep_, moment.row));
-  line_.begin(where_, "", moment.left_s);
+  // Before the first run has ended, only the budget is known.
+  line_.begin(where_, moment.run == 0 ? "at most " : "about ", moment.left_s);
 }
 
 void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
-  line_.end(fmt::format("{}: {}; {} left", where_, outcome(result), duration_text(moment.left_s)),
-            result.status != Status::ok);
+  line_.end(
+      fmt::format("{}: {}; about {} left", where_, outcome(result), duration_text(moment.left_s)),
+      result.status != Status::ok);
 }
 
 void SweepProgress::results_changed(const SweepResult& sweep) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sweep says on standard error while it runs, and its results on disk after each run. On a
 // terminal one line changes, with the rate so far, the queue, and what is left; elsewhere each run
-// has a line, and long ones one every few seconds.
+// has one line.
 #pragma once
 
 #include <cstdio>

@@ -33,7 +33,6 @@ std::string process_name(std::int32_t process) {
 }
 
 std::string thread_name(std::int32_t process, std::int32_t thread) {
-  if (process == kFeeding) return fmt::format("thread {}", thread);
   if (process >= kFirstDevice) return fmt::format("stream {}", thread);
   constexpr const char* kNames[] = {"", "host", "device", "stager"};
   return kNames[thread];
@@ -108,6 +107,25 @@ void Trace::add_spans(Tracks& tracks) const {
   }
 }
 
+/// Names of the feeders' threads: "decode thread 0" for the first of those that mostly decode.
+std::map<std::int32_t, std::string> Trace::feeding_threads(const Tracks& tracks) const {
+  std::map<std::int32_t, std::string> names;
+  std::map<std::string, int> numbers;
+  for (const auto& [place, events] : tracks) {
+    if (place.first != kFeeding) continue;
+    std::map<std::string, Nanoseconds> times;
+    for (const Event& event : events) {
+      if (!event.name.starts_with("wait")) times[event.name] += event.end - event.begin;
+    }
+    const auto most =
+        std::ranges::max_element(times, {}, [](const auto& each) { return each.second; });
+    const std::string work = most == times.end() ? "feeding" : most->first;
+    const std::string word = work.substr(0, work.find(' '));
+    names[place.second] = fmt::format("{} thread {}", word, numbers[word]++);
+  }
+  return names;
+}
+
 /// In the order of time.
 std::vector<nlohmann::ordered_json> Trace::counter_events() const {
   std::vector<Depth> depths(depths_.depths().begin(), depths_.depths().end());
@@ -128,6 +146,7 @@ std::vector<nlohmann::ordered_json> Trace::counter_events() const {
 void Trace::write(std::ostream& out) const {
   Tracks tracks = tracks_;
   add_spans(tracks);
+  const std::map<std::int32_t, std::string> feeding = feeding_threads(tracks);
   out << "{\"displayTimeUnit\":\"ms\",\"otherData\":"
       << Json{{"clock", "steady"},
               {"dropped_spans", spans_.dropped()},
@@ -145,7 +164,9 @@ void Trace::write(std::ostream& out) const {
     if (std::exchange(named, process) != process) {
       write_event(name_event("process_name", process, 0, process_name(process)));
     }
-    write_event(name_event("thread_name", process, thread, thread_name(process, thread)));
+    write_event(
+        name_event("thread_name", process, thread,
+                   process == kFeeding ? feeding.at(thread) : thread_name(process, thread)));
     // Ranges that enclose others come before them.
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;

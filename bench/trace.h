@@ -65,6 +65,7 @@ class Trace {
 
   void add_steps(std::int32_t rank, const Leg& leg);
   void add_spans(Tracks& tracks) const;
+  std::map<std::int32_t, std::string> feeding_threads(const Tracks& tracks) const;
   std::vector<nlohmann::ordered_json> counter_events() const;
 
   struct WatchedRing {

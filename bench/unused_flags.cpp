@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 #include <string_view>
 
 #include "bench/cli.h"
@@ -102,11 +101,9 @@ const ConfigKey* key_of(std::string_view name) {
 
 bool is_asked_for(const Effect& effect, std::span<const RunConfig> runs,
                   std::span<const std::string> arguments) {
-  bool typed = is_typed(effect.flag, arguments);
+  const bool typed = is_typed(effect.flag, arguments);
   const ConfigKey* const key = key_of(effect.flag);
   if (key == nullptr) return typed;
-  std::istringstream aliases{std::string(key->aliases)};
-  for (std::string alias; aliases >> alias;) typed |= is_typed(alias, arguments);
   const std::string by_default = key->get(RunConfig());
   return typed && std::ranges::any_of(
                       runs, [&](const RunConfig& run) { return key->get(run) != by_default; });

@@ -113,31 +113,27 @@ std::vector<Flag> update_flags(RunConfig& config) {
                 .help = std::move(help),
                 .fallback = std::move(fallback),
                 .set = [&config, set](const std::string& text) { set(config, text); },
-                .group = "Run"};
+                .group = kOtherSystems};
   };
   std::vector<Flag> flags{
       flag("variable_consistency",
-           "strong, or relaxed: the same as --variable-update replicated:consistency=relaxed",
-           "strong", set_consistency),
-      flag("staged_vars", "the same as --variable-update parameter_server:staged=true", "false",
+           "strong, or relaxed: same as --variable-update replicated:consistency=relaxed", "strong",
+           set_consistency),
+      flag("staged_vars", "same as --variable-update parameter_server:staged=true", "false",
            set_staged),
       flag("ps_placement",
-           "first, greedy or split: the same as --variable-update parameter_server:placement=...",
+           "first, greedy or split: same as --variable-update parameter_server:placement=...",
            "first", set_placement),
       flag("cross_replica_sync",
-           "--nocross-replica-sync is the same as --variable-update parameter_server:sync=false",
-           "true", set_cross_replica_sync),
+           "--nocross-replica-sync: same as --variable-update parameter_server:sync=false", "true",
+           set_cross_replica_sync),
       flag("local_parameter_device",
-           "gpu: weights have their home on the first device, as they always do; cpu: the same on "
-           "--device cpu, else refused",
-           "gpu", set_local_parameter_device),
-      flag("kungfu", "sync-sgd, async-sgd or sma: the same as --variable-update with that", "",
+           "where weights are kept: gpu (first device) or cpu (with --device cpu only)", "gpu",
+           set_local_parameter_device),
+      flag("kungfu", "sync-sgd, async-sgd or sma: same as --variable-update with that value", "",
            set_kungfu),
-      flag("compact_gradient_transfer", "the same as --gradient-wire fp16", "false", set_compact),
-      flag("allreduce_merge_scope",
-           "exchange so many gradients at a time, whatever their sizes: the same as "
-           "--agg-small-grads-max-group with --agg-small-grads-max-bytes above the largest; 1: "
-           "buckets",
+      flag("compact_gradient_transfer", "same as --gradient-wire fp16", "false", set_compact),
+      flag("allreduce_merge_scope", "gradients per exchange, whatever their sizes; 1: in buckets",
            "1", set_merge_scope)};
   flags[1].boolean = true;
   flags[3].boolean = true;

@@ -23,7 +23,7 @@ enum class Colour : std::uint8_t { none, tf, tf_yiq, fbresnet };
 
 /// What the option `color` takes, in the order of Colour.
 inline constexpr OptionValue kColourValues[] = {
-    {"none", "colours as they are"},
+    {"none", "no distortion"},
     {"tf",
      "tf_cnn_benchmarks --distortions --nodistort_color_in_yiq: brightness, saturation, hue, "
      "contrast"},

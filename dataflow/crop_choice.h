@@ -23,13 +23,20 @@ enum class Crop : std::uint8_t {
 
 /// In the order of Crop.
 inline constexpr OptionValue kCropValues[] = {
-    {"random", "torchvision's random resized crop: 8 to 100 % of the area, ratio 3/4 to 4/3"},
-    {"center", "torchvision's evaluation: the shorter side to 256/224, the centre"},
-    {"full", "the whole image, squeezed"},
-    {"tf_random", "tf_cnn_benchmarks' distorted bounding box: 10 to 100 %, ratio 0.75 to 1.33"},
-    {"tf_center", "tf_cnn_benchmarks' evaluation: resized to 1.145 times the output, the centre"},
-    {"tensorpack_random", "tensorpack's GoogleNet crop: 8 to 100 %, ratio 0.75 to 1.333"},
-    {"tensorpack_center", "tensorpack's evaluation: the shorter side to 256/224, the centre"},
+    {"random",
+     "torchvision's random resized crop: 8 to 100 % of the area, aspect ratio 3/4 to 4/3"},
+    {"center",
+     "torchvision's evaluation: shorter side scaled to 256/224 of the output, then the centre"},
+    {"full", "the whole image, resized without keeping its aspect ratio"},
+    {"tf_random",
+     "tf_cnn_benchmarks' distorted bounding box: 10 to 100 % of the area, aspect ratio 0.75 to "
+     "1.33"},
+    {"tf_center",
+     "tf_cnn_benchmarks' evaluation: resized to 1.145 times the output, then the centre"},
+    {"tensorpack_random",
+     "tensorpack's GoogleNet crop: 8 to 100 % of the area, aspect ratio 0.75 to 1.333"},
+    {"tensorpack_center",
+     "tensorpack's evaluation: shorter side scaled to 256/224 of the output, then the centre"},
 };
 
 /// The crop of that name. Throws ConfigError, which names `component`, for others.

@@ -36,11 +36,11 @@ struct CurveSetup {
 CurveSetup read_curve(const CurveFiles& files);
 
 /// Help texts of the options and flags that name the files.
-inline constexpr char kCurveSecretHelp[] = "file with our own keys, made by penstock keygen";
+inline constexpr char kCurveSecretHelp[] =
+    "file with the keys of this side, as `penstock keygen` writes it";
 inline constexpr char kCurveServerKeyHelp[] =
-    "public file of the server; this side is then the CURVE client";
+    "public key file of the server; makes this side the CURVE client";
 inline constexpr char kCurveAllowHelp[] =
-    "folder or file with the public keys that may come in, or any; this side is then the CURVE "
-    "server";
+    "folder or file of accepted public keys, or any; makes this side the CURVE server";
 
 }  // namespace penstock

@@ -50,17 +50,17 @@ enum class Filter : std::uint8_t {
 
 /// What the option `resize` takes: the names of Filter in its order, and rounds of four of them.
 inline constexpr OptionValue kResizeValues[] = {
-    {"bilinear", "antialiased triangle filter, as PIL and torchvision have it"},
-    {"bicubic", "antialiased cubic filter (a = -0.5), as PIL has it"},
-    {"area", "mean of the area that a pixel covers"},
-    {"nearest", "the pixel at the centre"},
-    {"tf_nearest", "TensorFlow 1's: the pixel at the corner"},
-    {"tf_bilinear", "TensorFlow 1's: not antialiased, corners as places"},
-    {"tf_bicubic", "TensorFlow 1's: not antialiased, a = -0.75, corners as places"},
-    {"cv_bilinear", "OpenCV's: not antialiased"},
-    {"cv_bicubic", "OpenCV's: not antialiased, a = -0.75"},
-    {"round_robin", "nearest, bilinear, bicubic and area in turn, by the sample's index + epoch"},
-    {"tf_round_robin", "the same of the tf_ methods"},
+    {"bilinear", "antialiased triangle filter, as in PIL and torchvision"},
+    {"bicubic", "antialiased cubic filter (a = -0.5), as in PIL"},
+    {"area", "mean over the area of each output pixel"},
+    {"nearest", "nearest pixel to the centre"},
+    {"tf_nearest", "TensorFlow 1: nearest pixel to the corner"},
+    {"tf_bilinear", "TensorFlow 1: not antialiased, aligned to corners"},
+    {"tf_bicubic", "TensorFlow 1: not antialiased, a = -0.75, aligned to corners"},
+    {"cv_bilinear", "OpenCV: not antialiased"},
+    {"cv_bicubic", "OpenCV: not antialiased, a = -0.75"},
+    {"round_robin", "nearest, bilinear, bicubic and area in turn, by sample index + epoch"},
+    {"tf_round_robin", "the tf_ methods and area in turn"},
 };
 
 /// The filters that take turns under that name: one, or four. Throws ConfigError, which names

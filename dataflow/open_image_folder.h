@@ -10,12 +10,12 @@ namespace penstock {
 
 inline constexpr OptionSpec kImageFolderOptions[] = {
     {"labels", "",
-     "a text file of labels, for images that lie in one folder, as ImageNet's validation set does: "
-     "lines of `NAME LABEL`, or a label for each image in byte order"},
-    {"label_base", "0", "the number of the first class there"},
+     "text file of labels for images in one folder, such as ImageNet's validation set: lines of "
+     "`NAME LABEL`, or one label per image in byte order of names"},
+    {"label_base", "0", "number of the first class in the file of labels"},
     {"manifest", "auto",
-     "the saved list of files, from `penstock dataset index`: auto (.penstock-manifest in the "
-     "folder, where it is there and still holds), off, or a file, which then has to hold"},
+     "saved list of files from `penstock dataset index`: auto (.penstock-manifest in the folder, "
+     "if it is up to date), off, or a file, which must be up to date"},
 };
 
 /// Throws ConfigError as the ways of listing do.

@@ -17,10 +17,13 @@
 
 namespace penstock {
 
-/// What is told of peers that are turned away, on any thread.
+/// What is told of peers: of those that are turned away on any thread, of those that leave on the
+/// thread that uses the socket.
 struct PeerReports {
   std::function<void()> refused{};                     ///< once for each try
-  std::function<void(const std::string& text)> say{};  ///< once for each peer
+  std::function<void(const std::string& text)> say{};  ///< once for each peer that is turned away
+  /// A peer that was connected has left, and so many are still connected.
+  std::function<void(const std::string& peer, std::int64_t others)> left{};
 };
 
 class SocketSecurity {

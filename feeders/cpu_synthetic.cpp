@@ -52,7 +52,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 extern constinit const FeederEntry cpu_synthetic_feeder{
     .name = "cpu",
-    .summary = "random pixels drawn on the CPU for every batch, and the copy",
+    .summary = "random pixels, generated on the CPU for every batch",
     .make = make,
 };
 

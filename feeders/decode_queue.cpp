@@ -46,7 +46,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 extern constinit const FeederEntry decode_queue_feeder{
     .name = "queue",
-    .summary = "images read, decoded and augmented on the CPU, a bounded queue, and the copy",
+    .summary = "images read, decoded and augmented on the CPU, through a bounded queue",
     .reads_files = true,
     .options = kOptions,
     .shape_batches = normalise_batches,

@@ -60,7 +60,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 extern constinit const FeederEntry gpu_constant_feeder{
     .name = "gpu",
-    .summary = "batches that already lie on the device: the ceiling",
+    .summary = "constant batches on the device: the ceiling, without any input cost",
     .slots = MemoryKind::device,
     .is_ceiling = true,
     .make = make,

@@ -21,10 +21,10 @@ namespace {
 constexpr std::int64_t kMostReceivers = 256, kMostMessages = 1 << 10;
 
 constexpr OptionSpec kOptions[] = {
-    {"format", "framed", "of the messages: zmq_op, numpy-frames or framed"},
-    {"checksum", "false", "framed messages have one of their bytes, which is checked"},
-    {"receivers", "1", "threads that check messages and copy them"},
-    {"messages", "8", "that lie in memory, each a batch of its own"},
+    {"format", "framed", "message format: zmq_op, numpy-frames or framed"},
+    {"checksum", "false", "framed messages carry a checksum, which is verified"},
+    {"receivers", "1", "threads that check and copy messages"},
+    {"messages", "8", "messages in memory, each with a different batch"},
 };
 
 MessageFormat format_of(const Options& options) {
@@ -123,7 +123,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 extern constinit const FeederEntry held_messages_feeder{
     .name = "messages",
-    .summary = "constant batches out of messages in memory: zmq-consume without a network",
+    .summary = "constant batches from messages in memory: zmq-consume without the network",
     .options = kOptions,
     .make = make,
 };

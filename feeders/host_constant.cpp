@@ -14,7 +14,7 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"img_per_s", "0", "supply so many images per second at most; 0: as many as are taken"},
+    {"img_per_s", "0", "highest supply in images per second; 0: no limit"},
     kNormaliseOption,
 };
 
@@ -72,7 +72,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 extern constinit const FeederEntry host_constant_feeder{
     .name = "host",
-    .summary = "constant batches in pinned host memory: the copy alone",
+    .summary = "constant batches in pinned host memory: measures the copy to the device",
     .options = kOptions,
     .shape_batches = normalise_batches,
     .make = make,

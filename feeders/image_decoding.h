@@ -25,39 +25,41 @@ namespace penstock {
 /// Options of the decoders, which explain them; empty: their defaults.
 inline constexpr OptionSpec kDecoderOptions[] = {
     {"crop", "",
-     "which part of an image [the chain's]; evaluation takes a centre; from sources of pixels also "
-     "auto (their default) and padN such as pad4",
+     "part of the image to take, in evaluation its centre; sources of pixels also have auto (their "
+     "default) and padN such as pad4 [that of chain]",
      kCropValues},
-    {"chain", "", "crop, resize and color at once [torchvision]; each can be given besides",
+    {"chain", "", "sets crop, resize and color at once; each can be overridden [torchvision]",
      kChainValues},
-    {"resize", "", "how that part is resized [the chain's]", kResizeValues},
-    {"color", "", "how colours are distorted, but in evaluation [the chain's]", kColourValues},
+    {"resize", "", "method of resizing [that of chain]", kResizeValues},
+    {"color", "", "colour distortion, not in evaluation [that of chain]", kColourValues},
     {"flip", "",
-     "mirror every other image, by chance (default true; with decode=raw false; with pixels where "
-     "the crop is left to chance)"},
-    {"upsampling", "", "fancy (default) or plain"},
-    {"max_pixels", "", "refuse larger images (default 178956970)"},
+     "mirror half of the images at random; default: true, with decode=raw false, with pixels true "
+     "if the crop is random"},
+    {"upsampling", "", "chroma upsampling: fancy (default) or plain"},
+    {"max_pixels", "", "most pixels of an image; larger images are refused; default: 178956970"},
     {"decode", "",
-     "region (default): what the crop takes; full: whole images, then the crop; raw: pixels that "
-     "lie in memory, decoded and cropped before the run (center, or full)"},
+     "what to decode: region (the crop only; default), full (the whole image, then crop) or raw "
+     "(before the run, into memory; crop is center or full)"},
     {"shrink", "",
-     "decode regions of twice the batch's size and more at a half or less (default true)"},
-    {"engine", "", "what decodes JPEG: auto (default; our own where it can), or libjpeg"},
+     "decode regions of at least twice the output size at a reduced scale; default: true"},
+    {"engine", "",
+     "JPEG decoder: auto (default; built-in for baseline images, else libjpeg) or libjpeg"},
 };
 
 /// Options of the pool of threads.
 inline constexpr OptionSpec kDecodePoolOptions[] = {
     kNormaliseOption,
     {"threads", "all",
-     "of --feeder-threads: all, or auto: as many as it takes until nobody waits for batches, found "
-     "out while the run warms up"},
+     "threads that decode: all of --feeder-threads, or auto (as few as keep the trainer busy, "
+     "found during warm-up)"},
     {"cores", "",
-     "keep decode threads on processors: auto, on NUMA nodes in turn, or a list such as 0-3+8"},
+     "pin decode threads to cores: auto (over NUMA nodes in turn), or a list such as 0-3+8; "
+     "default: not pinned"},
     {"numa", "",
-     "keep them on those of these NUMA nodes, such as 0 or 0+1; of one alone, slots lie there too"},
+     "pin decode threads to NUMA nodes, such as 0 or 0+1; with one node, the host ring lies there "
+     "too"},
     {"extra_us", "0",
-     "burn so many microseconds of CPU time for each image in the thread that decodes it: a known "
-     "answer for what measures stages"},
+     "extra CPU time per image in microseconds, to test the measurement of stages"},
 };
 
 /// One table of several, in their order.

@@ -13,16 +13,15 @@ namespace penstock {
 
 inline constexpr OptionSpec kSourceOptions[] = {
     {"source", "auto",
-     "where images come from, such as memory:limit=512MiB; auto: by the names in --data-dir; with "
-     "decode=raw [memory]"},
+     "data-set format, such as memory:limit=512MiB; auto: by file names in --data-dir; with "
+     "decode=raw: memory"},
     {"io", "",
-     "how files are read: pread, direct (O_DIRECT, past the page cache) or uring (io_uring); "
-     "default: image files by read, packed ones as mapped memory"},
+     "how to read files: pread, direct (O_DIRECT, bypasses the page cache) or uring (io_uring); "
+     "default: read() for image files, mmap for packed ones"},
     {"readahead", "0",
-     "samples that threads of their own (as many, at most 32) read before they are asked for; for "
-     "storage that is slow to answer"},
+     "samples to read ahead, in as many threads (at most 32), for storage with high latency"},
     {"repeat_cached_sample", "false",
-     "read the first sample alone and repeat it from memory: decoding without storage"},
+     "repeat the first sample from memory: measures decoding without storage"},
 };
 
 /// The source that the options of the feeder `queue` name, read as they say. Throws ConfigError.

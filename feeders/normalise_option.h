@@ -9,8 +9,8 @@ namespace penstock {
 
 inline constexpr OptionSpec kNormaliseOption{
     "normalise", "device",
-    "device: bytes, which the device normalises; f32 or f16: the CPU does it, into the slot, and "
-    "4 or 2 times as much is copied"};
+    "where pixels are normalised: device (bytes are copied), or on the CPU to f32 or f16 (4 or 2 "
+    "times as many bytes are copied)"};
 
 /// What the option makes of batches of bytes. Throws ConfigError for other words.
 void normalise_batches(const Options& options, BatchSpec& batches);

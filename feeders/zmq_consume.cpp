@@ -209,7 +209,7 @@ std::vector<MemoryNeed> memory_needs(const Options& options, const BatchSpec& sp
 
 extern constinit const FeederEntry zmq_consume_feeder{
     .name = "zmq-consume",
-    .summary = "batches from outside producers over ZeroMQ, and the copy",
+    .summary = "batches from other programs over ZeroMQ",
     .needs_producer = true,
     .options = kAllConsumeOptions,
     .shape_batches = shape_consumed_batches,

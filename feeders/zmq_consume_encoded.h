@@ -15,11 +15,10 @@ namespace penstock {
 
 inline constexpr OptionSpec kEncodedOptions[] = {
     {"encoded", "false",
-     "messages hold image files, as `penstock serve --encoded` sends them, and --feeder-threads "
-     "decode them here; the options below say how"},
+     "messages hold image files, from `penstock serve --encoded`, which --feeder-threads decode "
+     "with the options below"},
     {"held", "4",
-     "messages that may be held until their images are decoded, besides those in the socket; with "
-     "credit, that says it"},
+     "messages that may wait for decoding, beside those in the socket; not with credit"},
 };
 
 /// All options of zmq-consume: of every message, of those with image files, and of decoding them.

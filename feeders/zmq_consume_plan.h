@@ -45,39 +45,36 @@ struct ConsumePlan {
 
 inline constexpr OptionSpec kConsumeOptions[] = {
     {"endpoint", "ipc://testpipe",
-     "ipc://PATH, ipc://@NAME or tcp://HOST:PORT; several: A+B+bind:C+connect:D"},
-    {"bind", "true", "this side binds and producers connect; false: the other way round"},
+     "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT; several: A+B+bind:C+connect:D"},
+    {"bind", "true", "bind the address, so that producers connect; false: connect to the producer"},
     {"hwm", "8", "messages that may wait in the socket, per producer"},
-    {"buffer", "",
-     "instead of hwm: bytes of batches that this side holds outside the ring, per producer, such "
-     "as "
-     "256MiB"},
-    {"receivers", "1", "threads that check messages and copy them; one at a time receives"},
-    {"max_message", "auto",
-     "largest message, in bytes; auto: four batches, so that float32 is named"},
-    {"io_threads", "1", "libzmq's own threads, for each endpoint"},
+    {"buffer", "", "bytes of batches that may wait per producer, such as 256MiB, instead of hwm"},
+    {"receivers", "1", "threads that check and copy messages; they receive one at a time"},
+    {"max_message", "auto", "largest message in bytes; auto: four batches"},
+    {"io_threads", "1", "I/O threads of libzmq per endpoint"},
     {"format", "auto",
-     "zmq_op, pickle, msgpack, numpy-frames or framed; auto: by each message's first bytes"},
-    {"credit", "0",
-     "batches that each producer may have under way, over sockets that go both ways and in "
-     "Penstock's own format; 0: producers push"},
-    {"credit_together", "auto", "with credit, the same of all producers; auto: no other limit"},
-    {"max_producers", "64", "with credit, at most so many at once"},
+     "message format: zmq_op, pickle, msgpack, numpy-frames, framed or auto (by the first bytes of "
+     "each message)"},
+    {"credit", "0", "batches that each producer may have in flight; 0: no credit, producers push"},
+    {"credit_together", "auto",
+     "with credit: batches in flight of all producers together; auto: no such limit"},
+    {"max_producers", "64", "with credit: producers that may be connected at once"},
     {"shared_memory", "false",
-     "with credit, only producers that share memory (penstock serve --shared-memory)"},
+     "with credit: accept only producers that share memory (penstock serve --shared-memory)"},
     {"copy", "false",
-     "with credit, copies batches in shared memory into slots, instead of lending them to the "
-     "device where they lie"},
-    {"max_pool", "auto", "with credit, a producer's shared memory, at most; auto: 256 batches"},
-    {"producers", "0", "the data end with the end of so many framed producers; 0: they do not"},
+     "with credit: copy batches from shared memory into slots, instead of lending them to the "
+     "device"},
+    {"max_pool", "auto",
+     "with credit: largest shared memory of a producer, in bytes; auto: 256 batches"},
+    {"producers", "0", "number of framed producers after whose end the data end; 0: never"},
     {"keep_memory", "true",
-     "glibc keeps the pages of messages for the next ones, in the whole process; false: its own "
-     "way"},
-    {"producer", "", "a shell command to run as long as the feeder, such as 'penstock serve'"},
+     "keep the memory of messages for reuse, in the whole process; false: default of glibc"},
+    {"producer", "",
+     "shell command that starts a producer for the run, such as 'penstock serve'; default: none"},
     {"curve_secret", "", kCurveSecretHelp},
     {"curve_allow", "", kCurveAllowHelp},
     {"curve_server_key", "", kCurveServerKeyHelp},
-    {"insecure", "false", "may bind tcp:// without keys where other machines can send"},
+    {"insecure", "false", "allow binding tcp:// without keys where other machines can connect"},
 };
 
 /// Throws ConfigError, before any socket is opened.

@@ -145,6 +145,7 @@ struct ZmqSocket::State {
         role(options.role),
         bind(options.bind),
         send_buffer(options.send_buffer),
+        left(reports.left),
         security(context->handle(), options.curve, std::move(reports)),
         socket(*context, type_of(options.role)),
         monitor(context->handle(), socket.handle()) {
@@ -183,7 +184,10 @@ struct ZmqSocket::State {
           ++peers.joined;
           break;
         case ConnectionEvent::Kind::ended:
-          if (connections.erase(event->connection) > 0 && !event->fault) ++peers.left;
+          if (connections.erase(event->connection) > 0 && !event->fault) {
+            ++peers.left;
+            if (judges && left) left(event->peer, peers.joined - peers.left);
+          }
           if (mute.erase(event->connection) > 0 && !event->fault) note_mute(event->peer);
       }
       if (!judges) continue;
@@ -216,6 +220,7 @@ struct ZmqSocket::State {
   const ZmqSocketOptions::Role role;
   const bool bind;
   const std::int64_t send_buffer;
+  const std::function<void(const std::string&, std::int64_t)> left;
   SocketSecurity security;
   zmq::socket_t socket;
   ZmqMonitor monitor;

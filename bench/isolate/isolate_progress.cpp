@@ -24,7 +24,7 @@ void IsolateProgress::run_ended(const SweepMoment&, const RunResult& result) {
   const bool failed = result.status == Status::failed || result.status == Status::partial;
   const std::string rate = failed ? fmt::format("{}: {}", to_string(result.status), result.reason)
                                   : fmt::format("{:.1f} img/s", result.img_per_s);
-  line_.end(fmt::format("{}: {}", where_, rate), failed);
+  if (failed || shows_runs_) line_.end(fmt::format("{}: {}", where_, rate), failed);
 }
 
 void IsolateProgress::results_changed(const SweepResult& sweep) {

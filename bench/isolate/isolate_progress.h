@@ -14,9 +14,10 @@ namespace penstock {
 
 class IsolateProgress final : public IsolateListener {
  public:
-  /// `single_line`: standard error is a terminal that nothing else writes to.
-  IsolateProgress(const ResultFolder& folder, bool single_line)
-      : folder_(folder), line_(stderr, single_line) {}
+  /// `single_line`: standard error is a terminal that nothing else writes to. `lines`: elsewhere
+  /// each run has a line; else only runs that fail have one.
+  IsolateProgress(const ResultFolder& folder, bool single_line, bool lines)
+      : folder_(folder), line_(stderr, single_line), shows_runs_(single_line || lines) {}
 
   void phase_begins(std::string_view phase, double budget_s) override;
   void run_begins(const SweepMoment& moment) override;
@@ -31,6 +32,7 @@ class IsolateProgress final : public IsolateListener {
  private:
   const ResultFolder& folder_;
   RunLine line_;
+  const bool shows_runs_;
   std::string phase_, where_;
   double budget_s_ = 0;
   bool saved_ = true, begun_ = false;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -100,7 +101,10 @@ int main(int count, char** arguments) {
   }
   benchmark::Initialize(&count, arguments);
   if (benchmark::ReportUnrecognizedArguments(count, arguments)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
+  const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  return 0;
+  if (matched > 0) return 0;
+  std::cerr << "penstock_micro: no benchmark matches --benchmark_filter; "
+               "--benchmark_list_tests lists all\n";
+  return 2;
 }

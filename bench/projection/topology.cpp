@@ -19,16 +19,16 @@ constexpr std::int64_t kMostDevices = 1024, kMostServers = 65536;
 // us over NVLink; so is the efficiency of its trees. The efficiency of a link is what fits
 // Horovod's published VGG-16 on 512 GPUs; plain sockets reach far less.
 constexpr std::array kOptions = {
-    OptionSpec{"devices", "8", "of a host"},
-    OptionSpec{"local", "100", "GB/s between devices of a host (bus bandwidth)"},
-    OptionSpec{"link", "12.5", "GB/s of a host's links, each direction (12.5: 100 Gbit/s)"},
-    OptionSpec{"efficiency", "0.85", "share of the link that an exchange gets: measure it"},
-    OptionSpec{"latency_us", "14", "of a message between hosts"},
-    OptionSpec{"local_latency_us", "3.4", "of a message inside a host"},
-    OptionSpec{"tree_efficiency", "0.92", "of the bandwidth that two trees get"},
-    OptionSpec{"servers", "4", "parameter servers, each on a host of its own with such a link"},
-    OptionSpec{"bytes", "4", "of a gradient on the wire: 4, or 2 for 16 bits"},
-    OptionSpec{"slowdown", "0", "share by which an exchange slows backward down"},
+    OptionSpec{"devices", "8", "devices per host"},
+    OptionSpec{"local", "100", "bus bandwidth between devices of a host in GB/s"},
+    OptionSpec{"link", "12.5", "bandwidth of a host's links in GB/s, per direction"},
+    OptionSpec{"efficiency", "0.85", "share of the link bandwidth that an exchange reaches"},
+    OptionSpec{"latency_us", "14", "latency between hosts in microseconds"},
+    OptionSpec{"local_latency_us", "3.4", "latency inside a host in microseconds"},
+    OptionSpec{"tree_efficiency", "0.92", "share of the bandwidth that two trees reach"},
+    OptionSpec{"servers", "4", "parameter servers, one per host"},
+    OptionSpec{"bytes", "4", "bytes per gradient element on the wire: 4 or 2"},
+    OptionSpec{"slowdown", "0", "share by which an exchange slows backward"},
 };
 
 double amount(const Options& options, std::string_view name, double low, double high) {

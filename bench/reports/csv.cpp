@@ -117,7 +117,7 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
 
 extern constinit const ReportEntry csv_report{
     .name = "csv",
-    .summary = "a line for each row, with its configuration and environment",
+    .summary = "one line per row, with its configuration and environment",
     .file = "results.csv",
     .write = write,
 };

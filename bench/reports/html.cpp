@@ -14,7 +14,7 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
 
 extern constinit const ReportEntry html_report{
     .name = "html",
-    .summary = "one page that needs nothing else",
+    .summary = "one self-contained HTML page",
     .file = "report.html",
     .write = write,
 };

@@ -43,7 +43,7 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
 
 extern constinit const ReportEntry json_report{
     .name = "json",
-    .summary = "everything, every step time included",
+    .summary = "everything, including every step time",
     .file = "results.json",
     .write = write,
 };

@@ -70,26 +70,25 @@ std::vector<Flag> measuring_flags(Wanted& wanted) {
   ExchangePlan& plan = wanted.plan;
   std::vector<Flag> flags;
   flags.push_back(flag(
-      "ranks",
-      "ranks that exchange, as threads of this process; under mpirun or srun, the processes", "2",
+      "ranks", "ranks, as threads of this process; under mpirun or srun, its processes", "2",
       [&](const std::string& text) {
         plan.ranks = static_cast<std::int32_t>(whole_number(text, "--ranks", 2, kMostRanks));
       },
       "num_gpus"));
   flags.push_back(
-      flag("num_iters", "timed iterations of each algorithm", "20", [&](const std::string& text) {
+      flag("num_iters", "timed iterations per algorithm", "20", [&](const std::string& text) {
         plan.iterations = whole_number(text, "--num-iters", 1, kMostIterations);
       }));
   flags.push_back(
-      flag("num_warmup", "iterations of each before them", "5", [&](const std::string& text) {
+      flag("num_warmup", "warm-up iterations per algorithm", "5", [&](const std::string& text) {
         plan.warmup = whole_number(text, "--num-warmup", 0, kMostIterations);
       }));
-  flags.push_back(flag(
-      "seed", "of the order of algorithms in each iteration", "1", [&](const std::string& text) {
-        plan.seed =
-            static_cast<std::uint64_t>(whole_number(text, "--seed", 0, std::int64_t{1} << 62));
-      }));
-  flags.push_back(flag("timeout", "how long a rank may wait for another one, such as 90s", "60s",
+  flags.push_back(flag("seed", "seed of the order in which algorithms take turns", "1",
+                       [&](const std::string& text) {
+                         plan.seed = static_cast<std::uint64_t>(
+                             whole_number(text, "--seed", 0, std::int64_t{1} << 62));
+                       }));
+  flags.push_back(flag("timeout", "how long a rank may wait for another, such as 90s", "60s",
                        [&](const std::string& text) {
                          wanted.wish.timeout = parse_duration(text, "--timeout");
                          wanted.plan.patience = wanted.wish.timeout;
@@ -102,26 +101,26 @@ std::vector<Flag> measuring_flags(Wanted& wanted) {
 
 std::vector<Flag> allreduce_flags(Wanted& wanted) {
   std::vector<Flag> flags = measuring_flags(wanted);
-  flags.push_back(flag("model", "whose gradients are exchanged", wanted.model,
-                       [&](const std::string& text) { wanted.model = text; }));
+  flags.push_back(flag("model", "model whose gradients are exchanged, see `penstock list model`",
+                       wanted.model, [&](const std::string& text) { wanted.model = text; }));
   flags.push_back(flag("algorithm",
-                       "all, or a list of shared-memory and those of `penstock list`; of processes "
-                       "also mpi (MPI_Allreduce) and mpi-nonblocking",
+                       "algorithms: all, or a list of shared-memory and those of `penstock list "
+                       "all-reduce`; processes also have mpi and mpi-nonblocking",
                        "all", [&](const std::string& text) { wanted.wish.algorithms = text; }));
   flags.push_back(flag(
-      "wire", "gradients as they are exchanged, but by MPI's: fp32, fp16 or bf16", "fp32",
+      "wire", "format of gradients while they are exchanged, except by MPI: fp32, fp16 or bf16",
+      "fp32",
       [&](const std::string& text) { wanted.wish.wire = parse_wire_format(text, "--wire"); },
       "gradient_wire"));
-  flags.push_back(flag("all_reduce_spec",
-                       "tf_cnn_benchmarks' choice by size, such as pscpu:32k:xring#2; alone, it is "
-                       "compared with shared-memory",
-                       "", [&](const std::string& text) { wanted.wish.all_reduce_spec = text; }));
-  flags.push_back(
-      flag("local_ranks", "ranks of a group of the hierarchical algorithms; 0: two groups", "0",
-           [&](const std::string& text) {
-             wanted.wish.local_ranks =
-                 static_cast<std::int32_t>(whole_number(text, "--local-ranks", 0, kMostRanks));
-           }));
+  flags.push_back(flag(
+      "all_reduce_spec",
+      "algorithm by gradient size, such as pscpu:32k:xring#2; compared with shared-memory if alone",
+      "", [&](const std::string& text) { wanted.wish.all_reduce_spec = text; }));
+  flags.push_back(flag("local_ranks", "ranks per group in hierarchical algorithms; 0: two groups",
+                       "0", [&](const std::string& text) {
+                         wanted.wish.local_ranks = static_cast<std::int32_t>(
+                             whole_number(text, "--local-ranks", 0, kMostRanks));
+                       }));
   for (const std::string_view name : kBucketKeys) {
     const ConfigKey& key = find_config_key(name);
     flags.push_back(flag(std::string(name), std::string(key.help), key.get(wanted.buckets),
@@ -272,10 +271,15 @@ int run_together(Wanted& wanted, const Invocation& invocation, Clock& clock) {
 
 int run(const Invocation& invocation) {
   Wanted wanted;
-  if (!parse_flags("allreduce",
-                   "Measures how long ranks take to add up the gradients of a model: the exchange "
-                   "alone, without model and input, by several algorithms in turns.",
-                   allreduce_flags(wanted), invocation.arguments)) {
+  if (!parse_flags(
+          {.verb = "allreduce",
+           .summary = "Measures how long ranks take to add up the gradients of a model, without "
+                      "training and input, by several algorithms in turns.",
+           .common = "model ranks algorithm num-iters wire bucket-mib json",
+           .examples = "allreduce --model resnet50 --ranks 2\n"
+                       "allreduce --model vgg16 --algorithm ring,tree --wire fp16\n"
+                       "launch -np 4 -- allreduce --algorithm mpi,ring"},
+          allreduce_flags(wanted), invocation.arguments)) {
     return 0;
   }
   SteadyClock clock;
@@ -294,7 +298,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry allreduce_verb{
     .name = "allreduce",
-    .summary = "the exchange of a model's gradients alone, by every algorithm",
+    .summary = "measure the exchange of a model's gradients alone, by every algorithm",
     .run = run,
 };
 

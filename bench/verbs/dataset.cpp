@@ -62,17 +62,20 @@ int make(const Invocation& invocation) {
   DatasetParameters& parameters = order.parameters;
   bool brief = false;
   const Flag flags[] = {
-      word_flag("data-dir", "folder that gets the folders train and val", order.directory),
+      word_flag("data-dir", "folder for the folders train and val", order.directory),
       count_flag("images", "training images", parameters.images, 1, kMany),
       count_flag("val-images", "validation images", parameters.val_images, 1, kMany),
-      count_flag("classes", "kinds of scenes", parameters.classes, 1, most_classes()),
-      count_flag("seed", "of all that is drawn", parameters.seed, 0, kLargest),
-      count_flag("quality", "of the JPEGs", parameters.quality, 1, 100),
-      count_flag("threads", "that draw and encode", order.threads, 1, 256),
-      boolean_flag("force", "replace train and val where they are there already", order.force),
-      boolean_flag("brief", "say in one line, on stderr, what is being made", brief)};
-  if (!parse_flags("dataset make", "Makes a synthetic data set of photograph-like JPEGs.", flags,
-                   invocation.arguments)) {
+      count_flag("classes", "number of classes", parameters.classes, 1, most_classes()),
+      count_flag("seed", "seed of the pictures", parameters.seed, 0, kLargest),
+      count_flag("quality", "JPEG quality, 1 to 100", parameters.quality, 1, 100),
+      count_flag("threads", "threads that draw and encode", order.threads, 1, 256),
+      boolean_flag("force", "replace train and val if they exist", order.force),
+      boolean_flag("brief", "print one line on stderr only", brief)};
+  if (!parse_flags({.verb = "dataset make",
+                    .summary = "Makes a synthetic data set of photograph-like JPEGs.",
+                    .examples = "dataset make\n"
+                                "dataset make --data-dir my-data --images 1000 --classes 10"},
+                   flags, invocation.arguments)) {
     return 0;
   }
   Progress progress(order, brief);
@@ -100,15 +103,17 @@ int inspect(const Invocation& invocation) {
   std::string sheet;
   bool json = false;
   const Flag flags[] = {
-      word_flag("data-dir", "folder of class folders, or a packed set as `check` takes it",
-                order.directory),
-      word_flag("source",
-                "format, with its options, such as tfrecord:crc=false; auto: by the names",
+      word_flag("data-dir", "folder of class folders, or a packed data set", order.directory),
+      word_flag("source", "format and its options, such as tfrecord:crc=false; auto: by file names",
                 order.source),
-      word_flag("contact-sheet", "writes a PNG with a few images of every class", sheet),
-      boolean_flag("json", "print one JSON object, with all that is odd", json)};
-  if (!parse_flags("dataset inspect",
-                   "Says what a data set holds: images, classes, sizes, and what is odd about it.",
+      word_flag("contact-sheet", "file for a PNG with a few images of every class; default: none",
+                sheet),
+      boolean_flag("json", "print one JSON object, with everything unusual", json)};
+  if (!parse_flags({.verb = "dataset inspect",
+                    .summary = "Reports the images, classes and sizes of a data set, and what is "
+                               "unusual about it.",
+                    .examples = "dataset inspect --data-dir my/images\n"
+                                "dataset inspect --data-dir my/images --contact-sheet sheet.png"},
                    flags, invocation.arguments)) {
     return 0;
   }
@@ -128,13 +133,12 @@ int inspect(const Invocation& invocation) {
 constexpr std::string_view kHelp =
     "Makes, inspects, checks, converts and indexes data sets.\n\n"
     "Usage: penstock dataset WORD [flags]\n\n"
-    "  make     a synthetic data set of photograph-like JPEGs, the same for the same seed\n"
-    "  inspect  counts, sizes and oddities of a data set of any format; a contact sheet\n"
-    "  check    reads and decodes every sample of a data set of any format, and names the bad "
-    "ones\n"
-    "  convert  writes a data set in another format, and says what reading it costs then\n"
-    "  index    saves the list of an image folder's files, so that runs need not make it\n\n"
-    "See `penstock dataset WORD --help` for its flags.\n";
+    "  make     make a synthetic data set of photograph-like JPEGs\n"
+    "  inspect  report the images, classes and sizes of a data set\n"
+    "  check    read and decode every sample, and list the bad ones\n"
+    "  convert  write a data set in another format\n"
+    "  index    save the list of files of an image folder, so that runs start faster\n\n"
+    "See `penstock dataset WORD --help` for the flags of each.\n";
 
 constexpr VerbEntry kMake{.name = "make", .summary = "", .run = make};
 constexpr VerbEntry kInspect{.name = "inspect", .summary = "", .run = inspect};
@@ -149,7 +153,7 @@ int run(const Invocation& invocation) {
     throw ConfigError("penstock dataset needs a word: make, inspect, check, convert or index");
   }
   const std::string& word = invocation.arguments.front();
-  if (word == "--help" || word == "-h") {
+  if (word == "--help" || word == "--help-all" || word == "-h") {
     fmt::print("{}", kHelp);
     return 0;
   }
@@ -162,7 +166,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry dataset_verb{
     .name = "dataset",
-    .summary = "makes, inspects, checks, converts and indexes data sets",
+    .summary = "make, inspect, check, convert and index data sets",
     .run = run,
 };
 

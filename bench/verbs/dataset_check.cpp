@@ -35,14 +35,16 @@ void print_result(const CheckedDataset& checked, const CheckDataset& order) {
 int check_word(const Invocation& invocation) {
   CheckDataset order{.directory = "data/train", .source = "auto", .threads = usable_cores()};
   const Flag flags[] = {
-      word_flag("data-dir", "folder, file, or list of files with braces", order.directory),
-      word_flag("source",
-                "format, with its options, such as tfrecord:crc=false; auto: by the names",
+      word_flag("data-dir", "data set: folder, file, or list of files with braces",
+                order.directory),
+      word_flag("source", "format and its options, such as tfrecord:crc=false; auto: by file names",
                 order.source),
-      count_flag("threads", "that read and decode", order.threads, 1, 256)};
-  if (!parse_flags("dataset check",
-                   "Reads every byte and decodes every image of a data set. Exits with 1 where a "
-                   "sample is bad.",
+      count_flag("threads", "threads that read and decode", order.threads, 1, 256)};
+  if (!parse_flags({.verb = "dataset check",
+                    .summary = "Reads every byte and decodes every image of a data set. Exits with "
+                               "1 if a sample is bad.",
+                    .examples = "dataset check --data-dir my/images\n"
+                                "dataset check --data-dir 'shards/train-{0000..0015}.tar'"},
                    flags, invocation.arguments)) {
     return 0;
   }

@@ -75,21 +75,27 @@ int convert_word(const Invocation& invocation) {
   ConvertDataset order{.directory = "data/train", .source = "auto", .threads = usable_cores()};
   std::string to, shard_size = "256MiB";
   const Flag flags[] = {
-      word_flag("data-dir", "folder, file, or list of files with braces", order.directory),
-      word_flag("source", "its format, with its options; auto: by the names", order.source),
-      word_flag("to", "the format to write: " + words(), to),
-      word_flag("out", "the folder to write, which must be new", order.out),
-      word_flag("shard-size", "most bytes of the images in one file, roughly", shard_size),
-      count_flag("shards", "files instead; 0: by their size", order.shards, 0, 1'000'000),
-      count_flag("image-size", "of formats that hold pixels; 0: the format's own", order.image_size,
-                 0, 4096),
-      boolean_flag("shuffle", "write in a random order, for readers that read in order",
-                   order.shuffle),
-      count_flag("seed", "of that order", order.seed, 0, 1'000'000'000),
-      boolean_flag("skip-bad-samples", "leave samples out that cannot be read", order.skips_bad)};
-  if (!parse_flags("dataset convert",
-                   "Writes a data set in another format, byte for byte, and reads it back.", flags,
-                   invocation.arguments)) {
+      word_flag("data-dir", "data set: folder, file, or list of files with braces",
+                order.directory),
+      word_flag("source", "format and its options; auto: by file names", order.source),
+      word_flag("to", "format to write: " + words(), to),
+      word_flag("out", "folder to write, which must not exist", order.out),
+      word_flag("shard-size", "size of a file, such as 256MiB", shard_size),
+      count_flag("shards", "number of files, instead of --shard-size; 0: by size", order.shards, 0,
+                 1'000'000),
+      count_flag("image-size",
+                 "height and width of formats that store pixels; 0: the format's default",
+                 order.image_size, 0, 4096),
+      boolean_flag("shuffle", "write the samples in random order", order.shuffle),
+      count_flag("seed", "seed of that order", order.seed, 0, 1'000'000'000),
+      boolean_flag("skip-bad-samples", "skip samples that cannot be read", order.skips_bad)};
+  if (!parse_flags({.verb = "dataset convert",
+                    .summary = "Writes the samples of a data set in another format, reads them "
+                               "back and compares them.",
+                    .examples = "dataset convert --data-dir my/images --to tfrecord --out records\n"
+                                "dataset convert --data-dir my/images --to raw --image-size 256 "
+                                "--out pixels"},
+                   flags, invocation.arguments)) {
     return 0;
   }
   if (to.empty()) throw ConfigError("--to is not stated; expected one of " + words());

@@ -12,15 +12,15 @@ namespace penstock {
 
 int index_word(const Invocation& invocation) {
   std::string directory = "data/train", out;
-  const Flag flags[] = {
-      word_flag("data-dir", "folder of class folders", directory),
-      word_flag("out",
-                "the file to write, which queue:source='image-folder:manifest=FILE' then names; "
-                "default: .penstock-manifest in the folder, which runs find by themselves",
-                out)};
-  if (!parse_flags("dataset index",
-                   "Lists the files of an image folder and saves the list. Runs read it in place "
-                   "of listing the folder for as long as no class folder changes.",
+  const Flag flags[] = {word_flag("data-dir", "folder of class folders", directory),
+                        word_flag("out",
+                                  "file to write, for queue:source='image-folder:manifest=FILE'; "
+                                  "default: .penstock-manifest in the folder, which runs find",
+                                  out)};
+  if (!parse_flags({.verb = "dataset index",
+                    .summary = "Saves the list of files of an image folder. Runs read it instead "
+                               "of listing the folder, until a class folder changes.",
+                    .examples = "dataset index --data-dir my/images"},
                    flags, invocation.arguments)) {
     return 0;
   }

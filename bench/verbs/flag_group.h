@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/cli.h"
+#include "bench/flags.h"
 
 namespace penstock {
 

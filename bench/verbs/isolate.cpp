@@ -69,35 +69,31 @@ Flag percent_flag(std::string name, std::string help, double& share) {
 std::vector<Flag> isolate_flags(Wanted& wanted) {
   std::vector<Flag> flags = run_flags(wanted.config);
   flags.push_back(flag(
-      "budget", "how long the blocks may take together, such as 45s or 5min", "45s",
+      "budget", "time for the measurement, such as 45s or 5min", "45s",
       [&](const std::string& text) { wanted.plan.budget = parse_duration(text, "--budget"); }));
-  flags.push_back(percent_flag("half_width",
-                               "stop once the cost's 95 % interval is no wider than +- this many "
-                               "per cent of a step",
-                               wanted.plan.targets.half_width));
-  flags.push_back(percent_flag("margin", "differences of fewer per cent do not matter",
+  flags.push_back(percent_flag(
+      "half_width", "stop when the 95 % interval of the cost is within +- this percent of a step",
+      wanted.plan.targets.half_width));
+  flags.push_back(percent_flag("margin", "smallest difference that matters, in percent",
                                wanted.plan.targets.margin));
+  flags.push_back(switch_flag("verify",
+                              "then try the most promising remedy, for up to 0.6 x --budget more",
+                              wanted.plan.verify));
   flags.push_back(switch_flag(
-      "verify", "then try what should help most here, for at most 0.6 of the budget more",
-      wanted.plan.verify));
-  flags.push_back(switch_flag(
-      "ladder",
-      "then measure every rung from batches on the device to cold files, and what each adds",
+      "ladder", "then measure the cost of each stage, from batches on the device to cold files",
       wanted.plan.ladder));
-  flags.push_back(
-      flag("ladder_budget", "how long the ladder may take", "4min", [&](const std::string& text) {
-        wanted.plan.ladder_budget = parse_duration(text, "--ladder-budget");
-      }));
-  flags.push_back(
-      flag("constant_endpoint",
-           "where a `penstock serve --fake-location host` of yours on the producers' "
-           "machine sends to, for the ladder of zmq-consume; default: it serves itself, "
-           "on this machine",
-           "", [&](const std::string& text) { wanted.constant_endpoint = text; }));
+  flags.push_back(flag("ladder_budget", "time for --ladder, such as 4min", "4min",
+                       [&](const std::string& text) {
+                         wanted.plan.ladder_budget = parse_duration(text, "--ladder-budget");
+                       }));
+  flags.push_back(flag("constant_endpoint",
+                       "address that your `penstock serve --feeder host` sends to, for --ladder "
+                       "with zmq-consume; default: a local one is started",
+                       "", [&](const std::string& text) { wanted.constant_endpoint = text; }));
   flags.push_back(flag("out",
                        "folder for isolation.json, results.json, results.csv and report.html",
                        "out/isolate", [&](const std::string& text) { wanted.out = text; }));
-  flags.push_back(switch_flag("verbose", "pass on what the runs say", wanted.verbose));
+  flags.push_back(switch_flag("verbose", "print the output of the runs", wanted.verbose));
   return flags;
 }
 
@@ -199,7 +195,7 @@ int isolate(const Wanted& wanted, const Invocation& invocation) {
   const Isolation* found = nullptr;
   bool saved = false;
   {
-    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     found = &isolator.run(progress, invocation.stop);
     saved = progress.saved();
@@ -216,10 +212,16 @@ int run(const Invocation& invocation) {
   wanted.config.device = kAutoDevice;
   apply_like_of(wanted.config, invocation.arguments);
   wanted.config.fake_location = kDefaultFeeder;
-  if (!parse_flags("isolate",
-                   "Measures what one feeder costs one trainer, where the cost arises, and what "
-                   "would remove it.",
-                   isolate_flags(wanted), invocation.arguments)) {
+  if (!parse_flags(
+          {.verb = "isolate",
+           .summary = "Measures what one feeder costs one trainer, which stage causes the cost, "
+                      "and what would remove it.",
+           .common = "fake-location model device data-dir batch-size num-gpus budget verify ladder "
+                     "out verbose",
+           .examples = "isolate --data-dir my/images --device emulated:img_per_s=1000\n"
+                       "isolate --data-dir my/images --verify --budget 2min\n"
+                       "isolate --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555"},
+          isolate_flags(wanted), invocation.arguments)) {
     return 0;
   }
   const std::string chosen = choose_devices(std::span(&wanted.config, 1), invocation.arguments);
@@ -233,7 +235,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry isolate_verb{
     .name = "isolate",
-    .summary = "what one feeder costs one trainer, where, and what would help",
+    .summary = "measure what one feeder costs one trainer, which stage causes it, and what helps",
     .run = run,
 };
 

@@ -16,17 +16,19 @@ int run(const Invocation& invocation) {
   std::string folder = ".", name = "penstock";
   constexpr FlagGroup flag{"Keys"};
   const Flag flags[] = {
-      flag("out", "the folder that the files are written to", folder,
+      flag("out", "folder to write the files to", folder,
            [&](const std::string& text) { folder = text; }),
-      flag("name", "of the files: NAME.key and NAME.key_secret", name,
+      flag("name", "name of the files: NAME.key and NAME.key_secret", name,
            [&](const std::string& text) {
              if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos) {
                throw ConfigError("--name is '" + text + "'; expected the name of a file");
              }
              name = text;
            })};
-  if (!parse_flags("keygen",
-                   "Makes a pair of CURVE keys: certificates as pyzmq's zmq.auth and czmq read.",
+  if (!parse_flags({.verb = "keygen",
+                    .summary = "Makes a pair of CURVE keys, as certificates that pyzmq's zmq.auth "
+                               "and czmq read.",
+                    .examples = "keygen --out keys --name producer"},
                    flags, invocation.arguments)) {
     return 0;
   }
@@ -39,7 +41,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry keygen_verb{
     .name = "keygen",
-    .summary = "a pair of CURVE keys for ZeroMQ sockets",
+    .summary = "make a pair of CURVE keys for ZeroMQ sockets",
     .run = run,
 };
 

@@ -63,7 +63,7 @@ std::vector<Flag> launch_flags(Wanted& wanted) {
                 .group = "Launch"};
   };
   std::vector<Flag> flags;
-  flags.push_back(flag("np", "n_ranks", "ranks to start; default: as many as --hosts has slots", "",
+  flags.push_back(flag("np", "n_ranks", "ranks to start; default: one per slot of --hosts", "",
                        [&](const std::string& text) {
                          const std::int64_t ranks = parse_integer(text, "-np");
                          if (ranks < 1 || ranks > kMostRanks) {
@@ -73,21 +73,23 @@ std::vector<Flag> launch_flags(Wanted& wanted) {
                          }
                          wanted.ranks = static_cast<std::int32_t>(ranks);
                        }));
-  flags.push_back(flag("hosts", "host", "-H: machines and their slots, such as node1:2,node2:2", "",
-                       [&](const std::string& text) { wanted.hosts = text; }));
-  flags.push_back(flag("hostfile", "machinefile", "mpirun's host file: NAME slots=N, a line each",
-                       "", [&](const std::string& text) { wanted.hostfile = text; }));
-  flags.push_back(flag("ssh", "", "how other machines are reached", std::string(kPlainSsh),
-                       [&](const std::string& text) { wanted.agent = text; }));
-  flags.push_back(flag("grace", "", "what ranks have to save themselves when they are told to end",
-                       "1s", [&](const std::string& text) {
-                         wanted.grace = parse_duration(text, "--grace");
-                         if (wanted.grace >= std::chrono::seconds(1)) return;
-                         throw ConfigError(
-                             fmt::format("--grace is {}; expected a second or more", text));
-                       }));
   flags.push_back(
-      flag("print", "", "print the command and do not start it", "false",
+      flag("hosts", "host",
+           "-H: machines and their slots, such as node1:2,node2:2; default: this machine", "",
+           [&](const std::string& text) { wanted.hosts = text; }));
+  flags.push_back(flag("hostfile", "machinefile", "host file of mpirun, with lines NAME slots=N",
+                       "", [&](const std::string& text) { wanted.hostfile = text; }));
+  flags.push_back(flag("ssh", "", "command that reaches other machines", std::string(kPlainSsh),
+                       [&](const std::string& text) { wanted.agent = text; }));
+  flags.push_back(
+      flag("grace", "", "time that ranks get to save results when they are stopped, at least 1s",
+           "1s", [&](const std::string& text) {
+             wanted.grace = parse_duration(text, "--grace");
+             if (wanted.grace >= std::chrono::seconds(1)) return;
+             throw ConfigError(fmt::format("--grace is {}; expected a second or more", text));
+           }));
+  flags.push_back(
+      flag("print", "", "print the mpirun command without starting it", "false",
            [&](const std::string& text) { wanted.print = parse_flag(text, "--print"); }));
   flags.back().boolean = true;
   return flags;
@@ -162,10 +164,15 @@ int run(const Invocation& invocation) {
   const std::size_t begin = begin_of_ranks(all);
   std::vector<std::string> own(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin));
   std::replace(own.begin(), own.end(), std::string("-H"), std::string("--hosts"));
-  if (!parse_flags("launch",
-                   "Starts this program as several ranks, through Open MPI's mpirun: "
-                   "`penstock launch -np 4 -- run ...`. Output and exit code are the run's.",
-                   launch_flags(wanted), own)) {
+  if (!parse_flags(
+          {.verb = "launch",
+           .summary = "Starts `run` or `allreduce` as several ranks, through Open MPI's mpirun. "
+                      "Output and exit code are those of the run.",
+           .examples = "launch -np 4 -- run --feeder queue --data-dir my/images\n"
+                       "launch --hosts node1:2,node2:2 -- run --model resnet50\n"
+                       "launch -np 2 --print -- run --feeder host",
+           .arguments = "-- VERB ..."},
+          launch_flags(wanted), own)) {
     return 0;
   }
   std::span<const std::string> rest = all.subspan(begin);
@@ -199,7 +206,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry launch_verb{
     .name = "launch",
-    .summary = "`launch -np 4 -- run ...`: several ranks, through mpirun",
+    .summary = "start several ranks of a run through mpirun",
     .run = run,
 };
 

@@ -46,7 +46,7 @@ double real_between(const std::string& text, std::string_view name, double low, 
 }
 
 std::string topology_help() {
-  std::string text = "what it is projected to: KEY=VALUE,...:";
+  std::string text = "target machine, as KEY=VALUE,...:";
   for (const OptionSpec& option : topology_options()) {
     text += fmt::format(" {} [{}] {};", option.name, option.fallback, option.help);
   }
@@ -69,34 +69,35 @@ std::vector<Flag> project_flags(Wanted& wanted) {
   std::vector<Flag> flags;
   flags.push_back(flag("topology", topology_help(), "",
                        [&](const std::string& text) { wanted.topology = text; }));
-  flags.push_back(flag("ranks", "numbers of ranks", "1,2,4,...,4096",
+  flags.push_back(flag("ranks", "numbers of ranks to project to", "1,2,4,...,4096",
                        [&](const std::string& text) { plan.ranks = parse_ranks(text); }));
   flags.push_back(flag("exchange", "ways to exchange gradients", wanted.exchanges,
                        [&](const std::string& text) { wanted.exchanges = text; }));
   flags.push_back(flag("overlap",
-                       "buckets: each goes as soon as it is ready; none; or the share of the "
-                       "compute that hides exchange, such as 0.6",
+                       "what hides the exchange: buckets (sent as they become ready), none, or a "
+                       "share of compute such as 0.6",
                        "buckets", [&](const std::string& text) { set_overlap(plan, text); }));
-  flags.push_back(flag("jitter_ms", "standard deviation of a device's steps; default: the record's",
-                       "", [&](const std::string& text) {
-                         plan.jitter_ms = real_between(text, "--jitter-ms", 0, 1e6);
-                       }));
+  flags.push_back(flag(
+      "jitter_ms", "standard deviation of a device's step time in ms; default: that of the record",
+      "", [&](const std::string& text) {
+        plan.jitter_ms = real_between(text, "--jitter-ms", 0, 1e6);
+      }));
   flags.push_back(
-      flag("sigma", "what stragglers leave of the rate, instead of --jitter-ms", "",
+      flag("sigma", "share of the rate left by stragglers, 0 to 1, instead of --jitter-ms", "",
            [&](const std::string& text) { plan.sigma = real_between(text, "--sigma", 1e-3, 1); }));
   flags.push_back(flag("feeder_img_per_s",
-                       "what the feeder of a host supplies; default: the record's, where it was "
-                       "short of input",
+                       "images per second that a host's feeder supplies; default: that of the "
+                       "record, if it was short of input",
                        "", [&](const std::string& text) {
                          plan.feeder_img_per_s =
                              real_between(text, "--feeder-img-per-s", 1e-3, 1e12);
                        }));
-  flags.push_back(flag("format", "table, csv or json", "table",
+  flags.push_back(flag("format", "output format: table, csv or json", "table",
                        [&](const std::string& text) { wanted.format = text; }));
   flags.push_back(flag("out", "folder for projection.csv, .json and .svg; default: none", "",
                        [&](const std::string& text) { wanted.out = text; }));
   flags.push_back(
-      flag("check", "compare the formula with published figures instead", "false",
+      flag("check", "compare the formula with published measurements instead", "false",
            [&](const std::string& text) { wanted.check = parse_flag(text, "--check"); }));
   flags.back().boolean = true;
   return flags;
@@ -157,10 +158,15 @@ int run(const Invocation& invocation) {
   Wanted wanted;
   wanted.plan.ranks = doublings(kMostRanks);
   std::vector<std::string> words;
-  if (!parse_flags("project",
-                   "Projects a measured step to more devices: `project RECORD`, where RECORD is "
-                   "what `penstock run --json` printed. Every row is projected, not measured.",
-                   project_flags(wanted), invocation.arguments, &words)) {
+  if (!parse_flags(
+          {.verb = "project",
+           .summary = "Projects a measured step to more devices, by formula. RECORD is what "
+                      "`penstock run --json` printed.",
+           .examples = "project run.json\n"
+                       "project run.json --topology devices=4,link=3.125 --ranks 1,4,16,64\n"
+                       "project --check",
+           .arguments = "RECORD"},
+          project_flags(wanted), invocation.arguments, &words)) {
     return 0;
   }
   if (wanted.check) {
@@ -196,7 +202,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry project_verb{
     .name = "project",
-    .summary = "what a measured step would become on 1 to 4096 devices, by formula",
+    .summary = "project a measured step to up to 4096 devices, by formula",
     .run = run,
 };
 

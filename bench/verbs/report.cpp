@@ -32,22 +32,21 @@ std::string formats() {
 
 std::vector<Flag> report_flags(Wanted& wanted) {
   return {{.name = "format",
-           .help = formats() + "; of comparisons: text, markdown, json",
+           .help = "output format: " + formats() + "; for compare: text, markdown, json",
            .fallback = "table, or text",
            .set = [&](const std::string& text) { wanted.format = text; }},
           {.name = "out",
-           .help = "file to write instead of standard output",
+           .help = "output file; default: standard output",
            .set = [&](const std::string& text) { wanted.out = text; }},
           {.name = "margin",
-           .help = "of comparisons: changes of so many per cent do not matter",
+           .help = "for compare: smallest change that matters, in percent",
            .fallback = "1",
            .set = [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }},
           {.name = "allow",
-           .help = "of comparisons: settings of the workload that may differ, such as data_dir",
+           .help = "for compare: settings that may differ, such as data_dir",
            .set = [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }},
           {.name = "match",
-           .help = "of comparisons: KEY=A:B pairs rows whose KEY is A before with those whose KEY "
-                   "is B after, such as fake_location=queue:queue:decode=full; ';' between several",
+           .help = "for compare: pair rows whose KEY is A before and B after, as KEY=A:B;...",
            .set = [&](const std::string& text) { wanted.compare.renamed = text; }}};
 }
 
@@ -81,11 +80,16 @@ int compare_files(const std::string& before, const std::string& after, const Wan
 int run(const Invocation& invocation) {
   Wanted wanted;
   std::vector<std::string> words;
-  if (!parse_flags("report",
-                   "Shows saved results: `report FILE`, or what changed: `report compare BEFORE "
-                   "AFTER`. A file is results.json of a sweep, its folder, or what `penstock run "
-                   "--json` printed, once or on several lines.",
-                   report_flags(wanted), invocation.arguments, &words)) {
+  if (!parse_flags(
+          {.verb = "report",
+           .summary =
+               "Shows saved results, or what changed between two. A FILE is the folder of a sweep "
+               "or its results.json, or what `penstock run --json` printed, once or several times.",
+           .examples = "report out\n"
+                       "report out --format markdown --out results.md\n"
+                       "report compare out/before out/after",
+           .arguments = "FILE | compare BEFORE AFTER"},
+          report_flags(wanted), invocation.arguments, &words)) {
     return 0;
   }
   const bool compares = !words.empty() && words.front() == "compare";
@@ -101,7 +105,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry report_verb{
     .name = "report",
-    .summary = "saved results in another form, or what changed between two",
+    .summary = "show saved results in another form, or what changed between two",
     .run = run,
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -15,6 +17,7 @@
 
 #include "bench/cli.h"
 #include "bench/cluster_run.h"
+#include "bench/command_text.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/device_choice.h"
 #include "bench/exit_code.h"
@@ -42,10 +45,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Every resolved value, on one line, so that no default is silent.
-std::string resolved_line(const RunConfig& config) {
+/// The resolved values that are not the default ones, on one line; with `all` every value.
+std::string resolved_line(const RunConfig& config, bool all) {
+  const std::vector<std::string> defaults = to_flags(RunConfig());
   std::string text = "penstock run";
-  for (const std::string& flag : to_flags(config)) text += " " + flag;
+  for (const std::string& flag : to_flags(config)) {
+    if (all || std::ranges::find(defaults, flag) == defaults.end()) text += " " + shell_word(flag);
+  }
   return text;
 }
 
@@ -125,6 +131,7 @@ struct Wish {
   TraceWish trace;
   WatchWish watch;
   bool json = false;
+  bool verbose = false;     ///< show every resolved value
   std::string format;       ///< a report's name; empty: the table, while it runs
   std::string out;          ///< file for the JSON object; empty: none
   bool may_extend = false;  ///< whether the window is extended was not said: the feeder decides
@@ -256,7 +263,7 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
   Runner& runner = *made;
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
-  fmt::print(stderr, "{}\n", resolved_line(runner.config()));
+  fmt::print(stderr, "{}\n", resolved_line(runner.config(), wish.verbose));
   fmt::print("{}", format_header({.config = runner.config(),
                                   .synthetic = synthetic,
                                   .dataset = dataset_of(runner.config(), *components.feeder),
@@ -382,12 +389,12 @@ std::vector<Flag> trace_flags(TraceWish& wish) {
     }
   };
   return {{.name = "trace_file",
-           .help = "a timeline of the window's first steps, for Perfetto or chrome://tracing; "
-                   "default: none",
+           .help = "file for a timeline of the first measured steps, for Perfetto or "
+                   "chrome://tracing; default: none",
            .set = [&wish](const std::string& text) { wish.file = text; },
            .group = "Output"},
           {.name = "trace_steps",
-           .help = "steps in it; beyond 200, recorded programs are shown as one",
+           .help = "steps in the timeline; above 200 a recorded program is one span",
            .fallback = "50",
            .set = set_steps,
            .group = "Output"}};
@@ -406,21 +413,25 @@ std::vector<Flag> output_flags(Wish& wish) {
                        [&](const std::string& text) { wish.json = parse_flag(text, "--json"); }));
   flags.back().boolean = true;
   flags.back().fallback = "false";
+  flags.push_back(
+      flag("verbose", "print the value of every flag; default: those that differ from the defaults",
+           [&](const std::string& text) { wish.verbose = parse_flag(text, "--verbose"); }));
+  flags.back().boolean = true;
   flags.push_back(flag("format",
                        "print this report at the end instead of the table: " + join(reports),
                        [&](const std::string& text) { wish.format = text; }));
-  flags.push_back(flag("out",
-                       "write the JSON object to this file, also where the run is stopped or "
-                       "fails; default: none",
-                       [&](const std::string& text) { wish.out = text; }));
   flags.push_back(
-      flag("progress_fd", "open file for lines of JSON about how far the run is; default: none",
+      flag("out", "file for the JSON object, also if the run is stopped or fails; default: none",
+           [&](const std::string& text) { wish.out = text; }));
+  flags.push_back(
+      flag("progress_fd", "file descriptor for lines of JSON about the progress; default: none",
            [&](const std::string& text) { wish.watch.progress_fd = parse_progress_fd(text); }));
-  flags.push_back(flag("prometheus_port",
-                       "serve http://127.0.0.1:PORT/metrics while it runs; default: none",
-                       [&](const std::string& text) {
-                         wish.watch.prometheus_port = parse_port(text, "--prometheus-port");
-                       }));
+  flags.push_back(
+      flag("prometheus_port",
+           "port for http://127.0.0.1:PORT/metrics (Prometheus) during the run; default: none",
+           [&](const std::string& text) {
+             wish.watch.prometheus_port = parse_port(text, "--prometheus-port");
+           }));
   return flags;
 }
 
@@ -456,8 +467,15 @@ int run(const Invocation& invocation) {
   for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
   ClusterWish cluster;
   for (Flag& flag : cluster_flags(cluster)) flags.push_back(std::move(flag));
-  if (!parse_flags("run", "Runs one configuration once and prints its rate.", flags,
-                   invocation.arguments)) {
+  if (!parse_flags(
+          {.verb = "run",
+           .summary = "Runs one configuration once and prints its rate.",
+           .common = "fake-location model device data-dir batch-size num-gpus num-batches "
+                     "feeder-threads trace-file json out verbose",
+           .examples = "run --feeder queue --data-dir my/images --device emulated:img_per_s=1000\n"
+                       "run --feeder gpu --model tiny_cnn --device cpu --num-batches 20\n"
+                       "run --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555 --batch-size 64"},
+          flags, invocation.arguments)) {
     return 0;
   }
   // Parameter servers and their workers are of devices whose gradients lie in the host's memory.
@@ -513,7 +531,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry run_verb{
     .name = "run",
-    .summary = "one configuration, once: step table and total images/sec",
+    .summary = "measure one configuration once: a table of steps and the total images/sec",
     .run = run,
 };
 

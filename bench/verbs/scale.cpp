@@ -59,38 +59,36 @@ constexpr FlagGroup flag{"Scale"};
 
 std::vector<Flag> ladder_flags(Wanted& wanted) {
   std::vector<Flag> flags;
-  flags.push_back(flag("ranks", "numbers of ranks, such as 1,2,6; default: 1, 2, 4, ...", "",
+  flags.push_back(flag("ranks", "numbers of ranks to run, such as 1,2,6; default: 1, 2, 4, ...", "",
                        [&](const std::string& text) { wanted.ranks = text; }));
   flags.push_back(flag(
-      "max_gpu", "-x: the ladder 1, 2, 4, ... ends there; default: all slots, or cores", "",
-      [&](const std::string& text) { wanted.most = count_of(text, "--max-gpu"); }, "x"));
+      "max_gpu", "-x: largest number of ranks in 1, 2, 4, ...; default: all slots, or usable cores",
+      "", [&](const std::string& text) { wanted.most = count_of(text, "--max-gpu"); }, "x"));
   flags.push_back(flag(
-      "gpu_per_machine", "-g: ranks of a machine that does not say its slots", "",
+      "gpu_per_machine", "-g: ranks per machine, if the host file does not say", "",
       [&](const std::string& text) { wanted.per_host = count_of(text, "--gpu-per-machine"); },
       "g"));
   flags.push_back(flag(
       "hosts",
-      "-h: a node file (a line: name for peers, ssh alias), mpirun's host file, or a "
-      "list such as node1:2,node2:2; default: this machine",
+      "-h: file of hosts (mpirun's, or lines of name and ssh alias), or a list such as "
+      "node1:2,node2:2; default: this machine",
       "", [&](const std::string& text) { wanted.hosts = text; }, "nodes_file hostfile"));
   flags.push_back(flag(
-      "remote_dir",
-      "-r: copy this program into that folder of all hosts; default: it is there "
-      "already, at its own path",
+      "remote_dir", "-r: folder on all hosts to copy this program to; default: it is there already",
       "", [&](const std::string& text) { wanted.remote_dir = text; }, "r"));
-  flags.push_back(flag("ssh", "how other machines are reached", std::string(kPlainSsh),
+  flags.push_back(flag("ssh", "command that reaches other machines", std::string(kPlainSsh),
                        [&](const std::string& text) { wanted.plan.agent = text; }));
-  flags.push_back(flag("repetitions", "runs of each rung", "3", [&](const std::string& text) {
-    wanted.plan.repetitions = count_of(text, "--repetitions");
-  }));
+  flags.push_back(flag(
+      "repetitions", "runs per number of ranks", "3",
+      [&](const std::string& text) { wanted.plan.repetitions = count_of(text, "--repetitions"); }));
   flags.push_back(
-      flag("run_timeout", "give up a run after this time", "10min", [&](const std::string& text) {
+      flag("run_timeout", "how long a run may take", "10min", [&](const std::string& text) {
         wanted.plan.run_timeout = parse_duration(text, "--run-timeout");
       }));
   flags.push_back(flag("out", "folder for MODEL_bB.csv, .csv.ideal, .svg and .json", "logs",
                        [&](const std::string& text) { wanted.out = text; }));
   flags.push_back(
-      flag("verbose", "pass on what the runs say", "false",
+      flag("verbose", "print the output of the runs", "false",
            [&](const std::string& text) { wanted.plan.verbose = parse_flag(text, "--verbose"); }));
   flags.back().boolean = true;
   return flags;
@@ -189,10 +187,16 @@ int run(const Invocation& invocation) {
   wanted.plan.config.device = kAutoDevice;
   wanted.plan.config.variable_update = "horovod";
   apply_like_of(wanted.plan.config, arguments);
-  if (!parse_flags("scale",
-                   "Runs one configuration on 1, 2, 4, ... ranks through mpirun, and writes "
-                   "tfperftest's files. Takes the flags of `penstock run`.",
-                   scale_flags(wanted), arguments)) {
+  if (!parse_flags(
+          {.verb = "scale",
+           .summary = "Runs one configuration on 1, 2, 4, ... ranks through mpirun, and writes "
+                      "tfperftest's files. It takes the flags of `penstock run`.",
+           .common = "fake-location model device data-dir batch-size num-batches ranks hosts "
+                     "gpu-per-machine repetitions out verbose",
+           .examples = "scale --feeder host --device emulated:img_per_s=400 --ranks 1,2\n"
+                       "scale --hosts node1:2,node2:2 --model resnet50 --batch-size 64\n"
+                       "scale --hosts nodes.txt --gpu-per-machine 4 --max-gpu 16 --feeder queue"},
+          scale_flags(wanted), arguments)) {
     return 0;
   }
   refuse_nested_launch("scale");
@@ -223,7 +227,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry scale_verb{
     .name = "scale",
-    .summary = "one configuration on 1, 2, 4, ... ranks, on one machine or many",
+    .summary = "measure one configuration on 1, 2, 4, ... ranks, on one machine or many",
     .run = run,
 };
 

@@ -60,10 +60,10 @@ std::vector<Flag> selftest_flags(Wanted& wanted) {
   const FlagGroup flag{"Selftest"};
   std::vector<Flag> flags;
   flags.push_back(
-      flag("budget", "how long it may take, such as 45s or 5min", "45s",
+      flag("budget", "time for the test, such as 45s or 5min", "45s",
            [&](const std::string& text) { wanted.budget = parse_duration(text, "--budget"); }));
-  flags.push_back(
-      flag("pairs", "pairs of each configuration at most", "200", [&](const std::string& text) {
+  flags.push_back(flag(
+      "pairs", "pairs of runs per configuration, at most", "200", [&](const std::string& text) {
         const std::int64_t pairs = parse_integer(text, "--pairs");
         constexpr std::int64_t kMost = 100000;
         if (pairs < static_cast<std::int64_t>(SelftestFinding::kGroup) || pairs > kMost) {
@@ -73,7 +73,7 @@ std::vector<Flag> selftest_flags(Wanted& wanted) {
         wanted.pairs = static_cast<std::int32_t>(pairs);
       }));
   flags.push_back(flag(
-      "margin", "differences of fewer per cent do not matter", "1", [&](const std::string& text) {
+      "margin", "smallest difference that matters, in percent", "1", [&](const std::string& text) {
         wanted.margin_percent = parse_real(text, "--margin");
         if (!(wanted.margin_percent > 0) || wanted.margin_percent > 50) {
           throw ConfigError(
@@ -83,7 +83,7 @@ std::vector<Flag> selftest_flags(Wanted& wanted) {
   flags.push_back(flag("out", "folder for selftest.json and the runs", "out/selftest",
                        [&](const std::string& text) { wanted.out = text; }));
   Flag verbose =
-      flag("verbose", "pass on what the runs say", "false",
+      flag("verbose", "print the output of the runs", "false",
            [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
   verbose.boolean = true;
   flags.push_back(std::move(verbose));
@@ -136,7 +136,7 @@ int selftest(const Wanted& wanted, const Invocation& invocation) {
   test.margin = wanted.margin_percent / 100;
   bool saved = false;
   {
-    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
     Watch watch(progress, [&] { return read_noise(clock.now(), own_cpu_seconds()); });
@@ -155,10 +155,13 @@ int selftest(const Wanted& wanted, const Invocation& invocation) {
 
 int run(const Invocation& invocation) {
   Wanted wanted;
-  if (!parse_flags("selftest",
-                   "Measures the same thing twice, again and again: how often verdicts are wrong "
-                   "on this machine, and how small an effect they can see.",
-                   selftest_flags(wanted), invocation.arguments)) {
+  if (!parse_flags(
+          {.verb = "selftest",
+           .summary =
+               "Measures the same configuration against itself: how often a verdict is wrong "
+               "on this machine, and how small an effect it can detect.",
+           .examples = "selftest\nselftest --budget 5min\nselftest --pairs 20 --out out/today"},
+          selftest_flags(wanted), invocation.arguments)) {
     return 0;
   }
   return selftest(wanted, invocation);
@@ -168,7 +171,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry selftest_verb{
     .name = "selftest",
-    .summary = "A against A on this machine: false alarms, and the smallest effect it can see",
+    .summary = "measure one configuration against itself, to test the verdicts on this machine",
     .run = run,
 };
 

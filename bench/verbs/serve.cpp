@@ -58,6 +58,7 @@ struct ServeConfig {
   bool encoded = false;
   std::int64_t epochs = -1;
   ServeGroup group;
+  bool ends_with_consumer = false;
   bool credit = false, shared_memory = false;
 
   bool by_credit() const noexcept { return credit || shared_memory; }
@@ -79,12 +80,13 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
     flags.push_back({std::move(name), std::move(aliases), std::move(help), std::move(fallback),
                      boolean, std::move(set), "Serve"});
   };
-  add("endpoint", "ipc://PATH, ipc://@NAME or tcp://HOST:PORT", config.endpoint,
+  add("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT", config.endpoint,
       [&](const std::string& text) { config.endpoint = text; });
   add(
-      "bind", "this side binds and consumers connect; else the other way round", "false",
-      [&](const std::string& text) { config.socket.bind = parse_flag(text, "--bind"); }, true);
-  add("format", "of messages: zmq_op, numpy-frames or framed", "zmq_op",
+      "bind", "bind the address, so that consumers connect; default: connect to the consumer",
+      "false", [&](const std::string& text) { config.socket.bind = parse_flag(text, "--bind"); },
+      true);
+  add("format", "message format: zmq_op, numpy-frames or framed", "zmq_op",
       [&](const std::string& text) {
         const std::optional<MessageFormat> format = message_format_of(text);
         if (!format) {
@@ -93,32 +95,28 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
         config.format = *format;
       });
   add(
-      "checksum", "framed messages have one of their bytes", "false",
+      "checksum", "add a checksum to framed messages", "false",
       [&](const std::string& text) { config.checksum = parse_flag(text, "--checksum"); }, true);
   add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
     config.socket.hwm = checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
   });
   add("send-buffer",
-      "bytes that the kernel holds of an ipc:// connection, at most a batch and net.core.wmem_max; "
-      "0: as it is",
+      "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's default",
       "1MiB", [&](const std::string& text) {
         const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
         config.socket.send_buffer =
             static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
       });
   add(
-      "credit",
-      "send as much as the consumer, zmq-consume:credit=N, has room for, in Penstock's own format",
-      "false", [&](const std::string& text) { config.credit = parse_flag(text, "--credit"); },
-      true);
+      "credit", "send only what the consumer (zmq-consume:credit=N) has room for", "false",
+      [&](const std::string& text) { config.credit = parse_flag(text, "--credit"); }, true);
   add(
       "shared-memory",
-      "the same to a consumer on this machine, which reads batches where they lie; says --credit",
-      "false",
+      "share batches with a consumer on this machine, without copying; implies --credit", "false",
       [&](const std::string& text) { config.shared_memory = parse_flag(text, "--shared-memory"); },
       true);
   add(
-      "insecure", "may bind tcp:// without keys where other machines can receive", "false",
+      "insecure", "allow binding tcp:// without keys where other machines can connect", "false",
       [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
       true);
   add("curve-secret", kCurveSecretHelp, "",
@@ -133,14 +131,14 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
       throw ConfigError("--num-batches is " + text + "; expected 0 or more");
   });
   add(
-      "img-per-s", "images per second to send at most; 0: as many as are taken", "0",
+      "img-per-s", "highest rate in images per second; 0: no limit", "0",
       [&](const std::string& text) {
         config.plan.img_per_s = parse_real(text, "--img-per-s");
         if (config.plan.img_per_s != 0) checked_rate(config.plan.img_per_s, "--img-per-s");
       },
       false, "rate");
-  add("timeout", "how long no consumer may take a batch, such as 30s; default: for ever", "",
-      [&](const std::string& text) {
+  add("timeout", "how long to wait for a consumer to take a batch, such as 30s; default: forever",
+      "", [&](const std::string& text) {
         config.plan.timeout = parse_duration(text, "--timeout");
         if (config.plan.timeout <= Nanoseconds::zero()) {
           throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
@@ -148,16 +146,21 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
       });
   add(
       "encoded",
-      "send the image files of the data set, which the consumer decodes "
-      "(zmq-consume:encoded=true); "
-      "--fake-location queue:source=... says which",
+      "send image files, which the consumer decodes (zmq-consume:encoded=true), from --feeder "
+      "queue:source=...",
       "false", [&](const std::string& text) { config.encoded = parse_flag(text, "--encoded"); },
       true);
-  add("epochs", "times that the data are sent; with --encoded; default: until stopped", "",
+  add("epochs", "passes over the data to send, with --encoded; default: until stopped", "",
       [&](const std::string& text) {
         config.epochs = parse_integer(text, "--epochs");
         if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
       });
+  add(
+      "end-with-consumer", "end when the last connected consumer leaves", "false",
+      [&](const std::string& text) {
+        config.ends_with_consumer = parse_flag(text, "--end-with-consumer");
+      },
+      true);
   for (Flag& flag : serve_group_flags(config.group)) flags.push_back(std::move(flag));
   return flags;
 }
@@ -165,8 +168,8 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
 /// Runs `push` until its plan is done, beside a feeder where there is one, and says how it goes.
 template <typename Push>
 void serve(const ServeConfig& config, Push& push, const ServeProgress& progress,
-           const std::function<void(const std::stop_token&)>& feed, const std::stop_token& stop) {
-  std::stop_source ended;
+           const std::function<void(const std::stop_token&)>& feed, std::stop_source& ended,
+           const std::stop_token& stop) {
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
   std::exception_ptr failure;
   {
@@ -217,11 +220,19 @@ std::string describe(const BatchSpec& spec) {
 /// What both ways of serving stand on.
 struct Surroundings {
   explicit Surroundings(const ServeConfig& config)
-      : name(config.group.name()), reports{.refused = {}, .say = [this](const std::string& text) {
-                                             say("{}: {}\n", name, text);
-                                           }} {}
+      : name(config.group.name()),
+        reports{.refused = {},
+                .say = [this](const std::string& text) { say("{}: {}\n", name, text); },
+                .left =
+                    [this, ends = config.ends_with_consumer](const std::string& peer,
+                                                             std::int64_t others) {
+                      say("{}: the consumer, {}, left after {} batches; {} connected\n", name, peer,
+                          probe.counter("batches_sent").value(), others);
+                      if (ends && others == 0) ended.request_stop();
+                    }} {}
 
   std::string name;
+  std::stop_source ended;  // of this process alone
   SteadyClock clock;
   Probe probe{false};
   HostDevice host{clock};
@@ -280,7 +291,8 @@ void serve_ring(const ServeConfig& config, const FeederEntry& entry, const Batch
       config.shared_memory ? "shared " : "");
   serve(
       config, *push, ServeProgress(around.name, around.probe, around.clock),
-      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, invocation.stop);
+      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, around.ended,
+      invocation.stop);
   if constexpr (requires { push->clock(); }) {
     if (const auto ahead = push->clock()) {
       say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
@@ -345,7 +357,8 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
       config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
       push.address(), config.by_credit() ? " by credit" : "");
   if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
-  serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, invocation.stop);
+  serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, around.ended,
+        invocation.stop);
   for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
 }
 
@@ -353,9 +366,16 @@ int run(const Invocation& invocation) {
   ServeConfig config;
   config.run.fake_location = "cpu";
   apply_like_of(config.run, invocation.arguments);
-  if (!parse_flags("serve",
-                   "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
-                   serve_flags(config), invocation.arguments)) {
+  if (!parse_flags(
+          {.verb = "serve",
+           .summary =
+               "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
+           .common = "fake-location model data-dir batch-size feeder-threads endpoint bind "
+                     "num-batches img-per-s encoded credit shared-memory processes",
+           .examples = "serve --feeder queue --data-dir my/images --endpoint tcp://127.0.0.1:5555\n"
+                       "serve --encoded --data-dir my/images --endpoint ipc://feed --epochs 3\n"
+                       "serve --feeder host --shared-memory --endpoint ipc://feed"},
+          serve_flags(config), invocation.arguments)) {
     return 0;
   }
   if (config.encoded && !is_typed("fake_location", invocation.arguments)) {
@@ -417,7 +437,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry serve_verb{
     .name = "serve",
-    .summary = "the ZeroMQ producer: sends a feeder's batches to a consumer",
+    .summary = "send a feeder's batches to a ZeroMQ consumer",
     .run = run,
 };
 

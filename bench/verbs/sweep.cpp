@@ -65,7 +65,6 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
     const bool is_key = std::any_of(
         keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.name == run_flag.name; });
     if (!is_key) continue;  // of what all runs start from
-    run_flag.group = "Run (each takes a list)";
     run_flag.set = [&wanted, name = run_flag.name](const std::string& text) {
       wanted.axes.set(name, text);
     };
@@ -80,41 +79,39 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
         }
         wanted.plan.repetitions = static_cast<std::int32_t>(count);
       }));
-  flags.push_back(flag("time_budget",
-                       "begin no run that would probably end later, such as 90s or 5min", "5min",
-                       [&](const std::string& text) {
-                         wanted.plan.time_budget = parse_duration(text, "--time-budget");
-                       }));
+  flags.push_back(flag(
+      "time_budget", "total time, such as 90s or 5min; no run starts that would probably end later",
+      "5min", [&](const std::string& text) {
+        wanted.plan.time_budget = parse_duration(text, "--time-budget");
+      }));
   flags.push_back(flag(
       "rest",
-      "wait at most this long, before the first round, until nobody else uses "
-      "the processors, such as 30s",
+      "longest wait for other programs to leave the cores before the first round, such as 30s",
       "0s", [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
-  Flag repeat = flag("repeat_outlier",
-                     "measure a round again that lies far from the others, once; results.json "
-                     "keeps both",
-                     "true", [&](const std::string& text) {
-                       wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
-                     });
+  Flag repeat =
+      flag("repeat_outlier", "measure an outlying round again, once; results.json keeps both",
+           "true", [&](const std::string& text) {
+             wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
+           });
   repeat.boolean = true;
   flags.push_back(std::move(repeat));
   flags.push_back(flag("run_timeout",
-                       "give up a run after this time; default: the time budget, at least 1min", "",
+                       "how long a run may take; default: --time-budget, at least 1min", "",
                        [&](const std::string& text) {
                          wanted.run_timeout = parse_duration(text, "--run-timeout");
                        }));
   flags.push_back(flag("out", "folder for results.json, results.csv, results.md and report.html",
                        "out", [&](const std::string& text) { wanted.out = text; }));
-  flags.push_back(flag("baseline", "earlier results to compare with; see the exit codes", "",
+  flags.push_back(flag("baseline", "earlier results to compare with; a regression exits with 1", "",
                        [&](const std::string& text) { wanted.baseline = text; }));
   flags.push_back(
-      flag("margin", "with --baseline: changes of so many per cent do not matter", "1",
+      flag("margin", "smallest change that matters, in percent, with --baseline", "1",
            [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }));
   flags.push_back(
-      flag("allow", "with --baseline: settings of the workload that may differ, such as data_dir",
-           "", [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }));
+      flag("allow", "settings that may differ from --baseline, such as data_dir", "",
+           [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }));
   Flag verbose =
-      flag("verbose", "pass on what the runs say", "false",
+      flag("verbose", "print the output of the runs", "false",
            [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
   verbose.boolean = true;
   flags.push_back(std::move(verbose));
@@ -200,9 +197,14 @@ int run(const Invocation& invocation) {
   apply_like_of(base, invocation.arguments);
   wanted.axes.set("fake_location", kDefaultFeeders);
   if (!parse_flags(
-          "sweep",
-          "Measures every combination of lists, each run in a process of its own, and what "
-          "input costs in each.",
+          {.verb = "sweep",
+           .summary = "Measures every combination of values, and what input costs in each. Every "
+                      "flag of a run takes a list.",
+           .common = "fake-location model device data-dir batch-size num-gpus num-batches "
+                     "repetitions time-budget out baseline verbose",
+           .examples = "sweep\n"
+                       "sweep --feeder gpu,queue --data-dir my/images --batch-size 32,64\n"
+                       "sweep --config sweep.toml --out out/today --baseline out/yesterday"},
           sweep_flags(base, wanted), invocation.arguments)) {
     return 0;
   }
@@ -219,7 +221,7 @@ int run(const Invocation& invocation) {
 
 extern constinit const VerbEntry sweep_verb{
     .name = "sweep",
-    .summary = "every combination of lists, repeated: what input costs in each",
+    .summary = "measure every combination of values, repeatedly, and what input costs in each",
     .run = run,
 };
 

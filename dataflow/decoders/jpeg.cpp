@@ -35,17 +35,20 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"crop", "", "which part of the image [the chain's]", kCropValues},
-    {"chain", "torchvision", "crop, resize and color at once; each can be given besides",
+    {"crop", "", "part of the image to take [that of chain]", kCropValues},
+    {"chain", "torchvision", "sets crop, resize and color at once; each can be overridden",
      kChainValues},
-    {"resize", "", "how the part is resized [the chain's]", kResizeValues},
-    {"color", "", "how colours are distorted [the chain's]", kColourValues},
-    {"flip", "true", "mirror every other image, by chance"},
-    {"upsampling", "fancy", "fancy (smooth chroma) or plain (faster)"},
-    {"max_pixels", "178956970", "refuse larger images before decoding them"},  // PIL's limit
-    {"decode", "region", "region (no more than is wanted), or full (all pixels, then the crop)"},
-    {"shrink", "true", "decode regions of twice the batch's size and more at a half or less"},
-    {"engine", "auto", "auto (our own decoder for baseline images), or libjpeg for all"},
+    {"resize", "", "method of resizing [that of chain]", kResizeValues},
+    {"color", "", "colour distortion [that of chain]", kColourValues},
+    {"flip", "true", "mirror half of the images at random"},
+    {"upsampling", "fancy", "chroma upsampling: fancy (smooth) or plain (faster)"},
+    {"max_pixels", "178956970",
+     "most pixels of an image; larger images are refused"},  // PIL's limit
+    {"decode", "region",
+     "what to decode: region (the crop only) or full (the whole image, then crop)"},
+    {"shrink", "true", "decode regions of at least twice the output size at a reduced scale"},
+    {"engine", "auto",
+     "JPEG decoder: auto (built-in for baseline images, else libjpeg) or libjpeg"},
 };
 
 /// Columns and rows that are decoded beside the region: fancy upsampling looks at one neighbour,
@@ -390,7 +393,7 @@ std::unique_ptr<Decoder> make(const Options& options) {
 
 extern constinit const DecoderEntry jpeg_decoder{
     .name = "jpeg",
-    .summary = "region, scale and flip of a JPEG image, fused",
+    .summary = "JPEG images: decodes, crops, resizes and mirrors in one pass",
     .options = kOptions,
     .make = make,
 };

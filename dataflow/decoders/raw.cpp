@@ -19,10 +19,10 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"crop", "auto",
-     "auto (none where the image has the batch's size, else random), auto-center (else center), "
-     "random (resized crop), center, full (the whole image, squeezed), or padN, such as pad4 (N "
-     "black pixels more on each side, and of that a random part of the image's own size)"},
-    {"flip", "", "mirror every other image, by chance (default: where the crop is left to chance)"},
+     "auto (none if the image has the batch's size, else random), auto-center (none, else center), "
+     "random, center, full, or padN such as pad4 (pad N black pixels on each side, then crop at "
+     "random)"},
+    {"flip", "", "mirror half of the images at random; default: true if the crop is random"},
 };
 
 constexpr std::int32_t kMaxPad = 256;
@@ -204,7 +204,7 @@ std::unique_ptr<Decoder> make(const Options& options) {
 
 extern constinit const DecoderEntry raw_decoder{
     .name = "raw",
-    .summary = "pixels that need no decoding: copied, or cropped and resized",
+    .summary = "pixels without compression: copied, or cropped and resized",
     .options = kOptions,
     .make = make,
 };

@@ -75,7 +75,7 @@ class Inflater final : public Decompressor {
 
 extern constinit const DecompressorEntry gzip_decompressor{
     .name = "gzip",
-    .summary = "files of gzip, such as .tar.gz",
+    .summary = "gzip files, such as .tar.gz",
     .make = [](ByteStream& compressed) -> std::unique_ptr<Decompressor> {
       return std::make_unique<Inflater>(compressed, true);
     },
@@ -83,7 +83,7 @@ extern constinit const DecompressorEntry gzip_decompressor{
 
 extern constinit const DecompressorEntry zlib_decompressor{
     .name = "zlib",
-    .summary = "files that are one stream of zlib, as TFRecord has them",
+    .summary = "zlib streams, as in TFRecord",
     .make = [](ByteStream& compressed) -> std::unique_ptr<Decompressor> {
       return std::make_unique<Inflater>(compressed, false);
     },

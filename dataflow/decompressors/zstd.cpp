@@ -54,7 +54,7 @@ class ZstdDecompressor final : public Decompressor {
 
 extern constinit const DecompressorEntry zstd_decompressor{
     .name = "zstd",
-    .summary = "files of Zstandard, such as .tar.zst",
+    .summary = "Zstandard files, such as .tar.zst",
     .make = [](ByteStream& compressed) -> std::unique_ptr<Decompressor> {
       return std::make_unique<ZstdDecompressor>(compressed);
     },

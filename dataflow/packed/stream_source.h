@@ -56,10 +56,10 @@ class StreamFormat {
 
 /// For the tables of the sources that make one.
 inline constexpr OptionSpec kStreamOptions[] = {
-    {"shuffle_buffer", "1000", "of compressed shards: choose among so many samples"},
-    {"readers", "4", "of compressed shards: read so many at a time"},
-    {"read_ahead", "64MiB", "of compressed shards: decompress at most so much ahead"},
-    {"max_record", "256MiB", "of compressed shards: refuse what decompresses to more in one piece"},
+    {"shuffle_buffer", "1000", "samples in the shuffle buffer of compressed shards"},
+    {"readers", "4", "compressed shards that are read at once"},
+    {"read_ahead", "64MiB", "bytes to decompress ahead, at most, in compressed shards"},
+    {"max_record", "256MiB", "largest record in compressed shards; larger ones are refused"},
 };
 
 /// Whether some of the shards are. Throws ConfigError for one that cannot be read.

@@ -15,11 +15,10 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"image", "",
-     "the field of RGB images (default: the only one, or that called image, img, jpg, "
-     "jpeg or x)"},
+     "field of the RGB images; default: the only one, or one named image, img, jpg, jpeg or x"},
     {"label", "",
-     "the field of labels (default: the only one of whole numbers, or that called label, "
-     "labels, class, cls, target or y)"},
+     "field of the labels; default: the only one of integers, or one named label, labels, class, "
+     "cls, target or y"},
 };
 
 /// What is known of a file before its rows are read.
@@ -114,7 +113,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry beton_source{
     .name = "beton",
-    .summary = "FFCV's .beton files, version 2, whose images are JPEG",
+    .summary = "FFCV .beton files, version 2, with JPEG images",
     .options = kOptions,
     .make = make,
 };

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr OptionSpec kOptions[] = {
-    {"split", "auto", "train, test, or auto: train, and test in evaluation"},
+    {"split", "auto", "part of the data: train, test or auto (test for evaluation, else train)"},
 };
 
 constexpr PixelLayout kLayout{.width = 32, .height = 32, .channels = 3, .planar = true};
@@ -170,8 +170,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry cifar10_source{
     .name = "cifar10",
-    .summary =
-        "CIFAR-10 as it is distributed, in the binary or the Python version: pixels of 32x32",
+    .summary = "CIFAR-10 as distributed, in the binary or Python version: 32x32 pixels",
     .options = kOptions,
     .make = make,
 };

@@ -49,7 +49,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry image_folder_source{
     .name = "image-folder",
-    .summary = "a folder of classes, as ImageNet is unpacked: directory/<class>/<image>",
+    .summary = "a folder of class folders, as ImageNet unpacks: directory/<class>/<image>",
     .options = kImageFolderOptions,
     .make = make,
 };

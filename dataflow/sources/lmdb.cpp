@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr OptionSpec kOptions[] = {
     {"format", "auto",
-     "what a value is: datum (Caffe), datapoint (tensorpack), or auto: by the first"},
-    {"channels", "bgr", "bgr (as OpenCV has it) or rgb: which colour comes first in pixels"},
+     "format of values: datum (Caffe), datapoint (tensorpack) or auto (as the first value)"},
+    {"channels", "bgr", "order of colours in raw pixels: bgr (as in OpenCV) or rgb"},
 };
 
 enum class Format : std::uint8_t { datum, datapoint };

@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 
 constexpr OptionSpec kOptions[] = {
     {"image", "",
-     "the column of images (default: the only one of encoding jpeg, else of bytes, or that called "
-     "image, img, jpg, jpeg or x)"},
+     "column of the images; default: the only one of encoding jpeg, else bytes, or one named "
+     "image, img, jpg, jpeg or x"},
     {"label", "",
-     "the column of labels (default: the only one of whole numbers, or that called label, "
-     "labels, class, cls, target or y)"},
+     "column of the labels; default: the only one of integers, or one named label, labels, class, "
+     "cls, target or y"},
 };
 
 /// What the index says of a shard.
@@ -150,7 +150,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry mds_source{
     .name = "mds",
-    .summary = "MosaicML Streaming's MDS shards, not compressed, and their index.json",
+    .summary = "MosaicML Streaming MDS shards, uncompressed, with index.json",
     .options = kOptions,
     .make = make,
 };

@@ -27,11 +27,12 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"limit", "1GiB", "hold at most so much, and at most half of the memory that is available"},
-    {"pixels", "", "hold what this decoder makes of an image, such as jpeg:crop=center"},
+    {"limit", "1GiB",
+     "bytes to hold in memory, at most; never more than half of the available memory"},
+    {"pixels", "",
+     "hold images decoded by this decoder, such as jpeg:crop=center; default: hold the files"},
     {"from", "auto",
-     "the source that it is filled from, such as tfrecord, with its options; auto: by the names in "
-     "--data-dir"},
+     "source to read from, such as tfrecord, with its options; auto: by file names in --data-dir"},
 };
 
 /// One sample in memory, or why it is not.
@@ -285,8 +286,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry memory_source{
     .name = "memory",
-    .summary =
-        "a data set of any format that is read into memory before the run, as far as it fits",
+    .summary = "a data set of any format, read into memory before the run as far as it fits",
     .options = kOptions,
     .make = make,
 };

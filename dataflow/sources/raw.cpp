@@ -17,8 +17,8 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"layout", "auto",
-     "hwc, chw or hw; auto: by which dimension is 1 or 3 long, or missing, if one alone can be"},
-    {"channels", "rgb", "rgb or bgr: which colour comes first"},
+     "order of dimensions: hwc, chw, hw or auto (from the shape, if it is unambiguous)"},
+    {"channels", "rgb", "order of colours: rgb or bgr"},
 };
 
 constexpr std::string_view kImages = "images", kLabels = "labels";
@@ -155,7 +155,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry raw_source{
     .name = "raw",
-    .summary = "pixels in NumPy's files: images.npy beside labels.npy",
+    .summary = "pixels in NumPy files: images.npy and labels.npy",
     .options = kOptions,
     .make = make,
 };

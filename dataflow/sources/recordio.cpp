@@ -17,12 +17,12 @@ namespace penstock {
 namespace {
 
 constexpr OptionValue kIndexValues[] = {
-    {"walk", "from one record of a .rec file to the next"},
-    {"beside", "in the .idx file beside each .rec file, which has to agree with it"},
+    {"walk", "read the length of every record in the .rec file"},
+    {"beside", "use the .idx file beside each .rec file, and check it"},
 };
 
 constexpr OptionSpec kOptions[] = {
-    {"index", "walk", "how the places of records are found", kIndexValues},
+    {"index", "walk", "how to find the records", kIndexValues},
 };
 
 class Recordio final : public RecordFormat {
@@ -157,7 +157,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry recordio_source{
     .name = "recordio",
-    .summary = "MXNet's RecordIO: .rec files of images, each with its label",
+    .summary = "MXNet RecordIO: .rec files of labelled images",
     .options = kOptions,
     .make = make,
 };

@@ -22,16 +22,15 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"image_key", "image/encoded", "the feature that is the image"},
-    {"label_key", "image/class/label", "the feature that is the label; none: all labels are 0"},
+    {"image_key", "image/encoded", "feature that holds the image"},
+    {"label_key", "image/class/label", "feature that holds the label; none: all labels are 0"},
     {"label_base", "",
-     "the label of the first class: 1 (default), as ImageNet's files keep 0 for the background; "
-     "for "
-     "datapoints 0"},
+     "label of the first class; default: 1 (ImageNet files reserve 0 for the background), for "
+     "datapoint 0"},
     {"record", "example",
-     "what a record is: example, a tf.train.Example; datapoint, as tensorpack's TFRecordSerializer "
-     "writes"},
-    {"crc", "true", "compare each record with its CRCs"},
+     "format of records: example (tf.train.Example) or datapoint (tensorpack's "
+     "TFRecordSerializer)"},
+    {"crc", "true", "verify the CRCs of each record"},
     kStreamOptions[0],
     kStreamOptions[1],
     kStreamOptions[2],

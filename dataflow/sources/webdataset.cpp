@@ -18,11 +18,9 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"images", "jpg;jpeg;png;webp", "kinds of file that are the image: the first that is there"},
-    {"label", "cls",
-     "kind of file that is the label: a number, or with json one in an object; none: all labels "
-     "are 0"},
-    {"json_key", "label", "of the number in that object"},
+    {"images", "jpg;jpeg;png;webp", "file extensions of the image; the first that exists is used"},
+    {"label", "cls", "file extension of the label: a number, or json; none: all labels are 0"},
+    {"json_key", "label", "key of the label in a json file"},
     kStreamOptions[0],
     kStreamOptions[1],
     kStreamOptions[2],
@@ -183,7 +181,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 extern constinit const SourceEntry webdataset_source{
     .name = "webdataset",
-    .summary = "WebDataset shards, tar files: a folder, a file, or a list with braces",
+    .summary = "WebDataset shards (tar files): a folder, a file, or a list with braces",
     .options = kOptions,
     .make = make,
 };

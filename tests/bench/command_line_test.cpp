@@ -14,7 +14,7 @@ namespace {
 RunConfig parse(const std::vector<std::string>& arguments) {
   RunConfig config;
   apply_like_of(config, arguments);
-  parse_flags("run", "", run_flags(config), arguments);
+  parse_flags({.verb = "run"}, run_flags(config), arguments);
   return config;
 }
 

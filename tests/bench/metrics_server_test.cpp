@@ -118,27 +118,51 @@ TEST(RunMetrics, CountImagesStepsAndQueues) {
   RunConfig config;
   config.batch_size = 32;
   config.num_gpus = 2;
-  RunMetrics metrics(config, [] {
+  config.fake_location = "queue:crop=center";
+  double waited_s = 1.25;
+  RunMetrics metrics(config, [&] {
     return std::vector<QueueGauge>{{.name = "host ring",
                                     .slots = 3,
                                     .filled = 2,
                                     .producer_wait_s = 0.5,
-                                    .consumer_wait_s = 1.25}};
+                                    .consumer_wait_s = waited_s}};
   });
+  metrics.window_begins();
   for (const double seconds : {0.004, 0.005, 0.02, 30.0}) metrics.step({.seconds = seconds});
   const std::string page = metrics.page();
   for (const char* line :
-       {"# TYPE penstock_images_total counter\npenstock_images_total 256\n",
-        "# TYPE penstock_step_seconds histogram\npenstock_step_seconds_bucket{le=\"0.001\"} 0\n",
-        "penstock_step_seconds_bucket{le=\"0.005\"} 2\n",
-        "penstock_step_seconds_bucket{le=\"0.025\"} 3\n",
-        "penstock_step_seconds_bucket{le=\"10\"} 3\n",
-        "penstock_step_seconds_bucket{le=\"+Inf\"} 4\n", "penstock_step_seconds_sum 30.029\n",
-        "penstock_step_seconds_count 4\n", "penstock_queue_depth{queue=\"host ring\"} 2\n",
-        "penstock_stall_seconds_total{queue=\"host ring\"} 1.25\n",
-        "penstock_backpressure_seconds_total{queue=\"host ring\"} 0.5\n"}) {
+       {"# TYPE penstock_images_total counter\n"
+        "penstock_images_total{feeder=\"queue\",model=\"resnet50\"} 256\n",
+        "# TYPE penstock_step_seconds histogram\n"
+        "penstock_step_seconds_bucket{feeder=\"queue\",model=\"resnet50\",le=\"0.001\"} 0\n",
+        ",le=\"0.005\"} 2\n", ",le=\"0.025\"} 3\n", ",le=\"10\"} 3\n", ",le=\"+Inf\"} 4\n",
+        "penstock_step_seconds_sum{feeder=\"queue\",model=\"resnet50\"} 30.029\n",
+        "penstock_step_seconds_count{feeder=\"queue\",model=\"resnet50\"} 4\n",
+        "penstock_queue_depth{feeder=\"queue\",model=\"resnet50\",queue=\"host ring\"} 2\n",
+        "penstock_stall_seconds_total{feeder=\"queue\",model=\"resnet50\",queue=\"host ring\"} "
+        "1.25\n",
+        "penstock_backpressure_seconds_total{feeder=\"queue\",model=\"resnet50\",queue=\"host "
+        "ring\"} "
+        "0.5\n"}) {
     EXPECT_NE(page.find(line), std::string::npos) << line << "\nin\n" << page;
   }
+}
+
+TEST(RunMetrics, TellTheShareOfTheWindowThatWaitsForInput) {
+  double waited_s = 7;  // before the window
+  RunMetrics metrics({}, [&] {
+    return std::vector<QueueGauge>{{.name = "host ring", .consumer_wait_s = 100},
+                                   {.name = "device ring 0", .consumer_wait_s = waited_s}};
+  });
+  const auto share = [&] {
+    const std::string page = metrics.page(), name = "\npenstock_input_wait_share{";
+    return page.substr(page.find("} ", page.find(name)) + 2, 4);
+  };
+  EXPECT_EQ(share().substr(0, 2), "0\n") << metrics.page();
+  metrics.window_begins();
+  waited_s = 8;
+  metrics.step({.seconds = 4});
+  EXPECT_EQ(share(), "0.25") << metrics.page();
 }
 
 }  // namespace

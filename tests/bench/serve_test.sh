@@ -62,6 +62,26 @@ expect "and the reason is said (grep)" 0 $?
 "$penstock" serve --model null --batch-size 8 --timeout 300ms
 expect "no consumer" 5 $?
 
+# A consumer that leaves is named, and may end the producer: pixels by push and by credit, and image files.
+"$penstock" dataset make --data-dir data --images 4 --val-images 1 --classes 2 --brief
+for way in "--fake-location host" "--fake-location host --credit" "--encoded --data-dir data/train"; do
+  case $way in
+    *credit) options=,credit=2 ;;
+    *encoded*) options=,encoded=true ;;
+    *) options= ;;
+  esac
+  # shellcheck disable=SC2086
+  "$penstock" serve $way --model null --image-size 32 --batch-size 2 --endpoint ipc://left --end-with-consumer --timeout 30s \
+    2> said.txt &
+  "$penstock" run --json --fake-location "zmq-consume:endpoint=ipc://left$options" --model null --image-size 32 \
+    --batch-size 2 --num-warmup-batches 1 --num-batches 5 --timeout 30s > /dev/null
+  expect "run beside serve $way" 0 $?
+  wait $!
+  expect "serve $way --end-with-consumer" 0 $?
+  grep -q 'the consumer, .*, left after [1-9][0-9]* batches; 0 connected' said.txt
+  expect "it says who left (grep)" 0 $?
+done
+
 # Two producers cannot bind the same name; a signal ends the first and removes its socket file.
 mkfifo ready
 "$penstock" serve --model null --batch-size 8 --bind --endpoint ipc://held 2> ready &

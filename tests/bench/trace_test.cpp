@@ -155,6 +155,7 @@ TEST_F(TraceTest, ShowsWhatHostStagerAndFeederDo) {
     if (name.starts_with("feeding / ")) feeding.merge(names_in(track));
   }
   EXPECT_EQ(feeding, std::set<std::string>{"draw"});
+  EXPECT_TRUE(tracks.contains("feeding / draw thread 0")) << text_;
 }
 
 TEST_F(TraceTest, ShowsHowFullEveryRingIsOnTheSameClock) {

@@ -14,7 +14,7 @@ using Words = std::vector<std::string>;
 RunConfig parse(const Words& arguments) {
   RunConfig config;
   apply_like_of(config, arguments);
-  parse_flags("run", "", run_flags(config), arguments);
+  parse_flags({.verb = "run"}, run_flags(config), arguments);
   return config;
 }
 /// All that is said of a run with these flags.

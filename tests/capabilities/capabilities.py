@@ -85,21 +85,22 @@ def words_of(text):
 
 def verbs_of(program, *verb):
     """The verbs of a command whose help lists verbs, and their verbs; a command that has none is itself one."""
-    text = program.output(*verb, "--help")
-    below = re.findall(r"^  ([a-z][\w-]*) ", text, re.M) if "\nOptions:" not in text else []
+    text = program.output(*verb, "--help-all")
+    below = re.findall(r"^  ([a-z][\w-]*) ", text, re.M) if "\nGeneral:" not in text else []
     return [found for name in below for found in verbs_of(program, *verb, name)] if below else [(verb, text)]
 
 
 def flags_in(help_text):
     """Names, default and whether it is a boolean flag, of each flag."""
-    lines = help_text.splitlines()
+    lines = help_text.split("\nGeneral:")[0].splitlines()
     for line, below in zip(lines, lines[1:] + [""]):
-        spelled = line if below.startswith(" " * 30) else line[:30]
-        flag = re.fullmatch(r"  ((?:--[\w-]+,?)+)( BOOL)?(?:=(.*?))?\s*", spelled)
-        if flag:
-            yield flag[1].split(","), flag[3] or "", bool(flag[2])
-        elif line.startswith("  --"):
+        if not line.startswith("  --"):
+            continue
+        flag = re.fullmatch(r"  (--[\w-]+(?:, --[\w-]+)*)( VALUE)?(?:  +(.*))?", line)
+        if not flag:
             sys.exit(f"cannot read this flag: {line}")
+        default = re.search(r" \[([^\[\]]*)\]$", flag[3] or below)
+        yield flag[1].split(", "), default[1] if default else "", not flag[2]
 
 
 def flags(program):
@@ -107,7 +108,7 @@ def flags(program):
     for verb, text in verbs_of(program):
         name = " ".join(verb)
         yield "verb", name
-        if "\nPositionals:" in text:
+        if re.search(r"^Usage: .* \[flags\] .", text, re.M):
             yield "flag", f"{name} ARGUMENTS"
         for (flag, *aliases), default, boolean in flags_in(text):
             yield "flag", f"{name} {flag}" + (f" = {default}" if default else "")
@@ -126,7 +127,7 @@ def flags(program):
 
 def components(program):
     kind = component = option = None
-    for line in program.output("list").splitlines():
+    for line in program.output("list", "--all").splitlines():
         name, _, text = re.fullmatch(r"( *\S*)( *)(.*)", line).groups()
         depth, name = len(name) - len(name.lstrip()), name.strip()
         if depth == 0 and line:

@@ -56,7 +56,7 @@ extern constinit const ModelEntry alexnet_model{
 
 extern constinit const ModelEntry alexnet_cifar10_model{
     .name = "alexnet_cifar10",
-    .summary = "what tf_cnn_benchmarks calls alexnet on CIFAR-10: 1.8 million parameters",
+    .summary = "alexnet of tf_cnn_benchmarks for CIFAR-10: 1.8 million parameters",
     .image = {32, 32, 3},
     .batch = 128,
     .classes = 10,

@@ -21,7 +21,7 @@ void build(Graph& graph, std::int32_t classes) {
 
 extern constinit const ModelEntry lenet_model{
     .name = "lenet",
-    .summary = "LeNet with ReLUs, on 28x28 colour images: 2.2 million parameters",
+    .summary = "LeNet with ReLU on 28x28 colour images: 2.2 million parameters",
     .aliases = "lenet5",
     .image = {28, 28, 3},
     .batch = 32,

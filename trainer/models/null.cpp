@@ -6,7 +6,7 @@ namespace penstock {
 
 extern constinit const ModelEntry null_model{
     .name = "null",
-    .summary = "computes nothing: a feeder's supply",
+    .summary = "computes nothing: measures the supply of a feeder",
     .batch = 64,
     .build = [](Graph&, std::int32_t) {},
 };

@@ -27,7 +27,7 @@ void build(Graph& graph, std::int32_t classes) {
 
 extern constinit const ModelEntry overfeat_model{
     .name = "overfeat",
-    .summary = "OverFeat, the fast one: 145.9 million parameters, 2.8 GMAC an image",
+    .summary = "OverFeat, fast version: 145.9 million parameters, 2.8 GMAC an image",
     .image = {231, 231, 3},
     .batch = 32,
     .min_side = 71,

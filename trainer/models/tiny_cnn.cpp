@@ -25,7 +25,8 @@ void build(Graph& graph, std::int32_t classes) {
 
 extern constinit const ModelEntry tiny_cnn_model{
     .name = "tiny_cnn",
-    .summary = "five convolutions with batch norm on 32x32 images: learns made data soon",
+    .summary =
+        "five convolutions with batch norm on 32x32 images; learns the synthetic data quickly",
     .image = {32, 32, 3},
     .batch = 64,
     .classes = 10,

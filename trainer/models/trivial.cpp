@@ -18,7 +18,7 @@ void build(Graph& graph, std::int32_t classes) {
 
 extern constinit const ModelEntry trivial_model{
     .name = "trivial",
-    .summary = "tf_cnn_benchmarks' toy: an affine layer of one unit, one of 4096, logits",
+    .summary = "trivial of tf_cnn_benchmarks: affine layers of 1 and 4096 units, and logits",
     .image = {227, 227, 3},
     .batch = 32,
     .build = build,
@@ -26,7 +26,7 @@ extern constinit const ModelEntry trivial_model{
 
 extern constinit const ModelEntry trivial_cifar10_model{
     .name = "trivial_cifar10",
-    .summary = "what tf_cnn_benchmarks calls trivial on CIFAR-10: the same on 32x32 images",
+    .summary = "trivial of tf_cnn_benchmarks for CIFAR-10: the same on 32x32 images",
     .image = {32, 32, 3},
     .batch = 32,
     .classes = 10,

@@ -17,7 +17,7 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"beta1", "0.9", "share of the mean gradient that is kept"},
     {"beta2", "0.999", "share of the mean square that is kept"},
-    {"epsilon", "1e-8", "added to the root of the mean square"},
+    {"epsilon", "1e-8", "term added to the root of the mean square"},
 };
 
 struct Rule {
@@ -59,7 +59,7 @@ OptimizerEntry::Rule make(const Options& options) {
 
 extern constinit const OptimizerEntry adam_optimizer{
     .name = "adam",
-    .summary = "means of g and g^2, corrected for their start; w -= lr m / (sqrt(v) + epsilon)",
+    .summary = "m, v: bias-corrected means of g and g^2; w -= lr m / (sqrt(v) + epsilon)",
     .options = kOptions,
     .slots = 2,
     .make = make,

@@ -15,10 +15,11 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"eta", "0.001", "share of a tensor's norm that a step at a learning rate of 1 may have"},
-    {"epsilon", "0", "added to the norms that the step is divided by"},
-    {"momentum", "0.9", "share of the velocity that is kept"},
-    {"skip", "true", "biases and batch norms: neither scaled nor decayed; false: as weights are"},
+    {"eta", "0.001",
+     "trust coefficient: step size as a share of the tensor's norm, at learning rate 1"},
+    {"epsilon", "0", "term added to the norms in the denominator"},
+    {"momentum", "0.9", "momentum: share of the velocity that is kept"},
+    {"skip", "true", "do not scale or decay biases and batch norms"},
 };
 
 struct Rule {
@@ -61,8 +62,7 @@ OptimizerEntry::Rule make(const Options& options) {
 
 extern constinit const OptimizerEntry lars_optimizer{
     .name = "lars",
-    .summary =
-        "v = m v + lr r (g + d w), w -= v, where r is eta |w| / (|g| + d |w|) of each tensor",
+    .summary = "v = m v + lr r (g + d w); w -= v; with r = eta |w| / (|g| + d |w|) for each tensor",
     .options = kOptions,
     .slots = 1,
     .make = make,

@@ -10,8 +10,8 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"momentum", "0.9", "share of the velocity that is kept"},
-    {"nesterov", "true", "Nesterov's correction, as tf_cnn_benchmarks has it"},
+    {"momentum", "0.9", "momentum: share of the velocity that is kept"},
+    {"nesterov", "true", "Nesterov momentum, as in tf_cnn_benchmarks"},
 };
 
 template <bool Nesterov>
@@ -45,7 +45,7 @@ OptimizerEntry::Rule make(const Options& options) {
 
 extern constinit const OptimizerEntry momentum_optimizer{
     .name = "momentum",
-    .summary = "v = m v + g; w -= lr (g + m v), or lr v without Nesterov's correction",
+    .summary = "v = m v + g; w -= lr (g + m v), without nesterov w -= lr v",
     .options = kOptions,
     .slots = 1,
     .make = make,

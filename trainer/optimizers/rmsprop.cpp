@@ -15,8 +15,8 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"decay", "0.9", "share of the mean square that is kept"},
-    {"momentum", "0.9", "share of the velocity that is kept"},
-    {"epsilon", "1.0", "added to the mean square"},
+    {"momentum", "0.9", "momentum: share of the velocity that is kept"},
+    {"epsilon", "1.0", "term added to the mean square"},
 };
 
 struct Rule {

@@ -107,13 +107,13 @@ class AsyncSgd final : public UpdateStrategy {
 };
 
 constexpr OptionValue kPeers[] = {
-    {"uniform", "every other rank as often"},
-    {"kungfu", "as KungFu draws: the right neighbour twice as often as each other one"},
-    {"round-robin", "the right neighbour, the one beyond, and so on, in turn"},
+    {"uniform", "all other ranks equally often"},
+    {"kungfu", "the right neighbour twice as often as any other rank, as in KungFu"},
+    {"round-robin", "all other ranks in turn, from the right neighbour on"},
 };
 constexpr OptionSpec kOptions[] = {
-    {"peer", "uniform", "whose model is read in a step", kPeers},
-    {"prefetch", "false", "read the model for the next step while that computes"},
+    {"peer", "uniform", "rank whose model a step reads", kPeers},
+    {"prefetch", "false", "read the model for the next step during this step"},
 };
 
 PeerRule parse_peer_rule(const std::string& text) {
@@ -138,8 +138,8 @@ std::unique_ptr<UpdateStrategy> make_pair_averaging(const UpdateContext& context
 extern constinit const UpdateEntry async_sgd_update{
     .name = "async-sgd",
     .summary =
-        "KungFu's pair averaging: each rank averages with a model that another one has "
-        "published, and applies its own gradient; nobody waits",
+        "KungFu's pair averaging: each rank averages its model with one that another rank "
+        "published; no rank waits",
     .agreement = Agreement::mixed,
     .reads_models = true,
     .options = kOptions,

@@ -27,7 +27,7 @@ class Independent final : public UpdateStrategy {
 
 extern constinit const UpdateEntry independent_update{
     .name = "independent",
-    .summary = "every replica trains alone, without exchange: the upper bound",
+    .summary = "every replica trains alone, without exchange: an upper bound",
     .agreement = Agreement::own,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       return std::make_unique<Independent>(context);

@@ -39,32 +39,33 @@ class ParameterServer final : public UpdateStrategy {
 };
 
 constexpr OptionValue kPlacements[] = {
-    {"first", "rank 0 is the home of all weights"},
-    {"greedy", "each tensor's home is the rank with the fewest bytes so far"},
-    {"split", "tensors of a million elements and more are cut evenly, the others placed greedily"},
+    {"first", "rank 0 holds all weights"},
+    {"greedy", "the rank with the fewest bytes so far holds the next tensor"},
+    {"split",
+     "tensors of at least a million elements are split evenly, the others placed greedily"},
 };
 constexpr OptionValue kSyncs[] = {
-    {"mean", "the gradients of all workers are added, scaled, and applied once"},
-    {"tf", "each worker's are applied on arrival, then all wait: tf_cnn_benchmarks' sync"},
-    {"false", "each worker's are applied on arrival, and nobody waits"},
+    {"mean", "the mean of all workers' gradients is applied once per step"},
+    {"tf", "gradients are applied on arrival, then all workers wait, as in tf_cnn_benchmarks"},
+    {"false", "gradients are applied on arrival; no worker waits"},
 };
 constexpr OptionSpec kOptions[] = {
-    {"placement", "first", "which ranks are the weights' homes", kPlacements},
-    {"staged", "false", "tf_cnn_benchmarks' --staged-vars: a step reads weights one update old"},
-    {"sync", "mean", "of servers that are processes: who waits for whom, and what is applied",
-     kSyncs},
-    {"part_bytes", "4096000", "of servers that are processes: most of one message"},
+    {"placement", "first", "which rank or server holds which weights", kPlacements},
+    {"staged", "false",
+     "a step reads weights that are one update old, as --staged-vars of tf_cnn_benchmarks"},
+    {"sync", "mean", "with server processes: when gradients are applied and who waits", kSyncs},
+    {"part_bytes", "4096000", "with server processes: largest message in bytes"},
 };
 constexpr OptionSpec kShadowOptions[] = {
-    {"placement", "greedy", "of servers that are processes: as parameter_server's", kPlacements},
-    {"part_bytes", "4096000", "of servers that are processes: most of one message"},
+    {"placement", "greedy", "with server processes: which server holds which weights", kPlacements},
+    {"part_bytes", "4096000", "with server processes: largest message in bytes"},
 };
 
 }  // namespace
 
 extern constinit const UpdateEntry parameter_server_update{
     .name = "parameter_server",
-    .summary = "one home adds the gradients, applies them and hands the weights back",
+    .summary = "a parameter server adds the gradients, applies them and returns the weights",
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       if (context.servers != nullptr) {
@@ -83,8 +84,8 @@ extern constinit const UpdateEntry parameter_server_update{
 extern constinit const UpdateEntry distributed_replicated_update{
     .name = "distributed_replicated",
     .summary =
-        "tf_cnn_benchmarks': replicas, and a shadow copy that gradients are applied to; "
-        "every process is a worker, or servers are processes of their own",
+        "tf_cnn_benchmarks': replicas and a shadow copy that gradients are applied to; processes "
+        "are workers, or servers and workers",
     .options = kShadowOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       if (context.servers != nullptr) return make_served(context, "tf", false);

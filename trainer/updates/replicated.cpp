@@ -54,25 +54,26 @@ std::unique_ptr<UpdateStrategy> make_replicated(const UpdateContext& context) {
 }
 
 constexpr OptionValue kConsistencies[] = {
-    {"strong", "each step's gradients are applied in it"},
-    {"relaxed", "the gradients of the step before are applied: staleness is exactly 1"},
+    {"strong", "each step applies its own gradients"},
+    {"relaxed", "each step applies the gradients of the step before: a staleness of 1"},
 };
 constexpr OptionSpec kReplicatedOptions[] = {
-    {"consistency", "strong", "tf_cnn_benchmarks' --variable-consistency", kConsistencies},
+    {"consistency", "strong",
+     "which gradients a step applies, as --variable-consistency of tf_cnn_benchmarks",
+     kConsistencies},
 };
 
 constexpr OptionSpec kBytePsOptions[] = {
-    {"partition_bytes", "4096000", "most of one message: BYTEPS_PARTITION_BYTES"},
+    {"partition_bytes", "4096000", "largest message in bytes, as BYTEPS_PARTITION_BYTES"},
     {"credit_bytes", "16384000",
-     "that may be on their way, so that what is needed first can overtake; 0: no limit, as BytePS "
-     "has it by default"},
+     "bytes in flight, so that urgent tensors can overtake; 0: no limit, the default of BytePS"},
 };
 
 }  // namespace
 
 extern constinit const UpdateEntry replicated_update{
     .name = "replicated",
-    .summary = "every replica holds the weights; gradients are all-reduced, ranks step together",
+    .summary = "every replica holds the weights; an all-reduce adds the gradients of each step",
     .options = kReplicatedOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const std::string& consistency = context.options.text("consistency");
@@ -85,7 +86,7 @@ extern constinit const UpdateEntry replicated_update{
 
 extern constinit const UpdateEntry horovod_update{
     .name = "horovod",
-    .summary = "the same over processes with one device each, which mpirun or srun starts",
+    .summary = "as replicated, over processes with one device each, started by mpirun or srun",
     .ranks = RankKind::processes,
     .make = make_replicated,
 };
@@ -93,15 +94,15 @@ extern constinit const UpdateEntry horovod_update{
 /// KungFu's divides by the number of ranks, as ours does unless --gradient-reduction says sum.
 extern constinit const UpdateEntry sync_sgd_update{
     .name = "sync-sgd",
-    .summary = "KungFu's: gradients are all-reduced and every rank applies their mean",
+    .summary = "KungFu's: an all-reduce of gradients; every rank applies their mean",
     .make = make_replicated,
 };
 
 extern constinit const UpdateEntry byteps_update{
     .name = "byteps",
     .summary =
-        "BytePS': servers that are processes add gradients, every rank applies the sum; without "
-        "servers as replicated",
+        "BytePS': server processes add the gradients, every rank applies the sum; without servers "
+        "as replicated",
     .options = kBytePsOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       if (context.servers != nullptr) return make_byteps(context);

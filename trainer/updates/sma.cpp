@@ -13,7 +13,7 @@ namespace penstock {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"alpha", "0.1", "share of the ranks' mean in each step's weights, above 0 and at most 1"},
+    {"alpha", "0.1", "weight of the mean of all ranks in each step, above 0 and at most 1"},
 };
 
 class ModelAveraging final : public UpdateStrategy {
@@ -59,8 +59,8 @@ class ModelAveraging final : public UpdateStrategy {
 extern constinit const UpdateEntry sma_update{
     .name = "sma",
     .summary =
-        "KungFu's synchronous model averaging: weights move towards the ranks' mean, and "
-        "each rank applies its own gradient",
+        "KungFu's synchronous model averaging: weights move towards the mean of all ranks; each "
+        "rank applies its own gradient",
     .agreement = Agreement::own,
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {

@@ -107,7 +107,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry beton_dataset_writer{
     .name = "beton",
-    .summary = "FFCV's file, with JPEGs as they are",
+    .summary = "FFCV file with the JPEGs unchanged",
     .make = make,
 };
 

@@ -47,7 +47,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry cifar10_dataset_writer{
     .name = "cifar10",
-    .summary = "the binary version of CIFAR-10: the centre of each image at 32x32",
+    .summary = "the binary format of CIFAR-10: the centre of each image at 32x32",
     .image_size = 32,
     .shards = 5,
     .make = make,

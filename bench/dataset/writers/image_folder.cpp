@@ -56,7 +56,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry image_folder_dataset_writer{
     .name = "image-folder",
-    .summary = "a folder for each class, with a file for each image",
+    .summary = "one folder per class, one file per image",
     .make = make,
 };
 

@@ -91,7 +91,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry mds_dataset_writer{
     .name = "mds",
-    .summary = "MosaicML Streaming's shards, with their index.json",
+    .summary = "MosaicML Streaming shards with index.json",
     .make = make,
 };
 

@@ -67,7 +67,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry raw_dataset_writer{
     .name = "raw",
-    .summary = "pixels as NumPy saves them, the centre of each image at the size of --image-size",
+    .summary = "pixels in NumPy files: the centre of each image, at --image-size",
     .image_size = 224,
     .make = make,
 };

@@ -94,7 +94,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry recordio_dataset_writer{
     .name = "recordio",
-    .summary = "MXNet's RecordIO, with an index beside it",
+    .summary = "MXNet RecordIO with an index file",
     .make = make,
 };
 

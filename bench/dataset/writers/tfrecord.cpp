@@ -60,7 +60,7 @@ std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
 
 extern constinit const DatasetWriterEntry tfrecord_dataset_writer{
     .name = "tfrecord",
-    .summary = "TFRecord files of tf.train.Example, as ImageNet's are",
+    .summary = "TFRecord files of tf.train.Example, as for ImageNet",
     .make = make,
 };
 

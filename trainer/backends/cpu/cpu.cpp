@@ -23,7 +23,7 @@ constexpr double kShareOfMemory = 0.9;
 
 constexpr OptionSpec kOptions[] = {
     {"winograd", "true",
-     "Winograd's convolutions where oneDNN finds them faster, in fp32: less exact by a digit"},
+     "use Winograd convolutions in fp32 if oneDNN finds them faster; about one digit less exact"},
 };
 
 void check_precision(Precision precision) {
@@ -91,7 +91,7 @@ void leave_out_amx() {
 
 extern constinit const BackendEntry cpu_backend{
     .name = "cpu",
-    .summary = "trains on the machine's cores through oneDNN, in fp32 or bf16",
+    .summary = "trains on the CPU with oneDNN, in fp32 or bf16",
     .options = kOptions,
     .computes_on_host = true,
     .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {

@@ -27,17 +27,19 @@ namespace emulated {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"preset", "h100-mlperf-storage", "a published rate of one device", kPresetValues},
-    {"img_per_s", "", "images per second of one device; overrides the preset"},
-    {"trace", "", "FILE: replay the step times of a results.json, or of what run --json printed"},
-    {"row", "", "of a trace with several rows: number, feeder or label; default: gpu"},
+    {"preset", "h100-mlperf-storage", "published rate of one device", kPresetValues},
+    {"img_per_s", "", "images per second of one device, instead of the preset"},
+    {"trace", "", "file whose step times are replayed: results.json, or the output of run --json"},
+    {"row", "", "row of a trace with several rows: number, feeder or label; default: gpu"},
     {"distribution", "constant",
-     "of step times: constant, uniform, normal, lognormal, gamma or exponential; same mean"},
-    {"cv", "0.05", "their standard deviation / mean"},
-    {"exchange", "none", "none: the rate includes the exchange; ms=T: T ms more for each step"},
-    {"copy", "memcpy", "memcpy: copies into the device move bytes; none: they are free"},
-    {"copy_gb_per_s", "", "10^9 bytes per second of the copy engine; default: as fast as memcpy"},
-    {"spin_us", "50", "before a step's end, host threads that wait for it stay awake for so long"},
+     "distribution of step times: constant, uniform, normal, lognormal, gamma or exponential"},
+    {"cv", "0.05", "coefficient of variation of step times (standard deviation / mean)"},
+    {"exchange", "none",
+     "time of the exchange: none (the rate includes it) or ms=T (T ms more per step)"},
+    {"copy", "memcpy", "copies to the device: memcpy (bytes are moved) or none (free)"},
+    {"copy_gb_per_s", "", "rate of the copy engine in GB/s; default: as fast as memcpy"},
+    {"spin_us", "50",
+     "time in microseconds before the end of a step in which waiting threads spin"},
 };
 
 /// Beyond, waiting for steps would take a core more than now and then.
@@ -217,7 +219,8 @@ class EmulatedBackend final : public Backend {
 
 extern constinit const BackendEntry emulated_backend{
     .name = "emulated",
-    .summary = "keeps time like an accelerator of a stated rate; copies are real, computing is not",
+    .summary =
+        "takes the step time of an accelerator of a stated rate; copies are real, computing is not",
     .options = emulated::kOptions,
     .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
       return std::make_unique<emulated::EmulatedBackend>(options, clock);

@@ -21,22 +21,19 @@ namespace penstock::gpu {
 
 /// What the user may type behind `gpu:`.
 inline constexpr OptionSpec kOptions[] = {
-    {"replicas", "1", "replicas that share each GPU, counted by --num-gpus"},
-    {"autotune", "true", "time the DNN library's engines once a machine; false: take its first"},
-    {"workspace_mib", "256", "most scratch memory of one engine"},
+    {"replicas", "1", "replicas per GPU; --num-gpus counts replicas"},
+    {"autotune", "true", "time the cuDNN engines once per machine; false: use the first one"},
+    {"workspace_mib", "256", "scratch memory of one engine in MiB, at most"},
     {"fused", "auto",
-     "convolutions of f16 take over the batch norms around them: auto (where timing favours it), "
-     "on (where an engine exists), off"},
-    {"record", "true",
-     "record a step once for each slot and replay it; false: enqueue each step, where recording "
-     "fails"},
+     "fuse fp16 convolutions with batch norms around them: auto (if faster), on (if an engine "
+     "exists) or off"},
+    {"record", "true", "record each step as a CUDA graph and replay it; false: enqueue each step"},
     {"exchange", "auto",
-     "between ranks: copies (our own sums, also of ranks that share a GPU, in one process), nccl "
-     "(a "
-     "GPU each), host (through its memory), or auto: nccl where it can be had"},
-    {"nccl_timeout", "60s", "how long a rank waits for the others to take part in an exchange"},
-    {"deterministic", "true", "only engines that give the same bits in each run"},
-    {"reduced_precision", "false", "engines, too, that sum in less than fp32"},
+     "gradient exchange: copies (built-in sums, also for ranks that share a GPU), nccl (one GPU "
+     "per rank), host (through host memory) or auto (nccl if available)"},
+    {"nccl_timeout", "60s", "how long a rank waits for the others in an exchange, such as 60s"},
+    {"deterministic", "true", "use only engines whose results are bit-identical in every run"},
+    {"reduced_precision", "false", "allow engines that sum in less than fp32"},
 };
 
 class GpuBackend final : public Backend {

@@ -9,7 +9,7 @@ namespace penstock {
 
 extern constinit const BackendEntry gpu_backend{
     .name = "gpu",
-    .summary = "trains on GPUs through cuDNN, in fp16, bf16, tf32 or fp32",
+    .summary = "trains on GPUs with cuDNN, in fp16, bf16, tf32 or fp32",
     .options = gpu::kOptions,
     .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
       // The library stays open until the program ends: nobody has to own it.

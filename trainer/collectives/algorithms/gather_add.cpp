@@ -40,7 +40,7 @@ ExchangeCost gather_add_cost(const ExchangeSize& size) {
 
 extern constinit const AllReduceEntry gather_add_all_reduce{
     .name = "gather-add",
-    .summary = "rank 0 adds all tensors in the order of ranks and sends the sum to each",
+    .summary = "rank 0 adds all tensors in rank order and sends the sum to every rank",
     .all_reduce = gather_add_sum,
     .cost = gather_add_cost,
 };

@@ -94,8 +94,8 @@ ExchangeCost halving_doubling_cost(const ExchangeSize& size) {
 extern constinit const AllReduceEntry halving_doubling_all_reduce{
     .name = "halving-doubling",
     .summary =
-        "recursive halving and doubling: fewest bytes and 2 log2(n) steps where n is a "
-        "power of two",
+        "recursive halving and doubling: fewest bytes, 2 log2(n) steps on n ranks if n is a power "
+        "of two",
     .all_reduce = halving_doubling_sum,
     .cost = halving_doubling_cost,
 };

@@ -45,21 +45,22 @@ ExchangeCost hierarchical_cost(const ExchangeSize& size) {
 
 extern constinit const AllReduceEntry hierarchical_all_reduce{
     .name = "hierarchical",
-    .summary = "sums inside groups of neighbours, a ring across the groups, copies inside them",
+    .summary =
+        "sums inside groups of neighbours, then a ring across groups, then copies inside them",
     .all_reduce = hierarchical_sum<ring_sum>,
     .cost = hierarchical_cost<ring_cost>,
 };
 
 extern constinit const AllReduceEntry hierarchical_halving_doubling_all_reduce{
     .name = "hierarchical-halving-doubling",
-    .summary = "the same with recursive halving and doubling across the groups",
+    .summary = "as above, with recursive halving and doubling across groups",
     .all_reduce = hierarchical_sum<halving_doubling_sum>,
     .cost = hierarchical_cost<halving_doubling_cost>,
 };
 
 extern constinit const AllReduceEntry hierarchical_gather_add_all_reduce{
     .name = "hierarchical-gather-add",
-    .summary = "the same with gather and add across the groups",
+    .summary = "as above, with gather and add across groups",
     .all_reduce = hierarchical_sum<gather_add_sum>,
     .cost = hierarchical_cost<gather_add_cost>,
 };

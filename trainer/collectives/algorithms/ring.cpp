@@ -37,7 +37,8 @@ ExchangeCost ring_cost(const ExchangeSize& size) {
 
 extern constinit const AllReduceEntry ring_all_reduce{
     .name = "ring",
-    .summary = "reduce-scatter and all-gather around a ring: fewest bytes, 2 (n - 1) steps",
+    .summary =
+        "reduce-scatter and all-gather around a ring: fewest bytes, 2 (n - 1) steps on n ranks",
     .all_reduce = ring_sum,
     .cost = ring_cost,
 };

@@ -75,7 +75,7 @@ void tree_broadcast(Link& link, std::span<float> values, std::int32_t root) {
 
 extern constinit const AllReduceEntry tree_all_reduce{
     .name = "tree",
-    .summary = "up and down a binary tree, whole tensors: for few bytes on many ranks",
+    .summary = "sums up and copies down a binary tree; suits few bytes on many ranks",
     .all_reduce = tree_sum,
     .cost = tree_cost,
 };

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/flags.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "bench/foreign_flags.h"
+#include "bench/run_config.h"
+#include "bench/terminal.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+/// In kebab case, the name first.
+std::vector<std::string> spellings(const Flag& flag) {
+  std::vector<std::string> names = words_of(flag.name + " " + flag.aliases);
+  for (std::string& name : names) name = kebab(name);
+  return names;
+}
+
+/// Flags by every spelling.
+class FlagIndex {
+ public:
+  explicit FlagIndex(std::span<const Flag> flags) {
+    for (const Flag& flag : flags) {
+      for (const std::string& name : spellings(flag)) {
+        by_name_[name] = &flag;
+        names_.push_back(name);
+      }
+    }
+  }
+  const Flag* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  std::span<const std::string> names() const { return names_; }
+
+ private:
+  std::map<std::string, const Flag*> by_name_;
+  std::vector<std::string> names_;
+};
+
+/// "--fake_location=queue", "-fake-location": name and value. Empty name: not a flag.
+struct Word {
+  std::string name, value;
+  bool has_value = false;
+};
+Word split_word(const std::string& text) {
+  const std::size_t dashes = std::min<std::size_t>(text.find_first_not_of('-'), 2);
+  if (text.size() < 2 || dashes == 0 || dashes == std::string::npos) return {};
+  if (dashes == 1 && text.size() == 2) return {};  // a short flag, such as -h
+  if (std::isdigit(static_cast<unsigned char>(text[dashes])) != 0) return {};
+  const std::size_t equals = text.find('=');
+  Word word{canonical_name(text.substr(dashes, equals - dashes)), {}, false};
+  if (equals != std::string::npos) {
+    word.has_value = true;
+    word.value = text.substr(equals + 1);
+  }
+  return word;
+}
+
+[[noreturn]] void refuse(std::string_view verb, const std::string& name, const FlagIndex& index) {
+  std::string positive = name;
+  if (name.starts_with("no")) positive.erase(0, name.starts_with("no-") ? 3 : 2);
+  for (const ForeignFlag& foreign : foreign_flags()) {
+    const std::string known = kebab(foreign.name);
+    if (known == name || known == positive) {
+      throw ConfigError(fmt::format("--{} means nothing here: {}", name, foreign.advice));
+    }
+  }
+  const std::string guess = nearest_name(name, index.names());
+  throw ConfigError(fmt::format("unknown flag --{}{}; see `penstock {} --help`", name,
+                                guess.empty() ? "" : fmt::format("; did you mean --{}?", guess),
+                                verb));
+}
+
+/// Rewrites every spelling into `--kebab-name=value`, so that CLI11 sees one.
+std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index,
+                                   std::span<const std::string> arguments) {
+  std::vector<std::string> result;
+  std::map<std::string, std::string> values;  // of the flags so far
+  const auto add = [&](const std::string& name, const std::string& value) {
+    result.push_back("--" + name + "=" + value);
+    const auto [earlier, first] = values.try_emplace(name, value);
+    if (first || earlier->second == value) return;
+    fmt::print(stderr, "penstock: --{0} is given twice, as '{1}' and as '{2}'; '{2}' holds\n", name,
+               earlier->second, value);
+    earlier->second = value;
+  };
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    Word word = split_word(arguments[i]);
+    if (word.name.empty() || word.name == "help" || word.name == "help-all") {
+      result.push_back(word.name.empty() ? arguments[i] : "--" + word.name);
+      continue;
+    }
+    const Flag* flag = index.find(word.name);
+    if (flag == nullptr && word.name.starts_with("no") && !word.has_value) {
+      const std::string positive = word.name.substr(word.name.starts_with("no-") ? 3 : 2);
+      if (const Flag* negated = index.find(positive); negated != nullptr && negated->boolean) {
+        add(kebab(negated->name), "false");
+        continue;
+      }
+    }
+    if (flag == nullptr) refuse(verb, word.name, index);
+    if (!word.has_value && flag->boolean) {
+      word.value = "true";
+    } else if (!word.has_value) {
+      if (i + 1 >= arguments.size()) {
+        throw ConfigError(fmt::format("--{} needs a value", word.name));
+      }
+      word.value = arguments[++i];
+    }
+    if (word.value.empty()) throw ConfigError(fmt::format("--{} has an empty value", word.name));
+    add(kebab(flag->name), word.value);
+  }
+  return result;
+}
+
+/// Names and value on the left, what the flag sets and its default on the right; in lines of the
+/// terminal's width. Elsewhere each flag has one line, or two if its names are long.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  /// `arguments`: how words that are no flags are shown.
+  explicit HelpFormatter(std::string_view arguments) : arguments_(arguments) {}
+  std::string make_usage(const CLI::App* app, std::string) const override {
+    return fmt::format("\nUsage: {} [flags]{}{}\n", app->get_name(), arguments_.empty() ? "" : " ",
+                       arguments_);
+  }
+  std::string make_option(const CLI::Option* option, bool) const override {
+    constexpr std::size_t kColumn = 30;
+    std::string names = "  ", help = option->get_description();
+    for (const char c : option->get_name(false, true)) names += c == ',' ? ", " : std::string(1, c);
+    if (!option->get_type_name().empty()) names += " " + option->get_type_name();
+    if (const std::string value = option->get_default_str(); !value.empty()) {
+      help += fmt::format(" [{}]", value);
+    }
+    std::string text = fmt::format("{:<{}}", names, kColumn);
+    if (names.size() + 2 > kColumn) text = fmt::format("{}\n{:{}}", names, "", kColumn);
+    std::size_t column = kColumn;
+    for (const std::string& word : words_of(help)) {
+      if (column > kColumn && column + 1 + word.size() > width_) {
+        text += fmt::format("\n{:{}}", "", kColumn);
+        column = kColumn;
+      }
+      if (column > kColumn) text += ' ';
+      text += word;
+      column += word.size() + 1;
+    }
+    return text + "\n";
+  }
+
+ private:
+  const std::string arguments_;
+  const std::size_t width_ = is_terminal(STDOUT_FILENO)
+                                 ? static_cast<std::size_t>(style_of(STDOUT_FILENO).width)
+                                 : std::string::npos;
+};
+
+std::string footer_of(const VerbHelp& help, bool shows_all) {
+  std::string text;
+  if (!help.examples.empty()) text = "Examples:\n";
+  std::istringstream examples{std::string(help.examples)};
+  for (std::string line; std::getline(examples, line);) text += "  penstock " + line + "\n";
+  if (shows_all) return text;
+  return text + fmt::format("\n`penstock {} --help-all` lists all flags.", help.verb);
+}
+
+}  // namespace
+
+bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
+                 std::span<const std::string> arguments, std::vector<std::string>* positional) {
+  const FlagIndex index(flags);
+  const std::vector<std::string> common = words_of(help.common);
+  const bool shows_all = common.empty() || is_typed("help_all", arguments);
+  CLI::App app{std::string(help.summary), fmt::format("penstock {}", help.verb)};
+  app.formatter(std::make_shared<HelpFormatter>(help.arguments));
+  app.set_help_flag();  // below the others
+  app.footer(footer_of(help, shows_all));
+  for (const Flag& flag : flags) {
+    const std::vector<std::string> names = spellings(flag);
+    const bool shown = shows_all || std::ranges::find(common, names.front()) != common.end();
+    app.add_option_function<std::string>("--" + join(names, ",--"), flag.set, flag.help)
+        ->group(shown ? flag.group : "")
+        ->type_name(flag.boolean ? "" : "VALUE")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+        ->default_str(flag.fallback);
+  }
+  bool wants_help = false;
+  const auto add_general = [&](const char* names, const char* text) {
+    return app.add_flag(names, wants_help, text)->group("General");
+  };
+  add_general("-h,--help", "print this text and exit");
+  CLI::Option* const all = add_general("--help-all", "print all flags, by headings, and exit");
+  if (common.empty()) all->group("");
+  // Replaced by its flags before this is called.
+  app.add_option("--config", "TOML file with flags, one a line: batch-size = 64")
+      ->group("General")
+      ->type_name("FILE");
+  if (positional != nullptr) app.add_option("arguments", *positional)->group("");
+  std::vector<std::string> words = normalise(help.verb, index, arguments);
+  std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+  try {
+    app.parse(words);
+  } catch (const CLI::ExtrasError&) {
+    throw ConfigError(
+        fmt::format("'{}' is not a flag; values follow theirs as --flag=value; see "
+                    "`penstock {} --help`",
+                    app.remaining().empty() ? words.back() : app.remaining().front(), help.verb));
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(error.what());
+  }
+  if (wants_help) fmt::print("{}", app.help());
+  return !wants_help;
+}
+
+std::optional<std::string> typed_value(std::string_view name,
+                                       std::span<const std::string> arguments) {
+  std::vector<std::string> names{canonical_name(name)};
+  for (const ConfigKey& key : config_keys()) {
+    std::vector<std::string> known = words_of(fmt::format("{} {}", key.name, key.aliases));
+    for (std::string& each : known) each = canonical_name(each);
+    if (std::ranges::find(known, names.front()) == known.end()) continue;
+    names = std::move(known);
+    break;
+  }
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Word word = split_word(arguments[i]);
+    if (word.name.empty() || std::ranges::find(names, word.name) == names.end()) continue;
+    const bool has_next = !word.has_value && i + 1 < arguments.size();
+    value = has_next ? arguments[i + 1] : word.value;
+  }
+  return value;
+}
+
+bool is_typed(std::string_view name, std::span<const std::string> arguments) {
+  return typed_value(name, arguments).has_value();
+}
+
+}  // namespace penstock

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <utility>
+
+#include "bench/horovod_flags.h"
+#include "bench/image_flags.h"
+#include "bench/update_flags.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+/// Of the help text; each holds from a key of config_keys() to the next heading.
+struct Heading {
+  std::string_view first_key, title;
+};
+constexpr Heading kHeadings[] = {{"fake_location", "Components"},
+                                 {"precision", "Training"},
+                                 {"gradient_reduction", "Gradient exchange"},
+                                 {"on_nonfinite", "Training"},
+                                 {"momentum", "Optimizer"},
+                                 {"num_batches", "Length of the run"},
+                                 {"eval", "Evaluation"},
+                                 {"train_dir", "Checkpoints"},
+                                 {"data_dir", "Data and feeding"},
+                                 {"display_every", "Table of steps"}};
+
+}  // namespace
+
+std::vector<Flag> run_flags(RunConfig& config) {
+  std::vector<Flag> flags;
+  std::string_view heading;
+  for (const ConfigKey& key : config_keys()) {
+    const auto begins = std::ranges::find(kHeadings, key.name, &Heading::first_key);
+    if (begins != std::end(kHeadings)) heading = begins->title;
+    flags.push_back({.name = std::string(key.name),
+                     .aliases = std::string(key.aliases),
+                     .help = std::string(key.help),
+                     .fallback = key.get(config),
+                     .boolean = key.boolean,
+                     .set = [&config, &key](const std::string& text) { key.set(config, text); },
+                     .group = std::string(heading)});
+  }
+  flags.push_back({.name = "like",
+                   .aliases = "",
+                   .help = "use the defaults of tf_cnn_benchmarks, tensorpack, horovod or kungfu",
+                   .fallback = "",
+                   .set = [](const std::string&) { /* applied before all others */ },
+                   .group = kOtherSystems});
+  flags.push_back({.name = "use_fp16",
+                   .aliases = "",
+                   .help = "same as --precision fp16",
+                   .fallback = "false",
+                   .boolean = true,
+                   .set =
+                       [&config](const std::string& text) {
+                         const bool wanted = parse_flag(text, "--use-fp16");
+                         if (wanted) config.precision = "fp16";
+                         if (!wanted && config.precision == "fp16") config.precision = "fp32";
+                       },
+                   .group = kOtherSystems});
+  flags.push_back(
+      {.name = "fusion_threshold_mb",
+       .aliases = "",
+       .help = "same as --bucket-mib and --first-bucket-mib, in MiB; 0: one bucket per tensor",
+       .fallback = "",
+       .set =
+           [&config](const std::string& text) {
+             find_config_key("bucket_mib").set(config, text);
+             config.first_bucket_mib = 0;
+             constexpr double kOneByte = 1.0 / (1 << 20);
+             if (config.bucket_mib == 0) config.bucket_mib = kOneByte;
+           },
+       .group = kOtherSystems});
+  flags.push_back({.name = "use_xla_compile",
+                   .aliases = "xla_compile xla",
+                   .help = "accepted and ignored: models are always compiled",
+                   .fallback = "true",
+                   .boolean = true,
+                   .set =
+                       [](const std::string& text) {
+                         parse_flag(text, "--use-xla-compile");
+                         fmt::print(
+                             stderr,
+                             "penstock: --use-xla-compile changes nothing: a model is always "
+                             "compiled for its device, on GPUs to one recorded graph of "
+                             "fused kernels a step\n");
+                       },
+                   .group = kOtherSystems});
+  for (Flag& flag : horovod_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : image_flags(config)) flags.push_back(std::move(flag));
+  return flags;
+}
+
+void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
+  if (const auto system = typed_value("like", arguments)) apply_like(config, *system);
+  if (is_typed("data_dir", arguments) && !is_typed("fake_location", arguments))
+    config.fake_location = "queue";
+  for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
+    if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
+    throw ConfigError(
+        fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
+  }
+}
+
+}  // namespace penstock

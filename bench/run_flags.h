@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a run, which other verbs take as well.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/flags.h"
+#include "bench/run_config.h"
+
+namespace penstock {
+
+/// A flag for each key of RunConfig, which writes to `config`, then those of other systems, and
+/// --like, which apply_like_of applies first.
+std::vector<Flag> run_flags(RunConfig& config);
+
+/// Applies --like before the flags that override its defaults. If --data-dir is typed without
+/// --fake-location, chooses the feeder that reads it. Throws ConfigError for flags that exclude
+/// each other.
+void apply_like_of(RunConfig& config, std::span<const std::string> arguments);
+
+}  // namespace penstock

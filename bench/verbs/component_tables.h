@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of components that a user can name, as `penstock list` shows them.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "bench/cli.h"
+#include "bench/dataset/dataset_writer.h"
+#include "bench/report.h"
+#include "dataflow/decoder.h"
+#include "dataflow/packed/shard_stream.h"
+#include "dataflow/source.h"
+#include "feeders/feeder.h"
+#include "trainer/backend.h"
+#include "trainer/collectives/all_reduce.h"
+#include "trainer/model.h"
+#include "trainer/optimizer.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+
+/// The word that names a kind on the command line: of "data set format (--to)" data-set-format.
+inline std::string word_of_kind(std::string_view title) {
+  std::string word = canonical_name(title.substr(0, title.find(" (")));
+  std::ranges::replace(word, ' ', '-');
+  return word;
+}
+
+/// Calls `visit` with each table.
+template <typename Visit>
+void for_each_component_table(const Visit& visit) {
+  visit(feeder_table());
+  visit(source_table());
+  visit(decompressor_table());
+  visit(decoder_table());
+  visit(model_table());
+  visit(backend_table());
+  visit(update_table());
+  visit(optimizer_table());
+  visit(all_reduce_table());
+  visit(dataset_writer_table());
+  visit(report_table());
+}
+
+}  // namespace penstock
