@@ -284,6 +284,7 @@ std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {
     const std::int64_t waiting = arrived_over_tcp(connection) - taken;
     if (waiting <= most || waiting - most <= unread_over_tcp(connection)) continue;
     names.push_back(peer_of(connection));
+    state_->mute.erase(connection);  // named once
     // Reset, for the peer would wait for room that a closed connection never has.
     const struct linger reset { .l_onoff = 1, .l_linger = 0 };
     setsockopt(connection, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);

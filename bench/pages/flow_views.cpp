@@ -38,9 +38,9 @@ std::string workers_of(const RunResult* run, const StageFinding& finding) {
 /// A curve of the device rates up to `to` and what is trained at each, with `supply`.
 Curve curve_of(const FeederSupply& feeder, CurveLook look, double to) {
   const Estimate& supply = feeder.img_per_s;
-  Curve curve{
-      .name = fmt::format("{}: up to {}", feeder.label, quantity_text(supply.value, "img/s", 4)),
-      .look = look};
+  Curve curve;
+  curve.name = fmt::format("{}: up to {}", feeder.label, quantity_text(supply.value, "img/s", 4));
+  curve.look = look;
   const double start = 1e-6 * to, knee = supply.value;
   curve.points = {{start, start}, {knee, knee, supply.low, supply.high}, {to, knee}};
   return curve;
@@ -120,9 +120,10 @@ PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_
   for (const FeederSupply& feeder : feeders) to = std::max(to, feeder.img_per_s.value);
   to *= 1.25;
   const double start = 1e-6 * to;
-  ScalingCurves data{.title = "Images trained, over what the devices could train",
-                     .ranks_title = "img/s that the devices could train",
-                     .value_title = "img/s trained"};
+  ScalingCurves data;
+  data.title = "Images trained, over what the devices could train";
+  data.ranks_title = "img/s that the devices could train";
+  data.value_title = "img/s trained";
   data.curves.push_back(
       {.name = "fed at once", .look = CurveLook::ideal, .points = {{start, start}, {to, to}}});
   for (std::size_t i = 0; i < feeders.size(); ++i) {
