@@ -248,8 +248,8 @@ TEST_F(ConvertDatasetTest, PixelsAreCheckedAndBecomeNoEncodedImages) {
 TEST_F(ConvertDatasetTest, CheckingStopsWhenAsked) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_TRUE(
-      check_dataset({.directory = order_.directory, .source = "auto"}, stop.get_token()).stopped);
+  EXPECT_THROW(check_dataset({.directory = order_.directory, .source = "auto"}, stop.get_token()),
+               Error);
 }
 
 TEST(DetectSource, NamesWhatCannotBeTold) {

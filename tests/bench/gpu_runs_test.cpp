@@ -156,6 +156,7 @@ TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
 
 TEST_F(GpuRuns, AStopRequest_EndsTheCompilation) {
   config_.device = "gpu";
+  config_.fake_location = "gpu";
   Runner::Components parts = components();
   parts.backend = &gpu_on_host_backend;
   std::stop_source stop;

@@ -258,7 +258,7 @@ TEST_F(PageCacheRun, ASetThatDoesNotFitFailsTheRunBeforeItBegins) {
   const RunResult result = run();
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.reason.find("--page-cache is warm"), std::string::npos) << result.reason;
+  EXPECT_NE(result.reason.find("for --page-cache warm"), std::string::npos) << result.reason;
 }
 
 TEST_F(PageCacheRun, OtherWordsAndEvaluationsAreRefused) {
