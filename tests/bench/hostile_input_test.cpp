@@ -162,7 +162,7 @@ TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
                   "--eval-batch-size=2000000000",
                   "of evaluation "},
         {"--fake-location=zmq-consume:hwm=2000000000", "batches in sockets "},
-        {"--fake-location=zmq-consume:credit=1000000 --batch-size=50000", "batches under way "}}) {
+        {"--fake-location=zmq-consume:credit=65536 --batch-size=50000", "batches under way "}}) {
     const ChildExit exit = shell(run(flags), 20s);
     EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
     EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
