@@ -84,15 +84,14 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
       "5min", [&](const std::string& text) {
         wanted.plan.time_budget = parse_duration(text, "--time-budget");
       }));
-  flags.push_back(flag(
-      "rest",
-      "longest wait for other programs to leave the cores before the first round, such as 30s",
-      "0s", [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
-  Flag repeat =
-      flag("repeat_outlier", "measure an outlying round again, once; results.json keeps both",
-           "true", [&](const std::string& text) {
-             wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
-           });
+  flags.push_back(
+      flag("rest", "longest wait for an idle machine before the first round, such as 30s", "0s",
+           [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
+  Flag repeat = flag("repeat_outlier",
+                     "repeat a round once if it lies far from the others; results.json keeps both",
+                     "true", [&](const std::string& text) {
+                       wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
+                     });
   repeat.boolean = true;
   flags.push_back(std::move(repeat));
   flags.push_back(flag("run_timeout",
