@@ -22,8 +22,9 @@ int run(const Invocation& invocation) {
        .help = "images per second that it trains",
        .fallback = "1000",
        .set = [&](const std::string& text) { img_per_s = parse_real(text, "--img-per-s"); }}};
-  if (!parse_flags("demand", "Prints the bytes of pixels that a model takes per second.", flags,
-                   invocation.arguments)) {
+  if (!parse_flags({.verb = "demand",
+                    .summary = "Prints the bytes of pixels that a model takes per second."},
+                   flags, invocation.arguments)) {
     return 0;
   }
   const ImageShape& image = find_entry(model_table(), model).image;
