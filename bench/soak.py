@@ -165,7 +165,7 @@ def start_producers(penstock, transport, endpoint, folder, environment):
                 "misfit": python("zmq_op", BATCH - 1)}
     if importlib.util.find_spec("msgpack") and importlib.util.find_spec("msgpack_numpy"):
         commands["msgpack"] = python("msgpack", BATCH)
-    usage = subprocess.run([penstock, "serve", "--help"], capture_output=True, text=True, timeout=20, check=True).stdout
+    usage = subprocess.run([penstock, "serve", "--help-all"], capture_output=True, text=True, timeout=20, check=True).stdout
     if "--format" in usage:
         commands["framed"] = serve + ["--format", "framed"]
     return [Producer(f"{transport}-{name}", command, folder, environment) for name, command in commands.items()]

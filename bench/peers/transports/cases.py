@@ -142,7 +142,7 @@ class Abilities:
     """What the program and the other Python can do, asked once."""
 
     def __init__(self, penstock, python):
-        self.serve_help = self.output([penstock, "serve", "--help"])
+        self.serve_help = self.output([penstock, "serve", "--help-all"])
         self.consume_help = self.options_of("zmq-consume", self.output([penstock, "list"]))
         self.limit = os.path.join(os.path.dirname(penstock), "penstock_zmq_limit")
         self.python, self.modules = python, {}
