@@ -42,7 +42,7 @@ constexpr std::array kColours = {
     Colour{".tear", "stroke", "#ffffff", "#14181c"},
     Colour{".edge", "stroke", "#ffffff", "#14181c"},
     Colour{".frame", "stroke", "#8b959e", "#6d7882"},
-    Colour{".narrow", "stroke", "#c5512d", "#ee8660"},
+    Colour{".narrow-place", "stroke", "#c5512d", "#ee8660"},
 };
 
 /// What does not depend on the light.
@@ -66,7 +66,7 @@ constexpr std::string_view kShapes =
 .ps .edge{stroke-width:1.5}
 .ps .halo{stroke-width:4;stroke-linejoin:round;paint-order:stroke}
 .ps .frame{fill:none;stroke-width:1}
-.ps .narrow{fill:none;stroke-width:2.5}
+.ps .narrow-place{fill:none;stroke-width:2.5}
 .ps .tear{stroke-width:4}
 )";
 

@@ -44,7 +44,7 @@ void draw_box(Svg& svg, const PipelineStage& stage, Box box) {
   const std::array<Point, 5> frame = {Point{box.x, box.y}, Point{box.x + box.width, box.y},
                                       Point{box.x + box.width, box.y + box.height},
                                       Point{box.x, box.y + box.height}, Point{box.x, box.y}};
-  svg.polyline(frame, stage.narrow ? "narrow" : "frame");
+  svg.polyline(frame, stage.narrow ? "narrow-place" : "frame");
   const double middle = box.x + box.width / 2, room = box.width - 8;
   svg.text({middle, box.y + 18}, shortened(stage.name, room / 1.15, Svg::kText), "strong",
            Anchor::middle);
