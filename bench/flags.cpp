@@ -139,8 +139,14 @@ class HelpFormatter : public CLI::Formatter {
   /// `arguments`: how words that are no flags are shown.
   explicit HelpFormatter(std::string_view arguments) : arguments_(arguments) {}
   std::string make_usage(const CLI::App* app, std::string) const override {
-    return fmt::format("\nUsage: {} [flags]{}{}\n", app->get_name(), arguments_.empty() ? "" : " ",
-                       arguments_);
+    return fmt::format("\nUsage: {} [flags]{}{}\n\n", app->get_name(),
+                       arguments_.empty() ? "" : " ", arguments_);
+  }
+  std::string make_group(std::string group, bool,
+                         std::vector<const CLI::Option*> options) const override {
+    std::string text = group + ":\n";
+    for (const CLI::Option* option : options) text += make_option(option, false);
+    return text;
   }
   std::string make_option(const CLI::Option* option, bool) const override {
     constexpr std::size_t kColumn = 30;

@@ -219,12 +219,12 @@ void write_method(const Isolation& found, std::ostream& out) {
                         found.instrumentation_percent);
   }
   fmt::print(out, "{}", wrapped(text, ""));
-  fmt::print(out, "Again: {}\n", found.sweep.command);
   if (found.cost) {
     fmt::print(out, "To paste: {}\n",
                paste_line(feeder_label(found.sweep.rows[found.coupled_row].config), *found.cost,
                           found.sweep.environment));
   }
+  fmt::print(out, "Again: {}\n", found.sweep.command);
 }
 
 }  // namespace

@@ -162,11 +162,11 @@ std::string enumerated(std::vector<std::string> items) {
 
 /// A clause that begins with a capital, as it stands in the middle of a sentence: an abbreviation
 /// such as JPEG keeps it.
-std::string in_a_sentence(std::string clause) {
+std::string in_a_sentence(const std::string& clause) {
   const bool is_name =
-      clause.size() > 1 && std::isupper(static_cast<unsigned char>(clause[1])) != 0;
-  if (!is_name && !clause.empty()) clause[0] = static_cast<char>(std::tolower(clause[0]));
-  return clause;
+      clause.size() < 2 || std::isupper(static_cast<unsigned char>(clause[1])) != 0;
+  if (is_name) return clause;
+  return static_cast<char>(std::tolower(clause.front())) + clause.substr(1);
 }
 
 /// "JPEG decoding on these 2 cores supplies 2,760 img/s (77 %)".
@@ -221,7 +221,7 @@ std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& li
   if (!all_known) {
     return fmt::format("{} {} (less than {:g} %).", enumerated(labels), costs, margin);
   }
-  for (std::size_t i = 1; i < works.size(); ++i) works[i] = in_a_sentence(std::move(works[i]));
+  for (std::size_t i = 1; i < works.size(); ++i) works[i] = in_a_sentence(works[i]);
   return fmt::format("{} {} ({}: less than {:g} %).", enumerated(works), costs, join(labels),
                      margin);
 }
@@ -262,8 +262,8 @@ std::vector<std::string> answer_of(const SweepResult& sweep) {
     for (const Limit& limit : limits) limited += limit.rows.size();
     std::string first = demand_clause(*ceiling);
     for (const Limit& limit : limits) {
-      std::string clause = supply_clause(sweep, *ceiling, limit, limited > 1);
-      first += &limit == &limits.front() ? "; " + in_a_sentence(std::move(clause)) : ". " + clause;
+      const std::string clause = supply_clause(sweep, *ceiling, limit, limited > 1);
+      first += &limit == &limits.front() ? "; " + in_a_sentence(clause) : ". " + clause;
     }
     answer.push_back(first + ".");
     if (std::string free = free_sentence(sweep, limits); !free.empty()) {

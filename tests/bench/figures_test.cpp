@@ -239,11 +239,11 @@ TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
 TEST(CostDots, MarkAnIntervalThatTheAxisCuts) {
   const std::string cut =
       cost_dots_figure({{"queue", {22.8, -58, 75, 3}, {20.8, 22.8, 24.8}}}, kWide);
-  EXPECT_TRUE(has(cut, "<polygon class=\"ink\"")) << "an arrowhead";
+  EXPECT_TRUE(has(cut, "<polygon")) << "an arrowhead";
   EXPECT_TRUE(has(cut, "95 % interval"));
   const std::string whole =
       cost_dots_figure({{"queue", {22.8, 20.8, 24.8, 3, true}, {20.8, 22.8, 24.8}}}, kWide);
-  EXPECT_FALSE(has(whole, "<polygon class=\"ink\""));
+  EXPECT_FALSE(has(whole, "<polygon"));
   EXPECT_TRUE(has(whole, "lowest to highest round"));
 }
 
