@@ -155,7 +155,7 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
   for (const WindowLeg& leg : window.legs) {
     append_steps(leg, config, result);
     const Interval common = common_interval(leg);
-    if (common.end > common.begin) {
+    if (!leg.ranks.empty() && common.end > common.begin) {
       result.window_s += seconds(common.end - common.begin);
       images += images_inside(leg, common);
     }
