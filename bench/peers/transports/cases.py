@@ -143,7 +143,7 @@ class Abilities:
 
     def __init__(self, penstock, python):
         self.serve_help = self.output([penstock, "serve", "--help-all"])
-        self.consume_help = self.options_of("zmq-consume", self.output([penstock, "list"]))
+        self.consume_help = self.options_of("zmq-consume", self.output([penstock, "list", "feeder", "zmq-consume"]))
         self.limit = os.path.join(os.path.dirname(penstock), "penstock_zmq_limit")
         self.python, self.modules = python, {}
 
