@@ -308,7 +308,10 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
                                   ordinal, devices_, devices_));
   }
   auto driver = std::make_unique<HostDriver>(machine_, ordinal);
-  opened_[ordinal] = driver.get();
+  {
+    const std::lock_guard lock(connecting_);  // ranks open their devices side by side
+    opened_[ordinal] = driver.get();
+  }
   if (on_open) on_open(*driver);
   return driver;
 }

@@ -134,7 +134,7 @@ class HostDriverLibrary : public DriverLibrary {
   std::shared_ptr<HostMachine> machine_;
   std::mutex connecting_;
   std::weak_ptr<HostConnection> connection_;  ///< under the mutex; of the communicators
-  std::map<std::int32_t, Driver*> opened_;    ///< by device
+  std::map<std::int32_t, Driver*> opened_;    ///< under the mutex; by device
 };
 
 }  // namespace penstock::gpu
