@@ -1,5 +1,5 @@
-# The user's commands: `make run`, `make run-cpu` and `make test`. CI runs `make test` and `make sanitize`. Each builds, and does what
-# its name says. Root gets the Debian packages that are missing; others are told which. The other targets: see below.
+# The user's commands: `make run`, `make run-cpu` and `make test`. CI runs `make test` and `make sanitize`. Each target builds what
+# it needs first. Root installs missing Debian packages; other users get a message that names them. The other targets: see below.
 SHELL := /bin/bash
 BUILD ?= build
 CMAKE_FLAGS ?=
@@ -9,12 +9,12 @@ DEB_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-deb.txt)
 TEST_PACKAGES := $(DEB_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 
-# $(call install,packages): those of them that are missing, if it may.
+# $(call install,packages): installs those packages that are missing, if the user is root.
 install = @cmake/install_packages.sh $(1)
 
 .PHONY: run run-cpu test sanitize fuzz coverage deb package-test interop lint configure clean
 
-# Builds what `cmake --install $(BUILD)` installs; the library for GPUs only if there is one.
+# Builds what `cmake --install $(BUILD)` installs. The GPU library is built only if this machine has a GPU.
 run: configure
 	cmake --build $(BUILD) --target penstock penstock_producer
 	$(BUILD)/penstock sweep --out out --device emulated --rest 30s
@@ -24,18 +24,18 @@ run: configure
 	    --batch-size 256 --time-budget 5min; \
 	fi
 
-# A trainer that computes on the cores that also decode: its model is small enough that decoding costs it something.
+# The trainer computes on the same cores that decode. Its model is small, so decoding has a measurable cost.
 run-cpu: configure
 	cmake --build $(BUILD) --target penstock
 	$(BUILD)/penstock sweep --out out/cpu --fake-location gpu,queue,queue:engine=libjpeg --device cpu --num-gpus 1 \
 	  --model trivial --batch-size 32 --rest 30s
 
-# Four places, of which tests that compute take two.
-# No test may depend on a GPU of this machine: --device auto would take it.
+# ctest runs four jobs at once; a test that computes counts as two.
+# No test may depend on a GPU of this machine, and --device auto would choose it.
 CTEST := CUDA_VISIBLE_DEVICES= ctest --output-on-failure -j 4
 
-# $(call ctest,options): every test once; then those of the label `launcher`, which have a second try: the launchers that
-# they start fail by themselves now and then (tests/README.md). Both parts run, whatever the first one finds.
+# $(call ctest,options): runs every test once, then those with the label `launcher`. These have a second try, because the
+# launchers that they start fail now and then (tests/README.md). Both parts run, even if the first one fails.
 define ctest
 { passed=true; $(CTEST) $(1) --no-tests=error -LE '^launcher$$' || passed=false; \
   $(CTEST) $(1) --no-tests=ignore -L '^launcher$$' --repeat until-pass:2 || passed=false; $$passed; }
@@ -49,8 +49,8 @@ test:
 	cmake --build $(BUILD)
 	cd $(BUILD) && $(call ctest)
 
-# The tests in which memory and threads are at stake, with the address and undefined-behaviour sanitizers, then with the
-# thread sanitizer. At the end it prints which tests each sanitizer left out, and why.
+# Runs the tests of memory and threads with the address and undefined-behaviour sanitizers, then with the thread sanitizer.
+# At the end it prints which tests each sanitizer left out, and why.
 sanitize:
 	$(call install,$(TEST_PACKAGES))
 	for preset in asan tsan; do \
@@ -59,7 +59,7 @@ sanitize:
 	done
 	@printf '\n%s\n' "Left out (sanitizers: tests: reason):" && sort -u build-asan/tests/left_out.txt build-tsan/tests/left_out.txt
 
-# build/penstock_VERSION_ARCHITECTURE.deb: all that `cmake --install` installs, for Debian 12.
+# build/penstock_VERSION_ARCHITECTURE.deb: everything that `cmake --install` installs, for Debian 12.
 deb:
 	$(call install,$(DEB_PACKAGES))
 	$(MAKE) --no-print-directory configure
@@ -67,14 +67,13 @@ deb:
 	rm -f $(BUILD)/*.deb
 	cd $(BUILD) && cpack
 
-# Installs into a prefix, and the package and the Dockerfile into bare Debian 12 folders, and uses what is there. Needs root
-# and the network.
+# Installs into a prefix, and tests the package and the Dockerfile in bare Debian 12 folders. Needs root and the network.
 package-test: deb
 	$(call install,debootstrap)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L package
 	python3 tests/package/bare_debian_test.py $(CURDIR) $(BUILD)
 
-# Each fuzzer for so many seconds, from what earlier runs found. One line for each; fails if an input fails.
+# Runs each fuzzer for a fixed number of seconds, starting from earlier findings. One line for each; fails if an input fails.
 FUZZ_SECONDS ?= 60
 fuzz:
 	$(call install,$(TEST_PACKAGES) clang-14 libclang-rt-14-dev)
@@ -82,7 +81,7 @@ fuzz:
 	@printf '%s\n' $(or $(FUZZ_TARGETS),$$(ls build-fuzz/fuzz)) \
 	  | xargs -P $$(nproc) -n 1 tests/fuzz/run.sh $(CURDIR)/build-fuzz $(FUZZ_SECONDS)
 
-# Which part of each folder's lines the tests run. Takes as long as `make test`, without what it built.
+# Line coverage of each folder by the tests. The first run takes as long as `make test` from an empty build folder.
 coverage:
 	$(call install,$(TEST_PACKAGES) gcovr)
 	cmake --preset coverage > /dev/null && cmake --build --preset coverage
@@ -90,7 +89,7 @@ coverage:
 	cd build-coverage && $(CTEST); status=$$?; \
 	  python3 ../tests/coverage.py . > coverage.txt && cat coverage.txt && exit $$status
 
-# The reference systems' own producers, from PyPI, against ours. Needs the network, unlike `make test`.
+# Tests the reference systems' producers, from PyPI, against Penstock. Needs the network, unlike `make test`.
 interop: configure
 	cmake --build $(BUILD)
 	python3 -m venv $(BUILD)/interop || { echo "install python3-venv"; exit 1; }
@@ -101,7 +100,7 @@ interop: configure
 lint: configure
 	$(call install,clang-tidy-14)
 	cmake --build $(BUILD) --target penstock
-	git ls-files '*.cpp' | grep -E '^(dataflow|feeders|producer|trainer|bench)/' | grep -vE '/(micro|peers)/' \
+	git ls-files '*.cpp' | grep -E '^(dataflow|feeders|trainer|bench)/' | grep -vE '/(micro|peers)/' \
 	  | xargs -P 2 -n 4 clang-tidy-14 -p $(BUILD) --quiet
 
 configure:

@@ -17,29 +17,29 @@
 #include <thread>
 #include <utility>
 
-#include "bench/environment.h"
-#include "bench/exit_code.h"
-#include "bench/job_file.h"
+#include "bench/config/job_file.h"
+#include "bench/record/environment.h"
+#include "bench/record/exit_code.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
 
-/// Does not throw where stderr is closed: this is the last thing that a failing program does.
+/// Does not throw if stderr is closed, because a failing program calls this last.
 void print_error(std::string_view message) {
   std::fputs(fmt::format("penstock: {}\n", message).c_str(), stderr);
 }
 
-/// A standard stream whose writes never fail for the code that prints: the first error is kept for
+/// A standard stream whose writes never fail for the code that prints. It keeps the first error for
 /// the end of the program, so that a closed or full output does not end a run.
 class StandardStream {
  public:
-  /// Replaces `stream`, which is stdout or stderr. /dev/null takes a closed descriptor, so that no
-  /// file gets its number.
+  /// Replaces `stream`, which is stdout or stderr. A closed descriptor is opened on /dev/null, so
+  /// that no other file gets its number.
   StandardStream(std::FILE*& stream, int descriptor, int mode) : descriptor_(descriptor) {
     if (fcntl(descriptor, F_GETFD) < 0) {
       closed_ = errno;
-      static_cast<void>(open("/dev/null", O_RDWR));  // gets the lowest number that is free
+      static_cast<void>(open("/dev/null", O_RDWR));  // gets the lowest free number
     }
     std::fflush(stream);
     cookie_io_functions_t functions{};
@@ -59,7 +59,7 @@ class StandardStream {
     *place_ = original_;
     std::fclose(stream_);
   }
-  /// Of the first text that was lost; 0: none was.
+  /// The errno of the first write that lost text; 0: no text was lost.
   int error() const noexcept { return error_; }
 
  private:
@@ -75,20 +75,20 @@ class StandardStream {
   }
 
   const int descriptor_;
-  int closed_ = 0;  // the error of a descriptor that was closed
+  int closed_ = 0;  // the error, if the descriptor was closed
   std::atomic<int> error_{0};
   std::FILE *stream_ = nullptr, *original_ = nullptr;
   std::FILE** place_ = nullptr;
 };
 
-/// Standard output and standard error while the program runs; std::cout writes to the first.
+/// Standard output and standard error while the program runs. std::cout writes to the first.
 class StandardStreams {
  public:
   StandardStreams() : output_buffer_(stdout), cout_before_(std::cout.rdbuf(&output_buffer_)) {}
   StandardStreams(const StandardStreams&) = delete;
   StandardStreams& operator=(const StandardStreams&) = delete;
   ~StandardStreams() { std::cout.rdbuf(cout_before_); }
-  /// Flushes; 0: all text of standard output got through.
+  /// Flushes. Returns 0 if all text reached standard output.
   int output_error() {
     std::cout.flush();
     std::fflush(stdout);
@@ -155,7 +155,7 @@ std::string overview() {
          "`penstock VERB --help` shows the flags of a verb, `penstock list` the components.\n";
 }
 
-/// Errors about flags of a job file say where those stand.
+/// Adds the place in the job file to errors about its flags.
 int call(const VerbEntry& verb, Invocation invocation) {
   const JobFile job(verb.name, invocation.arguments);
   try {

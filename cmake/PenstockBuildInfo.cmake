@@ -1,5 +1,5 @@
-# What every result says about the program that measured it: generated/penstock_build.h when CMake runs,
-# generated/penstock_revision.h with every build, rewritten only when the revision has changed.
+# Build information that every result records: CMake writes generated/penstock_build.h when it runs. Every build checks
+# generated/penstock_revision.h and rewrites it only if the revision has changed.
 
 find_package(PkgConfig QUIET)
 foreach(package IN ITEMS libjpeg libzmq)

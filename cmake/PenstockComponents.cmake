@@ -1,17 +1,18 @@
-# Components: one file and one line each, entered by name in a generated constant table.
+# Components: each is one file and one line, and is listed by name in a generated constant table.
 #
 #   penstock_component(<kind> <stem> [NAME name] [ENTRIES entries...] [SOURCES files...]
 #                      [NEEDS targets...] [PACKAGE deb] [SET set])
-#     compiles <stem>.cpp, which defines `extern constinit const <Kind>Entry <stem>_<kind>`, or with
-#     ENTRIES one such constant `<entry>_<kind>` for each of them. Where a target of NEEDS is missing,
-#     they are left out and their names stay known, with the reason.
+#     compiles <stem>.cpp, which defines `extern constinit const <Kind>Entry <stem>_<kind>`. With ENTRIES
+#     it defines one such constant `<entry>_<kind>` for each entry. The namespace is penstock, or
+#     penstock::${PENSTOCK_NAMESPACE} if the list sets that. If a target of NEEDS is missing, the
+#     components are left out; their names stay known, with the reason.
 #   penstock_absent(<kind> <name> <reason>)
-#     a name that users may type and that this program does not have.
+#     a name that users may type and that this program does not offer.
 #   penstock_program(<target> MAIN file [SETS sets...])
 #     an executable with the components of the sets; `builtin` is always among them.
 #
-# Kinds are declared once with penstock_component_kind(). Sources of the set `builtin` belong to the
-# folder's library; those of other sets to the programs that use them.
+# penstock_component_kind() declares each kind once. Sources of the set `builtin` belong to the
+# folder's library; sources of other sets belong to the programs that use them.
 
 function(penstock_component_kind kind type header library title)
   set_property(GLOBAL APPEND PROPERTY PENSTOCK_KINDS ${kind})
@@ -64,10 +65,25 @@ function(penstock_component kind stem)
     set_property(GLOBAL APPEND PROPERTY PENSTOCK_NEEDS_${arg_SET} ${arg_NEEDS})
   endif()
   list(TRANSFORM arg_ENTRIES APPEND _${kind})
+  if(PENSTOCK_NAMESPACE)
+    list(TRANSFORM arg_ENTRIES PREPEND ${PENSTOCK_NAMESPACE}::)
+  endif()
   set_property(GLOBAL APPEND PROPERTY PENSTOCK_ENTRIES_${kind}_${arg_SET} ${arg_ENTRIES})
 endfunction()
 
-# Writes the tables of the sets ARGN and adds them, and the sets' own sources, to `target`.
+# penstock_split(<name>): `remote::x` gives scope penstock::remote and stem x; `x` gives penstock and x.
+function(penstock_split name)
+  string(REGEX MATCH "^(.*)::(.*)$" found ${name})
+  if(found)
+    set(scope penstock::${CMAKE_MATCH_1} PARENT_SCOPE)
+    set(stem ${CMAKE_MATCH_2} PARENT_SCOPE)
+  else()
+    set(scope penstock PARENT_SCOPE)
+    set(stem ${name} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Writes the tables of the sets ARGN and adds them, with the sets' sources, to `target`.
 function(penstock_add_tables target)
   set(text "// Generated from the component lists.\n")
   set(body "")
@@ -83,24 +99,26 @@ function(penstock_add_tables target)
     foreach(set IN ITEMS builtin ${ARGN})
       get_property(entries GLOBAL PROPERTY PENSTOCK_ENTRIES_${kind}_${set})
       foreach(entry IN LISTS entries)
-        string(APPEND declarations "extern constinit const ${type} ${entry};\n")
-        string(APPEND addresses "    &${entry},\n")
+        penstock_split(${entry})
+        string(APPEND declarations "namespace ${scope} { extern constinit const penstock::${type} ${stem}; }\n")
+        string(APPEND addresses "    &penstock::${entry},\n")
       endforeach()
       get_property(names GLOBAL PROPERTY PENSTOCK_ABSENT_${kind}_${set})
       string(APPEND absent "${names}")
     endforeach()
+    penstock_split(${type})
     string(APPEND body "${declarations}"
-      "const Table<${type}>& ${kind}_table() {\n"
-      "  static constexpr std::array entries = std::to_array<const ${type}*>({\n${addresses}    nullptr,\n  });\n"
+      "namespace ${scope} {\nconst Table<${stem}>& ${kind}_table() {\n"
+      "  static constexpr std::array entries = std::to_array<const ${stem}*>({\n${addresses}    nullptr,\n  });\n"
       "  static constexpr std::array absent = std::to_array<AbsentEntry>({\n${absent}    {},\n  });\n"
-      "  static constexpr Table<${type}> table{\n"
+      "  static constexpr Table<${stem}> table{\n"
       "      \"${title}\", std::span(entries).first(entries.size() - 1),\n"
       "      std::span(absent).first(absent.size() - 1)};\n"
-      "  return table;\n}\n\n")
+      "  return table;\n}\n}  // namespace ${scope}\n\n")
   endforeach()
   set(file ${PROJECT_BINARY_DIR}/generated/${target}_tables.cpp)
   file(CONFIGURE OUTPUT ${file}
-       CONTENT "${text}\n#include <array>\n#include <span>\n\nnamespace penstock {\n\n${body}}  // namespace penstock\n"
+       CONTENT "${text}\n#include <array>\n#include <span>\n\n${body}"
        @ONLY)
   target_sources(${target} PRIVATE ${file})
   foreach(set IN LISTS ARGN)

@@ -1,18 +1,17 @@
 # CUDA, cuDNN, NCCL and CUPTI, for libpenstock_cuda.so. Nothing else links them: the program opens
 # that library at run time.
 #
-#   PENSTOCK_WITH_CUDA           AUTO: where all of them are found; ON: an error where not; OFF: never
-#   PENSTOCK_CUDA_ARCHITECTURES  compute capabilities that it gets code and PTX for, such as 80;89;90;120
+#   PENSTOCK_WITH_CUDA           AUTO: if all of them are found; ON: an error if any is missing; OFF: never
+#   PENSTOCK_CUDA_ARCHITECTURES  compute capabilities to compile code and PTX for, such as 80;89;90;120
 #   sets PENSTOCK_CUDA           whether libpenstock_cuda.so is built
 #   penstock::cudnn penstock::nccl penstock::cupti   imported targets
 set(PENSTOCK_WITH_CUDA AUTO CACHE STRING "Build libpenstock_cuda.so: AUTO, ON or OFF")
 set_property(CACHE PENSTOCK_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
-# Real code for Hopper; the driver compiles the PTX for what comes after it.
+# Machine code for Hopper. On newer GPUs the driver compiles the PTX.
 set(PENSTOCK_CUDA_ARCHITECTURES 90 CACHE STRING "Compute capabilities of libpenstock_cuda.so, such as 80;89;90;120")
 set(PENSTOCK_CUDA OFF)
 
-# Ends with an error unless nvcc compiles for each of PENSTOCK_CUDA_ARCHITECTURES. Conversions to bf16
-# need 8.0.
+# Fails unless nvcc compiles for each of PENSTOCK_CUDA_ARCHITECTURES. Conversions to bf16 need 8.0 or newer.
 function(penstock_check_architectures)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "sm_[0-9]+" known "${known}")
@@ -29,8 +28,8 @@ function(penstock_check_architectures)
   endif()
 endfunction()
 
-# penstock_cuda_library(<target> HEADER header NAMES names...): in the toolkit's folders, or in those
-# of PyPI's packages when PENSTOCK_CUDA_HINTS lists them.
+# penstock_cuda_library(<target> HEADER header NAMES names...): searches the toolkit's folders, or the folders of
+# PyPI's packages if PENSTOCK_CUDA_HINTS lists them.
 function(penstock_cuda_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADER" "NAMES")
   string(REPLACE ":" "_" variable ${target})
@@ -75,7 +74,7 @@ if(PENSTOCK_WITH_CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     set(CMAKE_CUDA_EXTENSIONS OFF)
-    if(CMAKE_VERSION VERSION_LESS 3.26)  # which does not know that nvcc has C++20
+    if(CMAKE_VERSION VERSION_LESS 3.26)  # older versions do not know that nvcc supports C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()

@@ -1,5 +1,5 @@
-# What `cmake --install` installs, beside the library for producers, and the Debian package of both (`make deb`).
-# Components: penstock (the program) and penstock_producer (producer/CMakeLists.txt).
+# What `cmake --install` installs besides the library for producers, and the Debian package of both (`make deb`).
+# Components: penstock (the program) and penstock_producer (feeders/remote/producer/CMakeLists.txt).
 include(GNUInstallDirs)
 
 # Everything that is installed. libpenstock_cuda.so is installed if it was built.
@@ -15,7 +15,7 @@ if(BUILD_SHARED_LIBS)
 else()
   install(TARGETS penstock RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT penstock)
   if(TARGET penstock_cuda)
-    # The program looks in ../lib, whatever CMAKE_INSTALL_LIBDIR is.
+    # The program looks in ../lib, whatever the value of CMAKE_INSTALL_LIBDIR.
     install(TARGETS penstock_cuda LIBRARY DESTINATION lib COMPONENT penstock OPTIONAL)
   endif()
   install(CODE "set(penstock_program [[$<TARGET_FILE:penstock>]])
@@ -34,6 +34,6 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SECTION science)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, openssh-client")  # runs over several hosts
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, openssh-client")  # for runs over several hosts
   include(CPack)
 endif()

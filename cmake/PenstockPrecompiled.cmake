@@ -1,8 +1,8 @@
-# Precompiled headers. Parsing the standard library took two thirds of the time that the compiler needed for a file.
+# Precompiled headers. Without them, parsing the standard library took two thirds of the compile time of a file.
 #
 #   penstock_precompile(<target>)   compiles a library with the widest headers of the standard library and fmt
 #
-# The preset `dev` builds without them (CMAKE_DISABLE_PRECOMPILE_HEADERS), and so finds an #include that is missing;
+# The preset `dev` builds without them (CMAKE_DISABLE_PRECOMPILE_HEADERS), so it finds missing #includes. The test
 # `headers_alone` finds most of them in every build.
 set(PENSTOCK_PRECOMPILED
   <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstdio> <cstring> <exception> <filesystem>
@@ -11,7 +11,7 @@ set(PENSTOCK_PRECOMPILED
 
 file(CONFIGURE OUTPUT generated/precompiled.cpp CONTENT "// Generated.\n")
 
-# penstock_precompile_own(<target> <headers>...): the target gets precompiled headers that no other target uses. ccache
+# penstock_precompile_own(<target> <headers>...): gives the target precompiled headers that no other target uses. ccache
 # compares them by the file .sum, because gcc never writes the same precompiled header twice.
 function(penstock_precompile_own target)
   target_precompile_headers(${target} PRIVATE ${ARGN})
@@ -19,7 +19,7 @@ function(penstock_precompile_own target)
        CONTENT "${ARGN} ${CMAKE_CXX_COMPILER_VERSION} fmt ${fmt_VERSION} GTest ${GTest_VERSION}\n")
 endfunction()
 
-# penstock_precompiled_headers(<target> <headers>...): an object library that has nothing but its precompiled headers.
+# penstock_precompiled_headers(<target> <headers>...): an object library that contains only its precompiled headers.
 function(penstock_precompiled_headers target)
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/generated/precompiled.cpp)
   target_link_libraries(${target} PRIVATE penstock_options fmt::fmt)

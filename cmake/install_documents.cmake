@@ -1,11 +1,11 @@
-# Runs when Penstock is installed. The program writes its completions for bash and zsh, and help2man, if it is there,
-# makes man pages of the help texts. Whatever the program does not offer is left out.
+# Runs when Penstock is installed. The program writes its completions for bash and zsh. If help2man is installed, it makes
+# man pages of the help texts. Documents that the program cannot produce are left out.
 #   penstock_program                  the program
-#   penstock_folder                   where the files are made
-#   penstock_data, penstock_manuals   where they are installed: below the prefix, or absolute paths
+#   penstock_folder                   the folder in which the files are made
+#   penstock_data, penstock_manuals   the folders to install them in: below the prefix, or absolute paths
 cmake_policy(VERSION 3.25)
 
-# penstock_says(<variable> <arguments>...): what it prints; empty if it fails.
+# penstock_says(<variable> <arguments>...): sets the variable to the program's output, or to nothing if the program fails.
 function(penstock_says variable)
   execute_process(COMMAND ${penstock_program} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE problem ERROR_QUIET)
   if(problem)
@@ -20,8 +20,8 @@ function(penstock_install_document file destination)
   file(INSTALL DESTINATION ${destination} TYPE FILE FILES ${file})
 endfunction()
 
-# penstock_install_pages(<summary> [verb...]): the page of the program or of a verb, and those of the verbs that its help
-# lists in place of flags.
+# penstock_install_pages(<summary> [verb...]): installs the page of the program or of a verb, and the pages of the verbs
+# that its help lists instead of flags.
 function(penstock_install_pages summary)
   list(JOIN ARGN " " command)
   string(STRIP "${penstock_program} ${command}" command)
@@ -36,7 +36,7 @@ function(penstock_install_pages summary)
     penstock_says(help ${ARGN} ${option})
   endif()
   if(NOT help)
-    return()  # a line of the help that names no verb
+    return()  # this line of the help names no verb
   endif()
   execute_process(COMMAND ${help2man} --no-info --name=${summary} --help-option=${option} --version-string=${version}
                           --source=Penstock ${command}
@@ -49,7 +49,7 @@ function(penstock_install_pages summary)
   if(ARGN AND help MATCHES "\n +-")
     return()
   endif()
-  string(REGEX REPLACE "[][;]" " " help "${help}")  # they end elements of lists
+  string(REGEX REPLACE "[][;]" " " help "${help}")  # these characters would end list elements
   string(REGEX MATCHALL "\n  [a-z][a-z-]* [^\n]+" lines "${help}")
   foreach(line IN LISTS lines)
     string(REGEX MATCH "^\n  ([a-z-]+) +(.+)" line "${line}")
@@ -68,7 +68,7 @@ endif()
 if(zsh)
   set(place site-functions)
   if(CMAKE_INSTALL_PREFIX MATCHES "/usr$" AND EXISTS /etc/debian_version)
-    set(place vendor-completions)  # Debian's, for packages
+    set(place vendor-completions)  # Debian's folder, for packages
   endif()
   file(WRITE ${penstock_folder}/_penstock "${zsh}")
   penstock_install_document(${penstock_folder}/_penstock ${penstock_data}/zsh/${place})

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs those of these Debian packages that are missing, if it runs as root. Otherwise prints the command that does,
-# and exits with 1. Services that packages bring are not started.
+# Installs the missing ones of these Debian packages, if it runs as root. Otherwise it prints the command that installs
+# them, and exits with 1. Services of these packages are not started.
 # Usage: install_packages.sh PACKAGE...
 set -eu
 if ! command -v dpkg-query > /dev/null; then

@@ -1,5 +1,5 @@
-# Writes HEADER with the git revision of the folder SOURCE: "unknown" where that is no work tree of its
-# own, "-dirty" behind it where files differ from the revision.
+# Writes HEADER with the git revision of the folder SOURCE: "unknown" if SOURCE is not a git work tree itself, with
+# "-dirty" appended if files differ from the revision.
 cmake_minimum_required(VERSION 3.25)
 set(revision unknown)
 find_program(git git)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch is: its agreed shape, and a view of one slot that holds it. Plain values; no owner.
+// What a batch is: the shape that all threads agree on, and a view of the ring slot that holds it.
+// These are plain values; they own nothing.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@ namespace penstock {
 
 enum class DType : std::uint8_t { u8, i32, f16, bf16, f32 };
 
-/// Bytes of one element.
+/// Size of one element in bytes.
 constexpr std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::u8:
@@ -36,9 +37,9 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-/// Agreed before any thread starts; constant for the run.
+/// The shape that all threads agree on before any of them starts. It stays constant for the run.
 struct BatchSpec {
-  std::int32_t images = 64;  ///< N, per device
+  std::int32_t images = 64;  ///< N, the images in one device's batch
   ImageShape image{};
   DType pixel = DType::u8;
   bool normalised = false;      ///< false: 0..255, the device normalises; true: the feeder did
@@ -55,14 +56,14 @@ struct BatchSpec {
   bool operator==(const BatchSpec&) const = default;
 };
 
-/// A view of one slot of a ring. Valid while its lease lives, and not longer.
+/// A view of one slot of a ring. It is valid only while its lease exists.
 struct Batch {
   std::span<std::byte> pixels;     ///< [N,H,W,C] of spec.pixel
   std::span<std::int32_t> labels;  ///< [N]
-  std::int32_t valid = 0;          ///< images filled; < N only in the last batch of a finite pass
-  std::int32_t slot = 0;           ///< which slot of its ring: key of captured programs
-  std::uint64_t sequence = 0;      ///< order of publication in this ring, from 0
-  /// When it was ready on the host's side: published by its feeder, wherever it was copied since.
+  std::int32_t valid = 0;  ///< images filled; less than N only in the last batch of a finite pass
+  std::int32_t slot = 0;   ///< the slot's number in its ring; the key of captured programs
+  std::uint64_t sequence = 0;  ///< order of publication in this ring, from 0
+  /// When its feeder published it on the host. A later copy does not change this time.
   std::chrono::steady_clock::time_point offered{};
 };
 

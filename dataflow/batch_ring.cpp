@@ -35,14 +35,14 @@ void WriteLease::await(Stream& writer) {
   if (last_read != nullptr) writer.wait_for(*last_read);
 }
 
-void WriteLease::lend(std::span<const std::byte> pixels, std::shared_ptr<Lender> lender) {
+void WriteLease::lend(std::span<const std::byte> pixels, std::shared_ptr<ForeignPixels> owner) {
   BatchRing::Slot& slot = ring_->slots_[slot_];
   const std::span<std::byte> own = ring_->own_pixels(slot);
   PENSTOCK_ASSERT(!slot.lent && pixels.size() == own.size());
-  PENSTOCK_ASSERT(ring_->takes_loans_ || pixels.data() == own.data());
-  // Who takes loans writes to no batch that it reads.
+  PENSTOCK_ASSERT(ring_->accepts_foreign_ || pixels.data() == own.data());
+  // A ring that takes loans has readers that never write to a batch.
   slot.batch.pixels = {const_cast<std::byte*>(pixels.data()), pixels.size()};
-  slot.lender = std::move(lender);
+  slot.owner = std::move(owner);
   slot.lent = true;
 }
 
@@ -128,11 +128,11 @@ BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, M
 
 BatchRing::~BatchRing() {
   for (Slot& slot : slots_) {
-    if (slot.lender == nullptr) continue;
+    if (slot.owner == nullptr) continue;
     try {
       if (slot.last_read != nullptr) slot.last_read->wait_until(Time::max());
     } catch (const DeviceError&) {
-      // A device that cannot even wait reads nothing any more.
+      // A device that cannot even wait reads no more.
     }
     end_loan(slot, nullptr);
   }
@@ -142,7 +142,7 @@ BatchRing::Fifo& BatchRing::queue_of(std::size_t reader) noexcept {
   return filled_[order_ == Order::strict ? reader : 0];
 }
 
-/// Under mutex_. Of those that share this reader's queue, which wait and asked before it.
+/// Counts the waiting readers that share this reader's queue and asked before it. Under mutex_.
 std::size_t BatchRing::readers_ahead_of(std::size_t reader) const noexcept {
   if (order_ == Order::strict) return 0;
   return static_cast<std::size_t>(
@@ -150,8 +150,8 @@ std::size_t BatchRing::readers_ahead_of(std::size_t reader) const noexcept {
                     [&](std::uint64_t ask) { return ask != 0 && ask < asked_[reader]; }));
 }
 
-/// Blocks until `ready` or stopped. Before every change of what is accounted for, and of nothing
-/// else, the time that has passed is added up.
+/// Blocks until `ready` or stopped. Calls account() before each change of an accounted value, and
+/// only then.
 template <typename Ready>
 void BatchRing::wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_t& waiting,
                      const std::stop_token& stop, Ready ready) {
@@ -170,7 +170,7 @@ WriteLease BatchRing::acquire(std::stop_token stop) {
 }
 
 WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>& meanwhile) {
-  /// Counts as one that waits, without the lock, until its end.
+  /// Counts the thread as waiting, without the lock, until it is destroyed.
   class Away {
    public:
     Away(BatchRing& ring, std::unique_lock<std::mutex>& lock) : ring_(ring), lock_(lock) {
@@ -198,7 +198,7 @@ WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>&
   return take_free(stop);
 }
 
-/// Under mutex_. Empty where there is none to be had.
+/// The lease is empty if no slot is available. Under mutex_.
 WriteLease BatchRing::take_free(const std::stop_token& stop) {
   if (closed_ || stop.stop_requested() || free_.size() == 0) return {};
   account();
@@ -216,7 +216,7 @@ ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
        [&] { return queue.size() > readers_ahead_of(reader) || closed_; });
   asked_[reader] = 0;
   if (stop.stop_requested()) {
-    clock_.wake(filled_gate_);  // for those that were behind this one
+    clock_.wake(filled_gate_);  // wakes the readers that asked after this one
     return {};
   }
   if (queue.size() > 0) {
@@ -258,7 +258,7 @@ void BatchRing::give_back(std::size_t slot) noexcept {
 void BatchRing::end_loan(Slot& slot, const Event* read) noexcept {
   if (!std::exchange(slot.lent, false)) return;
   slot.batch.pixels = own_pixels(slot);
-  slot.lender->returned(slot.batch.slot, read);
+  slot.owner->returned(slot.batch.slot, read);
 }
 
 void BatchRing::close() noexcept { fail(nullptr); }
@@ -287,7 +287,7 @@ RingStats BatchRing::stats() const {
 
 // ---- watching ---------------------------------------------------------------
 
-/// Adds up the time since it was called last. Under mutex_.
+/// Adds up the time since the last call. Under mutex_.
 void BatchRing::account() noexcept {
   if (!watching_) return;
   const Time now = clock_.now();

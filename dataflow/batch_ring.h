@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way by which batches move between threads: a fixed number of slots, written under a
-// WriteLease, read under a ReadLease.
+// The only way in which batches move between threads: a fixed number of slots. A producer fills a
+// slot under a WriteLease, and a reader reads it under a ReadLease.
 //
-//   producers: acquire -> (await) -> fill -> publish        readers: next -> (await) -> use ->
-//   release
+//   producers: acquire -> (await) -> fill -> publish
+//   readers:   next -> (await) -> use -> release
 //
-// Leases move on the host, ordering moves on streams: a lease may be handed on while a device still
-// works on its slot; `await` says who has to wait for that, a host thread or a stream.
+// Leases order the host's threads; streams order the device's work. A lease may pass on while a
+// device still works on its slot. `await` makes a host thread or a stream wait for that work.
 //
-// A slot may be lent somebody else's pixels, which its readers see in place of its own; whoever
-// lent them is told when they are done. Labels are always the slot's own.
+// A slot may show borrowed pixels instead of its own. The ring tells their owner when the readers
+// are done with them. The labels are always the slot's own.
 //
-// A ring that is watched integrates how full it is over time, and what its producers and readers
-// wait.
+// While a ring is watched, it integrates over time how full it is, and how long its producers and
+// readers wait.
 //
-// Thread-safety: acquire, close, fail, stats and watching from any thread; next(r) from one thread
-// per reader r. A lease belongs to one thread at a time. The ring outlives its leases. Nothing is
-// allocated after construction, and no lock is held while pixels move.
+// Thread-safety: acquire, close, fail, stats and the functions for watching may be called from any
+// thread; next(r) from one thread per reader r. A lease belongs to one thread at a time. The ring
+// must outlive its leases. The ring allocates nothing after construction, and holds no lock while
+// pixels move.
 #pragma once
 
 #include <array>
@@ -34,14 +35,15 @@
 #include "dataflow/clock.h"
 #include "dataflow/depth_log.h"
 #include "dataflow/device.h"
-#include "dataflow/lender.h"
+#include "dataflow/foreign_pixels.h"
 #include "dataflow/level_history.h"
 
 namespace penstock {
 
 class BatchRing;
 
-/// The right to fill one slot. Destroyed unpublished: the slot is free again, nothing is sent.
+/// The right to fill one slot. If it is destroyed unpublished, the slot is free again and nothing
+/// is sent.
 class WriteLease {
  public:
   WriteLease() = default;
@@ -49,25 +51,26 @@ class WriteLease {
   WriteLease& operator=(WriteLease&& other) noexcept;
   ~WriteLease();
 
-  /// False: the ring was closed, or a stop was requested.
+  /// False if the ring was closed, or a stop was requested.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
   Batch& batch() const noexcept;
 
-  /// The calling thread waits until the slot's last reader is done with it.
+  /// Blocks the calling thread until the slot's last reader is done with it.
   void await();
-  /// Work enqueued on `writer` from here on waits for the slot's last reader.
+  /// Makes all work that is enqueued on `writer` from now on wait for the slot's last reader.
   void await(Stream& writer);
 
-  /// After await: readers see `pixels`, as many as the slot's own, which stay as they are until
-  /// `lender` is told that it has them back. They are somebody else's where the ring takes loans,
-  /// or else the slot's own: then the news is all there is to it. The ring keeps the lender until
-  /// the slot is lent again, or the ring ends.
-  void lend(std::span<const std::byte> pixels, std::shared_ptr<Lender> lender);
+  /// Makes readers see `pixels`. Call it after await. `pixels` has the size of the slot's own
+  /// pixels, and must not change until the ring tells `owner` that the loan is over. If the ring
+  /// takes loans, `pixels` may be any memory; otherwise it is the slot's own, and the only effect
+  /// is that `owner` is told. The ring keeps the owner until the slot is lent again or the ring
+  /// is destroyed.
+  void lend(std::span<const std::byte> pixels, std::shared_ptr<ForeignPixels> owner);
 
-  /// Readable now. Sets the batch's sequence number, and `offered` to the present unless the writer
-  /// has set it.
+  /// Makes the batch readable now. Sets its sequence number. Sets `offered` to the present, unless
+  /// the writer has set it.
   void publish() &&;
-  /// Readable once `writer` gets here.
+  /// Makes the batch readable once `writer` reaches this point.
   void publish(Stream& writer) &&;
 
  private:
@@ -77,7 +80,7 @@ class WriteLease {
   std::size_t slot_ = 0;
 };
 
-/// The right to read one slot. Destroyed: the slot is free again, at once.
+/// The right to read one slot. If it is destroyed, the slot is free again at once.
 class ReadLease {
  public:
   ReadLease() = default;
@@ -85,20 +88,21 @@ class ReadLease {
   ReadLease& operator=(ReadLease&& other) noexcept;
   ~ReadLease();
 
-  /// False: end of data, or a stop was requested.
+  /// False at the end of data, or if a stop was requested.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
   const Batch& batch() const noexcept;
 
-  /// The calling thread waits until the slot has been written.
+  /// Blocks the calling thread until the slot has been written.
   void await();
-  /// Work enqueued on `reader` from here on waits until the slot has been written.
+  /// Makes all work that is enqueued on `reader` from now on wait until the slot has been written.
   void await(Stream& reader);
 
-  /// Reached once the slot has been written; null: it is. Stays that of this batch until the next
-  /// one in the same slot has been released.
+  /// The event that is reached once the slot has been written; null: it has been written already.
+  /// It belongs to this batch until the next batch in the same slot has been released.
   const Event* written() const noexcept;
 
-  /// The slot may be handed out now, and overwritten once `reader` gets here.
+  /// Frees the slot at once. A producer may take it now, and may overwrite it once `reader` reaches
+  /// this point.
   void release(Stream& reader) &&;
 
  private:
@@ -109,71 +113,76 @@ class ReadLease {
   std::size_t slot_ = 0, reader_ = 0;
 };
 
-/// strict: batch k goes to reader k mod R. relaxed: to the reader that has asked for longest.
+/// strict: batch k goes to reader k mod R. relaxed: to the reader that has waited longest.
 enum class Order : std::uint8_t { strict, relaxed };
 
 struct RingStats {
   std::uint64_t published = 0;     ///< batches since construction
-  std::uint64_t filled_slots = 0;  ///< published and not yet taken by a reader
-  // While it was watched, up to where that stopped, or else to the last change:
+  std::uint64_t filled_slots = 0;  ///< published, but not yet taken by a reader
+  // While the ring was watched, up to the end of watching or else to the last change:
   Nanoseconds watched{};
-  Nanoseconds filled_time{};    ///< filled slots, integrated over time
-  Nanoseconds empty_time{};     ///< no slot was filled
-  Nanoseconds full_time{};      ///< no slot was free
-  Nanoseconds producer_wait{};  ///< summed over threads in acquire: back-pressure
-  Nanoseconds consumer_wait{};  ///< summed over threads in next: starvation
+  Nanoseconds filled_time{};    ///< the number of filled slots, integrated over time
+  Nanoseconds empty_time{};     ///< time in which no slot was filled
+  Nanoseconds full_time{};      ///< time in which no slot was free
+  Nanoseconds producer_wait{};  ///< summed over the threads that block in acquire: back-pressure
+  Nanoseconds consumer_wait{};  ///< summed over the threads that block in next: starvation
 };
 
 class BatchRing {
  public:
-  /// `memory` owns the slots; `readers` are the devices that read them, one per reader, and make
-  /// the events that say when a reader is done. All of them, and the clock, outlive the ring.
+  /// `memory` owns the slots. `readers` are the devices that read them, one per reader; they make
+  /// the events that say when a reader is done. The devices and the clock must outlive the ring.
   BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, MemoryKind kind,
             std::span<Device* const> readers, Order order, Clock& clock);
   BatchRing(const BatchRing&) = delete;
   BatchRing& operator=(const BatchRing&) = delete;
-  /// Ends what loans there are, once the devices are done with them.
+  /// Ends all open loans, once the devices are done with them.
   ~BatchRing();
 
-  /// Its readers take pixels wherever they lie, and write to none. Before any thread uses the ring.
-  void take_loans() noexcept { takes_loans_ = true; }
-  bool takes_loans() const noexcept { return takes_loans_; }
+  /// Says that the readers read pixels from any memory, and write to none. Call it before any
+  /// thread uses the ring.
+  void accept_foreign() noexcept { accepts_foreign_ = true; }
+  bool accepts_foreign() const noexcept { return accepts_foreign_; }
 
   const BatchSpec& spec() const noexcept { return spec_; }
   std::size_t slots() const noexcept { return slots_.size(); }
   std::size_t readers() const noexcept { return reader_count_; }
-  /// Of one slot: pixels, then labels. Theirs who hold its lease; others may ask where it lies.
+  /// The memory of one slot: pixels, then labels. Only the lease holder may access it; any thread
+  /// may query the address.
   std::span<std::byte> memory(std::size_t slot) const noexcept {
     return slots_[slot].memory.bytes();
   }
 
-  /// Blocks while no slot is free. Empty lease: stopped, closed or failed.
+  /// Blocks until a slot is free. The lease is empty if a stop was requested, or the ring was
+  /// closed or failed.
   [[nodiscard]] WriteLease acquire(std::stop_token stop);
-  /// The same for a thread that has more to do than to wait: calls `meanwhile`, without a lock, as
-  /// long as no slot is free. It returns now and then, and soon after a slot came free, which the
-  /// lender of what was in it heard.
+  /// As above, for a thread that can work while it waits: calls `meanwhile` in a loop, without the
+  /// lock, until a slot is free. `meanwhile` must return from time to time, and soon after the
+  /// owner of a slot hears that its loan is over.
   [[nodiscard]] WriteLease acquire(std::stop_token stop, const std::function<void()>& meanwhile);
-  /// Blocks while nothing is published for this reader. Empty lease: end of data, or stopped.
-  /// Rethrows what fail() was given, once the batches published before it are read.
+  /// Blocks until a batch is published for this reader. The lease is empty at the end of data, or
+  /// if a stop was requested. After fail(), it rethrows the reason once the batches published
+  /// before it are read.
   [[nodiscard]] ReadLease next(std::size_t reader, std::stop_token stop);
 
-  /// No more batches will come; those published are still delivered.
+  /// Says that no more batches will come. Readers still get the batches that are published.
   void close() noexcept;
-  /// The same, with a reason that every reader rethrows. The first failure wins.
+  /// As close(), with a reason that every reader rethrows. Only the first call of close() or fail()
+  /// counts.
   void fail(std::exception_ptr reason) noexcept;
 
   RingStats stats() const;
 
-  /// Goes on watching; the first call begins. With `afresh` what was seen before is forgotten.
+  /// Starts or continues watching. `afresh` forgets what was seen before.
   void watch(bool afresh);
   void stop_watching();
-  /// Mean filled slots in so many equal parts of the time in which it was watched.
+  /// The mean number of filled slots in each of `parts` equal parts of the watched time.
   std::vector<double> filled_over_time(std::size_t parts) const;
 
-  /// While `log` is open, every change of the filled slots goes there, under the number `ring`.
-  /// Before any thread uses the ring; the log outlives it.
+  /// While `log` is open, every change in the number of filled slots goes there, under the ring
+  /// number `ring`. Call it before any thread uses the ring. The log must outlive the ring.
   void log_depths(DepthLog& log, std::int32_t ring);
-  /// Puts the filled slots as they are now there too. Needs log_depths.
+  /// Logs the current number of filled slots too. Needs log_depths.
   void log_depth();
 
  private:
@@ -184,11 +193,11 @@ class BatchRing {
     Buffer memory;
     Batch batch;
     std::array<std::unique_ptr<Event>, 2> write_events;  // in turn, recorded by publish(Stream&)
-    std::vector<std::unique_ptr<Event>> read;            // per reader, recorded by release(Stream&)
-    Event* written = nullptr;          // of the batch in it; null: without a stream
-    const Event* last_read = nullptr;  // what await() has to wait for, if anything
-    std::shared_ptr<Lender> lender;    // of the last loan
-    bool lent = false;                 // and it is not over
+    std::vector<std::unique_ptr<Event>> read;  // one per reader; recorded by release(Stream&)
+    Event* written = nullptr;          // for the current batch; null: published without a stream
+    const Event* last_read = nullptr;  // the event that await() waits for; may be null
+    std::shared_ptr<ForeignPixels> owner;  // the owner of the last loan
+    bool lent = false;                     // true until the last loan is over
   };
   /// A first-in, first-out list of slot numbers that never allocates.
   class Fifo {
@@ -223,24 +232,24 @@ class BatchRing {
   const std::size_t reader_count_;
   const Order order_;
   Clock& clock_;
-  bool takes_loans_ = false;
+  bool accepts_foreign_ = false;
   std::vector<Slot> slots_;
 
   mutable std::mutex mutex_;
-  // All below under mutex_.
+  // mutex_ protects everything below.
   Gate free_gate_, filled_gate_;
   Fifo free_;
   std::vector<Fifo> filled_;          // one per reader if strict, else one
-  std::vector<std::uint64_t> asked_;  // per reader: the number of what it asks now; 0: nothing
+  std::vector<std::uint64_t> asked_;  // per reader: the number of its current request; 0: none
   std::uint64_t asks_ = 0;
   std::uint64_t published_ = 0;
   std::int64_t waiting_producers_ = 0, waiting_readers_ = 0;
   bool watching_ = false;
-  Time accounted_{};  // the sums hold what was until then
+  Time accounted_{};  // the sums hold the time up to here
   RingStats sums_{};
   LevelHistory history_;
   DepthLog* depths_ = nullptr;
-  std::int32_t number_ = 0;  // in that log
+  std::int32_t number_ = 0;  // this ring's number in depths_
   bool closed_ = false;
   std::exception_ptr failure_;
 };

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// std::chrono::steady_clock is this clock in the C++ libraries of GCC and LLVM on Linux.
+/// In the C++ libraries of GCC and LLVM on Linux, std::chrono::steady_clock is this clock.
 constexpr clockid_t kSteady = CLOCK_MONOTONIC;
 
 void sleep_to(Time deadline) {
@@ -22,11 +22,11 @@ void sleep_to(Time deadline) {
   }
 }
 
-/// How much later than asked for the kernel may wake the calling thread, to wake several at once.
+/// Timer slack is the delay that the kernel may add to a wake-up to wake several threads at once.
 void set_least_timer_slack() {
   thread_local bool is_set = false;
   if (is_set) return;
-  prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds; refusal costs exactness only
+  prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds; if refused, only precision is lost
   is_set = true;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, and every wait of the harness that depends on it. Components never ask std::chrono or a
-// condition variable themselves: they ask the Clock, so that tests run the whole harness on a
-// simulated clock on which "5 ms" is exact and takes no time.
+// Time, and every wait that depends on it. Components ask the Clock, never std::chrono or a
+// condition variable. Tests can then run the whole harness on a simulated clock, on which "5 ms" is
+// exact and takes no time.
 //
-// Thread-safety: all members of Clock may be called from any thread. A Gate is used like a
-// condition variable: block and wake under the mutex that guards its condition.
+// Thread-safety: any thread may call any member of Clock. Use a Gate like a condition variable:
+// block and wake under the mutex that guards its condition.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@ namespace penstock {
 using Time = std::chrono::steady_clock::time_point;
 using Nanoseconds = std::chrono::nanoseconds;
 
-/// Where threads block until something changes. Notify it through Clock::wake, not directly.
+/// Threads block on a gate until something changes. Notify it through Clock::wake, not directly.
 class Gate {
  public:
   std::condition_variable_any condition;
-  // Kept by simulated clocks, which have to know who can run.
+  // Simulated clocks keep these to know which threads can run.
   std::int64_t sleepers = 0;
   std::uint64_t wakes = 0;
 };
@@ -37,22 +37,22 @@ class Clock {
 
   virtual Time now() const = 0;
 
-  /// Blocks until `deadline` or a stop request; returns at once when it lies in the past.
+  /// Blocks until `deadline` or a stop request. Returns at once if `deadline` has passed.
   virtual void sleep_until(Time deadline, std::stop_token stop = {}) = 0;
 
-  /// Blocks until `deadline`, as exactly as the clock can, and cannot be stopped. The calling
-  /// thread asks for the time again and again for `spin` before it, or for what is left of it once
-  /// the thread is awake; returns how long it did, which is CPU time.
+  /// Blocks until `deadline`, as exactly as the clock can. It cannot be stopped. The calling thread
+  /// polls the clock during the last `spin` before the deadline, or during what is left of it after
+  /// a late wake-up. Returns how long it polled, which is CPU time.
   virtual Nanoseconds sleep_exactly_until(Time deadline, Nanoseconds /*spin*/) {
     sleep_until(deadline);
     return {};
   }
 
-  /// Wakes all that block on `gate`. The caller holds the mutex of the gate's condition.
+  /// Wakes all threads that block on `gate`. The caller holds the mutex of the gate's condition.
   virtual void wake(Gate& gate) = 0;
 
-  /// Blocks until `ready()` or a stop request; returns ready(). `lock` is held on entry and on
-  /// exit; `ready` runs under it.
+  /// Blocks until `ready()` is true or a stop is requested; returns ready(). The caller holds
+  /// `lock` on entry and on exit; `ready` runs under it.
   template <typename Ready>
   bool wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::stop_token stop, Ready ready) {
     return wait_for_condition(
@@ -60,8 +60,9 @@ class Clock {
         {[](void* object) { return (*static_cast<Ready*>(object))(); }, &ready});
   }
 
-  /// A thread that takes part in simulated time: time stands still while any of them can run. Made
-  /// by the thread that starts another one, before it starts it, and owned by the new one.
+  /// Stands for a thread that takes part in simulated time. Simulated time stands still while any
+  /// such thread can run. The parent thread makes it before it starts the new thread, and the new
+  /// thread owns it.
   class Participant {
    public:
     explicit Participant(Clock& clock) : clock_(&clock) { clock_->enter(); }
@@ -87,9 +88,9 @@ class Clock {
   virtual void leave() noexcept {}
 };
 
-/// The machine's steady clock. Sleeps have absolute deadlines and never end early; they end late by
-/// what the kernel needs to wake a thread, and by the thread's timer slack (50 us unless set),
-/// which sleep_exactly_until sets to its least for the calling thread, for good.
+/// The machine's steady clock. Sleeps have absolute deadlines and never end early. They end late by
+/// the time that the kernel needs to wake a thread, and by the thread's timer slack (50 us by
+/// default). sleep_exactly_until sets the calling thread's timer slack to the minimum, permanently.
 class SteadyClock final : public Clock {
  public:
   Time now() const override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Program of streams that record nothing: each launch enqueues the work again.
+// The Program of streams that cannot record work: each launch enqueues the work again.
 #pragma once
 
 #include <functional>

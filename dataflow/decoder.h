@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an encoded sample to pixels in a row of a batch: region, scale and flip in one go.
+// Decodes an encoded sample into pixels in a row of a batch. Region, scale and flip happen in one
+// pass.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,10 @@ namespace penstock {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// One decoder per worker thread. Fills the whole row, drawing the augmentation from `random`;
-  /// the pixels depend on nothing else. Throws DataError for bytes that are no such image, after
-  /// which the row holds rubbish and the decoder is ready for the next sample.
+  /// Fills the whole row. Draws the augmentation from `random`; the pixels depend on the sample,
+  /// the row's shape and `random` alone. Each worker thread has one decoder. Throws DataError if
+  /// the bytes are not such an image. The row's content is then undefined, and the decoder is ready
+  /// for the next sample.
   virtual void decode(const Sample& sample, const ImageView& row, Random& random) = 0;
 };
 
@@ -28,7 +30,7 @@ struct DecoderEntry {
   std::unique_ptr<Decoder> (*make)(const Options&) = nullptr;
 };
 
-/// Every decoder of this program; generated from the component lists.
+/// Every decoder of this program. The build generates the table from the component lists.
 const Table<DecoderEntry>& decoder_table();
 
 }  // namespace penstock

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every change of how many batches lie ready in some rings: for a trace of a few steps. All memory
-// is there before the first change; what does not fit is counted and dropped.
+// Logs every change in how many batches are ready in some rings, for a trace of a few steps. All
+// memory is allocated before the first change. Changes that do not fit are counted and dropped.
 //
-// Thread-safety: add from any thread; open and close from one; depths and dropped once the threads
-// that add have ended.
+// Thread-safety: add from any thread; open and close from one thread; depths and dropped only after
+// the threads that add have ended.
 #pragma once
 
 #include <atomic>
@@ -16,19 +16,19 @@
 
 namespace penstock {
 
-/// A ring behind a change.
+/// The number of filled slots of a ring after a change.
 struct Depth {
   Time time{};
-  std::int32_t ring = 0;  ///< as whoever watches it numbers it
+  std::int32_t ring = 0;  ///< the number given to BatchRing::log_depths
   std::int32_t filled = 0;
 };
 
 class DepthLog {
  public:
-  /// Closed at first.
+  /// The log is closed at first.
   explicit DepthLog(std::size_t capacity) : depths_(capacity) {}
 
-  /// Changes from here on are kept, until the log closes.
+  /// From now on the log keeps changes, until it is closed.
   void open() noexcept { open_.store(true, std::memory_order_relaxed); }
   void close() noexcept { open_.store(false, std::memory_order_relaxed); }
   bool is_open() const noexcept { return open_.load(std::memory_order_relaxed); }

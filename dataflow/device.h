@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and ordering of one device, without any vendor's header. A stream carries work in order;
-// an event marks a point in it. Events and streams only meet those of the same backend.
+// Memory and ordering of one device, without any vendor's header. A stream runs work in order; an
+// event marks a point in it. Events and streams only work with those of the same backend.
 //
-// Thread-safety: a Device may be used from any thread. A Stream belongs to one thread at a time. An
-// Event is recorded by one thread; others may wait for it once they learnt of it through a ring.
+// Thread-safety: a Device may be used from any thread. A Stream belongs to one thread at a time.
+// One thread records an Event; other threads may wait for it after a ring has handed it to them.
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,13 @@ namespace penstock {
 
 enum class MemoryKind : std::uint8_t { host, pinned, device };
 
-/// A point in a stream. Never recorded counts as reached.
+/// A point in a stream. An event that was never recorded counts as reached.
 class Event {
  public:
   virtual ~Event() = default;
-  /// Blocks the calling thread until the event or the deadline; false: not reached in time.
+  /// Blocks the calling thread until the event or the deadline. False: not reached in time.
   virtual bool wait_until(Time deadline) const = 0;
-  /// Time on the device between two reached events.
+  /// The device's time between two reached events.
   virtual Nanoseconds since(const Event& earlier) const = 0;
 };
 
@@ -44,26 +44,27 @@ class Stream {
   virtual ~Stream() = default;
   virtual void record(Event&) = 0;
   virtual void wait_for(const Event&) = 0;
-  /// Equal sizes; neither range may change until an event recorded after this is reached.
+  /// Both ranges have equal sizes. Neither may change until an event recorded after this call is
+  /// reached.
   virtual void copy(std::span<std::byte> to, std::span<const std::byte> from) = 0;
-  /// Host streams keep the closure; device streams record what it enqueues.
+  /// Host streams keep the closure. Device streams record the work that it enqueues.
   virtual std::unique_ptr<Program> capture(const std::function<void()>& enqueue) = 0;
-  /// The backend's own handle, for code of the same backend.
+  /// The backend's native handle, for code of the same backend.
   virtual void* native() noexcept = 0;
 };
 
-/// Waits for all that was enqueued, as far as the device still can: after an error, before memory
-/// that it may be using is handed on. `event` is the caller's own.
+/// Waits for all enqueued work, if the device still can. Use it after an error, before memory that
+/// the device may be using is handed on. `event` belongs to the caller.
 inline void settle(Stream& stream, Event& event) noexcept {
   try {
     stream.record(event);
     event.wait_until(Time::max());
   } catch (...) {
-    return;  // a device that cannot even wait does nothing any more
+    return;  // a device that cannot even wait does no more work
   }
 }
 
-/// A block of memory that knows how to free itself. Move-only.
+/// A block of memory that frees itself. Move-only.
 class Buffer {
  public:
   using Release = std::function<void(std::byte*)>;
@@ -91,8 +92,8 @@ class Buffer {
   Release release_;
 };
 
-/// Keeps memory of somebody else's as a device needs it for copies. Ends after the last of them is
-/// done, and before the memory does.
+/// Prepares host memory that a device did not allocate, so that the device can copy from it fast.
+/// Destroy it after the last copy is done, and before the memory is freed.
 class MemoryPin {
  public:
   virtual ~MemoryPin() = default;
@@ -101,13 +102,14 @@ class MemoryPin {
 class Device {
  public:
   virtual ~Device() = default;
-  /// Aligned to 4096 bytes; its pages have been touched. Throws DeviceError when there is no room.
+  /// The memory is aligned to 4096 bytes, and its pages have been touched. Throws DeviceError if
+  /// there is not enough memory.
   virtual Buffer allocate(std::size_t bytes, MemoryKind) = 0;
-  /// May host and pinned memory that it copies from be any memory of the host, whoever allocated
-  /// it?
+  /// True if the device can copy from any host memory as well as from pinned memory, whoever
+  /// allocated it.
   virtual bool takes_any_memory() const noexcept { return false; }
-  /// Makes memory of the host that somebody else allocated, and that may be readable alone, as good
-  /// to copy from as pinned memory, for all devices of this kind. Null: that cannot be.
+  /// Makes host memory that this device did not allocate as good to copy from as pinned memory, for
+  /// all devices of this kind. The memory may be read-only. Null if that is impossible.
   virtual std::unique_ptr<MemoryPin> pin(std::span<const std::byte> /*memory*/) {
     return takes_any_memory() ? std::make_unique<MemoryPin>() : nullptr;
   }

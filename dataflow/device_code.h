@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks small functions that kernels of a CUDA device call, too.
+// Marks small functions that CUDA kernels also call.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup by name in the constant tables of components, with suggestions for names that are not
-// there. Names compare without case, and with '_' and '-' alike. Where an entry has `aliases`, a
-// string of names separated by spaces, it answers to those as well.
+// Looks components up by name in their constant tables, and suggests a near name if there is no
+// match. Names compare without case, and '_' equals '-'. If an entry has `aliases`, a string of
+// names separated by spaces, those names find it too.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace penstock {
 
-/// A component that is known by name but not part of this program.
+/// A component that has a known name but is not part of this program.
 struct AbsentEntry {
   std::string_view name, reason;
 };
 
-/// One kind of component: what this program has, and what it knows of but lacks.
+/// One kind of component: those in this program, and those that it knows by name but lacks.
 template <typename Entry>
 struct Table {
-  std::string_view kind;  ///< as a user would call it: "feeder (--fake-location)"
+  std::string_view kind;  ///< the name that a user reads: "feeder (--fake-location)"
   std::span<const Entry* const> entries;
   std::span<const AbsentEntry> absent;
 };
@@ -37,7 +37,7 @@ inline std::string canonical_name(std::string_view name) {
   return result;
 }
 
-/// Levenshtein's distance: single-character insertions, deletions and substitutions.
+/// The Levenshtein distance: single-character insertions, deletions and substitutions.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -53,7 +53,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// The known name nearest to `name`, or empty when none is near enough to be a slip of the hand.
+/// The known name nearest to `name`; empty if none is near enough to be a typing error.
 inline std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   const std::string wanted = canonical_name(name);
   std::string best;
@@ -68,7 +68,7 @@ inline std::string nearest_name(std::string_view name, std::span<const std::stri
   return best;
 }
 
-/// "a, b, c".
+/// Joins the words: "a, b, c".
 inline std::string join(std::span<const std::string> words, std::string_view separator = ", ") {
   std::string result;
   for (const std::string& word : words) {
@@ -105,7 +105,7 @@ const Entry* match_entry(const Table<Entry>& table, std::string_view name) {
   return nullptr;
 }
 
-/// Throws ConfigError for a name nobody knows, Unavailable for one that this program lacks.
+/// Throws ConfigError for an unknown name, Unavailable for a component that this program lacks.
 template <typename Entry>
 const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
   if (const Entry* entry = match_entry(table, name)) return *entry;

@@ -1,47 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of failure that leave a component. Each message has four parts: what was attempted, the
-// value, what was expected, what to do. End of data is not an error: it is an empty lease or false.
+// The kinds of error that a component may throw. Each message has four parts: what was attempted,
+// the value, what was expected, what to do. End of data is not an error: it is an empty lease or
+// false.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 
-// Whoever catches one may have opened the library that throws it.
+// Code in one library may catch an error that another library throws.
 #pragma GCC visibility push(default)
 
 namespace penstock {
 
-/// Root of everything that Penstock throws on purpose.
+/// The root of all errors that Penstock throws on purpose.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The user can fix it: a flag, a value, a path, a file that is not there.
+/// An error that the user can fix: a flag, a value, a path, a missing file.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// Known, but not to be had on this machine or in this build; the row is skipped with the reason.
+/// A known component that this machine or this build does not support. The row is skipped with the
+/// reason.
 class Unavailable : public Error {
  public:
   using Error::Error;
 };
 
-/// A damaged image or message; the text names file, offset or index.
+/// A damaged image or message. The text names the file, offset or index.
 class DataError : public Error {
  public:
   using Error::Error;
 };
 
-/// A device's own call failed; the text carries the call, its code and the device.
+/// A device call failed. The text names the call, its code and the device.
 class DeviceError : public Error {
  public:
   using Error::Error;
 };
 
-/// Something outside did not happen in time; the text names what was waited for, and how long.
+/// A timeout while waiting for something outside. The text names what it was, and how long the wait
+/// took.
 class TimeoutError : public Error {
  public:
   using Error::Error;
@@ -51,7 +54,7 @@ class TimeoutError : public Error {
 
 #pragma GCC visibility pop
 
-/// Broken invariants, in every build, outside hot loops. Not for user mistakes.
+/// Checks an invariant, in every build. Not for hot loops, and not for user mistakes.
 #define PENSTOCK_ASSERT(condition)                                                  \
   do {                                                                              \
     if (!(condition))                                                               \

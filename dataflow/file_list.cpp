@@ -36,7 +36,7 @@ std::string FileList::path(std::size_t index) const {
 
 void FileList::path(std::size_t index, std::string& path) const {
   path.clear();
-  // Of folders that begin at the same file all but the last are empty.
+  // If several folders begin at the same file, all but the last are empty.
   const auto behind = std::ranges::upper_bound(folders_, index, {}, &Folder::first);
   if (behind != folders_.begin() && !std::prev(behind)->path.empty()) {
     path = std::prev(behind)->path;
@@ -48,7 +48,7 @@ void FileList::path(std::size_t index, std::string& path) const {
   path += all.data() + at;
 }
 
-/// Of a name that begins at `offset`.
+/// Marks every sixteenth name; this name begins at `offset`.
 void FileList::mark(std::size_t offset) {
   if (size_++ % kBetweenMarks == 0) marks_.push_back(offset);
 }

@@ -63,8 +63,9 @@ class HostStream final : public Stream {
     PENSTOCK_ASSERT(to.size() == from.size());
     const Time begin = timeline_.free_at();
     if (options_.copies) {
-      // The bytes move now, so what the stream waits for has to be over now: all but copies of its
-      // own, whose bytes have moved. Without a spin: staging's CPU time is that of the copies.
+      // The bytes move now, so everything that the stream waits for must be over now, except its
+      // own copies, whose bytes have moved already. It does not spin: staging's CPU time must be
+      // the copies' alone.
       if (begin > copied_until_) needed_ = begin;
       clock_.sleep_exactly_until(needed_, {});
       std::memcpy(to.data(), from.data(), from.size());
@@ -85,7 +86,7 @@ class HostStream final : public Stream {
   const HostDeviceOptions& options_;
   Timeline timeline_;
   Time copied_until_{};  // when the last copy is done
-  Time needed_{};        // by the next copy: when what else it waits for is over
+  Time needed_{};        // when the work that the next copy depends on is over, except copies
 };
 
 }  // namespace

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Device made of malloc and memcpy: host rings, tests, the CPU backend, and the memory of the
-// emulated accelerator.
+// The Device made of malloc and memcpy. Host rings, tests, the CPU backend and the emulated
+// accelerator use its memory.
 //
-// Its streams are timelines: each remembers the moment at which everything enqueued so far is done.
-// `Timeline::occupy` lets a backend say that the device is busy for a stated time from the moment
-// the stream is free; nothing sleeps until somebody waits for an event. A step that is launched
-// while the previous one still runs thus begins exactly when that ends, as on an accelerator,
-// however late the host's threads wake.
+// Its streams are timelines: each stores the time at which all work enqueued so far is done.
+// `Timeline::occupy` lets a backend say that the device is busy for a given time from when the
+// stream is free. No thread sleeps until it waits for an event. A step that is launched while the
+// previous one runs therefore begins exactly when that one ends, as on an accelerator, even if the
+// host's threads wake late.
 //
-// Copies move their bytes at once, on the calling thread, which first waits for what they wait for.
-// With a copy rate they are done no earlier than an engine of that bandwidth would be, counted from
-// the moment the stream was free, not from when the thread woke: what waits for the copy waits
-// until then, and so does whoever wants to write to its source.
+// A copy moves its bytes at once, on the calling thread, after that thread has waited for what the
+// copy depends on. With a copy rate, a copy ends no earlier than on an engine of that bandwidth,
+// counted from when the stream was free, not from when the thread woke. Work that depends on the
+// copy waits until then, and so does a writer to its source.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,16 @@
 
 namespace penstock {
 
-/// What Stream::native() of a HostDevice points to.
+/// Stream::native() of a HostDevice points to one of these.
 class Timeline {
  public:
   explicit Timeline(const Clock& clock) : clock_(clock) {}
-  /// The stream is busy for `duration`, beginning when its earlier work is done, or now.
+  /// The stream is busy for `duration`, from when its earlier work is done, or from now if that is
+  /// later.
   void occupy(Nanoseconds duration);
-  /// Work enqueued from here on begins no earlier than `moment`.
+  /// Work enqueued from now on begins no earlier than `moment`.
   void hold_until(Time moment);
-  /// When all work enqueued so far is done.
+  /// The time at which all work enqueued so far is done.
   Time free_at() const;
 
  private:
@@ -41,17 +42,17 @@ class Timeline {
 };
 
 struct HostDeviceOptions {
-  bool copies = true;  ///< false: copies into and out of it move nothing and cost the CPU nothing
+  bool copies = true;           ///< false: copies move no bytes and cost no CPU time
   double copy_bytes_per_s = 0;  ///< of each stream's copy engine; 0: as fast as the bytes move
-  Nanoseconds spin{};           ///< of a wait for an event: see Clock::sleep_exactly_until
-  /// Called after a host thread waited for an event, with how late it woke and how long it spun.
-  /// May be empty; called from any thread.
+  Nanoseconds spin{};           ///< for waits for an event: see Clock::sleep_exactly_until
+  /// Called after a host thread has waited for an event, with how late it woke and how long it
+  /// spun. May be empty. Any thread may call it.
   std::function<void(Nanoseconds late, Nanoseconds spun)> waited{};
 };
 
 class HostDevice final : public Device {
  public:
-  /// `clock` outlives the device and all that it made.
+  /// `clock` must outlive the device and everything that it made.
   explicit HostDevice(Clock& clock, HostDeviceOptions options = {});
   Buffer allocate(std::size_t bytes, MemoryKind) override;
   bool takes_any_memory() const noexcept override { return true; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How full something was over time, in bounded memory: bins of equal width that hold the integral
-// of the level; when all are used, pairs are joined and the width doubles. Nothing is allocated
-// but by means().
+// How full something was over time, in bounded memory. Bins of equal width hold the integral of the
+// level. When all bins are used, pairs are joined and the width doubles. Only means() allocates.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -20,13 +19,13 @@ class LevelHistory {
   static constexpr std::size_t kBins = 400;
   static constexpr Nanoseconds kFirstWidth = std::chrono::microseconds(100);
 
-  /// The level was `level` for so long, behind all that was added before.
+  /// The level was `level` for `duration`, directly after all that was added before.
   void add(std::int64_t level, Nanoseconds duration);
   void clear() { *this = LevelHistory(); }
 
   Nanoseconds length() const noexcept { return length_; }
-  /// Mean levels in `parts` equal parts of the whole length; where an edge lies inside a bin, the
-  /// bin's mean is taken to hold in all of it. Empty where nothing was added.
+  /// Mean levels in `parts` equal parts of the whole length. If an edge is inside a bin, the bin
+  /// counts as having its mean level throughout. Empty if nothing was added.
   std::vector<double> means(std::size_t parts) const;
 
  private:

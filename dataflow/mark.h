@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names for parts of a thread's time: waiting for a slot, decoding, copying, a step. A mark goes to
-// the profiler that watches the process, where the device's backend knows of one, and to the run's
-// own trace, where one was asked for; with neither it costs one branch.
+// the profiler that watches the process, if the device's backend supports one, and to the run's
+// trace, if the user asked for one. With neither, a mark costs one branch.
 //
-// Thread-safety: Marks may be copied and used from any thread; a Mark belongs to the thread that
-// made it, and ends there before those made earlier do.
+// Thread-safety: any thread may copy and use Marks. A Mark belongs to the thread that made it.
+// Marks nest: a later one ends before an earlier one on the same thread.
 #pragma once
 
 #include "dataflow/span_log.h"
 
 namespace penstock {
 
-/// How a profiler is told of named ranges, which nest by thread. Names live as long as the program.
+/// Tells a profiler of named ranges, which nest per thread. The names must live as long as the
+/// program.
 struct MarkFunctions {
   void (*push)(const char* name) noexcept = nullptr;
   void (*pop)() noexcept = nullptr;
 };
 
-/// Where a component's marks go; nowhere by default.
+/// Says where a component's marks go. By default they go nowhere.
 class Marks {
  public:
   Marks() = default;
-  /// Either may be null; both outlive the marks.
+  /// Either pointer may be null; both objects must outlive the marks.
   Marks(const MarkFunctions* profiler, SpanLog* log, Work work, std::int32_t rank = 0) noexcept
       : profiler_(profiler), log_(log), work_(work), rank_(rank) {}
   bool go_somewhere() const noexcept { return profiler_ != nullptr || log_ != nullptr; }
@@ -34,10 +35,10 @@ class Marks {
   std::int32_t rank_ = 0;
 };
 
-/// From here to the end of the scope.
+/// Marks the time from here to the end of the scope.
 class Mark {
  public:
-  /// `name` is a literal; `marks` outlives the mark.
+  /// `name` is a literal; `marks` must outlive the mark.
   Mark(const Marks& marks, const char* name) noexcept
       : marks_(marks.go_somewhere() ? &marks : nullptr), name_(name) {
     if (marks_ != nullptr) [[unlikely]]

@@ -16,7 +16,7 @@ namespace {
                     std::string(expected));
 }
 
-/// The leading number of `text`; what follows it is left in `unit`.
+/// Parses the leading number of `text`. The text after it goes to `unit`.
 double number_and_unit(std::string_view text, std::string_view& unit, bool& ok) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -89,7 +89,7 @@ std::string component_text(const ComponentText& parts) {
     std::string result = "'";
     for (const char c : value) {
       if (c == '\'') {
-        result += "'\"'\"'";  // ends, holds the one in the other kind of quotes, begins again
+        result += "'\"'\"'";  // closes the quote, adds ' in double quotes, reopens the quote
       } else {
         result += c;
       }
@@ -194,7 +194,7 @@ Options::Options(std::string_view component, std::span<const OptionSpec> specs,
     std::string name = key, text = value.empty() ? "true" : value;
     std::replace(name.begin(), name.end(), '-', '_');
     if (!values_.contains(name)) {
-      if (value.empty() && !names.empty()) {  // a bare word: the value of the first option
+      if (value.empty() && !names.empty()) {  // a bare word is the value of the first option
         text = key;
         name = names.front();
       } else {

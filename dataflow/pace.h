@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds whoever supplies batches to a stated rate, as a loader of that rate would supply them:
-// each batch takes its time to make, and a loader that is held up has one batch ready, no more.
+// Limits a supplier of batches to a given rate, as a loader of that rate would supply them: each
+// batch takes its time to make, and a loader that is held up has one batch ready, not more.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@
 
 namespace penstock {
 
-/// Bounds of a stated rate, in images per second: beyond them a batch's time overflows or is 0.
-/// checked_rate throws ConfigError outside them, and names `what`.
+/// Bounds of a rate, in images per second. Beyond them a batch's time overflows or is 0. Outside
+/// them checked_rate throws ConfigError that names `what`.
 inline constexpr double kLowestRate = 1e-3, kHighestRate = 1e9;
 double checked_rate(double img_per_s, std::string_view what);
 
 class Pace {
  public:
-  /// Time begins to count now. `img_per_s` 0: no limit. `clock` outlives the pace.
+  /// Time starts now. `img_per_s` 0 means no limit. `clock` must outlive the pace.
   Pace(Clock& clock, double img_per_s)
       : clock_(clock), img_per_s_(img_per_s), begin_(clock.now()) {}
 
   /// Blocks until `images` more are due, or a stop is requested. Due times are multiples of the
-  /// rate since the beginning, so that late wake-ups do not add up. Whoever comes later than one
-  /// batch after its due time begins anew: time in which nobody took a batch is not made up for.
+  /// rate since the start, so that late wake-ups do not add up. A call that comes more than one
+  /// batch after its due time starts anew: it does not make up for time in which no batch was
+  /// taken.
   void await(std::int64_t images, std::stop_token stop);
 
  private:

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters that components raise while they run, and that the harness reads before and after the
-// window: images decoded, bytes received, messages rejected. Raising one is a relaxed atomic add.
+// measurement window: images decoded, bytes received, messages rejected. To raise one is a relaxed
+// atomic add.
 //
-// Thread-safety: Counter from any thread. Probe::counter and Probe::note take a lock: the first
-// while components are made, the second for rare events only (a bad file, a hostile message).
+// Thread-safety: Counter from any thread. Probe::counter and Probe::note take a lock. Call the
+// first while components are made, and the second only for rare events (a bad file, a hostile
+// message).
 #pragma once
 
 #include <atomic>
@@ -31,37 +33,37 @@ class Counter {
   std::atomic<std::int64_t> value_{0};
 };
 
-/// What a stage of a feeder is: its name, and the threads that run it.
+/// Identifies a stage of a feeder: its name, and the threads that run it.
 struct StageName {
   std::string_view name;     ///< "decode"; a literal
   std::string_view workers;  ///< "decode threads"; a literal. Stages of the same workers share time
-  std::int32_t threads = 1;  ///< of its workers, that may run it at once
+  std::int32_t threads = 1;  ///< how many of the workers may run it at once
   bool operator==(const StageName&) const = default;
 };
 
-/// Workers of stages that other processes run, or the way between: their times are those that
-/// batches tell, a worker's time is nobody's here.
+/// The workers of stages that run in other processes, or of the network between. The batches carry
+/// these stages' times. The workers run outside this process, so no local thread is charged.
 inline constexpr std::string_view kOutside = "outside";
 
-/// Running sums of one stage, in nanoseconds. Items are what it takes at once, images or batches;
-/// CPU and wall time are sums over the timed items alone, waits over all. A StageTimer
-/// (stage_timer.h) keeps them. Of a thread that runs several stages, waiting for input is of the
-/// one whose input it is, waiting for room of the last one.
+/// Running sums of one stage, in nanoseconds. Items are what the stage takes at once: images or
+/// batches. CPU and wall time are sums over the timed items alone; waits are sums over all items. A
+/// StageTimer (stage_timer.h) keeps them. If a thread runs several stages, a wait for input counts
+/// for the stage that takes the input, and a wait for room for the last stage.
 struct StageCounters {
   StageName stage{};
-  bool on = true;  ///< false: nobody keeps them
+  bool on = true;  ///< false: the stage is not timed
   Counter items, images, timed_items, cpu_ns, wall_ns, bytes;
   WaitTime wait_in, wait_out;
 };
 
 class Probe {
  public:
-  /// Without `instrument` stages are not timed.
+  /// If `instrument` is false, stages are not timed.
   explicit Probe(bool instrument = true) : instrument_(instrument) {}
 
-  /// The counters of that stage, made on first use, in the order in which stages are made: upstream
-  /// first. They live as long as the probe. Each component that runs the stage asks once: its
-  /// threads are added to those that are there.
+  /// The counters of that stage. The first call makes them. Stages are listed in the order in which
+  /// they are made, upstream first. The counters live as long as the probe. Each component that
+  /// runs the stage calls this once, and adds its threads.
   StageCounters& stage(const StageName& name) {
     const std::lock_guard lock(mutex_);
     for (StageCounters& known : stages_) {
@@ -75,17 +77,17 @@ class Probe {
     return made;
   }
 
-  /// All stages; the list grows while components are made only.
+  /// All stages. The list grows only while components are made.
   const std::deque<StageCounters>& stages() const noexcept { return stages_; }
 
-  /// The counter of that name, made on first use; it lives as long as the probe. Names close with
-  /// their unit: "bytes_received", "decode_ns".
+  /// The counter of that name. The first call makes it, and it lives as long as the probe. A name
+  /// ends with its unit: "bytes_received", "decode_ns".
   Counter& counter(std::string_view name) {
     const std::lock_guard lock(mutex_);
     return counters_[std::string(name)];
   }
 
-  /// The same, of a class of a histogram: left out of values() as long as it has counted nothing.
+  /// As counter(), for one class of a histogram: values() omits it while it is 0.
   Counter& histogram_class(std::string_view name) {
     const std::lock_guard lock(mutex_);
     Counter& made = counters_[std::string(name)];
@@ -93,7 +95,7 @@ class Probe {
     return made;
   }
 
-  /// Keeps a sentence for the result; only the first kMaxNotes are kept, the rest are counted.
+  /// Keeps a sentence for the result. Only the first kMaxNotes are kept; the rest are counted.
   void note(std::string sentence) {
     const std::lock_guard lock(mutex_);
     if (notes_.size() < kMaxNotes) {
@@ -103,7 +105,7 @@ class Probe {
     }
   }
 
-  /// Keeps a figure for the result that is found out once, and does not grow: a place, a choice.
+  /// Keeps a figure for the result that is set once and does not grow: a place, a choice.
   void fact(std::string name, double value) {
     const std::lock_guard lock(mutex_);
     facts_[std::move(name)] = value;
@@ -135,9 +137,9 @@ class Probe {
   static constexpr std::size_t kMaxNotes = 20;
   const bool instrument_;
   mutable std::mutex mutex_;
-  std::map<std::string, Counter> counters_;  // nodes do not move
+  std::map<std::string, Counter> counters_;  // a map, since its nodes do not move
   std::set<const Counter*> histogram_classes_;
-  std::deque<StageCounters> stages_;  // the same as counters_
+  std::deque<StageCounters> stages_;  // a deque: its elements do not move either
   std::deque<std::string> notes_;
   std::map<std::string, double> facts_;
   std::int64_t notes_dropped_ = 0;

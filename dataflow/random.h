@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: a pure function of (seed, epoch, sample index, how many were
-// drawn), never of the thread that draws them. The mixing function is SplitMix64 (Steele, Lea and
-// Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+// Counter-based random numbers. They are a pure function of (seed, epoch, sample index, numbers
+// drawn so far), never of the thread that draws them. The mixing function is SplitMix64 (Steele,
+// Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class Random {
     return ((bits() >> 32) * bound) >> 32;
   }
 
-  /// Fills `bytes` with uniform bytes, eight for each draw.
+  /// Fills `bytes` with uniform bytes, eight from each draw.
   void fill(std::span<std::byte> bytes) noexcept {
     std::size_t done = 0;
     for (; done + 8 <= bytes.size(); done += 8) {

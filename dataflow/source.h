@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where samples come from: a folder, a packed file, memory.
+// A source gives samples: from a folder, a packed file or memory.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@
 
 namespace penstock {
 
-/// Which samples, and in which order. Rank r of R sees a disjoint share of every epoch.
+/// Which samples to read, and in which order. Rank r of R sees a disjoint share of every epoch.
 struct DataPlan {
   std::string directory;
   std::int32_t rank = 0, ranks = 1;
-  std::int64_t epochs = -1;  ///< -1: for ever
+  std::int64_t epochs = -1;  ///< -1: endless
   Order order = Order::relaxed;
   bool shuffle = true;
-  bool augment = true;  ///< false: pixels as in evaluation, which leave nothing to chance
+  bool augment = true;  ///< false: pixels as in evaluation, without random choices
   std::uint64_t seed = 1;
-  std::uint64_t first_sample = 0;  ///< of this rank's share, counted over all epochs
-  std::int32_t classes = 1000;     ///< labels beyond are refused before anything starts
-  // Of use to a source that decodes before the run.
-  ImageShape image{};        ///< of the rows that samples will fill
-  std::int32_t threads = 1;  ///< that it may run while it is made
-  std::stop_token stop{};    ///< ends the work that a source does while it is made
+  std::uint64_t first_sample = 0;  ///< where to start in this rank's share, counted over all epochs
+  std::int32_t classes = 1000;     ///< a larger label is refused before the run
+  // For sources that decode before the run:
+  ImageShape image{};        ///< shape of the rows that samples will fill
+  std::int32_t threads = 1;  ///< threads that the source may run while it is made
+  std::stop_token stop{};    ///< stops the work that a source does while it is made
 
   /// Throws Error if a stop is requested.
   void expect_no_stop() const {
@@ -40,50 +40,54 @@ struct DataPlan {
   }
 };
 
-/// What the content of a source's samples is.
+/// The content of a source's samples.
 enum class SampleKind : std::uint8_t {
   encoded,  ///< a JPEG image
-  pixels,   ///< laid out as Sample::layout says
+  pixels,   ///< pixels; Sample::layout describes them
 };
 
 class Source {
  public:
   virtual ~Source() = default;
-  /// Sources whose samples others send wait in await() alone, until next() has something to say or
-  /// a stop is requested; where one is_ready() it returns at once. Whoever calls next() calls both
-  /// before, and no source stands in front of one of these.
+  /// For sources whose samples other processes send. Such a source blocks in await() alone, until
+  /// next() has a result or a stop is requested; await() returns at once if is_ready() is true. The
+  /// caller of next() calls both before it. No source wraps such a source.
   virtual bool is_ready() { return true; }
   virtual void await(const std::stop_token&) {}
-  /// Chooses the next sample, and fills in what load() does not; false: end of data. One caller at
-  /// a time. Throws DataError for a sample that cannot be read, with its file; `sample` then has
-  /// its index and epoch, and the next call goes on behind it.
+  /// Chooses the next sample, and fills in what load() does not. False: end of data. One caller at
+  /// a time. Throws DataError that names the file if a sample cannot be read; `sample` then has its
+  /// index and epoch, and the next call continues after it.
   virtual bool next(Sample& sample) = 0;
-  /// Reads the image of a sample that next() chose, where next() has not. Any number of callers at
-  /// a time, beside one of next(). Throws DataError as next() does.
+  /// Reads the image of a sample that next() chose, if next() did not. Any number of threads may
+  /// call it at a time, also during next(). Throws DataError as next() does.
   virtual void load(Sample&) const {}
-  /// Samples in one epoch of this rank's share.
+  /// The number of samples in one epoch of this rank's share.
   virtual std::uint64_t size() const noexcept = 0;
-  /// Samples in one epoch of all ranks together. Sources that share nothing out keep this.
+  /// The number of samples in one epoch of all ranks together. Sources that do not split data over
+  /// ranks keep this default.
   virtual std::uint64_t size_over_ranks() const noexcept { return size(); }
-  /// The same for all samples.
+  /// The kind is the same for all samples.
   virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
-  /// Labels lie in [0, classes).
+  /// Labels are in [0, classes).
   virtual std::int32_t classes() const noexcept = 0;
-  /// The files that samples are read from while next() is called; null: none are. Of all ranks.
+  /// The files, of all ranks, from which next() reads samples; null if it reads none.
   virtual const FileList* files() const noexcept { return nullptr; }
-  /// What a reader of the result should know of the data, in a sentence; empty: nothing.
+  /// A sentence about the data for the reader of the result; may be empty.
   virtual std::string note() const { return {}; }
 };
 
 struct SourceEntry {
   std::string_view name{}, summary{};
   std::span<const OptionSpec> options{};
-  /// Throws ConfigError when there is no such data, with the path; Error where the plan's stop is
-  /// requested before all that it reads first has been read.
+  bool in_memory = false;  ///< holds the samples of another source in memory
+  /// Reads directory/<class>/<image>: each sample is a whole file.
+  bool class_folders = false;
+  /// Throws ConfigError with the path if there is no such data. Throws Error if the plan's stop is
+  /// requested before the initial reading ends.
   std::unique_ptr<Source> (*make)(const DataPlan&, const Options&) = nullptr;
 };
 
-/// Every source of this program; generated from the component lists.
+/// Every source of this program. The build generates the table from the component lists.
 const Table<SourceEntry>& source_table();
 
 }  // namespace penstock

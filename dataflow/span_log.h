@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans of threads' time, as marks (mark.h) leave them: for a trace of a few steps. All memory is
-// there before the first span; what does not fit is counted and dropped.
+// Logs spans of threads' time, as marks (mark.h) define them, for a trace of a few steps. All
+// memory is allocated before the first span. Spans that do not fit are counted and dropped.
 //
-// Thread-safety: add from any thread; open and close from one; spans and dropped once the threads
-// that add have ended.
+// Thread-safety: add from any thread; open and close from one thread; spans and dropped only after
+// the threads that add have ended.
 #pragma once
 
 #include <atomic>
@@ -16,23 +16,23 @@
 
 namespace penstock {
 
-/// Whose time a span is.
+/// The part of the program that spends the time.
 enum class Work : std::uint8_t { feeding, staging };
 
 struct Span {
   const char* name = "";  ///< a literal
   Work work = Work::feeding;
-  std::int32_t rank = 0;    ///< that is staged for
-  std::int32_t thread = 0;  ///< the kernel's number of the thread
+  std::int32_t rank = 0;    ///< the rank that is staged for
+  std::int32_t thread = 0;  ///< the kernel's thread id
   Time begin{}, end{};
 };
 
 class SpanLog {
  public:
-  /// Closed at first. `clock` outlives the log.
+  /// The log is closed at first. `clock` must outlive the log.
   SpanLog(std::size_t capacity, const Clock& clock) : clock_(clock), spans_(capacity) {}
 
-  /// Spans that begin from here on are kept, until the log closes.
+  /// The log keeps spans that begin from now on, until it is closed.
   void open() noexcept { open_.store(true, std::memory_order_relaxed); }
   void close() noexcept { open_.store(false, std::memory_order_relaxed); }
   bool is_open() const noexcept { return open_.load(std::memory_order_relaxed); }
@@ -43,7 +43,7 @@ class SpanLog {
     if (place < spans_.size()) spans_[place] = span;
   }
 
-  /// In the order in which they ended.
+  /// The spans, in the order in which they ended.
   std::span<const Span> spans() const noexcept {
     return std::span(spans_).first(spans_.size() - free_places());
   }

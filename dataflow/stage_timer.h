@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the counters of one stage (probe.h) for one of the threads that run it: counts every item,
-// and times one in so many of them, always the same ones. Where stages are not timed it does
-// nothing.
+// Keeps the counters of one stage (probe.h) for one of the threads that run it. It counts every
+// item, and times every n-th one, always the same ones. If stages are not timed it does nothing.
 //
 //   StageTimer timer(probe.stage({"draw", "feeder thread"}), clock);
 //   { const auto wait = timer.wait_out(); ... }
 //   StageTimer::Item item(timer); ...; item.done(images, bytes);
 //
-// Thread-safety: one thread at a time; timers of the same stage from any threads.
+// Thread-safety: one thread at a time; several timers of the same stage may run on any threads.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +16,25 @@
 
 namespace penstock {
 
-/// CPU time of the calling thread so far: time stolen by others is none of it.
+/// CPU time of the calling thread so far. Time that others steal is not included.
 Nanoseconds thread_cpu_time() noexcept;
 
 class StageTimer {
  public:
-  /// Times the item number `first` (from 0) and every `period`-th behind it. Both outlive the
-  /// timer.
+  /// Times item `first` (from 0) and every `period`-th item after it. The counters and the clock
+  /// must outlive the timer.
   StageTimer(StageCounters& counters, const Clock& clock, std::uint32_t period = 1,
              std::uint32_t first = 0) noexcept
       : counters_(counters.on ? &counters : nullptr),
         clock_(&clock),
         period_(period),
         until_timed_(first % period) {}
-  /// Does nothing.
+  /// A default timer does nothing.
   StageTimer() = default;
 
   bool is_on() const noexcept { return counters_ != nullptr; }
 
-  /// The thread waits until the end of the scope.
+  /// Counts the time until the end of the scope as a wait.
   class [[nodiscard]] Wait {
    public:
     Wait(WaitTime* sum, const Clock* clock) noexcept : sum_(sum), clock_(clock) {
@@ -51,18 +50,18 @@ class StageTimer {
     WaitTime* const sum_;
     const Clock* const clock_;
   };
-  /// For something from upstream.
+  /// A wait for input from upstream.
   Wait wait_in() const noexcept { return {is_on() ? &counters_->wait_in : nullptr, clock_}; }
-  /// For room downstream.
+  /// A wait for room downstream.
   Wait wait_out() const noexcept { return {is_on() ? &counters_->wait_out : nullptr, clock_}; }
 
-  /// Work on one item, from here on. It counts once it is done.
+  /// Work on one item, from here on. It counts once done() is called.
   class Item {
    public:
     explicit Item(StageTimer& timer) noexcept;
-    /// What was before is not timed: the thread waited.
+    /// Restarts the timing, because the thread has waited until now.
     void restart() noexcept;
-    /// Ends it. Returns its CPU time; 0 where it was not timed.
+    /// Ends the item. Returns its CPU time, or 0 if it was not timed.
     Nanoseconds done(std::int64_t images, std::int64_t bytes) noexcept;
 
    private:
@@ -76,7 +75,7 @@ class StageTimer {
   StageCounters* counters_ = nullptr;
   const Clock* clock_ = nullptr;
   std::uint32_t period_ = 1;
-  std::uint32_t until_timed_ = 0;  // items that are not timed before the next one that is
+  std::uint32_t until_timed_ = 0;  // untimed items left before the next timed one
 };
 
 }  // namespace penstock

@@ -26,7 +26,7 @@ void Stager::count(StageCounters& stage, const Clock& clock) {
   stage_ = &stage;
   clock_ = &clock;
   waits_ = StageTimer(stage, clock);
-  // Twice as many copies later a slot was read again, and what it was read for before is done.
+  // After twice as many copies as slots, each slot was read again, so its earlier copy is done.
   timings_.resize(2 * device_ring_.slots() + 1);
   for (Timing& timing : timings_) {
     timing.begun = device_.make_event();
@@ -71,7 +71,7 @@ void Stager::copy(ReadLease from, WriteLease to) {
     std::move(from).release(*stream_);
     std::move(to).publish(*stream_);
   } catch (...) {
-    settle(*stream_, *settled_);  // the leases may be given back now
+    settle(*stream_, *settled_);  // makes it safe to give the leases back
     throw;
   }
 }
@@ -94,7 +94,7 @@ void Stager::enqueue(const Batch& from, Batch& to) {
   stage_->bytes.add(static_cast<std::int64_t>(from.pixels.size() + from.labels.size_bytes()));
 }
 
-/// For the next copy; what is known of the one that had it before is counted.
+/// The record for the next copy. First counts the copy that used it before.
 Stager::Timing& Stager::next_timing() {
   Timing& timing = timings_[copies_++ % timings_.size()];
   if (!std::exchange(timing.open, false)) return timing;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves batches from a host ring into a device ring on a copy stream of its own: "GPU prefetch", or
-// staging. One stager per reader of the host ring; it stands before every device, on every host
+// Copies batches from a host ring into a device ring on a separate copy stream: "GPU prefetch", or
+// staging. Each reader of the host ring has one stager. Every device has one, with every host
 // feeder.
 //
 // It takes a device slot first and a batch second, so that no device hoards batches that another
@@ -23,24 +23,25 @@ namespace penstock {
 
 class Stager {
  public:
-  /// Copies what `host` holds for `reader` into `device_ring`, whose memory belongs to `device`.
-  /// All are borrowed for the stager's life. Marks: "wait for a slot", "wait for a batch" and
-  /// "copy": the copy itself where the host copies, else the time to enqueue it.
+  /// Copies the batches that `host` holds for `reader` into `device_ring`, whose memory belongs to
+  /// `device`. The stager borrows all of them for its lifetime. Marks: "wait for a slot", "wait for
+  /// a batch" and "copy". "copy" is the copy itself if the host copies, and otherwise the time to
+  /// enqueue it.
   Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device,
          const Marks& marks = {});
 
-  /// Keeps the counters of the stage that it is, before it runs. Every copy is timed: its wall time
-  /// is that between events in front of it and behind it, on the device, its CPU time this
-  /// thread's. Where the host copies, it waits inside for the device to be done with the slot; that
-  /// is a wait for room.
+  /// Keeps the counters of the staging stage. Call it before run(). Every copy is timed. Its wall
+  /// time is the device's time between an event before it and an event after it; its CPU time is
+  /// this thread's. If the host copies, the copy call also waits until the device is done with the
+  /// slot; that counts as a wait for room.
   void count(StageCounters& stage, const Clock& clock);
 
   /// Runs until the host ring ends, the device ring closes, or a stop is requested. Passes the end
-  /// of the data, or its failure, on to the device ring. Throws nothing.
+  /// of data, or the failure, on to the device ring. Throws nothing.
   void run(std::stop_token stop) noexcept;
 
  private:
-  /// A copy that is enqueued, and what the host spent on that.
+  /// An enqueued copy, and the host's time to enqueue it.
   struct Timing {
     std::unique_ptr<Event> begun, done;
     bool open = false;
@@ -61,7 +62,7 @@ class Stager {
   StageCounters* stage_ = nullptr;  // null: not counted
   const Clock* clock_ = nullptr;
   StageTimer waits_;
-  std::vector<Timing> timings_;  // a ring over copies: until the device has surely done them
+  std::vector<Timing> timings_;  // a ring over copies, long enough that the oldest is surely done
   std::size_t copies_ = 0;
 };
 

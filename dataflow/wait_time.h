@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long threads waited, in all: exact at any moment, also while some of them still wait, so that
-// differences between two moments hold what lies between them and nothing else.
+// The total time that threads have waited. It is exact at any moment, even while threads still
+// wait, so the difference between two moments is exactly the wait between them.
 //
-// Thread-safety: any thread. A lock of its own is held for some nanoseconds.
+// Thread-safety: any thread. It holds an internal lock for some nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@ class WaitTime {
  public:
   struct Sum {
     std::int64_t ns = 0;
-    std::int64_t waits = 0;  ///< that have begun
+    std::int64_t waits = 0;  ///< waits that have begun
   };
 
-  /// So many threads wait from now on. Moments may come out of order.
+  /// `threads` more threads wait from `now` on. Calls may come out of time order.
   void begin(Time now, std::int64_t threads = 1) noexcept {
     const std::lock_guard lock(mutex_);
     waiting_ += threads;
     waits_ += threads;
     ns_ -= threads * ns_of(now);
   }
-  /// So many that waited go on.
+  /// `threads` waiting threads stop waiting at `now`.
   void end(Time now, std::int64_t threads = 1) noexcept {
     const std::lock_guard lock(mutex_);
     waiting_ -= threads;
     ns_ += threads * ns_of(now);
   }
-  /// A wait that is over already.
+  /// Adds a wait that is already over.
   void add(Nanoseconds waited) noexcept {
     const std::lock_guard lock(mutex_);
     ++waits_;
     ns_ += waited.count();
   }
 
-  /// `now` lies behind all moments so far.
+  /// The sum up to `now`, which must not be before any moment so far.
   Sum until(Time now) const noexcept {
     const std::lock_guard lock(mutex_);
     return {ns_ + waiting_ * ns_of(now), waits_};
@@ -51,9 +51,9 @@ class WaitTime {
   }
 
   mutable std::mutex mutex_;
-  // All below under mutex_.
+  // mutex_ protects everything below.
   std::int64_t waiting_ = 0, waits_ = 0;
-  std::int64_t ns_ = 0;  // what those that wait have waited is missing: minus when they began
+  std::int64_t ns_ = 0;  // for waits in progress, holds minus their start times
 };
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random pixels and labels, drawn on the CPU for every batch: the cheapest feeder that touches each
-// byte. One thread draws at several GB/s.
+// The feeder `cpu`: the CPU draws random pixels and labels for every batch. It is the cheapest
+// feeder that touches each byte. One thread draws at several GB/s.
 #include <cstdint>
 #include <utility>
 
@@ -41,7 +41,7 @@ class CpuSynthetic final : public Feeder {
   const Marks marks_;
   StageTimer timer_;
   const std::uint64_t seed_;
-  const std::uint64_t first_;  // batch
+  const std::uint64_t first_;  // index of the first batch
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {

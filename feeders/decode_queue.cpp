@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real images: a Source's files, read, decoded and augmented by the workers of a DecodePool into
-// the slots of a bounded ring. Some sources hold pixels, which are cropped and resized alone; with
-// decode=raw one decodes its images before the run.
+// The feeder `queue`: the workers of a DecodePool read, decode and augment the images of a Source
+// and write them into the slots of a bounded ring. If the source holds pixels, workers only crop
+// and resize. With decode=raw the source decodes its images before the run.
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,6 +48,7 @@ extern constinit const FeederEntry decode_queue_feeder{
     .name = "queue",
     .summary = "images read, decoded and augmented on the CPU, through a bounded queue",
     .reads_files = true,
+    .decodes_samples = true,
     .options = kOptions,
     .shape_batches = normalise_batches,
     .make = make,

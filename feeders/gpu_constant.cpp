@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that already lie on the device: what the trainer can do when input costs nothing. Each
-// slot of the device ring is filled once with random pixels of its own, then published again and
-// again.
+// The feeder `gpu`: batches already lie on the device, so the trainer shows its speed without any
+// input cost. The feeder fills each slot of the device ring once with different random pixels, then
+// publishes the slots again and again.
 #include <utility>
 #include <vector>
 

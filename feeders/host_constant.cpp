@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same constant batches in pinned host memory: what the copy to the device costs, and nothing
-// else. Held to a stated rate, what a loader of that rate would cost.
+// The feeder `host`: the same constant batches in pinned host memory, again and again. It measures
+// the cost of the copy to the device. With option `img_per_s` it supplies like a loader of that
+// rate.
 #include <utility>
 #include <vector>
 
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
 #include "dataflow/pace.h"
 #include "feeders/feeder.h"
 #include "feeders/normalise_option.h"

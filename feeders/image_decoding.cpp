@@ -9,16 +9,16 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/normalising_decoder.h"
-#include "dataflow/placement/memory_pages.h"
-#include "dataflow/placement/thread_places.h"
+#include "dataflow/images/normalising_decoder.h"
+#include "dataflow/machine/memory_pages.h"
+#include "dataflow/machine/thread_places.h"
 #include "dataflow/stage_timer.h"
 
 namespace penstock {
 namespace {
 
-/// The same for a source that gives pixels: evaluation leaves images alone that have the batch's
-/// size, unless the centre is what training takes of them as well.
+/// The decoder's options for a source that gives pixels. In evaluation, images that already have
+/// the batch's size stay unchanged, unless training also crops the centre.
 ComponentText raw_decoder_text(const DecodingFeeder& feeder, const DecoderEntry& decoder,
                                bool augment) {
   const Options& options = feeder.context.options;
@@ -27,7 +27,8 @@ ComponentText raw_decoder_text(const DecodingFeeder& feeder, const DecoderEntry&
   for (const char* word :
        {"upsampling", "max_pixels", "decode", "shrink", "engine", "chain", "resize", "color"}) {
     if (!options.given(word)) continue;
-    throw ConfigError(name + ": option '" + word + "' is about encoded images, and the source '" +
+    throw ConfigError(name + ": option '" + word +
+                      "' applies to encoded images only, but the source '" +
                       parse_component(options.text("source")).name +
                       "' gives pixels; leave the option out, or choose another source");
   }
@@ -42,21 +43,21 @@ ComponentText raw_decoder_text(const DecodingFeeder& feeder, const DecoderEntry&
   return typed;
 }
 
-/// What the pool's decoders are given.
+/// Returns the options of the pool's decoders.
 ComponentText pool_decoder_text(const DecodingFeeder& feeder, const DecoderEntry& decoder,
                                 bool pixels) {
   const Options& options = feeder.context.options;
   const bool augment = feeder.context.data.augment;
   if (!pixels) return decoder_text(feeder, decoder, augment);
   if (!holds_pixels(feeder)) return raw_decoder_text(feeder, decoder, augment);
-  // The crop was taken before the run.
+  // The source took the crop before the run.
   ComponentText text{std::string(decoder.name), {{"crop", "full"}}};
   const bool flip = augment && options.given("flip") && options.flag("flip");
   text.values.emplace_back("flip", flip ? "true" : "false");
   return text;
 }
 
-/// Evaluation takes all: it is over before anything is found out.
+/// Evaluation uses all threads: it ends before a search for the number could finish.
 bool chooses_threads(const DecodingFeeder& feeder) {
   const std::string& text = feeder.context.options.text("threads");
   if (text != "all" && text != "auto") {
@@ -70,7 +71,7 @@ std::int64_t bad_samples_allowed(const BadSamplePolicy& policy) {
   return policy.action == BadSamplePolicy::Action::skip ? policy.limit : 0;
 }
 
-/// A decoder that takes longer than it has to, by a stated CPU time for each image.
+/// A decoder that uses a given extra CPU time for each image.
 class SlowedDecoder final : public Decoder {
  public:
   SlowedDecoder(std::unique_ptr<Decoder> decoder, Nanoseconds extra)
@@ -180,7 +181,7 @@ void ImageDecoding::say_places(const FeederContext& context) const {
   if (places_.empty() || !context.data.augment) return;
   std::string note = "decode threads: " + describe_places(places_);
   if (places_.size() < static_cast<std::size_t>(context.threads)) {
-    note += "; no more than those, of " + std::to_string(context.threads);
+    note += "; that is all, of " + std::to_string(context.threads);
   }
   probe_.note(std::move(note));
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -193,7 +194,7 @@ void ImageDecoding::say_places(const FeederContext& context) const {
 void ImageDecoding::move_slots(const BatchRing& ring) const {
   for (std::size_t slot = 0; slot < ring.slots(); ++slot) {
     if (move_to_node(ring.memory(slot), *slot_node_)) continue;
-    probe_.note("slots stay where they are, the system refuses to move them to NUMA node " +
+    probe_.note("the slots were not moved, because the system refused to move them to NUMA node " +
                 std::to_string(*slot_node_) + ": " + std::strerror(errno));
     return;
   }

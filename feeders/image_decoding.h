@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What feeders share that decode images: the options that say how, and a DecodePool made of them.
+// Shared by the feeders that decode images: their decoding options and the DecodePool built from
+// them.
 #pragma once
 
 #include <array>
@@ -12,17 +13,17 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/augmentation.h"
-#include "dataflow/decode_pool.h"
 #include "dataflow/decoder.h"
+#include "dataflow/images/augmentation.h"
+#include "dataflow/images/decode_pool.h"
+#include "dataflow/machine/cpu_topology.h"
 #include "dataflow/options.h"
-#include "dataflow/placement/cpu_topology.h"
 #include "feeders/feeder.h"
 #include "feeders/normalise_option.h"
 
 namespace penstock {
 
-/// Options of the decoders, which explain them; empty: their defaults.
+/// Options of the decoders. Empty: the decoder's default.
 inline constexpr OptionSpec kDecoderOptions[] = {
     {"crop", "",
      "part of the image to take, in evaluation its centre; sources of pixels also have auto (their "
@@ -46,7 +47,7 @@ inline constexpr OptionSpec kDecoderOptions[] = {
      "JPEG decoder: auto (default; built-in for baseline images, else libjpeg) or libjpeg"},
 };
 
-/// Options of the pool of threads.
+/// Options of the thread pool.
 inline constexpr OptionSpec kDecodePoolOptions[] = {
     kNormaliseOption,
     {"threads", "all",
@@ -56,13 +57,13 @@ inline constexpr OptionSpec kDecodePoolOptions[] = {
      "pin decode threads to cores: auto (over NUMA nodes in turn), or a list such as 0-3+8; "
      "default: not pinned"},
     {"numa", "",
-     "pin decode threads to NUMA nodes, such as 0 or 0+1; with one node, the host ring lies there "
+     "pin decode threads to NUMA nodes, such as 0 or 0+1; with one node, the host ring is there "
      "too"},
     {"extra_us", "0",
      "extra CPU time per image in microseconds, to test the measurement of stages"},
 };
 
-/// One table of several, in their order.
+/// Joins several option tables into one, in their order.
 template <std::size_t... kSizes>
 constexpr auto joined_options(const OptionSpec (&... tables)[kSizes]) {
   std::array<OptionSpec, (kSizes + ...)> all{};
@@ -74,32 +75,32 @@ constexpr auto joined_options(const OptionSpec (&... tables)[kSizes]) {
   return all;
 }
 
-/// What a feeder is to its user: its name, and its options, which hold both tables above.
+/// The name of a feeder and its context, whose options contain both tables above.
 struct DecodingFeeder {
   std::string_view name;
   const FeederContext& context;
 };
 
-/// The options that were typed and that the decoder knows. Evaluation takes what stands for the
-/// crop there, and neither flips nor distorts.
+/// Returns the given options that the decoder knows. In evaluation the crop becomes its evaluation
+/// counterpart, and the decoder neither flips nor distorts.
 ComponentText decoder_text(const DecodingFeeder& feeder, const DecoderEntry& decoder, bool augment);
 
-/// Whether decode=raw. Throws ConfigError for words that `decode` does not take.
+/// Returns whether decode=raw. Throws ConfigError if the value of `decode` is unknown.
 bool holds_pixels(const DecodingFeeder& feeder);
 
-/// The pool, its threads and where they run. Thread-safety: a Feeder's.
+/// The decode pool, its threads and their cores. Thread-safety: as for a Feeder.
 class ImageDecoding {
  public:
-  /// Throws ConfigError for places that this machine lacks.
+  /// Throws ConfigError if this machine lacks a requested core or NUMA node.
   explicit ImageDecoding(const DecodingFeeder& feeder);
 
-  /// Makes the pool that decodes what `source`, which outlives this object, gives. Once, before
-  /// what is below. Throws ConfigError for options that decoders refuse.
+  /// Creates the pool that decodes the samples of `source`, which must outlive this object. Call
+  /// once, before the functions below. Throws ConfigError if a decoder refuses an option.
   void open(const DecodingFeeder& feeder, Source& source);
 
   bool is_settled() const { return pool_->is_settled(); }
   void settle() { pool_->settle(); }
-  /// DecodePool::run.
+  /// Runs DecodePool::run().
   void run(BatchRing& out, std::stop_token stop);
 
  private:
@@ -107,7 +108,7 @@ class ImageDecoding {
   void move_slots(const BatchRing& ring) const;
 
   Probe& probe_;
-  const std::vector<Cpu> places_;  // of the pool's threads; empty: wherever the kernel likes
+  const std::vector<Cpu> places_;  // of the pool's threads; empty: not pinned
   const std::optional<std::int32_t> slot_node_;
   std::optional<DecodePool> pool_;
 };

@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "dataflow/datasets/detect_source.h"
+#include "dataflow/datasets/file_reads.h"
+#include "dataflow/datasets/read_ahead.h"
+#include "dataflow/datasets/repeated_sample.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/io/file_reads.h"
-#include "dataflow/packed/detect_source.h"
-#include "dataflow/read_ahead.h"
-#include "dataflow/repeated_sample.h"
 #include "feeders/image_decoding.h"
 
 namespace penstock {
@@ -25,20 +25,20 @@ std::string text_of(const ComponentText& component) {
   return text;
 }
 
-/// The text of a source that makes of each image what the jpeg decoder would in evaluation.
+/// Text of a source that turns each image into what the jpeg decoder would give in evaluation.
 ComponentText source_of_pixels(const DecodingFeeder& feeder) {
   const Options& options = feeder.context.options;
   const Augmentation typed = read_augmentation("queue", options), still = evaluation_of(typed);
   if (options.given("crop") && typed.crop != still.crop) {
-    throw ConfigError("queue: decode=raw holds one crop of each image, and crop is " +
-                      std::string(name_of(typed.crop)) + ", which takes chances; expected " +
+    throw ConfigError("queue: decode=raw holds one crop of each image, but crop is " +
+                      std::string(name_of(typed.crop)) + ", which is random; expected " +
                       std::string(name_of(still.crop)) +
-                      " or full; leave crop out, or take decode=full,source=memory");
+                      " or full; leave crop out, or use decode=full,source=memory");
   }
   if (options.given("color") && typed.colour != still.colour) {
-    throw ConfigError("queue: decode=raw holds the colours of each image, and color is " +
+    throw ConfigError("queue: decode=raw holds the colours of each image, but color is " +
                       options.text("color") +
-                      ", which takes chances; leave color out, or take decode=full,source=memory");
+                      ", which is random; leave color out, or use decode=full,source=memory");
   }
   const std::string& source = options.text("source");
   ComponentText text = parse_component(source == "auto" ? "memory" : source);
@@ -61,7 +61,7 @@ std::unique_ptr<Source> read_files(std::unique_ptr<Source> source, bool whole_fi
   std::unique_ptr<FileReader> reader = make_file_reader(way, files->path(0).c_str(), note);
   if (way == "direct" && note.empty()) context.probe.fact("direct_reads", 1);
   if (!note.empty()) context.probe.note(std::move(note));
-  return std::make_unique<FileReads>(std::move(source), std::move(reader), whole_files);
+  return std::make_unique<datasets::FileReads>(std::move(source), std::move(reader), whole_files);
 }
 
 std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> source, const Options& options) {
@@ -72,11 +72,11 @@ std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> source, const Options
                       "; expected 0 to " + std::to_string(kMost) + " samples");
   }
   if (samples == 0) return source;
-  return std::make_unique<ReadAhead>(
-      std::move(source),
-      ReadAhead::Plan{.samples = static_cast<std::size_t>(samples),
-                      .bytes = std::uint64_t{256} << 20,
-                      .readers = static_cast<std::int32_t>(std::min(samples, kMostReaders))});
+  return std::make_unique<datasets::ReadAhead>(
+      std::move(source), datasets::ReadAhead::Plan{.samples = static_cast<std::size_t>(samples),
+                                                   .bytes = std::uint64_t{256} << 20,
+                                                   .readers = static_cast<std::int32_t>(
+                                                       std::min(samples, kMostReaders))});
 }
 
 }  // namespace
@@ -86,13 +86,13 @@ std::unique_ptr<Source> make_image_source(const FeederContext& context) {
   const bool pixels = holds_pixels(feeder);
   const ComponentText text =
       pixels ? source_of_pixels(feeder)
-             : source_text(context.options.text("source"), context.data.directory);
+             : datasets::source_text(context.options.text("source"), context.data.directory);
   const SourceEntry& entry = find_entry(source_table(), text.name);
   const bool can_hold_pixels = std::ranges::any_of(
       entry.options, [](const OptionSpec& option) { return option.name == "pixels"; });
   if (pixels && !can_hold_pixels) {
-    throw ConfigError("queue: decode=raw takes pixels from memory, and source is '" + text.name +
-                      "'; expected one that holds them; leave source out, or take memory");
+    throw ConfigError("queue: decode=raw reads pixels from memory, but source is '" + text.name +
+                      "'; leave source out, or use source=memory");
   }
   DataPlan plan = context.data;
   plan.image = context.spec.image;
@@ -100,15 +100,15 @@ std::unique_ptr<Source> make_image_source(const FeederContext& context) {
   const Options options(entry.name, entry.options, text);
   if (!pixels && can_hold_pixels && options.given("pixels")) {
     throw ConfigError("queue: the source holds pixels, '" + options.text("pixels") +
-                      "', which decode=raw alone can read; leave pixels out of source");
+                      "', which only decode=raw can read; leave pixels out of source");
   }
-  const bool whole_files = text.name == "image-folder";
   if (!context.options.flag("repeat_cached_sample")) {
-    return read_ahead(read_files(entry.make(plan, options), whole_files, context), context.options);
+    return read_ahead(read_files(entry.make(plan, options), entry.class_folders, context),
+                      context.options);
   }
-  const std::unique_ptr<Source> set =
-      read_files(entry.make(plan_of_first_sample(plan), options), whole_files, context);
-  return repeat_first_sample(*set, plan);
+  const std::unique_ptr<Source> set = read_files(
+      entry.make(datasets::plan_of_first_sample(plan), options), entry.class_folders, context);
+  return datasets::repeat_first_sample(*set, plan);
 }
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What those share that read images of data sets: the options that say which and how, and the
-// Source made of them.
+// Shared by the feeders that read images of data sets: their source options and the Source built
+// from them.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ inline constexpr OptionSpec kSourceOptions[] = {
      "repeat the first sample from memory: measures decoding without storage"},
 };
 
-/// The source that the options of the feeder `queue` name, read as they say. Throws ConfigError.
+/// Creates the source that the options of the feeder `queue` name. Throws ConfigError.
 std::unique_ptr<Source> make_image_source(const FeederContext& context);
 
 }  // namespace penstock

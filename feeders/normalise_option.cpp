@@ -24,7 +24,7 @@ void check_normalised(const Options& options, const BatchSpec& batches) {
   normalise_batches(options, expected);
   if (expected == batches) return;
   throw ConfigError("option 'normalise' is '" + options.text("normalise") +
-                    "', and what takes these batches expects " +
+                    "', but the consumer of these batches expects " +
                     std::to_string(8 * size_of(batches.pixel)) +
                     "-bit pixels; leave normalise out");
 }

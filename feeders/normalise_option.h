@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The option of feeders whose batches may leave the host normalised.
+// The option of feeders that can normalise pixels on the host.
 #pragma once
 
 #include "dataflow/batch.h"
@@ -12,11 +12,11 @@ inline constexpr OptionSpec kNormaliseOption{
     "where pixels are normalised: device (bytes are copied), or on the CPU to f32 or f16 (4 or 2 "
     "times as many bytes are copied)"};
 
-/// What the option makes of batches of bytes. Throws ConfigError for other words.
+/// Adjusts the batch spec to the option. Throws ConfigError if the value is unknown.
 void normalise_batches(const Options& options, BatchSpec& batches);
 
-/// Throws ConfigError where `batches` are not what the option says: of producers for others, whose
-/// format is bytes.
+/// Throws ConfigError if `batches` differ from what the option says. This happens in producers for
+/// other processes, which send bytes.
 void check_normalised(const Options& options, const BatchSpec& batches);
 
 }  // namespace penstock

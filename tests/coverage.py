@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints which part of each folder's lines the tests ran, from the counters that a build with --coverage left.
+"""Prints the share of each folder's lines that the tests ran, from the counters that a build with --coverage wrote.
 
 Usage: coverage.py BUILD_DIRECTORY. Needs gcovr. A folder's row includes the folders below it.
 """
@@ -12,13 +12,13 @@ import subprocess
 import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = "dataflow|feeders|producer|trainer|bench"
+FOLDERS = "dataflow|feeders|trainer|bench"
 # Programs that no test runs: they need a GPU, another system's code, or a quiet machine.
 NOT_TESTED = "bench/(gpu|micro|peers)/"
 
 
 def count_lines(build):
-    """Lines and lines run of every folder."""
+    """Number of lines, and of lines that ran, of every folder."""
     command = ["gcovr", "--root", SOURCE, "--object-directory", build, "-j", str(os.cpu_count()), "--json-summary", "-",
                "--filter", f"{SOURCE}/({FOLDERS})/", "--exclude", f"{SOURCE}/{NOT_TESTED}",
                "--gcov-ignore-parse-errors", build]

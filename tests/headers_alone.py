@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 
-FOLDERS = ("dataflow", "feeders", "producer", "trainer", "bench")
+FOLDERS = ("dataflow", "feeders", "trainer", "bench")
 NAMES = {
     "any": "any", "array": "array to_array", "atomic": "atomic atomic_flag atomic_bool memory_order",
     "bit": "bit_cast endian popcount countl_zero countr_zero bit_ceil bit_width has_single_bit", "bitset": "bitset",
@@ -42,7 +42,7 @@ NAMES = {
     "vector": "vector",
 }
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
-# Headers that bring another's names by the standard's own words, or that are declared where the type is.
+# Headers that, by the standard, also declare names of another header, or that are declared where the type is.
 ALSO = {"thread": {"stop_token"}, "string": {"string_view", "initializer_list"}, "vector": {"initializer_list"},
         "functional": set(), "filesystem": {"string", "system_error"}, "charconv": {"system_error"}, "memory": set(), "fstream": {"string"}, "sstream": {"string"},
         "map": {"utility", "initializer_list"}, "unordered_map": {"utility"}, "tuple": {"utility"},
@@ -67,7 +67,7 @@ def standard_headers(path):
 
 
 def missing_includes(path):
-    """Standard names that the header uses and that no header declares which it includes."""
+    """Standard names that the header uses but that no included header declares."""
     text = without_comments(open(path).read())
     included = standard_headers(path)
     used = {HEADER_OF[name]: name for name in re.findall(r"\bstd::(\w+)", text) if name in HEADER_OF}
@@ -120,7 +120,7 @@ def main():
             folder = os.path.dirname(folder)
         if has_first_user(path):
             continue
-        # Without its vendor's headers a folder has no command.
+        # If the vendor's headers are missing, the folder is not built and has no command.
         if not folder or (os.path.dirname(path) not in commands and re.search(r"/(cuda|cpu)$", os.path.dirname(path))):
             skipped += 1
             continue

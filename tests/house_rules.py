@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the rules of the house that a compiler does not: who includes whom, where vendors live, and the documents.
+"""Checks the rules of the house that a compiler does not: who includes whom, how many files lie at a root, where
+vendors live, that no code compares components' names, and the documents.
 
 Usage: house_rules.py SOURCE_DIRECTORY. Prints one line for each breach; exits 1 if there is any.
 """
@@ -8,26 +9,58 @@ import pathlib
 import re
 import sys
 
-# Folder -> folders of ours that it may include. Tests and examples may include everything.
+# Layer -> layers of ours that it may include. Tests and examples may include everything.
 ALLOWED = {
     "dataflow": {"dataflow"},
-    "producer": {"dataflow", "producer"},
     "feeders": {"dataflow", "feeders"},
     "trainer": {"dataflow", "trainer"},
     "bench": {"dataflow", "feeders", "trainer", "bench"},
 }
+# Layer -> how many C++ files may lie at its root, which is the spine.
+ROOT_FILES = {"dataflow": 40, "feeders": 16, "trainer": 40, "bench": 8}
+# Satellite (a first folder of a layer) -> other satellites of its layer that it may include. The root of a layer includes
+# none of them, except bench's. A new line here needs its reason in the README of the folder.
+NEIGHBOURS = {
+    "dataflow/datasets": {"machine", "values"},
+    "dataflow/images": {"machine", "values"},
+    "dataflow/net": {"machine"},
+    "trainer/backends": {"collectives", "optimizers"},
+    "trainer/cluster": {"collectives"},
+    "trainer/updates": {"cluster"},
+    "bench": {"config", "record", "verbs"},
+    "bench/config": {"report"},
+    "bench/dataset": {"config", "record"},
+    "bench/isolate": {"config", "dataset", "record", "report", "run", "statistics", "sweep"},
+    "bench/micro": {"record"},
+    "bench/peers": {"record", "statistics"},
+    "bench/record": {"config", "run", "statistics", "sweep"},
+    "bench/report": {"config", "isolate", "record", "run", "statistics", "sweep"},
+    "bench/run": {"config", "dataset", "record", "report", "statistics"},
+    "bench/scaling": {"config", "record", "report", "run", "statistics", "sweep"},
+    "bench/serve": {"run"},
+    "bench/sweep": {"config", "dataset", "record", "report", "run"},
+    "bench/verbs": {"config", "dataset", "isolate", "record", "report", "run", "scaling", "serve", "sweep"},
+}
+# The installed library of producers is built without the rest of Penstock.
+PRODUCER = "feeders/remote/producer"
+PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/values/")
 VENDORS = re.compile(
     r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
 )
-HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|producer|feeders|trainer|bench|tests|examples)/[^"]+)"')
+HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|feeders|trainer|bench|tests|examples)/[^"]+)"')
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 SYSTEM = re.compile(r"^#include <([^>]+)>")
+OTHER_PROGRAMS = ("bench/micro/", "bench/peers/", "bench/gpu/")
 
 README_LINES = 150
+# Phrases that make a reader parse a sentence twice, and in how many lines they may stand (most are names in code).
+PHRASES = {"nobody": 45, "theirs": 75, "of its own": 20, "as it is": 10, "so many": 10, "anybody": 8, "whoever": 6,
+           "somebody": 2, "what it came to": 0}
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
 def anchors(text):
-    """Names of the headings, as GitHub makes them."""
+    """Anchors of the headings, in GitHub's form."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     for heading in re.findall(r"^#+ (.+)$", text, re.M):
         yield re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
@@ -50,36 +83,107 @@ def breaches_of_documents(root):
                     yield f"{path.relative_to(root)}:{number}: the link {link} leads nowhere"
 
 
+def satellite(name):
+    """The satellite that a file belongs to, or its layer for a file at the root."""
+    layer, *folders = name.split("/")[:-1]
+    return PRODUCER if name.startswith(f"{PRODUCER}/") else "/".join([layer, *folders[:1]])
+
+
+def may_include(name, header):
+    if name.startswith(f"{PRODUCER}/"):
+        return header.startswith(PRODUCER_INCLUDES)
+    layer, here, there = name.split("/")[0], satellite(name), satellite(header)
+    if header.split("/")[0] != layer:
+        return header.split("/")[0] in ALLOWED[layer]
+    return there in {here, layer} or there.removeprefix(f"{layer}/") in NEIGHBOURS.get(here, ())
+
+
+def component_names(root):
+    """The names in the penstock_component() lines. In text a name may have '-' for '_'."""
+    for path in [path for layer in ALLOWED for path in (root / layer).rglob("CMakeLists.txt")]:
+        for stem, words in re.findall(r"^penstock_component\(\w+ (\w+)([^)]*)\)", path.read_text(), re.M):
+            named = re.search(r"\b(?:NAME|ENTRIES)((?:\s+(?!SOURCES|NEEDS)[\w.-]+)+)", words)
+            yield from named[1].split() if named else [stem]
+
+
 def breaches(root):
-    for folder, allowed in ALLOWED.items():
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix not in {".h", ".cpp", ".cu"}:
+    names = "|".join(sorted({re.escape(name).replace("_", "[_-]") for name in component_names(root)}))
+    compares_name = re.compile(
+        rf'\b(name|model|feeder|device|backend|update|optimizer|source)\b[()]*\s*[!=]=\s*"({names})"'
+    )
+    for layer, limit in ROOT_FILES.items():
+        count = sum(path.suffix in SUFFIXES for path in (root / layer).iterdir())
+        if count > limit:
+            yield f"{layer}: {count} C++ files at its root; the limit is {limit}. Give what is not the spine a folder"
+    for layer in ALLOWED:
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix not in SUFFIXES:
                 continue
             name = path.relative_to(root).as_posix()
             lines = path.read_text().splitlines()
             if not lines or "SPDX-License-Identifier: Apache-2.0" not in lines[0]:
                 yield f"{name}:1: the first line is not the licence tag"
-            if path.suffix == ".h" and "#pragma once" not in lines:
+            if path.suffix in {".h", ".cuh"} and "#pragma once" not in lines:
                 yield f"{name}:1: no #pragma once"
-            # A backend that is a folder keeps its vendor to itself.
+            # Only the folder of a backend may include its vendor's headers.
             in_backend = re.match(r"trainer/backends/[^/]+/", name)
-            in_program = not name.startswith(("bench/micro/", "bench/peers/", "bench/gpu/"))
+            in_program = not name.startswith(OTHER_PROGRAMS)
             checks_gpus = name.startswith("bench/gpu/")  # a test that is carried to other machines
             for number, line in enumerate(lines, 1):
                 ours, system = HEADERS_OF_OURS.match(line), SYSTEM.match(line)
-                if ours and ours[2] not in allowed and not (checks_gpus and ours[1].startswith("tests/support/")):
-                    yield f"{name}:{number}: {folder} may not include {ours[1]}"
+                if ours and not may_include(name, ours[1]) and not (checks_gpus and ours[1].startswith("tests/support/")):
+                    yield f"{name}:{number}: {satellite(name)} may not include {ours[1]}"
                 if system and path.suffix == ".h" and not in_backend and VENDORS.match(system[1]):
                     yield f"{name}:{number}: vendor header {system[1]} in a header"
+                if in_program and compares_name.search(line):
+                    yield f"{name}:{number}: compares a component's name; make the fact a field of its entry"
                 if in_program and re.search(r"\bdynamic_cast<|#ifdef PENSTOCK_WITH", line):
                     yield f"{name}:{number}: {line.strip()}"
             if len(lines) > 600:
                 yield f"{name}: {len(lines)} lines; the limit is 400, 600 at most"
 
 
+def types_defined(lines):
+    """Namespace and name of each type that a file defines outside functions and unnamed namespaces."""
+    opened = []
+    for line in lines:
+        if begin := re.match(r"(?:inline )?namespace ?([\w:]*) ?\{", line):
+            opened.append(begin[1])
+        elif re.match(r"\}  // namespace", line):
+            opened.pop()
+        elif "" not in opened and (type_ := re.match(r"(?:class|struct|union|enum class|enum)(?: alignas\(.*?\))? (\w+)\b(?!::)[^;]*$", line)):
+            yield "::".join([*opened, type_[1]])
+
+
+def types_of_one_name(root):
+    """Two types of one name in a program are undefined behaviour that neither compiler nor linker reports."""
+    found = {}
+    for layer in ALLOWED:
+        for path in sorted((root / layer).rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.suffix in SUFFIXES and not name.startswith(OTHER_PROGRAMS):
+                for type_ in types_defined(path.read_text().splitlines()):
+                    if found.setdefault(type_, name) != name:
+                        yield f"{name}: {type_} is defined in {found[type_]} too"
+
+
+def phrases(root):
+    """Phrases that stand in more lines than PHRASES allows, in all but figures and generated lists."""
+    folders = [*ALLOWED, "tests", "examples", "cmake", "docs"]
+    paths = [*root.glob("*.md"), *(path for folder in folders for path in (root / folder).rglob("*"))]
+    lines = [line for path in paths if path.suffix in SUFFIXES | {".md", ".py", ".sh", ".txt", ".cmake"}
+             and "bench/results" not in path.as_posix() and path.name not in ("house_rules.py", "capabilities.txt")
+             and "corpus" not in path.parts for line in path.read_text(errors="replace").splitlines()]
+    for phrase, limit in PHRASES.items():
+        pattern = re.compile(rf"\b{phrase}\b", re.I)
+        count = sum(bool(pattern.search(line)) for line in lines)
+        if count > limit:
+            yield f"{count} lines have the phrase '{phrase}'; the limit is {limit}. Name the thing"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    found = [*breaches(root), *breaches_of_documents(root)]
+    found = [*breaches(root), *types_of_one_name(root), *phrases(root), *breaches_of_documents(root)]
     print("\n".join(found) if found else "no breach")
     return 1 if found else 0
 

@@ -6,7 +6,7 @@ Usage: readme_commands.py SOURCE_DIRECTORY BUILD_DIRECTORY WORK_DIRECTORY
 
 Commands are the lines of ```sh blocks; a line that ends in a backslash continues on the next line. Blocks of another
 kind, such as ```text, are not run: they show output, or commands that need minutes, root, a network, a GPU or another
-machine. Lines that begin with a word of NOT_RUN are how the reader built or installed the program.
+machine. Lines that begin with a word of NOT_RUN built or installed the program, and are not run, either.
 
 Commands run in WORK_DIRECTORY, where `build` and some source folders are links and `data` is a small version of the data
 set that `make run` makes. A command that several pages show runs once. The commands of a block run in order. Blocks run
@@ -48,10 +48,10 @@ def files_of(commands):
 
 
 def call(command, work):
-    """What failed; empty: nothing."""
+    """A description of the failure; empty if there is none."""
     for _ in range(2 if LAUNCHES.search(command) else 1):
         began = time.monotonic()
-        # `timeout` ends all that the command started; its exit code is 124 or 137 then.
+        # `timeout` ends all processes that the command started; its exit code is then 124 or 137.
         done = subprocess.run(["timeout", "-k", "10", str(LIMIT_S), "bash", "-c", command], cwd=work, env=ENVIRONMENT, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
                               check=False)
@@ -63,7 +63,7 @@ def call(command, work):
 
 
 def run(commands, earlier, work):
-    """What failed; empty: nothing."""
+    """A description of the failure; empty if there is none."""
     if any(each.result() for each in earlier):
         return "an earlier block that it depends on has failed"
     return next(filter(None, (call(command, work) for command in commands)), "")
@@ -75,7 +75,7 @@ def main():
     for name, target in [("build", build)] + [(link, source / link) for link in LINKS]:
         if not (work / name).exists():
             (work / name).symlink_to(target)
-    for made in [*work.glob("example-*"), work / "data", work / "out"]:  # by an earlier run
+    for made in [*work.glob("example-*"), work / "data", work / "out"]:  # from an earlier run
         shutil.rmtree(made, ignore_errors=True)
     failures = [failure for failure in [call(DATA, work)] if failure]
     seen, begun = set(), []

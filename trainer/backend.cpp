@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backend.h"
 
-#include "trainer/collectives/threads.h"
+#include <utility>
+
+#include "trainer/collective.h"
 
 namespace penstock {
 
@@ -13,8 +15,7 @@ std::string_view to_string(Precision precision) {
 std::unique_ptr<CollectiveGroup> Backend::make_group(std::span<Device* const> devices,
                                                      const ExchangeSpec& spec, Clock& clock,
                                                      std::stop_token stop) {
-  return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop),
-                                        ExchangeChoice{.wire = spec.wire});
+  return make_thread_group(devices, spec, clock, std::move(stop));
 }
 
 std::unique_ptr<CollectiveGroup> Backend::make_process_group(std::span<Device* const> /*devices*/,

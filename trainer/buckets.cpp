@@ -9,9 +9,9 @@
 namespace penstock {
 namespace {
 
-/// Where each parameter's range of the arena begins, in elements, and where the last one ends.
-/// What lies between two parameters belongs to the first of them, what lies before all to the
-/// first of all.
+/// The first element of each parameter's range of the arena, and the end of the last range. A gap
+/// between two parameters belongs to the first of them; a gap before all parameters belongs to the
+/// first parameter.
 std::vector<std::size_t> bounds_of(const ParameterSet& set) {
   const auto* const arena = static_cast<const float*>(set.gradients.data);
   std::vector<std::size_t> bounds;
@@ -29,7 +29,7 @@ std::size_t limit_of(std::size_t bucket, const BucketLimits& limits) {
   return bucket == 0 && limits.first_bytes > 0 ? limits.first_bytes : limits.bytes;
 }
 
-/// Of equal pieces, all but the first wait for nothing but that.
+/// The first piece waits for all gradients; the others wait for no further ones.
 std::vector<BucketRange> plan_pieces(std::span<const std::size_t> edges, std::size_t pieces) {
   const std::size_t elements = edges.back();
   const std::size_t count = std::clamp<std::size_t>(pieces, 1, std::max<std::size_t>(elements, 1));
@@ -42,7 +42,7 @@ std::vector<BucketRange> plan_pieces(std::span<const std::size_t> edges, std::si
   return ranges;
 }
 
-/// Whether parameter `i` still belongs to the open bucket, the last of `ranges`.
+/// Whether parameter `i` fits into the open bucket, the last of `ranges`.
 bool fits(std::span<const std::size_t> edges, const BucketLimits& limits,
           const std::vector<BucketRange>& ranges, std::size_t i) {
   const BucketRange& open = ranges.back();

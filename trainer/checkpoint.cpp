@@ -12,19 +12,20 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/input_file.h"
+#include "dataflow/machine/output_file.h"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
 
-static_assert(std::endian::native == std::endian::little, "elements are written as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "elements are written in native byte order, which must be little-endian");
 
 constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kPrefix = "model-", kSuffix = ".safetensors";
-/// Ten times the largest model with three floats kept for each weight.
+/// Ten times the size of the largest model with three floats per weight.
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 30;
 
 std::string crc_of(std::span<const std::span<const std::byte>> parts) {
@@ -37,7 +38,7 @@ std::string crc_of(std::span<const std::span<const std::byte>> parts) {
   return text;
 }
 
-/// A decimal number that is all of `text`.
+/// Parses `text` as one decimal number. The whole text must be the number.
 template <typename Number>
 bool parse_number(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -76,12 +77,13 @@ std::optional<LossScale> parse_loss_scale(const SafeTensors& tensors) {
 
 CheckpointInfo parse_info(const SafeTensors& tensors) {
   if (metadata_of(tensors, "format") != "penstock") {
-    throw ConfigError("it is a safetensors file, but no checkpoint of penstock");
+    throw ConfigError("it is a safetensors file, but not a checkpoint of penstock");
   }
   const auto version = number_of<std::int64_t>(tensors, "version");
   if (version > kVersion) {
-    throw ConfigError("it is of version " + std::to_string(version) + ", and this program knows " +
-                      std::to_string(kVersion) + "; use the program that wrote it, or a newer one");
+    throw ConfigError("it is of version " + std::to_string(version) +
+                      ", but this program supports " + std::to_string(kVersion) +
+                      "; use the program that wrote it, or a newer one");
   }
   const std::span<const std::byte> data[] = {tensors.data};
   if (const std::string crc = crc_of(data); crc != metadata_of(tensors, "crc32")) {
@@ -127,7 +129,7 @@ std::string state_name(std::size_t slot, const ParameterSpec& spec) {
   return "optimizer." + std::to_string(slot) + "." + spec.name;
 }
 
-/// The tensors of a checkpoint to be written, and their elements.
+/// The tensors of a checkpoint before it is written, and their elements.
 struct Captured {
   std::vector<SafeTensor> tensors;
   std::vector<std::vector<float>> values;
@@ -142,12 +144,18 @@ std::string carried_name(const KeptArenas& kept, const ParameterSpec& spec) {
   return std::string(kept.carries) + "." + spec.name;
 }
 
-/// The part of `arena`, laid out as the set's weights, that belongs to a parameter.
+/// The parameter's part of `arena`, which is laid out as the set's weights.
 Tensor part_of(const Tensor& arena, const ParameterSet& set, const Parameter& parameter) {
   PENSTOCK_ASSERT(arena.count == set.weights.count);
   const std::ptrdiff_t offset =
       static_cast<float*>(parameter.weight.data) - static_cast<float*>(set.weights.data);
   return {static_cast<float*>(arena.data) + offset, parameter.weight.count};
+}
+
+/// Prepares only optimizers that have a state: the others round the weights later, after a restore.
+OptimizerState prepared_state(Optimizer& optimizer, const ParameterSet& set) {
+  if (optimizer.state().slots > 0) optimizer.prepare(set);
+  return optimizer.state();
 }
 
 Captured capture(Executable& executable, Optimizer& optimizer, UpdateStrategy& update) {
@@ -167,10 +175,11 @@ Captured capture(Executable& executable, Optimizer& optimizer, UpdateStrategy& u
   for (const Parameter& buffer : set.buffers) {
     add(buffer.spec.name, buffer.spec, buffer.weight);
   }
-  for (std::size_t slot = 0; slot < optimizer.slots(); ++slot) {
-    for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-      const ParameterSpec& spec = set.parameters[index].spec;
-      add(state_name(slot, spec), spec, optimizer.state(set, index, slot));
+  const OptimizerState state = prepared_state(optimizer, set);
+  for (std::size_t slot = 0; slot < state.slots; ++slot) {
+    for (const Parameter& parameter : set.parameters) {
+      add(state_name(slot, parameter.spec), parameter.spec,
+          part_of(state.arenas[slot], set, parameter));
     }
   }
   return captured;
@@ -237,12 +246,12 @@ bool Checkpoint::restore(Executable& executable, Optimizer& optimizer,
                          return has(carried_name(kept, parameter.spec));
                        });
   Writes writes = writes_of(set, carried ? kept.weights : set.weights);
-  for (std::size_t index = 0; index < set.parameters.size(); ++index) {
-    const Parameter& parameter = set.parameters[index];
+  const OptimizerState state = prepared_state(optimizer, set);
+  for (const Parameter& parameter : set.parameters) {
     const ParameterSpec& spec = parameter.spec;
-    for (std::size_t slot = 0; slot < optimizer.slots(); ++slot) {
-      writes.push_back(
-          {&spec, optimizer.state(set, index, slot), values(state_name(slot, spec), spec.shape)});
+    for (std::size_t slot = 0; slot < state.slots; ++slot) {
+      writes.push_back({&spec, part_of(state.arenas[slot], set, parameter),
+                        values(state_name(slot, spec), spec.shape)});
     }
     if (!carried) continue;
     writes.push_back({&spec, part_of(kept.carried, set, parameter),

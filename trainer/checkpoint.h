@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run on disk: weights, running statistics and what the optimizer remembers, as a
-// safetensors file in plain order that says what it belongs to.
+// Saves and restores a training run: weights, running statistics and the optimizer's state. A
+// checkpoint is a safetensors file in plain order that also describes its run.
 //
-// Files appear whole or not at all: each is written under another name, flushed, and then renamed.
+// A write is atomic: each file is written under another name, flushed, and then renamed.
 #pragma once
 
 #include <cstddef>
@@ -22,36 +22,36 @@
 
 namespace penstock {
 
-/// What a checkpoint belongs to.
+/// Describes the run that a checkpoint belongs to.
 struct CheckpointInfo {
   std::string model, optimizer;
   ImageShape image{};
   std::int32_t classes = 0;
   std::int64_t step = 0;  ///< updates made
   std::uint64_t seed = 0;
-  std::optional<LossScale> loss_scale{};  ///< where it adapts itself
+  std::optional<LossScale> loss_scale{};  ///< set if the loss scale is automatic
   bool operator==(const CheckpointInfo&) const = default;
 };
 
-/// A checkpoint that was read: its own bytes, and views into them.
+/// A checkpoint read from disk: its bytes, and views into them.
 class Checkpoint {
  public:
-  /// Checks everything that can be checked without a model: form, version, checksum. Throws
-  /// DataError for damaged bytes and ConfigError for a file of something else; neither names it.
+  /// Checks everything that needs no model: format, version, checksum. Throws DataError for damaged
+  /// bytes and ConfigError for a file of another kind. Neither message names the file.
   explicit Checkpoint(std::vector<std::byte> bytes);
   Checkpoint(Checkpoint&&) = default;
 
   const CheckpointInfo& info() const noexcept { return info_; }
-  /// The weights and running statistics into an executable whose device is idle, to evaluate them.
-  /// Throws ConfigError for tensors that are not there or have another shape, before anything is
-  /// written.
+  /// Restores weights and running statistics into an executable for evaluation. Its device is idle.
+  /// Throws ConfigError if a tensor is missing or has another shape, before it writes anything.
   void restore(Executable& executable) const;
-  /// The same to train on, with the states of optimizer and update. False: it lacks what the
-  /// update carries from step to step, which begins as in a run from step 0.
+  /// Also restores the state of the optimizer and the update, to continue training. Returns false
+  /// if the checkpoint lacks the state that the update carries from step to step; that state then
+  /// starts as at step 0.
   bool restore(Executable& executable, Optimizer& optimizer, UpdateStrategy& update) const;
 
  private:
-  /// The elements of a tensor, and where they belong.
+  /// The elements of a tensor, and their destination.
   struct Write {
     const ParameterSpec* spec;
     Tensor to;
@@ -71,19 +71,19 @@ class Checkpoint {
 /// folder/model-STEP.safetensors
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 
-/// Steps of the checkpoints in `folder`, in order. Empty where it does not exist.
+/// The steps of the checkpoints in `folder`, ascending. Empty if the folder does not exist.
 std::vector<std::int64_t> list_checkpoints(const std::filesystem::path& folder);
 
-/// Throws DataError or ConfigError with the path and what to do.
+/// Throws DataError or ConfigError; the message has the path and what to do.
 Checkpoint read_checkpoint(const std::filesystem::path& path);
 
-/// Writes a checkpoint of a rank, whose device is idle, and returns its path. Throws DataError when
-/// that fails; what was there before is then still there.
+/// Writes a checkpoint of one rank, whose device is idle, and returns its path. Throws DataError on
+/// failure; earlier files are then unchanged.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
                                        const CheckpointInfo& info, Executable& executable,
                                        Optimizer& optimizer, UpdateStrategy& update);
 
-/// Removes all but the `keep` newest; 0 keeps all. What cannot be removed stays.
+/// Removes all but the `keep` newest checkpoints; 0 keeps all. Ignores files that it cannot remove.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::size_t keep);
 
 }  // namespace penstock

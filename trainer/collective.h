@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange among the ranks of a run, whether they are threads or processes. Every rank calls the
-// same members in the same order, each from its own thread.
+// The interface for the exchange among the ranks of a run, which are threads or processes. Every
+// rank calls the same members in the same order, each from its own thread.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ struct World {
   std::int32_t rank = 0, size = 1;
 };
 
-/// In each call the streams of all ranks meet: nothing enqueued behind it starts before every rank
-/// got here. Tensors are f32 and of equal counts on all ranks; an empty one only meets. Each throws
-/// Error when the run is being stopped.
+/// The streams of all ranks meet in each call: work enqueued after the call starts only when every
+/// rank has reached it. Tensors are f32 and have equal counts on all ranks; with an empty tensor
+/// the ranks only meet. Each call throws Error if the run is being stopped.
 class Collective {
  public:
   virtual ~Collective() = default;
   virtual World world() const noexcept = 0;
-  /// Its calls only enqueue, or host streams keep them: they may be part of a Program. Otherwise
-  /// they are made again for each step.
+  /// True: the calls only enqueue work, or host streams keep them, so they may be part of a
+  /// Program. False: they are called again for each step.
   virtual bool recordable() const noexcept = 0;
-  /// Sums of a part of the gradients may be enqueued on a second stream while backward goes on, and
-  /// gain by it.
+  /// True: it is possible, and faster, to enqueue sums of a part of the gradients on a second
+  /// stream during backward.
   virtual bool overlaps() const noexcept { return false; }
-  /// Every rank's tensor becomes the sum over all ranks, the same bits on each. Ranks that share
-  /// memory add in the order of ranks; algorithms in messages, MPI and vendors' libraries have
-  /// orders of their own, which may differ between elements. Where the exchange is of 16 bits, see
-  /// collectives/exchange_choice.h, gradients and sums are rounded to those.
+  /// Every rank's tensor becomes the sum over all ranks, with the same bits on each. Ranks that
+  /// share memory add in rank order. Message algorithms, MPI and vendor libraries have their own
+  /// orders, which may differ between elements. If the exchange uses 16 bits
+  /// (collectives/exchange_choice.h), gradients and sums are rounded to 16 bits.
   virtual void all_reduce_sum(Tensor tensor, Stream& stream) = 0;
-  /// The root's tensor becomes that sum; the others keep theirs.
+  /// The root's tensor becomes the sum over all ranks; the others keep their tensors.
   virtual void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) = 0;
   /// Every rank's tensor becomes the root's.
   virtual void broadcast(Tensor tensor, std::int32_t root, Stream& stream) = 0;
@@ -45,7 +45,7 @@ class CollectiveGroup {
  public:
   virtual ~CollectiveGroup() = default;
   virtual std::unique_ptr<Collective> join(std::int32_t rank) = 0;
-  /// How they exchange, in words for who reads the result; empty: as it always is.
+  /// Describes the exchange for readers of the result; empty: the usual one.
   virtual std::string how() const { return {}; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements dropout keeps, the same on every backend: a function of the seed, the step, the
-// node and the element, so that backward draws the same again instead of keeping a mask.
+// Decides which elements dropout keeps, equally on every backend. The decision depends on the seed,
+// the step, the node and the element, so that backward computes it again and keeps no mask.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rule begins with: scaling, decay, clipping.
+// The first operations of every optimiser rule: scaling, decay, clipping.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-/// clip(gradient_scale * gradient + weight_decay * weight) of element i. Without branches, so that
-/// loops over it vectorise.
+/// clip(gradient_scale * gradient + weight_decay * weight) of element i. It has no branches, so
+/// that loops over it vectorise.
 inline float effective_gradient(const Hyper& hyper, const UpdateRange& range, std::size_t i) {
   const float limit =
       hyper.gradient_clip > 0 ? hyper.gradient_clip : std::numeric_limits<float>::infinity();

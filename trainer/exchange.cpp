@@ -51,7 +51,7 @@ ExchangeTimes& ExchangeTimes::operator-=(const ExchangeTimes& other) {
 }
 
 Nanoseconds least_exposed(std::span<const BucketTimes> buckets) {
-  Nanoseconds done = Nanoseconds::min();  // before the end of backward, where negative
+  Nanoseconds done = Nanoseconds::min();  // relative to the end of backward
   for (const BucketTimes& bucket : buckets) done = std::max(done, -bucket.lead) + bucket.busy;
   return std::max(done, Nanoseconds(0));
 }
@@ -102,10 +102,10 @@ void ThreadExchange::finish(Stream& stream) {
   PENSTOCK_ASSERT(thread_.joinable());
   hand_over(complete_.size(), stream);
   stream.record(*backward_done_);
-  backward_done_->wait_until(Time::max());  // it is, but on devices that only keep time
+  backward_done_->wait_until(Time::max());  // it is done, except on devices that only keep time
   const Time begin = clock_.now();
   std::unique_lock lock(mutex_);
-  // Without a stop: either all ranks get through their last bucket, or none does.
+  // Waits without a stop token: all ranks complete their last bucket, or none does.
   clock_.wait(lock, gate_, {}, [&] { return failure_ != nullptr || done_ == complete_.size(); });
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   ++times_.steps;
@@ -207,10 +207,10 @@ void StreamExchange::finish(Stream& stream) {
   step.pending = true;
 }
 
-/// Under the mutex.
+/// Called under the mutex.
 void StreamExchange::add(const Step& step) const {
   const Event& end = *step.backward_done;
-  end.wait_until(Time::max());  // it is: see in_flight
+  end.wait_until(Time::max());  // it is done: see in_flight
   step.done.back()->wait_until(Time::max());
   ++times_.steps;
   times_.exposed += std::max(step.done.back()->since(end), Nanoseconds(0));

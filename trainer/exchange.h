@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient exchange of one rank that overlaps with backward: buckets of gradients are summed
-// over all ranks while the device computes earlier layers' gradients.
+// The gradient exchange of one rank, overlapped with backward. It sums buckets of gradients over
+// all ranks while the device computes the gradients of earlier layers.
 //
 //   backward:            forward | backward ...................... | finish() | update
 //   gradients complete:              bucket 0    bucket 1    bucket 2
 //   exchange:                        |== 0 ==|   |==== 1 ====|==== 2 ====|
 //                                                                  ^^^^^^^^ exposed
 //
-// Buckets go in the plan's order, each once it and all before it are complete: since every rank has
-// the same plan, every rank calls its collective in the same order, whatever order gradients come
-// in. Sums are of the same elements in the same order of ranks as without buckets, so that a
-// collective which adds in rank order gives the same bits.
+// Buckets are exchanged in the plan's order, each once it and all before it are complete. Every
+// rank has the same plan, so every rank calls its collective in the same order, even if gradients
+// complete in different orders. Buckets do not change the elements of a sum or the order of ranks,
+// so a collective that adds in rank order gives the same bits with and without buckets.
 //
-// Thread-safety: start, ready and finish from the replica's thread; times from any.
+// Thread-safety: the replica's thread calls start, ready and finish; any thread may call times.
 #pragma once
 
 #include <cstddef>
@@ -33,64 +33,64 @@
 
 namespace penstock {
 
-/// Of one bucket, summed over steps.
+/// The times of one bucket, summed over steps.
 struct BucketTimes {
-  std::size_t bytes = 0;  ///< of the bucket
-  /// From the moment when it was complete to the end of backward; on streams, when it and the
-  /// exchange of the one before were.
+  std::size_t bytes = 0;  ///< size of the bucket
+  /// From the moment when the bucket is complete to the end of backward. On streams, from the
+  /// moment when it is complete and the previous bucket is exchanged.
   Nanoseconds lead{};
   Nanoseconds busy{};  ///< in the collective
 };
 
-/// What a rank's exchange took, summed over steps.
+/// The times of one rank's exchange, summed over steps.
 struct ExchangeTimes {
   std::int64_t steps = 0;
-  Nanoseconds busy{};     ///< in the collective: moving, adding, and waiting for other ranks in it
+  Nanoseconds busy{};     ///< in the collective: moving, adding, and waiting for other ranks
   Nanoseconds exposed{};  ///< from the end of backward to the end of the exchange
   std::vector<BucketTimes> buckets{};  ///< in the order of their exchange
 
-  /// Of exchanges with the same buckets, or of none.
+  /// Both sides have the same buckets, or one has none.
   ExchangeTimes& operator+=(const ExchangeTimes& other);
   ExchangeTimes& operator-=(const ExchangeTimes& other);
 };
 
-/// What shows of an exchange whose buckets begin as soon as they are complete and the one before is
-/// done: c_j = max(c_(j-1), t_j) + T_j, exposed = max(0, c_last - T_b). Of one step, or of sums
-/// over steps that resemble each other.
+/// The least exposed time of an exchange, if each bucket starts as soon as it is complete and the
+/// previous one is done: c_j = max(c_(j-1), t_j) + T_j, exposed = max(0, c_last - T_b). The times
+/// are of one step, or sums over similar steps.
 Nanoseconds least_exposed(std::span<const BucketTimes> buckets);
 
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
 
-  /// Called once, before the first step; from here on nobody else may call the collective.
+  /// Called once, before the first step. From then on only the exchange may call the collective.
   virtual void start() = 0;
 
-  /// Called in front of each step, or of its recording: what its backward tells of each gradient
-  /// that is complete on `stream`, in any order. Borrows both; does not block.
+  /// Called before each step, or before its recording. Returns the callback that backward calls for
+  /// each gradient that is complete on `stream`, in any order. Borrows both; does not block.
   virtual GradientReady ready(Stream& stream) = 0;
 
-  /// Called once in each step, behind its backward pass and outside of its recording: exchanges
-  /// what is not exchanged yet, and lets `stream` go on behind that. Throws what the collective
-  /// threw, after which the exchange is of no more use.
+  /// Called once in each step, after its backward pass and outside of its recording. Exchanges the
+  /// remaining buckets and makes `stream` wait for all of them. Throws the collective's exception;
+  /// the exchange is unusable after that.
   virtual void finish(Stream& stream) = 0;
 
-  /// Of all steps that were finished.
+  /// The times of all finished steps.
   virtual ExchangeTimes times() const = 0;
   virtual const BucketPlan& plan() const noexcept = 0;
 };
 
-/// By a communication thread, which calls the collective while the replica's own thread goes on
-/// computing. For devices whose work is done when Executable::run returns and whose memory is the
-/// host's: what a device merely has in its queue when a gradient is reported cannot be exchanged
-/// from a thread.
+/// Exchanges from a communication thread, which calls the collective while the replica's thread
+/// continues to compute. For devices whose work is done when Executable::run returns and whose
+/// memory is host memory. It does not work for devices with a queue: a gradient that is only
+/// enqueued cannot be exchanged from a thread.
 class ThreadExchange final : public GradientExchange {
  public:
-  /// Plans the buckets. All but the limits are borrowed; the arena of `set` stays where it is.
+  /// Plans the buckets. Borrows all arguments except the limits; the arena of `set` must not move.
   ThreadExchange(Collective& collective, const ParameterSet& set, Device& device, Clock& clock,
                  const BucketLimits& limits);
-  /// Waits for the communication thread, which is idle between steps. Within one, the collective
-  /// has to end by itself, as it does where the run is being stopped.
+  /// Waits for the communication thread, which is idle between steps. If a step is in progress, the
+  /// collective must end by itself, as it does when the run is being stopped.
   ~ThreadExchange() override;
 
   /// Starts the communication thread.
@@ -110,41 +110,41 @@ class ThreadExchange final : public GradientExchange {
   Collective& collective_;
   Clock& clock_;
   const BucketPlan plan_;
-  const std::unique_ptr<Stream> stream_;                // the communication thread's
+  const std::unique_ptr<Stream> stream_;                // of the communication thread
   const std::vector<std::unique_ptr<Event>> complete_;  // by bucket, on the replica's stream
   const std::unique_ptr<Event> backward_done_, exchanged_;
 
-  // Of the replica's thread, in the step under way.
+  // Used by the replica's thread, in the current step.
   BucketProgress progress_;
   std::vector<Time> completed_;  // by bucket that was handed over
   std::size_t handed_ = 0;       // buckets
 
   mutable std::mutex mutex_;
   Gate gate_;
-  // All below under mutex_.
-  std::size_t given_ = 0, done_ = 0;  // buckets of the step under way
+  // All below are protected by mutex_.
+  std::size_t given_ = 0, done_ = 0;  // buckets of the current step
   std::exception_ptr failure_;
   ExchangeTimes times_;            // of finished steps
-  std::vector<Nanoseconds> busy_;  // by bucket, of the step under way
+  std::vector<Nanoseconds> busy_;  // by bucket, of the current step
 
   std::jthread thread_;
 };
 
-/// On a stream of its own, for devices that run behind the host: a recorded step records an event
-/// for each bucket that is complete, for which this stream waits in each launch. The replica's
-/// thread calls the collective in finish().
+/// Exchanges on a second stream, for devices that run behind the host. A recorded step records an
+/// event for each complete bucket, and the second stream waits for these events in each launch. The
+/// replica's thread calls the collective in finish().
 class StreamExchange final : public GradientExchange {
  public:
-  /// As ThreadExchange. At most `in_flight` steps are finished here before the device has done the
-  /// first of them.
+  /// Parameters are the same as for ThreadExchange. finish() is called for at most `in_flight`
+  /// steps before the device has done the first of them.
   StreamExchange(Collective& collective, const ParameterSet& set, Device& device, Clock& clock,
                  const BucketLimits& limits, std::size_t in_flight);
 
   void start() override {}
   GradientReady ready(Stream& stream) override;
-  /// Only enqueues, as far as the collective does.
+  /// Only enqueues, if the collective only enqueues.
   void finish(Stream& stream) override;
-  /// Without steps that the device has not done.
+  /// Excludes steps that the device has not finished.
   ExchangeTimes times() const override;
   const BucketPlan& plan() const noexcept override { return plan_; }
 
@@ -163,8 +163,8 @@ class StreamExchange final : public GradientExchange {
   const std::unique_ptr<Stream> stream_;
   const std::vector<std::unique_ptr<Event>> complete_;  // by bucket, on the replica's stream
   BucketProgress progress_;
-  std::size_t reported_ = 0;  // buckets, in the step or recording under way
-  std::size_t next_ = 0;      // of steps_
+  std::size_t reported_ = 0;  // buckets, in the current step or recording
+  std::size_t next_ = 0;      // index into steps_
 
   mutable std::mutex mutex_;
   mutable std::vector<Step> steps_;  // a ring

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// Shape, parameters and work of one node, given its operator and the shapes of its inputs.
+/// Infers shape, parameters and work of a node from its operator and the shapes of its inputs.
 class Inference {
  public:
   Inference(const std::string& name, std::span<const ImageShape> inputs)
@@ -39,7 +39,7 @@ class Inference {
   }
   void operator()(const Relu&) { shape = only_input(); }
   void operator()(const Dropout& op) {
-    if (!(op.rate >= 0 && op.rate < 1)) fail("the rate has to lie in [0, 1)");
+    if (!(op.rate >= 0 && op.rate < 1)) fail("the rate must be in [0, 1)");
     shape = only_input();
   }
   void operator()(const Lrn& op) {
@@ -64,7 +64,7 @@ class Inference {
     }
   }
   void operator()(const PadChannels& op) {
-    if (op.before < 0 || op.after < 0) fail("cannot pad by less than nothing");
+    if (op.before < 0 || op.after < 0) fail("cannot pad by a negative number");
     shape = only_input();
     shape.channels += op.before + op.after;
   }

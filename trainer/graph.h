@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as a graph of operators over images: shapes, parameters and arithmetic, but no numbers.
-// Backends compile it. Nodes are added in an order in which they can be computed; the last one is
-// the logits.
+// A model as a graph of operators over images. It knows shapes, parameters and the arithmetic, but
+// no weights; backends compile it. Each node is added after its inputs. The last node is the
+// logits.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,14 @@ struct Conv2d {
   std::int32_t groups = 1;
   bool bias = false;
 };
-/// Normalises each channel by the mean and the biased variance over N, H and W of the batch (train,
-/// forward only) or by the running ones (evaluate), then scales and shifts.
+/// Normalises each channel, then scales and shifts it. In train and forward_only it uses the mean
+/// and the biased variance over N, H and W of the batch; in evaluate it uses the running
+/// statistics.
 /// running = (1 - momentum) * running + momentum * batch, with the unbiased variance.
 struct BatchNorm {
   float epsilon = 1e-5F, momentum = 0.1F;
 };
-/// Padding never wins.
+/// Ignores padding.
 struct MaxPool {
   Window window{};
 };
@@ -43,7 +44,7 @@ struct AvgPool {
   Window window{};
   bool count_padding = true;  ///< false: the divisor is the number of elements inside the image
 };
-/// Of the whole image, in the order C, H, W.
+/// Takes the whole image, in the order C, H, W.
 struct Linear {
   std::int32_t features = 0;
 };
@@ -53,11 +54,11 @@ struct Lrn {
   std::int32_t size = 5;
   float alpha = 1e-4F, beta = 0.75F, k = 1;
 };
-/// Training only: zeroes a share `rate` of the elements and divides the others by 1 - rate.
+/// In training only: zeroes a share `rate` of the elements and divides the others by 1 - rate.
 struct Dropout {
   float rate = 0.5F;
 };
-/// Channels of zeros before and after those of the input.
+/// Adds channels of zeros before and after the channels of the input.
 struct PadChannels {
   std::int32_t before = 0, after = 0;
 };
@@ -66,7 +67,7 @@ struct GlobalAvgPool {};
 struct Add {};
 struct Concat {};  ///< along channels
 
-/// Closed on purpose: a new operator has to be faced by every backend.
+/// A closed set on purpose: every backend must handle a new operator.
 using Op = std::variant<Conv2d, BatchNorm, Relu, MaxPool, AvgPool, GlobalAvgPool, Add, Concat,
                         PadChannels, Linear, Lrn, Dropout>;
 
@@ -78,23 +79,23 @@ struct Node {
   std::vector<NodeId> inputs;
   ImageShape shape;             ///< of the output, for one image
   std::int64_t parameters = 0;  ///< trainable ones
-  double forward_macs = 0;  ///< multiply-accumulates of one image: convolutions and linear layers
+  double forward_macs = 0;  ///< multiply-accumulates of one image in convolutions and linear layers
 };
 
-/// What a tensor of weights is to its node.
+/// The role of a tensor of weights in its node.
 enum class Role : std::uint8_t { weight, bias, scale, shift, running_mean, running_variance };
 std::string_view to_string(Role role);
 
-/// One tensor of weights: name, shape and place.
+/// One tensor of weights: its name, shape and node.
 struct ParameterSpec {
   std::string name;  ///< node name + "." + role
   NodeId node = 0;
   Role role = Role::weight;
-  /// [O, I / groups, H, W] of a convolution, [O, C, H, W] of a linear layer, else [C].
+  /// Convolution: [O, I / groups, H, W]; linear layer: [O, C, H, W]; else [C].
   std::vector<std::int64_t> shape;
 
   std::int64_t count() const noexcept;
-  /// Inputs of one output: the product of all but the first dimension.
+  /// The number of inputs of one output: the product of all dimensions but the first.
   std::int64_t fan_in() const noexcept { return shape.empty() ? 1 : count() / shape.front(); }
   /// Weight decay applies to weights and biases, not to batch norm.
   bool decays() const noexcept { return role == Role::weight || role == Role::bias; }
@@ -107,8 +108,8 @@ class Graph {
   explicit Graph(ImageShape input) : input_(input) {}
   ImageShape input_shape() const noexcept { return input_; }
 
-  /// Infers and checks the output shape. Throws ConfigError naming the node when the inputs do not
-  /// fit.
+  /// Infers and checks the output shape. Throws ConfigError with the node's name if the inputs do
+  /// not fit.
   NodeId add(std::string name, const Op& op, std::span<const NodeId> inputs);
   NodeId add(std::string name, const Op& op, std::initializer_list<NodeId> inputs) {
     return add(std::move(name), op, std::span(inputs.begin(), inputs.size()));

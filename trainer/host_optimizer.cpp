@@ -1,34 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies a rule to the arenas of a host device, in pieces that threads share.
+// Applies an optimiser's rule to the arenas of a host device, in pieces that threads share.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "dataflow/error.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
+#include "trainer/wire_format.h"
 
 namespace penstock {
 namespace {
 
-/// Elements of one piece: 256 KiB of weights, so that weight, gradient and state of a piece lie in
-/// a second-level cache between decay, clip and rule.
+/// Elements per piece: 256 KiB of weights, so that weight, gradient and state of a piece stay in a
+/// second-level cache between decay, clipping and rule.
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
 class HostOptimizer final : public Optimizer {
  public:
   HostOptimizer(const OptimizerChoice& choice, ParallelFor parallel_for)
-      : rule_(choice.entry.make(choice.options)),
+      : Optimizer(tensor_rules(choice)),
+        rule_(choice.entry.make(choice.options)),
         slots_(choice.entry.slots),
-        tensors_(tensor_rules(choice)),
         stored_(stored_as(choice.weights)),
         parallel_for_(std::move(parallel_for)) {}
 
   void set(const Hyper& hyper, Stream&) override { hyper_ = hyper; }
-  std::size_t slots() const noexcept override { return slots_; }
-  bool layer_wise() const noexcept override { return tensors_.layer_wise; }
-  Tensor loss_scale() override { return {}; }  // f32 and bf16 need none
 
   void prepare(const ParameterSet& set) override {
     if (!pieces_.empty()) return;
@@ -51,7 +48,7 @@ class HostOptimizer final : public Optimizer {
       const Parameter& parameter = set.parameters[piece.parameter];
       UpdateRange range = range_of(parameter, piece, gradient_scale);
       for (std::size_t slot = 0; slot < slots_; ++slot) {
-        range.state[slot] = part(state(set, piece.parameter, slot), piece);
+        range.state[slot] = part(state_of(set, parameter, slot), piece);
       }
       if (tensors_.layer_wise) {
         range.weight_norm = norms_[piece.parameter].weight;
@@ -99,14 +96,14 @@ class HostOptimizer final : public Optimizer {
     round_all(set);
   }
 
-  Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
-    PENSTOCK_ASSERT(slot < slots_);
-    prepare(set);
-    const Tensor& weight = set.parameters[parameter].weight;
-    const std::ptrdiff_t offset =
-        static_cast<float*>(weight.data) - static_cast<float*>(set.weights.data);
-    return {state_.data() + slot * set.weights.count + static_cast<std::size_t>(offset),
-            weight.count, DType::f32};
+  /// f32 and bf16 need no loss scale.
+  OptimizerState state() override {
+    OptimizerState state{.slots = slots_};
+    for (std::size_t slot = 0; slot < slots_; ++slot) {
+      const std::size_t count = state_.size() / slots_;
+      state.arenas[slot] = {state_.data() + slot * count, count, DType::f32};
+    }
+    return state;
   }
 
  private:
@@ -117,6 +114,14 @@ class HostOptimizer final : public Optimizer {
   struct Norms {
     double weight = 0, gradient = 0;
   };
+
+  Tensor state_of(const ParameterSet& set, const Parameter& parameter, std::size_t slot) {
+    const Tensor& weight = parameter.weight;
+    const std::ptrdiff_t offset =
+        static_cast<float*>(weight.data) - static_cast<float*>(set.weights.data);
+    return {state_.data() + slot * set.weights.count + static_cast<std::size_t>(offset),
+            weight.count, DType::f32};
+  }
 
   static WireFormat stored_as(DType type) {
     PENSTOCK_ASSERT(type == DType::f32 || type == DType::f16 || type == DType::bf16);
@@ -171,7 +176,8 @@ class HostOptimizer final : public Optimizer {
   static double sum_of_squares(std::span<const float> values) {
     return sum_of_squares(values.size(), [&](std::size_t i) { return values[i]; });
   }
-  /// In eight lanes, so that it vectorises without reordering the sum from run to run.
+  /// Sums in eight lanes, so that the loop vectorises and the order of additions is the same in
+  /// every run.
   template <typename ValueAt>
   static double sum_of_squares(std::size_t count, const ValueAt& value_at) {
     std::array<double, 8> lanes{};
@@ -190,12 +196,11 @@ class HostOptimizer final : public Optimizer {
 
   const OptimizerEntry::Rule rule_;
   const std::size_t slots_;
-  const TensorRules tensors_;
   const WireFormat stored_;
   const ParallelFor parallel_for_;
   Hyper hyper_{};
   std::vector<Piece> pieces_;
-  std::vector<Norms> norms_;  // of layer-wise rules: by parameter; 0 where it is not scaled
+  std::vector<Norms> norms_;  // of layer-wise rules: by parameter; 0 if the rule does not scale it
   std::vector<float> state_;  // [slot][element of the arena]
 };
 

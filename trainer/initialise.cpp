@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-/// FNV-1a: a parameter's values depend on its name, not on its place in an order.
+/// FNV-1a. A parameter's values depend on its name, not on its position.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 0xcbf29ce484222325U;
   for (const char c : text) {
@@ -20,7 +20,7 @@ std::uint64_t hash(std::string_view text) {
   return value;
 }
 
-/// Box and Muller's transform; what lies beyond two standard deviations is drawn again.
+/// Box-Muller transform; values beyond two standard deviations are drawn again.
 class TruncatedNormal {
  public:
   explicit TruncatedNormal(Random random) : random_(random) {}
@@ -36,7 +36,7 @@ class TruncatedNormal {
   Random random_;
 };
 
-/// Standard deviation of a standard normal that is cut at two standard deviations.
+/// The standard deviation of a standard normal distribution cut at two standard deviations.
 constexpr double kTruncatedDeviation = 0.87962566103423978;
 
 }  // namespace

@@ -70,7 +70,7 @@ LearningRatePlan resnet_plan(double initial, double steps_per_epoch) {
   double rate = initial;
   for (const double epoch : {30, 60, 80, 90}) {
     rate /= 10;
-    // The step at the boundary itself still has the rate before it.
+    // The step at the boundary still has the previous rate.
     plan.pieces.push_back({static_cast<std::int64_t>(epoch * steps_per_epoch) + 1, rate});
   }
   return plan;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The automatic loss scale of tf_cnn_benchmarks: what gradients are multiplied by on their way
-// through 16 bits, as large as they bear. A step whose gradients are not all finite halves it, and
-// its update is skipped. Of steps whose gradients are finite the first N are counted, and the one
-// behind them doubles the scale and begins to count anew.
+// The automatic loss scale of tf_cnn_benchmarks. Gradients are multiplied by it while they are 16
+// bits wide; it is as large as they allow. If a step's gradients are not all finite, the scale is
+// halved and the update is skipped. Otherwise the step is counted. After N counted steps, the next
+// finite step doubles the scale and restarts the count.
 //
-// All ranks decide alike: they look at gradients that were summed over all of them, and a sum with
-// a term that is infinite or no number is no finite number on any rank, in whatever order it is
-// taken. Ranks that do not sum gradients decide each for itself. Each rank takes its scale off its
-// gradients before they are summed, so that ranks with different scales add the same thing.
+// All ranks that sum gradients decide alike: they check the sums, and a sum with an infinite or NaN
+// term is not finite on any rank, in any order of addition. Ranks that do not sum gradients each
+// decide alone. Each rank divides its gradients by its own scale before the sum, so ranks with
+// different scales can add their gradients.
 #pragma once
 
 #include "dataflow/device_code.h"
@@ -17,8 +17,8 @@ namespace penstock {
 class Device;
 struct Tensor;
 
-/// The scale of the next step, and the steps counted. Both are floats, so that ranks can hand them
-/// on as a tensor of two; counts are exact up to kMostCountedSteps.
+/// The scale of the next step, and the number of counted steps. Both are floats, so that ranks can
+/// pass them as a tensor of two elements. Counts are exact up to kMostCountedSteps.
 struct LossScale {
   float scale = 128;
   float good_steps = 0;
@@ -26,11 +26,11 @@ struct LossScale {
 };
 constexpr float kMostCountedSteps = 1 << 24;
 
-/// Bounds of our own, so that a scale never becomes 0 or infinite: f16's numbers lie between 2^-24
-/// and 2^16, and no scale moves more of them into that range than one within 2^-40 and 2^40.
+/// Penstock's own bounds, so that a scale never becomes 0 or infinite. The numbers of f16 lie
+/// between 2^-24 and 2^16; scales outside of 2^-40 to 2^40 move no further numbers into that range.
 constexpr float kLeastLossScale = 0x1p-40F, kMostLossScale = 0x1p40F;
 
-/// What comes behind a step whose gradients were all finite, or not.
+/// The scale after a step whose gradients were all finite, or not.
 PENSTOCK_HOST_DEVICE inline LossScale next_loss_scale(const LossScale& now, bool finite,
                                                       float count_to) {
   if (!finite) {
@@ -42,7 +42,7 @@ PENSTOCK_HOST_DEVICE inline LossScale next_loss_scale(const LossScale& now, bool
   return {twice > kMostLossScale ? kMostLossScale : twice, 0};
 }
 
-/// From and to a tensor of two floats on the device, which is idle.
+/// Copy from and to a tensor of two floats on the device. The device is idle.
 LossScale read_loss_scale(const Tensor& from, Device& device);
 void write_loss_scale(const LossScale& scale, const Tensor& to, Device& device);
 

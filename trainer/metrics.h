@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a replica measures.
+// The measurements of a replica: the times of each step, and of a leg of steps.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@ namespace penstock {
 
 /// One step of one rank.
 struct StepTimes {
-  Time asked{};              ///< when the host wanted the batch
-  Nanoseconds enqueue{};     ///< host enqueued the step, after it had the batch
-  Nanoseconds input_wait{};  ///< host blocked waiting for a batch: a symptom, not a cost
-  Nanoseconds start{};       ///< on the device, since the leg began: its batch has been copied
-  Nanoseconds completion{};  ///< the same: the step is done
-  /// What the device did no step in, between the end of the step before and the start of this one;
-  /// 0 for the first of a leg. It waited for a batch, for the copy of it, or for the host to
+  Time asked{};              ///< when the host requested the batch
+  Nanoseconds enqueue{};     ///< time for the host to enqueue the step, after it has the batch
+  Nanoseconds input_wait{};  ///< time blocked waiting for a batch: a symptom, not a cost
+  Nanoseconds start{};       ///< on the device, since the leg began: the batch has been copied
+  Nanoseconds completion{};  ///< on the device, since the leg began: the step is done
+  /// Time without a step on the device, from the end of the previous step to the start of this one;
+  /// 0 for the first step of a leg. The device waited for a batch, for its copy, or for the host to
   /// enqueue the step.
   Nanoseconds device_idle{};
-  Nanoseconds offered{};  ///< the batch was ready on the host's side, since the leg began
-  Nanoseconds copied{};   ///< it lay on the device, the same; not before it was offered
+  Nanoseconds offered{};  ///< since the leg began: the batch was ready on the host
+  Nanoseconds copied{};   ///< since the leg began: the batch was on the device; >= offered
   StepResult result{};
 };
 
-/// Steps taken without a pause, with the device idle at both ends. Device times count from an event
-/// that is recorded just before `begin` is read, on an idle stream: that is how they are mapped to
-/// the host's clock, late by what a device needs to reach an event, some microseconds.
+/// Consecutive steps without a pause; the device is idle before and after. Device times count from
+/// an event that is recorded on an idle stream just before `begin` is read. This maps them to the
+/// host's clock, late by the time that a device needs to reach an event (some microseconds).
 struct Leg {
   Time begin{}, end{};
   std::vector<StepTimes> steps;

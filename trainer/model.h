@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of the table: what it eats, and how to build its graph.
+// A model of the table: its input, and how to build its graph.
 //
 // To add one: a file in models/ that ends in `extern constinit const ModelEntry NAME_model{...}`,
 // and one line `penstock_component(model NAME)` there. A file may hold a family of them:
@@ -19,20 +19,22 @@ struct ModelEntry {
   std::string_view name{}, summary{};
   std::string_view aliases{};  ///< other systems' names for it, separated by spaces
   ImageShape image{};
-  std::int32_t batch = 32;  ///< images per device where --batch-size is not given
+  std::int32_t batch = 32;  ///< images per device if --batch-size is not given
   std::int32_t classes = 1000;
-  /// The least height and width of an image: what all windows fit, and no less than the product of
-  /// the strides.
+  /// The least height and width of an image: all windows fit, and it is at least the product of the
+  /// strides.
   std::int32_t min_side = 1;
-  /// Adds the nodes; a graph without nodes computes nothing and takes no time. Callers want
-  /// build_graph().
+  bool computes = true;  ///< false: the graph has no nodes, so that only the feeder is measured
+  /// Adds the nodes. A graph without nodes computes nothing and takes no time. Callers should use
+  /// build_graph() instead.
   void (*build)(Graph&, std::int32_t classes) = nullptr;
 };
 
-/// The model for images of that shape. Throws ConfigError for images smaller than it can take.
+/// Builds the model for images of that shape. Throws ConfigError if the images are too small for
+/// it.
 Graph build_graph(const ModelEntry& model, const ImageShape& image, std::int32_t classes);
 
-/// Every model of this program; generated from the component lists.
+/// Every model of this program. Generated from the component lists.
 const Table<ModelEntry>& model_table();
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which home each part of the weights has, where several ranks are homes of a parameter server.
+// Assigns each part of the weights to a home, if several ranks are homes of a parameter server.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,29 @@ struct ArenaRange {
   bool operator==(const ArenaRange&) const = default;
 };
 
-/// first: home 0 has everything. greedy: each whole tensor goes to the home that has the fewest
-/// bytes so far, to the lowest among equals, as tf_cnn_benchmarks places the variables of its
-/// cluster. split: tensors of kSplitElements and more are cut into one equal part for each home, as
-/// MXNet's servers have them; smaller ones are placed greedily, where MXNet hashes them.
+/// first: home 0 has everything. greedy: each whole tensor goes to the home with the fewest bytes
+/// so far (the lowest among equals), as tf_cnn_benchmarks places the variables of its cluster.
+/// split: tensors of at least kSplitElements are divided into one equal part for each home, as in
+/// MXNet's servers. Smaller tensors are placed greedily; MXNet hashes them.
 enum class Placement : std::uint8_t { first, greedy, split };
 
-/// MXNET_KVSTORE_BIGARRAY_BOUND's default.
+/// The default of MXNET_KVSTORE_BIGARRAY_BOUND.
 constexpr std::size_t kSplitElements = 1'000'000;
 
-/// Cuts lie at multiples of this many elements from a tensor's begin: a cache line of f32.
+/// Parts start at multiples of this many elements from the start of the tensor: one cache line of
+/// f32.
 constexpr std::size_t kSplitAlignment = 16;
 
-/// Throws ConfigError, which names `option`, for a word that is none of the enumerators.
+/// Throws ConfigError, which names `option`, if the word is not an enumerator.
 Placement parse_placement(std::string_view text, std::string_view option);
 
-/// Where parameters lie in the arenas, in the order of the graph's nodes, as systems place
-/// variables in the order in which a model makes them; the arenas have them in the order of
+/// The position of the parameters in the arenas, in the order of the graph's nodes. Other systems
+/// place variables in this order, in which the model creates them. The arenas use the order of
 /// backward.
 std::vector<ArenaRange> parameter_ranges(const ParameterSet& set);
 
-/// The ranges of each home, ascending, with neighbours joined. `tensors` are disjoint, in the order
-/// in which they are placed; every element of theirs has exactly one home.
+/// Returns the ranges of each home, ascending, with neighbours joined. `tensors` are disjoint and
+/// in the order of placement. Every element has exactly one home.
 std::vector<std::vector<ArenaRange>> place(Placement placement, std::span<const ArenaRange> tensors,
                                            std::int32_t homes);
 

@@ -69,7 +69,7 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   } catch (...) {
     try {
       while (finished < launched) finish_one();
-    } catch (const DeviceError&) {  // of what is thrown already
+    } catch (const DeviceError&) {  // secondary to the exception being thrown
     }
     end_leg();
     throw;
@@ -95,7 +95,7 @@ void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
     launch(lease.batch(), launched);
     std::move(lease).release(*stream_);
   } catch (...) {
-    settle(*stream_, *launched.done);  // the lease may be given back now
+    settle(*stream_, *launched.done);  // the lease may be returned now
     throw;
   }
   times.enqueue = clock_.now() - (times.asked + times.input_wait);
@@ -116,7 +116,7 @@ void Replica::launch(const Batch& batch, Launched& launched) {
   if (phase_ == Phase::train) parts_.optimizer.set(parts_.hyper(step_), *stream_);
   programs_[slot]->launch(*stream_);
   if (!parts_.record_update) update(slot);
-  ++step_;  // not where an exchange was abandoned
+  ++step_;  // not reached if an exchange was abandoned
   stream_->record(*launched.done);
   launched.slot = batch.slot;
 }
@@ -134,7 +134,7 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
   if (step == 0) {
     times.start = launched.begun->since(*origin_);
   } else {
-    // From step to step, as devices measure short times more finely than long ones.
+    // Uses two consecutive steps, because devices measure short times more finely than long ones.
     times.device_idle = launched.begun->since(*launched_at(step - 1).done);
     times.start = leg.steps[step - 1].completion + times.device_idle;
   }
@@ -142,7 +142,7 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
   times.offered = launched.offered - leg.begin;
   times.copied = times.offered;
   if (launched.written != nullptr) {
-    launched.written->wait_until(Time::max());  // it is: the step behind it is done
+    launched.written->wait_until(Time::max());  // it is done: the step after it is done
     const Nanoseconds lay_ready = launched.begun->since(*launched.written);
     times.copied = std::max(times.offered, times.start - lay_ready);
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank: takes batches from its ring and drives steps on its device, never more than a few
-// ahead.
+// One rank: takes batches from its ring and runs steps on its device, at most a few steps ahead.
 //
-// The host waits for the device in one place here: before it is `in_flight` steps ahead. Work for
-// each ring slot is recorded once, as a Program, and launched again whenever that slot comes by.
+// The host waits for the device in one place: before it is `in_flight` steps ahead. The work for
+// each ring slot is recorded once, as a Program, and launched again each time that slot is used.
 #pragma once
 
 #include <cstddef>
@@ -28,48 +27,48 @@ class Replica {
  public:
   enum class Ending : std::uint8_t { completed, end_of_data, stopped };
 
-  /// Called on the replica's thread after each finished step, inside the window: must be cheap.
+  /// Called on the replica's thread after each finished step, inside the window; it must be cheap.
   using OnStep = std::function<void(std::size_t step, const StepTimes&)>;
 
-  /// What a rank trains with; all are borrowed for the replica's life.
+  /// The components that a rank trains with. All are borrowed for the replica's lifetime.
   struct Parts {
     Executable& executable;
     Optimizer& optimizer;
     UpdateStrategy& update;
-    std::function<Hyper(std::int64_t step)> hyper;  ///< of the step with that number, from 0
-    /// The update is part of the recorded step. Otherwise it is enqueued behind each one.
+    std::function<Hyper(std::int64_t step)> hyper;  ///< for the step with that number, from 0
+    /// True: the update is part of the recorded step. False: it is enqueued after each step.
     bool record_update = true;
-    Marks marks{};  ///< "wait for a batch" and "step", which is to enqueue it
+    Marks marks{};  ///< "wait for a batch", and "step" for enqueuing the step
   };
 
-  /// `input` is a ring in `device`'s memory with one reader, and borrowed like the others. Without
-  /// an update, in phases other than train, weights stay as they are.
+  /// `input` is a ring in `device`'s memory with one reader. It is borrowed too. In phases other
+  /// than train there is no update, and the weights do not change.
   Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clock& clock);
 
-  /// Every rank leaves with rank 0's weights. Called once, on the replica's thread.
+  /// Gives every rank the weights of rank 0. Called once, on the replica's thread.
   void start() {
     parts_.optimizer.prepare(parts_.executable.parameters());
     parts_.update.start(parts_.executable, *stream_);
   }
 
-  /// Takes `steps` steps and waits until the device is done with them. `leg.steps` is sized before
-  /// the clock starts and cut to what was finished, also where it throws: the feeder's failure, or
-  /// a DeviceError that names the step it was found in, by number from 1.
+  /// Runs `steps` steps and waits until the device has done them. `leg.steps` is sized before the
+  /// clock starts and is cut to the finished steps, even if it throws. Throws the feeder's failure,
+  /// or a DeviceError that names the failed step by number from 1.
   Ending run(std::size_t steps, Leg& leg, const OnStep& on_step, std::stop_token stop);
 
-  /// Steps taken so far; settable between legs, for runs that continue an earlier one.
+  /// The number of steps so far. A resumed run sets it between legs.
   std::int64_t step() const noexcept { return step_; }
   void set_step(std::int64_t step) noexcept { step_ = step; }
 
  private:
   struct Launched {
     std::unique_ptr<Event> begun, done;
-    const Event* written = nullptr;  // its batch; null: before it was offered
+    const Event* written = nullptr;  // event of its batch; null: before it was offered
     Time offered{};
     std::int32_t slot = 0;
   };
   ReadLease next(StepTimes& times, std::stop_token stop);
-  /// Rethrown exceptions have the step's number where the device failed.
+  /// Adds the step's number to exceptions of a failed device.
   template <typename Call>
   auto in_step(std::int64_t step, const Call& call);
   void take_step(ReadLease lease, Launched& launched, StepTimes& times);
@@ -85,7 +84,7 @@ class Replica {
   std::int64_t step_ = 0;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> origin_;
-  std::vector<Launched> launched_;                  // a ring over steps: those in flight, and one
+  std::vector<Launched> launched_;                  // a ring over steps in flight, plus one
   std::vector<std::unique_ptr<Program>> programs_;  // by slot
   Buffer pinned_results_;
   std::span<StepResult> results_;  // by slot

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-/// A tensor takes about 150 bytes of header; the largest models have thousands.
+/// A tensor takes about 150 bytes of header; the largest models have thousands of tensors.
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxDimensions = 8;
 constexpr const char* kMetadata = "__metadata__";
@@ -30,13 +30,13 @@ std::uint64_t read_length(std::span<const std::byte> bytes) {
   return length;
 }
 
-/// A whole number of at least 0 that `json` holds; others are refused.
+/// The whole number of at least 0 in `json`; throws for other values.
 std::uint64_t count_in(const Json& json, const std::string& what) {
   if (!json.is_number_unsigned()) refuse(what + " is not a whole number of at least 0");
   return json.get<std::uint64_t>();
 }
 
-/// Bytes of a tensor of this shape, which is checked; at most `limit`.
+/// The bytes of a tensor of this shape, at most `limit`. Checks the shape.
 std::uint64_t bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t limit,
                        const std::string& name) {
   std::uint64_t elements = 1;
@@ -65,7 +65,7 @@ Range range_of(const Json& entry, const std::string& name, std::uint64_t limit) 
 
 SafeTensor parse_tensor(const std::string& name, const Json& entry,
                         std::span<const std::byte> data) {
-  if (!entry.is_object()) refuse("'" + name + "' is described by no object");
+  if (!entry.is_object()) refuse("'" + name + "' is not described by an object");
   const auto dtype = entry.find("dtype"), shape = entry.find("shape");
   if (dtype == entry.end() || *dtype != "F32") refuse("'" + name + "' is not of dtype F32");
   if (shape == entry.end() || !shape->is_array() || shape->size() > kMaxDimensions) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels are vectorised: a loop is written once, over an element type, as an overload of
+// Vectorises kernels. A loop is written once, over an element type, as an overload of
 //   loop(const Arguments&, std::size_t first, std::size_t count)
-// and compiled for AVX-512, for AVX2 and for the baseline. Which one runs is decided when it is
-// first asked for. For the sources of kernels only.
+// and compiled for AVX-512, for AVX2 and for the baseline. The first request decides which one
+// runs. Only sources of kernels include this file.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace penstock::cpu {
 
-/// Upper half of an f32.
+/// The upper half of an f32.
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -25,7 +25,7 @@ struct Bf16 {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
 }
 [[gnu::always_inline]] inline void store(float& to, float value) { to = value; }
-/// Rounds to nearest, ties to even; what is not a number stays so.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 [[gnu::always_inline]] inline void store(Bf16& to, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "dataflow/error.h"
-#include "dataflow/float16.h"
-#include "trainer/backends/cpu/simd.h"
+#include "dataflow/values/float16.h"
+#include "trainer/simd.h"
 
 namespace penstock {
 namespace {
@@ -19,10 +19,10 @@ using cpu::Bf16;
 using cpu::load;
 using cpu::store;
 
-constexpr std::uint32_t kInfinity = float16::kInfinity;
+constexpr std::uint32_t kInfinity = values::float16::kInfinity;
 
-/// Small enough for what is worked on to stay in a first-level cache, and for what was read of each
-/// tensor to be there still when the sums are written.
+/// Small enough that a block's working data stay in a first-level cache, and that each tensor's
+/// elements are still there when the sums are written.
 constexpr std::size_t kBlock = 2048;
 
 // ---- conversions ------------------------------------------------------------
@@ -62,10 +62,12 @@ void narrow_block(const float* values, Bf16* wire, std::size_t count) {
 void widen_block(const Bf16* wire, float* values, std::size_t count) {
   run(Widen<Bf16>{wire, values}, count);
 }
-void narrow_block(const float* values, Fp16* wire, std::size_t count) {
+void narrow_block(const float* values, values::Fp16* wire, std::size_t count) {
   narrow(values, wire, count);
 }
-void widen_block(const Fp16* wire, float* values, std::size_t count) { widen(wire, values, count); }
+void widen_block(const values::Fp16* wire, float* values, std::size_t count) {
+  widen(wire, values, count);
+}
 
 // ---- blocks -----------------------------------------------------------------
 
@@ -75,7 +77,7 @@ struct Scratch {
   alignas(64) float values[kBlock];
 };
 
-/// As the format holds them: f32 where they are, others in the scratch.
+/// Values as the format holds them: f32 unchanged, other formats narrowed into the scratch memory.
 template <typename W>
 const float* rounded(const float* values, Scratch<W>& scratch, std::size_t count) {
   if constexpr (std::is_same_v<W, float>) {
@@ -105,7 +107,7 @@ struct Add {
   for (std::size_t i = first; i < first + count; ++i) arguments.sums[i] += arguments.values[i];
 }
 
-/// The first of several terms, or one more.
+/// Stores the first of several terms, or adds a further one.
 void add_term(bool is_first, const float* values, float* sums, std::size_t count) {
   if (is_first) {
     std::memcpy(sums, values, count * sizeof(float));
@@ -134,7 +136,7 @@ std::size_t count_not_finite(const float* values, std::size_t count) {
   return found;
 }
 
-/// Rounds the sums of a block; returns how many are not finite then. Leaves f32 alone.
+/// Rounds the sums of a block; returns how many are not finite after that. Does nothing for f32.
 template <typename W>
 std::size_t finish(float* sums, Scratch<W>& scratch, std::size_t count) {
   if constexpr (std::is_same_v<W, float>) {
@@ -146,7 +148,7 @@ std::size_t finish(float* sums, Scratch<W>& scratch, std::size_t count) {
   }
 }
 
-/// Calls `body(first, count)` for one block after the other, and sums what it returns.
+/// Calls `body(first, count)` for each block in turn, and adds the return values.
 template <typename Body>
 std::size_t in_blocks(std::size_t first, std::size_t count, const Body& body) {
   std::size_t sum = 0;
@@ -159,7 +161,7 @@ std::size_t in_blocks(std::size_t first, std::size_t count, const Body& body) {
 /// Calls `body` with an element of the format.
 template <typename Body>
 std::size_t with_format(WireFormat format, const Body& body) {
-  if (format == WireFormat::f16) return body(Fp16{});
+  if (format == WireFormat::f16) return body(values::Fp16{});
   if (format == WireFormat::bf16) return body(Bf16{});
   return body(float{});
 }

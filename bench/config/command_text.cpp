@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command as a person types it into a shell.
+// Formats a command as a user types it into a shell.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// An argument as a shell needs it: quoted where that matters.
+/// An argument as a shell word, quoted if necessary.
 std::string shell_word(const std::string& text);
 
 /// "penstock VERB ARGUMENTS...".

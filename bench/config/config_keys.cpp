@@ -2,13 +2,13 @@
 // The table of RunConfig's keys.
 #include <chrono>
 
-#include "bench/config_values.h"
-#include "bench/due_points.h"
+#include "bench/config/config_values.h"
+#include "bench/config/due_points.h"
 #include "trainer/collectives/all_reduce_spec.h"
-#include "trainer/collectives/wire_format.h"
 #include "trainer/learning_rate.h"
 #include "trainer/loss_scale.h"
 #include "trainer/model.h"
+#include "trainer/wire_format.h"
 
 namespace penstock {
 namespace {
@@ -29,7 +29,7 @@ void set_on_bad_sample(RunConfig& config, std::string_view name, std::string_vie
 
 void set_model(RunConfig& config, std::string_view name, std::string_view text) {
   set_component<&RunConfig::model>(config, name, text);
-  // One name for each model: rows are told apart by their text.
+  // Rows are told apart by the text of their keys, so store the canonical name.
   if (const ModelEntry* model = match_entry(model_table(), text)) config.model = model->name;
 }
 
@@ -55,7 +55,8 @@ void set_gradient_reduction(RunConfig& config, std::string_view name, std::strin
 }
 
 void set_all_reduce_spec(RunConfig& config, std::string_view name, std::string_view text) {
-  if (!text.empty()) static_cast<void>(parse_all_reduce_spec(text, flag_of(name)));  // throws
+  if (!text.empty())
+    static_cast<void>(collectives::parse_all_reduce_spec(text, flag_of(name)));  // throws
   config.all_reduce_spec = text;
 }
 
@@ -87,7 +88,7 @@ void set_steps_of_a_scale(RunConfig& config, std::string_view name, std::string_
 }
 
 void set_schedule(RunConfig& config, std::string_view, std::string_view text) {
-  if (!text.empty()) static_cast<void>(parse_rate_schedule(text));  // throws on another form
+  if (!text.empty()) static_cast<void>(parse_rate_schedule(text));  // throws if malformed
   config.piecewise_learning_rate_schedule = text;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text forms of RunConfig's fields, by type: what the table of keys is made of.
+// Converts the fields of RunConfig to and from text, by type. The table of keys uses these
+// functions.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "bench/run_config.h"
+#include "bench/config/run_config.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -24,7 +25,7 @@ namespace penstock {
 /// "num_batches" -> "--num-batches".
 inline std::string flag_of(std::string_view name) { return "--" + kebab(name); }
 
-/// The text form of one field; empty for an optional one that is not set.
+/// The text form of one field; empty for an optional field that is not set.
 template <auto Field>
 std::string get(const RunConfig& config) {
   const auto& value = config.*Field;
@@ -40,7 +41,7 @@ std::string get(const RunConfig& config) {
   }
 }
 
-/// Counts: whole numbers of at least `Least`.
+/// Sets a count: a whole number of at least `Least`.
 template <auto Field, std::int64_t Least>
 void set_count(RunConfig& config, std::string_view name, std::string_view text) {
   auto& value = config.*Field;
@@ -54,7 +55,7 @@ void set_count(RunConfig& config, std::string_view name, std::string_view text) 
   value = static_cast<Value>(parsed);
 }
 
-/// Finite numbers of at least 0. Optional fields take an empty text as "not set".
+/// Sets a finite number of at least 0. For optional fields, an empty text means "not set".
 template <auto Field>
 void set_amount(RunConfig& config, std::string_view name, std::string_view text) {
   auto& value = config.*Field;
@@ -82,7 +83,7 @@ void set_text(RunConfig& config, std::string_view, std::string_view text) {
   config.*Field = text;
 }
 
-/// One of `words`, in their spelling.
+/// Sets one of `words`, spelled as in the list. Case and separators of `text` do not matter.
 inline void set_word(std::string& value, std::string_view name, std::string_view text,
                      std::initializer_list<std::string_view> words) {
   const std::string wanted = canonical_name(text);
@@ -97,7 +98,7 @@ inline void set_word(std::string& value, std::string_view name, std::string_view
   throw ConfigError(fmt::format("{} is '{}'; expected one of {}", flag_of(name), text, known));
 }
 
-/// name[:key=value,...]; throws on text of another form.
+/// Sets a component: name[:key=value,...]. Throws if the text has another form.
 template <auto Field>
 void set_component(RunConfig& config, std::string_view, std::string_view text) {
   static_cast<void>(parse_component(text));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/due_points.h"
+#include "bench/config/due_points.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-/// The step that `steps` is rounded up to; sums of fractions may end a little above a whole number.
+/// Rounds `steps` up to a whole step. Sums of fractions may end slightly above a whole number.
 std::int64_t round_up(double steps) {
   constexpr double kSlack = 1e-6;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(steps - kSlack)));

@@ -1,41 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/exchange/exchange_rules.h"
+#include "bench/config/exchange_rules.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "trainer/backend.h"
 #include "trainer/collectives/all_reduce_spec.h"
+#include "trainer/update_strategy.h"
 
 namespace penstock {
 namespace {
 
-/// Those that add the gradients of all ranks on each.
-constexpr std::array<std::string_view, 5> kAllReducing = {
-    "replicated", "horovod", "sync-sgd", "distributed-all-reduce", "collective-all-reduce"};
-
-/// For tensors of all sizes, in one piece.
+/// True if the spec uses NCCL for tensors of all sizes, in one piece.
 bool is_nccl(const std::string& spec) {
-  return !spec.empty() && parse_all_reduce_spec(spec, "--all-reduce-spec") ==
-                              AllReduceSpec{{.algorithm = std::string(kNccl)}};
+  return !spec.empty() &&
+         collectives::parse_all_reduce_spec(spec, "--all-reduce-spec") ==
+             collectives::AllReduceSpec{{.algorithm = std::string(collectives::kNccl)}};
 }
 
 }  // namespace
 
-AllReducePlan all_reduce_plan(const std::string& spec, std::string_view flag) {
-  AllReducePlan plan;
-  for (const AllReduceRange& range : parse_all_reduce_spec(spec, flag)) {
-    if (range.algorithm == kNccl) {
+collectives::AllReducePlan all_reduce_plan(const std::string& spec, std::string_view flag) {
+  collectives::AllReducePlan plan;
+  for (const collectives::AllReduceRange& range : collectives::parse_all_reduce_spec(spec, flag)) {
+    if (range.algorithm == collectives::kNccl) {
       throw ConfigError(fmt::format(
           "{} is '{}', and NCCL exchanges the memory of GPUs, with --device gpu, only; use xring",
           flag, spec));
     }
-    plan.push_back(
-        {&find_entry(all_reduce_table(), range.algorithm), range.shards, range.max_elements});
+    plan.push_back({&find_entry(collectives::all_reduce_table(), range.algorithm), range.shards,
+                    range.max_elements});
   }
   return plan;
 }
@@ -50,9 +46,9 @@ void refuse_unfit_exchange(const RunConfig& config) {
   const std::string said = by_spec
                                ? fmt::format("--all-reduce-spec is '{}'", config.all_reduce_spec)
                                : fmt::format("--gradient-wire is {}", config.gradient_wire);
-  const std::string update = canonical_name(parse_component(config.variable_update).name);
-  const auto same = [&](std::string_view name) { return canonical_name(name) == update; };
-  if (std::none_of(kAllReducing.begin(), kAllReducing.end(), same)) {
+  const UpdateEntry* const update =
+      match_entry(update_table(), parse_component(config.variable_update).name);
+  if (update == nullptr || !update->all_reduces) {
     throw ConfigError(
         fmt::format("{}, and --variable-update {} does not all-reduce gradients; use replicated or "
                     "horovod, or leave it out",
@@ -62,15 +58,17 @@ void refuse_unfit_exchange(const RunConfig& config) {
   if (!exchanges_on_gpus(config)) {
     static_cast<void>(all_reduce_plan(config.all_reduce_spec, "--all-reduce-spec"));  // throws
   } else if (!is_nccl(config.all_reduce_spec)) {
-    throw ConfigError(fmt::format(
-        "{}, which is of devices whose memory is the host's, and --device is {}; use nccl, or "
-        "leave it out",
-        said, config.device));
+    throw ConfigError(
+        fmt::format("{}, which is for devices that use host memory, but --device is {}; use nccl, "
+                    "or leave it out",
+                    said, config.device));
   }
 }
 
 bool exchanges_on_gpus(const RunConfig& config) {
-  return canonical_name(parse_component(config.device).name) == "gpu";
+  const BackendEntry* const backend =
+      match_entry(backend_table(), parse_component(config.device).name);
+  return backend != nullptr && backend->exchanges_gradients;
 }
 
 ExchangeSpec exchange_spec(const RunConfig& config) {
@@ -82,13 +80,14 @@ std::int32_t ranks_of_a_group(std::int32_t ranks, std::int32_t neighbours) {
   return neighbours < ranks ? neighbours : (ranks + 1) / 2;
 }
 
-ExchangeChoice exchange_choice(const RunConfig& config, std::int32_t ranks, std::int32_t neighbours,
-                               Counter* nonfinite) {
-  ExchangeChoice choice{.local_ranks = ranks_of_a_group(ranks, neighbours),
-                        .wire = parse_wire_format(config.gradient_wire, "--gradient-wire"),
-                        .nonfinite = nonfinite};
+collectives::ExchangeChoice exchange_choice(const RunConfig& config, std::int32_t ranks,
+                                            std::int32_t neighbours, Counter* nonfinite) {
+  collectives::ExchangeChoice choice{
+      .local_ranks = ranks_of_a_group(ranks, neighbours),
+      .wire = parse_wire_format(config.gradient_wire, "--gradient-wire"),
+      .nonfinite = nonfinite};
   if (!config.all_reduce_spec.empty()) {
-    choice.method = ExchangeMethod::links;
+    choice.method = collectives::ExchangeMethod::links;
     choice.plan = all_reduce_plan(config.all_reduce_spec, "--all-reduce-spec");
   }
   return choice;

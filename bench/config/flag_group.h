@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that a verb lists together in its help.
+// Builds flags that share a heading in the help text of a verb.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/flags.h"
+#include "bench/config/flags.h"
 
 namespace penstock {
 
-/// Makes flags of the group of that name.
+/// Makes flags with the heading `group`.
 struct FlagGroup {
   std::string_view group;
 

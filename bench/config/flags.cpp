@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/flags.h"
+#include "bench/config/flags.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@
 #include <memory>
 #include <sstream>
 
-#include "bench/foreign_flags.h"
-#include "bench/run_config.h"
-#include "bench/terminal.h"
+#include "bench/config/foreign_flags.h"
+#include "bench/config/run_config.h"
+#include "bench/report/terminal.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -27,14 +27,14 @@ std::vector<std::string> words_of(std::string_view text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-/// In kebab case, the name first.
+/// All names in kebab case, the main name first.
 std::vector<std::string> spellings(const Flag& flag) {
   std::vector<std::string> names = words_of(flag.name + " " + flag.aliases);
   for (std::string& name : names) name = kebab(name);
   return names;
 }
 
-/// Flags by every spelling.
+/// Finds a flag by any of its spellings.
 class FlagIndex {
  public:
   explicit FlagIndex(std::span<const Flag> flags) {
@@ -56,7 +56,8 @@ class FlagIndex {
   std::vector<std::string> names_;
 };
 
-/// "--fake_location=queue", "-fake-location": name and value. Empty name: not a flag.
+/// One word of the command line, split: "--fake_location=queue", "-fake-location". Empty name: not
+/// a flag.
 struct Word {
   std::string name, value;
   bool has_value = false;
@@ -81,7 +82,7 @@ Word split_word(const std::string& text) {
   for (const ForeignFlag& foreign : foreign_flags()) {
     const std::string known = kebab(foreign.name);
     if (known == name || known == positive) {
-      throw ConfigError(fmt::format("--{} means nothing here: {}", name, foreign.advice));
+      throw ConfigError(fmt::format("--{} is unsupported: {}", name, foreign.advice));
     }
   }
   const std::string guess = nearest_name(name, index.names());
@@ -132,11 +133,12 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
   return result;
 }
 
-/// Names and value on the left, what the flag sets and its default on the right; in lines of the
-/// terminal's width. Elsewhere each flag has one line, or two if its names are long.
+/// Formats the help text in two columns within the width of the terminal: names and value on the
+/// left, meaning and default on the right. Without a terminal, each flag has one line, or two if
+/// its names are long.
 class HelpFormatter : public CLI::Formatter {
  public:
-  /// `arguments`: how words that are no flags are shown.
+  /// `arguments`: how to show words that are no flags.
   explicit HelpFormatter(std::string_view arguments) : arguments_(arguments) {}
   std::string make_usage(const CLI::App* app, std::string) const override {
     return fmt::format("\nUsage: {} [flags]{}{}\n\n", app->get_name(),
@@ -173,8 +175,8 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   const std::string arguments_;
-  const std::size_t width_ = is_terminal(STDOUT_FILENO)
-                                 ? static_cast<std::size_t>(style_of(STDOUT_FILENO).width)
+  const std::size_t width_ = report::is_terminal(STDOUT_FILENO)
+                                 ? static_cast<std::size_t>(report::style_of(STDOUT_FILENO).width)
                                  : std::string::npos;
 };
 
@@ -196,7 +198,7 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
   const bool shows_all = common.empty() || is_typed("help_all", arguments);
   CLI::App app{std::string(help.summary), fmt::format("penstock {}", help.verb)};
   app.formatter(std::make_shared<HelpFormatter>(help.arguments));
-  app.set_help_flag();  // below the others
+  app.set_help_flag();  // the help flags are added below
   app.footer(footer_of(help, shows_all));
   for (const Flag& flag : flags) {
     const std::vector<std::string> names = spellings(flag);
@@ -214,19 +216,18 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
   add_general("-h,--help", "print this text and exit");
   CLI::Option* const all = add_general("--help-all", "print all flags, by headings, and exit");
   if (common.empty()) all->group("");
-  // Replaced by its flags before this is called.
+  // For the help text only: JobFile replaces --config by the flags of the file before this call.
   app.add_option("--config", "TOML file with flags, one a line: batch-size = 64")
       ->group("General")
       ->type_name("FILE");
   if (positional != nullptr) app.add_option("arguments", *positional)->group("");
   std::vector<std::string> words = normalise(help.verb, index, arguments);
-  std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+  std::reverse(words.begin(), words.end());  // CLI11 expects the last argument first
   try {
     app.parse(words);
   } catch (const CLI::ExtrasError&) {
     throw ConfigError(
-        fmt::format("'{}' is not a flag; values follow theirs as --flag=value; see "
-                    "`penstock {} --help`",
+        fmt::format("'{}' is not a flag; give a value as --flag=value; see `penstock {} --help`",
                     app.remaining().empty() ? words.back() : app.remaining().front(), help.verb));
   } catch (const CLI::ParseError& error) {
     throw ConfigError(error.what());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines from tables of flags. Flags may be typed in kebab or snake case, with one dash or
-// two, as `--key value` or `--key=value`; booleans as --x, --nox or --x=true. Unknown flags are
-// refused with the nearest known one, flags of the reference benchmarks with what to use instead.
+// Parses command lines from tables of flags. Flags may be typed in kebab or snake case, with one
+// dash or two, as `--key value` or `--key=value`; booleans as --x, --nox or --x=true. An unknown
+// flag is refused, with the nearest known flag. A flag of the reference benchmarks is refused, with
+// what to use instead.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,7 @@
 
 namespace penstock {
 
-/// The heading of flags that other systems have.
+/// The heading for flags taken over from other systems.
 inline constexpr char kOtherSystems[] = "Flags of other systems";
 
 struct Flag {
@@ -26,26 +27,26 @@ struct Flag {
   std::string group = "Options";                  ///< the heading in the help text
 };
 
-/// What the help text of a verb says beside its flags.
+/// The parts of a verb's help text besides its flags.
 struct VerbHelp {
   std::string_view verb{}, summary{};
-  /// Names of the flags that --help shows, separated by spaces; --help-all shows all. Empty: --help
-  /// does so too.
+  /// Names of the flags that --help shows, separated by spaces; --help-all shows all flags. Empty:
+  /// --help shows all flags too.
   std::string_view common{};
-  /// Commands without the program's name, one a line.
+  /// Commands without the program's name, one per line.
   std::string_view examples{};
-  std::string_view arguments{};  ///< how words that are no flags are shown: "FILE"
+  std::string_view arguments{};  ///< how the help text shows words that are no flags: "FILE"
 };
 
-/// Parses `arguments`; words that are no flags go to `positional`, or are refused if it is null.
-/// If a flag is given twice, the last value holds, and stderr says so. Returns false after printing
+/// Parses `arguments`. Words that are no flags go to `positional`, or are refused if it is null. If
+/// a flag is given twice, the last value holds, and stderr reports it. Returns false after printing
 /// the help text to stdout. Throws ConfigError.
 bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
                  std::span<const std::string> arguments,
                  std::vector<std::string>* positional = nullptr);
 
-/// The last value that was typed for the flag, under any name of it if it is a key of RunConfig, in
-/// any case. "" if the value is missing.
+/// The last value typed for the flag, in any case; for a key of RunConfig, also under its aliases.
+/// "" if the value is missing.
 std::optional<std::string> typed_value(std::string_view name,
                                        std::span<const std::string> arguments);
 bool is_typed(std::string_view name, std::span<const std::string> arguments);

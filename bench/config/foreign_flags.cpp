@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/foreign_flags.h"
+#include "bench/config/foreign_flags.h"
 
 namespace penstock {
 namespace {
@@ -22,9 +22,9 @@ constexpr std::string_view kTwoLevels =
 constexpr ForeignFlag kForeign[] = {
     {"data_format", kLayout},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},
-    {"freeze_when_forward_only", "weights are always held where they are computed with"},
+    {"freeze_when_forward_only", "weights are always in the memory of the device that uses them"},
     {"load", "use --train-dir, whose newest checkpoint is restored"},
-    {"eval_dir", "evaluations are printed, and kept by --json; the images lie in --eval-data-dir"},
+    {"eval_dir", "evaluations are printed, and kept by --json; --eval-data-dir names the images"},
     {"collect_eval_results_async",
      "evaluations are part of the run and printed when they end; leave it out"},
     {"batches_per_allreduce", "gradients are exchanged in every step; use a larger --batch-size"},
@@ -42,7 +42,7 @@ constexpr ForeignFlag kForeign[] = {
     {"datasets_sloppy_parallel_interleave", "use --order relaxed"},
     {"datasets_parallel_interleave_prefetch", "use --fake-location queue:readahead=N"},
     {"use_python32_barrier", kTensorFlow},
-    {"force_gpu_compatible", "host slots are always pinned where the device can pin them"},
+    {"force_gpu_compatible", "host slots are always pinned if the device can pin them"},
     {"gpu_thread_mode", kTensorFlow},
     {"per_gpu_thread_count", kTensorFlow},
     {"num_inter_threads", kTensorFlow},

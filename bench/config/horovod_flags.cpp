@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/horovod_flags.h"
+#include "bench/config/horovod_flags.h"
 
 #include <memory>
 #include <string>
 
-#include "bench/config_values.h"
+#include "bench/config/config_values.h"
 
 namespace penstock {
 namespace {
 
-/// The scripts' defaults.
+/// The defaults of Horovod's scripts.
 struct Iterations {
   std::int64_t count = 10, batches = 10;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of Horovod's synthetic benchmark scripts that other flags here say as well.
+// Flags of Horovod's synthetic benchmark scripts. Other flags of Penstock set the same values.
 #pragma once
 
 #include <vector>
 
-#include "bench/flags.h"
-#include "bench/run_config.h"
+#include "bench/config/flags.h"
+#include "bench/config/run_config.h"
 
 namespace penstock {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/image_flags.h"
+#include "bench/config/image_flags.h"
 
 #include <fmt/format.h>
 
@@ -9,15 +9,22 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
 
-/// Adds `option=value` to the feeder, which must not have it yet.
+/// True for an unknown or absent feeder too, which the run itself reports.
+bool decodes_samples(const ComponentText& feeder) {
+  const FeederEntry* const entry = match_entry(feeder_table(), feeder.name);
+  return entry == nullptr || entry->decodes_samples;
+}
+
+/// Adds `option=value` to the feeder, which must not have this option yet.
 void add_option(RunConfig& config, std::string_view flag, std::string_view option,
                 std::string_view value) {
   const ComponentText feeder = parse_component(config.fake_location);
-  if (canonical_name(feeder.name) != "queue") {
+  if (!decodes_samples(feeder)) {
     throw ConfigError(fmt::format(
         "--{} is about images that are decoded, and --fake-location is {}; expected queue; use "
         "--fake-location queue:{}={}, or leave --{} out",
@@ -50,15 +57,15 @@ void set_resize(RunConfig& config, const std::string& text) {
       "--resize-method is {}; expected nearest, bilinear, bicubic, area or round_robin", text));
 }
 
-/// The format of other data is found by the names of their files.
+/// ImageNet needs no option: the feeder finds the format of its files by their names.
 void set_data_name(RunConfig& config, const std::string& text) {
-  const std::string name = canonical_name(text);
-  if (name == "imagenet") return;
-  if (name != "cifar10") {
+  const std::string wanted = canonical_name(text);
+  if (wanted == "imagenet") return;
+  if (wanted != "cifar10") {
     throw ConfigError(fmt::format(
         "--data-name is {}; expected imagenet or cifar10: images, one label each", text));
   }
-  if (canonical_name(parse_component(config.fake_location).name) != "queue") return;
+  if (!decodes_samples(parse_component(config.fake_location))) return;
   add_option(config, "data-name", "source", "cifar10");
 }
 
@@ -92,7 +99,7 @@ std::vector<Flag> image_flags(RunConfig& config) {
                [&config](const std::string& text) {
                  constexpr std::string_view kYiq = "color=tf_yiq", kSuffix = "_yiq";
                  if (parse_flag(text, "--distort-color-in-yiq")) return;
-                 std::string& feeder = config.fake_location;  // --distortions comes before
+                 std::string& feeder = config.fake_location;  // --distortions is applied before
                  if (feeder.ends_with(kYiq)) feeder.resize(feeder.size() - kSuffix.size());
                },
            .group = kOtherSystems},

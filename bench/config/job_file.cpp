@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/job_file.h"
+#include "bench/config/job_file.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 namespace penstock {
 namespace {
 
-/// The number of the first line whose text before '=' is `word`, from line `first` on; 0: none.
+/// The number of the first line, from line `first` on, whose text before '=' is `word`; 0: none.
 /// CLI11's parser does not keep line numbers.
 int line_of(std::string_view word, std::string_view text, int first = 1) {
   std::istringstream in{std::string(text)};
@@ -68,7 +68,7 @@ std::vector<std::string> JobFile::read(std::string_view verb) {
                       "[run] or [sweep]",
                       path_, line_of("[" + section + "]", text), section));
     }
-    if (item.name == "++" || item.name == "--") continue;  // a section begins, or ends
+    if (item.name == "++" || item.name == "--") continue;  // a section begins or ends
     if (!section.empty() && canonical_name(section) != canonical_name(verb)) continue;
     const std::string flag = "--" + kebab(item.name);
     const int begin = section.empty() ? 1 : line_of("[" + section + "]", text);

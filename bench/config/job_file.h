@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job files: the flags of a command in a TOML file, as `--config FILE` names it. A line is
-// `batch-size = 64`, in kebab or snake case; an array is a list: `batch-size = [32, 64]`. Lines
-// before the first [section] hold for every verb, those of [sweep] for `penstock sweep`.
+// Reads job files: TOML files, named by `--config FILE`, that hold the flags of a command. A line
+// is `batch-size = 64`, in kebab or snake case; an array is a list: `batch-size = [32, 64]`. Lines
+// before the first [section] apply to every verb; lines in [sweep] apply to `penstock sweep`.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace penstock {
 
 class JobFile {
  public:
-  /// Replaces `--config FILE` in `arguments`, before a "--", by the flags in the file. A flag that
-  /// is typed as well keeps its typed value. Throws ConfigError for a file that cannot be read and
-  /// for a section that is no verb.
+  /// Replaces `--config FILE` in `arguments`, before a "--", by the flags in the file. If a flag is
+  /// also typed, the typed value holds. Throws ConfigError if the file cannot be read or a section
+  /// is not the name of a verb.
   JobFile(std::string_view verb, std::vector<std::string>& arguments);
 
   /// "; --batch-size is set in sweep.toml, line 3" if `message` names a flag of the file, else "".

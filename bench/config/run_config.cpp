@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_config.h"
+#include "bench/config/run_config.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ constexpr Default kTfCnnBenchmarks[] = {{"model", "trivial"},
                                         {"gradient_reduction", "tf_cnn_benchmarks"},
                                         {"resnet_base_lr", "0.128"},
                                         {"weight_decay", "4e-5"}};
-// 10 epochs of 50 steps, of which readers discard the first.
+// 10 epochs of 50 steps. The first one is discarded by convention, so it is warm-up.
 constexpr Default kTensorpack[] = {
     {"model", "resnet50"},         {"batch_size", "64"},
     {"prefetch", "150"},           {"gradient_reduction", "tensorpack"},
@@ -82,7 +82,7 @@ std::vector<std::string> to_flags(const RunConfig& config) {
   for (const ConfigKey& key : config_keys()) {
     const std::string value = key.get(config);
     if (!value.empty())
-      flags.push_back("--" + kebab(key.name) + "=" + value);  // empty: what it is anyway
+      flags.push_back("--" + kebab(key.name) + "=" + value);  // empty: the default
   }
   return flags;
 }

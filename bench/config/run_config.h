@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that decides what a run does, as one flat struct whose keys are the same on the
-// command line (kebab case), in JSON and in CSV (snake case). The text form of each key
-// round-trips.
+// All settings of a run in one flat struct. A key has the same name on the command line (kebab
+// case), in JSON and in CSV (snake case). The text form of each key round-trips.
 #pragma once
 
 #include <algorithm>
@@ -23,47 +22,47 @@ struct RunConfig {
   std::string optimizer = "sgd";
 
   std::string precision = "fp32";    ///< of activations: fp32, tf32, fp16 or bf16
-  std::int32_t compute_threads = 0;  ///< of a device made of cores; 0: cores / num_gpus
+  std::int32_t compute_threads = 0;  ///< of a CPU device; 0: cores / num_gpus
 
-  std::int32_t num_gpus = 1;       ///< devices of any kind, of each process
-  std::int32_t num_processes = 0;  ///< that a launcher starts; 0: as many as it did
-  std::int32_t batch_size = 0;     ///< per device; 0: the model's own
-  std::int32_t image_size = 0;     ///< height and width; 0: the model's own
-  std::int32_t classes = 0;        ///< outputs of the model; 0: the model's own
+  std::int32_t num_gpus = 1;       ///< devices of any kind, per process
+  std::int32_t num_processes = 0;  ///< started by a launcher; 0: as many as it started
+  std::int32_t batch_size = 0;     ///< per device; 0: the model's default
+  std::int32_t image_size = 0;     ///< height and width; 0: the model's default
+  std::int32_t classes = 0;        ///< outputs of the model; 0: the model's default
   bool forward_only = false;
-  std::string gradient_reduction = "default";  ///< resolved: sum, mean or mean-sum
-  double first_bucket_mib = 1;                 ///< 0: as bucket_mib
+  std::string gradient_reduction = "default";  ///< the resolved value is sum, mean or mean-sum
+  double first_bucket_mib = 1;                 ///< 0: same as bucket_mib
   double bucket_mib = 25;                      ///< 0: one bucket
-  std::int32_t gradient_repacking = 0;         ///< above 0: equal pieces instead
-  std::int64_t agg_small_grads_max_bytes = 0;  ///< above 0: buckets of small tensors instead
+  std::int32_t gradient_repacking = 0;         ///< above 0: this many equal pieces instead
+  std::int64_t agg_small_grads_max_bytes = 0;  ///< above 0: group small tensors instead
   std::int32_t agg_small_grads_max_group = 10;
-  std::string all_reduce_spec;         ///< empty: what suits ranks and devices best
+  std::string all_reduce_spec;         ///< empty: chosen for the ranks and devices
   std::string gradient_wire = "fp32";  ///< fp32, fp16 or bf16
   std::string on_nonfinite = "stop";
-  bool fp16_vars = false;  ///< weights and biases as the precision, which has 16 bits
-  std::optional<double> fp16_loss_scale;  ///< of fp16 alone; not set: kFp16LossScale
+  bool fp16_vars = false;  ///< store weights and biases in `precision`, which has 16 bits
+  std::optional<double> fp16_loss_scale;  ///< fp16 only; not set: kFp16LossScale
   bool fp16_enable_auto_loss_scale = false;
   std::int32_t fp16_inc_loss_scale_every_n = 1000;
-  std::string cache_dir;  ///< empty: the user's own, see training_rules.h
+  std::string cache_dir;  ///< empty: the user's cache, see default_cache_dir
 
-  // The optimizer; what is not set is the component's own.
+  // The optimizer. If a value is not set, the component's default holds.
   std::optional<double> momentum, rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, adam_beta1,
       adam_beta2, adam_epsilon;
-  double init_learning_rate = 0;  ///< 0: 0.005, or what another rule says
+  double init_learning_rate = 0;  ///< 0: 0.005, unless another rule sets it
   std::string piecewise_learning_rate_schedule;
   double num_epochs_per_decay = 0, learning_rate_decay_factor = 0, minimum_learning_rate = 0;
   double num_learning_rate_warmup_epochs = 0;
-  double resnet_base_lr = 0;  ///< per 256 images; 0: ResNets have no schedule of their own
+  double resnet_base_lr = 0;  ///< per 256 images; 0: no special schedule for ResNets
   double weight_decay = 4e-5;
   double gradient_clip = 0;  ///< 0: none
 
-  std::int64_t num_batches = 100;        ///< steps in the window
-  double num_epochs = 0;                 ///< above 0: as many steps as they take
-  std::int64_t num_warmup_batches = 10;  ///< steps before it
+  std::int64_t num_batches = 100;        ///< steps in the measured window
+  double num_epochs = 0;                 ///< above 0: sets the steps of the window instead
+  std::int64_t num_warmup_batches = 10;  ///< steps before the window
 
   // Evaluation.
-  bool eval = false;                 ///< nothing else: the checkpoint in train_dir
-  std::string eval_data_dir;         ///< empty: val beside train
+  bool eval = false;                 ///< only evaluate the checkpoint in train_dir
+  std::string eval_data_dir;         ///< empty: folder val beside train
   std::int32_t eval_batch_size = 0;  ///< 0: batch_size
   std::int64_t num_eval_batches = 0;
   double num_eval_epochs = 0;  ///< both 0: the whole set
@@ -78,18 +77,18 @@ struct RunConfig {
   std::int64_t save_model_steps = 0;  ///< both 0: at the end only
   std::int64_t max_ckpts_to_keep = 5;
 
-  std::string data_dir;  ///< empty: data/train, made if absent
+  std::string data_dir;  ///< empty: data/train, created if missing
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
   std::string page_cache = "as-is";
   std::int32_t prefetch = 3;               ///< slots of the host ring
-  std::string huge_pages = "transparent";  ///< of those slots: off, transparent or explicit
+  std::string huge_pages = "transparent";  ///< for the host ring: off, transparent or explicit
   std::int32_t device_slots = 2;           ///< slots of each device's ring
-  std::int32_t feeder_threads = 0;         ///< 0: as many as usable cores
+  std::int32_t feeder_threads = 0;         ///< 0: one per usable core
   double timeout = 30;                     ///< seconds that producers and other ranks may be silent
   std::uint64_t seed = 1234;
-  bool extend_window = false;  ///< measure again while the reserve drains
-  bool instrument = true;      ///< time the stages, watch the rings
+  bool extend_window = false;  ///< measure longer if early batches could decide the rate
+  bool instrument = true;      ///< time the stages, sample the rings
   std::int32_t display_every = 10;
   double display_perf_ewma = 0;  ///< 0: plain mean
   std::string loss_type_to_report = "total_loss";
@@ -103,7 +102,7 @@ inline std::int64_t all_devices(const RunConfig& config) {
   return std::int64_t{config.num_gpus} * std::max(config.num_processes, 1);
 }
 
-/// One key of RunConfig.
+/// One key of RunConfig: its names, help text and conversions.
 struct ConfigKey {
   std::string_view name;     ///< snake case
   std::string_view aliases;  ///< other spellings of the reference benchmarks, separated by spaces
@@ -112,19 +111,19 @@ struct ConfigKey {
   std::string (*get)(const RunConfig&);
   void (*parse)(RunConfig&, std::string_view name, std::string_view text);
 
-  /// Throws ConfigError naming the flag when the text is no such value or out of range.
+  /// Throws ConfigError, naming the flag, if the text is invalid or out of range.
   void set(RunConfig& config, std::string_view text) const { parse(config, name, text); }
 };
 
 std::span<const ConfigKey> config_keys();
 
-/// Throws ConfigError for an unknown key, with the nearest one.
+/// Throws ConfigError for an unknown key, and suggests the nearest one.
 const ConfigKey& find_config_key(std::string_view name);
 
-/// The defaults of another system: tf_cnn_benchmarks, tensorpack, horovod or kungfu.
+/// Applies the defaults of another system: tf_cnn_benchmarks, tensorpack, horovod or kungfu.
 void apply_like(RunConfig& config, std::string_view system);
 
-/// Flags that give back `config`, for a child process.
+/// Flags that reproduce `config`, for a child process.
 std::vector<std::string> to_flags(const RunConfig& config);
 
 /// "num_batches" -> "num-batches".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_flags.h"
+#include "bench/config/run_flags.h"
 
 #include <fmt/format.h>
 
@@ -8,16 +8,17 @@
 #include <iterator>
 #include <utility>
 
-#include "bench/horovod_flags.h"
-#include "bench/image_flags.h"
-#include "bench/update_flags.h"
+#include "bench/config/horovod_flags.h"
+#include "bench/config/image_flags.h"
+#include "bench/config/update_flags.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
 namespace penstock {
 namespace {
 
-/// Of the help text; each holds from a key of config_keys() to the next heading.
+/// A heading in the help text. It covers the keys of config_keys() from `first_key` to the next
+/// heading.
 struct Heading {
   std::string_view first_key, title;
 };

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a run, which other verbs take as well.
+// The flags of a run. Other verbs accept them as well.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "bench/flags.h"
-#include "bench/run_config.h"
+#include "bench/config/flags.h"
+#include "bench/config/run_config.h"
 
 namespace penstock {
 
-/// A flag for each key of RunConfig, which writes to `config`, then those of other systems, and
-/// --like, which apply_like_of applies first.
+/// One flag for each key of RunConfig, which writes to `config`; then the flags of other systems;
+/// then --like, which apply_like_of applies first.
 std::vector<Flag> run_flags(RunConfig& config);
 
 /// Applies --like before the flags that override its defaults. If --data-dir is typed without

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/training_rules.h"
+#include "bench/config/training_rules.h"
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ constexpr OptimizerFlag kOptimizerFlags[] = {
     {"--adam-epsilon", "adam", "epsilon", &RunConfig::adam_epsilon},
 };
 
-/// A system's rule for the updates that do not take the mean.
+/// A system's rule for an update that does not take the mean.
 struct ReductionRule {
   std::string_view system, update, word;
 };
@@ -126,7 +126,7 @@ std::string optimizer_text(const RunConfig& config) {
     if (!value) continue;
     if (name != flag.optimizer) {
       throw ConfigError(fmt::format(
-          "{} is {}, which --optimizer {} has no use for; add --optimizer {}, or leave it out",
+          "{} is {}, which --optimizer {} does not use; add --optimizer {}, or leave it out",
           flag.flag, *value, config.optimizer, flag.optimizer));
     }
     text += fmt::format("{}{}={}", text.find(':') == std::string::npos ? ':' : ',', flag.option,
@@ -221,7 +221,7 @@ std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent) {
   }
   const double global = static_cast<double>(config.batch_size * all_devices(config));
   const double steps = config.num_epochs * static_cast<double>(extent.examples) / global;
-  constexpr double kSlack = 1e-6;  // of products that should be whole numbers
+  constexpr double kSlack = 1e-6;  // tolerates rounding errors
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(steps - kSlack)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/unused_flags.h"
+#include "bench/config/unused_flags.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "bench/cli.h"
-#include "bench/step_table.h"
-#include "bench/training_rules.h"
+#include "bench/config/training_rules.h"
+#include "bench/report/step_table.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
@@ -19,13 +19,13 @@
 namespace penstock {
 namespace {
 
-/// The entry that `text` names; null where this program lacks it, which the run says itself.
+/// The entry that `text` names; null if this program lacks it, which the run itself reports.
 template <typename Entry>
 const Entry* entry_of(const Table<Entry>& table, const std::string& text) {
   return match_entry(table, parse_component(text).name);
 }
 
-/// Also by a producer that a sweep starts.
+/// Also true if a producer started by a sweep reads files.
 bool reads_files(const RunConfig& run) {
   const FeederEntry* const feeder = entry_of(feeder_table(), run.fake_location);
   if (feeder == nullptr || feeder->reads_files) return true;
@@ -38,7 +38,7 @@ bool has_host_ring(const RunConfig& run) {
   const FeederEntry* const feeder = entry_of(feeder_table(), run.fake_location);
   return feeder == nullptr || feeder->slots != MemoryKind::device;
 }
-bool evaluates(const RunConfig& run) { return run.eval || evaluates_while_training(run); }
+bool evaluates(const RunConfig& run) { return run.eval || report::evaluates_while_training(run); }
 bool trains(const RunConfig& run) { return !run.eval && !run.forward_only; }
 bool has_resnet_rates(const RunConfig& run) {
   const ModelEntry* const model = entry_of(model_table(), run.model);
@@ -56,7 +56,7 @@ bool computes_on_host(const RunConfig& run) {
 struct Effect {
   std::string_view flag;
   bool (*is_used)(const RunConfig&);
-  std::string_view otherwise;  ///< why it is not
+  std::string_view otherwise;  ///< why it has no effect
 };
 
 constexpr std::string_view kNoFiles =
@@ -75,7 +75,7 @@ constexpr Effect kEffects[] = {
     {"num_eval_batches", evaluates, kNoEvaluation},
     {"num_eval_epochs", evaluates, kNoEvaluation},
     {"resnet_base_lr", has_resnet_rates,
-     "it is of ResNets at ImageNet's size whose rates no other flag states; use "
+     "it applies to ResNets with images of ImageNet size, if no other flag sets the rates; use "
      "--init-learning-rate"},
     {"init_learning_rate", trains, kNoTraining},
     {"piecewise_learning_rate_schedule", trains, kNoTraining},
@@ -87,12 +87,10 @@ constexpr Effect kEffects[] = {
     {"max_ckpts_to_keep", keeps_checkpoints, "no checkpoint is saved; add --train-dir"},
     {"prefetch", has_host_ring, kNoHostRing},
     {"huge_pages", has_host_ring, kNoHostRing},
-    {"compute_threads", computes_on_host,
-     "only a device made of the machine's cores, --device cpu, "
-     "has such threads"},
+    {"compute_threads", computes_on_host, "only --device cpu has such threads"},
 };
 
-/// The key of that name; null: a flag that is none.
+/// The key with that name; null if `name` is no key.
 const ConfigKey* key_of(std::string_view name) {
   const std::span<const ConfigKey> keys = config_keys();
   const auto key = std::ranges::find(keys, name, &ConfigKey::name);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/update_flags.h"
+#include "bench/config/update_flags.h"
 
 #include <fmt/format.h>
 
 #include <string>
 #include <string_view>
 
-#include "bench/config_values.h"
+#include "bench/config/config_values.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -16,15 +16,15 @@
 namespace penstock {
 namespace {
 
-/// Adds an option to the update's value. Throws ConfigError where that is another update.
+/// Adds an option to the update's value. Throws ConfigError if `config` names another update.
 void add_option(RunConfig& config, std::string_view flag, std::string_view update,
                 std::string_view option) {
   std::string& text = config.variable_update;
   if (canonical_name(parse_component(text).name) != canonical_name(update)) {
-    throw ConfigError(fmt::format(
-        "{} is of --variable-update {}, and that is '{}'; pass --variable-update {}:{}, or leave "
-        "{} out",
-        flag, update, text, update, option, flag));
+    throw ConfigError(
+        fmt::format("{} applies to --variable-update {}, but that is '{}'; pass --variable-update "
+                    "{}:{}, or leave {} out",
+                    flag, update, text, update, option, flag));
   }
   text += fmt::format("{}{}", text.find(':') == std::string::npos ? ':' : ',', option);
 }
@@ -32,7 +32,7 @@ void add_option(RunConfig& config, std::string_view flag, std::string_view updat
 void set_consistency(RunConfig& config, const std::string& text) {
   std::string word;
   set_word(word, "variable_consistency", text, {"strong", "relaxed"});
-  if (word == "strong") return;  // every update's, unless told otherwise
+  if (word == "strong") return;  // the default of every update
   add_option(config, "--variable-consistency", "replicated", "consistency=relaxed");
 }
 
@@ -42,7 +42,7 @@ void set_staged(RunConfig& config, const std::string& text) {
 }
 
 void set_cross_replica_sync(RunConfig& config, const std::string& text) {
-  if (parse_flag(text, "--cross-replica-sync")) return;  // what every update does, unless told
+  if (parse_flag(text, "--cross-replica-sync")) return;  // the default of every update
   add_option(config, "--cross-replica-sync", "parameter_server", "sync=false");
 }
 
@@ -51,8 +51,8 @@ void set_placement(RunConfig& config, const std::string& text) {
   add_option(config, "--ps-placement", "parameter_server", "placement=" + text);
 }
 
-/// Weights have one home, the memory of the first device. Where the device is made of the host's
-/// cores, that is the CPU.
+/// Weights live in the memory of the first device. For a device made of host cores, that is the
+/// CPU.
 void set_local_parameter_device(RunConfig& config, const std::string& text) {
   std::string word;
   set_word(word, "local_parameter_device", text, {"cpu", "gpu"});
@@ -61,9 +61,9 @@ void set_local_parameter_device(RunConfig& config, const std::string& text) {
       match_entry(backend_table(), parse_component(config.device).name);
   if (backend != nullptr && backend->computes_on_host) return;
   throw ConfigError(fmt::format(
-      "--local-parameter-device is cpu, and weights are kept and updated in the memory of the "
-      "first device, here of --device {}; updates on the CPU between steps of another device are "
-      "not built; pass --local-parameter-device gpu, leave it out, or train on --device cpu",
+      "--local-parameter-device is cpu, but weights are kept and updated on the first device, here "
+      "--device {}; updates on the CPU for another device are unsupported; pass "
+      "--local-parameter-device gpu, leave it out, or train on --device cpu",
       config.device));
 }
 
@@ -71,8 +71,7 @@ void set_kungfu(RunConfig& config, const std::string& text) {
   set_word(config.variable_update, "kungfu", text, {"sync-sgd", "async-sgd", "sma"});
 }
 
-/// tf_cnn_benchmarks has it set unless told otherwise, but for gradients that are of 16 bits
-/// anyway.
+/// tf_cnn_benchmarks sets this by default, except if gradients have 16 bits already.
 void set_compact(RunConfig& config, const std::string& text) {
   if (!parse_flag(text, "--compact-gradient-transfer")) return;
   if (config.gradient_wire == "bf16") {
@@ -84,7 +83,7 @@ void set_compact(RunConfig& config, const std::string& text) {
   config.gradient_wire = "fp16";
 }
 
-/// tf_cnn_benchmarks lets TensorFlow merge all-reduces of one scope, of so many gradients.
+/// tf_cnn_benchmarks lets TensorFlow merge this many all-reduces of one scope.
 void set_merge_scope(RunConfig& config, const std::string& text) {
   constexpr std::int64_t kMost = 1'000'000, kAnySize = std::int64_t{1} << 40;
   const std::int64_t gradients = parse_integer(text, "--allreduce-merge-scope");
@@ -93,7 +92,7 @@ void set_merge_scope(RunConfig& config, const std::string& text) {
         "--allreduce-merge-scope is {}; expected the gradients of one exchange, 1 to {}", text,
         kMost));
   }
-  if (gradients == 1) return;  // what tf_cnn_benchmarks has unless told otherwise
+  if (gradients == 1) return;  // the default of tf_cnn_benchmarks
   if (config.agg_small_grads_max_bytes > 0) {
     throw ConfigError(fmt::format(
         "--allreduce-merge-scope is {}, which groups gradients of all sizes, and "

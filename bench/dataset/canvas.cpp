@@ -5,10 +5,10 @@
 #include <cmath>
 #include <span>
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
-/// A grid of noise that doubles its resolution by quadratic B-spline subdivision.
+/// A grid of noise whose resolution doubles by quadratic B-spline subdivision.
 struct Grid {
   Grid(std::int32_t width_, std::int32_t height_)
       : width(width_),
@@ -130,9 +130,9 @@ void paint_stroke(Canvas& canvas, const Stroke& stroke) {
       const float cover = std::clamp(half + 0.5F - std::abs(distance), 0.0F, 1.0F);
       const std::ptrdiff_t column = steep ? across : along, row = steep ? along : across;
       Colour& pixel = canvas.rgb[static_cast<std::size_t>(row * canvas.width + column)];
-      pixel = mix(pixel, colour * (1 - 0.25F * distance / half), cover);  // rounder to the eye
+      pixel = mix(pixel, colour * (1 - 0.25F * distance / half), cover);  // looks rounder
     }
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

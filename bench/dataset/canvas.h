@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What synthetic scenes are painted with: a canvas of float colours, fractal fields for detail at
-// every scale, and brush strokes. Plain values; each is used by one thread.
+// Tools for painting synthetic scenes: a canvas of float colours, fractal fields for detail at
+// every scale, and brush strokes. Plain values; one thread at a time per object.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
-/// 0 is black and 1 is white; values beyond are clipped by the camera, not by the painter.
+/// 0 is black and 1 is white. The camera, not the painter, clips values outside.
 struct Colour {
   float r = 0, g = 0, b = 0;
 };
@@ -19,12 +19,13 @@ constexpr Colour operator*(Colour c, float f) noexcept { return {c.r * f, c.g * 
 constexpr Colour operator+(Colour a, Colour b) noexcept {
   return {a.r + b.r, a.g + b.g, a.b + b.b};
 }
-/// `a` at t = 0, `b` at t = 1.
+/// Returns `a` at t = 0 and `b` at t = 1.
 constexpr Colour mix(Colour a, Colour b, float t) noexcept { return a * (1 - t) + b * t; }
-/// Hue in turns (any value), saturation and value in [0, 1].
+/// `hue` in turns (any value), `saturation` and `value` in [0, 1].
 Colour hsv(float hue, float saturation, float value);
 
-/// 0 at `low` and beyond, 1 at `high` and beyond, smooth between; either may be the greater.
+/// Returns 0 at `low` and beyond, 1 at `high` and beyond, and a smooth transition between. `low`
+/// may exceed `high`.
 constexpr float smoothstep(float low, float high, float x) noexcept {
   const float raw = (x - low) / (high - low);
   const float t = raw < 0 ? 0 : raw > 1 ? 1 : raw;
@@ -33,7 +34,7 @@ constexpr float smoothstep(float low, float high, float x) noexcept {
 inline float uniform(Random& random, float low, float high) {
   return low + (high - low) * static_cast<float>(random.uniform());
 }
-/// Uniform in [0, 1): a function of the cell and the salt.
+/// Uniform in [0, 1), as a function of the cell and the salt.
 inline float cell_noise(std::int32_t column, std::int32_t row, std::uint64_t salt) {
   const auto cell = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(column)) << 32) |
                     static_cast<std::uint32_t>(row);
@@ -44,7 +45,7 @@ struct Canvas {
   Canvas(std::int32_t width_, std::int32_t height_);
 
   std::size_t pixels() const noexcept { return rgb.size(); }
-  /// Pixels of the shorter side: the unit of length of scenes.
+  /// Pixels of the shorter side: the unit of length in scenes.
   float unit() const noexcept { return static_cast<float>(width < height ? width : height); }
 
   std::int32_t width, height;
@@ -63,20 +64,20 @@ void paint_pixels(Canvas& canvas, Shade shade) {
   }
 }
 
-/// A random field over the canvas, [H,W], of mean 0 and standard deviation 1: a sum of octaves of
-/// noise, each with twice the frequency of the one before and `gain` times its amplitude. A gain of
-/// 1 gives the 1/f amplitude spectrum of photographs, lower ones are smoother. Only the `octaves`
-/// nearest to the size of a pixel are kept; 0: all that fit.
+/// A random field over the canvas, [H,W], with mean 0 and standard deviation 1. It is a sum of
+/// octaves of noise; each has twice the frequency and `gain` times the amplitude of the one before.
+/// A gain of 1 gives the 1/f amplitude spectrum of photographs; a lower gain is smoother. Only the
+/// `octaves` finest octaves are kept; 0: all that fit.
 std::vector<float> fractal_field(const Canvas& canvas, float gain, Random& random,
                                  std::int32_t octaves = 0);
 
 /// A tapered, bent stroke from (x, y) towards (x + dx, y + dy), in pixels.
 struct Stroke {
   float x = 0, y = 0, dx = 0, dy = 0;
-  float bend = 0;   ///< how far the middle lies off the straight line
-  float width = 2;  ///< at the root; it ends in a point
+  float bend = 0;   ///< offset of the middle from the straight line
+  float width = 2;  ///< at the root; the tip is a point
   Colour root{}, tip{};
 };
 void paint_stroke(Canvas& canvas, const Stroke& stroke);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -10,19 +10,19 @@
 
 #include "bench/dataset/open_dataset.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/workers.h"
 #include "dataflow/source.h"
-#include "dataflow/workers.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// All pixels of an image are decoded, whatever little is kept of them.
+/// All pixels of an image are decoded, although only a thumbnail is kept.
 constexpr ImageShape kThumbnail{.height = 8, .width = 8, .channels = 3};
 constexpr std::chrono::milliseconds kBetweenReports{200};
 
-/// What the threads share.
+/// State that the threads share.
 class Check {
  public:
   Check(const CheckDataset& order, Source& source, std::stop_token stop)
@@ -62,7 +62,7 @@ class Check {
   }
 
  private:
-  /// False: there is nothing more to do.
+  /// Returns false if no sample is left.
   bool take(Sample& sample) {
     const std::lock_guard lock(mutex_);
     while (!failure_) {
@@ -88,7 +88,7 @@ class Check {
     const std::lock_guard lock(mutex_);
     count_bad(index, reason);
   }
-  // Both under mutex_.
+  // Call both under mutex_.
   void count_bad(std::uint64_t index, const char* reason) {
     ++result_.bad;
     reasons_.emplace_back(index, reason);
@@ -106,7 +106,7 @@ class Check {
   Source& source_;
   const std::stop_token stop_;
   std::mutex mutex_;
-  // All below under mutex_.
+  // All members below are under mutex_.
   CheckedDataset result_;
   std::vector<std::pair<std::uint64_t, std::string>> reasons_;
   std::exception_ptr failure_;
@@ -128,4 +128,4 @@ CheckedDataset check_dataset(const CheckDataset& order, const std::stop_token& s
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

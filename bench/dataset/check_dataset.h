@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether every sample of a data set can be used: its bytes are read, checksums are compared where
-// the format has them, and its whole image is decoded.
+// Checks that every sample of a data set is usable: reads its bytes, compares checksums if the
+// format has them, and decodes its whole image.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,28 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::dataset {
 
 struct CheckDataset {
-  std::string directory{};  ///< what --data-dir of a run would be
+  std::string directory{};  ///< as --data-dir of a run
   std::string source{};     ///< as queue's option `source`
   std::int32_t threads = 1;
-  /// Called by one of the threads at a time, a few times a second at most. May be empty.
+  /// Called by one thread at a time, at most a few times a second. May be empty.
   std::function<void(std::uint64_t done, std::uint64_t total, std::uint64_t bad)> on_progress{};
 };
 
 struct CheckedDataset {
-  bool stopped = false;                  ///< by request, before the last sample
-  std::uint64_t samples = 0, bytes = 0;  ///< that were checked; encoded bytes of the good ones
+  bool stopped = false;                  ///< stopped by request, before the last sample
+  std::uint64_t samples = 0, bytes = 0;  ///< checked samples; encoded bytes of the good ones
   std::uint64_t bad = 0;
-  std::vector<std::string> reasons;   ///< of the first kMostReasons bad samples by index
-  std::vector<std::uint64_t> labels;  ///< good samples of each label
+  std::vector<std::string> reasons;   ///< why samples are bad, for the first kMostReasons by index
+  std::vector<std::uint64_t> labels;  ///< good samples per label
   double seconds = 0;
 
   static constexpr std::size_t kMostReasons = 1000;
 };
 
-/// Throws ConfigError where there is no such data set.
+/// Throws ConfigError if the data set does not exist.
 CheckedDataset check_dataset(const CheckDataset& order, const std::stop_token& stop);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

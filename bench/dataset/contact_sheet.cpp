@@ -21,9 +21,9 @@
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/photo.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 // All in pixels.
@@ -87,8 +87,8 @@ void write_text(Photo& sheet, std::int32_t left, std::int32_t top, std::string_v
   }
 }
 
-/// Draws `photo` into the middle of the cell, as large as fits; every dot is the mean of those it
-/// covers. Small ones are enlarged by a whole number.
+/// Draws `photo` into the middle of the cell, as large as possible. Each dot is the mean of the
+/// pixels that it covers. Small photos are enlarged by a whole number.
 void draw_small(Photo& sheet, std::int32_t left, std::int32_t top, const Photo& photo) {
   const double fits = std::min(static_cast<double>(kCellWidth) / photo.width,
                                static_cast<double>(kCellHeight) / photo.height);
@@ -134,12 +134,12 @@ std::size_t shown_of(const ClassInventory& one) {
   return std::min<std::size_t>(kColumns, one.images());
 }
 
-/// Which of the class's images a column shows: they are spread evenly.
+/// The image of the class in a column; images are spread evenly.
 std::size_t place_of(const ClassInventory& one, std::size_t column) {
   return column * one.images() / shown_of(one);
 }
 
-/// Gives the picture of an image by its class and its place there; none: it cannot be shown.
+/// Returns the picture of an image by class and place; none if it cannot be shown.
 class Pictures {
  public:
   Pictures(DatasetInventory& inventory, std::size_t rows, const std::stop_token& stop)
@@ -171,7 +171,7 @@ class Pictures {
 
  private:
   std::vector<OddFile>& odd_;
-  std::map<std::uint64_t, Photo> samples_;  // of sets whose images are not files
+  std::map<std::uint64_t, Photo> samples_;  // if images are not files
 };
 
 /// One class: its name and some of its images.
@@ -191,7 +191,7 @@ Photo draw_row(const ClassInventory& one, const Pictures& pictures) {
   return row;
 }
 
-/// A PNG written row by row. libpng's errors leave by longjmp, as libjpeg's do.
+/// Writes a PNG row by row. libpng reports errors by longjmp, like libjpeg.
 class PngFile {
  public:
   explicit PngFile(const std::string& path)
@@ -275,4 +275,4 @@ void write_contact_sheet(DatasetInventory& inventory, const std::string& path,
   sheet.end();
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

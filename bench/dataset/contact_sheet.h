@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of a data set: a row of small images for each class, under its name.
+// Draws a contact sheet of a data set: a row of small images for each class, under its name.
 #pragma once
 
 #include <stop_token>
@@ -7,12 +7,12 @@
 
 #include "bench/dataset/inspect_dataset.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
-/// Writes a PNG. Images that cannot be decoded are shown crossed out, and added to the odd files of
-/// `inventory`. At most the first 100 classes are shown. Throws ConfigError when `path` cannot be
-/// written, and leaves no half of it behind. After a requested stop images are missing.
+/// Writes a PNG. Images that cannot be decoded are crossed out and added to the odd files of
+/// `inventory`. Shows at most the first 100 classes. Throws ConfigError if `path` cannot be
+/// written, and then leaves no partial file. After a stop request, images are missing.
 void write_contact_sheet(DatasetInventory& inventory, const std::string& path,
                          const std::stop_token& stop);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "bench/dataset/open_dataset.h"
-#include "dataflow/crc32c.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 #include "dataflow/source.h"
+#include "dataflow/values/crc32c.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,14 +40,14 @@ std::uint64_t bytes_of(const Source& source) {
   return bytes;
 }
 
-/// An image and its label in 64 bits: what was read is what was written where they agree.
+/// A 64-bit digest of an image and its label, to compare what was read with what was written.
 std::uint64_t digest(std::int32_t label, std::span<const std::byte> image) {
   const auto size = static_cast<std::uint32_t>(image.size());
   const std::uint32_t label_and_size = static_cast<std::uint32_t>(label) * 0x9e3779b9U + size;
-  return std::uint64_t{label_and_size} << 32 | crc32c(image);
+  return std::uint64_t{label_and_size} << 32 | values::crc32c(image);
 }
 
-/// The content of a sample as writers get it: pixels interleaved.
+/// The content of a sample for writers, unchanged; pixels are interleaved.
 class AsItLies {
  public:
   std::span<const std::byte> operator()(const Sample& sample) {
@@ -96,10 +96,10 @@ class Centre {
   std::unique_ptr<Decoder> decoder_;
 };
 
-/// From a sample to what is written of it; lives until the next one.
+/// Converts a sample to the bytes to write; they are valid until the next call.
 using Form = std::function<std::span<const std::byte>(const Sample&)>;
 
-/// What one pass over a source found.
+/// The result of one pass over a source.
 struct Pass {
   std::vector<std::uint64_t> digests;  ///< of good samples, in their order
   std::set<std::uint64_t> bad;         ///< indices
@@ -145,7 +145,7 @@ class Conversion {
                                                           .stop = stop_});
     Pass after = read("reading back", *written, as_it_lies());
     if (after.stopped) return {.stopped = true};
-    // Both from the page cache now, as far as it holds them.
+    // Both read from the page cache now, if the data fit.
     const Pass again = read("reading again", *open(), form_);
     if (again.stopped) return {.stopped = true};
     compare(std::move(before.digests), std::move(after.digests));
@@ -157,7 +157,7 @@ class Conversion {
   }
 
  private:
-  /// A folder that goes with all that is in it, unless it is kept.
+  /// A folder that is removed with its contents, unless it is kept.
   class Staging {
    public:
     explicit Staging(std::string path) : path_(std::move(path)) {
@@ -193,7 +193,7 @@ class Conversion {
     if (!fs::exists(fs::symlink_status(order_.out, error))) return;
     if (fs::is_directory(order_.out, error) && fs::is_empty(order_.out, error)) return;
     throw ConfigError("--out is '" + order_.out +
-                      "', which is there already; expected a new folder; choose another name, or "
+                      "', which already exists; expected a new folder; choose another name, or "
                       "remove it");
   }
 
@@ -259,7 +259,7 @@ class Conversion {
     return pass;
   }
 
-  /// False: stopped.
+  /// Returns false if stopped.
   bool write(const Pass& before, const WriterPlan& plan) const {
     const std::unique_ptr<DatasetWriter> writer = to_.make(plan);
     const std::unique_ptr<Source> source = open();
@@ -282,17 +282,17 @@ class Conversion {
   }
 
   [[noreturn]] void refuse_changed() const {
-    throw ConfigError("the data in '" + order_.directory +
-                      "' changed while they were read; expected files that nobody writes to; "
-                      "convert again once they are whole");
+    throw ConfigError(
+        "the data in '" + order_.directory +
+        "' changed while they were read; wait until no process writes to them, then convert again");
   }
 
-  /// Formats may have orders of their own.
+  /// Compares sorted, because formats may change the order.
   void compare(std::vector<std::uint64_t> before, std::vector<std::uint64_t> after) const {
     std::ranges::sort(before);
     std::ranges::sort(after);
     if (before == after) return;
-    throw Error("what was written to '" + order_.out + "' reads back otherwise: " +
+    throw Error("what was written to '" + order_.out + "' reads back differently: " +
                 std::to_string(after.size()) + " samples of " + std::to_string(before.size()) +
                 ", or other bytes or labels; the disk may be failing; nothing was kept");
   }
@@ -320,4 +320,4 @@ ConvertedDataset convert_dataset(const ConvertDataset& order, const DatasetWrite
   return Conversion(order, to, stop).run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

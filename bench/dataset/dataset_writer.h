@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats that encoded images and their labels can be written in.
+// The interface for writing encoded images and their labels in a data set format.
 //
 // To add one: a file in writers/ that ends in `extern constinit const DatasetWriterEntry
 // NAME_dataset_writer{...}`, and one line `penstock_component(dataset_writer NAME)` in
-// bench/CMakeLists.txt. What it writes, the source of the same name reads.
+// bench/CMakeLists.txt. The source with the same name must be able to read its files.
 #pragma once
 
 #include <cstddef>
@@ -15,37 +15,36 @@
 
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
 struct WriterPlan {
-  std::string directory;        ///< is there, and empty
-  std::uint64_t samples = 0;    ///< add() will be called so often, above 0
-  std::uint64_t shards = 1;     ///< files that the samples are shared out to, at most `samples`
-  std::int32_t classes = 1;     ///< labels lie below
-  std::int32_t image_size = 0;  ///< of pixels: height and width
+  std::string directory;        ///< exists and is empty
+  std::uint64_t samples = 0;    ///< number of add() calls, above 0
+  std::uint64_t shards = 1;     ///< number of files, at most `samples`
+  std::int32_t classes = 1;     ///< labels are below this
+  std::int32_t image_size = 0;  ///< height and width of pixels
 };
 
 class DatasetWriter {
  public:
   virtual ~DatasetWriter() = default;
-  /// The next sample, from 0 on: an encoded image, or pixels where the format holds those. Throws
-  /// ConfigError, with the path, where it cannot be written or the format cannot hold it. One
+  /// Writes the next sample, from 0 on: an encoded image, or pixels if the format holds pixels.
+  /// Throws ConfigError, with the path, if it cannot be written or the format cannot hold it. One
   /// caller at a time.
   virtual void add(std::span<const std::byte> image, std::int32_t label) = 0;
-  /// Behind the last sample. Throws as add() does.
+  /// Call it after the last sample. Throws as add() does.
   virtual void finish() = 0;
 };
 
 struct DatasetWriterEntry {
   std::string_view name{}, summary{};
-  /// Above 0: the format holds pixels, RGB and interleaved, of that size unless another is asked
-  /// for.
+  /// Above 0: the format holds interleaved RGB pixels. This is the default size.
   std::int32_t image_size = 0;
-  std::uint64_t shards = 0;  ///< above 0: always so many files
+  std::uint64_t shards = 0;  ///< above 0: a fixed number of files
   std::unique_ptr<DatasetWriter> (*make)(const WriterPlan&) = nullptr;
 };
 
-/// Every format of this program; generated from the component lists.
+/// Every format in this build; generated from the component lists.
 const Table<DatasetWriterEntry>& dataset_writer_table();
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -9,7 +9,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
 void ensure_default_dataset(const std::string& data_dir, const std::stop_token& stop) {
   namespace fs = std::filesystem;
@@ -17,8 +17,8 @@ void ensure_default_dataset(const std::string& data_dir, const std::stop_token& 
   const fs::directory_iterator entries(data_dir, error);
   if (!error && entries != fs::directory_iterator()) return;
   const std::string parent = fs::path(data_dir).parent_path().string();
-  // Through the table of verbs: a program that was built without libjpeg has no such verb, and the
-  // table knows the reason.
+  // Uses the table of verbs: a program built without libjpeg has no such verb, and the table knows
+  // the reason.
   const VerbEntry& dataset = find_entry(verb_table(), "dataset");
   dataset.run({.program = {},
                .arguments = {"make", "--brief", "--data-dir=" + (parent.empty() ? "." : parent)},
@@ -44,4 +44,4 @@ void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
   if (feeder.reads_files && config.data_dir.empty()) ensure_default_dataset("data/train", stop);
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

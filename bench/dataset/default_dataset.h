@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data set of runs that name none.
+// Makes the default data set for runs without --data-dir.
 #pragma once
 
 #include <stop_token>
 #include <string>
 
-#include "bench/run_config.h"
+#include "bench/config/run_config.h"
 #include "feeders/feeder.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
-/// Makes the default synthetic data set so that `data_dir`, such as "data/train", is there
-/// afterwards; does nothing where it holds something already. Says on stderr, in one line, what it
-/// makes and how long that takes. Several processes may call it at once. Throws Unavailable where
-/// this program cannot make data sets, ConfigError where the folder cannot be written, and Error
-/// when stopped.
+/// Makes the default synthetic data set in `data_dir`, such as "data/train". Does nothing if the
+/// folder already holds something. Prints one line on stderr about what it makes and how long it
+/// takes. Several processes may call it at once. Throws Unavailable if this build cannot make data
+/// sets, ConfigError if the folder cannot be written, and Error on a stop request.
 void ensure_default_dataset(const std::string& data_dir, const std::stop_token& stop);
 
-/// Throws ConfigError where --data-dir names what does not exist, whichever feeder would read it. A
-/// list with braces is looked up by the source that takes lists.
+/// Throws ConfigError if --data-dir does not exist, for every feeder. A list with braces is checked
+/// by the source that accepts lists.
 void refuse_missing_data(const RunConfig& config);
 
-/// For a run: where its feeder reads files and no folder is named, data/train is made. Throws what
-/// both of them throw.
+/// Prepares the data of a run: makes data/train if the feeder reads files and no folder is given.
+/// Throws what both functions above throw.
 void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
                     const std::stop_token& stop);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -10,12 +10,14 @@
 
 #include "bench/dataset/inspect_samples.h"
 #include "bench/dataset/jpeg_file.h"
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
+#include "dataflow/datasets/detect_source.h"
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
-#include "dataflow/packed/detect_source.h"
+#include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,7 +89,7 @@ Json to_json(const Summary& values) {
 
 using Count = std::pair<std::string, std::int64_t>;
 
-/// The most frequent first.
+/// Sorts by frequency, the highest first.
 std::vector<Count> ranked(const std::map<std::string, std::int64_t>& counts) {
   std::vector<Count> result(counts.begin(), counts.end());
   std::stable_sort(result.begin(), result.end(),
@@ -109,9 +111,14 @@ double total_bytes(const DatasetInventory& inventory) {
   return std::accumulate(inventory.file_bytes.begin(), inventory.file_bytes.end(), 0.0);
 }
 
-/// Options, such as labels of a flat folder, are the source's own business.
+bool has_class_folders(std::string_view source) {
+  const SourceEntry* const entry = match_entry(source_table(), source);
+  return entry != nullptr && entry->class_folders;
+}
+
+/// Sources with options, such as labels of a flat folder, read their samples themselves.
 bool is_folder_of_files(const ComponentText& source) {
-  return source.name == "image-folder" && source.values.empty();
+  return has_class_folders(source.name) && source.values.empty();
 }
 
 [[noreturn]] void no_images(const fs::path& directory, const DatasetInventory& inventory) {
@@ -133,7 +140,7 @@ void inspect_folder(DatasetInventory& inventory, const std::stop_token& stop) {
   try {
     for (const fs::path& folder : sorted_entries(directory)) {
       if (!fs::is_directory(folder)) {
-        inventory.odd.push_back({folder.string(), "lies beside the class folders"});
+        inventory.odd.push_back({folder.string(), "is beside the class folders"});
         continue;
       }
       const auto label = static_cast<std::int32_t>(inventory.classes.size());
@@ -157,7 +164,7 @@ void inspect_folder(DatasetInventory& inventory, const std::stop_token& stop) {
 }  // namespace
 
 DatasetInventory inspect_dataset(const InspectDataset& order, const std::stop_token& stop) {
-  const ComponentText source = source_text(order.source, order.directory);
+  const ComponentText source = datasets::source_text(order.source, order.directory);
   DatasetInventory inventory;
   inventory.of = order;
   inventory.format = source.name;
@@ -175,7 +182,7 @@ std::string to_text(const DatasetInventory& inventory) {
   std::string text =
       fmt::format("{}: {} images in {} classes, {:.1f} MB\n", inventory.of.directory,
                   inventory.images(), inventory.classes.size(), 1e-6 * total_bytes(inventory));
-  if (inventory.format != "image-folder") {
+  if (!has_class_folders(inventory.format)) {
     text += fmt::format("format       {}{}{}\n", inventory.format,
                         inventory.note.empty() ? "" : "; ", inventory.note);
   }
@@ -241,4 +248,4 @@ Json to_json(const DatasetInventory& inventory) {
           {"odd_files", odd}};
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -14,7 +14,7 @@
 #include "dataflow/random.h"
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 std::unique_ptr<Source> open(const DatasetInventory& inventory, const std::stop_token& stop) {
@@ -30,8 +30,8 @@ void add_odd(DatasetInventory& inventory, const Sample& sample, std::string reas
   inventory.odd.push_back({fmt::format("sample {}", sample.index), std::move(reason)});
 }
 
-/// Calls `use` for each sample of the set that can be read, until it is told to end; others are
-/// left out, and named if `names_bad`. Damage that `use` finds costs that sample alone.
+/// Calls `use` for each readable sample, until `use` ends the loop. Unreadable samples are skipped,
+/// and reported if `names_bad`. Damage that `use` finds skips only that sample.
 template <class Use>
 void for_each_sample(Source& source, DatasetInventory& inventory, bool names_bad, const Use& use) {
   Sample sample;
@@ -68,7 +68,7 @@ void count_sample(DatasetInventory& inventory, const Sample& sample, SampleKind 
                                                  : (layout.bgr ? "BGR pixels" : "RGB pixels")];
 }
 
-/// The whole image, made smaller where it does not fit.
+/// The whole image, scaled down if it does not fit.
 Photo draw(Decoder& decoder, const Sample& sample, SampleKind kind, std::int32_t width,
            std::int32_t height) {
   std::int32_t full_width = sample.layout.width, full_height = sample.layout.height;
@@ -153,4 +153,4 @@ std::map<std::uint64_t, Photo> draw_samples(DatasetInventory& inventory,
   return photos;
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of an inventory that come from samples of a Source, one after the other.
+// Takes an inventory of the samples of a Source, one after the other.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/photo.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
 constexpr const char* kNoEndMarker = "has no end marker: cut short, or with something behind it";
 
-/// JPEGs end in the marker FF D9; one that was cut short does not.
+/// JPEGs end in the marker FF D9; truncated files do not.
 bool has_end_marker(std::span<const std::byte> bytes);
 
-/// Adds one readable JPEG of so many bytes to what is counted of all.
+/// Adds one readable JPEG of `bytes` bytes to the counts.
 void count_jpeg(DatasetInventory& inventory, const JpegHeader& header, std::int64_t bytes);
 
-/// Fills in all of `inventory` but what it is of: one pass over the set's samples. Throws
-/// ConfigError where there is no such data set, or no sample of it can be used.
+/// Fills in all of `inventory` except `of`, in one pass over the samples. Throws ConfigError if
+/// there is no such data set or no usable sample.
 void inspect_samples(DatasetInventory& inventory, const std::stop_token& stop);
 
-/// Pictures of the samples with these indices, none larger than width x height; none for samples
-/// that cannot be decoded, which are added to the odd ones of `inventory`, and none that come after
-/// a requested stop. A second pass over the set, as far as the last of them.
+/// Returns pictures of the samples with these indices, at most width x height. Samples that cannot
+/// be decoded have no picture and are added to the odd ones of `inventory`. After a stop request,
+/// pictures are missing. Makes a second pass over the set, up to the last requested sample.
 std::map<std::uint64_t, Photo> draw_samples(DatasetInventory& inventory,
                                             std::set<std::uint64_t> indices, std::int32_t width,
                                             std::int32_t height, const std::stop_token& stop);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

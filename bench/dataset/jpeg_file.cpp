@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/dataset/jpeg_file.h"
 
-// libjpeg's header needs <cstdio> before it. Its errors leave by longjmp: between each setjmp and
-// the calls that may jump, no object with a destructor is made.
+// libjpeg's header needs <cstdio> before it. Its errors use longjmp, so no object with a destructor
+// may be created between a setjmp and the calls that may jump.
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -15,16 +15,16 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
-// Images beyond either are refused before they cost memory or time: nobody trains on them.
+// Larger images are refused before they cost memory or time; no training uses them.
 constexpr std::size_t kMostPixels = 100'000'000;
 constexpr int kMostScans = 500;  // of a progressive file; encoders write about ten
 
-/// libjpeg's error manager, the way back from it, and what it said.
+/// libjpeg's error manager, the jump target, and the error message.
 struct ErrorExit {
   jpeg_error_mgr manager{};  // first: libjpeg hands out pointers to it
   std::jmp_buf back{};
@@ -42,7 +42,7 @@ struct ErrorExit {
   }
 };
 
-/// All that an encoder holds, so that any way out gives it back.
+/// All resources of an encoder, so that they are released on every exit.
 struct Encoder {
   Encoder() { codec.err = error.install(); }
   Encoder(const Encoder&) = delete;
@@ -52,7 +52,7 @@ struct Encoder {
     std::free(buffer);
   }
 
-  /// False: failed, with the reason in error.text.
+  /// Returns false on failure, with the reason in error.text.
   bool encode(const Photo& photo, int quality) {
     if (setjmp(error.back) != 0) return false;
     jpeg_create_compress(&codec);
@@ -117,7 +117,7 @@ struct Reader {
     return true;
   }
 
-  /// Behind read_header: chooses the scale, and says how large the image becomes.
+  /// Call it after read_header. Chooses the scale and computes the size of the image.
   bool choose_scale(std::int32_t width, std::int32_t height) {
     if (setjmp(error.back) != 0) return false;
     codec.scale_num = 1;
@@ -133,7 +133,7 @@ struct Reader {
     return true;
   }
 
-  /// Behind choose_scale. `lines` holds output_height lines of output_components channels.
+  /// Call it after choose_scale. `lines` holds output_height lines of output_components channels.
   bool read_lines(unsigned char* lines) {
     if (setjmp(error.back) != 0) return false;
     jpeg_start_decompress(&codec);
@@ -148,7 +148,7 @@ struct Reader {
   ErrorExit error;
   jpeg_progress_mgr progress{};
   jpeg_decompress_struct codec{};
-  std::FILE* file = nullptr;  // null: bytes
+  std::FILE* file = nullptr;  // null: reads from memory
   std::span<const std::byte> bytes;
 };
 
@@ -242,7 +242,7 @@ Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_
   const auto channels = static_cast<std::size_t>(reader.codec.out_color_space == JCS_CMYK ? 4 : 3);
   std::vector<std::uint8_t> lines(pixels * channels);
   if (!reader.read_lines(lines.data())) unreadable(path, reader.error);
-  if (channels == 4) {  // Adobe's inks are stored inverted: what is left is the light
+  if (channels == 4) {  // Adobe stores inks inverted: the value is the remaining light
     for (std::size_t i = 0; i < pixels; ++i) {
       for (std::size_t c = 0; c < 3; ++c) {
         lines[3 * i + c] = static_cast<std::uint8_t>(lines[4 * i + c] * lines[4 * i + 3] / 255);
@@ -254,4 +254,4 @@ Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_
           static_cast<std::int32_t>(reader.codec.output_height), std::move(lines)};
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

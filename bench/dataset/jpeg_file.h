@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files as the data set's tools need them: written from pixels, their headers read, and small
-// pictures of them made. Training images go through dataflow's decoder instead. Thread-safe.
+// JPEG files for the data set tools: encoding, reading headers, and thumbnails. Training images use
+// dataflow's decoder instead. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 #include "bench/dataset/photo.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
-/// Bytes that free() gives back.
+/// A buffer that is released with free().
 class JpegBytes {
  public:
   JpegBytes(unsigned char* data, std::size_t size) : data_(data), size_(size) {}
@@ -29,7 +29,7 @@ class JpegBytes {
   std::size_t size_;
 };
 
-/// Baseline, YCbCr 4:2:0, quality 1 to 100, the standard's own Huffman tables.
+/// Encodes a baseline JPEG: YCbCr 4:2:0, quality 1 to 100, the Huffman tables of the standard.
 JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality);
 
 struct JpegHeader {
@@ -39,14 +39,13 @@ struct JpegHeader {
   bool progressive = false;
 };
 
-/// Reads no further than the header. Throws DataError naming `path`, for what is no JPEG as well.
+/// Reads only the header. Throws DataError with `path`, also if the file is not a JPEG.
 JpegHeader read_jpeg_header(const std::string& path);
-/// The same for bytes in memory, which messages call `name`.
+/// Reads the header from memory; messages use `name`.
 JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string& name);
 
-/// Decodes with the coarsest of libjpeg's scales that is no smaller than width x height in both
-/// directions, where there is one. Throws DataError naming `path`, for images beyond 100 million
-/// pixels as well.
+/// Decodes at libjpeg's coarsest scale that is at least width x height in both directions, if there
+/// is one. Throws DataError with `path`, also for images above 100 million pixels.
 Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_t height);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -19,17 +19,17 @@
 #include <span>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/scenes.h"
 #include "bench/dataset/synthetic_photo.h"
+#include "dataflow/datasets/image_files.h"
 #include "dataflow/error.h"
-#include "dataflow/image_files.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/file_descriptor.h"
+#include "dataflow/machine/input_file.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,8 +40,8 @@ constexpr std::string_view kDescription = "dataset.json";
 constexpr std::string_view kGenerator = "penstock synthetic photographs";
 constexpr std::string_view kStagingPrefix = ".making-";
 constexpr std::int64_t kMostThreads = 256;
-/// One photograph on one core: 0.011 s of CPU time on an AMD EPYC in November 2026, and as much
-/// again to spare for slower or busier machines.
+/// One photograph takes 0.011 s of CPU time on one core of an AMD EPYC (November 2026); nearly
+/// doubled for slower or busier machines.
 constexpr double kSecondsPerImage = 0.02;
 
 [[noreturn]] void cannot(std::string_view what, const fs::path& path, int error) {
@@ -50,39 +50,29 @@ constexpr double kSecondsPerImage = 0.02;
                   path.string(), std::strerror(error)));
 }
 
-/// An open file or folder.
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) cannot("open", path, errno);
-  }
-  explicit Descriptor(int fd) noexcept : fd_(fd) {}  // -1: none
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
+FileDescriptor open_path(const fs::path& path, int flags) {
+  FileDescriptor file(open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!file) cannot("open", path, errno);
+  return file;
+}
 
-  /// Until the descriptor is closed. File systems that know no locks go without: renames alone keep
-  /// splits whole.
-  void lock() const { static_cast<void>(flock(fd_, LOCK_EX)); }
-  bool try_lock() const { return flock(fd_, LOCK_EX | LOCK_NB) == 0; }
-
- private:
-  int fd_;
-};
+/// Locks a folder until the result ends. Errors are ignored on file systems without locks, because
+/// renaming alone keeps splits complete.
+FileDescriptor lock(const fs::path& folder) {
+  FileDescriptor file = open_path(folder, O_RDONLY | O_DIRECTORY);
+  static_cast<void>(flock(file.get(), LOCK_EX));
+  return file;
+}
 
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  FileDescriptor file = open_path(path, O_WRONLY | O_CREAT | O_TRUNC);
   while (!bytes.empty()) {
     const ssize_t written = write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) cannot("write", path, errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
-  // Some file systems say only here that they are full.
+  // Some file systems report only here that they are full.
   if (close(file.release()) != 0) cannot("write", path, errno);
 }
 
@@ -98,7 +88,7 @@ void rename_to(const fs::path& from, const fs::path& to) {
   if (error) cannot("rename to", to, error.value());
 }
 
-/// Would something be lost if this were replaced?
+/// Would replacing this path lose anything?
 bool holds_something(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return false;
@@ -119,7 +109,7 @@ Json description_of(const DatasetParameters& parameters) {
           {"images", {{"train", parameters.images}, {"val", parameters.val_images}}}};
 }
 
-/// What lies in the folder already, compared with what is wanted.
+/// The contents of the folder, compared with the requested ones.
 struct Present {
   bool any = false, all = true, same = false;
 
@@ -139,7 +129,7 @@ struct Present {
   }
 };
 
-/// The folders on the way to `directory` that are not there yet, outermost first.
+/// The missing folders on the way to `directory`, outermost first.
 std::vector<fs::path> missing_folders(const fs::path& directory) {
   std::vector<fs::path> missing;
   std::error_code error;
@@ -150,15 +140,14 @@ std::vector<fs::path> missing_folders(const fs::path& directory) {
   return missing;
 }
 
-/// The hidden folder that everything is written to first, locked for as long as it is in use; and
-/// the folders made on the way to it. Whatever is left of them at the end is removed.
+/// The hidden folder that receives all files first, locked while it is in use, and the folders
+/// created on the way to it. At the end, whatever remains of them is removed.
 class Staging {
  public:
   explicit Staging(const fs::path& directory)
       : directory_(directory), missing_(missing_folders(directory)) {
     make_folder(directory);
-    const Descriptor guard(directory, O_RDONLY | O_DIRECTORY);
-    guard.lock();
+    const FileDescriptor guard = lock(directory);
     remove_abandoned();
     std::string name = (directory / (std::string(kStagingPrefix) + "XXXXXX")).string();
     if (mkdtemp(name.data()) == nullptr) {
@@ -167,8 +156,7 @@ class Staging {
       cannot("make a folder in", directory, error);
     }
     path_ = name;
-    lock_.emplace_back(path_, O_RDONLY | O_DIRECTORY);
-    lock_.back().lock();
+    lock_ = lock(path_);
   }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -180,13 +168,13 @@ class Staging {
   const fs::path& path() const noexcept { return path_; }
 
  private:
-  /// Folders of makers that were killed: nobody holds their lock.
+  /// Removes folders of killed processes, which hold no lock any more.
   void remove_abandoned() const {
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(directory_, ignored)) {
       if (!entry.path().filename().string().starts_with(kStagingPrefix)) continue;
-      const Descriptor folder(open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-      if (folder.try_lock()) fs::remove_all(entry.path(), ignored);
+      const FileDescriptor folder(open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry.path(), ignored);
     }
   }
   void remove_empty_folders() const noexcept {
@@ -197,10 +185,10 @@ class Staging {
 
   fs::path directory_, path_;
   std::vector<fs::path> missing_;
-  std::vector<Descriptor> lock_;
+  FileDescriptor lock_;
 };
 
-/// Draws, encodes and writes all images on a few threads.
+/// Draws, encodes and writes all images on several threads.
 class Painters {
  public:
   Painters(const MakeDataset& order, const fs::path& into)
@@ -212,7 +200,7 @@ class Painters {
     }
   }
 
-  /// False: stopped. Rethrows the first failure of a thread.
+  /// Returns false if stopped. Rethrows the first exception of a thread.
   bool run(const std::stop_token& stop) {
     const auto count = std::clamp<std::int64_t>(order_.threads, 1, std::min(total_, kMostThreads));
     {
@@ -221,7 +209,7 @@ class Painters {
       try {
         for (std::int64_t i = 0; i < count; ++i) threads.emplace_back([this, stop] { work(stop); });
       } catch (const std::system_error&) {
-        failed_ = true;  // ends those that did start
+        failed_ = true;  // ends the threads that did start
         throw;
       }
       watch();
@@ -264,7 +252,7 @@ class Painters {
     bytes_ += static_cast<std::int64_t>(jpeg.bytes().size());
   }
 
-  /// Tells of the progress until all threads have ended.
+  /// Reports progress until all threads have ended.
   void watch() {
     std::unique_lock lock(mutex_);
     const auto ended = [&] { return running_ == 0; };
@@ -282,29 +270,29 @@ class Painters {
   std::atomic<std::int64_t> next_{0}, done_{0}, bytes_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
-  // All below under mutex_, until the threads have ended.
+  // All members below are under mutex_ until the threads have ended.
   std::condition_variable finished_;
   std::int64_t running_ = 0;
   std::exception_ptr failure_;
 };
 
-/// A folder of images in `directory` that is none of ours; empty: there is none.
+/// A folder of images in `directory` that this program did not make; empty: there is none.
 std::string foreign_class(const fs::path& directory) {
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.') || std::ranges::count(kSplits, name) > 0) continue;
     try {
-      if (!list_image_names(entry.path().string()).empty()) return name;
+      if (!datasets::list_image_names(entry.path().string()).empty()) return name;
     } catch (const ConfigError&) {
-      continue;  // no folder, or one without images
+      continue;  // not a folder, or without images
     }
   }
   return {};
 }
 
-/// Decides whether there is something to do. Throws ConfigError where other data would be lost or
-/// get new classes.
+/// Decides whether there is nothing to make. Throws ConfigError if other data would be lost or
+/// would get new classes.
 bool is_already_there(const MakeDataset& order, const Json& wanted) {
   if (const std::string name = foreign_class(order.directory); !name.empty()) {
     throw ConfigError(
@@ -315,17 +303,16 @@ bool is_already_there(const MakeDataset& order, const Json& wanted) {
   const Present present(order.directory, wanted);
   if (present.all && present.same && !order.force) return true;
   if (present.any && !present.same && !order.force) {
-    throw ConfigError(
-        fmt::format("{} holds train, val or {} already, made otherwise than asked for now; "
-                    "expected a folder without them; choose another one with --data-dir, or "
-                    "replace them with --force",
-                    order.directory, kDescription));
+    throw ConfigError(fmt::format(
+        "{} holds train, val or {} already, made with other parameters; expected a folder without "
+        "them; choose another one with --data-dir, or replace them with --force",
+        order.directory, kDescription));
   }
   return false;
 }
 
-/// Moves what was made to its place. At every moment a split that is there is whole, and
-/// dataset.json describes it or there is none.
+/// Moves the new files to their place. At every moment, an existing split is complete, and
+/// dataset.json either describes it or is missing.
 void publish(const fs::path& from, const fs::path& to) {
   const fs::path replaced = from / "replaced";
   make_folder(replaced);
@@ -352,8 +339,7 @@ MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop) 
   }
   if (!painters.run(stop)) return {MadeDataset::Outcome::stopped};
 
-  const Descriptor guard(directory, O_RDONLY | O_DIRECTORY);
-  guard.lock();
+  const FileDescriptor guard = lock(directory);
   // Another process may have been faster.
   if (is_already_there(order, description)) return {MadeDataset::Outcome::already_there};
   description["bytes"] = painters.bytes();
@@ -368,4 +354,4 @@ double estimated_seconds(const DatasetParameters& parameters, std::int32_t threa
          threads;
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the synthetic data set: DIR/{train,val}/<class>/*.JPEG, and DIR/dataset.json with what it
-// was made from. The bytes are a function of the parameters, not of the number of threads.
+// Makes the synthetic data set: DIR/{train,val}/<class>/*.JPEG, and DIR/dataset.json with its
+// parameters. The bytes depend on the parameters, not on the number of threads.
 //
-// Everything is written under a hidden folder inside DIR and renamed once it is complete: a split
-// that exists is whole, however its making was interrupted, and two processes may make the same
-// one.
+// It writes to a hidden folder inside DIR and renames it when it is complete. So an existing split
+// is always complete, even after an interruption, and two processes may make the same data set.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 #include <stop_token>
 #include <string>
 
-namespace penstock {
+namespace penstock::dataset {
 
 struct DatasetParameters {
   std::int64_t images = 1000;     ///< of the split train
@@ -23,29 +22,29 @@ struct DatasetParameters {
   bool operator==(const DatasetParameters&) const = default;
 };
 
-/// As many classes as there are kinds of scenes.
+/// The number of kinds of scenes.
 std::int32_t most_classes();
 
 struct MakeDataset {
   std::string directory = "data";
   DatasetParameters parameters{};
-  bool force = false;  ///< replace splits that were made otherwise
+  bool force = false;  ///< replace splits with other parameters
   std::int32_t threads = 1;
-  /// Called by the calling thread, with done = 0 once it is clear that there is something to make,
-  /// and then a few times a second. May be empty.
+  /// Called on the calling thread: with done = 0 when there is something to make, and then a few
+  /// times a second. May be empty.
   std::function<void(std::int64_t done, std::int64_t total)> on_progress{};
 };
 
 struct MadeDataset {
   enum class Outcome : std::uint8_t { made, already_there, stopped } outcome = Outcome::made;
-  std::int64_t bytes = 0;  ///< of all images that were made
+  std::int64_t bytes = 0;  ///< of all images made
 };
 
-/// Blocks until it is made. Throws ConfigError when the folder cannot be written, or holds splits
-/// of other parameters; whatever ends it early, what it wrote is removed.
+/// Blocks until the data set is made. Throws ConfigError if the folder cannot be written or holds
+/// splits with other parameters. If it ends early, it removes what it wrote.
 MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop);
 
-/// Seconds that make_dataset takes on so many threads, roughly: for announcements.
+/// The approximate seconds that make_dataset takes on `threads` threads, for announcements.
 double estimated_seconds(const DatasetParameters& parameters, std::int32_t threads);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

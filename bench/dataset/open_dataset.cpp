@@ -5,17 +5,17 @@
 
 #include <cstdio>
 
+#include "dataflow/datasets/detect_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/options.h"
-#include "dataflow/packed/detect_source.h"
-#include "dataflow/packed/shard_list.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
 std::unique_ptr<Source> open_dataset(const OpenDataset& order) {
-  constexpr std::int32_t kMostClasses = 1'000'000;  // so that whoever counts them can
-  const ComponentText text = source_text(order.source, order.directory);
+  constexpr std::int32_t kMostClasses = 1'000'000;  // a limit, so that callers can count classes
+  const ComponentText text = datasets::source_text(order.source, order.directory);
   const SourceEntry& entry = find_entry(source_table(), text.name);
-  if (has_both_sets(order.directory)) {
+  if (datasets::has_both_sets(order.directory)) {
     fmt::print(stderr,
                "penstock: of the two sets in '{0}' the training set is read; name the other with "
                "braces, such as --data-dir '{0}/validation-{{00000..00127}}-of-00128'\n",
@@ -39,4 +39,4 @@ std::unique_ptr<Decoder> make_whole_image_decoder(SampleKind kind) {
   return entry.make(Options(entry.name, entry.options, text));
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

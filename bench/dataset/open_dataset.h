@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole data set, each sample once, for the tools that look at all of it.
+// Opens a whole data set, each sample once, for tools that read all of it.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 #include "dataflow/decoder.h"
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
 struct OpenDataset {
-  std::string directory;        ///< what --data-dir of a run would be
+  std::string directory;        ///< as --data-dir of a run
   std::string source = "auto";  ///< as queue's option `source`
   bool shuffle = false;
   std::uint64_t seed = 1;  ///< of the order
   std::int32_t threads = 1;
-  std::stop_token stop{};  ///< of reading what is read before the first sample
+  std::stop_token stop{};  ///< stops reading before the first sample
 };
 
-/// Labels may be up to a million. Throws ConfigError where there is no such data set, and Error
-/// where it is stopped.
+/// Labels may be up to a million. Throws ConfigError if there is no such data set, and Error if it
+/// is stopped.
 std::unique_ptr<Source> open_dataset(const OpenDataset& order);
 
-/// What makes of a sample of that kind the whole image, whatever its size, in that of the row. All
-/// of its pixels are decoded.
+/// Returns a decoder from a sample of this kind to the whole image, scaled to the size of the row.
+/// It decodes all pixels.
 std::unique_ptr<Decoder> make_whole_image_decoder(SampleKind kind);
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image in memory: 8 bits a channel, red, green and blue interleaved, lines without padding.
+// An image in memory: 8 bits per channel, interleaved red, green and blue, rows without padding.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-namespace penstock {
+namespace penstock::dataset {
 
 struct Photo {
   std::int32_t width = 0, height = 0;
@@ -20,4 +20,4 @@ struct Photo {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bricks, checkers, clouds, pebbles, waves and wood: one surface each, shaded pixel by pixel. Also
-// the table of all scenes.
+// Paints bricks, checkers, clouds, pebbles, waves and wood: single surfaces, shaded pixel by pixel.
+// Also holds the table of all scenes.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 #include "bench/dataset/scenes.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 struct Point {
   float x = 0, y = 0;
 };
 
-/// Where the camera stands: turns, magnifies and shifts the surface.
+/// The camera's position: rotates, magnifies and shifts the surface.
 class View {
  public:
   View(Random& random, float most_turned, float nearest, float farthest)
@@ -45,7 +45,7 @@ float line_noise(float x, std::uint64_t salt) {
   return 2 * (left + (right - left) * smoothstep(0, 1, part(x))) - 1;
 }
 
-/// How a pebble lies under a point: which one, how far its middle and its edge are.
+/// The pebble under a point, and the distances of its middle and its edge.
 struct Pebble {
   float middle = 9, gap = 0;
   std::int32_t column = 0, row = 0;
@@ -224,4 +224,4 @@ std::span<const Scene> scenes() {
   return kScenes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Balls, flowers, fur and grass: things drawn one over the other, the farthest first.
+// Paints balls, flowers, fur and grass: things drawn over each other, the farthest first.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -7,13 +7,13 @@
 
 #include "bench/dataset/scenes.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr float kTurn = 2 * std::numbers::pi_v<float>;
 
-/// Calls draw(x, y, pixel, index) for the pixels of the square around a centre; x and y are
-/// relative to it, in radii. All lengths in pixels.
+/// Calls draw(x, y, pixel, index) for the pixels of the square around a centre. x and y are
+/// relative to the centre, in radii. All other lengths are in pixels.
 template <typename Draw>
 void paint_around(Canvas& canvas, float centre_x, float centre_y, float radius, float reach,
                   Draw draw) {
@@ -38,7 +38,8 @@ struct Place {
   float x = 0, y = 0, radius = 0;
 };
 
-/// Places over the whole canvas, the uppermost, which are the farthest, first and somewhat smaller.
+/// Random places over the whole canvas. The upper places are farther away, so they come first and
+/// are smaller.
 std::vector<Place> scatter(const Canvas& canvas, std::size_t count, float smallest, float largest,
                            Random& random) {
   std::vector<Place> places(count);
@@ -184,4 +185,4 @@ void paint_grass(Canvas& canvas, Random& random) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

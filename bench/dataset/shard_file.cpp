@@ -10,9 +10,10 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
-static_assert(std::endian::native == std::endian::little, "numbers are written as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are written in native byte order, which must be little-endian");
 
 ShardFile::ShardFile(std::string path)
     : path_(std::move(path)), file_(std::fopen(path_.c_str(), "wbxe")) {
@@ -43,12 +44,13 @@ void ShardFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes
 }
 
 void ShardFile::close() {
-  // Some file systems say only here that they are full.
+  // Some file systems report only here that they are full.
   if (std::fclose(file_.release()) != 0) refuse();
 }
 
 void ShardedWriter::add(std::span<const std::byte> image, std::int32_t label) {
-  // The shard that the sample belongs to; none is left out, since there are no more than samples.
+  // The shard of this sample. No shard stays empty, because there are at most as many shards as
+  // samples.
   if (samples_ * plan_.shards / plan_.samples >= shards_) {
     close_shard();
     shard_.emplace(plan_.directory + "/" + shard_name(shards_));
@@ -69,4 +71,4 @@ void ShardedWriter::close_shard() {
   shard_.reset();
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is written from front to back, and the shards that a data set is cut into. Numbers go
-// to files in little-endian order.
+// A file that is written from front to back, and the shards of a data set. Numbers are
+// little-endian.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 #include "bench/dataset/dataset_writer.h"
 
-namespace penstock {
+namespace penstock::dataset {
 
 class ShardFile {
  public:
-  /// Throws ConfigError, with the path, as all members do where the file cannot be written.
+  /// All members throw ConfigError, with the path, if the file cannot be written.
   explicit ShardFile(std::string path);
 
   void append(std::span<const std::byte> bytes);
@@ -28,9 +28,9 @@ class ShardFile {
     append(std::as_bytes(std::span(&value, 1)));
   }
   void append_zeros(std::size_t count);
-  /// Puts bytes in the place of others at `offset`; what is appended next goes to the end.
+  /// Replaces bytes at `offset`. Later appends still go to the end.
   void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Bytes so far.
+  /// Bytes written so far.
   std::uint64_t size() const noexcept { return size_; }
   const std::string& path() const noexcept { return path_; }
   void close();
@@ -46,7 +46,7 @@ class ShardFile {
   std::uint64_t size_ = 0;
 };
 
-/// A writer whose samples are shared out evenly to shards, each a run of them.
+/// A writer that distributes samples evenly to shards, consecutive samples to each.
 class ShardedWriter : public DatasetWriter {
  public:
   explicit ShardedWriter(const WriterPlan& plan) : plan_(plan) {}
@@ -54,13 +54,13 @@ class ShardedWriter : public DatasetWriter {
   void finish() final;
 
  protected:
-  /// The first number is 0.
+  /// Numbers start at 0.
   virtual std::string shard_name(std::uint64_t number) const = 0;
   virtual void write(ShardFile& shard, std::uint64_t sample, std::span<const std::byte> image,
                      std::int32_t label) = 0;
-  /// All samples of a shard are written; it is closed afterwards.
+  /// Called after the last sample of a shard, before the shard is closed.
   virtual void end_shard(ShardFile&) {}
-  /// All shards are closed.
+  /// Called after all shards are closed.
   virtual void end() {}
 
   const WriterPlan plan_;
@@ -72,4 +72,4 @@ class ShardedWriter : public DatasetWriter {
   std::optional<ShardFile> shard_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -9,14 +9,14 @@
 #include "bench/dataset/scenes.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 struct Size {
   std::int32_t width = 500, height = 375;
 };
 
-/// ImageNet's habits: most images are 500 wide, three in four are landscape, and few are much
+/// Sizes as in ImageNet: most images are 500 wide, three in four are landscape, and few are much
 /// larger.
 Size draw_size(Random& random) {
   const auto long_side_500 = [&](double low, double high) {
@@ -46,7 +46,7 @@ Size draw_size(Random& random) {
   return size;
 }
 
-/// What differs from camera to camera and from shot to shot.
+/// Properties that differ between cameras and shots.
 struct Camera {
   explicit Camera(Random& random)
       : exposure(uniform(random, 0.82F, 1.2F)),
@@ -56,8 +56,8 @@ struct Camera {
         light_x(uniform(random, -0.22F, 0.22F)),
         light_y(uniform(random, -0.22F, 0.22F)),
         blur(uniform(random, 0.0F, 0.8F)) {
-    // Sums of uniform numbers are near to normal ones, and the powers of 2 of those to log-normal
-    // ones: the long tail of file sizes on the right comes from here.
+    // Sums of uniform numbers are nearly normal, and powers of 2 of them nearly log-normal. They
+    // produce the long right tail of file sizes.
     float sum = 0;
     for (int i = 0; i < 4; ++i) sum += uniform(random, -1, 1);
     detail = 0.055F * std::exp2(0.6F * sum);
@@ -68,8 +68,8 @@ struct Camera {
   float grain = 0;   ///< standard deviation of the sensor's noise at middle grey
 };
 
-/// Light that falls from a side, the lens that darkens towards the corners, and the fine texture
-/// that all surfaces have.
+/// Adds light from one side, the lens's darkening towards the corners, and the fine texture of all
+/// surfaces.
 void light(Canvas& canvas, const Camera& camera, Random& random) {
   const std::vector<float> texture = fractal_field(canvas, 0.95F, random, 5);
   const Colour balance{camera.exposure * (1 + camera.warmth), camera.exposure,
@@ -91,8 +91,8 @@ void light(Canvas& canvas, const Camera& camera, Random& random) {
   }
 }
 
-/// The lens: a mix of the sharp image and one under the binomial filter (1 2 1)/4, along lines and
-/// then along columns.
+/// The lens: mixes the sharp image with one filtered by the binomial (1 2 1)/4, along rows and then
+/// along columns.
 void blur(Canvas& canvas, float amount) {
   const float side = 0.25F * amount, middle = 1 - 2 * side;
   const auto width = static_cast<std::size_t>(canvas.width);
@@ -116,8 +116,8 @@ void blur(Canvas& canvas, float amount) {
   }
 }
 
-/// Noise of mean 0 and standard deviation 1, near enough to normal: four bytes of a random word
-/// each.
+/// Approximately normal noise of mean 0 and standard deviation 1: the sum of four bytes of a random
+/// word.
 class Noise {
  public:
   explicit Noise(Random& random) : random_(random) {}
@@ -140,7 +140,7 @@ std::uint8_t to_byte(float value) {
   return static_cast<std::uint8_t>(std::clamp(255 * value + 0.5F, 0.0F, 255.0F));
 }
 
-/// The sensor: contrast, and noise that grows with the light and is common to the channels in part.
+/// The sensor: contrast, and noise that grows with the light and is partly common to the channels.
 Photo expose(const Canvas& canvas, const Camera& camera, Random& random) {
   Photo photo{canvas.width, canvas.height, std::vector<std::uint8_t>(3 * canvas.pixels())};
   Noise noise(random);
@@ -173,4 +173,4 @@ Photo synthetic_photo(std::int32_t scene, std::uint64_t seed, std::uint64_t spli
   return expose(canvas, camera, random);
 }
 
-}  // namespace penstock
+}  // namespace penstock::dataset

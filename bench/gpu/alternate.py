@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Penstock and PyTorch's best variant on one GPU, taking turns: medians, spread, and the median of the turns' ratios.
+"""Measures Penstock and PyTorch's best variant on one GPU in turns: medians, spread, and the median ratio of a turn.
 
-Exits with 124 if the time was up before the last turn: with the same --json, another call takes the others.
+Exits with 124 if time runs out before the last turn; another call with the same --json takes the remaining turns.
 
 Usage: alternate.py --penstock COMMAND [--variants FILE] [--batch 256] ... (see --help)
 """
@@ -16,12 +16,12 @@ import subprocess
 import sys
 import time
 
-OUT_OF_TIME = 124  # the exit code if turns are left for another call
+OUT_OF_TIME = 124  # the exit code if turns remain for another call
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers", "pytorch_gpu.py")
 
 
 def variants(path):
-    """Precision and mode of those that were measured, the fastest first; eager fp16 if there are none."""
+    """Precision and mode of the measured variants, the fastest first; eager fp16 if none was measured."""
     try:
         with open(path) as file:
             rated = [row for row in json.load(file) if "img_per_s" in row]
@@ -61,11 +61,11 @@ class Peer:
         deadline = time.monotonic() + seconds
         while True:
             line = self.line(deadline)
-            if line.startswith(b"{"):  # libraries may print, too
+            if line.startswith(b"{"):  # libraries may print other lines
                 return json.loads(line)
 
     def turn(self):
-        with contextlib.suppress(BrokenPipeError):  # the answer says that it ended
+        with contextlib.suppress(BrokenPipeError):  # if it has ended, reading its answer reports that
             self.process.stdin.write(b"\n")
         return self.answer(self.seconds)["img_per_s"]
 
@@ -98,7 +98,7 @@ def text_of(name, rates):
 
 
 def start_peer(arguments, wanted):
-    """PyTorch in the first of those variants that starts in time."""
+    """PyTorch in the first of these variants that starts in time."""
     for precision, mode in wanted:
         try:
             return Peer(arguments, precision, mode), [precision, mode]
@@ -109,7 +109,7 @@ def start_peer(arguments, wanted):
 
 
 def earlier_result(arguments):
-    """The turns of an earlier call, and its peer."""
+    """The turns of an earlier call, and the peer that took them."""
     try:
         with open(arguments.json) as file:
             result = json.load(file)
@@ -132,28 +132,28 @@ def write(arguments, turns, peer, problem):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--penstock", required=True, help="the program, with its first words")
-    parser.add_argument("--peer", default=shlex.join([sys.executable, PEER]), help="the peer, with its first words")
-    parser.add_argument("--variants", help="what pytorch_gpu.py variants wrote: the best that starts in time is the peer")
-    parser.add_argument("--device", default="gpu", help="Penstock's; cpu: PyTorch's, too")
+    parser.add_argument("--penstock", required=True, help="Penstock's command, with its first arguments")
+    parser.add_argument("--peer", default=shlex.join([sys.executable, PEER]), help="the peer's command, with its first arguments")
+    parser.add_argument("--variants", help="file of `pytorch_gpu.py variants`; the peer is the best that starts in time")
+    parser.add_argument("--device", default="gpu", help="Penstock's device; with cpu, PyTorch uses the CPU, too")
     parser.add_argument("--model", default="resnet50_v1.5")
-    parser.add_argument("--precision", default="fp16", help="Penstock's")
+    parser.add_argument("--precision", default="fp16", help="Penstock's precision")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=100, help="after which no turn begins")
-    parser.add_argument("--turn-seconds", type=float, default=40, help="most of one turn of either")
-    parser.add_argument("--start-seconds", type=float, default=60, help="most of PyTorch's start")
-    parser.add_argument("--json", help="file that gets the results after each turn; turns that it has are kept")
+    parser.add_argument("--seconds", type=float, default=100, help="seconds after which no turn begins")
+    parser.add_argument("--turn-seconds", type=float, default=40, help="time limit of one turn, in seconds")
+    parser.add_argument("--start-seconds", type=float, default=60, help="time limit of PyTorch's start, in seconds")
+    parser.add_argument("--json", help="file for the results, written after each turn; existing turns are kept")
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.seconds
     turns, variant = earlier_result(arguments)
     problem = peer = None
     try:
         if len(turns) < arguments.rounds:
-            penstock_turn(arguments)  # chooses engines if none are kept; does not count
+            penstock_turn(arguments)  # chooses engines if none are saved; this turn is not counted
             wanted = variants(arguments.variants) if variant is None else [variant]
             peer, variant = start_peer(arguments, wanted)
         while len(turns) < arguments.rounds and time.monotonic() < deadline:

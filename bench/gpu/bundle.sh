@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Packs what a machine with a GPU needs for a visit: the built programs, their scripts, and the shared
-# libraries that such a machine has not got from its own system or from CUDA.
+# Packs what a GPU machine needs for a visit: the built programs, their scripts, and the shared
+# libraries that neither its system nor CUDA provides.
 #
 # Usage: bundle.sh OUT.tar.gz [--build DIR] [--without-cuda]
 #   --build         the build folder (default: build, beside bench)
-#   --without-cuda  where libpenstock_cuda.so was not built
+#   --without-cuda  if libpenstock_cuda.so was not built
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-most=$((40 << 20))  # bytes of the archive
+most=$((40 << 20))  # largest size of the archive, in bytes
 out='' build=$root/build cuda=1
 while [ $# -gt 0 ]; do
   case $1 in
@@ -25,14 +25,14 @@ fail() { echo "bundle.sh: $*" >&2; exit 1; }
 
 programs=(penstock penstock_gpu_check)
 [ -z "$cuda" ] || programs+=(libpenstock_cuda.so libpenstock_gpu_gemm.so)
-# What every Linux has in a version of its own that must be used, and what comes with the GPU.
+# Libraries to leave out: the machine's system must supply its own version, or they come with the GPU.
 system='^(linux-vdso|ld-linux-x86-64|libc|libm|libpthread|libdl|librt|libresolv|libutil|libstdc\+\+|libgcc_s)\.so'
 vendor='^lib(cuda|cudart|cudnn[a-z_]*|nccl|cublas|cublasLt|nvrtc|cupti|nvToolsExt)\.so'
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 top=$scratch/penstock-gpu
-mkdir -p "$top"/{bin,lib,bench/gpu,bench/peers,tests/trainer/gpu}
+mkdir -p "$top"/{bin,lib,bench/gpu,bench/peers,tests/trainer/backends/gpu}
 
 for program in "${programs[@]}"; do
   [ -e "$build/$program" ] || fail "$build/$program is not there: build the targets penstock and penstock_gpu_check first${cuda:+, or pack --without-cuda}"
@@ -40,7 +40,7 @@ for program in "${programs[@]}"; do
   strip --strip-unneeded "$top/bin/$program"
 done
 
-# A program refuses a library of another revision: better here than there.
+# A program refuses a library of another revision. Detect that here, before the visit.
 if [ -n "$cuda" ]; then
   for attempt in "penstock run --device gpu --model trivial --num-batches 1" "penstock_gpu_check device"; do
     # shellcheck disable=SC2086
@@ -49,7 +49,7 @@ if [ -n "$cuda" ]; then
   done
 fi
 
-# Names and places of all that the programs load, each once.
+# Names and paths of all libraries that the programs load, each once.
 closure() {
   local program
   for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>" { print $1, $3 ($4 ~ /found/ ? " missing" : "") }' | sort -u
@@ -63,7 +63,7 @@ done < <(closure)
 
 cp "$here"/*.sh "$here"/*.py "$here/README.md" "$top/bench/gpu/"
 cp "$root"/bench/peers/*.py "$top/bench/peers/"
-cp "$root/tests/trainer/gpu/h200.json" "$top/tests/trainer/gpu/"
+cp "$root/tests/trainer/backends/gpu/h200.json" "$top/tests/trainer/backends/gpu/"
 cp "$root/LICENSE" "$top/"
 cat > "$top/run" <<'RUN'
 #!/bin/bash

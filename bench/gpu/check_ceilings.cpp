@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verb ceilings: what copies and matrix products reach on this machine.
+// The verb ceilings: the rates that copies and matrix products reach on this machine.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ double median_seconds(Workbench& bench, const std::function<void()>& work) {
   return times[kRuns / 2];
 }
 
-/// Random, since copies of zeros may be cheaper.
+/// Random data, because copies of zeros may be cheaper.
 void fill(const Block& block, std::uint64_t seed) {
   Random random(seed);
   Bytes bytes(std::min<std::size_t>(block.size(), std::size_t{16} << 20));
@@ -39,9 +39,9 @@ void fill(const Block& block, std::uint64_t seed) {
 
 struct Copies {
   Workbench& bench;
-  Workbench& other;  // of the same driver: copies of the other direction
+  Workbench& other;  // same driver; copies in the other direction
 
-  /// Pinned to device, back, and both at once.
+  /// Copies from pinned memory to the device, back, and both at once.
   void measure_host(std::size_t bytes, CheckReport& report) const {
     const Block host(bench, bytes, MemoryKind::pinned), back(bench, bytes, MemoryKind::pinned);
     const Block to(bench, bytes), from(bench, bytes);
@@ -72,7 +72,7 @@ struct Copies {
     driver.destroy(ended);
   }
 
-  /// Bytes read and bytes written count.
+  /// Counts bytes read and bytes written.
   void measure_device(std::size_t bytes, CheckReport& report) const {
     const std::string name = fmt::format("copy_d2d_{}MB", bytes / kMegabyte);
     if (!report.wants(name)) return;
@@ -110,9 +110,9 @@ void measure_gemm(CheckReport& report) {
 
 void check_ceilings(const CheckSettings& settings, CheckReport& report) {
   const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws where there is none
+  library->device_count();  // throws if there is none
   if (settings.driver == "host") {
-    report.add("ceilings", Verdict::skip, {}, "rates of a GPU that is played by the host");
+    report.add("ceilings", Verdict::skip, {}, "rates of a GPU that is emulated on the host");
     return;
   }
   const std::unique_ptr<Driver> driver = library->open(0);

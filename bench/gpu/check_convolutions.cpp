@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs convolutions and patterns: which graphs there are, and how exact they have to be.
+// The verbs convolutions and patterns: the graphs to check, and the tolerances of their results.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 namespace penstock::gpu {
 namespace {
 
-/// Small, since each is computed in double on the host.
+/// A small number, because the host computes each check in double.
 constexpr std::int64_t kImages = 2;
 constexpr std::array<std::string_view, 2> kResNets{"resnet50_v1.5", "resnet50"};
 constexpr std::array<std::string_view, 2> kOthers{"alexnet", "googlenet"};
 
-/// Relative errors in the L2 norm: rounding once to the type, and of f32 the sum. Two of the
-/// operands' roundings to tf32 add to its own.
+/// Relative errors in the L2 norm: the result is rounded once to the type, and f32 adds the error
+/// of the sum. With tf32 the rounding of two operands adds to that.
 struct Kind {
   std::string_view name;
   DType dtype;
@@ -50,7 +50,7 @@ struct Layer {
   bool reads_image = false;
 };
 
-/// Each once, in the order of the models, without those of `known`.
+/// Each layer once, in the order of the models, without the layers in `known`.
 std::vector<Layer> layers_of(std::span<const std::string_view> models, DType dtype,
                              const std::vector<Layer>& known = {}) {
   std::vector<Layer> all;
@@ -76,7 +76,7 @@ std::string text_of(const ConvolutionShape& shape) {
                      window.kernel_h, window.kernel_w, window.stride, shape.filters);
 }
 
-/// Channels that no engine likes, sides that differ, paddings that differ, groups.
+/// Layers with unusual channels, sides that differ, paddings that differ, and groups.
 std::vector<Layer> awkward_layers() {
   const auto layer = [](std::int64_t channels, std::int64_t height, std::int64_t width,
                         std::int64_t filters, const Window& window, std::int64_t groups = 1) {
@@ -108,8 +108,8 @@ void add_convolutions(std::vector<DnnCheck>& checks, const Layer& layer, const K
   add("dgrad_added", conv_backward_data(shape, 1).graph);
 }
 
-/// A ReLU whose input lies within a rounding of 0 passes its gradient on the other way: a share p
-/// of such elements is an error of sqrt(p), and f16 has p of some thousandths.
+/// If a ReLU's input is within a rounding error of 0, the gradient may pass on one side and not on
+/// the other. A share p of such elements gives an error of sqrt(p); in f16, p is a few thousandths.
 constexpr double kForwardTolerance = 3e-3, kBackwardTolerance = 6e-2;
 
 void add_patterns(std::vector<DnnCheck>& checks, const ConvolutionShape& shape) {
@@ -136,7 +136,7 @@ void add_patterns(std::vector<DnnCheck>& checks, const ConvolutionShape& shape) 
 
 void run(const std::vector<DnnCheck>& checks, const CheckSettings& settings, CheckReport& report) {
   const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws where there is none
+  library->device_count();  // throws if there is none
   const std::unique_ptr<Driver> driver = library->open(0);
   Workbench bench(*driver);
   check_graphs(checks, settings, bench, report);
@@ -162,7 +162,7 @@ void check_convolutions(const CheckSettings& settings, CheckReport& report) {
 void check_patterns(const CheckSettings& settings, CheckReport& report) {
   std::vector<DnnCheck> checks;
   for (const Layer& layer : layers_of(kResNets, DType::f16)) {
-    // Between batch norms: neither the image's layer nor a linear one.
+    // Only layers between batch norms: neither the image's layer nor a linear one.
     if (!layer.reads_image && layer.shape.height > 1) add_patterns(checks, layer.shape);
   }
   run(checks, settings, report);

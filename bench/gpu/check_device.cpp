@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verb device: what the device says about itself.
+// The verb device: the properties that the device reports.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -33,7 +33,7 @@ std::string text_at(const Json& json, const std::string& key) {
   return json.contains(key) ? json.at(key).dump() : "missing";
 }
 
-/// One note for each key that differs.
+/// Adds one note for each key that differs.
 void compare(const Json& found, const Json& expected, CheckReport& report) {
   Json keys = expected;
   keys.update(found);
@@ -52,7 +52,7 @@ void compare(const Json& found, const Json& expected, CheckReport& report) {
 
 void check_device(const CheckSettings& settings, CheckReport& report) {
   const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws where there is none
+  library->device_count();  // throws if there is none
   const std::unique_ptr<Driver> driver = library->open(0);
   const DeviceFacts& facts = driver->facts();
   report.add("device", Verdict::note,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verb kernels: each case twice on the device, and once on the host.
+// The verb kernels: runs each case twice on the device and once on the host.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 namespace penstock::gpu {
 namespace {
 
-/// What the operands hold after the call, begun with all of them as they were.
+/// The contents of the operands after the call. All operands are set to their initial contents
+/// first.
 std::vector<Bytes> run_on_device(const KernelCase& of, Workbench& bench) {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::byte*> addresses;
@@ -33,7 +34,7 @@ std::vector<Bytes> run_on_device(const KernelCase& of, Workbench& bench) {
   return after;
 }
 
-/// Empty where nothing is wrong.
+/// Returns an empty string if the results are right, else the reason.
 std::string judge(const KernelCase& of, const std::vector<Bytes>& found, double& worst) {
   const std::vector<Bytes> expected = run_on_host(of);
   std::string failure;
@@ -69,7 +70,7 @@ void check(const KernelCase& of, Workbench& bench, CheckReport& report) {
   }
 }
 
-/// Which of the kernels the case calls.
+/// The index of the kernel that the case calls.
 std::size_t kind_of(const KernelCase& of) {
   const std::vector<std::byte*> nowhere(of.operands.size(), nullptr);
   return of.call(OperandAddresses(nowhere)).index();
@@ -79,7 +80,7 @@ std::size_t kind_of(const KernelCase& of) {
 
 void check_kernels(const CheckSettings& settings, CheckReport& report) {
   const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws where there is none
+  library->device_count();  // throws if there is none
   const std::unique_ptr<Driver> driver = library->open(0);
   Workbench bench(*driver);
   std::set<std::size_t> kinds;

@@ -9,15 +9,15 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "dataflow/io/input_file.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/input_file.h"
+#include "dataflow/machine/output_file.h"
 
 namespace penstock::gpu {
 namespace {
 
 constexpr std::array<std::string_view, 4> kWords{"PASS", "FAIL", "SKIP", "NOTE"};
 
-/// Of writing the JSON, so that a program that is killed leaves what it found.
+/// The JSON is written this often, so that a killed program leaves its results.
 constexpr double kSecondsBetweenWrites = 1;
 
 std::string_view word_for(Verdict verdict) { return kWords[static_cast<std::size_t>(verdict)]; }
@@ -85,7 +85,7 @@ int CheckReport::finish() {
   return count(Verdict::fail) > 0 ? 1 : 0;
 }
 
-/// A file of another verb, or one that is damaged, holds no checks.
+/// Ignores a file of another verb and a damaged file.
 void CheckReport::read_json() {
   const InputFile file(settings_.json);
   if (!file) return;
@@ -110,7 +110,7 @@ void CheckReport::read_json() {
   for (const Line& line : lines_) earlier_.insert(line.name);
 }
 
-/// Renamed into place, so that the file is whole at any time.
+/// Renames the file into place, so that the file is complete at any time.
 void CheckReport::write_json() {
   nlohmann::json checks = nlohmann::json::array();
   for (const Line& line : lines_) {

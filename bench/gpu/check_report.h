@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb of penstock_gpu_check found: one line a check, and all of them as JSON, which is
-// written while checks are made. It also decides which checks are made: by name, until the time is
-// up, and without those that the JSON of an earlier call holds.
+// The results of a verb of penstock_gpu_check: one line per check, and a JSON file with all checks,
+// which is updated while the program runs. The report also decides which checks run: it filters by
+// name, stops at the time limit, and skips checks that an earlier call's JSON holds.
 #pragma once
 
 #include <chrono>
@@ -19,13 +19,13 @@ namespace penstock::gpu {
 
 struct CheckSettings {
   std::string driver = "gpu";        ///< gpu or host
-  std::string only{};                ///< checks whose names contain one of these, between commas
-  double seconds = 0;                ///< after which no check begins; 0: no limit
-  std::size_t engines = 10;          ///< of the DNN library, tried for each of its graphs
-  std::uint64_t seed = 1;            ///< of all that is random
-  std::filesystem::path expected{};  ///< verb device: a description to compare with; may be empty
-  std::filesystem::path json{};      ///< where the results go; empty: nowhere
-  bool resume = false;               ///< keep the checks that `json` holds, and make the others
+  std::string only{};                ///< comma-separated: run checks whose names contain one
+  double seconds = 0;                ///< no check begins after this time; 0: no limit
+  std::size_t engines = 10;          ///< number of the DNN library's engines to try for each graph
+  std::uint64_t seed = 1;            ///< of all random data
+  std::filesystem::path expected{};  ///< verb device: the description to compare with; may be empty
+  std::filesystem::path json{};      ///< file for the results; empty: none
+  bool resume = false;               ///< keep the checks that `json` holds, and run the others
 };
 
 enum class Verdict : std::uint8_t { pass, fail, skip, note };
@@ -35,14 +35,14 @@ class CheckReport {
  public:
   CheckReport(const CheckSettings& settings, std::string_view verb);
 
-  /// Whether a check of this name is to be made. False if an earlier call made it, and once the
-  /// time is up, which finish() then says.
+  /// True if the check of this name must run. False if an earlier call ran it, or after the time
+  /// limit, which finish() then reports.
   bool wants(std::string_view name);
-  /// Prints the line, and writes the JSON if it is older than a second. `figures` have their unit
-  /// in the name.
+  /// Prints the line. Writes the JSON if the last write is more than a second ago. The names of
+  /// `figures` include their unit.
   void add(std::string_view name, Verdict verdict, const std::map<std::string, double>& figures,
            std::string_view text = {});
-  /// Prints the count of each verdict, and writes the JSON. Returns the exit code: 1 where a check
+  /// Prints the count of each verdict and writes the JSON. Returns the exit code: 1 if a check
   /// failed, else 0.
   int finish();
 
@@ -64,8 +64,8 @@ class CheckReport {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   std::vector<Line> lines_;
-  std::set<std::string, std::less<>> earlier_;  // names of lines that an earlier call made
-  std::size_t left_out_ = 0;                    // for want of time
+  std::set<std::string, std::less<>> earlier_;  // names of the checks that an earlier call ran
+  std::size_t left_out_ = 0;                    // checks not run because of the time limit
   double written_at_ = -1;                      // seconds()
 };
 

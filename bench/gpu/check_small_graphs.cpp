@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verb graphs: the backend on every small graph, against plain loops in double.
+// The verb graphs: runs the backend on every small graph and compares it with plain loops in
+// double.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 constexpr std::uint64_t kWeightSeed = 3;
 constexpr std::int64_t kStep = 9;
 
-/// Without timing engines, which takes longer than all checks together.
+/// Does not time engines: that would take longer than all checks together.
 template <bool kFused>
 constexpr auto kFirstEngines = [] {
   std::array options = std::to_array(kOptions);
@@ -35,8 +36,8 @@ constexpr auto kFirstEngines = [] {
   return options;
 }();
 
-/// Entries are functions without state: one for each driver. `kFused`: convolutions take over the
-/// batch norms around them wherever an engine exists.
+/// Entries are functions without state, hence one entry per driver. `kFused`: convolutions take
+/// over the batch norms around them if an engine exists.
 template <bool kHost, bool kFused>
 constexpr BackendEntry kEntry{
     .name = "gpu",
@@ -46,7 +47,7 @@ constexpr BackendEntry kEntry{
       return std::make_unique<GpuBackend>(library_for({.driver = kHost ? "host" : "gpu"}), options);
     }};
 
-/// A precision, and how its convolutions are made.
+/// A precision, and whether its convolutions are fused.
 struct Way {
   std::string_view name;
   Precision precision;
@@ -74,8 +75,8 @@ double worst_of(const PlainTensors& found, const PlainTensors& expected) {
   return worst;
 }
 
-/// Which ReLUs and maxima lie near a tie is chance, and batches are drawn anew for each seed: what
-/// the tolerance expects of a batch, a few of two hundred exceed by a little.
+/// Chance decides which ReLUs and maxima are near a tie, and each seed draws new batches. Of two
+/// hundred batches, a few exceed the tolerance for one batch by a little.
 Tolerance doubled(const Tolerance& tolerance) {
   return {2 * tolerance.forward, 2 * tolerance.gradient};
 }
@@ -92,7 +93,7 @@ class GraphCheck {
     compiled_.set_weights(weights_);
   }
 
-  /// Empty where nothing is wrong.
+  /// Returns an empty string if the results are right, else the reason.
   std::string run(std::map<std::string, double>& figures) {
     const PlainStep evaluated =
         run_plain(graph_, weights_, batch_, {.phase = Phase::evaluate, .step = kStep});
@@ -129,7 +130,7 @@ class GraphCheck {
                        expected.loss);
   }
 
-  /// A recorded step, launched twice, computes what the step itself does.
+  /// A recorded step that is launched twice must compute the same as the step itself.
   std::string judge_recording(const PlainTensors& gradients) {
     Device& device = compiled_.device();
     const std::unique_ptr<Stream> stream = device.make_stream();
@@ -186,7 +187,7 @@ void check(const std::string& name, const BackendEntry& entry, const SmallGraph&
 }  // namespace
 
 void check_small_graphs(const CheckSettings& settings, CheckReport& report) {
-  library_for(settings)->device_count();  // throws where there is none
+  library_for(settings)->device_count();  // throws if there is none
   const std::vector<SmallGraph> graphs = small_graphs();
   for (const Way& way : kWays) {
     const BackendEntry& entry = entry_for(settings, way.fused);

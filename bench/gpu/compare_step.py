@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Penstock's training steps of ResNet-50 v1.5 beside PyTorch's, from the same weights on the same batch.
+"""Compares Penstock's training steps of ResNet-50 v1.5 with PyTorch's, from the same weights on the same batch.
 
 `gradients` takes one step and compares the gradient of every parameter, and every running statistic,
-with PyTorch's in f64. How far they may be off is what PyTorch itself is in the same precision: first
-weights amplify roundings from layer to layer, so that no fixed tolerance would mean anything.
-`losses` takes many steps on one batch and sets the two curves side by side.
+with PyTorch's in f64. The permitted error is PyTorch's own error in the same precision: initial weights
+amplify rounding errors from layer to layer, so a fixed tolerance would mean nothing.
+`losses` takes many steps on one batch and prints both curves side by side.
 
-Penstock's numbers come out of its checkpoints: with a learning rate that changes nothing, the velocity
-of momentum after one step is the gradient, and the weights are the first ones.
+Penstock's numbers are read from its checkpoints: with a learning rate that changes nothing, the velocity
+of momentum after one step is the gradient, and the weights are the initial ones.
 
 Usage: compare_step.py gradients|losses --penstock COMMAND ... (see --help)
 """
@@ -30,14 +30,14 @@ from pytorch_trainer import DEVIATIONS, MEANS, MODELS  # noqa: E402
 MODEL, CLASSES, DEPTHS = "resnet50_v1.5", 1000, [3, 4, 6, 3]
 STEP = np.uint64(0x9E3779B97F4A7C15)
 ROLES = {"weight": "scale", "bias": "shift", "running_mean": "running_mean", "running_var": "running_variance"}
-UNAVAILABLE = 3  # the exit code of a precision or device that is not there
-LOSS_SCALE = 1024.0  # of PyTorch in fp16
+UNAVAILABLE = 3  # the exit code if a precision or device is unavailable
+LOSS_SCALE = 1024.0  # PyTorch's loss scale in fp16
 
 
-# ---- what both compute on ---------------------------------------------------------------------------
+# ---- inputs of both ---------------------------------------------------------------------------------
 
 def mix64(z):
-    """SplitMix64's output function, as dataflow/random.h has it."""
+    """SplitMix64's output function, the same as in dataflow/random.h."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -56,7 +56,7 @@ def batch_of(seed, images, side):
 
 
 def names():
-    """Pairs of our name of a module and PyTorch's."""
+    """Pairs of Penstock's and PyTorch's name of a module."""
     pairs = [("stem.conv", "0.0"), ("stem.bn", "0.1")]
     index = 3
     for stage, depth in enumerate(DEPTHS):
@@ -72,7 +72,7 @@ def names():
 
 
 def our_names(net):
-    """Our name of each tensor, by PyTorch's."""
+    """Penstock's name of each tensor, by PyTorch's name."""
     modules = {theirs: ours for ours, theirs in names()}
     result = {}
     for name in net.state_dict():
@@ -103,7 +103,7 @@ def read_checkpoint(path):
 
 
 def penstock(arguments, way, steps, learning_rate):
-    """The result of a run, and the checkpoint at its end. `way`: a precision, or one with `+fused`."""
+    """The result of a run, and its final checkpoint. `way`: a precision, or one with `+fused`."""
     precision, _, fused = way.partition("+")
     device = arguments.fused_device if fused else arguments.device
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +147,7 @@ def images_of(arguments, dtype):
 
 
 def backward(arguments, net, batch, precision):
-    """Loss of one step; gradients are left in the parameters."""
+    """Loss of one step; leaves gradients in the parameters."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     images, labels = batch
     short = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
@@ -164,7 +164,7 @@ def backward(arguments, net, batch, precision):
 
 
 def pytorch_step(arguments, weights, precision):
-    """Loss, gradients and running statistics by our names, in f64."""
+    """Loss, gradients and running statistics by Penstock's names, in f64."""
     dtype = torch.float64 if precision == "fp64" else torch.float32
     net = make_net(arguments, weights, dtype)
     ours = our_names(net)
@@ -186,7 +186,7 @@ def cosine(found, expected):
 
 
 def errors(found, exact):
-    """Over all tensors together, and of each."""
+    """The error over all tensors together, and of each tensor."""
     flat = [np.concatenate([tensors[name].ravel() for name in exact]) for tensors in (found, exact)]
     tensors = {name: {"error": relative(found[name], exact[name]), "cosine": cosine(found[name], exact[name])}
                for name in exact}
@@ -194,7 +194,7 @@ def errors(found, exact):
 
 
 def worst_against(ours, peer):
-    """The tensor that is furthest off for what PyTorch's is, and by how many times."""
+    """The tensor with the largest error relative to PyTorch's own, and that ratio."""
     ratios = {name: value["error"] / max(peer["tensors"][name]["error"], peer["error"] / 4, 1e-6)
               for name, value in ours["tensors"].items()}
     name = max(ratios, key=ratios.get)
@@ -246,7 +246,7 @@ def compare_losses(arguments, way, reference):
     tail = max(1, arguments.steps // 5)
     ends = [float(np.mean(curve[-tail:])) for curve in (ours, theirs)]
     first = abs(ours[0] - theirs[0]) / theirs[0]
-    # Roundings of the first step are those of `gradients`; over many steps curves drift apart, not off.
+    # `gradients` checks the rounding of the first step. Over many steps the curves drift apart, which is no error.
     most = {"fp16": 0.02, "bf16": 0.1}.get(precision, 0.001)
     passed = bool(np.isfinite(ours).all()) and first <= most and abs(ends[0] - ends[1]) <= 0.25 * theirs[0]
     line = (f"{'PASS' if passed else 'FAIL'} {way}: first loss {ours[0]:.4f} (PyTorch {theirs[0]:.4f}), "
@@ -257,7 +257,7 @@ def compare_losses(arguments, way, reference):
 
 
 def earlier_results(path):
-    """What an earlier call compared; not what ended with an error."""
+    """The comparisons of an earlier call, without those that ended with an error."""
     try:
         with open(path) as file:
             return {way: result for way, result in json.load(file).items() if "line" in result}
@@ -268,18 +268,18 @@ def earlier_results(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["gradients", "losses"])
-    parser.add_argument("--penstock", required=True, help="the program, with its first words")
-    parser.add_argument("--device", default="gpu", help="Penstock's")
+    parser.add_argument("--penstock", required=True, help="Penstock's command, with its first arguments")
+    parser.add_argument("--device", default="gpu", help="Penstock's device")
     parser.add_argument("--torch-device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--fused-device", default="gpu:autotune=false,fused=on", help="Penstock's, of a precision with +fused")
+    parser.add_argument("--fused-device", default="gpu:autotune=false,fused=on", help="Penstock's device for a precision with +fused")
     parser.add_argument("--precisions", default="fp32,fp16,fp16+fused,tf32,bf16")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--learning-rate", type=float, default=0.002)
-    parser.add_argument("--seconds", type=float, default=60, help="most of one run of Penstock")
-    parser.add_argument("--json", help="file that gets the results; those that it has are kept")
+    parser.add_argument("--seconds", type=float, default=60, help="time limit of one run of Penstock, in seconds")
+    parser.add_argument("--json", help="file for the results; existing results are kept")
     arguments = parser.parse_args()
     np.seterr(over="ignore")
     compare = compare_gradients if arguments.what == "gradients" else compare_losses

@@ -27,16 +27,16 @@ constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
 struct Operand {
   std::size_t tensor = 0;
   bool written = false;
-  Bytes before{}, expected{};  ///< expected: of those that are written
+  Bytes before{}, expected{};  ///< expected: for tensors that are written
 };
 
-/// Operands of a check and what they become.
+/// The operands of a check and their expected results.
 struct Prepared {
   const DnnCheck* check = nullptr;
   std::vector<Operand> operands{};
 };
 
-/// Convolutions that add to what is there read the tensor that they write.
+/// True for a convolution that adds to its output: it reads the tensor that it writes.
 bool is_blended(const DnnGraph& graph, DnnTensorId id) {
   return std::ranges::any_of(graph.operations, [&](const DnnOperation& operation) {
     if (const auto* forward = std::get_if<DnnConvolution>(&operation)) {
@@ -47,7 +47,7 @@ bool is_blended(const DnnGraph& graph, DnnTensorId id) {
   });
 }
 
-/// Addresses of the host by tensor; null for virtual ones.
+/// Host addresses by tensor; null for virtual ones.
 std::vector<std::byte*> addresses(const DnnGraph& graph, std::vector<Bytes>& memory) {
   std::vector<std::byte*> tensors(graph.tensors.size(), nullptr);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -61,7 +61,7 @@ bool contains(const std::vector<MemoryRange>& ranges, const std::byte* begin) {
                              [&](const MemoryRange& range) { return range.begin == begin; });
 }
 
-/// Values per channel are those of a batch norm: scales and deviations, away from 0.
+/// Tensors with one value per channel belong to a batch norm: scales and deviations, away from 0.
 Bytes random_tensor(const DnnTensor& tensor, Random& random) {
   const bool per_channel = tensor.shape[0] == 1 && tensor.shape[2] * tensor.shape[3] == 1;
   return random_elements(tensor.dtype, tensor.count(), random, per_channel ? 0.5 : -1,
@@ -97,7 +97,7 @@ class Runner {
  public:
   Runner(Workbench& bench, const CheckSettings& settings, CheckReport& report)
       : bench_(bench), settings_(settings), report_(report), scratch_(bench, kMostWorkspace) {
-    // Workspaces are not zero in a run, either.
+    // In a training run, workspaces are not zero either.
     const Bytes dirt = poison(std::min<std::size_t>(kMostWorkspace, std::size_t{16} << 20));
     for (std::size_t done = 0; done < kMostWorkspace; done += dirt.size()) {
       bench.driver().copy(bench.stream(), scratch_.data() + done, dirt.data(), dirt.size());
@@ -135,7 +135,7 @@ class Runner {
                 failures);
   }
 
-  /// Empty where nothing is wrong.
+  /// Returns an empty string if the results are right, else the reason.
   std::string compare(const Prepared& prepared, const Candidate& candidate, double& worst) {
     try {
       const auto plan = bench_.driver().build(prepared.check->graph, candidate.choice);
@@ -170,7 +170,7 @@ class Runner {
     return failure;
   }
 
-  /// What the written operands hold after a run.
+  /// The contents of the written operands after a run.
   std::vector<Bytes> execute(const Prepared& prepared, const DnnPlan& plan) {
     std::vector<std::unique_ptr<Block>> blocks;
     std::vector<std::byte*> tensors(prepared.check->graph.tensors.size(), nullptr);

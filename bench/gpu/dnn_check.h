@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of the DNN library on the device, with each engine that a run might take, against plain
+// Checks a graph of the DNN library: each engine that a run might use, on the device, against plain
 // loops in double on the host.
 #pragma once
 
@@ -18,13 +18,13 @@ struct DnnCheck {
   bool allow_tf32 = false;
   /// Largest relative error in the L2 norm of any tensor.
   double tolerance = 0;
-  /// The library may have no engine: then the check is skipped instead of failed.
+  /// If the library has no engine, the check is skipped instead of failed.
   bool may_lack_engine = false;
 };
 
-/// Makes the checks in order. Operands are random, outputs poisoned, and each engine runs twice:
-/// those that say that they are deterministic must repeat every bit. References are computed on all
-/// processors, ahead of the device. Throws DeviceLost after the check that loses the device.
+/// Runs the checks in order. Operands are random and outputs are poisoned. Each engine runs twice:
+/// an engine that claims to be deterministic must repeat every bit. All processors compute the
+/// references ahead of the device. Throws DeviceLost after a check that loses the device.
 void check_graphs(const std::vector<DnnCheck>& checks, const CheckSettings& settings,
                   Workbench& bench, CheckReport& report);
 

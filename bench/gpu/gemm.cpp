@@ -27,7 +27,8 @@ void check(cublasStatus_t status, const char* call) {
   throw std::runtime_error(fmt::format("{} says {}", call, cublasLtGetStatusString(status)));
 }
 
-/// Device memory of elements between -1 and 1, of 16 bits that are small numbers in either type.
+/// Device memory with elements between -1 and 1. Their 16 bits are small numbers in f16 and in
+/// bf16.
 class Matrix {
  public:
   Matrix(std::size_t elements, std::uint64_t seed) {
@@ -54,7 +55,7 @@ class Matrix {
   void* data_ = nullptr;
 };
 
-/// D = A B, all of them square and of one type. What it makes lives as long as the process.
+/// D = A B; all three are square and of one type. Its cuBLAS objects live as long as the process.
 class Product {
  public:
   Product(bool bf16, std::int32_t side)
@@ -80,7 +81,7 @@ class Product {
     check(cudaEventCreate(&end_), "cudaEventCreate");
   }
 
-  /// One product, in seconds.
+  /// Runs one product. Returns its time in seconds.
   double time() {
     const float one = 1, zero = 0;
     check(cudaEventRecord(begin_), "cudaEventRecord");

@@ -10,8 +10,9 @@
 namespace penstock::gpu {
 namespace {
 
-/// Both sides compute alike, but for what compilers make of it: a product and a sum at once, other
-/// square roots and exponentials. A result that is rounded again may fall to the other side.
+/// Both sides compute the same formulas, but compilers differ: fused multiply-add, other square
+/// roots and exponentials. A result near the middle of two rounded values may be rounded to the
+/// other one.
 double tolerance_of(DType type) {
   if (type == DType::f16) return 5e-4;
   return type == DType::bf16 ? 4e-3 : 1e-5;

@@ -41,7 +41,7 @@ KernelCase sums(const Shape& s, std::uint64_t seed) {
   });
 }
 
-/// From sums that the host made of random rows.
+/// Uses sums that the host computes from random rows.
 KernelCase finish(const Shape& s, std::uint64_t seed) {
   const auto after_sums = [=](std::size_t operand) {
     return [=](Random&) { return run_on_host(filled(sums(s, seed)))[operand]; };
@@ -72,7 +72,7 @@ KernelCase finish(const Shape& s, std::uint64_t seed) {
                            .multiplier = at.as<float>(multiplier),
                            .addend = at.as<float>(addend)};
   });
-  // A variance of few rows is a difference of sums that nearly cancel.
+  // The variance of few rows is a difference of sums that nearly cancel.
   made.tolerance = 1e-4;
   return made;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of kernels that treat each element alone, and of sums over columns.
+// Cases of element-wise kernels, and of sums over columns.
 #include <fmt/format.h>
 
 #include "bench/gpu/kernel_case.h"
@@ -13,7 +13,7 @@ std::string named(std::string_view kernel, DType type, const MatrixShape& shape)
   return fmt::format("{} {} {}", kernel, name_of_type(type), shape.text());
 }
 
-/// `dual`: the residual has factors of its own. In `place`: y is x, as a bias is added.
+/// `dual`: the residual has its own factors. `place`: y is x, as for adding a bias.
 KernelCase scale_shift(DType type, const MatrixShape& shape, bool residual, bool dual, bool place,
                        std::uint64_t seed) {
   CaseBuilder build(named(place      ? "ScaleShift_bias"
@@ -47,7 +47,7 @@ KernelCase scale_shift(DType type, const MatrixShape& shape, bool residual, bool
   });
 }
 
-/// By the mask's bits, or by the sign of y.
+/// Masks by the mask's bits, or by the sign of y.
 KernelCase relu_backward(DType type, const MatrixShape& shape, bool by_mask, bool accumulate,
                          std::uint64_t seed) {
   CaseBuilder build(
@@ -99,7 +99,7 @@ KernelCase column_finish(const MatrixShape& shape, std::uint64_t seed) {
   });
 }
 
-/// Into a wider tensor, as a concatenation does, or out of it, as its backward does.
+/// Copies into a wider tensor, as a concatenation does, or out of it, as its backward pass does.
 KernelCase copy_channels(DType type, const MatrixShape& shape, bool widen, bool accumulate,
                          std::uint64_t seed) {
   CaseBuilder build(named(fmt::format("CopyChannels{}{}", widen ? "_widen" : "_narrow",
@@ -167,7 +167,7 @@ void add_elementwise_cases(std::vector<KernelCase>& cases, DType type, std::uint
     cases.push_back(copy_channels(type, shape, true, false, seed));
     cases.push_back(copy_channels(type, shape, true, true, seed));
     cases.push_back(copy_channels(type, shape, false, false, seed));
-    if (shape.count() > 100'000) continue;  // networks with one have few channels and are small
+    if (shape.count() > 100'000) continue;  // LRN networks have few channels and are small
     cases.push_back(lrn_forward(type, shape, seed));
     cases.push_back(lrn_backward(type, shape, seed));
   }

@@ -48,7 +48,7 @@ KernelCase max_forward(DType type, const PoolShape& shape, std::uint64_t seed) {
   });
 }
 
-/// Pools what a batch norm and a ReLU make of x.
+/// Pools the result of a batch norm and a ReLU of x.
 KernelCase max_of_normalised(DType type, const PoolShape& shape, std::uint64_t seed) {
   CaseBuilder build(named("MaxPoolForward_normalised", type, shape), type, seed);
   const auto channels = static_cast<std::size_t>(shape.channels);
@@ -67,7 +67,7 @@ KernelCase max_of_normalised(DType type, const PoolShape& shape, std::uint64_t s
   });
 }
 
-/// With the places that the host's forward found.
+/// Uses the places that the host's forward pass finds.
 KernelCase max_backward(DType type, const PoolShape& shape, bool accumulate, std::uint64_t seed) {
   CaseBuilder build(named(accumulate ? "MaxPoolBackward_added" : "MaxPoolBackward", type, shape),
                     type, seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of what happens once a step: pixels, dropout, loss, and the short copies of weights.
+// Cases of kernels that run once per step: pixels, dropout, loss, and the short copies of weights.
 #include <fmt/format.h>
 
 #include <array>

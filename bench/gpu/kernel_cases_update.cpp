@@ -28,7 +28,7 @@ KernelCase set_hyper(std::uint64_t seed) {
     return SetHyper{at.as<StepScalars>(scalars), Hyper{0.5F, 1e-4F, 2, 11}};
   });
   made.repeats = false;
-  made.tolerance = 4.0 / sizeof(StepScalars);  // of padding
+  made.tolerance = 4.0 / sizeof(StepScalars);  // the struct has 4 bytes of padding
   return made;
 }
 
@@ -43,7 +43,7 @@ KernelCase summarise_step(std::int32_t images, std::int32_t valid, std::uint64_t
   });
 }
 
-/// With one infinite element, or none.
+/// Has one infinite element, or none.
 KernelCase check_finite(std::size_t count, bool finite, std::uint64_t seed) {
   CaseBuilder build(fmt::format("CheckFinite{} {}", finite ? "" : "_infinite", count), DType::f32,
                     seed);
@@ -70,7 +70,7 @@ struct Rule {
   std::array<double, 3> constants;
 };
 
-/// `finite`: whether the gradients are said to be.
+/// `finite`: the flag that says whether the gradients are finite.
 KernelCase update(const Rule& rule, bool finite, std::uint64_t seed) {
   CaseBuilder build(fmt::format("UpdateWeights {}{}", rule.name, finite ? "" : "_not_finite"),
                     DType::f32, seed);
@@ -118,7 +118,7 @@ KernelCase sum_squares(std::uint64_t seed) {
   });
 }
 
-/// Two tensors: of the first chunk, and of the others.
+/// Two tensors: one with the first chunk, one with the other chunks.
 KernelCase find_trust(std::uint64_t seed) {
   static constexpr std::array kTensors{
       ArenaTensor{0, 1, true, true},

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Nsight Compute is to measure of each kernel, and the ten kernels that take longest.
+"""The metrics that Nsight Compute should measure for each kernel, and the ten kernels that take longest.
 
 Usage: ncu --query-metrics | kernel_profile.py metrics
-       kernel_profile.py longest FILE.csv [--json FILE]     Nsight Compute's raw page as CSV
-       kernel_profile.py longest FILE.json [--json FILE]    what `penstock run --trace-file` wrote
+       kernel_profile.py longest FILE.csv [--json FILE]     FILE.csv: Nsight Compute's raw page as CSV
+       kernel_profile.py longest FILE.json [--json FILE]    FILE.json: from `penstock run --trace-file`
 """
 import argparse
 import collections
@@ -14,7 +14,7 @@ import sys
 DURATION = "gpu__time_duration.sum"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 BYTES = "dram__bytes.sum"
-# The first that this chip has: how busy the matrix units are.
+# Metrics of how busy the matrix units are. The first one that this chip offers is used.
 TENSOR = ["sm__pipe_tensor_cycles_active", "sm__inst_executed_pipe_tensor", "sm__pipe_tensor_op_hmma_cycles_active"]
 TENSOR_SUFFIX = ".avg.pct_of_peak_sustained_active"
 SECONDS = {"ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3, "s": 1, "second": 1}
@@ -29,7 +29,7 @@ def metrics(text):
 
 
 def read(path):
-    """Rows of kernels: name, seconds, and shares of the peak in per cent."""
+    """Rows of kernels: name, seconds, and percentages of the peak."""
     with open(path, newline="") as file:
         lines = [line for line in file if line.startswith('"')]
     rows = list(csv.DictReader(lines))
@@ -52,7 +52,7 @@ def read(path):
 
 
 def read_trace(path):
-    """The same of a trace, which has neither bytes of kernels nor shares of the peak, and the number of steps."""
+    """Rows of kernels from a trace, and the number of steps. A trace has no bytes and no percentages of the peak."""
     with open(path) as file:
         events = json.load(file)["traceEvents"]
     processes = {event["pid"] for event in events if event["name"] == "process_name" and event["args"]["name"].startswith("device ")}
@@ -85,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["metrics", "longest"])
     parser.add_argument("file", nargs="?")
-    parser.add_argument("--json", help="file that gets the results")
+    parser.add_argument("--json", help="file for the results")
     arguments = parser.parse_args()
     if arguments.what == "metrics":
         print(metrics(sys.stdin.read()))

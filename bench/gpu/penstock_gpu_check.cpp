@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock_gpu_check VERB [flags]: whether a GPU computes what it should, and how fast it is at
-// most. See README.md beside this file.
+// penstock_gpu_check VERB [flags]: checks that a GPU computes correct results, and measures its
+// highest rates. See README.md beside this file.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -21,35 +21,38 @@ struct Verb {
 };
 
 constexpr std::array<Verb, 6> kVerbs{{
-    {"device", "what the device says about itself", check_device},
+    {"device", "properties of the device, as it reports them", check_device},
     {"ceilings", "rates of copies and matrix products", check_ceilings},
-    {"kernels", "kernels of our own against the same on the host", check_kernels},
+    {"kernels", "built-in kernels against the same on the host", check_kernels},
     {"convolutions", "the DNN library's convolutions against loops in double", check_convolutions},
     {"patterns", "convolutions fused with batch norms against loops in double", check_patterns},
     {"graphs", "the backend on small graphs against loops in double", check_small_graphs},
 }};
 
 void add_flags(CLI::App& verb, CheckSettings& settings) {
-  verb.add_option("--driver", settings.driver, "gpu, or host: a GPU played on the host")
+  verb.add_option("--driver", settings.driver, "gpu, or host: a GPU emulated on the host")
       ->check(CLI::IsMember({"gpu", "host"}))
       ->capture_default_str();
-  verb.add_option("--only", settings.only,
-                  "checks whose names contain one of these, between commas");
-  verb.add_option("--seconds", settings.seconds, "after which no check begins; 0: no limit")
+  verb.add_option(
+      "--only", settings.only,
+      "run only checks whose names contain one of these, separated by commas; default: all");
+  verb.add_option("--seconds", settings.seconds,
+                  "seconds after which no further check starts; 0: no limit")
       ->check(CLI::NonNegativeNumber);
-  verb.add_option("--engines", settings.engines, "of the DNN library, tried for each graph")
+  verb.add_option("--engines", settings.engines, "engines of the DNN library to try for each graph")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  verb.add_option("--seed", settings.seed, "of all that is random")->capture_default_str();
-  verb.add_option("--expect", settings.expected, "verb device: a description to compare with");
-  CLI::Option* const json = verb.add_option("--json", settings.json, "file that gets the results");
+  verb.add_option("--seed", settings.seed, "seed of all random numbers")->capture_default_str();
+  verb.add_option("--expect", settings.expected,
+                  "for device: description to compare with, in JSON");
+  CLI::Option* const json = verb.add_option("--json", settings.json, "file for the results");
   verb.add_flag("--resume", settings.resume,
-                "keep the checks that this file holds, make the others")
+                "keep the results in that file, and run the other checks")
       ->needs(json);
 }
 
-/// 0: all passed; 1: something failed; 2: usage; 3: no GPU, or another that is needed and absent;
-/// 8: the device cannot be used any more, and checks were not made that --resume makes.
+/// Exit codes: 0: all passed; 1: a check failed; 2: usage; 3: no GPU, or another thing that is
+/// needed is absent; 8: the device is lost and some checks did not run; --resume runs them.
 int run(const Verb& verb, const CheckSettings& settings) {
   CheckReport report(settings, verb.name);
   int ended = 0;
@@ -60,7 +63,7 @@ int run(const Verb& verb, const CheckSettings& settings) {
     ended = 3;
   } catch (const DeviceError& error) {
     report.add(verb.name, Verdict::note, {},
-               fmt::format("no check is made after this: {}", error.what()));
+               fmt::format("no further check is run: {}", error.what()));
     ended = 8;
   }
   const int failed = report.finish();

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2054,SC2154  # shares names with visit.sh; flags' lists have commas
-# The steps of a visit, in the order of their worth, for visit.sh: call, step, most seconds. `here`: the step
-# prepares the machine, so each machine does it. With those, the limits of a call add up to less than 560 s.
+# The steps of a visit for visit.sh, most valuable first: call, step, time limit in seconds. `here`: the step
+# prepares the machine, so each machine runs it. With those steps, the limits of a call add up to less than 560 s.
 table="\
 1 machine         10 here
 1 libraries       50 here
@@ -31,13 +31,13 @@ table="\
 4 initcheck       45"
 step_names() { awk -v flag="${1:-}" 'flag == "" || $4 == flag { print $2 }' <<< "$table"; }
 
-# What a step may use. The names in capitals are what it writes to.
+# Paths and limits for a step. The names in capitals are files that it writes.
 RESULT=$work/results/$NAME.json      # figures, as JSON
-TURNS=$work/results/$NAME            # or a folder of them, one for each turn
+TURNS=$work/results/$NAME            # or a folder of JSON files, one for each turn
 HEADLINE=$work/steps/$NAME.headline  # a few lines for the summary
-LINES_FILE=$work/steps/$NAME.lines   # what the latest command printed
+LINES_FILE=$work/steps/$NAME.lines   # output of the latest command
 PROFILE=$work/profile
-LIMIT=${LIMIT:-60}  # the step's seconds
+LIMIT=${LIMIT:-60}  # the step's time limit in seconds
 export PYTHON=${PYTHON:-python3} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 export XDG_CACHE_HOME=$work/cache TORCHINDUCTOR_CACHE_DIR=$state/inductor  # plans are packed, compiled kernels are not
 export CUDNN_LOGLEVEL_DBG=1 CUDNN_LOGDEST_DBG=$work/logs/$NAME.cudnn.%i.log  # errors, by process
@@ -48,7 +48,7 @@ check=("$here/with_libraries.sh" penstock_gpu_check)
 driver=gpu
 [ -z "$dry" ] || driver=host
 
-# Ends a step that this machine cannot do.
+# Ends a step that this machine cannot run.
 skip() { echo "$*" > "$work/steps/$NAME.reason"; echo "skipped: $*"; exit 77; }
 need_gpu() { [ -z "$dry" ] || skip "needs a GPU"; }
 need_torch() {
@@ -58,7 +58,7 @@ need_torch() {
 headline() { tee -a "$HEADLINE"; }
 is_done() { [ "$(awk -F '\t' -v name="$1" '$1 == name { last = $2 } END { print last }' "$work/steps.tsv")" = "done" ]; }
 
-# What tells a failed recording, and an illegal access.
+# Patterns that identify a failed recording, and an illegal access.
 recording_failed='(^penstock: |penstock run exits with ).*(gpu:record=false|cudaErrorStreamCapture|cudaGraph)'
 illegal='cudaErrorIllegal|cudaErrorMisaligned|cudaErrorLaunchFailure|cudaErrorInvalidPc|cudaErrorHardwareStackError|illegal memory access'
 gpu_answers() {
@@ -66,8 +66,8 @@ gpu_answers() {
     timeout -k 5 40 "${check[@]}" device --driver gpu > "$work/logs/answer.log" 2>&1 < /dev/null
 }
 
-# watched FILE COMMAND...: its output goes to the log and to LINES_FILE, its standard output to FILE.
-# After the step's first illegal access it is run again under memcheck, which names the kernel.
+# watched FILE COMMAND...: writes the output to the log and to LINES_FILE, and the standard output to FILE.
+# After the step's first illegal access it runs the command again under memcheck, which names the kernel.
 watched() {
   local rc
   "${@:2}" 2>&1 > "$1" | tee "$LINES_FILE"
@@ -78,7 +78,7 @@ watched() {
   fi
   return "$rc"
 }
-# under TOOL COMMAND...: programs of Penstock's run under compute-sanitizer.
+# under TOOL COMMAND...: runs Penstock's programs under compute-sanitizer.
 under() {
   local program filter=
   program=$(PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer) || { echo "========= no compute-sanitizer on the PATH"; return 77; }
@@ -90,8 +90,8 @@ under() {
 }
 found_by_sanitizer() { grep -E '^========= +(Invalid|Error|Uninit|Race|Barrier|Program hit|at |no |ERROR SUMMARY|RACECHECK SUMMARY)|SUMMARY' | head -n 12; }
 
-# turn PART SECONDS COMMAND...: the command's standard output is a result. A turn that ended well in an earlier
-# call is not taken again.
+# turn PART SECONDS COMMAND...: stores the command's standard output as a result. A turn that succeeded in an
+# earlier call is not repeated.
 turn() {
   local file=$TURNS/$1.json rc
   [ ! -s "$file" ] || return 0
@@ -118,7 +118,7 @@ step_machine() {
   done
 }
 
-# Loads cuDNN and NCCL, which takes long on a machine that has just been started.
+# Loads cuDNN and NCCL. This takes long on a machine that has just started.
 step_libraries() {
   "$here/with_libraries.sh" 2> "$LINES_FILE" > "$state/libraries.new" && mv "$state/libraries.new" "$state/libraries" || return 1
   headline < "$LINES_FILE"
@@ -129,7 +129,7 @@ step_libraries() {
 }
 
 step_device() {
-  watched /dev/stdout "${check[@]}" device --driver "$driver" --json "$RESULT" --expect "$here/../../tests/trainer/gpu/h200.json"
+  watched /dev/stdout "${check[@]}" device --driver "$driver" --json "$RESULT" --expect "$here/../../tests/trainer/backends/gpu/h200.json"
   local rc=$?
   grep -v '^NOTE dnn_properties:' "$LINES_FILE" >> "$HEADLINE"
   return "$rc"
@@ -151,8 +151,8 @@ ASK
   return "${PIPESTATUS[0]}"
 }
 
-# run_check PART SECONDS VERB ARGUMENTS...: makes the checks that no earlier call made. A check that leaves the
-# device unusable ends the program, and another one makes the others.
+# run_check PART SECONDS VERB ARGUMENTS...: runs the checks that no earlier call ran. If a check makes the device
+# unusable, the program ends, and a new process runs the remaining checks.
 run_check() {
   local file=$TURNS/$1.json rc tries failed
   mkdir -p "$TURNS"
@@ -167,17 +167,17 @@ run_check() {
     under memcheck timeout --foreground -k 5 60 "${check[@]}" "$3" --driver "$driver" --only "$failed" 2>&1 \
       | tee "$work/logs/$NAME.memcheck$tries.log" | found_by_sanitizer | headline
   done
-  # With checks left, the step is out of time, and the next call makes them.
+  # If checks remain, the step is out of time, and the next call runs them.
   ! tail -n 1 "$LINES_FILE" | grep -q 'not made, since the time was up' || rc=124
   return "$rc"
 }
-# Of the step's time, what checks may take; the rest is for starting and for the last of them.
+# The share of the step's time that checks may use. The rest is for starting and for the last check.
 seconds() { echo $((LIMIT * ${1:-80} / 100)); }
 
-# Some of each kind where the host plays the GPU: that it does so rightly is what its own tests say.
+# Some of each kind if the host emulates the GPU. Other tests check that emulation.
 step_kernels() { run_check all "$(seconds)" kernels ${dry:+--only 20x8,2x7x9x3,17x15,5x7,UpdateWeights}; }
 step_graphs() { run_check all "$(seconds)" graphs ${dry:+--only conv,residual,block}; }
-# Of fp16, the engines that timing may prefer, too; of the others the first two.
+# For fp16, also the engines that timing may choose; for the other precisions, the first two.
 step_convolutions() {
   local rc=0
   run_check fp16 "$(seconds 50)" convolutions --only "fp16 ${dry:+7x7x512_1x1}" || rc=$?
@@ -191,16 +191,16 @@ step_ceilings() {
   return "${PIPESTATUS[0]}"
 }
 
-# gpu OPTION...: the device of a run, with what earlier steps found out.
+# gpu OPTION...: the device of a run, with settings that earlier steps found.
 gpu() {
   [ ! -e "$work/record_false" ] || set -- "$@" record=false
   (IFS=,; echo "gpu${*:+:$*}")
 }
-# Choosing engines by timing them may take too long: then the library's first ones are used.
+# If timing takes too long to choose engines, the library's first engines are used.
 tuned() { if is_done autotune; then gpu "$@"; else gpu autotune=false "$@"; fi; }
 
-# compare WHAT ARGUMENTS...: one step, or fifty, beside PyTorch's. Lines of single tensors and steps are
-# for the log alone.
+# compare WHAT ARGUMENTS...: compares one step, or fifty, with PyTorch's. Lines of single tensors and steps go
+# only to the log.
 compare() {
   local rc
   need_torch
@@ -216,14 +216,14 @@ compare() {
 step_gradients() { compare gradients --device "$(gpu autotune=false fused=off)" --precisions fp16,fp16+fused; }
 step_gradients_rest() { compare gradients --device "$(gpu autotune=false fused=off)" --precisions fp32,tf32,bf16; }
 step_losses() { compare losses --device "$(gpu autotune=false fused=off)" --precisions fp16,fp16+fused,fp32,tf32,bf16; }
-# The engines that were chosen, at the batch that they were chosen for.
+# The chosen engines, at the batch size for which they were chosen.
 step_tuned() {
   need_gpu
   compare gradients --device "$(tuned)" --precisions fp16 --batch 256
 }
 
-# measure PART SECONDS DEVICE PRECISION STEPS [FLAG...]: a run's JSON, and its rate as a headline. Without a
-# GPU: a small net on the processors.
+# measure PART SECONDS DEVICE PRECISION STEPS [FLAG...]: writes a run's JSON, and its rate as a headline. Without a
+# GPU, it runs a small network on the CPU.
 measure() {
   if [ -n "$dry" ]; then
     turn "$1" "$2" "${penstock[@]}" run --json --device cpu --model tiny_cnn --fake-location gpu --batch-size 8 --num-batches 5 \
@@ -248,8 +248,8 @@ step_autotune() {
   [ -n "$(find "$XDG_CACHE_HOME" -name 'gpu-plans-*.json')" ] || echo "no plans were kept under $XDG_CACHE_HOME: each run chooses again" | headline
 }
 
-# What timing, and fusing convolutions with batch norms, are worth. Engines that sum in less than f32 are not
-# timed yet, so that turn is last.
+# The gain from timing engines, and from fusing convolutions with batch norms. Engines that sum in less than f32
+# are not timed yet, so that turn is last.
 step_rates() {
   local rc=0
   measure tuned_1 25 "$(tuned)" fp16 100 || rc=$?
@@ -284,7 +284,7 @@ step_alternate() {
   return "$rc"
 }
 
-# Where a step's time goes, kernel by kernel.
+# The time of each kernel in a step.
 step_trace() {
   measure run 50 "$(tuned)" fp16 20 --trace-file "$PROFILE/trace.json" --trace-steps 10 || return
   [ -z "$dry" ] || return 0  # a trace of the host has no kernels
@@ -292,8 +292,8 @@ step_trace() {
   return "${PIPESTATUS[0]}"
 }
 
-# The kernels of one step under the profiler, which tells how busy memory and matrix units are. Steps repeat, so
-# any stretch as long as one has all.
+# Profiles the kernels of one step: how busy memory and matrix units are. Steps repeat, so any interval of one
+# step's length contains all kernels.
 step_profile() {
   need_gpu
   PATH=$PATH:/usr/local/cuda/bin
@@ -303,7 +303,7 @@ step_profile() {
   operations=$("$PYTHON" -c 'import json, sys; print(int(json.load(sys.stdin)["facts"]["operations_per_step"]))' < "$TURNS/run.json")
   metrics=$(ncu --query-metrics 2> /dev/null | "$PYTHON" "$here/kernel_profile.py" metrics)
   echo "metrics: $metrics"
-  # Ended early, it leaves what it measured.
+  # If it is stopped early, its measurements so far remain.
   timeout --foreground -s INT -k 10 $((LIMIT - 35)) \
     ncu --clock-control none --target-processes all --graph-profiling node --launch-skip $((operations * 4)) \
     --launch-count $((operations * 11 / 10)) --metrics "$metrics" --csv --page raw --log-file "$PROFILE/kernels.csv" \
@@ -313,7 +313,7 @@ step_profile() {
   return "${PIPESTATUS[0]}"
 }
 
-# Photographs to decode; this machine keeps them.
+# Photographs to decode; they stay on this machine.
 data=$state/data${dry:+_dry}
 step_dataset() {
   [ -d "$data/train" ] || {
@@ -324,7 +324,7 @@ step_dataset() {
   "${penstock[@]}" dataset inspect --data-dir "$data/train" | head -n 6 | headline
 }
 
-# sweep PART SECONDS ARGUMENTS...: a turn that is a sweep. What one that was cut off had measured comes back, too.
+# sweep PART SECONDS ARGUMENTS...: a turn that is a sweep. Partial results of an interrupted sweep are kept, too.
 sweep() {
   local folder=$work/sweeps/$NAME.$1 file=$TURNS/$1.json rc=0
   if [ ! -s "$file" ]; then
@@ -335,7 +335,7 @@ sweep() {
   [ ! -s "$folder/results.md" ] || { echo "$1:"; grep '^|' "$folder/results.md"; } | headline
   return "$rc"
 }
-# Each combination once, so that there is a table early, and then three times, for intervals.
+# Each combination runs once first, for an early table, and then three times, for intervals.
 sweep_twice() {
   sweep once $((LIMIT / 3)) --repetitions 1 "$@" || return
   [ -n "$dry" ] || sweep repeated $((LIMIT * 2 / 3 - 15)) --repetitions 3 "$@"
@@ -359,7 +359,7 @@ step_updates() {
   fi
 }
 
-# Small shapes of every kernel: tools make them a hundred times slower.
+# Every kernel at small shapes, because the tools make kernels a hundred times slower.
 small=50x7,20x8,5x2056,2x7x9x3,3x5x4x17,1x1x1x5,17x15,5x7,SetStep,SetHyper,Summarise,CheckFinite,SumSquares,FindTrust,UpdateWeights,AdaptLossScale,SumSlices,WidenGradients,1003
 sanitize() {
   need_gpu

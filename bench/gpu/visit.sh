@@ -1,20 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A visit to a machine with a GPU: everything that a short stay there should settle, in four calls of
-# under ten minutes, without a question asked. A call may be killed at any time, and the next one may
-# run on another machine. See README.md beside this file; steps.sh has the steps.
+# A visit to a GPU machine: all checks and measurements for a short stay there, in four calls of under
+# ten minutes, without interaction. A call may be killed at any time, and the next one may run on
+# another machine. See README.md beside this file; steps.sh has the steps.
 #
 # Usage: visit.sh 1|2|3|4 [--dry] [--out DIR] [--resume FILE] [--budget SECONDS] [--only STEP,...] [--again] [--state DIR]
-#   1|2|3|4    the call; it first continues steps of earlier calls that were cut off or not reached
-#   --dry      what can be run without a GPU, at small sizes
-#   --out      where the results go (default: visit)
-#   --resume   the state.tar.gz of the call before, for a machine that has no state of a visit yet
-#   --budget   seconds after which no step begins, and running ones end (default: 550)
-#   --only     these steps alone, of any call
-#   --again    repeat this call's steps that are finished
-#   --state    what this machine keeps between calls (default: ~/.cache/penstock-visit)
+#   1|2|3|4    the call; it first continues steps of earlier calls that were interrupted or not reached
+#   --dry      runs at small sizes the parts that need no GPU
+#   --out      folder for the results (default: visit)
+#   --resume   the state.tar.gz of the previous call, for a machine that has no state of a visit yet
+#   --budget   seconds after which no step begins, and running steps end (default: 550)
+#   --only     runs only these steps, of any call
+#   --again    repeats this call's finished steps
+#   --state    folder that this machine keeps between calls (default: ~/.cache/penstock-visit)
 set -u
-trap 'exit 143' TERM INT  # once the running command has ended, so that none outlives a step
+trap 'exit 143' TERM INT  # runs once the current command has ended, so no command outlives a step
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage() { sed -n 's/^# \{0,1\}//; 7,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 fail() { echo "visit.sh: $*" >&2; exit 2; }
@@ -47,8 +47,8 @@ state=${state:-${HOME:-/tmp}/.cache/penstock-visit}
 mkdir -p "$state" || exit 2
 state=$(cd "$state" && pwd)
 kind=gpu
-[ -z "$dry" ] || kind=dry  # a dry call finishes no step of a real one
-work=$state/$kind          # what is packed
+[ -z "$dry" ] || kind=dry  # a dry call does not finish a step of a real call
+work=$state/$kind          # the files that are packed
 journal=$work/steps.tsv    # step, verdict, exit code, seconds, note; the last line of a step counts
 
 # shellcheck source=bench/gpu/steps.sh
@@ -65,7 +65,7 @@ if [ -n "$resume" ] && [ ! -e "$journal" ]; then
   [ -e "$state/unpacked/$kind/steps.tsv" ] \
     || fail "--resume: $resume is not the state.tar.gz of an earlier call of this kind ($kind)"
   rm -rf "$work"
-  # What a step did to the earlier machine is not on this one.
+  # Steps that prepared the earlier machine must run again on this one.
   for NAME in $(step_names here); do printf '%s\tnot run\t-\t0\tanother machine\n' "$NAME"; done >> "$state/unpacked/$kind/steps.tsv"
   mv "$state/unpacked/$kind" "$work"
 elif [ -n "$resume" ]; then
@@ -97,7 +97,7 @@ write_summary() {
     fi
   done
 }
-# The table, and each result under its step. Each file is one JSON value and whole.
+# Writes the table, and each result under its step. Each file is one complete JSON value.
 write_results() {
   local file separator=''
   latest | awk -F '\t' -v call="$call" 'BEGIN { printf "{\"call\":%s,\"steps\":[", call } {
@@ -114,12 +114,12 @@ write_results() {
 write_state() {  # MORE OPTIONS
   tar -C "$state" --exclude='*.new' --warning=no-file-changed --warning=no-file-removed -cz "$@" "$kind"
 }
-# in_place FILE COMMAND...: the command's output as that file of the results, at once and whole.
+# in_place FILE COMMAND...: replaces that file of the results with the command's output, in one rename.
 in_place() {
   "${@:2}" > "$out/$1.new"
   mv "$out/$1.new" "$out/$1"
 }
-most=15000000  # bytes of the state
+most=15000000  # largest size of the state, in bytes
 pack() {
   in_place summary.txt write_summary
   in_place results.json write_results
@@ -129,7 +129,7 @@ pack() {
     echo "the state is larger than $most bytes: the profiles are left out" >> "$out/summary.txt"
   fi
 }
-# A long log keeps its ends.
+# Keeps the beginning and the end of a long log.
 cut_log() {
   [ "$(stat -c %s "$1")" -le 4000000 ] || { head -c 1000000 "$1"; printf '\n... cut ...\n'; tail -c 1000000 "$1"; } > "$1.new"
   [ ! -e "$1.new" ] || mv "$1.new" "$1"
@@ -149,7 +149,7 @@ stop() {
 }
 trap stop TERM INT
 
-# try STEP LIMIT: runs it as a process group with that many seconds. Its results are packed while it runs.
+# try STEP LIMIT: runs the step as a process group with that time limit in seconds. Packs its results while it runs.
 try() {
   local rc timer
   begun=$SECONDS running=$1
@@ -174,7 +174,7 @@ try() {
   return "$rc"
 }
 
-lost=''  # why no step can use the GPU any more
+lost=''  # the reason why the GPU is unusable from now on
 run_step() {
   local name=$1 limit=$2 left=$((budget - SECONDS)) rc note='' verdict log
   if [ -n "$lost" ] || [ "$left" -lt 5 ]; then
@@ -194,7 +194,7 @@ run_step() {
     try "$name" $((limit < left ? limit : left > 5 ? left : 5))
     rc=$?
     echo "recording a step failed, see $name.recorded.log; with gpu:record=false this step ended with $rc" >> "$work/steps/$name.headline"
-    [[ $rc =~ ^(0|124|137)$ ]] || rm "$work/record_false"  # that was not the reason
+    [[ $rc =~ ^(0|124|137)$ ]] || rm "$work/record_false"  # recording was not the cause
   fi
   case $rc in
     0) verdict='done' ;;
@@ -221,7 +221,7 @@ while read -r of name limit _; do
   elif [ "$of" -gt "$call" ]; then
     break
   elif [ "$of" -lt "$call" ] && [[ ${verdicts[$name]:-} =~ ^(done|skipped|FAILED)$ ]]; then
-    continue  # a later call tries no failed step again
+    continue  # a later call does not retry failed steps
   fi
   [[ -n $again || ! ${verdicts[$name]:-} =~ ^(done|skipped)$ ]] || continue
   run_step "$name" "$limit"

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs one of Penstock's programs with the libraries that it needs: those that were packed with it,
-# and those of CUDA, cuDNN and NCCL in the toolkit or in Python's packages. The newest cuDNN and the
-# newest NCCL win, wherever they are.
+# Runs one of Penstock's programs with the libraries that it needs: the packed ones, and CUDA, cuDNN and
+# NCCL from the toolkit or from Python's packages. The newest cuDNN and the newest NCCL are used,
+# wherever they are.
 #
 # Usage: with_libraries.sh [PROGRAM [ARGUMENTS...]]
-#   Without a program, it prints the libraries' folders, joined by ':', and on standard error the versions.
-#   A program without a folder is one beside this repository or bundle.
-#   PENSTOCK_LIBRARIES  the folders, if they are known: finding them takes seconds
+#   Without a program, it prints the libraries' folders, joined by ':', and their versions on standard error.
+#   A program name without a folder means a program beside this repository or bundle.
+#   PENSTOCK_LIBRARIES  the folders, if they are known; a search takes seconds
 #   PENSTOCK_UNDER      a tool to run the program under, with its arguments
 #   PYTHON              the Python whose packages are searched (default: python3)
 set -u
@@ -37,7 +37,7 @@ else:
 ASK
 }
 
-# newest LIBRARY FOLDER...: sets `chosen` to the folder with the newest; the first of equals.
+# newest LIBRARY FOLDER...: sets `chosen` to the folder with the newest version; the first one of equals.
 newest() {
   local folder version best=-1
   chosen=
@@ -64,7 +64,7 @@ print("\n".join(dict.fromkeys(found)))
 FIND
   )
   add "$root/lib"
-  # A package's folder holds one set of libraries, so it can go before the toolkit's, which holds all.
+  # A package's folder holds only one set of libraries, so it can precede the toolkit's folder, which holds all.
   local first=() second=()
   for library in libcudnn.so.9 libnccl.so.2; do
     newest "$library" "${toolkits[@]}" "${packages[@]}"
@@ -79,7 +79,7 @@ FIND
       if [ -e "$folder/$library" ]; then add "$folder"; break; fi
     done
   done
-  add /usr/local/nvidia/lib64  # the driver's, in containers
+  add /usr/local/nvidia/lib64  # the driver's folder, in containers
   [ -z "${LD_LIBRARY_PATH:-}" ] || folders+=("$LD_LIBRARY_PATH")
   (IFS=:; printf '%s\n' "${folders[*]}")
 }

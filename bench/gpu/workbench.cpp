@@ -36,7 +36,7 @@ double element_at(const std::byte* at, Content content) {
   return double{content == Content::f16 ? from_f16(bits) : from_bf16(bits)};
 }
 
-/// Losses by their values, counts exactly.
+/// Compares losses by their values, and counts exactly.
 double distance_of_results(std::span<const std::byte> found, std::span<const std::byte> expected) {
   StepResult a, b;
   std::memcpy(static_cast<void*>(&a), found.data(), sizeof a);
@@ -59,7 +59,7 @@ std::shared_ptr<DriverLibrary> library_for(const CheckSettings& settings) {
   if (settings.driver != "gpu") {
     throw ConfigError("--driver is " + settings.driver + "; expected gpu or host");
   }
-  // Belongs to the program.
+  // The program owns the library, so the pointer has no deleter.
   return {std::shared_ptr<void>{}, &driver_library()};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver with one stream, on which a check does one thing after the other, and what it computes
-// on: operands that exist as bytes of the host and as memory of the device.
+// A driver with one stream that runs a check's work in order, and operands as bytes of the host and
+// as memory of the device.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ namespace penstock::gpu {
 
 using Bytes = std::vector<std::byte>;
 
-/// The machine's GPUs, or a GPU played on the host. Throws Unavailable where there is none.
+/// The machine's GPUs, or a GPU emulated on the host. Throws Unavailable if there is none.
 std::shared_ptr<DriverLibrary> library_for(const CheckSettings& settings);
 
-/// One thread.
+/// Thread-safety: one thread.
 class Workbench {
  public:
   explicit Workbench(Driver& driver);
@@ -31,9 +31,10 @@ class Workbench {
 
   Driver& driver() const noexcept { return driver_; }
   StreamHandle stream() const noexcept { return stream_; }
-  /// Until all that was enqueued is done.
+  /// Blocks until all enqueued work is done.
   void wait();
-  /// The time between two marks on the stream around what `work` enqueues. Waits for it.
+  /// The time between two events on the stream, before and after the work that `work` enqueues.
+  /// Blocks until it is done.
   template <typename Work>
   double seconds_of(const Work& work) {
     driver_.record(stream_, begin_);
@@ -49,7 +50,7 @@ class Workbench {
   const EventHandle begin_, end_;
 };
 
-/// Device or pinned memory that frees itself.
+/// Device or pinned memory with RAII.
 class Block {
  public:
   Block(Workbench& bench, std::size_t bytes, MemoryKind kind = MemoryKind::device);
@@ -59,7 +60,7 @@ class Block {
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }
-  /// Both wait.
+  /// upload and download block.
   void upload(std::span<const std::byte> bytes) const;
   Bytes download() const;
 
@@ -70,21 +71,22 @@ class Block {
   std::byte* const data_;
 };
 
-/// What elements are, and so how far two of them may lie apart.
+/// The kind of elements, which decides how two of them are compared.
 enum class Content : std::uint8_t { f32, f16, bf16, bits, result };
 
 Content content_of(DType type);
 std::string_view name_of_type(DType type);
 
-/// Uniform in [low, high), rounded to the type: f32, f16 or bf16.
+/// Random elements, uniform in [low, high), rounded to the type: f32, f16 or bf16.
 Bytes random_elements(DType type, std::size_t count, Random& random, double low, double high);
-/// Not numbers in any of those types.
+/// Bytes that are NaN in each of the types.
 Bytes poison(std::size_t bytes);
-/// Elements as numbers: those of the three types, or bytes.
+/// Elements as numbers: f32, f16 or bf16, or single bytes.
 std::vector<double> values_of(std::span<const std::byte> bytes, Content content);
 
-/// ||found - expected|| / ||expected||; infinite where one of them is not a number and the other is
-/// another bit pattern. Of `bits`: the share of bytes that differ. Of `result`: a StepResult's.
+/// ||found - expected|| / ||expected||; infinite if one element is NaN and the other is another bit
+/// pattern. For `bits`: the share of bytes that differ. For `result`: the distance of two
+/// StepResults.
 double distance_of(std::span<const std::byte> found, std::span<const std::byte> expected,
                    Content content);
 

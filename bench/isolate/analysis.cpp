@@ -5,18 +5,18 @@
 
 #include "bench/isolate/cost.h"
 #include "bench/isolate/delivery.h"
-#include "bench/isolate/doubts.h"
 #include "bench/isolate/verdict.h"
+#include "bench/isolate/warnings.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// Rows of the coupled row's feeder without a trainer, by threads, ascending; the first of those
-/// with as many.
-std::vector<const Row*> supplies_of(const Isolation& found) {
-  const RunConfig& coupled = found.sweep.rows[found.coupled_row].config;
+/// Returns the rows of the coupled row's feeder without a trainer, by threads, ascending; one row
+/// for each number of threads, the first in the sweep.
+std::vector<const Row*> supplies_of(const Measurement& measurement) {
+  const RunConfig& coupled = measurement.coupled().config;
   std::vector<const Row*> supplies;
-  for (const Row& row : found.sweep.rows) {
+  for (const Row& row : measurement.sweep.rows) {
     RunConfig like = supply_config(coupled);
     like.feeder_threads = row.config.feeder_threads;
     like.num_batches = row.config.num_batches;
@@ -32,7 +32,7 @@ std::vector<const Row*> supplies_of(const Isolation& found) {
   return supplies;
 }
 
-/// Did others compute on this machine in most blocks?
+/// Did other processes compute on this machine in most blocks?
 bool is_crowded(const std::vector<BlockNoise>& noise) {
   constexpr double kCrowdedPercent = 10;
   const auto crowded = std::count_if(noise.begin(), noise.end(), [](const BlockNoise& block) {
@@ -41,60 +41,39 @@ bool is_crowded(const std::vector<BlockNoise>& noise) {
   return 2 * crowded > static_cast<std::ptrdiff_t>(noise.size());
 }
 
-void take(Outlook& outlook, Isolation& found) {
-  found.supply_curve = std::move(outlook.supply_curve);
-  found.law = outlook.law;
-  found.cores_per_device = outlook.cores_per_device;
-  found.depths = std::move(outlook.depths);
-  found.cures.clear();
-  for (const Cure& cure : outlook.cures) found.cures.push_back(cure.text);
-}
-
-void take(Diagnosis& diagnosis, Isolation& found) {
-  found.stages = std::move(diagnosis.stages);
-  found.bottleneck = diagnosis.bottleneck;
-  found.next_bottleneck = diagnosis.next_bottleneck;
-  found.gain_until_next = diagnosis.gain_until_next;
-  found.instrumentation_percent = diagnosis.instrumentation_percent;
-}
-
 }  // namespace
 
-std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan) {
-  const Row& ceiling = found.sweep.rows[found.ceiling_row];
-  const Row& coupled = found.sweep.rows[found.coupled_row];
+void analyse(Isolation& found, const IsolatePlan& plan) {
+  Measurement& measurement = found.measurement;
+  const Row& ceiling = measurement.ceiling();
+  const Row& coupled = measurement.coupled();
   const std::vector<BlockPair> blocks = pair_blocks(ceiling, coupled);
-  found.blocks = blocks.size();
+  measurement.blocks = blocks.size();
   found.cost = find_cost(blocks, images_per_step(coupled), plan.targets);
-  if (found.supply_row) found.supply_img_per_s = supply_of(found.sweep.rows[*found.supply_row]);
-  std::vector<Cure> cures;
-  double unexplained_share = 0;
-  if (found.cost) {
-    Diagnosis diagnosis = diagnose({.coupled = coupled,
-                                    .cost = *found.cost,
-                                    .has_producer = plan.has_producer,
-                                    .crowded = is_crowded(noise_of_blocks(found))});
-    if (plan.has_producer) {
-      found.delivery = find_delivery(coupled, found.ladder, diagnosis);
-    }
-    Outlook outlook = look_ahead({.ceiling = ceiling,
-                                  .coupled = coupled,
-                                  .supplies = supplies_of(found),
-                                  .cost = *found.cost,
-                                  .diagnosis = diagnosis,
-                                  .delivery = found.delivery,
-                                  .margin = plan.targets.margin,
-                                  .cores = plan.cores,
-                                  .threads_matter = plan.threads_matter,
-                                  .seed = plan.config.seed});
-    unexplained_share = outlook.unexplained_share;
-    cures = outlook.cures;
-    take(outlook, found);
-    take(diagnosis, found);
+  if (measurement.supply_row) {
+    found.supply_img_per_s = supply_of(measurement.sweep.rows[*measurement.supply_row]);
   }
-  found.doubts = find_doubts(found, plan, unexplained_share);
+  if (found.cost) {
+    found.diagnosis = diagnose({.coupled = coupled,
+                                .cost = *found.cost,
+                                .has_producer = plan.has_producer,
+                                .crowded = is_crowded(noise_of_blocks(measurement))});
+    if (plan.has_producer) {
+      found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
+    }
+    found.predictions = predict({.ceiling = ceiling,
+                                 .coupled = coupled,
+                                 .supplies = supplies_of(measurement),
+                                 .cost = *found.cost,
+                                 .diagnosis = found.diagnosis,
+                                 .delivery = found.delivery,
+                                 .margin = plan.targets.margin,
+                                 .cores = plan.cores,
+                                 .threads_matter = plan.threads_matter,
+                                 .seed = plan.config.seed});
+  }
+  found.warnings = find_warnings(found, plan);
   found.verdict = verdict_of(found, plan);
-  return cures;
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

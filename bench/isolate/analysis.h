@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// From measured rows to what they mean: cost, cause, cure, doubts, and the verdict in words. A pure
-// function.
+// Derives all findings from the measured rows: cost, cause, recommendations, doubts, and the
+// verdict in words. A pure function.
 #pragma once
-
-#include <vector>
 
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/isolation.h"
-#include "bench/isolate/predictions.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// Fills in all that follows from `found`'s sweep, noise, stopped_because and the rows that its
-/// indices name; what cannot be known stays empty. Returns the cures, best first.
-std::vector<Cure> analyse(Isolation& found, const IsolatePlan& plan);
+/// Fills in everything that follows from `found.measurement`, and its `blocks`. Unknown results
+/// stay empty.
+void analyse(Isolation& found, const IsolatePlan& plan);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

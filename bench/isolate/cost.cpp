@@ -4,32 +4,32 @@
 #include <algorithm>
 #include <limits>
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Figures of blocks, all summed up alike.
+/// Figures of blocks, all summarised in the same way.
 class Blocks {
  public:
   explicit Blocks(std::span<const BlockPair> blocks)
       : blocks_(blocks), summary_(step_pairs(blocks)) {}
 
   template <typename Part>
-  Estimate of(const Part& part) const {
+  statistics::Estimate of(const Part& part) const {
     std::vector<double> values;
     for (const BlockPair& block : blocks_) values.push_back(part(block));
     return summary_.of(values);
   }
-  /// The difference of a part of step time between the feeder's runs and the ceiling's.
+  /// The difference of one part of step time between the feeder's runs and the ceiling's.
   template <typename Part>
-  Estimate longer(const Part& part) const {
+  statistics::Estimate longer(const Part& part) const {
     return of([&](const BlockPair& block) { return part(block.coupled) - part(block.ceiling); });
   }
 
  private:
   std::span<const BlockPair> blocks_;
-  RoundSummary summary_;
+  statistics::RoundSummary summary_;
 };
 
 CostSplit split_of(const Blocks& blocks) {
@@ -59,8 +59,8 @@ std::vector<BlockPair> pair_blocks(const Row& ceiling, const Row& coupled) {
   return blocks;
 }
 
-std::vector<Pair> step_pairs(std::span<const BlockPair> blocks) {
-  std::vector<Pair> pairs;
+std::vector<statistics::Pair> step_pairs(std::span<const BlockPair> blocks) {
+  std::vector<statistics::Pair> pairs;
   for (const BlockPair& block : blocks) {
     pairs.push_back({block.ceiling.kept_up_ms, block.coupled.kept_up_ms});
   }
@@ -69,28 +69,29 @@ std::vector<Pair> step_pairs(std::span<const BlockPair> blocks) {
 
 double ratio_half_width(std::span<const BlockPair> blocks) {
   if (blocks.size() < 2) return kInfinite;
-  const Estimate ratio = paired_ratio(step_pairs(blocks));
+  const statistics::Estimate ratio = statistics::paired_ratio(step_pairs(blocks));
   return ratio.half_width() / ratio.value;
 }
 
-Estimate rate_of(const Estimate& ms, double images) {
+statistics::Estimate rate_of(const statistics::Estimate& ms, double images) {
   const auto rate = [&](double each) { return each > 0 ? 1e3 * images / each : kInfinite; };
   return {rate(ms.value), rate(ms.high), rate(ms.low), ms.samples, ms.is_spread};
 }
 
 std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, double images,
-                                          const CostTargets& targets) {
+                                          const statistics::CostTargets& targets) {
   if (blocks.empty()) return std::nullopt;
   const Blocks figures(blocks);
   InputCostFinding cost;
-  static_cast<CostEstimate&>(cost) = estimate_cost(step_pairs(blocks), images, targets);
+  static_cast<statistics::CostEstimate&>(cost) =
+      statistics::estimate_cost(step_pairs(blocks), images, targets);
   cost.ceiling_img_per_s =
       rate_of(figures.of([](const BlockPair& block) { return block.ceiling.kept_up_ms; }), images);
   cost.coupled_img_per_s =
       rate_of(figures.of([](const BlockPair& block) { return block.coupled.kept_up_ms; }), images);
   if (!cost.percent
            .is_spread) {  // by the ratio of step times, so that it is the ceiling less the loss
-    const Estimate ratio = paired_ratio(step_pairs(blocks));
+    const statistics::Estimate ratio = statistics::paired_ratio(step_pairs(blocks));
     const double ceiling = cost.ceiling_img_per_s.value;
     cost.coupled_img_per_s = {ceiling / ratio.value, ceiling / ratio.high, ceiling / ratio.low,
                               ratio.samples};
@@ -110,12 +111,12 @@ std::vector<double> supply_rates(const Row& row) {
   return rates;
 }
 
-std::optional<Estimate> supply_of(const Row& row) {
+std::optional<statistics::Estimate> supply_of(const Row& row) {
   const double images = images_per_step(row);
   std::vector<double> ms;
   for (const double rate : supply_rates(row)) ms.push_back(1e3 * images / rate);
   if (ms.empty()) return std::nullopt;
-  return rate_of(summarise_rounds(ms), images);
+  return rate_of(statistics::summarise_rounds(ms), images);
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

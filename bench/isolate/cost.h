@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a feeder costs its trainer, from runs of both in the same blocks. Pure functions.
+// Computes what a feeder costs its trainer, from runs of the ceiling and of the feeder in the same
+// blocks. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -7,45 +8,65 @@
 #include <span>
 #include <vector>
 
-#include "bench/isolate/isolation.h"
 #include "bench/isolate/steady.h"
+#include "bench/record/sweep_result.h"
+#include "bench/statistics/estimate.h"
 #include "bench/statistics/input_cost.h"
+#include "bench/statistics/paired.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// The ceiling and the feeder in one block.
+/// The marginal cost of a feeder: how much longer its steps are than the ceiling's, in ms per step.
+/// The residual is defined so that starvation + transfer + interference + residual = total.
+struct CostSplit {
+  statistics::Estimate total_ms;
+  statistics::Estimate
+      starvation_ms;                 ///< the device had no batch: none was ready on the host's side
+  statistics::Estimate transfer_ms;  ///< the device waited for the copy of a batch that was ready
+  statistics::Estimate interference_ms;  ///< steps themselves got longer, or were enqueued late
+  double residual_ms = 0;                ///< what the three do not explain
+};
+
+/// The cost of one feeder compared with the ceiling; rounds are blocks.
+struct InputCostFinding : statistics::CostEstimate {
+  statistics::Estimate ceiling_img_per_s, coupled_img_per_s;
+  CostSplit split;
+};
+
+/// The runs of the ceiling and of the feeder in one block.
 struct BlockPair {
   std::int32_t block = 0;
   SteadyRun ceiling, coupled;
 };
 
-/// The blocks in which both rows have a usable run.
+/// Returns the blocks in which both rows have a usable run.
 std::vector<BlockPair> pair_blocks(const Row& ceiling, const Row& coupled);
 
-/// Their times a step, kept up: a of the ceiling, b with the feeder.
-std::vector<Pair> step_pairs(std::span<const BlockPair> blocks);
+/// Returns the kept-up times per step (kept_up_ms): a of the ceiling, b with the feeder.
+std::vector<statistics::Pair> step_pairs(std::span<const BlockPair> blocks);
 
-/// None without blocks.
+/// Returns none if there are no blocks.
 ///
-/// With t the time a step and a bar for the mean over blocks, all in ms a step:
-///   starvation = mean(starved) - mean(starved of the ceiling), transfer likewise of exposed copies
-///   interference = the same of (step less idle) plus that of late enqueueing
+/// With the mean over blocks, all in ms per step:
+///   starvation = mean(starved) - mean(starved of the ceiling); transfer likewise of exposed copies
+///   interference = the same difference of (step less idle), plus that of late enqueueing
 ///   residual = total - starvation - transfer - interference
-/// Below kRoundsForInterval blocks the figures are those of the middle block, with the lowest and
-/// the highest (RoundSummary).
-/// The residual holds what batches that lay ready hid (kept_up_ms less step_ms), and rounding.
+/// Below kRoundsForInterval blocks, each figure is that of the middle block, with the lowest and
+/// the highest block as its bounds (RoundSummary).
+/// The residual holds rounding, and the time that batches prepared before the window hid
+/// (kept_up_ms less step_ms).
 std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, double images_per_step,
-                                          const CostTargets& targets);
+                                          const statistics::CostTargets& targets);
 
 /// Half the relative width of the interval of coupled over ceiling time; infinite below two blocks.
 double ratio_half_width(std::span<const BlockPair> blocks);
 
-/// The rate of steps of `images` images whose times are `ms`: the mean of times, not of rates.
-Estimate rate_of(const Estimate& ms, double images);
+/// Converts times per step to the rate of steps of `images` images. It averages times, not rates.
+statistics::Estimate rate_of(const statistics::Estimate& ms, double images);
 
-/// The unconsumed rate of a row, over its usable runs; none without any.
-std::optional<Estimate> supply_of(const Row& row);
-/// Its values, one for each usable run, in the order of blocks.
+/// Returns the unconsumed rate of a row over its usable runs; none if it has no usable run.
+std::optional<statistics::Estimate> supply_of(const Row& row);
+/// Returns the unconsumed rate of each usable run, in the order of blocks.
 std::vector<double> supply_rates(const Row& row);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

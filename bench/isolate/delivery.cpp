@@ -7,15 +7,15 @@
 #include <cmath>
 
 #include "bench/isolate/steady.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
 #include "bench/statistics/input_cost.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// Who does something for less of the time does not hold others up by it.
+/// A side that is busy for a smaller share of time does not hold others up.
 constexpr double kMostly = 0.5;
-/// A transport that alone carries so many times what came does not hold it up.
+/// A transport that alone carries this multiple of the received rate is no bottleneck.
 constexpr double kAmple = 2;
 constexpr std::string_view kTcp = "tcp://";
 
@@ -29,8 +29,8 @@ double counter(const RunResult& result, const char* name) {
   return found == result.counters.end() ? 0 : static_cast<double>(found->second);
 }
 
-/// Those that were feeding at the end; by credit, where it is known who has gone, or by their
-/// numbers.
+/// The number of producers that were feeding at the end: by credit if it is known which producers
+/// ended, otherwise by their numbers.
 double producers_of(const RunResult& result) {
   const double ended = counter(result, "producers_ended");
   const double welcomed = counter(result, "producers_welcomed");
@@ -40,7 +40,7 @@ double producers_of(const RunResult& result) {
   return seen > ended ? seen - ended : seen;
 }
 
-/// Of the most upstream workers.
+/// Use of the most upstream workers.
 struct ReceiverUse {
   std::string workers;
   double busy = 0, waits_in = 0, waits_out = 0;  // shares of their time
@@ -68,7 +68,7 @@ ReceiverUse receiver_of(const RunResult& result) {
   return use;
 }
 
-/// One run: times in seconds, of a message.
+/// One run. Times are in seconds per message.
 struct RunDelivery {
   double messages_per_s = 0, producers = 0;
   double making = 0, holding = 0, way = 0, taking = 0, in_ring = 0;
@@ -93,7 +93,7 @@ RunDelivery delivery_of(const RunResult& result) {
   run.way = fact(result, "hand_off_window_mean_s");
   for (const StageUse& stage : result.stages) {
     if (stage.workers == "stager" || !(messages > 0)) continue;
-    // A receiver does all of a message, while decode threads share its images.
+    // A receiver processes a message alone; decode threads share its images.
     const bool shares = stage.workers != "receiver";
     run.taking += stage.wall_s / (shares ? threads_of(result, stage.workers) : 1) / messages;
   }
@@ -101,7 +101,7 @@ RunDelivery delivery_of(const RunResult& result) {
     run.ring = result.queues.front().mean_filled;
     run.slots = result.queues.front().slots;
   }
-  // The ring holds batches of the run, whatever a message does.
+  // The ring holds batches of the run, whatever the size of a message.
   const double img_per_s = run.messages_per_s * run.images;
   if (img_per_s > 0) run.in_ring = run.ring * result.config.batch_size / img_per_s;
   return run;
@@ -119,7 +119,7 @@ void add_part(DeliveryFinding& found, std::string name, std::string side,
               const std::vector<RunDelivery>& runs, const Value& value) {
   std::vector<double> ms;
   for (const RunDelivery& run : runs) ms.push_back(1e3 * value(run));
-  found.parts.push_back({std::move(name), std::move(side), summarise_rounds(ms), 0});
+  found.parts.push_back({std::move(name), std::move(side), statistics::summarise_rounds(ms), 0});
 }
 
 void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, bool begun) {
@@ -137,22 +137,23 @@ void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, boo
   }
 }
 
-/// How both ends' clocks compare, by the last run that was timed.
+/// Says how the clocks of both ends compare, by the last run with timestamps.
 void add_clocks(DeliveryFinding& found, const RunResult& last) {
   if (fact(last, "hand_off_clocks_unknown") > 0) {
-    found.clocks = "clocks that differ by what nobody knows: ways are those beyond the fastest one";
+    found.clocks =
+        "clocks that differ by an unknown amount: transit times are measured from the fastest one";
     found.not_known =
-        "how long batches are on their way at least: by push nothing bounds how far clocks of "
-        "other machines are off; zmq-consume:credit=N with penstock serve --credit does";
+        "the shortest transit time of batches: with push, the difference between the clocks of two "
+        "machines is unbounded; zmq-consume:credit=N with penstock serve --credit bounds it";
     return;
   }
   const double bound_us = fact(last, "hand_off_clock_bound_us");
   found.clocks = bound_us > 0
-                     ? fmt::format("clocks that differ, set right to within {:.3g} us", bound_us)
+                     ? fmt::format("clocks that differ, corrected to within {:.3g} us", bound_us)
                      : "one clock";
 }
 
-/// A producer, or what lies between, where receivers wait for messages.
+/// Decides between producer and network when receivers wait for messages.
 Blame outside_blame(const DeliveryFinding& found) {
   if (found.timed) {
     const bool held = found.held_percent.value_or(0) >= 100 * kMostly;
@@ -164,7 +165,7 @@ Blame outside_blame(const DeliveryFinding& found) {
   return times >= kAmple ? Blame::producer : Blame::producer_or_network;
 }
 
-/// Do batches come from other machines, as far as their endpoints say?
+/// Do the endpoints say that batches come over TCP from other machines?
 bool has_wire(const std::string& feeder) {
   for (std::size_t at = 0; (at = feeder.find(kTcp, at)) != std::string::npos;) {
     const std::string_view host = std::string_view(feeder).substr(at += kTcp.size());
@@ -175,7 +176,7 @@ bool has_wire(const std::string& feeder) {
   return false;
 }
 
-/// A producer of the ladder's own is on this machine: what it reaches says nothing of a wire.
+/// A producer that the ladder starts is on this machine, so its rate says nothing about a network.
 void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, bool has_wire) {
   for (const RungFinding& rung : ladder) {
     if (!rung.unavailable.empty() || !rung.supply_img_per_s) continue;
@@ -207,7 +208,7 @@ std::string depths_sentence(const DeliveryFinding& found) {
   std::string text = "On average ";
   if (found.ready) {
     text +=
-        fmt::format("{} batches lay ready at the producers, {} were on their way or in sockets, ",
+        fmt::format("{} batches were ready at the producers, {} were in transit or in sockets, ",
                     format_fixed(*found.ready, 1), format_fixed(*found.under_way, 1));
   }
   return text + fmt::format("{} of {:.0f} slots of the ring were filled.",
@@ -256,8 +257,8 @@ std::string blame_sentence(const DeliveryFinding& found) {
       break;
   }
   return fmt::format(
-      "Of producer, network and consumer none is to blame: the receiver waited for room for {:.0f} "
-      "% of the time, and for messages for {:.0f} %.",
+      "Neither the producer, the network nor the consumer is too slow: the receiver waited for "
+      "room for {:.0f} % of the time, and for messages for {:.0f} %.",
       found.waits_out_percent, found.waits_in_percent);
 }
 
@@ -268,7 +269,7 @@ std::string alone_sentence(const DeliveryFinding& found) {
   };
   add(found.producers_img_per_s, "if nothing held the producers back");
   add(found.transport_img_per_s, "over the transport with batches that cost nothing");
-  add(found.consumer_img_per_s, "of the consumer out of memory");
+  add(found.consumer_img_per_s, "for the consumer, reading messages from memory");
   return text.empty() ? text : fmt::format("Each alone: {}.", text);
 }
 
@@ -306,14 +307,14 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
     if (const double making = mean([](auto& run) { return run.making; }); begun && making > 0) {
       const double busy = mean([](auto& run) { return run.messages_per_s * run.making; });
       found.making_percent = std::min(100.0, 100 * busy / producers);
-      // Producers that make several batches at once do more than one after the other.
+      // Producers that make several batches in parallel exceed the rate of one after the other.
       const double images = mean([](auto& run) { return run.images; });
       found.producers_img_per_s = std::max(found.came_img_per_s, producers * images / making);
     }
   } else {
     found.not_known =
-        "what is the producers' and what the network's: these messages carry no times; messages of "
-        "the format framed do (penstock serve --format framed, or the producer library)";
+        "the shares of producers and network, because these messages carry no times; use the "
+        "format framed (penstock serve --format framed, or the producer library)";
   }
   add_parts(found, runs, begun);
   add_rungs(found, ladder, has_wire(coupled.config.fake_location));
@@ -345,4 +346,4 @@ bool is_outside(const StageFinding& stage) {
   return stage.workers == "producer" || stage.workers == "network";
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

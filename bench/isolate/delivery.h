@@ -1,33 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose fault it is where a feeder receives from other processes: by what batches say of their own
-// times, by how busy receivers are, and by the ladder's rungs. Pure functions.
+// Decides who holds up a feeder that receives from other processes: producer, network or consumer.
+// It uses the timestamps in batches, the utilisation of receivers, and the ladder's rungs. Pure
+// functions.
 //
-// By operational laws, with X batches a second of k producers that spend m on each, a producer is
-// busy X m / k of its time; and by Little's, X w batches lie where each spends w. Receivers that
-// wait for messages blame the producers where those were busy, and had no batch ready that was not
-// sent; else what lies between.
+// Operational laws: if k producers spend m on each batch and X batches arrive per second, a
+// producer is busy X m / k of its time. Little's law: if each batch spends w somewhere, X w batches
+// are there. If receivers wait for messages, the producers are to blame if they were busy and had
+// no unsent batch ready. Otherwise the network between is to blame.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/isolate/diagnosis.h"
-#include "bench/isolate/isolation.h"
+#include "bench/isolate/ladder.h"
+#include "bench/record/sweep_result.h"
+#include "bench/statistics/estimate.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// Of a feeder whose batches come from outside, by its coupled runs and the ladder's rungs, if
-/// there are any; none where no run was usable. What `diagnosis` calls the producer's becomes the
-/// network's there, where it is.
+/// Who holds batches up. producer_or_network: the batches carry no timestamps that would tell.
+enum class Blame : unsigned char { nobody, producer, network, consumer, producer_or_network };
+constexpr std::string_view to_string(Blame blame) noexcept {
+  switch (blame) {
+    case Blame::nobody:
+      return "nobody";
+    case Blame::producer:
+      return "producer";
+    case Blame::network:
+      return "network";
+    case Blame::consumer:
+      return "consumer";
+    case Blame::producer_or_network:
+      return "producer or network";
+  }
+  return "";
+}
+
+/// What one side adds to the time from the start of work on a batch until a device takes it.
+struct DeliveryPart {
+  std::string name;         ///< "made"
+  std::string side;         ///< "producer", "network", "consumer"
+  statistics::Estimate ms;  ///< per batch, mean over the window
+  double percent = 0;       ///< share of all parts
+};
+
+struct DeliveryFinding {
+  Blame blame = Blame::nobody;
+  bool timed = false;  ///< batches carried the times when they were begun, ready and sent
+  std::string clocks;  ///< how both ends' clocks compare: "one clock", "within 35 us of each other"
+  std::string not_known;  ///< what the data cannot tell apart, and how to find out; empty: nothing
+  std::vector<DeliveryPart> parts;  ///< upstream first; without timestamps, the consumer's parts
+                                    ///< only
+
+  double producers = 0;  ///< number of producers that were feeding; 0: not known
+  double came_img_per_s = 0;
+  std::optional<double> making_percent;  ///< share of producers' time in which they made batches
+  std::optional<double> held_percent;    ///< share of time in which a producer had an unsent batch
+                                         ///< ready
+  double receiving_percent = 0;          ///< share of receivers' time in which they worked
+  double waits_in_percent = 0, waits_out_percent = 0;  ///< waiting for messages; for room
+
+  // Mean number of batches in the window.
+  std::optional<double> ready;      ///< at the producers, not sent yet
+  std::optional<double> under_way;  ///< sent but not received: on the network and in both sockets
+  double in_ring = 0, ring_slots = 0;
+
+  // The rate that each side could reach alone, in images per second.
+  std::optional<double>
+      producers_img_per_s;  ///< if nothing ever held producers back, by their own times
+  std::optional<double> transport_img_per_s;  ///< of constant batches, by the ladder
+  std::optional<double> consumer_img_per_s;   ///< from memory, by the ladder
+};
+
+/// Analyses a feeder whose batches come from other processes, by its coupled runs and by the
+/// ladder's rungs, if there are any. Returns none if no run was usable. If the network is to blame,
+/// the stage that `diagnosis` calls the producer is renamed to the network.
 std::optional<DeliveryFinding> find_delivery(const Row& coupled,
                                              const std::vector<RungFinding>& ladder,
                                              Diagnosis& diagnosis);
 
-/// Who is to blame and why, in sentences; what each side could do; what is not known.
+/// Says in sentences who is to blame and why, what each side could do, and what is not known.
 std::vector<std::string> delivery_sentences(const DeliveryFinding& found);
 
-/// Does it hold up what the run's receivers receive: a producer, or the network?
+/// Is this stage outside the run's receivers: a producer, or the network?
 bool is_outside(const StageFinding& stage);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/isolate/delivery_cures.h"
+#include "bench/isolate/delivery_recommendations.h"
 
 #include <fmt/format.h>
 
@@ -7,24 +7,24 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/options.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
 constexpr std::int32_t kMostReceivers = 16;
-/// More of something is worth it from there on.
+/// The least gain that makes a recommendation worthwhile.
 constexpr double kWorthwhile = 1.02;
 
-class DeliveryCures {
+class DeliveryRecommendations {
  public:
-  explicit DeliveryCures(const DeliveryGround& ground)
+  explicit DeliveryRecommendations(const DeliveryGround& ground)
       : ground_(ground),
         delivery_(ground.delivery),
         feeder_(parse_component(ground.config.fake_location)) {}
 
-  std::vector<Cure> make() {
+  std::vector<Recommendation> make() {
     switch (delivery_.blame) {
       case Blame::producer:
       case Blame::producer_or_network:
@@ -39,11 +39,11 @@ class DeliveryCures {
       case Blame::nobody:
         break;
     }
-    return std::move(cures_);
+    return std::move(recommendations_);
   }
 
  private:
-  /// What the next thing behind would allow, if nothing outside held it up.
+  /// The rate that the next bottleneck would allow, if nothing outside held the feeder up.
   double next_bound() const {
     return std::min(ground_.demand, ground_.now * ground_.diagnosis.gain_until_next);
   }
@@ -53,8 +53,8 @@ class DeliveryCures {
     });
   }
 
-  Cure& add(std::string text, double img_per_s) {
-    return cures_.emplace_back(Cure{
+  Recommendation& add(std::string text, double img_per_s) {
+    return recommendations_.emplace_back(Recommendation{
         .text = std::move(text), .change = {}, .config = ground_.config, .img_per_s = img_per_s});
   }
 
@@ -76,7 +76,7 @@ class DeliveryCures {
         all, producers == 1 ? std::string("this one") : fmt::format("these {:.0f}", producers),
         all - producers, all, most, carries_less ? ", what the transport carries" : "",
         ground_.now);
-    if (delivery_.blame == Blame::producer_or_network) text += "; if it is not the network";
+    if (delivery_.blame == Blame::producer_or_network) text += "; if the network is not the limit";
     add(std::move(text), most);
   }
 
@@ -130,11 +130,12 @@ class DeliveryCures {
     }
     if (best == present) return;
     const std::string feeder = with_receivers(best);
-    Cure& cure = add(fmt::format("{} receivers ({}): about {:.0f} img/s, now {:.0f}", best, feeder,
-                                 rate(best), ground_.now),
-                     rate(best));
-    cure.change = "--fake-location " + feeder;
-    cure.config.fake_location = feeder;
+    Recommendation& recommendation =
+        add(fmt::format("{} receivers ({}): about {:.0f} img/s, now {:.0f}", best, feeder,
+                        rate(best), ground_.now),
+            rate(best));
+    recommendation.change = "--fake-location " + feeder;
+    recommendation.config.fake_location = feeder;
   }
 
   std::int32_t present_receivers() const {
@@ -153,13 +154,13 @@ class DeliveryCures {
   const DeliveryGround& ground_;
   const DeliveryFinding& delivery_;
   const ComponentText feeder_;
-  std::vector<Cure> cures_;
+  std::vector<Recommendation> recommendations_;
 };
 
 }  // namespace
 
-std::vector<Cure> delivery_cures(const DeliveryGround& ground) {
-  return DeliveryCures(ground).make();
+std::vector<Recommendation> delivery_recommendations(const DeliveryGround& ground) {
+  return DeliveryRecommendations(ground).make();
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

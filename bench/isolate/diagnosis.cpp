@@ -6,10 +6,10 @@
 
 #include "bench/isolate/steady.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// Workers that do nothing for more than half of their time hold nothing up.
+/// Workers that are idle for more than half of their time are no bottleneck.
 constexpr double kBusyPercent = 50;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
@@ -33,7 +33,7 @@ void add(StageUse& sum, const StageUse& more) {
   sum.bytes += more.bytes;
 }
 
-/// Threads of a group of workers: one of its stages at least may be run by all of them.
+/// Threads of a group of workers: the most that may run any of its stages.
 std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& workers) {
   std::int32_t threads = 0;
   for (const StageUse& stage : stages) {
@@ -42,15 +42,15 @@ std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& 
   return threads;
 }
 
-/// The stage whose work may wait for storage. The wall time of copies is the device's.
+/// The stage whose work may wait for storage. The wall time of copies belongs to the device.
 bool reads(const StageUse& stage) { return stage.name == "read"; }
 bool copies(const StageUse& stage) { return stage.workers == "stager"; }
 
-/// Time in a stage without computing: waiting for a core, or for storage.
+/// Time in a stage without computing: waiting for a core or for storage.
 double idle_s(const StageUse& stage) { return std::max(0.0, stage.wall_s - stage.cpu_s); }
 
-/// Shortens the idle time of a group's stages to what its workers had: wall times are scaled up
-/// from samples, which a machine with other work makes too long.
+/// Shortens the idle time of a group's stages to the time that its workers had. Wall times are
+/// scaled up from samples, and are too long on a machine with other work.
 void fit_to_window(WorkSum& work, const std::string& workers) {
   double idle = 0, left = threads_of(work.stages, workers) * work.window_s;
   for (const StageUse& stage : work.stages) {
@@ -88,14 +88,14 @@ WorkSum work_of(const Row& row) {
       }
     }
   }
-  // A group that fits is left alone: each group once is enough, each of its stages does no harm.
+  // Groups that already fit do not change, so repeating a group for each of its stages is harmless.
   for (const StageUse& stage : work.stages) {
     if (!copies(stage)) fit_to_window(work, stage.workers);
   }
   return work;
 }
 
-/// What is left of all stages' time without computing and without waiting for a core.
+/// What remains of all stages' time without computing and without waiting for a core.
 std::optional<double> storage_s(const WorkSum& work) {
   if (!work.knows_core_wait) return std::nullopt;
   double idle = 0, reading = 0;
@@ -107,14 +107,14 @@ std::optional<double> storage_s(const WorkSum& work) {
   return std::clamp(idle - work.core_wait_s, 0.0, reading);
 }
 
-/// Time that a stage would take of its threads if they never waited for a core: computing, and
+/// The time that a stage would take from its threads if they never waited for a core: computing and
 /// storage. Wall time, if waiting for a core is not known.
 double service_s(const StageUse& stage, const WorkSum& work) {
   if (!work.knows_core_wait || copies(stage)) return stage.wall_s;
   return std::min(stage.wall_s, stage.cpu_s + (reads(stage) ? *storage_s(work) : 0));
 }
 
-/// Images a second if as many threads as may run it did nothing but this.
+/// Images per second if all threads that may run this stage did nothing else.
 double capacity(const StageUse& stage, const WorkSum& work) {
   const double seconds = service_s(stage, work);
   return seconds > 0 ? static_cast<double>(stage.images) * stage.threads / seconds : kUnbounded;
@@ -141,7 +141,7 @@ StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
   return finding;
 }
 
-/// The workers of a stage: what all their stages take together.
+/// The utilisation of a stage's workers, over all their stages.
 double group_utilisation(const std::vector<StageFinding>& stages, const std::string& workers) {
   double percent = 0;
   for (const StageFinding& stage : stages) {
@@ -150,8 +150,8 @@ double group_utilisation(const std::vector<StageFinding>& stages, const std::str
   return percent;
 }
 
-/// Images a second of a group whose stage `without` costs nothing: by the time of its workers, and
-/// by those of its stages that fewer of them may run at once.
+/// The rate of a group if its stage `without` costs nothing. It is limited by the time of its
+/// workers, and by stages that only some workers may run at once.
 double group_bound(const WorkSum& work, const std::string& workers, std::size_t without) {
   const std::vector<StageUse>& stages = work.stages;
   double seconds_per_image = 0, bound = kUnbounded;
@@ -164,8 +164,8 @@ double group_bound(const WorkSum& work, const std::string& workers, std::size_t 
   return std::min(bound, threads_of(stages, workers) / seconds_per_image);
 }
 
-/// Fills in busy_percent. Where others compute on the same processors, the time of a stage that few
-/// may run at once tells of them.
+/// Fills in busy_percent. If other processes compute on the same processors, the wall time of a
+/// stage that few workers may run at once includes their work, and is not used.
 void add_busy(const WorkSum& work, bool crowded, std::vector<StageFinding>& stages) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const StageUse& stage = work.stages[i];
@@ -175,13 +175,13 @@ void add_busy(const WorkSum& work, bool crowded, std::vector<StageFinding>& stag
   }
 }
 
-/// May fewer of its workers run it at once than there are, and are those busier than all of them?
+/// Is this stage limited to some of its workers, and are these busier than the whole group?
 bool is_narrow(const std::vector<StageFinding>& stages, const StageFinding& stage) {
   return stage.busy_percent > group_utilisation(stages, stage.workers);
 }
 
-/// Of two stages: the one that holds images up more. Its workers are busier; within one group,
-/// fewer of them may run it, or it takes more of their time.
+/// Does stage `a` limit the rate more than `b`? Its workers are busier; within one group, fewer
+/// workers may run it, or it takes more of their time.
 bool holds_up_more(const std::vector<StageFinding>& stages, const StageFinding& a,
                    const StageFinding& b, bool crowded) {
   if (a.workers != b.workers) return a.busy_percent > b.busy_percent;
@@ -210,8 +210,8 @@ std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
   return std::nullopt;
 }
 
-/// The most upstream workers wait for messages more than for anything else, and more than they
-/// work.
+/// Do the most upstream workers wait for messages more than for anything else, and more than they
+/// work?
 bool waits_for_producer(const std::vector<StageFinding>& stages) {
   if (stages.empty()) return false;
   const std::string& receiver = stages.front().workers;
@@ -224,7 +224,7 @@ bool waits_for_producer(const std::vector<StageFinding>& stages) {
   return waits_in > waits_out && waits_in > group_utilisation(stages, receiver);
 }
 
-/// What comes after the bottleneck, and the rate there. `stages` without a producer in front.
+/// Finds the next bottleneck and the rate there. `stages` has no producer in front.
 void find_next(const WorkSum& work, std::optional<std::size_t> bottleneck,
                const InputCostFinding& cost, Diagnosis& diagnosis) {
   const std::vector<StageUse>& stages = work.stages;
@@ -261,31 +261,31 @@ void blame_producer(const WorkSum& work, const InputCostFinding& cost, Diagnosis
 
 }  // namespace
 
-Diagnosis diagnose(const Patient& patient) {
-  const WorkSum work = work_of(patient.coupled);
+Diagnosis diagnose(const DiagnosisInput& input) {
+  const WorkSum work = work_of(input.coupled);
   Diagnosis diagnosis;
   double cpu_s = 0;
   for (const StageUse& stage : work.stages) {
     diagnosis.stages.push_back(finding_of(stage, work));
     cpu_s += stage.cpu_s;
   }
-  add_busy(work, patient.crowded, diagnosis.stages);
+  add_busy(work, input.crowded, diagnosis.stages);
   if (cpu_s > 0) diagnosis.instrumentation_percent = 100 * work.instrumentation_s / cpu_s;
-  const CostSplit& split = patient.cost.split;
+  const CostSplit& split = input.cost.split;
   const double waited_ms = split.starvation_ms.value + split.transfer_ms.value;
-  const bool costs = patient.cost.verdict == Verdict::slower;
+  const bool costs = input.cost.verdict == statistics::Verdict::slower;
   if (!costs || split.interference_ms.value > waited_ms || work.stages.empty()) return diagnosis;
   if (split.transfer_ms.value > split.starvation_ms.value) {
     diagnosis.bottleneck = copying(diagnosis.stages);
-  } else if (patient.has_producer && waits_for_producer(diagnosis.stages)) {
-    blame_producer(work, patient.cost, diagnosis);
+  } else if (input.has_producer && waits_for_producer(diagnosis.stages)) {
+    blame_producer(work, input.cost, diagnosis);
     return diagnosis;
   } else {
-    diagnosis.bottleneck = busiest(diagnosis.stages, patient.crowded);
+    diagnosis.bottleneck = busiest(diagnosis.stages, input.crowded);
   }
   if (!diagnosis.bottleneck) return diagnosis;
-  find_next(work, diagnosis.bottleneck, patient.cost, diagnosis);
+  find_next(work, diagnosis.bottleneck, input.cost, diagnosis);
   return diagnosis;
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

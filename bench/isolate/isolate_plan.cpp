@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
 /// Runs without a trainer take this share of the time of a run with one.
 constexpr double kSupplyShare = 0.4;
-/// Windows need not be longer than this, beyond what reserves ask for: more blocks are worth more.
+/// Windows are no longer than this, unless reserves need it: more blocks are worth more.
 constexpr double kLongWindow_s = 1.5;
-/// A run that has fewer says nothing.
+/// A run with fewer steps is useless.
 constexpr std::int64_t kLeastSteps = 12;
-/// Runs vary: plans use this share of the time.
+/// Runs vary, so plans use only this share of the time.
 constexpr double kUsedShare = 0.8;
 
 double run_s(const PilotTime& time, std::int64_t steps) {
@@ -24,12 +24,12 @@ double run_s(const PilotTime& time, std::int64_t steps) {
 
 bool is_supply(const PlannedRun& run) { return run.rung == Rung::supply; }
 
-/// In steps; what lies in sockets is seen by the pilot only.
+/// In steps. Only the pilot sees what lies in sockets.
 std::int64_t reserve_of(const PlannedRun& run, const PilotTime& time) {
   return std::max(reserve_steps(run.config), static_cast<std::int64_t>(std::ceil(time.reserve)));
 }
 
-/// Steps of each run where those with a trainer have `steps`.
+/// Steps of each run if the runs with a trainer have `steps`.
 std::vector<std::int64_t> steps_for(std::span<const PlannedRun> runs,
                                     std::span<const PilotTime> times, std::int64_t steps) {
   double longest_s = 0;
@@ -57,7 +57,7 @@ double block_s(std::span<const PilotTime> times, std::span<const std::int64_t> s
   return sum;
 }
 
-/// The most steps whose block takes no more than `seconds`; at least kLeastSteps.
+/// The most steps for a block of at most `seconds`; at least kLeastSteps.
 std::int64_t most_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
                         double seconds) {
   std::int64_t low = kLeastSteps, high = 1 << 20;
@@ -142,4 +142,4 @@ std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
   return steps_for(runs, times, std::min(steps, wanted));
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -7,7 +7,7 @@
 #include "bench/isolate/verdict.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
 void IsolateProgress::phase_begins(std::string_view phase, double budget_s) {
   phase_ = phase;
@@ -41,4 +41,4 @@ void IsolateProgress::results_changed(const SweepResult& sweep) {
   begun_ = true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

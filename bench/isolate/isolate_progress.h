@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `penstock isolate` says on standard error while it measures, and its runs on disk after each
-// one.
+// Prints the progress of `penstock isolate` on standard error, and saves its runs to disk after
+// each run.
 #pragma once
 
 #include <cstdio>
 #include <string>
 
 #include "bench/isolate/isolator.h"
-#include "bench/result_folder.h"
-#include "bench/run_line.h"
+#include "bench/run/run_line.h"
+#include "bench/sweep/result_folder.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
 class IsolateProgress final : public IsolateListener {
  public:
-  /// `single_line`: standard error is a terminal that nothing else writes to. `lines`: elsewhere
-  /// each run has a line; else only runs that fail have one.
+  /// `single_line`: standard error is a terminal, and nothing else writes to it. `lines`: print a
+  /// line for each run, if not `single_line`. With neither, only failed runs are printed.
   IsolateProgress(const ResultFolder& folder, bool single_line, bool lines)
       : folder_(folder), line_(stderr, single_line), shows_runs_(single_line || lines) {}
 
@@ -23,10 +23,10 @@ class IsolateProgress final : public IsolateListener {
   void run_begins(const SweepMoment& moment) override;
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;
-  /// The run under way, a few times a second; not while another member is called.
+  /// Shows the run under way; called a few times a second, never during another call.
   void running(const Progress& progress) { line_.running(progress); }
 
-  /// Are all results so far on disk?
+  /// Have all results so far been saved?
   bool saved() const noexcept { return saved_; }
 
  private:
@@ -38,4 +38,4 @@ class IsolateProgress final : public IsolateListener {
   bool saved_ = true, begun_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -5,17 +5,17 @@
 
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_page.h"
-#include "bench/report.h"
-#include "bench/result_folder.h"
-#include "dataflow/io/output_file.h"
+#include "bench/report/report.h"
+#include "bench/sweep/result_folder.h"
+#include "dataflow/machine/output_file.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// The page about a sweep; that about one feeder takes its place.
+/// The page about one feeder replaces the page about a sweep.
 constexpr std::string_view kSweepPage = "html";
 
-void write_report(const ReportEntry& report, const SweepResult& sweep,
+void write_report(const report::ReportEntry& report, const SweepResult& sweep,
                   const std::filesystem::path& folder) {
   std::ostringstream text;
   report.write(sweep, {}, text);
@@ -25,14 +25,14 @@ void write_report(const ReportEntry& report, const SweepResult& sweep,
 }  // namespace
 
 void write_runs(const SweepResult& sweep, const std::filesystem::path& folder) {
-  write_report(find_entry(report_table(), "json"), sweep, folder);
+  write_report(find_entry(report::report_table(), "json"), sweep, folder);
 }
 
 void write_isolation_files(const Isolation& found, const std::filesystem::path& folder) {
   replace_file(folder / "isolation.json", to_json(found).dump(1) + "\n");
-  for (const ReportEntry* report : report_table().entries) {
+  for (const report::ReportEntry* report : report::report_table().entries) {
     if (report->file.empty() || report->name == kSweepPage) continue;
-    write_report(*report, found.sweep, folder);
+    write_report(*report, found.measurement.sweep, folder);
   }
   std::ostringstream page;
   write_isolation_page(found, page);
@@ -40,4 +40,4 @@ void write_isolation_files(const Isolation& found, const std::filesystem::path& 
   write_isolation_figures(found, folder / "figures");
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

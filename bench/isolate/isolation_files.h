@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder that `penstock isolate` leaves its findings in.
+// Writes the result folder of `penstock isolate`.
 #pragma once
 
 #include <filesystem>
 
 #include "bench/isolate/isolation.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// results.json alone: after each run, so that a crash keeps what was measured. Throws DataError.
+/// Writes only results.json. Called after each run, so that a crash keeps all measured runs. Throws
+/// DataError.
 void write_runs(const SweepResult& sweep, const std::filesystem::path& folder);
 
-/// isolation.json, report.html and its figures, and the runs as every report of a sweep writes
-/// them. Throws DataError.
+/// Writes isolation.json, report.html with its figures, and the same files of runs as every report
+/// of a sweep. Throws DataError.
 void write_isolation_files(const Isolation& found, const std::filesystem::path& folder);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

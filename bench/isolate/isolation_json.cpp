@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/isolation_json.h"
 
-#include "bench/report_text.h"
-#include "bench/result_json.h"
+#include "bench/record/report_text.h"
+#include "bench/record/result_json.h"
 
-namespace penstock {
+namespace penstock::isolate {
+
 namespace {
+
+using isolate::to_json;  // of estimates
 
 using Json = nlohmann::ordered_json;
 
@@ -56,11 +59,11 @@ Json to_json(const Verification& verification) {
               {"agrees", verification.agrees}};
 }
 
-Json to_json(const ScalingPoint& point) {
+Json to_json(const statistics::ScalingPoint& point) {
   return Json{{"threads", point.threads}, {"img_per_s", point.img_per_s}};
 }
 
-Json to_json(const ScalingLaw& law) {
+Json to_json(const statistics::ScalingLaw& law) {
   const std::optional<double> peak = law.peak_threads();
   return Json{{"lambda", law.lambda},
               {"sigma", law.sigma},
@@ -68,7 +71,7 @@ Json to_json(const ScalingLaw& law) {
               {"peak_threads", peak ? Json(*peak) : Json(nullptr)}};
 }
 
-Json to_json(const ThreadsNeeded& needed) {
+Json to_json(const statistics::ThreadsNeeded& needed) {
   return Json{{"reachable", needed.reachable},
               {"threads", to_json(needed.threads)},
               {"whole", needed.whole},
@@ -138,7 +141,7 @@ Json to_json(const DeliveryFinding& found) {
 
 }  // namespace
 
-Json to_json(const Estimate& estimate) {
+Json to_json(const statistics::Estimate& estimate) {
   return Json{{"value", estimate.value},
               {"low", estimate.low},
               {"high", estimate.high},
@@ -162,30 +165,30 @@ Json to_json(const Isolation& found) {
   return Json{{"schema", 1},
               {"kind", "isolation"},
               {"verdict", found.verdict},
-              {"doubts", found.doubts},
-              {"cures", found.cures},
-              {"blocks", found.blocks},
-              {"measured_blocks", found.measured_blocks},
-              {"stopped_because", found.stopped_because},
-              {"ceiling_row", found.ceiling_row},
-              {"coupled_row", found.coupled_row},
-              {"supply_row", or_null(found.supply_row)},
+              {"doubts", found.warnings},
+              {"cures", texts_of(found.predictions.recommendations)},
+              {"blocks", found.measurement.blocks},
+              {"measured_blocks", found.measurement.measured_blocks},
+              {"stopped_because", found.measurement.stopped_because},
+              {"ceiling_row", found.measurement.ceiling_row},
+              {"coupled_row", found.measurement.coupled_row},
+              {"supply_row", or_null(found.measurement.supply_row)},
               {"cost", or_null(found.cost)},
               {"supply_img_per_s", or_null(found.supply_img_per_s)},
               {"delivery", found.delivery ? to_json(*found.delivery) : Json(nullptr)},
-              {"stages", list_of(found.stages)},
-              {"bottleneck", or_null(found.bottleneck)},
-              {"next_bottleneck", or_null(found.next_bottleneck)},
-              {"gain_until_next", found.gain_until_next},
-              {"supply_curve", list_of(found.supply_curve)},
-              {"scaling_law", or_null(found.law)},
-              {"cores_per_device", or_null(found.cores_per_device)},
-              {"depths", list_of(found.depths)},
+              {"stages", list_of(found.diagnosis.stages)},
+              {"bottleneck", or_null(found.diagnosis.bottleneck)},
+              {"next_bottleneck", or_null(found.diagnosis.next_bottleneck)},
+              {"gain_until_next", found.diagnosis.gain_until_next},
+              {"supply_curve", list_of(found.predictions.supply_curve)},
+              {"scaling_law", or_null(found.predictions.law)},
+              {"cores_per_device", or_null(found.predictions.cores_per_device)},
+              {"depths", list_of(found.predictions.depths)},
               {"verification", or_null(found.verification)},
               {"ladder", list_of(found.ladder)},
-              {"noise", list_of(found.noise)},
-              {"instrumentation_percent", found.instrumentation_percent},
-              {"sweep", to_json(found.sweep)}};
+              {"noise", list_of(found.measurement.noise)},
+              {"instrumentation_percent", found.diagnosis.instrumentation_percent},
+              {"sweep", to_json(found.measurement.sweep)}};
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

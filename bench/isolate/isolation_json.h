@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was isolated, as isolation.json: the findings, and behind them the sweep with every step
-// time.
+// Converts the findings of `penstock isolate` to isolation.json. The sweep with every step time
+// follows the findings.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 #include "bench/isolate/isolation.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// Schema 1. Numbers that are not known are null, ends of intervals that are infinite as well.
+/// Schema 1. Unknown numbers and infinite interval ends are null.
 nlohmann::ordered_json to_json(const Isolation& found);
-nlohmann::ordered_json to_json(const Estimate& estimate);
+nlohmann::ordered_json to_json(const statistics::Estimate& estimate);
 nlohmann::ordered_json to_json(const BlockNoise& noise);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page about what one feeder costs one trainer: verdict in words, figures, tables, where it ran
-// and how to measure it again. One HTML file that needs nothing else.
+// Writes the HTML page about what one feeder costs one trainer: verdict, figures, tables, the
+// machine, and how to repeat the measurement. It is a single file without dependencies.
 #pragma once
 
 #include <filesystem>
 #include <ostream>
 
 #include "bench/isolate/isolation.h"
+#include "bench/report/pages/page.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// What is not known is left out, or said to be missing; no member needs to be filled in.
+/// The figures of the page. Those without data show nothing.
+struct IsolationFigures {
+  report::PageFigure pipeline, supply, curve;
+  report::PageFigure waterfall;  ///< of the ladder; without a ladder, of the parts of the cost
+  report::PageFigure delivery;   ///< where the time of a batch from another process goes
+  report::PageFigure split, supply_demand, steps, queues;
+};
+IsolationFigures figures_of(const Isolation& isolation);
+
+/// Omits unknown findings or says that they are missing; every member may be empty.
 void write_isolation_page(const Isolation& isolation, std::ostream& out);
 
-/// The page's figures as SVG files of their own, for papers: `folder`/waterfall.svg, and so on. The
-/// folder is made where it is missing; files of figures that have no data are not written, and
-/// those of an earlier result are removed. Throws ConfigError or DataError, with the path.
+/// Writes the page's figures as separate SVG files, for papers: `folder`/waterfall.svg, and so on.
+/// Creates the folder if necessary. Figures without data are not written, and their files from an
+/// earlier result are removed. Throws ConfigError or DataError, with the path.
 void write_isolation_figures(const Isolation& isolation, const std::filesystem::path& folder);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

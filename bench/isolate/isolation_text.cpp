@@ -10,15 +10,15 @@
 
 #include "bench/isolate/steady.h"
 #include "bench/isolate/verdict.h"
-#include "bench/report_text.h"
-#include "bench/statistics.h"
+#include "bench/record/report_text.h"
+#include "bench/record/statistics.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
 constexpr std::size_t kWidth = 100;
 
-/// Words of `text`, broken between them; lines after the first begin with `indent`.
+/// Wraps `text` between words; lines after the first begin with `indent`.
 std::string wrapped(const std::string& text, const std::string& indent) {
   std::istringstream words(text);
   std::string result, line;
@@ -35,7 +35,7 @@ std::string wrapped(const std::string& text, const std::string& indent) {
   return result + line + "\n";
 }
 
-/// Lines of cells; the first column is left-aligned, the others end where their heads do.
+/// A table. The first column is left-aligned; the others are right-aligned with their headings.
 class Columns {
  public:
   explicit Columns(std::vector<std::string> heads) { lines_.push_back(std::move(heads)); }
@@ -65,16 +65,16 @@ class Columns {
 
 std::string percent(double value) { return format_fixed(value, 0); }
 
-/// A time, a rate, or a size without needless digits.
+/// Formats a time, a rate or a size without needless digits.
 std::string short_number(double value) { return format_fixed(value, value < 10 ? 2 : 0); }
 
 void write_rates(const Isolation& found, std::ostream& out) {
   if (!found.cost) return;
-  const Row& ceiling = found.sweep.rows[found.ceiling_row];
-  const Row& coupled = found.sweep.rows[found.coupled_row];
+  const Row& ceiling = found.measurement.ceiling();
+  const Row& coupled = found.measurement.coupled();
   const std::string feeder = feeder_label(coupled.config);
   Columns columns({"", fmt::format("img/s ({})", ends_of(found.cost->percent)), "blocks"});
-  const auto line = [&](const std::string& name, const Estimate& rate) {
+  const auto line = [&](const std::string& name, const statistics::Estimate& rate) {
     columns.add({name, format_estimate(rate, 1), std::to_string(rate.samples)});
   };
   line("ceiling (" + ceiling.config.fake_location + ")", found.cost->ceiling_img_per_s);
@@ -84,10 +84,10 @@ void write_rates(const Isolation& found, std::ostream& out) {
   columns.write(out);
 }
 
-void write_cost(const Isolation& found, std::ostream& out) {
-  if (!found.cost) return;
-  const CostSplit& split = found.cost->split;
-  Columns columns({"per step", fmt::format("ms ({})", ends_of(found.cost->percent))});
+void write_cost(const std::optional<InputCostFinding>& cost, std::ostream& out) {
+  if (!cost) return;
+  const CostSplit& split = cost->split;
+  Columns columns({"per step", fmt::format("ms ({})", ends_of(cost->percent))});
   columns.add({"input cost", format_estimate(split.total_ms, 2)});
   columns.add({"  starvation", format_estimate(split.starvation_ms, 2)});
   columns.add({"  transfer", format_estimate(split.transfer_ms, 2)});
@@ -96,14 +96,14 @@ void write_cost(const Isolation& found, std::ostream& out) {
   columns.write(out);
 }
 
-void write_stages(const Isolation& found, std::ostream& out) {
-  if (found.stages.empty()) return;
+void write_stages(const Diagnosis& diagnosis, std::ostream& out) {
+  if (diagnosis.stages.empty()) return;
   Columns columns({"stage", "workers", "busy %", "waits in %", "out %", "max img/s", "CPU us/img",
                    "bytes/img", ""});
-  for (std::size_t i = 0; i < found.stages.size(); ++i) {
-    const StageFinding& stage = found.stages[i];
-    const bool is_bottleneck = found.bottleneck == i;
-    const bool is_next = found.bottleneck && found.next_bottleneck == i;
+  for (std::size_t i = 0; i < diagnosis.stages.size(); ++i) {
+    const StageFinding& stage = diagnosis.stages[i];
+    const bool is_bottleneck = diagnosis.bottleneck == i;
+    const bool is_next = diagnosis.bottleneck && diagnosis.next_bottleneck == i;
     const std::string mark = is_bottleneck ? "<- bottleneck" : is_next ? "<- then" : "";
     columns.add({stage.name, stage.workers, percent(stage.utilisation_percent),
                  percent(stage.waits_in_percent), percent(stage.waits_out_percent),
@@ -114,9 +114,9 @@ void write_stages(const Isolation& found, std::ostream& out) {
   columns.write(out);
 }
 
-void write_delivery(const Isolation& found, std::ostream& out) {
-  if (!found.delivery) return;
-  const std::vector<DeliveryPart>& parts = found.delivery->parts;
+void write_delivery(const std::optional<DeliveryFinding>& delivery, std::ostream& out) {
+  if (!delivery) return;
+  const std::vector<DeliveryPart>& parts = delivery->parts;
   const std::string ends(parts.empty() ? "" : ends_of(parts.front().ms));
   Columns columns({"a batch's time", "side", fmt::format("ms ({})", ends), "%"});
   for (const DeliveryPart& part : parts) {
@@ -125,10 +125,10 @@ void write_delivery(const Isolation& found, std::ostream& out) {
   columns.write(out);
 }
 
-/// Of the last usable coupled run.
-void write_queues(const Isolation& found, std::ostream& out) {
+/// Queue levels of the last usable coupled run.
+void write_queues(const Row& coupled, std::ostream& out) {
   const RunResult* last = nullptr;
-  for (const Repetition& repetition : found.sweep.rows[found.coupled_row].repetitions) {
+  for (const Repetition& repetition : coupled.repetitions) {
     if (is_usable(repetition.result)) last = &repetition.result;
   }
   if (last == nullptr || last->queues.empty()) return;
@@ -140,31 +140,31 @@ void write_queues(const Isolation& found, std::ostream& out) {
   columns.write(out);
 }
 
-void write_curve(const Isolation& found, std::ostream& out) {
-  if (found.supply_curve.empty() || !found.law) return;
+void write_curve(const Predictions& predictions, std::ostream& out) {
+  if (predictions.supply_curve.empty() || !predictions.law) return;
   Columns columns({"feeder threads", "supply img/s", "scaling law"});
-  for (const ScalingPoint& point : found.supply_curve) {
+  for (const statistics::ScalingPoint& point : predictions.supply_curve) {
     columns.add({format_fixed(point.threads, 0), format_fixed(spread(point.img_per_s).median, 1),
-                 format_fixed(found.law->rate(point.threads), 1)});
+                 format_fixed(predictions.law->rate(point.threads), 1)});
   }
   columns.write(out);
 }
 
-void write_depths(const Isolation& found, std::ostream& out) {
-  if (found.depths.empty()) return;
+void write_depths(const std::vector<Prediction>& depths, std::ostream& out) {
+  if (depths.empty()) return;
   Columns columns({"queue depth (replayed)", "img/s"});
-  for (const Prediction& depth : found.depths) {
+  for (const Prediction& depth : depths) {
     columns.add(
         {depth.change.empty() ? "as measured" : depth.change, format_fixed(depth.img_per_s, 1)});
   }
   columns.write(out);
 }
 
-void write_ladder(const Isolation& found, std::ostream& out) {
-  if (found.ladder.empty()) return;
+void write_ladder(const std::vector<RungFinding>& ladder, std::ostream& out) {
+  if (ladder.empty()) return;
   Columns columns({"rung", "cost %", "added ms", "supply img/s"});
   bool any = false;
-  for (const RungFinding& rung : found.ladder) {
+  for (const RungFinding& rung : ladder) {
     if (!rung.unavailable.empty()) continue;
     any = true;
     columns.add({rung.branch ? rung.name + " (a branch)" : rung.name,
@@ -173,7 +173,7 @@ void write_ladder(const Isolation& found, std::ostream& out) {
                  rung.supply_img_per_s ? format_estimate(*rung.supply_img_per_s, 0) : "-"});
   }
   if (any) columns.write(out);
-  for (const std::string& line : unmeasured_rungs(found.ladder)) {
+  for (const std::string& line : unmeasured_rungs(ladder)) {
     fmt::print(out, "{}", wrapped(line, "  "));
   }
 }
@@ -187,11 +187,11 @@ void write_list(const char* title, const std::vector<std::string>& sentences, st
   fmt::print(out, "\n");
 }
 
-/// How it was measured: blocks, why they ended, warm-up, what went on beside.
+/// How the figures were measured: blocks, why they ended, warm-up, noise.
 void write_method(const Isolation& found, std::ostream& out) {
   std::size_t kept = 0, dropped = 0;
-  for (const std::size_t index : {found.ceiling_row, found.coupled_row}) {
-    for (const Repetition& repetition : found.sweep.rows[index].repetitions) {
+  for (const Row* row : {&found.measurement.ceiling(), &found.measurement.coupled()}) {
+    for (const Repetition& repetition : row->repetitions) {
       if (!is_usable(repetition.result)) continue;
       const SteadyRun run = steady_state(repetition.result);
       kept += run.steps;
@@ -201,9 +201,9 @@ void write_method(const Isolation& found, std::ostream& out) {
   std::string text = fmt::format(
       "{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} steps "
       "left out.",
-      blocks_text(found), found.stopped_because, dropped, kept + dropped);
+      blocks_text(found.measurement), found.measurement.stopped_because, dropped, kept + dropped);
   double steal = 0, foreign = 0;
-  const std::vector<BlockNoise> noises = noise_of_blocks(found);
+  const std::vector<BlockNoise> noises = noise_of_blocks(found.measurement);
   for (const BlockNoise& noise : noises) {
     steal = std::max(steal, noise.steal_percent);
     foreign = std::max(foreign, noise.foreign_cpu_percent);
@@ -214,17 +214,17 @@ void write_method(const Isolation& found, std::ostream& out) {
         "took up to {:.1f} %.",
         foreign, steal);
   }
-  if (found.instrumentation_percent > 0) {
+  if (found.diagnosis.instrumentation_percent > 0) {
     text += fmt::format(" Timing the stages took {:.2f} % of their CPU time.",
-                        found.instrumentation_percent);
+                        found.diagnosis.instrumentation_percent);
   }
   fmt::print(out, "{}", wrapped(text, ""));
   if (found.cost) {
     fmt::print(out, "To paste: {}\n",
-               paste_line(feeder_label(found.sweep.rows[found.coupled_row].config), *found.cost,
-                          found.sweep.environment));
+               paste_line(feeder_label(found.measurement.coupled().config), *found.cost,
+                          found.measurement.sweep.environment));
   }
-  fmt::print(out, "Again: {}\n", found.sweep.command);
+  fmt::print(out, "Again: {}\n", found.measurement.sweep.command);
 }
 
 }  // namespace
@@ -236,18 +236,19 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
   }
   fmt::print(out, "\n");
   write_rates(found, out);
-  write_cost(found, out);
-  write_delivery(found, out);
-  write_stages(found, out);
-  write_queues(found, out);
-  write_curve(found, out);
-  write_depths(found, out);
-  write_ladder(found, out);
-  write_list("What would help, best first:", found.cures, out);
-  std::vector<std::string> doubts = found.doubts;
-  doubts.insert(doubts.end(), found.sweep.warnings.begin(), found.sweep.warnings.end());
-  write_list("Doubts:", doubts, out);
+  write_cost(found.cost, out);
+  write_delivery(found.delivery, out);
+  write_stages(found.diagnosis, out);
+  write_queues(found.measurement.coupled(), out);
+  write_curve(found.predictions, out);
+  write_depths(found.predictions.depths, out);
+  write_ladder(found.ladder, out);
+  write_list("What would help, best first:", texts_of(found.predictions.recommendations), out);
+  std::vector<std::string> warnings = found.warnings;
+  warnings.insert(warnings.end(), found.measurement.sweep.warnings.begin(),
+                  found.measurement.sweep.warnings.end());
+  write_list("Doubts:", warnings, out);
   write_method(found, out);
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

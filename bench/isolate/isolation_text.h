@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was isolated, for a terminal or a log: the verdict in words, then the figures behind it.
+// Writes the findings of `penstock isolate` for a terminal or a log: the verdict in sentences, then
+// the figures.
 #pragma once
 
 #include <ostream>
 
 #include "bench/isolate/isolation.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// Plain text, at most 100 columns but for names and sentences of others.
+/// Writes plain text of at most 100 columns. Names and foreign sentences may be longer.
 void write_isolation_text(const Isolation& found, std::ostream& out);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

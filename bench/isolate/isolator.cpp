@@ -6,10 +6,9 @@
 #include <algorithm>
 
 #include "bench/isolate/ladder.h"
-#include "bench/isolate/verification.h"
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -24,16 +23,16 @@ bool has_failed(const Row& row, std::size_t times) {
              std::count_if(row.repetitions.begin(), row.repetitions.end(), failed)) >= times;
 }
 
-/// Did its first run end, with a rate?
+/// Did the row's first run end, with a rate?
 bool has_rate(const Row& row) {
   return !row.repetitions.empty() && row.repetitions.front().result.img_per_s > 0 &&
          (row.status == Status::ok || row.status == Status::draining);
 }
 
-/// What trying a cure may take more, of the budget.
+/// The additional share of the budget that trying a recommendation may take.
 constexpr double kVerifyShare = 0.6;
 
-/// Windows of `steps`; a run is never measured again in the same process.
+/// Sets the window to `steps`. A run is never repeated in the same process.
 RunConfig with_steps(RunConfig config, std::int64_t steps, std::int64_t warm_up) {
   config.num_batches = steps;
   config.num_warmup_batches = warm_up;
@@ -41,7 +40,7 @@ RunConfig with_steps(RunConfig config, std::int64_t steps, std::int64_t warm_up)
   return config;
 }
 
-/// Takes away a last round in which not every row ran: its blocks would be counted nowhere.
+/// Removes a last round in which not every row ran, because no figure would count its blocks.
 void drop_incomplete_round(SweepResult& sweep) {
   const auto available = std::count_if(sweep.rows.begin(), sweep.rows.end(),
                                        [](const Row& row) { return row.unavailable.empty(); });
@@ -87,14 +86,14 @@ void append_sweep(SweepResult& all, const SweepResult& more) {
   summarise(all);
 }
 
-/// Passes on what happens in a phase, and looks at the machine around each block.
+/// Passes on the events of a phase, and reads the machine's noise around each block.
 class Isolator::Watch final : public SweepListener {
  public:
   Watch(Isolator& owner, IsolateListener& listener, bool kept)
       : owner_(owner),
         listener_(listener),
         kept_(kept),
-        first_block_(owner.found_.sweep.rounds.size()) {}
+        first_block_(owner.found_.measurement.sweep.rounds.size()) {}
 
   void round_begins(std::int32_t round) override {
     before_ = owner_.meter_();
@@ -102,7 +101,7 @@ class Isolator::Watch final : public SweepListener {
   }
   void round_ended(std::int32_t round) override {
     if (kept_) {
-      owner_.found_.noise.push_back(
+      owner_.found_.measurement.noise.push_back(
           noise_between(before_, owner_.meter_(), first_block_ + static_cast<std::size_t>(round)));
     }
     listener_.round_ended(round);
@@ -113,7 +112,7 @@ class Isolator::Watch final : public SweepListener {
   }
   void results_changed(const SweepResult& sweep) override {
     if (!kept_) return;
-    SweepResult all = owner_.found_.sweep;
+    SweepResult all = owner_.found_.measurement.sweep;
     append_sweep(all, sweep);
     listener_.results_changed(all);
   }
@@ -131,18 +130,18 @@ Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clo
 
 const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
   measure_blocks(listener, stop);
-  std::vector<Cure> cures = analyse(found_, plan_);
+  analyse(found_, plan_);
   if (plan_.ladder && found_.cost) {
-    const std::size_t known = found_.doubts.size();
+    const std::size_t known = found_.warnings.size();
     climb(listener, stop);
-    if (found_.delivery) {  // its rungs say more about whose share is too slow
+    if (found_.delivery) {  // its rungs say more precisely which side is too slow
       const std::vector<std::string> of_ladder(
-          found_.doubts.begin() + static_cast<std::ptrdiff_t>(known), found_.doubts.end());
-      cures = analyse(found_, plan_);
-      found_.doubts.insert(found_.doubts.end(), of_ladder.begin(), of_ladder.end());
+          found_.warnings.begin() + static_cast<std::ptrdiff_t>(known), found_.warnings.end());
+      analyse(found_, plan_);
+      found_.warnings.insert(found_.warnings.end(), of_ladder.begin(), of_ladder.end());
     }
   }
-  if (plan_.verify && found_.cost) verify(cures, listener, stop);
+  if (plan_.verify && found_.cost) verify(listener, stop);
   return found_;
 }
 
@@ -176,12 +175,12 @@ const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listen
 
 std::size_t Isolator::append(const Phase& phase, IsolateListener& listener,
                              const std::stop_token& stop) {
-  const std::size_t first_row = found_.sweep.rows.size();
-  const std::size_t first_round = found_.sweep.rounds.size();
+  const std::size_t first_row = found_.measurement.sweep.rows.size();
+  const std::size_t first_round = found_.measurement.sweep.rounds.size();
   SweepResult sweep = measure(phase, listener, stop);
   drop_incomplete_round(sweep);
-  append_sweep(found_.sweep, sweep);
-  std::erase_if(found_.noise, [&](const BlockNoise& noise) {
+  append_sweep(found_.measurement.sweep, sweep);
+  std::erase_if(found_.measurement.noise, [&](const BlockNoise& noise) {
     return noise.block >= first_round + sweep.rounds.size();
   });
   return first_row;
@@ -196,7 +195,7 @@ const SweepResult& Isolator::pilot(std::span<const PlannedRun> runs, double budg
   return measure(phase, listener, stop);
 }
 
-/// Zeros for rows that did not run, or not to their end.
+/// Returns zeros for rows that did not run or did not end.
 std::vector<PilotTime> Isolator::times_of(const SweepResult& pilot) const {
   std::vector<PilotTime> times;
   for (std::size_t i = 0; i < pilot.rows.size(); ++i) {
@@ -212,12 +211,13 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   constexpr std::size_t kPiloted = 3;  // other numbers of threads follow from the third
   const double budget_s = seconds(plan_.budget);
   const Time began = clock_.now();
-  found_.ceiling_row = 0;
-  found_.coupled_row = 1;
+  found_.measurement.ceiling_row = 0;
+  found_.measurement.coupled_row = 1;
   const SweepResult& first = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
   if (!has_rate(first.rows[0]) || !has_rate(first.rows[1])) {
-    append_sweep(found_.sweep, first);  // they say why
-    found_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
+    append_sweep(found_.measurement.sweep, first);  // the pilot's runs say why
+    found_.measurement.stopped_because =
+        stop.stop_requested() ? "it was interrupted" : "a run failed";
     return;
   }
   std::vector<PilotTime> times = times_of(first);
@@ -238,28 +238,28 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
     phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
   }
   append(phase, listener, stop);
-  found_.measured_blocks = found_.sweep.rounds.size();
-  found_.supply_row = 2;
+  found_.measurement.measured_blocks = found_.measurement.sweep.rounds.size();
+  found_.measurement.supply_row = 2;
   if (stop.stop_requested()) {
-    found_.stopped_because = "it was interrupted";
-  } else if (found_.stopped_because.empty()) {
-    found_.stopped_because = fmt::format("the budget of {:.0f} s ended", budget_s);
+    found_.measurement.stopped_because = "it was interrupted";
+  } else if (found_.measurement.stopped_because.empty()) {
+    found_.measurement.stopped_because = fmt::format("the budget of {:.0f} s ended", budget_s);
   }
 }
 
-/// Sets stopped_because where it is.
+/// Sets stopped_because if it returns true.
 bool Isolator::enough(const SweepResult& sweep) {
   constexpr std::size_t kFailures = 2;
-  const Row& ceiling = sweep.rows[found_.ceiling_row];
-  const Row& coupled = sweep.rows[found_.coupled_row];
+  const Row& ceiling = sweep.rows[found_.measurement.ceiling_row];
+  const Row& coupled = sweep.rows[found_.measurement.coupled_row];
   if (has_failed(ceiling, kFailures) || has_failed(coupled, kFailures)) {
-    found_.stopped_because = "runs kept failing";
+    found_.measurement.stopped_because = "runs kept failing";
     return true;
   }
   const std::vector<BlockPair> blocks = pair_blocks(ceiling, coupled);
   if (blocks.size() < kWantedBlocks) return false;
   if (ratio_half_width(blocks) > plan_.targets.half_width) return false;
-  found_.stopped_because =
+  found_.measurement.stopped_because =
       fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
   return true;
 }
@@ -299,44 +299,47 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
     const auto add = [&](std::optional<std::size_t>& row) {
       const std::int64_t window = std::min(steps[*row], most.value_or(steps[*row]));
       phase.configs.push_back(with_steps(runs[*row].config, window, kWarmupSteps));
-      row = found_.sweep.rows.size() + phase.configs.size() - 1;
+      row = found_.measurement.sweep.rows.size() + phase.configs.size() - 1;
     };
     add(rung.row);
     if (rung.supply_row) add(rung.supply_row);
   }
   append(phase, listener, stop);
-  found_.ladder = find_rungs(found_.sweep, rungs, plan_.targets);
+  found_.ladder = find_rungs(found_.measurement.sweep, rungs, plan_.targets);
   const auto ceiling = rungs.front().row;
-  const std::size_t blocks = ceiling ? found_.sweep.rows[*ceiling].repetitions.size() : 0;
+  const std::size_t blocks =
+      ceiling ? found_.measurement.sweep.rows[*ceiling].repetitions.size() : 0;
   if (blocks < kMinBlocks) {
-    found_.doubts.push_back(fmt::format(
-        "the ladder has {} block{}: fewer than {} say little; give --ladder-budget more", blocks,
+    found_.warnings.push_back(fmt::format(
+        "the ladder has {} block{}: fewer than {} are inconclusive; raise --ladder-budget", blocks,
         blocks == 1 ? "" : "s", kMinBlocks));
   }
-  found_.ladder.front().row = found_.ceiling_row;  // the same configuration, in other blocks
+  // The same configuration, in other blocks.
+  found_.ladder.front().row = found_.measurement.ceiling_row;
 }
 
-void Isolator::verify(const std::vector<Cure>& cures, IsolateListener& listener,
-                      const std::stop_token& stop) {
-  const auto applicable = std::find_if(cures.begin(), cures.end(),
-                                       [](const Cure& cure) { return !cure.change.empty(); });
-  if (applicable == cures.end() || stop.stop_requested()) {
-    found_.verdict.push_back(why_unverified(found_, stop.stop_requested()));
+void Isolator::verify(IsolateListener& listener, const std::stop_token& stop) {
+  const std::vector<Recommendation>& recommendations = found_.predictions.recommendations;
+  const auto applicable = std::find_if(
+      recommendations.begin(), recommendations.end(),
+      [](const Recommendation& recommendation) { return !recommendation.change.empty(); });
+  if (applicable == recommendations.end() || stop.stop_requested()) {
+    found_.verdict.push_back(why_unverified(!recommendations.empty(), stop.stop_requested()));
     return;
   }
-  const RunConfig before = found_.sweep.rows[found_.coupled_row].config;
+  const RunConfig before = found_.measurement.coupled().config;
   const std::size_t first = append({.name = "verification",
                                     .configs = {before, applicable->config},
                                     .seconds = kVerifyShare * seconds(plan_.budget),
                                     .blocks = static_cast<std::int32_t>(kWantedBlocks)},
                                    listener, stop);
   const double now = found_.cost->coupled_img_per_s.value;
-  found_.verification =
-      verification_of(found_.sweep.rows[first], found_.sweep.rows[first + 1], now, *applicable);
+  found_.verification = verification_of(found_.measurement.sweep.rows[first],
+                                        found_.measurement.sweep.rows[first + 1], now, *applicable);
   found_.verdict.push_back(found_.verification
                                ? sentence_of(*found_.verification)
                                : fmt::format("Trying {} failed: {}.", applicable->change,
-                                             found_.sweep.rows[first + 1].reason));
+                                             found_.measurement.sweep.rows[first + 1].reason));
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

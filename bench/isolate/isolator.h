@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what one feeder costs one trainer: a pilot that says how long runs take, then blocks of
-// fresh processes in random order, until the interval is narrow enough or the budget ends.
+// Measures what one feeder costs one trainer. A pilot finds out how long runs take. Then blocks of
+// fresh processes run in random order, until the interval is narrow enough or the budget ends.
 //
-// Used by one thread. Waits and measures through the clock that it is given.
+// Used by one thread. Waits and measures with the given clock.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 #include "bench/isolate/analysis.h"
 #include "bench/isolate/noise.h"
-#include "bench/sweep_runner.h"
+#include "bench/sweep/sweep_runner.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// Told of progress by the thread that measures. Results are those of all phases so far; those of
-/// the pilot count for nothing.
+/// Receives progress, on the measuring thread. Results are of all phases so far; results of the
+/// pilot do not count.
 class IsolateListener : public SweepListener {
  public:
   /// "pilot", "blocks", "verification", "ladder"
@@ -27,12 +27,12 @@ class IsolateListener : public SweepListener {
 
 class Isolator {
  public:
-  /// `run` runs one configuration and returns failures as results; `clock` outlives this. Throws
-  /// ConfigError for what cannot work.
+  /// `run` runs one configuration and returns failures as results. `clock` must outlive this
+  /// object. Throws ConfigError for a plan that cannot work.
   Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clock& clock);
 
-  /// Runs once. After a stop request the run under way is the last one, and what there is is
-  /// analysed.
+  /// Call it once. After a stop request, the run under way is the last one, and the results so far
+  /// are analysed.
   const Isolation& run(IsolateListener& listener, const std::stop_token& stop);
 
  private:
@@ -48,17 +48,17 @@ class Isolator {
   };
   const SweepResult& measure(const Phase& phase, IsolateListener& listener,
                              const std::stop_token& stop);
-  /// The same, and its rows come behind those of earlier phases; returns the index of the first.
+  /// Measures the phase and appends its rows to those of earlier phases. Returns the index of the
+  /// first.
   std::size_t append(const Phase& phase, IsolateListener& listener, const std::stop_token& stop);
-  /// Short runs, which count for nothing: the sweep of them, in the order of `runs`.
+  /// Makes short runs, which are no results. Returns their sweep, in the order of `runs`.
   const SweepResult& pilot(std::span<const PlannedRun> runs, double budget_s,
                            IsolateListener& listener, const std::stop_token& stop);
   std::vector<PilotTime> times_of(const SweepResult& pilot) const;
   void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
   bool enough(const SweepResult& sweep);
   void climb(IsolateListener& listener, const std::stop_token& stop);
-  void verify(const std::vector<Cure>& cures, IsolateListener& listener,
-              const std::stop_token& stop);
+  void verify(IsolateListener& listener, const std::stop_token& stop);
 
   const IsolatePlan plan_;
   const SweepRunner::Run run_;
@@ -69,8 +69,8 @@ class Isolator {
   Isolation found_;
 };
 
-/// Puts the rows and rounds of `more` behind those of `all`, and summarises it anew. Warnings are
-/// those of the first.
+/// Appends the rows and rounds of `more` to `all`, and summarises it again. Keeps the warnings of
+/// `all`.
 void append_sweep(SweepResult& all, const SweepResult& more);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lets `penstock isolate` find costs that are known beforehand, and prints what it found as Markdown.
+"""Runs `penstock isolate` on cases whose costs are known, and prints the found costs as Markdown.
 
 Usage: known_answers.py PENSTOCK DATA_DIR [BUDGET]. Each case runs for BUDGET (default 30s); keep the machine
-quiet meanwhile. Exits 1 when an answer lies outside the interval that was found, widened by one
-percentage point, or another part of the step grew, or another stage is blamed.
+idle meanwhile. Exits 1 if a known cost is more than one percentage point outside the found interval, if
+another part of the step grew, or if another stage is blamed.
 """
 import json
 import math
@@ -22,7 +22,7 @@ def cost_percent(ceiling, rate):
 
 
 def cases(program):
-    """Name, flags, device's img/s, expected cost in per cent, where it arises, and the stage to blame."""
+    """Name, flags, device's img/s, expected cost in per cent, the part of the step that grows, and the stage to blame."""
     serve = f"producer='{program} serve --endpoint ipc://known --fake-location host --img-per-s 500'"
     copy = ["--fake-location", "host", "--device", "emulated:img_per_s=1000,copy_gb_per_s=0.1"]
     slow_decode = "queue:decode=raw,extra_us=2000,source=memory:limit=64MiB"

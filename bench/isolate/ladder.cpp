@@ -5,32 +5,36 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
 
+#include "bench/dataset/open_dataset.h"
 #include "bench/isolate/isolate_plan.h"
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "feeders/feeder.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// Options of `queue` that rungs set themselves.
+/// Options of `queue` that the rungs set.
 constexpr std::array<std::string_view, 8> kSetByRungs = {
     "source", "decode", "shrink", "engine", "crop", "readahead", "flip", "normalise"};
 
-/// `queue` with the options of a rung, and those of the user that no rung sets; sets that are no
-/// folders keep their source. Where a rung takes no chances, colours are as they are.
-std::string queue_text(const ComponentText& users, const LadderData& data, std::string options,
+using OptionValues = std::vector<std::pair<std::string, std::string>>;
+
+/// `queue` with the options of a rung, and the user's other options. Data sets other than folders
+/// keep their source. If the rung has no random augmentation, colours are not changed.
+std::string queue_text(const OptionValues& users, const LadderData& data, std::string options,
                        bool chances = true) {
-  if (users.name == "queue") {
-    for (const auto& [key, value] : users.values) {
-      const bool is_set =
-          std::find(kSetByRungs.begin(), kSetByRungs.end(), key) != kSetByRungs.end();
-      if (is_set && (key != "source" || data.is_folder)) continue;
-      if (!chances && key == "color") continue;
-      options += fmt::format("{}{}={}", options.empty() ? "" : ",", key, value);
-      if (!chances && key == "chain") options += ",color=none";
-    }
+  for (const auto& [key, value] : users) {
+    const bool is_set = std::find(kSetByRungs.begin(), kSetByRungs.end(), key) != kSetByRungs.end();
+    if (is_set && (key != "source" || data.is_folder)) continue;
+    if (!chances && key == "color") continue;
+    options += fmt::format("{}{}={}", options.empty() ? "" : ",", key, value);
+    if (!chances && key == "chain") options += ",color=none";
   }
   return options.empty() ? "queue" : "queue:" + options;
 }
@@ -39,7 +43,7 @@ const Row* row_of(const SweepResult& sweep, std::optional<std::size_t> index) {
   return index ? &sweep.rows[*index] : nullptr;
 }
 
-/// Why a rung that ran does not count; empty: it does.
+/// Why a completed rung does not count; empty: it counts.
 std::string why_not(const LadderRung& rung, const Row& row) {
   std::size_t usable = 0, proved = 0;
   for (const Repetition& repetition : row.repetitions) {
@@ -59,22 +63,20 @@ std::string why_not(const LadderRung& rung, const Row& row) {
                      reason);
 }
 
-/// What rungs add to a step, summed up over blocks.
-Estimate added_of(const std::vector<Pair>& pairs) {
+/// What a rung adds to a step, summarised over blocks.
+statistics::Estimate added_of(const std::vector<statistics::Pair>& pairs) {
   std::vector<double> added;
-  for (const Pair& pair : pairs) added.push_back(pair.b - pair.a);
-  return summarise_rounds(added);
+  for (const statistics::Pair& pair : pairs) added.push_back(pair.b - pair.a);
+  return statistics::summarise_rounds(added);
 }
 
 /// Adds one rung after the other.
 class Ladder {
  public:
   Ladder(const RunConfig& base, const LadderData& data)
-      : base_(base), data_(data), users_(parse_component(base.fake_location)) {
-    for (const auto& [key, value] : users_.values) {
-      if (users_.name == "queue" && key == "normalise" && value != "device") {
-        normalise_ = "normalise=" + value;
-      }
+      : base_(base), data_(data), users_(decoding_options(base)) {
+    for (const auto& [key, value] : users_) {
+      if (key == "normalise" && value != "device") normalise_ = "normalise=" + value;
     }
   }
 
@@ -87,13 +89,13 @@ class Ladder {
     rung.examples = data_.examples;
     return rung;
   }
-  /// Batches that nothing is read for.
+  /// Adds rungs that read nothing.
   void add_synthetic() {
-    add("gpu", "nothing: batches lie on the device", "gpu").is_ceiling = true;
+    add("gpu", "nothing: batches are on the device", "gpu").is_ceiling = true;
     add("host", "the copy to the device", "host");
     add("cpu", "random pixels drawn for every batch", "cpu");
   }
-  /// From memory, or where that cannot hold the set, from the page cache.
+  /// Decodes from memory, or from the page cache if memory cannot hold the set.
   void add_decoding() {
     if (data_.is_folder) {
       add("raw pixels from memory", "decoded images instead of random pixels",
@@ -102,14 +104,14 @@ class Ladder {
     add_near("decode, centre crop", "JPEG decoding of whole images",
              "decode=full,engine=libjpeg,crop=center,flip=false", false);
     add_near("decode, random crop", "random crop, resize and flip", "decode=full,engine=libjpeg");
-    add_near("region decode", "decoding no more than the crop", "engine=libjpeg,shrink=false");
+    add_near("region decode", "decoding only the crop", "engine=libjpeg,shrink=false");
     add_near("shrunk decode", "large crops decoded at a half or less", "engine=libjpeg");
-    add_near("own JPEG engine", "an engine of our own where it can decode", "");
+    add_near("own JPEG engine", "the built-in engine, for images that it supports", "");
   }
   void add_pixels() {
     add_near("whole pixels", "images of the set instead of random pixels", "crop=full,flip=false",
              false);
-    add_near("random crop", "random crop and flip, as the set's images have them", "");
+    add_near("random crop", "random crop and flip", "");
   }
   void add_normalising() {
     if (normalise_.empty()) return;
@@ -148,15 +150,47 @@ class Ladder {
 
   const RunConfig& base_;
   const LadderData& data_;
-  const ComponentText users_;
+  const OptionValues users_;
   std::string normalise_;  // as an option; empty: the device does it
   std::vector<LadderRung> rungs_;
 };
 
+/// The option `source` of the feeder, if it decodes samples.
+std::string typed_source(const RunConfig& config) {
+  for (const auto& [key, value] : decoding_options(config)) {
+    if (key == "source") return value;
+  }
+  return "auto";
+}
+
+/// True if the source `memory` can hold the set.
+bool is_folder(const ComponentText& source) {
+  const SourceEntry* const entry = match_entry(source_table(), source.name);
+  return entry != nullptr && (entry->in_memory || (entry->class_folders && source.values.empty()));
+}
+
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfig& config) {
+  ComponentText feeder = parse_component(config.fake_location);
+  const FeederEntry* const entry = match_entry(feeder_table(), feeder.name);
+  if (entry == nullptr || !entry->decodes_samples) return {};
+  return std::move(feeder.values);
+}
+
+LadderData ladder_data(const RunConfig& config, const std::stop_token& stop) {
+  const std::string text = typed_source(config);
+  const ComponentText source = datasets::source_text(text, config.data_dir);
+  if (is_folder(source)) return {};
+  const std::unique_ptr<Source> opened = dataset::open_dataset({.directory = config.data_dir,
+                                                                .source = text,
+                                                                .threads = config.feeder_threads,
+                                                                .stop = stop});
+  return {.is_folder = false, .kind = opened->kind(), .examples = opened->size()};
+}
+
 const char* const kBudgetEnded =
-    "the ladder's budget ended before its turn; give --ladder-budget more";
+    "the ladder's budget ended before this rung; raise --ladder-budget";
 
 void complete_rung(LadderRung& rung) {
   if (!rung.unavailable.empty()) return;
@@ -183,7 +217,7 @@ std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& da
 }
 
 std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const LadderRung> rungs,
-                                    const CostTargets& targets) {
+                                    const statistics::CostTargets& targets) {
   std::vector<RungFinding> findings;
   const Row* const ceiling = row_of(sweep, rungs.front().row);
   const Row* before = ceiling;
@@ -202,7 +236,7 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
     if (!finding.unavailable.empty() || ceiling == nullptr) continue;
     finding.cost = find_cost(pair_blocks(*ceiling, *row), images_per_step(*row), targets);
     if (!rung.is_ceiling && !rung.branch && before != nullptr) {
-      const std::vector<Pair> pairs = step_pairs(pair_blocks(*before, *row));
+      const std::vector<statistics::Pair> pairs = step_pairs(pair_blocks(*before, *row));
       if (!pairs.empty()) finding.added_ms = added_of(pairs);
     }
     if (!rung.branch) before = row;
@@ -223,4 +257,4 @@ std::optional<std::int64_t> longest_window(const LadderRung& rung, const RunResu
                                 steps - kWarmupSteps - reserve_steps(rung.config) - 1);
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -1,59 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ladder: from batches that cost nothing to the whole way from cold files to the device, each
-// rung adding one thing. Pure functions.
+// The ladder: a series of rungs from free batches to the complete way from cold files to the
+// device. Each rung adds one thing. Pure functions, but for ladder_data.
 //
-// Stages overlap, so that what a rung adds to a step is what it adds to the slowest of them: costs
-// of rungs do not add up to the last one's where another stage hides them. That is what each rung's
-// unconsumed supply is for.
+// Stages overlap, so a rung adds to a step only what it adds to the slowest stage. If another stage
+// hides the cost of a rung, the costs of all rungs do not add up to the cost of the last one. The
+// unconsumed supply of each rung shows such costs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/config/run_config.h"
 #include "bench/isolate/cost.h"
-#include "bench/isolate/isolation.h"
-#include "bench/isolate/ladder_data.h"
+#include "bench/record/sweep_result.h"
+#include "bench/statistics/estimate.h"
+#include "bench/statistics/input_cost.h"
+#include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::isolate {
+
+/// The data set that the rungs of a ladder read.
+struct LadderData {
+  /// The set is a folder of class folders, which the source `memory` can hold.
+  bool is_folder = true;
+  SampleKind kind = SampleKind::encoded;
+  std::uint64_t examples = 0;  ///< of a set that is not such a folder
+};
+
+/// The options of the user's feeder if it decodes samples. Otherwise none: rungs cannot use them.
+std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfig& config);
+
+/// Inspects the data set that `queue` reads with this configuration; its files must exist. Throws
+/// ConfigError if the format is unknown or the set is unusable, and Error if a stop is requested
+/// meanwhile.
+LadderData ladder_data(const RunConfig& config, const std::stop_token& stop = {});
+
+/// One rung of the ladder.
+struct RungFinding {
+  std::string name;                              ///< "decode, centre crop"
+  std::string adds;                              ///< "JPEG decoding of whole images"
+  std::size_t row = 0;                           ///< of the sweep: the run coupled to the trainer
+  std::optional<InputCostFinding> cost;          ///< compared with the ceiling
+  std::optional<statistics::Estimate> added_ms;  ///< compared with the rung before; may be negative
+  std::optional<statistics::Estimate> supply_img_per_s;  ///< unconsumed
+  std::string unavailable;                               ///< why it could not be measured
+  bool branch = false;  ///< compared with the ceiling only (ZeroMQ)
+  std::string part;     ///< the side that it bounds: "consumer", "network", "producer"; empty: none
+  bool own_producer = false;  ///< served by the ladder on this machine: no network is involved
+};
 
 struct LadderRung {
   std::string name, adds;
   RunConfig config;
   bool is_ceiling = false;
   bool branch = false;  ///< compared with the ceiling only
-  std::string part;     ///< this and the next as RungFinding has them
+  std::string part;     ///< this and own_producer are copied to RungFinding
   bool own_producer = false;
-  std::string proof;        ///< a fact that is 1 where the run was what the rung claims
-  std::string unavailable;  ///< why it cannot be measured at all
-  /// Of the set that it reads, where samples are not files; 0: as many as there are files.
+  std::string proof;        ///< name of a fact that is 1 if the run was what the rung claims
+  std::string unavailable;  ///< why it cannot be measured
+  /// Size of the data set that it reads, if samples are not files; 0: the number of files.
   std::uint64_t examples = 0;
 
-  // Rows of the sweep that were measured for it.
+  // Rows of the sweep that were measured for this rung.
   std::optional<std::size_t> row, supply_row;
 };
 
-/// From the ceiling up to cold files, and ZeroMQ as a branch. Trainer, threads and slots are those
-/// of `base`; rungs that decode keep the options of its feeder where that is `queue`. Folders are
-/// decoded from memory before their files are read; a set of another format is read where it lies,
-/// from the page cache, and one of pixels has no rungs of decoding.
+/// Returns the rungs from the ceiling to cold files, and ZeroMQ as a branch. Trainer, threads and
+/// slots are those of `base`. Rungs that decode keep the options of its feeder if that is `queue`.
+/// Folders are decoded from memory first, then read from files. A data set of another format is
+/// read in place, from the page cache. A data set of pixels has no rungs of decoding.
 std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& data);
 
-/// Why a rung without a single run has no figures.
+/// Why a rung without any run has no figures.
 extern const char* const kBudgetEnded;
 
 /// Resolves the rung's configuration, or says why there is none.
 void complete_rung(LadderRung& rung);
 
-/// What the rows of `rungs` show, in their order. The first rung is the ceiling.
+/// Returns what the rows of `rungs` show, in the order of `rungs`. The first rung is the ceiling.
 std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const LadderRung> rungs,
-                                    const CostTargets& targets);
+                                    const statistics::CostTargets& targets);
 
-/// The longest window of a rung that must not read a sample twice, from what a pilot run of it
-/// says; none: it may be as long as others.
+/// The longest window of a rung that must not read a sample twice, from its pilot run; none: there
+/// is no limit.
 std::optional<std::int64_t> longest_window(const LadderRung& rung, const RunResult& pilot);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

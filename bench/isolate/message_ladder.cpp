@@ -11,18 +11,18 @@
 #include <chrono>
 #include <optional>
 
-#include "bench/child_process.h"
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
+#include "bench/run/child_process.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/file_descriptor.h"
+#include "dataflow/net/zmq_endpoint.h"
 #include "dataflow/options.h"
-#include "dataflow/shared_memory/descriptor.h"
-#include "dataflow/wire/batch_message.h"
-#include "dataflow/zmq_endpoint.h"
+#include "feeders/remote/wire/batch_message.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// Options of the consumer that say who feeds it, which the ladder's rungs set themselves.
+/// Options of the consumer about its producers, which the ladder's rungs set.
 constexpr std::array<std::string_view, 8> kSetByRungs = {
     "endpoint",     "bind",        "producer",         "producers",
     "curve_secret", "curve_allow", "curve_server_key", "insecure"};
@@ -39,9 +39,9 @@ bool is_on(const ComponentText& feeder, std::string_view key) {
   return value && *value != "false" && *value != "0";
 }
 
-/// A port of this machine that nobody had a moment ago.
+/// A port of this machine that was free a moment ago.
 int free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -53,25 +53,26 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// The kind of the first of the feeder's endpoints.
-Endpoint::Kind kind_of(const ComponentText& feeder) {
+/// The kind of the feeder's first endpoint.
+net::Endpoint::Kind kind_of(const ComponentText& feeder) {
   std::string text = value_of(feeder, "endpoint").value_or("");
   for (const std::string_view way : {"bind:", "connect:"}) {
     if (text.starts_with(way)) text.erase(0, way.size());
   }
-  if (text.starts_with("tcp://")) return Endpoint::Kind::tcp;
-  return text.starts_with("ipc://@") ? Endpoint::Kind::abstract : Endpoint::Kind::file;
+  if (text.starts_with("tcp://")) return net::Endpoint::Kind::tcp;
+  return text.starts_with("ipc://@") ? net::Endpoint::Kind::abstract : net::Endpoint::Kind::file;
 }
 
-/// Those that are sent as they are asked for; framed where nobody asks, or that cannot be sent.
-MessageFormat format_of(const ComponentText& feeder) {
-  const auto asked = message_format_of(value_of(feeder, "format").value_or("framed"));
-  const MessageFormat format = asked.value_or(MessageFormat::framed);
-  const bool is_sent = format == MessageFormat::zmq_op || format == MessageFormat::numpy_frames;
-  return is_sent ? format : MessageFormat::framed;
+/// The format that the user asks for; framed if there is none or it cannot be sent.
+remote::MessageFormat format_of(const ComponentText& feeder) {
+  const auto asked = remote::message_format_of(value_of(feeder, "format").value_or("framed"));
+  const remote::MessageFormat format = asked.value_or(remote::MessageFormat::framed);
+  const bool is_sent =
+      format == remote::MessageFormat::zmq_op || format == remote::MessageFormat::numpy_frames;
+  return is_sent ? format : remote::MessageFormat::framed;
 }
 
-/// Two ends that know each other, and what each is told.
+/// The keys of both ends, as options and flags.
 struct LadderKeys {
   std::vector<std::pair<std::string, std::string>> of_consumer;  // options
   std::string of_producer;                                       // flags
@@ -99,7 +100,7 @@ class MessageRungs {
       : base_(base), ladder_(ladder), feeder_(parse_component(base.fake_location)) {}
 
   std::vector<LadderRung> make() {
-    add("gpu", "nothing: batches lie on the device", "gpu").is_ceiling = true;
+    add("gpu", "nothing: batches are on the device", "gpu").is_ceiling = true;
     add("host", "the copy to the device", "host");
     add_memory();
     add_transport();
@@ -156,13 +157,13 @@ class MessageRungs {
     rung.own_producer = ladder_.endpoint.empty();
   }
 
-  /// Adds what makes the consumer start a producer; returns what that is.
+  /// Adds the options that make the consumer start a producer; returns its description.
   std::string serve_here(ComponentText& consumer) {
-    const Endpoint::Kind kind = kind_of(feeder_);
+    const net::Endpoint::Kind kind = kind_of(feeder_);
     const std::string path = (ladder_.folder / "ladder").native();
     std::string endpoint =
-        fmt::format("ipc://{}{}", kind == Endpoint::Kind::abstract ? "@" : "", path);
-    if (kind == Endpoint::Kind::tcp) endpoint = fmt::format("tcp://127.0.0.1:{}", free_port());
+        fmt::format("ipc://{}{}", kind == net::Endpoint::Kind::abstract ? "@" : "", path);
+    if (kind == net::Endpoint::Kind::tcp) endpoint = fmt::format("tcp://127.0.0.1:{}", free_port());
     consumer.values.emplace_back("endpoint", endpoint);
     consumer.values.emplace_back("bind", "true");
     std::string command = serve_command(endpoint);
@@ -175,8 +176,8 @@ class MessageRungs {
     consumer.values.emplace_back("producer", command);
     return fmt::format(
         "the transport: constant batches of a `penstock serve` on this machine, over {}{}{}",
-        kind == Endpoint::Kind::tcp ? "tcp://127.0.0.1" : "ipc://", has_keys ? " with keys" : "",
-        kind == Endpoint::Kind::tcp ? "; no wire is in it" : "");
+        kind == net::Endpoint::Kind::tcp ? "tcp://127.0.0.1" : "ipc://",
+        has_keys ? " with keys" : "", kind == net::Endpoint::Kind::tcp ? "; no wire is in it" : "");
   }
 
   std::string serve_command(const std::string& endpoint) const {
@@ -209,4 +210,4 @@ std::vector<LadderRung> message_rungs(const RunConfig& base, const MessageLadder
   return MessageRungs(base, ladder).make();
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ladder of a feeder that receives from other processes: the consumer's work without a network,
-// then constant batches over the same transport by a `penstock serve` of the ladder's own, then the
-// feeder as it is. Whose share each rung bounds is in LadderRung::part.
+// The ladder of a feeder that receives from other processes. Its rungs are: the consumer's work
+// without a network; constant batches over the same transport, sent by a `penstock serve` that the
+// ladder starts; and the user's feeder. LadderRung::part names the side that each rung bounds.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,17 @@
 
 #include "bench/isolate/ladder.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
 struct MessageLadder {
-  std::string program;           ///< penstock, which serves
-  std::filesystem::path folder;  ///< private, for sockets and keys; outlives the ladder
-  /// Where the user serves constant batches, on the producers' machine; empty: the ladder does it
-  /// on this one.
+  std::string program;           ///< path of penstock, which serves
+  std::filesystem::path folder;  ///< private folder for sockets and keys; outlives the ladder
+  /// Where the user serves constant batches, on the producers' machine. If empty, the ladder serves
+  /// them on this machine.
   std::string endpoint;
 };
 
-/// Makes keys in the folder where the feeder of `base` has some. Throws ConfigError.
+/// Creates keys in the folder if the feeder of `base` uses keys. Throws ConfigError.
 std::vector<LadderRung> message_rungs(const RunConfig& base, const MessageLadder& ladder);
 
-}  // namespace penstock
+}  // namespace penstock::isolate

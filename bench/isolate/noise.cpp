@@ -10,19 +10,20 @@
 #include <sstream>
 #include <string>
 
-namespace penstock {
+#include "bench/isolate/isolation.h"
+
+namespace penstock::isolate {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Beyond these, differences of about one per cent have another explanation than the feeder.
-// Pressure is recorded but does not tell by itself: feeding and computing threads press on each
-// other too.
+// Beyond these limits, noise can explain differences of about one per cent. Pressure is recorded
+// but is no sign by itself, because feeding and computing threads also compete with each other.
 constexpr double kHighSteal = 1;
 constexpr double kHighForeign = 3;
 constexpr double kHighIoPressure = 20;
 
-/// cpu user nice system idle iowait irq softirq steal; all in ticks.
+/// Fields: cpu user nice system idle iowait irq softirq steal; all in ticks.
 void read_ticks(const fs::path& root, NoiseReading& reading) {
   std::ifstream file(root / "proc/stat");
   std::string label;
@@ -36,7 +37,7 @@ void read_ticks(const fs::path& root, NoiseReading& reading) {
   reading.busy_ticks = reading.all_ticks - ticks[3] - ticks[4] - ticks[7];
 }
 
-/// "some avg10=0.00 avg60=0.00 avg300=0.00 total=123" in microseconds.
+/// Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=123"; returns the total in microseconds.
 std::optional<std::uint64_t> pressure_us(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -49,7 +50,7 @@ std::optional<std::uint64_t> pressure_us(const fs::path& path) {
   return total;
 }
 
-/// The number behind `key` in a file of "key number" lines.
+/// Returns the number after `key` in a file of "key number" lines.
 std::optional<std::uint64_t> value_of(const fs::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string name;
@@ -141,9 +142,10 @@ BlockNoise noise_between(const NoiseReading& before, const NoiseReading& after, 
   return noise;
 }
 
-std::vector<BlockNoise> noise_of_blocks(const Isolation& found) {
-  std::vector<BlockNoise> noise = found.noise;
-  std::erase_if(noise, [&](const BlockNoise& each) { return each.block >= found.measured_blocks; });
+std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement) {
+  std::vector<BlockNoise> noise = measurement.noise;
+  std::erase_if(noise,
+                [&](const BlockNoise& each) { return each.block >= measurement.measured_blocks; });
   return noise;
 }
 
@@ -152,4 +154,4 @@ bool BlockNoise::noisy() const noexcept {
          io_pressure_percent.value_or(0) > kHighIoPressure || throttled;
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

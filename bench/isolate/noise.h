@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What else happened on the machine while a block was measured, from the kernel's files. What a
-// kernel or a container does not show is absent, not zero.
+// Measures what else happened on the machine during a block, from the kernel's files. Figures that
+// a kernel or container does not show are absent, not zero.
 #pragma once
 
 #include <cstddef>
@@ -9,31 +9,42 @@
 #include <functional>
 #include <optional>
 
-#include "bench/isolate/isolation.h"
 #include "dataflow/clock.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-/// One look at counters that only grow, and at the frequencies of the moment.
+/// What happened on the machine around a block and may have disturbed it.
+struct BlockNoise {
+  std::size_t block = 0;     ///< from 0
+  double steal_percent = 0;  ///< of processor time: the hypervisor ran other machines
+  std::optional<double> cpu_pressure_percent, io_pressure_percent;  ///< PSI, "some"
+  double foreign_cpu_percent = 0;           ///< of all cores: other processes of this machine
+  std::optional<double> mhz_low, mhz_high;  ///< of the cores, if the kernel reports them
+  bool throttled = false;                   ///< by a cgroup's quota, or by heat
+  bool noisy() const noexcept;              ///< any figure exceeds that of a quiet machine
+};
+
+/// One reading of counters that only grow, and of the present frequencies.
 struct NoiseReading {
   Time time{};
   std::uint64_t all_ticks = 0, busy_ticks = 0, steal_ticks = 0;  ///< of all processors since boot
-  double own_cpu_s = 0;  ///< of this process and of children that have ended
+  double own_cpu_s = 0;  ///< of this process and of its children that have ended
   std::optional<std::uint64_t> cpu_pressure_us, io_pressure_us;
-  std::optional<std::uint64_t> throttles;  ///< periods of the cgroup's quota, and heat events
+  std::optional<std::uint64_t> throttles;  ///< periods throttled by the cgroup's quota, and heat
+                                           ///< events
   std::optional<double> mhz_low, mhz_high;
 };
 
-/// `root` stands in for "/" in tests; files are proc(5)'s and sysfs'. Never throws.
+/// Reads the files of proc(5) and sysfs. Tests set another `root`. Never throws.
 NoiseReading read_noise(Time now, double own_cpu_s, const std::filesystem::path& root = "/");
 
-/// CPU time of this process and of its children that have ended, a run's own producer among them.
+/// CPU time of this process and of its ended children, including the producer that a run started.
 double own_cpu_seconds();
 
 /// What happened between two readings.
 BlockNoise noise_between(const NoiseReading& before, const NoiseReading& after, std::size_t block);
 
-/// Looks at the machine now.
+/// Reads the state of the machine now.
 using NoiseMeter = std::function<NoiseReading()>;
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -8,14 +8,16 @@
 #include <cmath>
 
 #include "bench/isolate/cost.h"
-#include "bench/isolate/delivery_cures.h"
+#include "bench/isolate/delivery_recommendations.h"
 #include "bench/isolate/steady.h"
+#include "bench/record/report_text.h"
+#include "bench/statistics/paired.h"
 #include "bench/statistics/queue_replay.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// What a change must bring to be worth a sentence.
+/// The least gain that makes a recommendation worth a sentence.
 constexpr double kWorthwhile = 1.02;
 constexpr std::array<std::int32_t, 6> kDepths = {1, 2, 4, 8, 16, 32};
 
@@ -29,8 +31,7 @@ std::vector<double> steps_of(const Row& row) {
   return all;
 }
 
-/// Steps' worth of batches that fit between feeder and devices, those being filled and computed
-/// excluded.
+/// Batches that fit between feeder and devices, in steps, without those being filled or computed.
 std::size_t slots_of(const RunConfig& config) {
   const std::int32_t between = config.prefetch - 1 + (config.device_slots - 1) * config.num_gpus;
   return static_cast<std::size_t>(std::max(1, between / config.num_gpus));
@@ -60,7 +61,7 @@ class Predictor {
   const RunConfig& config() const { return evidence_.coupled.config; }
   double now() const { return now_; }
   double demand() const { return demand_; }
-  const std::optional<Estimate>& supply() const { return supply_; }
+  const std::optional<statistics::Estimate>& supply() const { return supply_; }
 
   double with_depth(std::int32_t prefetch) const {
     RunConfig changed = config();
@@ -75,8 +76,8 @@ class Predictor {
  private:
   double scaled(double rate) const { return std::min(demand_, rate * scale_); }
   double replay(const std::vector<double>& producer_ms, std::size_t slots) const {
-    const Replay result =
-        replay_queue(producer_ms, consumer_ms_, {.slots = slots, .seed = evidence_.seed});
+    const statistics::Replay result = statistics::replay_queue(
+        producer_ms, consumer_ms_, {.slots = slots, .seed = evidence_.seed});
     return result.ms_per_batch > 0 ? 1e3 * images_ / result.ms_per_batch : demand_;
   }
 
@@ -84,7 +85,7 @@ class Predictor {
   const double images_, now_, demand_;
   const std::vector<double> consumer_ms_;
   std::vector<double> producer_ms_;
-  std::optional<Estimate> supply_;
+  std::optional<statistics::Estimate> supply_;
   double replayed_ = 0, explained_ = 0, scale_ = 0;
 };
 
@@ -92,14 +93,15 @@ std::string brings(double img_per_s, double now) {
   return fmt::format("about {:.0f} img/s, now {:.0f}", img_per_s, now);
 }
 
-class CureList {
+class RecommendationList {
  public:
-  CureList(const Evidence& evidence, const Predictor& predictor, const Outlook& outlook)
-      : evidence_(evidence), predictor_(predictor), outlook_(outlook) {}
+  RecommendationList(const Evidence& evidence, const Predictor& predictor,
+                     const Predictions& predictions)
+      : evidence_(evidence), predictor_(predictor), predictions_(predictions) {}
 
-  std::vector<Cure> make() {
+  std::vector<Recommendation> make() {
     const Diagnosis& diagnosis = evidence_.diagnosis;
-    if (evidence_.cost.verdict != Verdict::slower) return {};
+    if (evidence_.cost.verdict != statistics::Verdict::slower) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
     } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
@@ -112,9 +114,10 @@ class CureList {
       add_machines();
     }
     add_depth();
-    std::stable_sort(cures_.begin(), cures_.end(),
-                     [](const Cure& a, const Cure& b) { return a.img_per_s > b.img_per_s; });
-    return std::move(cures_);
+    std::stable_sort(
+        recommendations_.begin(), recommendations_.end(),
+        [](const Recommendation& a, const Recommendation& b) { return a.img_per_s > b.img_per_s; });
+    return std::move(recommendations_);
   }
 
  private:
@@ -123,20 +126,21 @@ class CureList {
 
   void add(double img_per_s, const std::string& what) {
     if (!worthwhile(img_per_s)) return;
-    cures_.push_back({.text = fmt::format("{}: {}", what, brings(img_per_s, predictor_.now())),
-                      .change = {},
-                      .config = predictor_.config(),
-                      .img_per_s = img_per_s});
+    recommendations_.push_back(
+        {.text = fmt::format("{}: {}", what, brings(img_per_s, predictor_.now())),
+         .change = {},
+         .config = predictor_.config(),
+         .img_per_s = img_per_s});
   }
   void add(double img_per_s, std::string_view key, std::int32_t value) {
     if (!worthwhile(img_per_s)) return;
     const std::string change = fmt::format("--{} {}", kebab(key), value);
     add(img_per_s, change);
-    cures_.back().change = change;
-    find_config_key(key).set(cures_.back().config, std::to_string(value));
+    recommendations_.back().change = change;
+    find_config_key(key).set(recommendations_.back().config, std::to_string(value));
   }
 
-  /// Other numbers of threads that were measured; the fewest of those that are about as good.
+  /// Suggests another measured number of threads: the fewest that are about as good as the best.
   void add_threads() {
     if (!decodes_here() || !predictor_.can_predict()) return;
     const Row* best = nullptr;
@@ -153,7 +157,7 @@ class CureList {
   }
 
   void add_cores() {
-    const auto& needed = outlook_.cores_per_device;
+    const auto& needed = predictions_.cores_per_device;
     if (!needed || !needed->reachable) return;
     const std::int32_t devices = predictor_.config().num_gpus;
     if (needed->whole * devices <= evidence_.cores) return;
@@ -164,9 +168,9 @@ class CureList {
                     devices == 1 ? "one" : std::to_string(devices));
     if (needed->known) return add(rate, what);
     if (!worthwhile(rate)) return;
-    cures_.push_back(
-        {.text = fmt::format("{}, how many more is not known: at most {:.0f} img/s, now {:.0f}",
-                             what, rate, predictor_.now()),
+    recommendations_.push_back(
+        {.text = fmt::format("{}, possibly more: at most {:.0f} img/s, now {:.0f}", what, rate,
+                             predictor_.now()),
          .change = {},
          .config = predictor_.config(),
          .img_per_s = rate});
@@ -180,15 +184,16 @@ class CureList {
                                   : "";
     const double bound = predictor_.now() * diagnosis.gain_until_next;
     if (!worthwhile(bound)) return;
-    cures_.push_back({.text = fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost "
-                                          "nothing; now {:.0f}",
-                                          stage.name, means, bound, predictor_.now()),
-                      .change = {},
-                      .config = predictor_.config(),
-                      .img_per_s = std::min(bound, predictor_.demand())});
+    recommendations_.push_back(
+        {.text = fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost "
+                             "nothing; now {:.0f}",
+                             stage.name, means, bound, predictor_.now()),
+         .change = {},
+         .config = predictor_.config(),
+         .img_per_s = std::min(bound, predictor_.demand())});
   }
 
-  /// As many machines like this one as reach the demand, if receiving costs no more than a copy.
+  /// Suggests enough machines like this one for the demand, if receiving costs no more than a copy.
   void add_machines() {
     if (!decodes_here() || !predictor_.supply()) return;
     const double each = predictor_.supply()->value;
@@ -204,23 +209,25 @@ class CureList {
 
   void add_delivery() {
     if (!evidence_.delivery) return;
-    for (Cure& cure : delivery_cures({.config = predictor_.config(),
-                      .diagnosis = evidence_.diagnosis,
-                      .delivery = *evidence_.delivery,
-                      .now = predictor_.now(),
-                      .demand = predictor_.demand(),
-                      .cores = evidence_.cores})) {
-      if (worthwhile(cure.img_per_s)) cures_.push_back(std::move(cure));
+    for (Recommendation& recommendation : delivery_recommendations({.config = predictor_.config(),
+                                          .diagnosis = evidence_.diagnosis,
+                                          .delivery = *evidence_.delivery,
+                                          .now = predictor_.now(),
+                                          .demand = predictor_.demand(),
+                                          .cores = evidence_.cores})) {
+      if (worthwhile(recommendation.img_per_s))
+        recommendations_.push_back(std::move(recommendation));
     }
   }
 
-  /// Steps got longer because feeding uses the machine: t = t0 (1 + g u) of u feeding threads.
+  /// For steps that got longer because feeding uses the machine: t = t0 (1 + g u) with u feeding
+  /// threads.
   void add_calmer_feeding() {
     if (!decodes_here()) return;
     const double current = predictor_.config().feeder_threads;
     for (const Row* row : evidence_.supplies) {
       const std::int32_t threads = row->config.feeder_threads;
-      const std::optional<Estimate> supply = supply_of(*row);
+      const std::optional<statistics::Estimate> supply = supply_of(*row);
       if (threads >= current || !supply) continue;
       const double share = threads / current;
       const double rate = 1 / ((1 - share) / predictor_.demand() + share / predictor_.now());
@@ -232,7 +239,7 @@ class CureList {
 
   void add_depth() {
     const Prediction* best = nullptr;
-    for (const Prediction& depth : outlook_.depths) {
+    for (const Prediction& depth : predictions_.depths) {
       if (best == nullptr || depth.img_per_s > kWorthwhile * best->img_per_s) best = &depth;
     }
     if (best == nullptr || best->change.empty()) return;
@@ -242,8 +249,8 @@ class CureList {
 
   const Evidence& evidence_;
   const Predictor& predictor_;
-  const Outlook& outlook_;
-  std::vector<Cure> cures_;
+  const Predictions& predictions_;
+  std::vector<Recommendation> recommendations_;
 };
 
 std::vector<Prediction> predict_depths(const Predictor& predictor) {
@@ -261,29 +268,84 @@ std::vector<Prediction> predict_depths(const Predictor& predictor) {
   return depths;
 }
 
+constexpr double kToleratedPercent = 10;
+
+/// Is the achieved rate precise enough to confirm or refute a prediction?
+bool is_clear(const Verification& verification) {
+  const statistics::Estimate& achieved = verification.achieved_img_per_s;
+  return 100 * achieved.half_width() <= 2 * kToleratedPercent * achieved.value;
+}
+
+/// The outcome of a prediction, in words.
+std::string_view outcome_of(const Verification& verification) {
+  if (verification.agrees) return "holds";
+  return is_clear(verification) ? "does not hold" : "can be neither confirmed nor refuted";
+}
+
 }  // namespace
 
-Outlook look_ahead(const Evidence& evidence) {
-  Outlook outlook;
+Predictions predict(const Evidence& evidence) {
+  Predictions predictions;
   const Predictor predictor(evidence);
-  outlook.unexplained_share = predictor.unexplained_share();
+  predictions.unexplained_share = predictor.unexplained_share();
   if (evidence.threads_matter) {
     for (const Row* row : evidence.supplies) {
       const std::vector<double> rates = supply_rates(*row);
       if (!rates.empty()) {
-        outlook.supply_curve.push_back({static_cast<double>(row->config.feeder_threads), rates});
+        predictions.supply_curve.push_back(
+            {static_cast<double>(row->config.feeder_threads), rates});
       }
     }
   }
-  if (!outlook.supply_curve.empty()) {
+  if (!predictions.supply_curve.empty()) {
     const double demand = predictor.demand() / predictor.config().num_gpus;
-    outlook.law = fit_scaling_law(outlook.supply_curve);
-    outlook.cores_per_device =
-        threads_needed(outlook.supply_curve, demand / (1 - evidence.margin), evidence.seed);
+    predictions.law = statistics::fit_scaling_law(predictions.supply_curve);
+    predictions.cores_per_device = statistics::threads_needed(
+        predictions.supply_curve, demand / (1 - evidence.margin), evidence.seed);
   }
-  outlook.depths = predict_depths(predictor);
-  outlook.cures = CureList(evidence, predictor, outlook).make();
-  return outlook;
+  predictions.depths = predict_depths(predictor);
+  predictions.recommendations = RecommendationList(evidence, predictor, predictions).make();
+  return predictions;
 }
 
-}  // namespace penstock
+std::vector<std::string> texts_of(const std::vector<Recommendation>& recommendations) {
+  std::vector<std::string> texts;
+  for (const Recommendation& recommendation : recommendations) texts.push_back(recommendation.text);
+  return texts;
+}
+
+std::optional<Verification> verification_of(const Row& before, const Row& after,
+                                            double now_img_per_s,
+                                            const Recommendation& recommendation) {
+  const std::vector<BlockPair> blocks = pair_blocks(before, after);
+  if (blocks.empty()) return std::nullopt;
+  const statistics::Estimate ratio =
+      statistics::paired_ratio(step_pairs(blocks));  // of times: after over before
+  Verification result;
+  result.change = recommendation.change;
+  result.predicted_img_per_s = recommendation.img_per_s;
+  result.achieved_img_per_s = rate_of(ratio, now_img_per_s / 1e3);
+  const statistics::Estimate& achieved = result.achieved_img_per_s;
+  result.error_percent = 100 * (recommendation.img_per_s / achieved.value - 1);
+  const bool inside =
+      achieved.low <= recommendation.img_per_s && recommendation.img_per_s <= achieved.high;
+  result.agrees =
+      is_clear(result) && (inside || std::abs(result.error_percent) <= kToleratedPercent);
+  return result;
+}
+
+std::string sentence_of(const Verification& verification) {
+  return fmt::format(
+      "Tried {}: predicted {:.0f} img/s, achieved {}; the prediction {} ({:+.1f} %).",
+      verification.change, verification.predicted_img_per_s,
+      format_estimate(verification.achieved_img_per_s, 0), outcome_of(verification),
+      verification.error_percent);
+}
+
+std::string why_unverified(bool anything_helps, bool interrupted) {
+  if (interrupted) return "Nothing was tried: the measurement was interrupted.";
+  if (!anything_helps) return "Nothing was tried: no remedy is predicted to help.";
+  return "Nothing was tried: no remedy is possible on this machine.";
+}
+
+}  // namespace penstock::isolate

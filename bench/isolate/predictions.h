@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would make a feeder keep up: more threads, more cores, deeper queues, others' help; each
-// with the rate that measured times predict for it. Pure functions.
+// Predicts what would make a feeder keep up: more threads, more cores, deeper queues, more
+// machines. Each recommendation has a rate that is predicted from measured times. Pure functions.
 //
-// A change is predicted by replaying measured times through the queue between feeder and device:
-// the unconsumed feeder's times a step on one side, the ceiling's on the other. The same replay of
-// what is there now says how much it leaves unexplained (interference, mostly); predictions are
-// scaled by that, and never up: nothing takes more from a feeder than it supplies.
+// A prediction replays measured times through the queue between feeder and device: the times per
+// step of the unconsumed feeder on one side, of the ceiling on the other. A replay of the present
+// configuration shows what the replay cannot explain (mostly interference). Predictions are scaled
+// down by that share. They are never scaled up, because a trainer cannot take more than a feeder
+// supplies. A recommendation that was tried shows whether its prediction came true.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +14,74 @@
 #include <string>
 #include <vector>
 
+#include "bench/isolate/cost.h"
+#include "bench/isolate/delivery.h"
 #include "bench/isolate/diagnosis.h"
-#include "bench/isolate/isolation.h"
+#include "bench/record/sweep_result.h"
+#include "bench/statistics/estimate.h"
+#include "bench/statistics/scaling_law.h"
 
-namespace penstock {
+namespace penstock::isolate {
 
-struct Cure {
+/// A change of one setting, and the rate that the replay predicts for it.
+struct Prediction {
+  std::string change;  ///< "--feeder-threads 2"; empty: as measured
+  double img_per_s = 0;
+};
+
+struct Recommendation {
   std::string text;      ///< what to do and what it would bring, in a sentence
-  std::string change;    ///< flags that this machine can try; empty: it cannot
-  RunConfig config;      ///< with them
+  std::string change;    ///< flags that can be tried on this machine; empty: none
+  RunConfig config;      ///< the configuration with these flags
   double img_per_s = 0;  ///< predicted
 };
 
-struct Outlook {
-  std::vector<ScalingPoint> supply_curve;
-  std::optional<ScalingLaw> law;
-  std::optional<ThreadsNeeded> cores_per_device;
-  std::vector<Prediction> depths;
-  std::vector<Cure> cures;       ///< best first
-  double unexplained_share = 0;  ///< 1 - measured / replayed, of the coupled rate as it is
+struct Predictions {
+  std::vector<statistics::ScalingPoint> supply_curve;  ///< threads and their unconsumed rates
+  std::optional<statistics::ScalingLaw> law;
+  std::optional<statistics::ThreadsNeeded> cores_per_device;
+  std::vector<Prediction> depths;               ///< by queue replay, slots ascending
+  std::vector<Recommendation> recommendations;  ///< best first
+  double unexplained_share = 0;  ///< 1 - measured / replayed, of the present coupled rate
 };
 
-/// What predictions are made from. `supplies` are unconsumed rows by threads, ascending, the one
-/// with the coupled row's threads among them; empty: nothing can be predicted.
+/// The input of predictions. `supplies` are unconsumed rows by threads, ascending, including the
+/// one with the coupled row's threads. If empty, nothing can be predicted.
 struct Evidence {
   const Row& ceiling;
   const Row& coupled;
   std::vector<const Row*> supplies;
   const InputCostFinding& cost;
   const Diagnosis& diagnosis;
-  const std::optional<DeliveryFinding>& delivery;  ///< none: it does not receive
+  const std::optional<DeliveryFinding>& delivery;  ///< none: the feeder does not receive
   double margin = 0.01;
-  std::int32_t cores = 1;       ///< usable ones of this machine
+  std::int32_t cores = 1;       ///< usable cores of this machine
   bool threads_matter = false;  ///< the feeder's rate depends on --feeder-threads
   std::uint64_t seed = 1;
 };
-Outlook look_ahead(const Evidence& evidence);
+Predictions predict(const Evidence& evidence);
 
-}  // namespace penstock
+/// The sentences of `recommendations`.
+std::vector<std::string> texts_of(const std::vector<Recommendation>& recommendations);
+
+struct Verification {
+  std::string change;  ///< the flags that were changed
+  double predicted_img_per_s = 0;
+  statistics::Estimate achieved_img_per_s;
+  double error_percent = 0;  ///< 100 (predicted / achieved - 1)
+  bool agrees = false;       ///< within 10 % or the interval; never if the interval is wide
+};
+
+/// Compares runs `before` and `after` the recommendation, measured in the same blocks. The achieved
+/// rate is the gain between them times `now_img_per_s`, the rate behind the prediction, so that
+/// drift since then does not matter. Returns none if no block has both runs.
+std::optional<Verification> verification_of(const Row& before, const Row& after,
+                                            double now_img_per_s,
+                                            const Recommendation& recommendation);
+
+std::string sentence_of(const Verification& verification);
+
+/// Why no cure was tried. `anything_helps`: a recommendation was predicted.
+std::string why_unverified(bool anything_helps, bool interrupted);
+
+}  // namespace penstock::isolate

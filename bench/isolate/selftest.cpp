@@ -10,22 +10,24 @@
 #include "bench/isolate/cost.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
-#include "bench/report_text.h"
-#include "bench/result_json.h"
+#include "bench/record/report_text.h"
+#include "bench/record/result_json.h"
 #include "bench/statistics/distributions.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
+
+using isolate::to_json;
 
 using Json = nlohmann::ordered_json;
 
-/// What a 95 % interval leaves out.
+/// The probability outside a 95 % interval.
 constexpr double kNominal = 0.05;
 
-/// kGroup of the pairs, each with A and B exchanged by chance: were they alike, nothing would
-/// change.
-std::vector<Pair> draw_group(std::vector<Pair> pairs, Random& random) {
+/// Draws kGroup pairs and swaps A and B of each at random. If A and B are alike, swapping changes
+/// nothing.
+std::vector<statistics::Pair> draw_group(std::vector<statistics::Pair> pairs, Random& random) {
   for (std::size_t i = 0; i < SelftestFinding::kGroup; ++i) {
     std::swap(pairs[i], pairs[i + random.below(pairs.size() - i)]);
     if (random.below(2) == 1) std::swap(pairs[i].a, pairs[i].b);
@@ -34,18 +36,18 @@ std::vector<Pair> draw_group(std::vector<Pair> pairs, Random& random) {
   return pairs;
 }
 
-/// Is a difference seen, beyond the margin or at all?
+/// Is there a difference, beyond the margin or at all?
 struct Alarm {
   bool beyond_margin = false, at_all = false;
 };
-Alarm alarm_of(std::span<const Pair> group, double margin) {
-  const Verdict verdict = judge(group, margin);
-  const Estimate ratio = paired_ratio(group);
-  return {verdict == Verdict::slower || verdict == Verdict::faster,
+Alarm alarm_of(std::span<const statistics::Pair> group, double margin) {
+  const statistics::Verdict verdict = statistics::judge(group, margin);
+  const statistics::Estimate ratio = statistics::paired_ratio(group);
+  return {verdict == statistics::Verdict::slower || verdict == statistics::Verdict::faster,
           ratio.low > 1 || ratio.high < 1};
 }
 
-void count_alarms(const std::vector<Pair>& pairs, double margin, std::uint64_t seed,
+void count_alarms(const std::vector<statistics::Pair>& pairs, double margin, std::uint64_t seed,
                   SelftestFinding& finding) {
   constexpr std::size_t kGroup = SelftestFinding::kGroup;
   for (std::size_t begin = 0; begin + kGroup <= pairs.size(); begin += kGroup) {
@@ -67,13 +69,13 @@ SelftestFinding finding_of(const SelftestCase& of, const Row& a, const Row& b, d
   SelftestFinding finding;
   finding.name = of.name;
   finding.expected_ms = of.expected_ms;
-  const std::vector<Pair> pairs = step_pairs(pair_blocks(a, b));
+  const std::vector<statistics::Pair> pairs = step_pairs(pair_blocks(a, b));
   finding.pairs = pairs.size();
   if (pairs.size() < SelftestFinding::kGroup) return finding;
-  finding.ratio = paired_ratio(pairs);
-  finding.verdict = judge(pairs, margin);
-  finding.detectable_percent = 100 * detectable_effect(pairs, SelftestFinding::kGroup);
-  for (const Pair& pair : pairs) finding.measured_ms += (pair.a + pair.b) / 2;
+  finding.ratio = statistics::paired_ratio(pairs);
+  finding.verdict = statistics::judge(pairs, margin);
+  finding.detectable_percent = 100 * statistics::detectable_effect(pairs, SelftestFinding::kGroup);
+  for (const statistics::Pair& pair : pairs) finding.measured_ms += (pair.a + pair.b) / 2;
   finding.measured_ms /= static_cast<double>(pairs.size());
   count_alarms(pairs, margin, seed, finding);
   return finding;
@@ -99,8 +101,7 @@ Json to_json(const SelftestFinding& finding) {
 void write_finding(const SelftestFinding& finding, double margin, std::ostream& out) {
   fmt::print(out, "{}: {} pairs\n", finding.name, finding.pairs);
   if (finding.pairs < SelftestFinding::kGroup) {
-    fmt::print(out, "  fewer than {}: nothing can be said; give --budget more\n\n",
-               SelftestFinding::kGroup);
+    fmt::print(out, "  fewer than {}: inconclusive; raise --budget\n\n", SelftestFinding::kGroup);
     return;
   }
   if (finding.expected_ms > 0) {
@@ -147,20 +148,20 @@ std::vector<SelftestCase> selftest_cases() {
 
 void judge_selftest(Selftest& test, const std::vector<SelftestCase>& cases) {
   test.findings.clear();
-  test.doubts.clear();
+  test.warnings.clear();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Row& a = test.sweep.rows[2 * i];
     const Row& b = test.sweep.rows[2 * i + 1];
     test.findings.push_back(finding_of(cases[i], a, b, test.margin, test.sweep.seed));
     const SelftestFinding& finding = test.findings.back();
     if (is_alarming(finding)) {
-      test.doubts.push_back(fmt::format(
-          "{}: {} of {} verdicts saw a difference where there is none; blocks on this machine are "
-          "not independent, and verdicts not to be trusted",
-          finding.name, finding.without_margin, finding.groups));
+      test.warnings.push_back(
+          fmt::format("{}: {} of {} verdicts saw a difference where there is none; blocks on this "
+                      "machine are not independent; do not trust verdicts",
+                      finding.name, finding.without_margin, finding.groups));
     }
     if (finding.detectable_percent > 100 * test.margin) {
-      test.doubts.push_back(
+      test.warnings.push_back(
           fmt::format("{}: {} blocks would not see a difference of {:g} % here; give verdicts a "
                       "larger --budget, or make the machine quieter",
                       finding.name, SelftestFinding::kGroup, 100 * test.margin));
@@ -169,7 +170,7 @@ void judge_selftest(Selftest& test, const std::vector<SelftestCase>& cases) {
   const auto noisy = std::count_if(test.noise.begin(), test.noise.end(),
                                    [](const BlockNoise& noise) { return noise.noisy(); });
   if (noisy > 0) {
-    test.doubts.push_back(
+    test.warnings.push_back(
         fmt::format("the machine was not quiet in {} of {} blocks", noisy, test.noise.size()));
   }
 }
@@ -177,14 +178,15 @@ void judge_selftest(Selftest& test, const std::vector<SelftestCase>& cases) {
 bool is_alarming(const SelftestFinding& finding) {
   constexpr double kOnceInAThousand = 1e-3;
   if (finding.without_margin == 0) return false;
-  const double fewer = binomial_cdf(finding.without_margin - 1, finding.groups, kNominal);
+  const double fewer =
+      statistics::binomial_cdf(finding.without_margin - 1, finding.groups, kNominal);
   return 1 - fewer < kOnceInAThousand;
 }
 
 void write_selftest_text(const Selftest& test, std::ostream& out) {
   fmt::print(out, "A against A: every configuration twice in each block, in random order.\n\n");
   for (const SelftestFinding& finding : test.findings) write_finding(finding, test.margin, out);
-  for (const std::string& doubt : test.doubts) fmt::print(out, "Doubt: {}.\n", doubt);
+  for (const std::string& doubt : test.warnings) fmt::print(out, "Doubt: {}.\n", doubt);
 }
 
 Json to_json(const Selftest& test) {
@@ -195,9 +197,9 @@ Json to_json(const Selftest& test) {
               {"kind", "selftest"},
               {"margin", test.margin},
               {"findings", std::move(findings)},
-              {"doubts", test.doubts},
+              {"doubts", test.warnings},
               {"noise", std::move(noise)},
               {"sweep", to_json(test.sweep)}};
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "bench/record/sweep_result.h"
 #include "bench/statistics/series.h"
-#include "bench/sweep_result.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// The floor leaves this share of a window, however much lay ready before it.
+/// The floor keeps this share of a window, whatever was ready before it.
 constexpr std::size_t kKeptAtLeast = 2;  // a half
 
 double mean(std::span<const double> values) {
@@ -19,15 +19,15 @@ double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-WarmUp warm_up_of(const RunResult& result) {
+statistics::WarmUp warm_up_of(const RunResult& result) {
   const double devices = std::max(1, result.config.num_gpus);
   const auto reserve =
       static_cast<std::size_t>(std::ceil(std::max(0.0, result.reserve_start) / devices));
   const std::size_t floor = std::min(reserve + 1, result.step_ms.size() / kKeptAtLeast);
-  return find_warm_up(result.step_ms, floor);
+  return statistics::find_warm_up(result.step_ms, floor);
 }
 
-/// The mean over the kept steps of a series that has a value for each step.
+/// The mean over the kept steps of a series with one value per step.
 double kept_mean(const RunResult& result, const std::vector<double>& series, std::size_t dropped) {
   if (series.size() != result.step_ms.size()) return 0;
   return mean(std::span(series).subspan(dropped));
@@ -44,7 +44,7 @@ bool is_usable(const RunResult& result) {
 }
 
 SteadyRun steady_state(const RunResult& result) {
-  const WarmUp warm_up = warm_up_of(result);
+  const statistics::WarmUp warm_up = warm_up_of(result);
   SteadyRun run;
   run.dropped = std::min(warm_up.steps, result.step_ms.size());
   run.steps = result.step_ms.size() - run.dropped;
@@ -71,4 +71,4 @@ std::span<const double> kept_steps(const RunResult& result) {
   return std::span(result.step_ms).subspan(dropped);
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -7,12 +7,13 @@
 #include <array>
 
 #include "bench/isolate/delivery.h"
-#include "bench/report_text.h"
-#include "bench/statistics.h"
+#include "bench/record/report_text.h"
+#include "bench/record/statistics.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
+#include "trainer/model.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
 struct StageWork {
@@ -27,10 +28,10 @@ constexpr std::array kStageWorks = {
     StageWork{"copy", "Copying batches to the device"},
     StageWork{"produce", "The producer outside this run"},
     StageWork{"carry", "The network between the producer and this run"},
-    StageWork{"send", "What is outside this run, producer or network,"},
+    StageWork{"send", "The producer or the network, outside this run,"},
 };
 
-/// A stage that computes for less of its time waits for something else.
+/// A stage that computes for a smaller share of its time mostly waits.
 constexpr double kMostlyWaiting = 0.5;
 
 /// How much input costs, in XProf's classes.
@@ -40,53 +41,48 @@ std::string_view severity(double percent) {
   return percent < kHigh ? "moderately input-bound" : "highly input-bound";
 }
 
-std::string feeder_of(const Isolation& found) {
-  return feeder_label(found.sweep.rows[found.coupled_row].config);
-}
-
-std::string first_reason(const Isolation& found) {
-  for (const std::size_t index : {found.ceiling_row, found.coupled_row}) {
-    const Row& row = found.sweep.rows[index];
-    if (!row.reason.empty()) {
-      return fmt::format("{}: {} ({})", row.config.fake_location, row.reason,
-                         to_string(row.status));
+std::string first_reason(const Measurement& found) {
+  for (const Row* row : {&found.ceiling(), &found.coupled()}) {
+    if (!row->reason.empty()) {
+      return fmt::format("{}: {} ({})", row->config.fake_location, row->reason,
+                         to_string(row->status));
     }
   }
   return "no block of runs was complete";
 }
 
-std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
-  if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found));
+std::string headline_of(const Isolation& found, double margin) {
+  if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found.measurement));
   const InputCostFinding& cost = *found.cost;
   const std::string percent = cost_text(cost, "block");
-  const std::string feeder = feeder_of(found);
-  if (cost.verdict == Verdict::undecided) {
+  const std::string feeder = feeder_label(found.measurement.coupled().config);
+  if (cost.verdict == statistics::Verdict::undecided) {
     return fmt::format("Undecided: feeding with {}: {}.", feeder, undecided_text(cost, "block"));
   }
-  if (cost.verdict == Verdict::faster) {
+  if (cost.verdict == statistics::Verdict::faster) {
     return fmt::format(
-        "No cost can be told: with {} the trainer was {} % faster than its ceiling, which cannot "
-        "be.",
+        "The cost is unknown: with {} the trainer was {} % faster than its ceiling, which is "
+        "impossible.",
         feeder, format_fixed(-cost.unbounded_percent, 1));
   }
-  if (cost.verdict != Verdict::slower) {
+  if (cost.verdict != statistics::Verdict::slower) {
     return fmt::format(
         "The trainer is the bottleneck: feeding it with {} costs {} of its speed, within the "
         "margin of {:g} %.",
-        feeder, percent, 100 * plan.targets.margin);
+        feeder, percent, 100 * margin);
   }
   const std::string costs = fmt::format(
       "input costs {} of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
       cost.img_per_s_lost.value, cost.ceiling_img_per_s.value, severity(cost.percent.value));
-  if (found.bottleneck) {
-    return fmt::format("{} is the bottleneck: {}.", work_of_stage(found.stages[*found.bottleneck]),
-                       costs);
+  if (found.diagnosis.bottleneck) {
+    return fmt::format("{} is the bottleneck: {}.",
+                       work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]), costs);
   }
   const CostSplit& split = cost.split;
   if (split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value) {
     return fmt::format("Feeding slows the steps themselves down: {}.", costs);
   }
-  return fmt::format("None of the feeder's stages is busy, it supplies no more: {}.", costs);
+  return fmt::format("No stage of the feeder is saturated, yet it supplies no more: {}.", costs);
 }
 
 std::string split_sentence(const InputCostFinding& cost) {
@@ -100,7 +96,7 @@ std::string split_sentence(const InputCostFinding& cost) {
       format_fixed(split.residual_ms, 2));
 }
 
-std::string cause_sentence(const Isolation& found) {
+std::string cause_sentence(const Diagnosis& found) {
   const StageFinding& stage = found.stages[*found.bottleneck];
   std::string text;
   if (is_outside(stage)) {
@@ -132,10 +128,10 @@ std::string cause_sentence(const Isolation& found) {
 }
 
 /// "1, 2 and 4 threads supplied up to 1528 img/s here".
-std::string supplied_text(const Isolation& found) {
+std::string supplied_text(const std::vector<statistics::ScalingPoint>& curve) {
   std::vector<std::string> threads;
   double most = 0;
-  for (const ScalingPoint& point : found.supply_curve) {
+  for (const statistics::ScalingPoint& point : curve) {
     threads.push_back(format_fixed(point.threads, 0));
     most = std::max(most, median(point.img_per_s));
   }
@@ -145,42 +141,44 @@ std::string supplied_text(const Isolation& found) {
                      threads.empty() ? "" : " and ", last, last == "1" ? "" : "s", most);
 }
 
-std::string cores_sentence(const Isolation& found, const IsolatePlan& plan) {
-  const ThreadsNeeded& needed = *found.cores_per_device;
-  const double devices = plan.config.num_gpus;
-  const double demand = found.cost->ceiling_img_per_s.value / devices;
+std::string cores_sentence(const Predictions& predictions, double ceiling_img_per_s,
+                           std::int32_t devices) {
+  const statistics::ThreadsNeeded& needed = *predictions.cores_per_device;
+  const double demand = ceiling_img_per_s / devices;
   if (!needed.reachable && !needed.known) {
-    return fmt::format("How many cores would feed one device of {:.0f} img/s is not known: {}, {}.",
-                       demand, supplied_text(found),
-                       needed.thread_counts < kThreadCountsForLaw
-                           ? fmt::format("and it takes {} thread counts to tell what more would",
-                                         kThreadCountsForLaw)
-                           : fmt::format("and a peak of {} img/s may reach it or not",
-                                         format_estimate(needed.peak_img_per_s, 0)));
+    return fmt::format(
+        "How many cores would feed one device of {:.0f} img/s is not known: {}, {}.", demand,
+        supplied_text(predictions.supply_curve),
+        needed.thread_counts < statistics::kThreadCountsForLaw
+            ? fmt::format("and an estimate needs {} thread counts", statistics::kThreadCountsForLaw)
+            : fmt::format("and the estimated peak of {} img/s may or may not reach it",
+                          format_estimate(needed.peak_img_per_s, 0)));
   }
   if (!needed.reachable) {
     return fmt::format(
         "{:.0f} img/s for each device are not reachable with any number of cores like these: peak "
         "= {} img/s; extrapolated: {}.",
-        demand, format_estimate(needed.peak_img_per_s, 0), supplied_text(found));
+        demand, format_estimate(needed.peak_img_per_s, 0), supplied_text(predictions.supply_curve));
   }
   const bool extrapolated = needed.measured_to < needed.whole;
   std::string text =
       fmt::format("Feeding one device of {:.0f} img/s takes {}{} core{} like these", demand,
                   needed.known ? "" : "at least ", needed.whole, needed.whole == 1 ? "" : "s");
   if (needed.known) text += fmt::format(" ({})", format_estimate(needed.threads, 1));
-  if (extrapolated) text += fmt::format("; extrapolated: {}", supplied_text(found));
-  if (devices > 1) {
-    text += fmt::format("; {} devices take {}{}", plan.config.num_gpus,
-                        needed.known ? "" : "at least ", needed.whole * plan.config.num_gpus);
+  if (extrapolated) {
+    text += fmt::format("; extrapolated: {}", supplied_text(predictions.supply_curve));
   }
-  if (!needed.known) text += "; how many more is not known";
+  if (devices > 1) {
+    text += fmt::format("; {} devices take {}{}", devices, needed.known ? "" : "at least ",
+                        needed.whole * devices);
+  }
+  if (!needed.known) text += "; the upper bound is unknown";
   return text + ".";
 }
 
 }  // namespace
 
-std::string blocks_text(const Isolation& found) {
+std::string blocks_text(const Measurement& found) {
   const std::size_t all = std::max(found.measured_blocks, found.blocks);
   const std::string of_all = fmt::format("{} block{}", all, all == 1 ? "" : "s");
   return found.blocks == all ? of_all : fmt::format("{} of {}", found.blocks, of_all);
@@ -216,22 +214,27 @@ std::string work_of_stage(const StageFinding& stage) {
 }
 
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
-  std::vector<std::string> sentences{headline_of(found, plan)};
+  std::vector<std::string> sentences{headline_of(found, plan.targets.margin)};
   if (!found.cost) return sentences;
-  const Verdict verdict = found.cost->verdict;
-  if (verdict == Verdict::slower) sentences.push_back(split_sentence(*found.cost));
-  if (found.bottleneck) sentences.push_back(cause_sentence(found));
-  if (found.delivery && (verdict == Verdict::slower || verdict == Verdict::equal)) {
+  const statistics::Verdict verdict = found.cost->verdict;
+  if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));
+  if (found.diagnosis.bottleneck) sentences.push_back(cause_sentence(found.diagnosis));
+  if (found.delivery &&
+      (verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal)) {
     for (std::string& sentence : delivery_sentences(*found.delivery)) {
       sentences.push_back(std::move(sentence));
     }
   }
-  if (found.cores_per_device) sentences.push_back(cores_sentence(found, plan));
+  if (found.predictions.cores_per_device) {
+    sentences.push_back(cores_sentence(found.predictions, found.cost->ceiling_img_per_s.value,
+                                       plan.config.num_gpus));
+  }
   return sentences;
 }
 
 std::string name_of_run(const RunConfig& config, bool is_ceiling) {
-  if (config.model == "null") {
+  const ModelEntry* const model = match_entry(model_table(), config.model);
+  if (model != nullptr && !model->computes) {
     return fmt::format("{} alone, {} thread{}", feeder_label(config), config.feeder_threads,
                        config.feeder_threads == 1 ? "" : "s");
   }
@@ -239,4 +242,4 @@ std::string name_of_run(const RunConfig& config, bool is_ceiling) {
                     : feeder_label(config) + " with the trainer";
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

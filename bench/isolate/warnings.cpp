@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/isolate/doubts.h"
+#include "bench/isolate/warnings.h"
 
 #include <fmt/format.h>
 
@@ -9,26 +9,26 @@
 
 #include "bench/isolate/steady.h"
 #include "bench/isolate/verdict.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
 
-namespace penstock {
+namespace penstock::isolate {
 namespace {
 
-/// Kept steps of a run; fewer make its mean a guess.
+/// With fewer kept steps in a run, its mean is a guess.
 constexpr std::size_t kFewSteps = 20;
-/// What timing stages may cost.
+/// The share that timing of stages may cost.
 constexpr double kInstrumentationPercent = 0.5;
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-class Doubts {
+class Warnings {
  public:
-  Doubts(const Isolation& found, const IsolatePlan& plan) : found_(found), plan_(plan) {}
+  Warnings(const Isolation& found, const IsolatePlan& plan) : found_(found), plan_(plan) {}
 
   void add(std::string_view sentence) { sentences_.emplace_back(sentence); }
 
   void failures() {
-    for (const Row& row : found_.sweep.rows) {
+    for (const Row& row : found_.measurement.sweep.rows) {
       for (const Repetition& repetition : row.repetitions) {
         const RunResult& result = repetition.result;
         if (result.status != Status::failed && result.status != Status::partial) continue;
@@ -41,14 +41,14 @@ class Doubts {
   }
 
   void few_blocks() {
-    if (found_.blocks >= kMinBlocks) return;
+    if (found_.measurement.blocks >= kMinBlocks) return;
     add(fmt::format("{}: fewer than {} support no verdict; give --budget about {:.0f}s",
-                    blocks_text(found_), kMinBlocks, wanted_budget_s()));
+                    blocks_text(found_.measurement), kMinBlocks, wanted_budget_s()));
   }
 
   void few_steps() {
-    for (const std::size_t index : {found_.ceiling_row, found_.coupled_row}) {
-      const Row& row = found_.sweep.rows[index];
+    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
+      const Row& row = *each;
       std::size_t least = kFewSteps;
       for (const Repetition& repetition : row.repetitions) {
         if (is_usable(repetition.result)) {
@@ -73,15 +73,15 @@ class Doubts {
     }
     if (hidden <= kMatters) return;
     add(
-        fmt::format("batches that lay ready hid up to {:.0f} % of a step's time in windows that "
-                    "never drained them; the rate at which the feeder published is used instead. "
-                    "Give --budget more, or fewer slots (--prefetch)",
+        fmt::format("batches made before the window hid up to {:.0f} % of a step's time in windows "
+                    "that never drained them; the rate at which the feeder published is used "
+                    "instead. Give --budget more, or fewer slots (--prefetch)",
                     100 * hidden));
   }
 
   void drift() {
-    for (const std::size_t index : {found_.ceiling_row, found_.coupled_row}) {
-      const Row& row = found_.sweep.rows[index];
+    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
+      const Row& row = *each;
       std::size_t drifting = 0, runs = 0;
       double most = 0;
       for (const Repetition& repetition : row.repetitions) {
@@ -94,7 +94,7 @@ class Doubts {
       if (2 * drifting <= runs) continue;
       add(
           fmt::format("step times of {} still drifted ({:+.1f} % over a window) in {} of {} runs: "
-                      "there is no steady state to speak of yet; measure longer (--num-batches)",
+                      "a steady state was not reached; measure longer (--num-batches)",
                       feeder_label(row.config), most, drifting, runs));
     }
   }
@@ -105,18 +105,18 @@ class Doubts {
           return !is_usable(each.result) || steady_state(each.result).split_known;
         });
     if (!known) {
-      add("runs did not say what their devices waited for: starvation and transfer are in the "
+      add("runs did not record what their devices waited for: starvation and transfer are in the "
           "residual");
     }
   }
 
   void unlike_runs() {
-    const double of_ceiling = images_per_step(found_.sweep.rows[found_.ceiling_row]);
+    const double of_ceiling = images_per_step(found_.measurement.ceiling());
     const double of_coupled = images_per_step(coupled());
     if (of_ceiling > 0 && of_coupled > 0 && of_ceiling != of_coupled) {
       add(
-          fmt::format("steps of the ceiling have {} images and those of {} have {}: the runs do "
-                      "not compare; set --batch-size",
+          fmt::format("steps of the ceiling have {} images and those of {} have {}: the runs are "
+                      "not comparable; set --batch-size",
                       of_ceiling, feeder_label(coupled().config), of_coupled));
     }
     std::int64_t bad = 0;
@@ -126,7 +126,7 @@ class Doubts {
     }
     if (bad > 0) {
       add(
-          fmt::format("{} damaged images were skipped: what was fed is not the whole data set; "
+          fmt::format("{} damaged images were skipped, so the measured data set is incomplete; "
                       "`penstock dataset inspect` names them",
                       bad));
     }
@@ -136,7 +136,7 @@ class Doubts {
     std::vector<std::size_t> noisy;
     double steal = 0, foreign = 0;
     bool throttled = false;
-    for (const BlockNoise& block : noise_of_blocks(found_)) {
+    for (const BlockNoise& block : noise_of_blocks(found_.measurement)) {
       if (!block.noisy()) continue;
       noisy.push_back(block.block);
       steal = std::max(steal, block.steal_percent);
@@ -147,18 +147,19 @@ class Doubts {
     std::string text = fmt::format(
         "the machine was not quiet in {} of {} blocks (others used up to {:.0f} % of its cores, "
         "the hypervisor took up to {:.1f} %{})",
-        noisy.size(), found_.measured_blocks, foreign, steal,
+        noisy.size(), found_.measurement.measured_blocks, foreign, steal,
         throttled ? ", it was throttled" : "");
     text += without(noisy);
     add(text + "; end other work, or measure again");
   }
 
-  void inconsistencies(double unexplained_share) {
+  void inconsistencies() {
     constexpr double kMuch = 0.1;
+    const double unexplained_share = found_.predictions.unexplained_share;
     if (!found_.cost) return;
-    if (found_.cost->verdict == Verdict::faster) {
-      add("the feeder was faster than batches that cost nothing, which cannot be: the two rows "
-          "were not measured under like conditions");
+    if (found_.cost->verdict == statistics::Verdict::faster) {
+      add("the feeder was faster than batches that cost nothing, which is impossible: the two rows "
+          "were not measured under the same conditions");
     }
     const double coupled_rate = found_.cost->coupled_img_per_s.value;
     if (found_.supply_img_per_s && found_.supply_img_per_s->value < (1 - kMuch) * coupled_rate) {
@@ -169,24 +170,24 @@ class Doubts {
     }
     if (std::abs(unexplained_share) > kMuch) {
       add(fmt::format(
-          "replaying the feeder's and the trainer's times gives a rate {:.0f} % {} "
-          "than measured: they act on each other, so that predictions are rough",
+          "replaying the feeder's and the trainer's times gives a rate {:.0f} % {} than measured: "
+          "they affect each other, so predictions are rough",
           std::abs(100 * unexplained_share), unexplained_share > 0 ? "higher" : "lower"));
     }
-    if (found_.instrumentation_percent > kInstrumentationPercent) {
+    if (found_.diagnosis.instrumentation_percent > kInstrumentationPercent) {
       add(fmt::format("timing the stages took {:.2f} % of their CPU time",
-                      found_.instrumentation_percent));
+                      found_.diagnosis.instrumentation_percent));
     }
   }
 
   std::vector<std::string> take() { return std::move(sentences_); }
 
  private:
-  const Row& coupled() const { return found_.sweep.rows[found_.coupled_row]; }
+  const Row& coupled() const { return found_.measurement.coupled(); }
 
-  /// What the cost is in quiet blocks, where there are enough.
+  /// The cost in quiet blocks, if there are enough of them.
   std::string without(const std::vector<std::size_t>& noisy) const {
-    std::vector<BlockPair> quiet = pair_blocks(found_.sweep.rows[found_.ceiling_row], coupled());
+    std::vector<BlockPair> quiet = pair_blocks(found_.measurement.ceiling(), coupled());
     std::erase_if(quiet, [&](const BlockPair& pair) {
       return std::find(noisy.begin(), noisy.end(), static_cast<std::size_t>(pair.block)) !=
              noisy.end();
@@ -196,9 +197,9 @@ class Doubts {
     return "; without them the cost is " + cost_text(*cost, "block");
   }
 
-  /// A budget that would probably hold enough blocks.
+  /// A budget that would probably suffice for enough blocks.
   double wanted_budget_s() const {
-    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.blocks, 1));
+    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.measurement.blocks, 1));
     return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kWantedBlocks) / blocks);
   }
 
@@ -209,19 +210,18 @@ class Doubts {
 
 }  // namespace
 
-std::vector<std::string> find_doubts(const Isolation& found, const IsolatePlan& plan,
-                                     double unexplained_share) {
-  Doubts doubts(found, plan);
-  doubts.failures();
-  doubts.few_blocks();
-  doubts.few_steps();
-  doubts.reserves();
-  doubts.drift();
-  doubts.split();
-  doubts.unlike_runs();
-  doubts.noise();
-  doubts.inconsistencies(unexplained_share);
-  return doubts.take();
+std::vector<std::string> find_warnings(const Isolation& found, const IsolatePlan& plan) {
+  Warnings warnings(found, plan);
+  warnings.failures();
+  warnings.few_blocks();
+  warnings.few_steps();
+  warnings.reserves();
+  warnings.drift();
+  warnings.split();
+  warnings.unlike_runs();
+  warnings.noise();
+  warnings.inconsistencies();
+  return warnings.take();
 }
 
-}  // namespace penstock
+}  // namespace penstock::isolate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread decoding real files from memory: libjpeg-turbo's full decode (the peer), our decoder's
-// chain from bytes to a 224x224 row, and what its parts cost.
+// Measures one thread that decodes real files from memory: libjpeg-turbo's full decode (the peer),
+// Penstock's decoder from bytes to a 224x224 row, and the cost of its parts.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -13,12 +13,12 @@
 
 #include "bench/micro/micro_data.h"
 #include "dataflow/decoder.h"
-#include "dataflow/resample.h"
+#include "dataflow/images/resample.h"
 
 namespace penstock {
 namespace {
 
-/// Calls `decode(sample, count)` over all files, again and again; reports img/s and bytes/s.
+/// Calls `decode(sample, count)` repeatedly over all files; reports img/s and bytes/s.
 template <typename Decode>
 void decode_all(benchmark::State& state, Decode decode) {
   std::string problem;
@@ -95,7 +95,7 @@ BENCHMARK_CAPTURE(JpegDecoder, tf_in_hsv, "jpeg:chain=tf_cnn_benchmarks,color=tf
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(JpegDecoder, tensorpack, "jpeg:chain=tensorpack")->Unit(benchmark::kMicrosecond);
 
-/// The resampler alone: a region of the mean size of a random resized crop of 500x375 pixels.
+/// The resampler alone, for a region of the mean size of a random resized crop of 500x375 pixels.
 void Resample(benchmark::State& state, Resampler::Code code) {
   constexpr std::int32_t kWidth = 280, kHeight = 270;
   Resampler resampler(code);

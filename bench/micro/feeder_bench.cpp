@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast each feeder of the table fills batches that nobody trains on. `--feeder SPEC` measures
-// that one instead of all, as in `penstock_micro --feeder queue:crop=center
-// --benchmark_filter=feeder`.
+// Measures how fast each feeder of the table fills batches when no training consumes them.
+// `--feeder SPEC` measures one feeder instead of all, as in `penstock_micro --feeder
+// queue:crop=center --benchmark_filter=feeder`.
 #include "bench/micro/feeder_bench.h"
 
 #include <benchmark/benchmark.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "bench/machine.h"
+#include "bench/record/machine.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Google Benchmark's own flags, and two of ours: --data-dir DIRECTORY for real files, and --feeder
-// SPEC to measure one feeder, as --fake-location takes it, instead of every one of the table.
+// Runs the micro-benchmarks. Takes Google Benchmark's flags and two more: --data-dir DIRECTORY for
+// real files, and --feeder SPEC to measure one feeder (as --fake-location takes it) instead of
+// every feeder of the table.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -48,8 +49,8 @@ Loaded load() {
   return loaded;
 }
 
-/// Takes `--name value` and `--name=value` out of the arguments, which Google Benchmark would
-/// refuse, and returns the last value, or `fallback`.
+/// Removes `--name value` and `--name=value` from the arguments, because Google Benchmark would
+/// refuse them. Returns the last value, or `fallback`.
 std::string take_flag(std::string_view name, std::string fallback, int& count, char** arguments) {
   int kept = 1;
   for (int i = 1; i < count; ++i) {
@@ -66,7 +67,7 @@ std::string take_flag(std::string_view name, std::string fallback, int& count, c
   return fallback;
 }
 
-/// A feeder that waits for a producer gets one: the penstock program beside this one.
+/// Names the penstock program beside this one as the producer for a feeder that waits for one.
 std::string with_producer(const FeederEntry& entry, const std::filesystem::path& here) {
   std::string text(entry.name);
   if (!entry.needs_producer) return text;

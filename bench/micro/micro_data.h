@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real files for the micro-benchmarks, held in memory: `penstock_micro --data-dir DIRECTORY`, or
-// data/train. Benchmarks that find none are skipped, and say so.
+// Real files for the micro-benchmarks, held in memory, from `penstock_micro --data-dir DIRECTORY`
+// or data/train. Benchmarks without files are skipped with a message.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace penstock {
 
-/// Set from the command line before any benchmark runs.
+/// The command line sets it before any benchmark runs.
 std::string& micro_data_directory();
 
-/// Up to 400 images of the folder, loaded on first use; empty, with the reason in `problem`, when
-/// there are none.
+/// Up to 400 images of the folder, loaded at the first use. If there are none, it is empty and
+/// `problem` holds the reason.
 const std::vector<Sample>& micro_samples(std::string& problem);
 
 }  // namespace penstock

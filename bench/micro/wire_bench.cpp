@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The zmq_op message: taking one apart and checking it, which costs next to nothing and does not
-// depend on its size; the same with the copy into a slot; and writing its headers.
+// Measures three operations on the zmq_op message: parsing and checking it (cheap, and independent
+// of its size), the same with the copy into a slot, and writing its headers.
 #include <benchmark/benchmark.h>
 
 #include <vector>
 
 #include "dataflow/random.h"
-#include "dataflow/wire/zmq_op.h"
+#include "feeders/remote/wire/zmq_op.h"
 
 namespace penstock {
 namespace {
@@ -14,9 +14,9 @@ namespace {
 constexpr BatchSpec kSpec{.images = 64, .image = {224, 224, 3}};
 
 std::vector<std::byte> make_message() {
-  const BatchLayout layout(kSpec, kSpec.images);
+  const remote::BatchLayout layout(kSpec, kSpec.images);
   std::vector<std::byte> message(layout.size());
-  Random(1).fill(std::span(message).subspan(BatchLayout::kPixelsAt, kSpec.pixel_bytes()));
+  Random(1).fill(std::span(message).subspan(remote::BatchLayout::kPixelsAt, kSpec.pixel_bytes()));
   layout.write_headers(message);  // the labels are all 0
   return message;
 }
@@ -24,7 +24,7 @@ std::vector<std::byte> make_message() {
 void zmq_op_parse(benchmark::State& state) {
   const std::vector<std::byte> message = make_message();
   for (auto _ : state) {
-    const WireBatch batch = as_batch(parse_zmq_op(message), kSpec);
+    const remote::WireBatch batch = remote::as_batch(remote::parse_zmq_op(message), kSpec);
     benchmark::DoNotOptimize(batch.pixels.data());
   }
   state.SetItemsProcessed(state.iterations());
@@ -39,7 +39,7 @@ void zmq_op_parse_and_copy(benchmark::State& state) {
   slot.pixels = pixels;
   slot.labels = labels;
   for (auto _ : state) {
-    copy_batch(as_batch(parse_zmq_op(message), kSpec), slot);
+    remote::copy_batch(remote::as_batch(remote::parse_zmq_op(message), kSpec), slot);
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kSpec.bytes()));
@@ -49,7 +49,7 @@ BENCHMARK(zmq_op_parse_and_copy);
 void zmq_op_encode(benchmark::State& state) {
   std::vector<std::byte> message = make_message();
   for (auto _ : state) {
-    BatchLayout(kSpec, kSpec.images).write_headers(message);
+    remote::BatchLayout(kSpec, kSpec.images).write_headers(message);
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(state.iterations());

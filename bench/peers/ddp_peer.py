@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel training over two hosts: Penstock under mpirun and PyTorch's DistributedDataParallel over
-Gloo, taking turns on the same model, hosts and link.
+Gloo, in turns, on the same model, hosts and link.
 
-Hosts are those of `tests/net/hosts.sh`, network namespaces with links of a chosen rate:
+The hosts are the network namespaces of `tests/net/hosts.sh`, with links of a chosen rate:
 
     tests/net/hosts.sh 2 bench/peers/ddp_peer.py build/penstock /path/to/python
 
-or others, of which --hosts gives names and addresses, and --agent a command that runs one there, as ssh
-does. Prints the median img/s of both with the lowest and highest turn, the median of the ratios of
-neighbouring turns, and what part of the exchange Penstock hid behind backward, of what could be hidden
-at best.
+or other hosts: --hosts gives their names and addresses, and --agent is a command that runs a program on a
+host, such as ssh. Prints the median img/s of both with the lowest and highest turn, the median of the
+ratios of neighbouring turns, and how much of the exchange Penstock hid behind backward, relative to the
+most that could be hidden.
 """
 import argparse
 import json
@@ -77,7 +77,7 @@ def hidden_share(turn):
 
 
 def hosts_of_environment():
-    """Those of tests/net/hosts.sh, whose addresses end with 1, 2, ..."""
+    """The hosts of tests/net/hosts.sh, with addresses that end with 1, 2, ..."""
     names = os.environ.get("PENSTOCK_HOSTS", "").split()
     network = os.environ.get("OMPI_MCA_btl_tcp_if_include", "").rpartition(".")[0]
     return [(name, f"{network}.{index + 1}") for index, name in enumerate(names)]
@@ -96,15 +96,15 @@ def main():
     parser.add_argument("python", help="a Python that has PyTorch")
     parser.add_argument("--hosts", nargs="+", type=host, default=hosts_of_environment(), metavar="NAME=ADDRESS")
     parser.add_argument("--agent", type=shlex.split, default=[HOSTS_SCRIPT, "on"])
-    parser.add_argument("--interface", default="eth0", help="of the hosts, for Gloo")
+    parser.add_argument("--interface", default="eth0", help="network interface of the hosts, for Gloo")
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=1, help="computing ones of each rank")
+    parser.add_argument("--threads", type=int, default=1, help="compute threads of each rank")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ddp-bucket-mib", type=float, default=25)
-    parser.add_argument("--ways", nargs="+", default=["", "--bucket-mib=0"], help="flags of Penstock, one text a way")
+    parser.add_argument("--ways", nargs="+", default=["", "--bucket-mib=0"], help="Penstock's flags; one argument for each variant")
     arguments = parser.parse_args()
     if len(arguments.hosts) < 2:
         parser.error("two hosts are needed: start it through tests/net/hosts.sh 2, or pass --hosts")

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue feeder beside libjpeg-turbo's plain full decode of the same files, interleaved in one
-// process: what reading, cropping, resizing and flipping cost on top of, or save from, decoding.
+// Compares the queue feeder with libjpeg-turbo's plain full decode of the same files, interleaved
+// in one process. The difference is the cost, or the saving, of reading, cropping, resizing and
+// flipping.
 //
 //   penstock_decode_peer [directory=data/train] [rounds=9] [images=1000] [plain]
 //
-// Each round decodes the folder's images, as many passes as make up `images`: all of each from
-// memory to RGB on one thread, then through the feeder from files (which the first pass leaves in
-// the page cache) on one thread, on one whose stages are not timed, on one with libjpeg as the only
-// engine, and on two. Prints the median over rounds with the lowest and the highest, and the median
-// ratio with its 95 % interval. Small differences take many short rounds: 600 of 100 images. With
-// `plain` it is the full decode alone.
+// Each round decodes the folder's images, in as many passes as give `images` images. The plain
+// decode turns each file in memory into RGB on one thread. The feeder reads files, which the first
+// pass leaves in the page cache. It runs on one thread, on one thread without timed stages, on one
+// thread with libjpeg as the only engine, and on two threads. Prints the median over rounds with
+// the lowest and the highest, and the median ratio with its 95 % interval. Small differences need
+// many short rounds, such as 600 of 100 images. `plain` runs the full decode alone.
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from the header above.
 #include <fmt/format.h>
@@ -26,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
 #include "bench/statistics/series.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
@@ -35,11 +36,11 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;  // of files held in memory
+constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;  // limit of files held in memory
 constexpr std::uint64_t kSeed = 1;
 
-/// Decodes all of every file to RGB, as a viewer would. Errors end the program, by libjpeg's
-/// default.
+/// Decodes every file completely to RGB, as a viewer would. An error ends the program (libjpeg's
+/// default).
 class PlainDecoder {
  public:
   PlainDecoder() {
@@ -101,7 +102,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Runs the queue feeder to the end of its data, on this thread and `threads` - 1 more.
+/// Runs the queue feeder to the end of its data, on this thread and `threads` - 1 others.
 std::int64_t run_queue(const DataPlan& plan, std::int32_t threads, bool instrument = true,
                        const std::string& text = "queue") {
   SteadyClock clock;
@@ -137,7 +138,7 @@ std::int64_t run_queue(const DataPlan& plan, std::int32_t threads, bool instrume
 
 struct Figure {
   std::string name;
-  std::function<std::int64_t()> work;  // returns how many images it decoded
+  std::function<std::int64_t()> work;  // returns the number of decoded images
   std::vector<double> img_per_s, cpu_us;
 };
 
@@ -156,7 +157,7 @@ void print_ratio(const Figure& of, const Figure& to) {
     ratios.push_back(of.img_per_s[i] / to.img_per_s[i]);
   }
   constexpr std::size_t kBlock = 1;  // rounds are independent
-  const Estimate ratio = bootstrap_series(ratios, median, kBlock, kSeed);
+  const statistics::Estimate ratio = statistics::bootstrap_series(ratios, median, kBlock, kSeed);
   fmt::print("{} / {}: {:.4f} ({:.4f} to {:.4f})\n", of.name, to.name, ratio.value, ratio.low,
              ratio.high);
 }
@@ -189,7 +190,7 @@ void run(const std::string& directory, std::int64_t rounds, std::int64_t images,
     figures.push_back({"queue, 2 threads", [&] { return run_queue(plan, 2); }, {}, {}});
   }
   for (std::int64_t round = 0; round < rounds; ++round) {
-    // Another one is first in each round, so that none always follows the same one.
+    // Each round begins with another figure, so that none always follows the same one.
     for (std::size_t i = 0; i < figures.size(); ++i) {
       measure(figures[(static_cast<std::size_t>(round) + i) % figures.size()]);
     }

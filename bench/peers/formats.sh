@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What each format of data sets costs to read: the same images in all of them, decoded by the feeder
-# `queue` for a consumer that takes whatever comes, from the page cache and from cold files.
+# Measures the cost of reading each format of data sets. All hold the same images, the feeder `queue`
+# decodes them, and the consumer takes every batch. Files are in the page cache, or cold.
 #
-#   bench/formats.sh [PROGRAM [FOLDER [FLAGS OF `penstock sweep`...]]]
+#   bench/peers/formats.sh [PROGRAM [FOLDER [FLAGS OF `penstock sweep`...]]]
 #
-# FOLDER (formats) gets the images, each format's files and the results: results.csv, results.md,
-# results.json and report.html in FOLDER/results. IMAGES (2000) says how many images there are: a run takes
-# fewer, so that a cold one reads no file twice.
+# FOLDER (formats) receives the images, each format's files and the results: results.csv, results.md,
+# results.json and report.html in FOLDER/results. IMAGES (2000) is the number of images: a run takes
+# fewer, so that a cold run reads no file twice.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 program=$(realpath "${1:-build/penstock}")

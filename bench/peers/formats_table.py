@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints, in Markdown, what reading each format cost, from the results of formats.sh.
+"""Prints, in Markdown, the cost of reading each format, from the results of formats.sh.
 
-    bench/formats_table.py formats/results/results.json
+    bench/peers/formats_table.py formats/results/results.json
 
-`read` is the CPU time of the stage of that name for an image, its share that of both stages of a decode thread, read
-and decode; medians over repetitions. Resident: the least and the most of the set that lay in the page cache before a run.
+`read` is the CPU time of the stage `read` for an image. Its share is relative to both stages of a decode thread, read
+and decode; medians over repetitions. Resident: the least and the most of the set that was in the page cache before a run.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import sys
 
 
 def stage_us(repetition, name):
-    """CPU time of a stage for an image; 0: there is no such stage."""
+    """CPU time of a stage for an image; 0 if there is no such stage."""
     return sum(1e6 * stage["cpu_s"] / stage["images"] for stage in repetition["stages"]
                if stage["name"] == name and stage["images"] > 0)
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training chain of images on the CPU: Penstock's `queue` feeder and other loaders, taking turns.
+"""Image preprocessing for training on the CPU: Penstock's `queue` feeder and other loaders, in turns.
 
     bench/peers/loader_peers.py build/penstock /path/to/python --json out/loaders.json
 
 Each loader reads the same JPEG files from the page cache, takes a random resized crop to 224 with an antialiased
 bilinear filter, mirrors every other image, and supplies batches of bytes to a consumer that drops them. Each turn is
-a process of its own on the first N cores, in another order in each round. Prints, in Markdown, for each number of
+a separate process on the first N cores, in another order in each round. Prints, in Markdown, for each number of
 cores the median img/s with the lowest and highest turn and the median of the ratios of Penstock to the loader in the
-same round; and for each loader its versions, its settings, and how far its pixels are from Pillow's. What fails, or
-is not installed, has its reason instead, and the others go on. loaders/README.md says how to install them.
+same round; and for each loader its versions, its settings, and how far its pixels are from Pillow's. If a loader fails
+or is not installed, the reason is printed and the others continue. loaders/README.md says how to install them.
 """
 import argparse
 import json
@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LOADERS = ["penstock", "penstock:shrink=false", "penstock:upsampling=plain", "libjpeg-turbo", "torchvision-pil",
            "torchvision", "dali", "tf.data", "tf.data:antialias=false", "spdl", "ffcv", "opencv", "opencv:resize=linear"]
 OURS = "penstock"
-NO_CHAIN = "libjpeg-turbo"  # decodes, and does nothing else
-# What counts as Pillow's pixels: a mean difference of less than this, in levels of 255.
+NO_CHAIN = "libjpeg-turbo"  # decodes only: no crop, resize or flip
+# Pixels count as equal to Pillow's if the mean difference is below this, in levels of 255.
 EQUAL_MEAN = 0.5
 
 
@@ -34,7 +34,7 @@ def say(text):
 
 
 class Turns:
-    """Runs turns, and remembers why a loader is out."""
+    """Runs turns, and remembers why a loader is excluded."""
 
     def __init__(self, arguments, data_dir):
         self.arguments, self.data_dir = arguments, data_dir
@@ -42,7 +42,7 @@ class Turns:
         os.makedirs(arguments.work, exist_ok=True)
 
     def run(self, loader, mode, cores):
-        """The worker's answer; none where it failed."""
+        """The worker's answer, or None if it failed."""
         own = self.arguments
         files = [os.path.join(own.work, name) for name in ("turn.json", "answer.json", "worker.log")]
         turn_file, answer_file, log_file = files
@@ -66,7 +66,7 @@ class Turns:
             except subprocess.TimeoutExpired:
                 reason = f"took longer than {own.limit:g} s"
             finally:
-                # Its readers go with it, so that none of them disturbs the next turn.
+                # Kill its reader processes, too, so that they do not disturb the next turn.
                 try:
                     os.killpg(child.pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -86,12 +86,12 @@ class Turns:
 
 
 def absolute(path):
-    """Of a program, found as a shell would find it; links stay, since they are what makes an environment."""
+    """The path of a program, found as a shell finds it. Links are not resolved, because a virtual environment needs them."""
     return os.path.abspath(path) if os.sep in path else path
 
 
 def data_of(arguments):
-    """The folder of images, made if none was given."""
+    """The folder of images; it is created if none was given."""
     if arguments.data_dir:
         return os.path.abspath(arguments.data_dir)
     folder = os.path.join(arguments.work, "data")
@@ -101,7 +101,7 @@ def data_of(arguments):
 
 
 def read_all(folder):
-    """Reads all files into the page cache. Returns how many there are, and their mean size."""
+    """Reads all files into the page cache. Returns their number and mean size."""
     sizes = []
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -148,7 +148,7 @@ def print_rates(count, rates, cpu_us, failed, loaders):
 
 
 def equal_quality(about):
-    """Whether all that is known of a loader's pixels at ImageNet's size is Pillow's."""
+    """Whether all measured pixels of a loader at ImageNet's size equal Pillow's."""
     return about.get("difference", {}).get("1.5x", {}).get("mean", 255) < EQUAL_MEAN
 
 
@@ -191,20 +191,20 @@ def core_counts(text, available):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("penstock", help="the program; penstock_decode_peer lies beside it")
-    parser.add_argument("python", help="a Python that has the other loaders")
+    parser.add_argument("penstock", help="the program; penstock_decode_peer must be in the same folder")
+    parser.add_argument("python", help="a Python with the other loaders")
     parser.add_argument("--data-dir", help="folder of class folders of JPEGs; default: synthetic ones, made once")
-    parser.add_argument("--images", type=int, default=2000, help="of the synthetic data set")
+    parser.add_argument("--images", type=int, default=2000, help="number of images in the synthetic data set")
     parser.add_argument("--work", default="out/loaders", help="folder for data, converted data and links")
     parser.add_argument("--loaders", nargs="+", default=LOADERS, metavar="NAME[:OPTION=VALUE,...]",
-                        help="which, and how; default: %(default)s")
+                        help="loaders, with options; default: %(default)s")
     parser.add_argument("--cores", default="1,all", help="numbers of cores, separated by commas")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=8, help="that a turn measures")
-    parser.add_argument("--warmup", type=float, default=2, help="seconds before that, from the first batch on")
-    parser.add_argument("--limit", type=float, default=300, help="seconds that a turn may take in all")
-    parser.add_argument("--json", help="file for everything")
+    parser.add_argument("--seconds", type=float, default=8, help="measured seconds of a turn")
+    parser.add_argument("--warmup", type=float, default=2, help="warm-up seconds after the first batch")
+    parser.add_argument("--limit", type=float, default=300, help="time limit of a turn, in seconds")
+    parser.add_argument("--json", help="file for all results")
     arguments = parser.parse_args()
     arguments.penstock, arguments.python = absolute(arguments.penstock), absolute(arguments.python)
     arguments.work = os.path.abspath(arguments.work)
@@ -213,7 +213,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # takes the turn's processes along
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends the turn's processes, too
     cores = sorted(os.sched_getaffinity(0))
     counts = core_counts(arguments.cores, len(cores))
     result = {"machine": machine()}

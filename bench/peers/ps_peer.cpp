@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path of parameter servers beside bare libzmq doing no more than it must: a DEALER that sends
-// parts without a copy, a ROUTER that sends as many bytes back. Interleaved rounds, each with a
-// fresh server process and, beyond the first, worker processes, over TCP on loopback.
+// Compares the path of parameter servers with bare libzmq that does only the necessary work: a
+// DEALER sends parts without a copy, and a ROUTER sends the same number of bytes back. Rounds are
+// interleaved. Each round starts a server process and a process for each worker but the first, over
+// TCP on loopback.
 //
 //   penstock_ps_peer [rounds=9] [steps=30] [mib=100] [part=4096000] [workers=1] [rule=sum|together]
 //
-// A worker has one step's parts on their way at a time, and measures all steps but the first three.
-// Prints GB/s of worker 0, pushed and pulled together, medians over rounds with the lowest and the
-// highest, and the ratio of each pair.
+// A worker has the parts of one step in transit at a time, and measures all steps but the first
+// three. Prints GB/s of worker 0, pushed and pulled together, medians over rounds with the lowest
+// and the highest, and the ratio of each pair.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -24,11 +25,11 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
-#include "trainer/servers/connection.h"
-#include "trainer/servers/serve.h"
+#include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/serve.h"
 
 namespace penstock {
 namespace {
@@ -37,16 +38,16 @@ constexpr std::int64_t kWarmUp = 3;
 
 struct Plan {
   std::int64_t rounds = 9, steps = 30, mib = 100, part = 4'096'000, workers = 1;
-  ServerRule rule = ServerRule::sum;
+  cluster::ServerRule rule = cluster::ServerRule::sum;
 
   std::size_t elements() const { return (static_cast<std::size_t>(mib) << 20) / sizeof(float); }
 };
 
-/// The same cuts for both sides.
-PartPlan parts_of(const Plan& plan, std::vector<float>& weights) {
+/// Both sides use the same parts.
+cluster::PartPlan parts_of(const Plan& plan, std::vector<float>& weights) {
   ParameterSet set;
   set.weights = set.gradients = {weights.data(), weights.size()};
-  return plan_parts(set, Placement::first, 1, static_cast<std::size_t>(plan.part));
+  return cluster::plan_parts(set, Placement::first, 1, static_cast<std::size_t>(plan.part));
 }
 
 std::string free_address() {
@@ -62,7 +63,7 @@ std::string free_address() {
   return fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
 }
 
-/// Takes the time of all steps behind the warm-up.
+/// Measures the time of all steps after the warm-up.
 class Stopwatch {
  public:
   explicit Stopwatch(const Plan& plan) : plan_(plan) {}
@@ -98,7 +99,7 @@ class Child {
   }
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
   Child& operator=(Child&&) = delete;
-  /// Bare ends serve until they are killed.
+  /// Bare libzmq servers and workers run until they are killed.
   ~Child() {
     if (pid_ < 0) return;
     kill(pid_, SIGKILL);
@@ -119,7 +120,7 @@ class Child {
   socket.set(zmq::sockopt::rcvhwm, 0);
   socket.bind("tcp://" + address);
   std::vector<float> memory(plan.elements());
-  const PartPlan parts = parts_of(plan, memory);
+  const cluster::PartPlan parts = parts_of(plan, memory);
   std::map<std::uint32_t, std::vector<std::string>> waiting;
   while (true) {
     zmq::message_t peer, key, data;
@@ -129,7 +130,7 @@ class Child {
     std::vector<std::string>& peers = waiting[*key.data<std::uint32_t>()];
     peers.push_back(peer.to_string());
     if (peers.size() < static_cast<std::size_t>(plan.workers)) continue;
-    const Part& part = parts.parts.at(*key.data<std::uint32_t>());
+    const cluster::Part& part = parts.parts.at(*key.data<std::uint32_t>());
     for (const std::string& name : std::exchange(peers, {})) {
       socket.send(zmq::buffer(name), zmq::send_flags::sndmore);
       socket.send(zmq::buffer(&part.key, sizeof part.key), zmq::send_flags::sndmore);
@@ -148,10 +149,10 @@ double work_bare(const Plan& plan, const std::string& address) {
   socket.set(zmq::sockopt::rcvtimeo, 30'000);
   socket.connect("tcp://" + address);
   std::vector<float> gradients(plan.elements()), weights(plan.elements());
-  const PartPlan parts = parts_of(plan, weights);
+  const cluster::PartPlan parts = parts_of(plan, weights);
   Stopwatch watch(plan);
   for (std::int64_t step = 0; step < kWarmUp + plan.steps; ++step) {
-    for (const Part& part : parts.parts) {
+    for (const cluster::Part& part : parts.parts) {
       socket.send(zmq::buffer(&part.key, sizeof part.key), zmq::send_flags::sndmore);
       zmq::message_t data(
           gradients.data() + part.first, part.count * sizeof(float), [](void*, void*) {}, nullptr);
@@ -160,7 +161,7 @@ double work_bare(const Plan& plan, const std::string& address) {
     for (std::size_t i = 0; i < parts.parts.size(); ++i) {
       zmq::message_t key, data;
       if (!socket.recv(key) || !socket.recv(data)) throw TimeoutError("no answer of the server");
-      const Part& part = parts.parts.at(*key.data<std::uint32_t>());
+      const cluster::Part& part = parts.parts.at(*key.data<std::uint32_t>());
       std::memcpy(weights.data() + part.first, data.data(), data.size());
     }
     watch.lap(step);
@@ -181,17 +182,17 @@ double bare_libzmq(const Plan& plan) {
   return rate;
 }
 
-// ---- ours -------------------------------------------------------------------
+// ---- Penstock ---------------------------------------------------------------
 
-double work(const Plan& plan, const Cluster& cluster, std::int32_t task) {
+double work(const Plan& plan, const cluster::Cluster& cluster, std::int32_t task) {
   SteadyClock clock;
-  ServerConnection servers({.cluster = cluster, .task = task, .optimizer = "sgd"}, clock);
+  cluster::ServerConnection servers({.cluster = cluster, .task = task, .optimizer = "sgd"}, clock);
   std::vector<float> gradients(plan.elements()), weights(plan.elements());
-  const PartPlan parts = parts_of(plan, weights);
+  const cluster::PartPlan parts = parts_of(plan, weights);
   servers.begin(parts, plan.rule, {weights.data(), weights.size()}, {});
   Stopwatch watch(plan);
   for (std::int64_t step = 0; step < kWarmUp + plan.steps; ++step) {
-    for (const Part& part : parts.parts) {
+    for (const cluster::Part& part : parts.parts) {
       servers.push({.part = part.key,
                     .gradients = std::span(gradients).subspan(part.first, part.count),
                     .into = std::span(weights).subspan(part.first, part.count)},
@@ -206,14 +207,15 @@ double work(const Plan& plan, const Cluster& cluster, std::int32_t task) {
 }
 
 double our_servers(const Plan& plan) {
-  Cluster cluster{.ps_hosts = {free_address()}, .worker_hosts = {}, .program = "penstock_ps_peer"};
+  cluster::Cluster cluster{
+      .ps_hosts = {free_address()}, .worker_hosts = {}, .program = "penstock_ps_peer"};
   for (std::int64_t i = 0; i < plan.workers; ++i) {
     cluster.worker_hosts.push_back(fmt::format("127.0.0.1:{}", i + 1));
   }
   Child server([&] {
     SteadyClock clock;
     const auto say = [](const std::string& sentence) { fmt::print(stderr, "{}\n", sentence); };
-    static_cast<void>(serve_parameters({.cluster = cluster}, clock, say, {}));
+    static_cast<void>(cluster::serve_parameters({.cluster = cluster}, clock, say, {}));
   });
   std::vector<Child> others;
   for (std::int32_t task = 1; task < plan.workers; ++task) {
@@ -235,7 +237,7 @@ Plan parse(int count, char** arguments) {
     const std::string key = word.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (key == "rule" && (value == "sum" || value == "together")) {
-      plan.rule = value == "sum" ? ServerRule::sum : ServerRule::together;
+      plan.rule = value == "sum" ? cluster::ServerRule::sum : cluster::ServerRule::together;
       continue;
     }
     std::int64_t* const field = key == "rounds"    ? &plan.rounds

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's DistributedDataParallel over Gloo on the cores of a machine, as the peer of `penstock run
---device cpu --variable-update horovod`: one rank. Gradients are views into the buckets, which spares
-their copies; rank 0 prints one line of JSON, with every step's time.
+"""One rank of PyTorch's DistributedDataParallel over Gloo on the cores of a machine, as the peer of `penstock run
+--device cpu --variable-update horovod`. Gradients are views into the buckets, which avoids copying them.
+Rank 0 prints one line of JSON, with every step's time.
 
 Usage: pytorch_ddp.py --rank R --ranks N --address HOST --port P [--bucket-mib 25] and the flags of
 pytorch_trainer.py
@@ -25,7 +25,7 @@ def parse_own():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ranks", type=positive, required=True)
-    parser.add_argument("--address", required=True, help="of rank 0's host")
+    parser.add_argument("--address", required=True, help="address of rank 0's host")
     parser.add_argument("--port", type=positive, required=True)
     parser.add_argument("--interface", help="network interface that Gloo uses")
     parser.add_argument("--bucket-mib", type=float, default=25)
@@ -52,7 +52,7 @@ def main():
                                          world_size=own.ranks, timeout=datetime.timedelta(seconds=120))
     trainer = Trainer(arguments)
     trainer.net = DistributedDataParallel(trainer.net, bucket_cap_mb=own.bucket_mib, gradient_as_bucket_view=True)
-    timed(trainer, max(arguments.warmup, 2))  # the second one has buckets in the order of the first
+    timed(trainer, max(arguments.warmup, 2))  # from the second step on, buckets follow the order of the first step
     step_ms = timed(trainer, arguments.steps)
     with trainer.net.no_sync():
         alone_ms = timed(trainer, max(arguments.steps // 2, 1))

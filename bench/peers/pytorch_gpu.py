@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's training step on a GPU as fast as it can be made, as the peer of `penstock run --device gpu`.
+"""PyTorch's training step on a GPU in its fastest form, as the peer of `penstock run --device gpu`.
 
-Each step takes a constant batch of bytes [N, H, W, C] that lies on the device, converts and normalises
+Each step takes a constant batch of bytes [N, H, W, C] in the device's memory, converts and normalises
 it, and does forward, loss, backward and the update (SGD with momentum and weight decay), channels_last,
-under autocast. Networks are those of pytorch_trainer.py beside this file. Losses are not scaled in fp16:
-what that costs is left to PyTorch's advantage.
+under autocast. The networks are those of pytorch_trainer.py beside this file. Losses are not scaled in
+fp16; PyTorch saves that cost.
 
-  variants   measures each way to run it, prints a line for each, and the best
-  serve      measures one variant whenever a line arrives on standard input, and answers in one line of
-             JSON: its peer can take turns with it, and what it compiled is compiled once
+  variants   measures each variant, prints a line for each, and the best
+  serve      measures one variant whenever a line arrives on standard input, and answers with one line of
+             JSON. So its peer can take turns with it, and each variant is compiled only once
 
 Usage: pytorch_gpu.py variants|serve [--batch 256] ... (see --help)
 """
@@ -26,7 +26,7 @@ from torch.nn import functional as F
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from pytorch_trainer import DEVIATIONS, MEANS, MODELS  # noqa: E402
 
-# In the order in which they are tried: what takes minutes to compile comes last.
+# In the order in which they run: variants that take minutes to compile come last.
 MODES = ["eager", "graph", "compiled", "compiled_graph", "max_autotune"]
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": None}
 
@@ -53,7 +53,7 @@ class Trainer:
             self.capture()
 
     def update(self):
-        """The fused update, or the one over lists of tensors."""
+        """The fused update, or the update over lists of tensors."""
         return {"fused": True} if self.on_gpu else {"foreach": True}
 
     def plain_loss(self, pixels, labels):
@@ -84,7 +84,7 @@ class Trainer:
             self.loss = self.step()
 
     def run(self, steps):
-        """Images per second over so many steps."""
+        """Images per second over `steps` steps."""
         self.synchronize()
         begin = time.perf_counter()
         for _ in range(steps):
@@ -142,12 +142,12 @@ def measure_variant(arguments, row):
         row.update(img_per_s=statistics.median(rates), lowest=min(rates), highest=max(rates))
         if arguments.device == "cuda":
             row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-    except Exception as error:  # one way that does not work must not end the others
+    except Exception as error:  # a variant that fails must not end the others
         row["error"] = f"{type(error).__name__}: {error}"[:300]
     trainer = None
     torch._dynamo.reset()
     if arguments.device == "cuda":
-        with contextlib.suppress(RuntimeError):  # a device that failed says so again
+        with contextlib.suppress(RuntimeError):  # if the device failed, this call fails again
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
@@ -197,12 +197,12 @@ def main():
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--precisions", default="fp16,bf16")
-    parser.add_argument("--mode", choices=MODES, default="graph", help="of serve")
+    parser.add_argument("--mode", choices=MODES, default="graph", help="mode of `serve`")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=300, help="after which no variant begins")
-    parser.add_argument("--json", help="file that gets the results; of variants, those that it has are kept")
+    parser.add_argument("--seconds", type=float, default=300, help="seconds after which no variant begins")
+    parser.add_argument("--json", help="file for the results; `variants` keeps existing results")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         print(f"torch {torch.__version__} sees no GPU: pass --device cpu to try this program", flush=True)

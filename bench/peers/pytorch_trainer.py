@@ -3,8 +3,8 @@
 
 Each step takes a constant batch of bytes [N, H, W, C], converts and normalises it, and does
 forward, loss, backward and the update (SGD with Nesterov's momentum and weight decay). The networks
-are written out here layer by layer as Penstock's are; the result names the parameters counted, so
-that both can be compared. Prints one line of JSON: every step's time, and what ran where.
+are written out here layer by layer in the same form as Penstock's. The result gives the number of
+parameters, to compare both. Prints one line of JSON: every step's time, and a description of the run.
 
 Usage: pytorch_trainer.py [--model resnet50] [--batch 32] [--precision fp32|bf16] ... (see --help)
 """
@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-# ImageNet's statistics over RGB, times 255: trainer/normalisation.h.
+# ImageNet's statistics over RGB, times 255; dataflow/images/normalisation.h has the same.
 MEANS, DEVIATIONS = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 
 
@@ -67,7 +67,7 @@ def resnet(depths, bottleneck, late_stride, classes):
 
 
 def head(net, side, classes):
-    """Two layers of 4096 with dropout, and the logits, behind whatever `net` makes of the image."""
+    """Two layers of 4096 with dropout, and the logits, on the output of `net`."""
     with torch.no_grad():
         features = nn.Sequential(*net)(torch.zeros(1, 3, side, side)).numel()
     return nn.Sequential(*net, nn.Flatten(),
@@ -117,7 +117,7 @@ def parse_arguments():
     parser.add_argument("--model", choices=MODELS, default="resnet50")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
     parser.add_argument("--batch", type=positive, default=32)
-    parser.add_argument("--image-size", type=positive, help="default: 224, of alexnet 227")
+    parser.add_argument("--image-size", type=positive, help="height and width of images; default: 224, for alexnet 227")
     parser.add_argument("--classes", type=positive, default=1000)
     parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=positive, default=20)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bars of img/s, as an SVG file, of what loader_peers.py, transport_rates.py or formats.sh measured.
+"""Draws img/s as bars in an SVG file, from the results of loader_peers.py, transport_rates.py or formats.sh.
 
     bench/peers/rates_figure.py figure.svg out/loaders.json       the --json file of loader_peers.py or transport_rates.py
     bench/peers/rates_figure.py figure.svg formats/results/results.csv
 
-A bar is the median of a loader or a format, its line goes from the lowest to the highest turn. Needs matplotlib, which
-Penstock does not (python3-matplotlib, or PyPI's).
+A bar is the median of a loader or a format; its line goes from the lowest to the highest turn. Needs matplotlib
+(python3-matplotlib, or PyPI's), which Penstock does not need.
 """
 import csv
 import json
@@ -22,7 +22,7 @@ OTHERS = "#9aa5b1"
 
 
 def loaders(path):
-    """Panels of (title, bars), bars being (name, lowest, median, highest, ours)."""
+    """Panels of (title, bars). Each bar is (name, lowest, median, highest, whether it is Penstock's)."""
     with open(path, encoding="utf-8") as file:
         measured = json.load(file)["img_per_s"]
     for cores, rates in measured.items():

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Feeds two runs over ZeroMQ, one over ipc and one over tcp, from producers of every format that are killed, stopped
-and started anew at random, and watches what the runs keep: memory, descriptors, threads, socket files, processes.
+and restarted at random, and watches the runs for leaks of memory, descriptors, threads, socket files and processes.
 
-Usage: soak.py PENSTOCK [--minutes M] [--seed S] [--report FILE]. Prints a report in Markdown. Exits with 0 where
-nothing grew and nothing was left over, with 1 where something did, with 77 where a module is missing.
+Usage: soak.py PENSTOCK [--minutes M] [--seed S] [--report FILE]. Prints a report in Markdown. Exits with 0 if
+nothing grew and nothing was left over, with 1 otherwise, and with 77 if a module is missing.
 
-Growth is the slope of a straight line through what was sampled behind the first fifth of the time, times that time.
+Growth is the slope of a straight line through the samples after the first fifth of the time, times that time.
 """
 import argparse
 import dataclasses
@@ -26,16 +26,16 @@ import uuid
 
 SKIPPED = 77
 BATCH = 8
-STEPS_PER_S = 200  # of the emulated device, at most
+STEPS_PER_S = 200  # largest rate of the emulated device
 LIMITS = {"rss_mib": 10.0, "descriptors": 6.0, "threads": 0.5}
-# Each producer's pipe has messages waiting or has none: by that much the memory goes up and down, which counts where it
-# begins with none of them.
+# A producer's pipe may or may not hold waiting messages, and memory varies by that amount. This counts as growth if the
+# pipes are empty at the beginning.
 SHORT_MINUTES, SHORT_RSS_MIB = 5, 24.0
-# Messages are mapped, and unmapped when they are read: what grows then is what is not given back. Else malloc keeps the
-# most that ever lay there at once, of which there is a new record whenever more producers die together.
+# With mmap, the memory of a message returns to the system once it is read, so growth means a leak. Without it, malloc
+# keeps the largest amount that was ever allocated at once, which rises whenever more producers die together.
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 MARK = "PENSTOCK_SOAK"
-PRODUCE = pathlib.Path(__file__).resolve().parent.parent / "examples" / "producers" / "python" / "produce.py"
+PRODUCE = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "producers" / "python" / "produce.py"
 
 
 @dataclasses.dataclass
@@ -47,7 +47,7 @@ class Sample:
 
 
 class Process:
-    """One that is started anew when it was killed; its output goes to a file."""
+    """A process that is restarted after it was killed; its output goes to a file."""
 
     def __init__(self, name, command, folder, environment):
         self.name, self.command, self.environment = name, command, environment
@@ -75,7 +75,7 @@ class Producer(Process):
         self.kills = self.stops = 0
 
     def disturb(self, now, draw):
-        """Kills it, or stops it for a while."""
+        """Kills the process, or stops it for a while."""
         if self.down_until or self.stopped_until:
             return
         pause = draw.uniform(0.2, 3)
@@ -90,7 +90,7 @@ class Producer(Process):
             self.stopped_until = now + pause
 
     def tend(self, now):
-        """Starts it anew, or has it go on, once it is time."""
+        """Restarts the process, or continues it, when it is time."""
         if self.stopped_until and now >= self.stopped_until:
             self.stopped_until = 0.0
             self.signal(signal.SIGCONT)
@@ -105,7 +105,7 @@ class Producer(Process):
 class Consumer(Process):
     def __init__(self, name, args, endpoint, folder, environment):
         self.samples = []
-        # With twice the steps that the device can do, so that it ends when it is asked to.
+        # Twice the steps that the device can do, so that the run ends only when it is asked to.
         super().__init__(name, [
             args.penstock, "run", "--json", "--model", "trivial", "--image-size", "224", "--batch-size", str(BATCH),
             "--device", f"emulated:img_per_s={BATCH * STEPS_PER_S}", "--num-warmup-batches", "2",
@@ -120,11 +120,11 @@ class Consumer(Process):
             status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
             self.samples.append(Sample(at, int(status["VmRSS"].split()[0]) / 1024,
                                        len(list((proc / "fd").iterdir())), int(status["Threads"])))
-        except (OSError, KeyError):  # it has ended, which its exit code tells
+        except (OSError, KeyError):  # it has ended; its exit code is checked elsewhere
             pass
 
     def result(self):
-        """Its JSON once it has ended; empty where it left none."""
+        """The run's JSON once it has ended; empty if it left none."""
         try:
             return json.loads((self.folder / f"{self.name}.out").read_text())
         except ValueError:
@@ -136,7 +136,7 @@ def limits_of(minutes):
 
 
 def growth(samples, field):
-    """Of the fitted line, from the first sample behind warm-up to the last."""
+    """Slope of the fitted line, from the first sample after warm-up to the last."""
     kept = [sample for sample in samples if sample.at >= samples[-1].at / 5]
     times = [sample.at for sample in kept]
     values = [getattr(sample, field) for sample in kept]
@@ -147,7 +147,7 @@ def growth(samples, field):
 
 
 def reserved_port():
-    """A socket whose port nobody else is given; libzmq, which sets SO_REUSEADDR too, may bind it."""
+    """A socket that reserves a port from other processes; libzmq, which sets SO_REUSEADDR too, may bind it."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))
@@ -172,7 +172,7 @@ def start_producers(penstock, transport, endpoint, folder, environment):
 
 
 def end(processes, number, faults):
-    """Asks processes to end, and kills those that do not within 20 s."""
+    """Asks processes to end, and kills those that have not ended after 20 s."""
     for process in processes:
         if process.child.poll() is None:
             process.signal(number)
@@ -187,7 +187,7 @@ def end(processes, number, faults):
 
 
 def strays(mark):
-    """Processes that carry this soak's mark."""
+    """Processes that carry this soak's mark in their environment."""
     found = []
     for proc in pathlib.Path("/proc").iterdir():
         if not proc.name.isdigit() or int(proc.name) == os.getpid():
@@ -196,7 +196,7 @@ def strays(mark):
             if f"{MARK}={mark}".encode() in (proc / "environ").read_bytes():
                 words = (proc / "cmdline").read_bytes().split(b"\0")
                 found.append((int(proc.name), b" ".join(words).decode(errors="replace")))
-        except OSError:  # it has gone, or is another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
     return found
 
@@ -220,7 +220,7 @@ def disturb(producers, consumers, seconds, draw):
 
 
 def judge(consumers, producers, limits, faults):
-    """Adds what is wrong to faults, and returns the table's rows."""
+    """Adds faults to `faults`, and returns the table's rows."""
     rows = []
     for consumer in consumers:
         counters = consumer.result().get("counters", {})
@@ -250,7 +250,7 @@ def judge(consumers, producers, limits, faults):
 def report(args, seconds, rows, producers, left, faults):
     limits = limits_of(args.minutes)
     lines = [f"# {seconds / 60:.1f} minutes of feeding over ZeroMQ with producers killed and stopped", "",
-             f"`{' '.join(['bench/soak.py', *sys.argv[1:]])}`, seed {args.seed}, on {os.cpu_count()} cores, "
+             f"`{' '.join(['bench/peers/soak.py', *sys.argv[1:]])}`, seed {args.seed}, on {os.cpu_count()} cores, "
              f"Linux {'.'.join(platform.release().split('.')[:2])}, {time.strftime('%Y-%m-%d', time.gmtime())}.", "",
              "Memory, descriptors and threads are of the consuming process: behind warm-up / at the end (growth of the "
              f"fitted line; limits {limits['rss_mib']:.0f} MiB, {limits['descriptors']:.0f} descriptors, no thread).",
@@ -281,7 +281,7 @@ def soak(args, folder):
             producers += start_producers(args.penstock, transport, endpoint, folder, environment)
         disturb(producers, consumers, args.minutes * 60, random.Random(args.seed))
     finally:
-        # Consumers first, since a producer in Python ends once somebody has taken what it sent.
+        # Consumers first, because a producer in Python ends only once a consumer has read its messages.
         end(consumers, signal.SIGINT, faults)
         end(producers, signal.SIGTERM, faults)
     rows = judge(consumers, producers, limits_of(args.minutes), faults)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ResNet-50's training step on the cores of this machine: Penstock and PyTorch, taking turns.
+"""ResNet-50's training step on the cores of this machine: Penstock and PyTorch, in turns.
 
-Each turn is a process of its own. Prints, for each precision, the median img/s of every program with
+Each turn is a separate process. Prints, for each precision, the median img/s of every program with
 the lowest and highest turn, peak resident memory, and the median of the ratios of neighbouring turns.
 
-PyTorch runs as fast as it was found to: channels_last, bf16 by autocast, an allocator that keeps its
-pages (--preload, e.g. libtcmalloc_minimal.so.4).
+PyTorch runs with its fastest known settings: channels_last, bf16 by autocast, and an allocator that keeps
+its pages (--preload, e.g. libtcmalloc_minimal.so.4).
 """
 import argparse
 import json

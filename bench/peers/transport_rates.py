@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of bytes from one process to another: Penstock over each transport and in each format, its limits, and
-others, taking turns.
+"""Batches of bytes from one process to another, in turns: Penstock over each transport and in each format, upper
+limits, and other systems.
 
     bench/peers/transport_rates.py build/penstock /path/to/python --json out/transports.json --results bench/results
 
-The limits are one memcpy of a batch, and bare libzmq without a copy on the sending side and with that memcpy on the
-receiving one; the fastest way to run it over a transport counts (transports/cases.py has the ways, and all cases). Ours
-is `penstock serve --fake-location host` and a run of the model `null` whose copy to the device is free, so that both
-sides do the same: constant batches, one copy into recycled slots. Each turn has processes of its own, in another order
-in each round; shares are of the limit in the same round. A case that this build or that Python cannot do, or that
-fails, has its reason instead, and the others go on. Prints Markdown; --results also keeps it in a file with the date.
+The limits are one memcpy of a batch, and bare libzmq without a copy by the sender and with that memcpy by the receiver;
+the fastest way to run libzmq over a transport counts (transports/cases.py lists the ways, and all cases). Penstock's
+case is `penstock serve --fake-location host` and a run of the model `null` with a free copy to the device. So both
+sides do the same: constant batches, one copy into recycled slots. Each turn starts separate processes, in another order
+in each round; shares are of the limit in the same round. If this build or that Python cannot run a case, or the case
+fails, the reason is printed and the others continue. Prints Markdown; --results also keeps it in a file with the date.
 
-CPU time of producers is what they used from when they waited for a consumer until it ended, over the batches that they
-sent; that of consumers is of the window. Latencies are from when a message was handed to the socket until it was
-copied; in rows that are not paced most of that is waiting in both sockets.
+CPU time of producers is counted from when they begin to wait for a consumer until it ends, and divided by the batches
+that they sent. CPU time of consumers is counted within the window. Latencies begin when a message is given to the
+socket and end when it is copied; in rows that are not paced, messages spend most of that time in both sockets.
 """
 import argparse
 import datetime
@@ -62,35 +62,35 @@ def machine(arguments):
 
 
 def absolute(path):
-    """Of a program, found as a shell would find it; links stay, since they are what makes an environment."""
+    """The path of a program, found as a shell finds it. Links are not resolved, because a virtual environment needs them."""
     return os.path.abspath(path) if os.sep in path else path
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("penstock", help="the program; penstock_zmq_limit lies beside it")
-    parser.add_argument("python", help="a Python that has the peers, see transports/requirements.txt")
+    parser.add_argument("penstock", help="the program; penstock_zmq_limit must be in the same folder")
+    parser.add_argument("python", help="a Python with the peers, see transports/requirements.txt")
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT",
                         help="cases that have any of these in their names")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=5, help="that a turn measures")
+    parser.add_argument("--seconds", type=float, default=5, help="measured seconds of a turn")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--image", type=int, default=224, help="height and width")
-    parser.add_argument("--hwm", type=int, default=8, help="messages that may wait in each socket")
-    parser.add_argument("--slots", type=int, default=3, help="that batches are copied into")
+    parser.add_argument("--image", type=int, default=224, help="height and width of images")
+    parser.add_argument("--hwm", type=int, default=8, help="most messages that wait in each socket")
+    parser.add_argument("--slots", type=int, default=3, help="number of slots that batches are copied into")
     parser.add_argument("--pace", type=float, default=20, help="batches per second of paced cases")
     parser.add_argument("--hand-off-rate", type=float, default=86800,
                         help="images per second at which the CPU time of a hand-off is taken")
-    parser.add_argument("--limit", type=float, default=120, help="seconds that a turn may take in all")
-    parser.add_argument("--json", help="file for everything")
-    parser.add_argument("--results", help="folder for a file with the date and what is printed")
+    parser.add_argument("--limit", type=float, default=120, help="time limit of a turn, in seconds")
+    parser.add_argument("--json", help="file for all results")
+    parser.add_argument("--results", help="folder for a dated copy of the printed output")
     arguments = parser.parse_args()
     arguments.penstock, arguments.python = absolute(arguments.penstock), absolute(arguments.python)
     return arguments
 
 
 def measure(arguments, cases, abilities):
-    """Turns of each case by round, and the reasons of those that are out."""
+    """Turns of each case by round, and the reasons of the excluded cases."""
     results, failed = {}, {}
     for case in cases:
         if why := abilities.reason_to_skip(case):
@@ -115,7 +115,7 @@ def measure(arguments, cases, abilities):
 
 
 def rates_by_transport(cases, results):
-    """As rates_figure.py draws them."""
+    """The results in the form that rates_figure.py reads."""
     rates = {}
     for case in cases:
         if case.name in results and not case.paced:
@@ -125,7 +125,7 @@ def rates_by_transport(cases, results):
 
 
 def versions(results):
-    """Of the libraries that the consumers named, each once."""
+    """Versions of the libraries that the consumers report, each once."""
     found = {}
     for turns in results.values():
         for turn in turns.values():
@@ -163,13 +163,13 @@ The fastest way to run bare libzmq is the limit: {limits}.
 
 
 def section(title, words, table):
-    """Empty where its table has no rows."""
+    """A section; empty if its table has no rows."""
     return f"\n## {title}\n{words}\n{table}\n" if table.count("\n") > 1 else ""
 
 
 def main():
     arguments = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # takes the turn's processes along
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends the turn's processes, too
     about = machine(arguments)
     abilities = Abilities(arguments.penstock, arguments.python)
     cases = [case for case in all_cases() if any(text in case.name for text in arguments.only)]

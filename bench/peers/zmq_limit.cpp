@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bare memcpy and bare libzmq: what feeding over ZeroMQ cannot be faster than. transport_rates.py
-// runs them in turns with Penstock. memcpy and pull print one line of JSON.
+// Measures bare memcpy and bare libzmq: upper limits for the rate of feeding over ZeroMQ.
+// transport_rates.py runs them in turns with Penstock. memcpy and pull print one line of JSON.
 //
 //   penstock_zmq_limit memcpy [bytes=N] [slots=3] [seconds=5]
 //   penstock_zmq_limit push endpoint=E message=FILE [rate=BATCHES_PER_S] [stamp=true]
 //   penstock_zmq_limit pull endpoint=E [slots=3] [seconds=5] [malloc=default|keep] [stamp=true]
 //
-// push connects and sends the file's bytes from hwm + 2 buffers without a copy until SIGTERM; pull
+// push connects and sends the file's bytes from hwm + 2 buffers without a copy until SIGTERM. pull
 // binds, and copies each message once into recycled slots. stamp: the last 8 bytes of a message are
-// the time at which it was sent. Both: hwm=8, buffer=BYTES (of the kernel; 0: as it is),
-// io_threads=1, and keys for CURVE, server_key=Z85 public_key=Z85 secret_key=Z85 (pull is the
-// server and has the last).
+// its send time. Options of both: hwm=8, buffer=BYTES (of the kernel; 0: its default),
+// io_threads=1, and keys for CURVE: server_key=Z85 public_key=Z85 secret_key=Z85 (pull is the
+// server and needs only secret_key).
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "feeders/zmq_memory.h"
+#include "feeders/remote/receive/zmq_memory.h"
 
 namespace penstock {
 namespace {
@@ -43,7 +43,7 @@ using Bytes = std::vector<char>;
 
 constexpr std::size_t kStamp = sizeof(std::int64_t);
 
-/// What key=value words say.
+/// The settings of key=value words.
 class Settings {
  public:
   Settings(int count, char** words) {
@@ -66,7 +66,7 @@ class Settings {
     const std::string value = text(key);
     return value.empty() ? fallback : std::stoul(value);
   }
-  /// Once all were asked for: what is left was mistyped.
+  /// Call this after all settings were read: an unread one is a typing error.
   void check_all_used() const {
     if (!values_.empty()) throw std::runtime_error("unknown key " + values_.begin()->first);
   }
@@ -84,12 +84,12 @@ double cpu_seconds(const rusage& usage) {
   return total(usage.ru_utime) + total(usage.ru_stime);
 }
 
-/// A window of a stated time, and of a few batches, behind some that warm up.
+/// A measured window of a given time and of a few batches at least, after some warm-up batches.
 class Window {
  public:
   Window(std::size_t warm_up, double seconds) : warm_up_(warm_up), seconds_(seconds) {}
 
-  /// Called after each batch; false: the window is over.
+  /// Call this after each batch. False: the window is over.
   bool lap() {
     if (count_++ < warm_up_) {
       start_ = Clock::now();
@@ -99,7 +99,7 @@ class Window {
     end_ = Clock::now();
     return count_ < warm_up_ + kFewest || end_ - start_ < std::chrono::duration<double>(seconds_);
   }
-  /// Does the batch count that the next lap() is about?
+  /// True if the batch that ends with the next lap() counts.
   bool open() const { return count_ >= warm_up_; }
 
   /// The members of a JSON object.
@@ -123,7 +123,7 @@ class Window {
   rusage before_{};
 };
 
-/// Slots whose pages are there before the clock starts.
+/// Slots whose pages are touched before the clock starts.
 std::vector<Bytes> touched(std::size_t count, std::size_t bytes) {
   return std::vector<Bytes>(count, Bytes(bytes, 'p'));
 }
@@ -133,7 +133,7 @@ void copy_alone(Settings& settings) {
   std::vector<Bytes> slots = touched(settings.count("slots", 3), bytes);
   Window window(slots.size(), settings.number("seconds", 5));
   settings.check_all_used();
-  // Read from as many buffers as bare libzmq would have messages waiting.
+  // As many source buffers as bare libzmq would have messages waiting.
   const std::vector<Bytes> sources = touched(10, bytes);
   std::size_t turn = 0;
   do {
@@ -144,8 +144,8 @@ void copy_alone(Settings& settings) {
   fmt::print("{{{}}}\n", window.json());
 }
 
-/// Has the kernel hold more of each connection between processes of one machine, which libzmq's
-/// ZMQ_SNDBUF does for TCP alone.
+/// Makes the kernel buffer more of each connection between processes of one machine. ZMQ_SNDBUF of
+/// libzmq does this for TCP only.
 class Connections {
  public:
   Connections(zmq::context_t& context, zmq::socket_t& socket, std::int64_t send_buffer)
@@ -159,7 +159,7 @@ class Connections {
       std::int32_t connection = -1;
       std::memcpy(&connection, event.data<char>() + sizeof(std::uint16_t), sizeof connection);
       static_cast<void>(events_.recv(address, zmq::recv_flags::dontwait));
-      if (send_buffer_ > 0) enlarge_send_buffer(connection, send_buffer_);
+      if (send_buffer_ > 0) remote::enlarge_send_buffer(connection, send_buffer_);
     }
   }
 
@@ -204,13 +204,13 @@ struct Connection {
   Connections connections;
 };
 
-/// Buffers that libzmq gives back when their bytes are in the kernel.
+/// Buffers that libzmq returns when their bytes are in the kernel.
 class Pool {
  public:
   Pool(std::size_t count, const Bytes& content) : buffers_(count, content) {
     for (Bytes& buffer : buffers_) free_.push_back(&buffer);
   }
-  /// None within a tenth of a second: nullptr.
+  /// nullptr if no buffer is free within a tenth of a second.
   Bytes* take() {
     std::unique_lock lock(mutex_);
     if (!given_back_.wait_for(lock, std::chrono::milliseconds(100), [&] { return !free_.empty(); }))
@@ -252,7 +252,7 @@ void push(Settings& settings) {
   const double rate = settings.number("rate", 0);
   const bool stamp = settings.text("stamp") == "true";
   std::size_t sent = 0;
-  std::unique_ptr<Pool> pool;  // outlives the socket
+  std::unique_ptr<Pool> pool;  // must outlive the socket
   {
     Connection connection(settings, ZMQ_PUSH);
     settings.check_all_used();
@@ -280,7 +280,7 @@ void push(Settings& settings) {
           },
           pool.get());
       while (stopped == 0) {
-        // In the C interface, where a signal is no exception.
+        // The C interface, because there a signal does not throw.
         if (zmq_msg_send(message.handle(), connection.socket.handle(), 0) >= 0) {
           ++sent;
           break;
@@ -308,7 +308,7 @@ void pull(Settings& settings) {
   Connection connection(settings, ZMQ_PULL);
   settings.check_all_used();
   connection.socket.set(zmq::sockopt::rcvtimeo, 30'000);
-  // More than both sockets can have stored up.
+  // The warm-up is more than both sockets can store.
   Window window(3 * connection.hwm + 10, seconds);
   std::vector<Bytes> slots;
   std::vector<double> latency_ms;
@@ -318,7 +318,7 @@ void pull(Settings& settings) {
     if (!connection.socket.recv(message)) throw std::runtime_error("nothing came within 30 s");
     if (slots.empty()) {
       slots = touched(count, message.size());
-      if (keep) keep_message_memory(message.size());
+      if (keep) remote::keep_message_memory(message.size());
     }
     Bytes& slot = slots[turn++ % slots.size()];
     std::memcpy(slot.data(), message.data(), std::min(message.size(), slot.size()));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The zmq-consume feeder beside bare libzmq doing no more than it must: receive, one memcpy into
-// recycled slots. Interleaved rounds in one program, each with a fresh zero-copy producer process
-// at the other end of an ipc:// socket, batches of 64x224x224x3 bytes and their labels.
+// Compares the zmq-consume feeder with bare libzmq that does only the necessary work: receive, and
+// one memcpy into recycled slots. Rounds are interleaved in one program. Each round starts a
+// zero-copy producer process at the other end of an ipc:// socket, with batches of 64x224x224x3
+// bytes and their labels.
 //
 //   penstock_zmq_peer [rounds=9] [batches=300] [hwm=8] [slots=3] [malloc=default|keep]
 //
-// Prints GB/s, medians over rounds with the lowest and the highest, the ratio of each pair, and the
-// CPU seconds that this process (all its threads, libzmq's included, without the producer) spends
-// per GB. malloc=keep tells glibc to keep the memory of freed messages rather than unmap it.
+// Prints GB/s (medians over rounds with the lowest and the highest), the ratio of each pair, and
+// the CPU seconds per GB of this process (all its threads including libzmq's, without the
+// producer). malloc=keep makes glibc keep the memory of freed messages instead of unmapping it.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <signal.h>
@@ -26,12 +27,12 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "dataflow/random.h"
-#include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/wire/zmq_op.h"
 
 namespace penstock {
 namespace {
@@ -42,7 +43,7 @@ struct Plan {
   std::int64_t rounds = 9, batches = 300, hwm = 8, slots = 3;
   bool keep_memory = false;
 
-  /// Messages before the clock starts: more than both sockets can have stored up.
+  /// Messages before the clock starts: more than both sockets can store.
   std::int64_t warm_up() const { return 3 * hwm + 10; }
 };
 
@@ -63,11 +64,11 @@ double cpu_seconds(const rusage& usage) {
   return total(usage.ru_utime) + total(usage.ru_stime);
 }
 
-/// Takes the time and the CPU time of all batches after the warm-up ones.
+/// Measures the time and the CPU time of all batches after the warm-up batches.
 class Stopwatch {
  public:
   explicit Stopwatch(const Plan& plan) : plan_(plan) {}
-  /// Called after each batch; false: that was the last.
+  /// Call this after each batch. False: that was the last.
   bool lap() {
     if (++count_ == plan_.warm_up()) {
       start_ = std::chrono::steady_clock::now();
@@ -94,11 +95,11 @@ class Stopwatch {
 
 /// Sends the same three batches, without a copy, until it is killed.
 [[noreturn]] void produce(const std::string& endpoint, std::int64_t hwm) {
-  const BatchLayout layout(kSpec, kSpec.images);
+  const remote::BatchLayout layout(kSpec, kSpec.images);
   std::vector<std::vector<std::byte>> messages(3, std::vector<std::byte>(layout.size()));
   for (std::vector<std::byte>& message : messages) {
     Random(1, 0, static_cast<std::uint64_t>(&message - messages.data()))
-        .fill(std::span(message).subspan(BatchLayout::kPixelsAt, kSpec.pixel_bytes()));
+        .fill(std::span(message).subspan(remote::BatchLayout::kPixelsAt, kSpec.pixel_bytes()));
     layout.write_headers(message);
   }
   zmq::context_t context;

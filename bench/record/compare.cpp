@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/compare.h"
+#include "bench/record/compare.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <map>
 #include <span>
 
-#include "bench/report_text.h"
-#include "bench/result_json.h"
+#include "bench/record/report_text.h"
+#include "bench/record/result_json.h"
 #include "bench/statistics/unpaired.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
@@ -21,25 +21,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rates of runs that differ in these say nothing about each other.
+/// Rates are comparable only if the runs agree in these keys.
 constexpr std::array<std::string_view, 12> kWorkloadKeys = {
     "fake_location", "model",   "device",       "precision", "num_gpus",   "batch_size",
     "image_size",    "classes", "forward_only", "eval",      "page_cache", "num_processes"};
-/// Nobody who measures reads these.
+/// These keys do not affect the measurement.
 constexpr std::array<std::string_view, 6> kSilentKeys = {"seed",
                                                          "cache_dir",
                                                          "display_every",
                                                          "display_perf_ewma",
                                                          "loss_type_to_report",
                                                          "print_training_accuracy"};
-/// How long is measured, not what.
+/// These keys set how long is measured, not what.
 constexpr std::array<std::string_view, 4> kLengthKeys = {"num_batches", "num_epochs",
                                                          "num_warmup_batches", "extend_window"};
-/// Options of feeders that change how data travel, and not the data.
+/// Options of feeders that change the transport, but not the data.
 constexpr std::array<std::string_view, 10> kTransportOptions = {
     "endpoint", "bind",     "hwm",          "io_threads",  "max_message",
     "producer", "insecure", "curve_secret", "curve_allow", "curve_server_key"};
-/// What is known of an environment at the moment it was looked at.
+/// Fields of an environment that hold only for the moment of reading.
 constexpr std::array<std::string_view, 3> kMomentary = {"date", "load_average", "steal_percent"};
 
 template <typename List, typename Value>
@@ -51,7 +51,7 @@ void add_once(std::vector<std::string>& list, std::string text) {
   if (!contains(list, text)) list.push_back(std::move(text));
 }
 
-/// A feeder and the options that change its data, in one order.
+/// A feeder with the options that change its data, sorted by name.
 std::string data_of(const std::string& fake_location) {
   ComponentText parts = parse_component(fake_location);
   std::sort(parts.values.begin(), parts.values.end());
@@ -74,7 +74,7 @@ bool reads_files(const RunConfig& config) {
   });
 }
 
-/// Rows of `before` with the one value of a key pair with rows of `after` with the other.
+/// Pairs rows of `before` that have one value of a key with rows of `after` that have the other.
 struct Renaming {
   const ConfigKey* key = nullptr;
   std::string before, after;
@@ -92,8 +92,8 @@ std::string values_of(const SweepResult& sweep, const ConfigKey& key) {
   return join(values);
 }
 
-/// Of "KEY=A:B": values may have colons in them, so that the colon is the one with a value of
-/// `before` on its left and one of `after` on its right.
+/// Parses "KEY=A:B". Values may contain colons. The separator is the colon with a value of `before`
+/// on its left and a value of `after` on its right.
 Renaming parse_renaming(std::string_view text, const SweepResult& before,
                         const SweepResult& after) {
   const std::size_t equals = text.find('=');
@@ -129,7 +129,7 @@ std::vector<Renaming> parse_renamings(std::string_view text, const SweepResult& 
   return renamings;
 }
 
-/// `before` with the values that `after` has for them.
+/// A copy of `before` in which each renamed value is replaced by its value in `after`.
 SweepResult renamed(SweepResult before, const std::vector<Renaming>& renamings) {
   for (Row& row : before.rows) {
     for (const Renaming& renaming : renamings) {
@@ -140,7 +140,7 @@ SweepResult renamed(SweepResult before, const std::vector<Renaming>& renamings) 
   return before;
 }
 
-/// Keys that tell rows of either apart.
+/// Keys that tell the rows of either result apart.
 std::vector<const ConfigKey*> identity(const SweepResult& before, const SweepResult& after) {
   std::vector<const ConfigKey*> keys;
   for (const ConfigKey& key : config_keys()) {
@@ -156,7 +156,7 @@ bool same_values(const std::vector<const ConfigKey*>& keys, const Row& a, const 
   });
 }
 
-/// The only row with those values, or null.
+/// The only row with the same values of `keys`, or null.
 const Row* only_match(const std::vector<const ConfigKey*>& keys, const SweepResult& sweep,
                       const Row& row) {
   const Row* found = nullptr;
@@ -168,8 +168,8 @@ const Row* only_match(const std::vector<const ConfigKey*>& keys, const SweepResu
   return found;
 }
 
-/// The matching row of `before` for one of `after`, or null. Where no row was measured as long, one
-/// that was measured longer or shorter does, if there is but one on either side.
+/// The row of `before` that matches `row` of `after`, or null. If no row was measured for the same
+/// length, a row with another length matches, if there is only one on either side.
 const Row* match(const SweepResult& before, const SweepResult& after, const Row& row) {
   if (before.rows.size() == 1 && after.rows.size() == 1) return &before.rows.front();
   std::vector<const ConfigKey*> keys = identity(before, after);
@@ -178,7 +178,7 @@ const Row* match(const SweepResult& before, const SweepResult& after, const Row&
   return only_match(keys, after, row) == &row ? only_match(keys, before, row) : nullptr;
 }
 
-/// What went through a stage, over all repetitions.
+/// Amount of data through a stage, over all repetitions.
 struct Volume {
   double images = 0, bytes = 0;
 };
@@ -193,8 +193,8 @@ std::map<std::string, Volume> volumes_of(const Row& row) {
   return volumes;
 }
 
-/// Were images of other sizes read? Sizes of photographs scatter by about half of their mean, so
-/// that means of few images may differ more.
+/// Detects that images of other sizes were read. Sizes of photographs scatter by about half of
+/// their mean, so means of few images may differ more.
 void compare_volumes(const Row& before, const Row& after, Comparison& result) {
   const std::map<std::string, Volume> volumes = volumes_of(before);
   for (const auto& [name, now] : volumes_of(after)) {
@@ -239,7 +239,7 @@ void flatten(const std::string& prefix, const Json& json, std::map<std::string, 
 
 void compare_environments(const Environment& before, const Environment& after, Comparison& result) {
   if (before.version.empty() || after.version.empty()) {
-    result.environment.emplace_back("not known of one of the two");
+    result.environment.emplace_back("unknown in one of the two");
     return;
   }
   std::map<std::string, std::string> was, is;
@@ -255,7 +255,7 @@ void compare_environments(const Environment& before, const Environment& after, C
   }
 }
 
-/// What repetitions kept up, where they are ok; what lay ready before the window does not count.
+/// Kept-up rates of the repetitions that are ok. They do not count batches made before the window.
 std::vector<double> rates_of(const Row& row) {
   std::vector<double> rates;
   for (const Repetition& repetition : row.repetitions) {
@@ -280,7 +280,7 @@ std::string reason_of(std::span<const double> before, std::span<const double> af
                        before.size(), after.size());
   }
   return fmt::format("about {} repetitions each would narrow it to the margin",
-                     std::max(values_needed(before, after, margin), fewest + 1));
+                     std::max(statistics::values_needed(before, after, margin), fewest + 1));
 }
 
 RowChange change_of(const SweepResult& sweep, const Row& before, const Row& after, double margin) {
@@ -295,15 +295,15 @@ RowChange change_of(const SweepResult& sweep, const Row& before, const Row& afte
                                 was.empty() ? "before" : "after", culprit.reason);
     return change;
   }
-  const Estimate ratio = unpaired_ratio(was, is);
+  const statistics::Estimate ratio = statistics::unpaired_ratio(was, is);
   const auto percent = [](double factor) { return 100 * (factor - 1); };
   change.change_percent = {percent(ratio.value), percent(ratio.low), percent(ratio.high),
                            ratio.samples};
   std::vector<double> time_before, time_after;
   for (const double rate : was) time_before.push_back(1 / rate);
   for (const double rate : is) time_after.push_back(1 / rate);
-  change.verdict = judge_unpaired(time_before, time_after, margin);
-  if (change.verdict == Verdict::undecided) change.reason = reason_of(was, is, margin);
+  change.verdict = statistics::judge_unpaired(time_before, time_after, margin);
+  if (change.verdict == statistics::Verdict::undecided) change.reason = reason_of(was, is, margin);
   return change;
 }
 
@@ -376,12 +376,12 @@ std::vector<std::string> parse_allowed(std::string_view text) {
 
 int exit_code_of(const Comparison& comparison) {
   if (!comparison.obstacles.empty() || comparison.rows.empty()) return 7;
-  const auto any = [&](Verdict verdict) {
+  const auto any = [&](statistics::Verdict verdict) {
     return std::any_of(comparison.rows.begin(), comparison.rows.end(),
                        [&](const RowChange& row) { return row.verdict == verdict; });
   };
-  if (any(Verdict::slower)) return 1;
-  return any(Verdict::undecided) ? 7 : 0;
+  if (any(statistics::Verdict::slower)) return 1;
+  return any(statistics::Verdict::undecided) ? 7 : 0;
 }
 
 }  // namespace penstock

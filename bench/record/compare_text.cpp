@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How comparisons are written: for a terminal, for a page, for a program.
+// Writes comparisons as text, Markdown or JSON.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bench/compare.h"
-#include "bench/report_text.h"
+#include "bench/record/compare.h"
+#include "bench/record/report_text.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -27,7 +27,7 @@ std::string signed_percent(double percent) {
 
 /// "-3.2 [-4.0, -2.4]".
 std::string change(const RowChange& row) {
-  const Estimate& percent = row.change_percent;
+  const statistics::Estimate& percent = row.change_percent;
   if (percent.samples == 0) return "-";
   if (percent.samples < 2) return signed_percent(percent.value) + " [unknown]";
   return fmt::format("{} [{}, {}]", signed_percent(percent.value), signed_percent(percent.low),
@@ -46,7 +46,7 @@ std::vector<std::vector<std::string>> cells(const Comparison& comparison) {
   return table;
 }
 
-/// Headings, and the sentences below each.
+/// Headings, each with its sentences.
 std::vector<std::pair<std::string, std::vector<std::string>>> sections(const Comparison& comparison,
                                                                        const Names& names) {
   std::vector<std::pair<std::string, std::vector<std::string>>> result;
@@ -54,8 +54,8 @@ std::vector<std::pair<std::string, std::vector<std::string>>> sections(const Com
     if (!lines.empty()) result.emplace_back(std::move(heading), lines);
   };
   add("", {fmt::format("Before: {}; after: {}.", names.before, names.after)});
-  add("Not comparable: these differ, and rates of different workloads say nothing about each "
-      "other. Measure both alike, or name with --allow what may differ.",
+  add("Not comparable: these settings differ, and rates of different workloads cannot be compared. "
+      "Measure both with the same settings, or list with --allow what may differ.",
       comparison.obstacles);
   add("Settings that changed:", comparison.settings);
   add("Environment that changed:", comparison.environment);
@@ -118,7 +118,7 @@ void write_markdown(const Comparison& comparison, const Names& names, std::ostre
   out << "\n" << how_to_read(comparison) << "\n";
 }
 
-/// What JSON has no number for is null.
+/// JSON has no infinity and no NaN, so these become null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 void write_json(const Comparison& comparison, const Names& names, std::ostream& out) {

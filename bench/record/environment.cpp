@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/environment.h"
+#include "bench/record/environment.h"
 
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
@@ -11,14 +11,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "bench/machine.h"
+#include "bench/record/machine.h"
 #include "penstock_build.h"
 #include "penstock_revision.h"
 
 namespace penstock {
 namespace {
 
-/// The first line of a file; none where it cannot be read.
+/// The first line of a file; none if it cannot be read.
 std::optional<std::string> first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -26,7 +26,7 @@ std::optional<std::string> first_line(const std::filesystem::path& path) {
   return line;
 }
 
-/// The text behind "key<space>:" in a file of such lines; empty where there is none.
+/// The text after "key<space>:" in a file of such lines; empty if there is none.
 std::string field_of(const std::filesystem::path& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -63,13 +63,13 @@ std::vector<std::string> gpu_names() {
   return names;
 }
 
-/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  ..." without its label.
+/// The driver version without its label: "NVIDIA UNIX x86_64 Kernel Module  550.54.15  ..."
 std::optional<std::string> gpu_driver() {
   std::string text = field_of("/proc/driver/nvidia/version", "NVRM version");
   return text.empty() ? std::nullopt : std::optional(std::move(text));
 }
 
-/// "fmt 9.1.0;TBB 2021.8.0", as the build leaves it.
+/// Parses the list that the build defines: "fmt 9.1.0;TBB 2021.8.0".
 std::map<std::string, std::string> libraries() {
   std::map<std::string, std::string> result{{"glibc", gnu_get_libc_version()}};
   std::istringstream list(PENSTOCK_BUILD_LIBRARIES);
@@ -142,9 +142,9 @@ Environment read_environment() {
 }
 
 std::vector<std::string> warnings_of(const Environment& environment) {
-  /// Load per core above which others probably take cycles from what is measured.
+  /// Above this load per core, other processes probably take cycles from the measurement.
   constexpr double kHighLoad = 0.75;
-  /// Stolen time that explains differences of the size that matters here.
+  /// Above this share in per cent, stolen time explains differences of the size that matters here.
   constexpr double kHighSteal = 1;
   std::vector<std::string> warnings;
   if (environment.cpu_governor && *environment.cpu_governor != "performance") {
@@ -155,10 +155,10 @@ std::vector<std::string> warnings_of(const Environment& environment) {
   }
   if (environment.busy_percent) {
     if (*environment.busy_percent > kAtRestPercent) {
-      warnings.push_back(fmt::format(
-          "the machine did not come to rest before the first round: other programs used {:.0f} % "
-          "of its processors",
-          *environment.busy_percent));
+      warnings.push_back(
+          fmt::format("the machine was not idle before the first round: other programs used {:.0f} "
+                      "% of its processors",
+                      *environment.busy_percent));
     }
   } else if (environment.load_average > kHighLoad * environment.usable_cores) {
     warnings.push_back(

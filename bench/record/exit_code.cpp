@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/exit_code.h"
+#include "bench/record/exit_code.h"
 
 #include <new>
 #include <system_error>

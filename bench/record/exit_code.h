@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exit codes that all verbs share; docs/troubleshooting.md has the table.
+// The exit codes of all verbs. docs/troubleshooting.md lists them.
 #pragma once
 
 #include <exception>
@@ -7,10 +7,10 @@
 
 namespace penstock {
 
-/// What to tell the user about `error`: its text, or the limit that the process has met.
+/// The message for the user: the text of `error`, or the system limit that the process reached.
 std::string failure_text(const std::exception& error);
 
-/// The code for a failure, by its kind.
+/// The exit code for this kind of failure.
 int exit_code_of(const std::exception_ptr& failure);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/json_field.h"
+#include "bench/record/json_field.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/machine.h"
+#include "bench/record/machine.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
 
 #include <fmt/format.h>
 
@@ -18,24 +18,23 @@ struct StatusText {
 };
 constexpr std::array kStatusTexts = {
     StatusText{Status::skipped,
-               "this machine or this program lacks what the row needs, or there was no "
-               "time for it"},
-    StatusText{Status::failed, "no repetition came to an end; the note says why"},
+               "this machine or this program lacks what the row needs, or the time budget ended"},
+    StatusText{Status::failed, "no repetition completed; see the note"},
     StatusText{Status::partial,
                "some repetitions failed or were cut short; the figures are those of the "
                "others"},
     StatusText{Status::draining,
-               "batches made before the measurement decided its rate, or may have, so "
-               "there is no input cost; measure more steps (--num-batches)"},
+               "batches made before the window dominated the result, or may have, so the input "
+               "cost is unknown; measure more steps (--num-batches)"},
 };
 
-/// The values of a key over all rows: "64", "1, 2 or 4".
-std::string values_of(const SweepResult& sweep, std::string_view name) {
-  const ConfigKey& key = find_config_key(name);
+/// The values over all rows: "64", "1, 2 or 4".
+template <typename Get>
+std::string values_over(const SweepResult& sweep, Get get) {
   std::vector<std::string> values;
   for (const Row& row : sweep.rows) {
     const bool unresolved = row.config.batch_size == 0 && sweep.rows.front().config.batch_size != 0;
-    const std::string value = key.get(row.config);
+    const std::string value = get(row.config);
     const bool known = std::find(values.begin(), values.end(), value) != values.end();
     if (!unresolved && !known) values.push_back(value);
   }
@@ -44,7 +43,11 @@ std::string values_of(const SweepResult& sweep, std::string_view name) {
   return values.empty() ? last : join(values) + " or " + last;
 }
 
-/// " of 1785.7 img/s each", where all rows agree on that.
+std::string values_of(const SweepResult& sweep, std::string_view key) {
+  return values_over(sweep, find_config_key(key).get);
+}
+
+/// " of 1785.7 img/s", if all rows have the same rate.
 std::string device_rate(const SweepResult& sweep) {
   double rate = 0;
   for (const Row& row : sweep.rows) {
@@ -55,10 +58,10 @@ std::string device_rate(const SweepResult& sweep) {
       rate = fact->second;
     }
   }
-  return rate == 0 ? "" : fmt::format(" of {:.1f} img/s each", rate);
+  return rate == 0 ? "" : fmt::format(" of {:.1f} img/s", rate);
 }
 
-/// The median of the repetitions that took steps, or "-".
+/// The median over the repetitions that took steps, or "-".
 std::string device_idle_of(const Row& row) {
   std::vector<double> percents;
   for (const Repetition& repetition : row.repetitions) {
@@ -73,21 +76,21 @@ std::string count(std::size_t number, std::string_view noun) {
 }
 
 std::string_view device_of(const Row& row) {
-  return row.config.num_gpus == 1 ? "the device" : "the devices";
+  return all_devices(row.config) == 1 ? "the device" : "the devices";
 }
 
-/// "20.8 to 58.7 %", or "25.0 %" if that is the same to the last digit.
-std::string range_text(const Estimate& percent) {
+/// "20.8 to 58.7 %", or "25.0 %" if both ends print alike.
+std::string range_text(const statistics::Estimate& percent) {
   const std::string low = format_fixed(percent.low, 1), high = format_fixed(percent.high, 1);
   return low == high ? low + " %" : fmt::format("{} to {} %", low, high);
 }
 
-std::string cost_cell(const CostEstimate& cost) {
-  if (cost.verdict != Verdict::faster) return format_estimate(cost.percent, 1);
+std::string cost_cell(const statistics::CostEstimate& cost) {
+  if (cost.verdict != statistics::Verdict::faster) return format_estimate(cost.percent, 1);
   return fmt::format("faster by {}", format_fixed(-cost.unbounded_percent, 1));
 }
 
-/// The rate that the cost counts, if it is not the one in the table.
+/// Names the rate behind the cost, if it is not the rate in the table.
 std::string kept_up_note(const Row& row) {
   std::vector<double> rates;
   for (const Repetition& repetition : row.repetitions) {
@@ -101,7 +104,7 @@ std::string kept_up_note(const Row& row) {
   return fmt::format("the feeder kept up {} img/s, which its cost counts", kept_up);
 }
 
-/// What is remarkable about a row, each thing once.
+/// Remarkable facts about a row, each once.
 std::vector<std::string> notes_of_row(const SweepResult& sweep, const Row& row) {
   std::vector<std::string> notes;
   const auto add = [&](std::string text) {
@@ -135,15 +138,21 @@ std::string format_spread(const Spread& spread, int decimals) {
 }
 
 std::string headline(const SweepResult& sweep) {
-  const std::string batch = values_of(sweep, "batch_size"), devices = values_of(sweep, "num_gpus");
+  const std::string batch = values_of(sweep, "batch_size");
+  const std::string devices = values_over(
+      sweep, [](const RunConfig& config) { return fmt::format("{}", all_devices(config)); });
+  const std::string rate = device_rate(sweep);
+  const bool one_device = devices == "1", one_row = sweep.rows.size() == 1;
   return fmt::format(
-      "What it costs to feed {} {} device{}{} that train{} {} (update {}, batch {} per device): {} "
-      "compared, in at most {} each. Every run is a process of its own that measures {} steps or "
-      "more; their order is random.",
-      devices, values_of(sweep, "device"), devices == "1" ? "" : "s", device_rate(sweep),
-      devices == "1" ? "s" : "", values_of(sweep, "model"), values_of(sweep, "variable_update"),
-      batch == "0" ? "auto" : batch, count(sweep.rows.size(), "configuration"),
-      count(static_cast<std::size_t>(sweep.repetitions), "run"), values_of(sweep, "num_batches"));
+      "What it costs to feed {} {} device{}{}{} that train{} {} (update {}, batch {} per device): "
+      "{}{}, in at most {}{}. Every run is a separate process that measures {} steps or more; "
+      "their order is random.",
+      devices, values_of(sweep, "device"), one_device ? "" : "s", rate,
+      one_device || rate.empty() ? "" : " each", one_device ? "s" : "", values_of(sweep, "model"),
+      values_of(sweep, "variable_update"), batch == "0" ? "auto" : batch,
+      count(sweep.rows.size(), "configuration"), one_row ? "" : " compared",
+      count(static_cast<std::size_t>(sweep.repetitions), "run"), one_row ? "" : " each",
+      values_of(sweep, "num_batches"));
 }
 
 std::vector<std::string> how_to_read(const SweepResult& sweep) {
@@ -151,7 +160,7 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
       "img/s: images that all devices together train in a second; median of the rounds "
       "(lowest..highest).",
       "input cost: the share of the `gpu` row's img/s that is lost with this feeder; batches of "
-      "`gpu` already lie on the device. With '..': the middle round, the lowest and the highest; "
+      "`gpu` are already on the device. With '..': the middle round, the lowest and the highest; "
       "with 'to', from 5 rounds on: the mean and its 95 % interval.",
       "ms/step lost: how much longer each step takes. idle: the share of its time in which a "
       "device had nothing to compute."};
@@ -199,7 +208,7 @@ std::string label_of(const SweepResult& sweep, const Row& row) {
   return text;
 }
 
-std::string format_estimate(const Estimate& estimate, int decimals) {
+std::string format_estimate(const statistics::Estimate& estimate, int decimals) {
   const auto text = [&](double value) {
     return std::isfinite(value) ? format_fixed(value, decimals) : std::string("?");
   };
@@ -208,9 +217,9 @@ std::string format_estimate(const Estimate& estimate, int decimals) {
                      estimate.is_spread ? ".." : " to ", text(estimate.high));
 }
 
-std::string paste_line(const std::string& label, const CostEstimate& cost,
+std::string paste_line(const std::string& label, const statistics::CostEstimate& cost,
                        const Environment& environment) {
-  const Estimate& percent = cost.percent;
+  const statistics::Estimate& percent = cost.percent;
   const std::string ends =
       percent.is_spread && percent.samples == 1
           ? "once"
@@ -221,39 +230,39 @@ std::string paste_line(const std::string& label, const CostEstimate& cost,
                      environment.date.substr(0, environment.date.find('T')));
 }
 
-std::string_view ends_of(const Estimate& estimate) {
+std::string_view ends_of(const statistics::Estimate& estimate) {
   return estimate.is_spread ? "lowest and highest" : "95 % interval";
 }
 
-std::string cost_text(const CostEstimate& cost, std::string_view round) {
-  const Estimate& percent = cost.percent;
+std::string cost_text(const statistics::CostEstimate& cost, std::string_view round) {
+  const statistics::Estimate& percent = cost.percent;
   const std::string value = format_fixed(percent.value, 1), low = format_fixed(percent.low, 1),
                     high = format_fixed(percent.high, 1);
   if (!percent.is_spread) return fmt::format("{} % ({} to {})", value, low, high);
   return fmt::format("{} % ({}..{} in {})", value, low, high, count(percent.samples, round));
 }
 
-std::string undecided_text(const CostEstimate& cost, std::string_view round) {
-  const Estimate& percent = cost.percent;
+std::string undecided_text(const statistics::CostEstimate& cost, std::string_view round) {
+  const statistics::Estimate& percent = cost.percent;
   const std::string range = range_text(percent);
   const std::size_t rounds = cost.rounds.size();
   if (!cost.same_rounds) {
     return fmt::format("{} lost, by runs of different {}s; measure again", range, round);
   }
-  if (rounds < kRoundsForVerdict) {
+  if (rounds < statistics::kRoundsForVerdict) {
     return fmt::format("{} lost in {}; a verdict takes {} or more", range,
                        rounds == 1 ? fmt::format("one {}", round) : count(rounds, round),
-                       kRoundsForVerdict);
+                       statistics::kRoundsForVerdict);
   }
   if (percent.is_spread && percent.low > 100 * cost.margin) {
     return fmt::format("{} lost in {}; they differ, measure again", range, count(rounds, round));
   }
-  constexpr std::size_t kMany = 200;  // more than anyone measures
+  constexpr std::size_t kMany = 200;  // more rounds than a user would measure
   const std::string more = cost.more_rounds == 0 || cost.more_rounds >= kMany
                                ? "measure again, on a quieter machine"
-                               : fmt::format("about {} more {}{} would tell", cost.more_rounds,
+                               : fmt::format("about {} more {}{} would decide it", cost.more_rounds,
                                              round, cost.more_rounds == 1 ? "" : "s");
-  return fmt::format("{} lost{}, which decides nothing; {}", range,
+  return fmt::format("{} lost{}, which is inconclusive; {}", range,
                      percent.is_spread ? " in " + count(rounds, round) : "", more);
 }
 
@@ -270,21 +279,21 @@ std::vector<const Row*> rows_by_cost(const SweepResult& sweep) {
 
 std::string cost_sentence(const SweepResult& sweep, const Row& row) {
   if (row.is_ceiling || !row.input_cost) return "";
-  const CostEstimate& cost = *row.input_cost;
+  const statistics::CostEstimate& cost = *row.input_cost;
   const std::string label = label_of(sweep, row);
   switch (cost.verdict) {
-    case Verdict::slower:
+    case statistics::Verdict::slower:
       return fmt::format("{} loses {} of what {} could train: {} ms of each step.", label,
                          cost_text(cost), device_of(row), format_fixed(cost.ms_per_step.value, 2));
-    case Verdict::equal:
+    case statistics::Verdict::equal:
       return fmt::format("{} keeps up: it loses {}, within the margin of {:g} %.", label,
                          cost_text(cost), 100 * cost.margin);
-    case Verdict::faster:
+    case statistics::Verdict::faster:
       return fmt::format(
           "{} was {} % faster than {} alone. Feeding cannot do that: something else differed "
           "between their runs.",
           label, format_fixed(-cost.unbounded_percent, 1), device_of(row));
-    case Verdict::undecided:
+    case statistics::Verdict::undecided:
       break;
   }
   return fmt::format("{}: {}.", label, undecided_text(cost));

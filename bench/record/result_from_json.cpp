@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "bench/json_field.h"
-#include "bench/result_json.h"
-#include "bench/sweep.h"
+#include "bench/record/json_field.h"
+#include "bench/record/result_json.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Throws where this program cannot read the schema.
+/// Throws if this program cannot read the schema.
 void check_schema(const JsonField& schema) {
   const std::int64_t number = schema.integer();
   if (number > kResultsSchema) {
@@ -27,12 +27,12 @@ void check_schema(const JsonField& schema) {
   if (number < 1) schema.refuse(fmt::format("a schema from 1 to {}", kResultsSchema));
 }
 
-/// Earlier versions wrote it, and no run ever depended on it.
+/// Earlier versions wrote this key, but no run ever depended on it.
 constexpr std::string_view kRetiredKey = "local_parameter_device";
 
 RunConfig config_of(const JsonField& field) {
   RunConfig config;
-  config.num_processes = 1;  // where the key is lacking, it was this one alone
+  config.num_processes = 1;  // files without the key are from runs of one process
   for (const auto& [name, value] : field.members()) {
     if (name == kRetiredKey) continue;
     const std::span<const ConfigKey> keys = config_keys();
@@ -108,7 +108,7 @@ BucketUse bucket_of(const JsonField& field) {
           .exchange_ms = field.at("exchange_ms").amount()};
 }
 
-/// What texts of schema 1 may lack, each of them since another day.
+/// Fields that texts of schema 1 may lack. Each was added at another time, so test each.
 void read_since_schema_1(const JsonField& field, bool may_lack, RunResult& result) {
   const auto has = [&](const char* name) { return !may_lack || field.has(name); };
   if (has("examples_per_epoch")) {
@@ -136,7 +136,7 @@ void read_since_schema_1(const JsonField& field, bool may_lack, RunResult& resul
     result.evaluations.push_back(evaluation_of(each));
 }
 
-/// All but the configuration, which stands elsewhere in a sweep.
+/// Everything except the configuration, which a sweep stores elsewhere.
 RunResult result_of(const JsonField& field, bool may_lack) {
   RunResult result;
   result.status = status_of(field.at("status"));
@@ -207,7 +207,7 @@ Environment environment_of(const JsonField& field) {
   return environment;
 }
 
-/// What schema 1 does not say about a row.
+/// Derives what schema 1 does not say about a row.
 void guess_nature(const JsonField& field, Row& row) {
   row.is_ceiling = is_ceiling(row.config);
   if (row.repetitions.empty() && status_of(field.at("status")) == Status::skipped)
@@ -285,7 +285,7 @@ RunResult result_from_json(const Json& json) {
   if (!json.is_object() || !field.has("status")) {
     throw DataError("a run's result is not what `penstock run --json` prints: it has no 'status'");
   }
-  const bool has_schema = field.has("schema");  // the first programs wrote none here
+  const bool has_schema = field.has("schema");  // the first versions wrote no schema
   if (has_schema) check_schema(field.at("schema"));
   const bool is_old = !has_schema || field.at("schema").integer() < kResultsSchema;
   RunResult result = result_of(field, is_old);

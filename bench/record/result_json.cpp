@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/result_json.h"
+#include "bench/record/result_json.h"
 
 #include <optional>
 #include <string>
 
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
 
 namespace penstock {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A number or boolean where the text is one in JSON too, else a string.
+/// A number or boolean if the text is one in JSON, else a string.
 Json scalar(const std::string& text) {
   const Json parsed = Json::parse(text, nullptr, false);
   return parsed.is_number() || parsed.is_boolean() ? parsed : Json(text);
@@ -22,7 +22,7 @@ Json to_json(const std::optional<Spread>& spread) {
   return Json{{"median", spread->median}, {"low", spread->low}, {"high", spread->high}};
 }
 
-Json to_json(const std::optional<CostEstimate>& cost) {
+Json to_json(const std::optional<statistics::CostEstimate>& cost) {
   Json json{{"percent", to_json(std::optional<Spread>())},
             {"ms_per_step", nullptr},
             {"img_per_s_lost", nullptr},
@@ -31,7 +31,7 @@ Json to_json(const std::optional<CostEstimate>& cost) {
             {"ends", nullptr},
             {"definition", kInputCostDefinition}};
   if (cost) {
-    const Estimate& percent = cost->percent;
+    const statistics::Estimate& percent = cost->percent;
     json["percent"] = to_json(std::optional(Spread{percent.value, percent.low, percent.high}));
     json["ms_per_step"] = cost->ms_per_step.value;
     json["img_per_s_lost"] = cost->img_per_s_lost.value;
@@ -83,7 +83,7 @@ Json to_json(const QueueUse& queue) {
               {"filled", queue.filled}};
 }
 
-/// The same as a run's own result, but for the configuration, which stands in the row.
+/// The JSON of the run without its configuration, which the row holds.
 Json to_json(const Repetition& repetition) {
   Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
   Json result = to_json(repetition.result);

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run as JSON: what `penstock run --json` prints and what a sweep reads back. A sweep as JSON:
-// what it leaves behind, and what its flat forms are made of. Both can be read back.
+// Results as JSON, to write and to read. For one run: the output of `penstock run --json`, which a
+// sweep reads. For a sweep: results.json, from which the flat formats are made.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
-#include "bench/runner.h"
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
+#include "bench/run/runner.h"
 
 namespace penstock {
 
-/// Of both forms. 1 lacks what stages and queues did, and which keys were varied.
+/// Schema version of both forms. Schema 1 lacks stages, queues and the list of varied keys.
 inline constexpr int kResultsSchema = 2;
 
-/// Keys of RunConfig, as numbers, booleans and strings.
+/// The keys of RunConfig as numbers, booleans and strings.
 nlohmann::ordered_json to_json(const RunConfig& config);
 nlohmann::ordered_json to_json(const RunResult& result);
 
 nlohmann::ordered_json to_json(const Environment& environment);
-/// A row of the sweep without its repetitions. What is not known is null.
+/// A row of the sweep without its repetitions. Unknown values are null.
 nlohmann::ordered_json to_json(const SweepResult& sweep, const Row& row);
-/// Everything, in the form of results.json.
+/// The whole sweep, as in results.json.
 nlohmann::ordered_json to_json(const SweepResult& sweep);
 
-// Reading throws DataError that says which value is wrong and what was expected, for texts of newer
-// programs, foreign ones and damaged ones. What schema 1 lacks is empty.
+// Readers throw DataError for damaged, foreign or newer texts. It names the wrong value and what
+// was expected. Fields that schema 1 lacks stay empty.
 RunConfig config_from_json(const nlohmann::ordered_json& json);
 Environment environment_from_json(const nlohmann::ordered_json& json);
 RunResult result_from_json(const nlohmann::ordered_json& json);
-/// Figures of rows are computed anew from their repetitions.
+/// Recomputes the figures of rows from their repetitions.
 SweepResult sweep_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace penstock

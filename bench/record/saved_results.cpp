@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/saved_results.h"
+#include "bench/record/saved_results.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <vector>
 
-#include "bench/result_json.h"
-#include "bench/step_records.h"
-#include "bench/sweep.h"
+#include "bench/record/result_json.h"
+#include "bench/run/step_records.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
 namespace penstock {
 namespace {
@@ -99,7 +99,7 @@ SweepResult parse_saved_results(std::string_view text, std::string_view name) {
     if (objects.size() > 1) return sweep_of_runs(objects);
     const Json& json = objects.front();
     if (json.contains("runs")) return sweep_from_json(json);
-    // What isolate finds, with the sweep behind it.
+    // isolation.json: the findings, and the sweep behind them.
     return json.contains("sweep") ? sweep_from_json(json["sweep"]) : sweep_of_runs(objects);
   } catch (const DataError& error) {
     throw DataError(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of results: pure functions of numbers, no clocks.
+// Computes the figures of results. Pure functions of numbers, without clocks.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-/// Middle value, mean of the two middle ones for even counts; 0 for none.
+/// The middle value; for even counts the mean of the two middle values; 0 for no values.
 double median(std::span<const double> values);
 
 struct Spread {
@@ -15,18 +15,19 @@ struct Spread {
 };
 Spread spread(std::span<const double> values);
 
-/// The three figures of a tf_cnn_benchmarks row, from all step times so far.
+/// The three figures of a tf_cnn_benchmarks row, computed from all step times so far.
 struct StepSpeed {
   double mean = 0;  ///< img/s: images over the mean time, which is the harmonic mean of speeds
   double uncertainty =
       0;              ///< population standard deviation of the speeds over the root of their number
   double jitter = 0;  ///< 1.4826 times the median absolute deviation of the speeds
 };
-/// `images` per step of this process; `seconds` one for each step; `ewma` in (0, 1] weighs the
-/// newest step time so, and earlier ones by (1 - ewma)^age; 0: plain mean.
+/// `images` is the number of images per step of this process; `seconds` has one time per step.
+/// `ewma` in (0, 1] is the weight of the newest step time; earlier ones weigh (1 - ewma)^age times
+/// as much; 0: plain mean.
 StepSpeed step_speed(double images, std::span<const double> seconds, double ewma);
 
-/// What input costs, from the rate without it and the rate with it, for steps of `images` images.
+/// The cost of input, from the rates without and with input.
 struct InputCost {
   double percent = 0;         ///< 100 (1 - with / without)
   double ms_per_step = 0;     ///< how much longer a step takes
@@ -34,24 +35,24 @@ struct InputCost {
 };
 InputCost input_cost(double without_img_per_s, double with_img_per_s, double images_per_step);
 
-/// The batches that a window consumed, and those that lay ready for it at its ends.
+/// The batches that a window consumed, and the reserve of ready batches at its ends.
 struct ReserveUse {
   double consumed = 0;
-  double start = 0, end = 0;  ///< counted: in the rings, with the devices at rest
-  double outside = 0;  ///< at most these may have lain ready elsewhere at the begin; not counted
-  double error = 1;    ///< of a count: batches that were half made
+  double start = 0, end = 0;  ///< counted in the rings while the devices are idle
+  double outside = 0;         ///< upper bound of uncounted batches ready elsewhere at the start
+  double error = 1;           ///< of a count, in batches: half-made ones
 };
-/// The largest share of the consumed batches that can have been made before the window: by how much
-/// the counted reserve fell, with the error of counting that, and all that lay elsewhere. 0 to 1.
+/// Upper bound for the share of consumed batches that were made before the window: the fall of the
+/// counted reserve, plus the error of counting, plus all batches outside. 0 to 1.
 double most_hidden_share(const ReserveUse& use);
-/// Did batches of before the window decide its rate? The counted reserve fell by more than counting
-/// errs by and kMaxReserveFall of what was consumed; or those that were not counted may be more
-/// than kMostHidden of it.
+/// True if batches made before the window decided its rate. Either the counted reserve fell by more
+/// than the counting error and by more than kMaxReserveFall of the consumed batches, or the
+/// uncounted batches may exceed kMostHidden of the consumed ones.
 bool is_draining(const ReserveUse& use);
-/// Does the window bound that share as --extend-window wants it? See kMinReserves.
+/// True if the window is long enough for --extend-window: kMinReserves reserves, and not draining.
 bool is_long_enough(const ReserveUse& use);
 
-/// Windows are extended to this many reserves, which bounds the share to about 5 %.
+/// Windows are extended to this many reserves. This bounds the share to about 5 %.
 inline constexpr double kMinReserves = 20;
 inline constexpr double kMaxReserveFall = 0.01;
 inline constexpr double kMostHidden = 0.5;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 
 namespace penstock {
 namespace {
 
-/// Rounds that an undecided row lacks are those that would halve the margin's width.
+/// If a row is undecided, the number of missing rounds is for an interval of this half-width.
 constexpr double kCostHalfWidth = 0.005;
 
 std::int64_t count_of(const Row& row, Status status) {
@@ -58,7 +58,7 @@ void summarise_status(Row& row) {
   is(Status::ok, "");
 }
 
-/// The repetitions that the figures are taken from: the best kind that there is.
+/// The repetitions that the figures come from: all those with the best status that occurs.
 std::vector<const RunResult*> figures_of(const Row& row) {
   for (const Status status : {Status::ok, Status::draining, Status::partial, Status::failed}) {
     std::vector<const RunResult*> results;
@@ -96,26 +96,26 @@ bool has_rate(const Repetition& repetition) {
   return repetition.result.status == Status::ok && kept_up_img_per_s(repetition.result) > 0;
 }
 
-/// Times a step of every two runs of which `alike` holds.
+/// Step times of every pair of runs for which `alike` holds.
 template <typename Alike>
-std::vector<Pair> pair_steps(const Row& ceiling, const Row& row, const Alike& alike) {
+std::vector<statistics::Pair> pair_steps(const Row& ceiling, const Row& row, const Alike& alike) {
   const double images = images_per_step(row);
   const auto step_ms = [&](const Repetition& repetition) {
     return 1e3 * images / kept_up_img_per_s(repetition.result);
   };
-  std::vector<Pair> pairs;
+  std::vector<statistics::Pair> pairs;
   for (const Repetition& with : row.repetitions) {
     for (const Repetition& without : ceiling.repetitions) {
       if (!alike(with, without) || !has_rate(with) || !has_rate(without)) continue;
-      const Pair pair{step_ms(without), step_ms(with)};
+      const statistics::Pair pair{step_ms(without), step_ms(with)};
       if (std::isnormal(pair.a) && std::isnormal(pair.b)) pairs.push_back(pair);
     }
   }
   return pairs;
 }
 
-/// The largest share of a window's images that batches of before it may have supplied, where that
-/// was too short to bound it well; 0: none of the row's.
+/// Upper bound for the share of images made before a window, if the window was too short to bound
+/// it well; 0 otherwise.
 double most_hidden_of(const Row& row) {
   if (row.is_ceiling) return 0;
   double most = 0;
@@ -127,14 +127,15 @@ double most_hidden_of(const Row& row) {
   return most > 1 / kMinReserves ? std::min(most, 1.0) : 0;
 }
 
-std::optional<CostEstimate> cost_of(const Row& ceiling, const Row& row) {
+std::optional<statistics::CostEstimate> cost_of(const Row& ceiling, const Row& row) {
   const double images = images_per_step(row);
-  const CostTargets targets{.half_width = kCostHalfWidth, .most_hidden = most_hidden_of(row)};
-  std::vector<Pair> pairs = paired_steps(ceiling, row);
-  if (!pairs.empty()) return estimate_cost(pairs, images, targets);
+  const statistics::CostTargets targets{.half_width = kCostHalfWidth,
+                                        .most_hidden = most_hidden_of(row)};
+  std::vector<statistics::Pair> pairs = paired_steps(ceiling, row);
+  if (!pairs.empty()) return statistics::estimate_cost(pairs, images, targets);
   pairs = pair_steps(ceiling, row, [](const auto&, const auto&) { return true; });
   if (pairs.empty()) return std::nullopt;
-  return estimate_cost(pairs, images, targets, false);
+  return statistics::estimate_cost(pairs, images, targets, false);
 }
 
 void summarise_cost(const SweepResult& sweep, Row& row) {
@@ -194,7 +195,7 @@ double kept_up_img_per_s(const RunResult& result) {
              : result.img_per_s;
 }
 
-std::vector<Pair> paired_steps(const Row& ceiling, const Row& row) {
+std::vector<statistics::Pair> paired_steps(const Row& ceiling, const Row& row) {
   return pair_steps(ceiling, row, [](const auto& with, const auto& without) {
     return with.round == without.round;
   });

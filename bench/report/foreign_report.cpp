@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/foreign_report.h"
+#include "bench/report/foreign_report.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "dataflow/entry.h"
+#include "trainer/backend.h"
 
-namespace penstock {
+namespace penstock::report {
 
 void print_runs(const SweepResult& sweep, bool always, std::ostream& out,
                 void (*print)(const RunResult&, std::ostream&)) {
@@ -22,7 +24,7 @@ void print_runs(const SweepResult& sweep, bool always, std::ostream& out,
       has_steps = true;
       if (several || always) {
         out << fmt::format("# {} on {} x {}, run {} of {}: {}\n", label_of(sweep, row),
-                           result.config.num_gpus, result.config.device, repetition.round + 1,
+                           all_devices(result.config), result.config.device, repetition.round + 1,
                            sweep.repetitions, to_string(result.status));
       }
       print(result, out);
@@ -51,15 +53,20 @@ std::string_view plain_name(std::string_view component) {
 }
 
 std::string_view device_word(const RunConfig& config) {
-  return plain_name(config.device) == "cpu" ? "CPU" : "GPU";
+  const BackendEntry* const backend = match_entry(backend_table(), plain_name(config.device));
+  // The CPU backend alone may be absent from a program.
+  return backend == nullptr || backend->computes_on_host ? "CPU" : "GPU";
 }
 
 IterationSummary summarise_iterations(const RunResult& result) {
   constexpr std::size_t kStepsPerIteration = 10;
   IterationSummary summary{.rates = group_rates(result, kStepsPerIteration)};
   const auto count = static_cast<double>(std::max<std::size_t>(1, summary.rates.size()));
+  // A step has the images of all processes, or of one if the results of the others are missing.
+  const std::int64_t batch = std::max(1, result.config.batch_size);
+  const std::int64_t devices = std::max<std::int64_t>(1, result.images_per_step / batch);
   for (double& rate : summary.rates) {
-    rate /= std::max(1, result.config.num_gpus);
+    rate /= static_cast<double>(devices);
     summary.mean += rate / count;
   }
   double variance = 0;
@@ -69,4 +76,4 @@ IterationSummary summarise_iterations(const RunResult& result) {
   return summary;
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

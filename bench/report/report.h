@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report is a view of what a sweep found out: a table, a file to load elsewhere, a page.
+// A report is a view of a sweep's results: a table, a data file, a page.
 //
-// To add one: a file in reports/ that ends in `extern constinit const ReportEntry
-// NAME_report{...}`, and one line `penstock_component(report NAME SOURCES reports/NAME.cpp)` in
+// To add one: a file in formats/ that ends in `extern constinit const ReportEntry
+// NAME_report{...}`, and one line `penstock_component(report NAME SOURCES formats/NAME.cpp)` in
 // CMakeLists.txt.
 #pragma once
 
 #include <ostream>
 #include <string_view>
 
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::report {
 
-/// What a terminal can show. Files ignore it.
+/// The capabilities of the terminal. Reports for files ignore it.
 struct ReportStyle {
   int width = 100;      ///< columns
-  bool colour = false;  ///< ANSI escapes are understood, and wanted
+  bool colour = false;  ///< ANSI escapes are supported and wanted
 };
 
 struct ReportEntry {
   std::string_view name{}, summary{};
-  /// Its name in the folder of results; empty: for the terminal.
+  /// The file name in the results folder; empty: for the terminal.
   std::string_view file{};
   void (*write)(const SweepResult&, const ReportStyle&, std::ostream&) = nullptr;
 };
 
-/// Every report of this program; generated from the component lists.
+/// Every report of this program. The build generates it from the component lists.
 const Table<ReportEntry>& report_table();
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/step_table.h"
+#include "bench/report/step_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "bench/statistics.h"
-#include "bench/training_rules.h"
+#include "bench/config/training_rules.h"
+#include "bench/record/statistics.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 std::string line(std::string_view label, std::string_view value) {
   return fmt::format("{:<13}{}\n", label, value);
 }
 
+/// As in tf_cnn_benchmarks: the devices of this process, or under Horovod those of all.
 std::string device_list(const RunConfig& config) {
+  const std::string update = canonical_name(parse_component(config.variable_update).name);
+  constexpr std::string_view kHorovod = "horovod";  // the other system's name
+  const bool lists_all = update == kHorovod;
+  const std::int64_t devices = lists_all ? all_devices(config) : config.num_gpus;
   std::string result = "[";
-  for (std::int32_t index = 0; index < config.num_gpus; ++index) {
-    result += fmt::format("{}'{}:{}'", index == 0 ? "" : ", ",
+  for (std::int64_t index = 0; index < devices; ++index) {
+    result += fmt::format("{}'{}{}:{}'", index == 0 ? "" : ", ", lists_all ? "horovod/" : "",
                           config.device.substr(0, config.device.find(':')), index);
   }
   return result + "]";
 }
 
-/// The value of an option in a component's text; empty: it is not given there. A bare word is true.
+/// The value of an option in a component's text; empty if it is not given, "true" for a bare word.
 std::string option_in(std::string_view component, std::string_view name) {
   for (const auto& [key, value] : parse_component(component).values) {
     if (canonical_name(key) == canonical_name(name)) return value.empty() ? "true" : value;
@@ -34,7 +39,7 @@ std::string option_in(std::string_view component, std::string_view name) {
   return "";
 }
 
-/// The lines about variables: tf_cnn_benchmarks prints each for some updates alone.
+/// The lines about variables. tf_cnn_benchmarks prints some of them only for certain updates.
 std::string variable_lines(const StepTableHeader& header) {
   constexpr std::string_view kAllReduced[] = {"replicated", "distributed_all_reduce",
                                               "collective_all_reduce"};
@@ -158,4 +163,4 @@ void StepTable::evaluated(const EvaluationReport& report) {
   std::fflush(out_);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

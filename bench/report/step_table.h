@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console output of tf_cnn_benchmarks, to the letter, so that its parsers work on ours: header,
-// step table and total. Losses of devices that compute none are printed as 0.000.
+// Prints the exact console output of tf_cnn_benchmarks, so that its parsers also read Penstock's:
+// header, step table and total. Losses are printed as 0.000 if the device computes none.
 #pragma once
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "bench/runner.h"
-#include "bench/training_rules.h"
+#include "bench/config/training_rules.h"
+#include "bench/run/runner.h"
 
-namespace penstock {
+namespace penstock::report {
 
-/// What the header says.
+/// The content of the header.
 struct StepTableHeader {
   RunConfig config;  ///< resolved
   bool synthetic = true;
   std::string dataset = "imagenet";  ///< or "cifar10"
-  bool servers = false;              ///< parameter servers are processes
+  bool servers = false;              ///< parameter servers are separate processes
   double examples_per_epoch = kImageNetImages;
 };
 std::string format_header(const StepTableHeader& header);
 
-/// The line above the rows.
+/// The heading of the step table.
 std::string format_title(const RunConfig& config);
 
-/// One line of the table: `step_seconds` are all steps so far; `step.index` + 1 stands in front.
+/// One row of the table. `step_seconds` has all steps so far; the row begins with `step.index` + 1.
 std::string format_row(const StepReport& step, double images,
                        const std::vector<double>& step_seconds, const RunConfig& config);
-/// Behind the rate stands whether batches of before the window decided it.
+/// The total rate, with the remark "(not sustained)" if batches made before the window decided it.
 std::string format_total(const RunResult& result);
 
-/// Does a run of `config` evaluate while it trains? Then no total is printed.
+/// True if a run of `config` evaluates during training. No total is printed then.
 bool evaluates_while_training(const RunConfig& config);
 
-/// Prints rows to `out` while a run goes on.
+/// Prints rows to `out` during a run.
 class StepTable final : public RunListener {
  public:
   StepTable(const RunConfig& config, std::FILE* out);
@@ -50,7 +50,7 @@ class StepTable final : public RunListener {
   const double images_;
   std::FILE* const out_;
   std::vector<double> step_seconds_;
-  double evaluated_images_ = 0, evaluation_seconds_ = 0;  // since the line before
+  double evaluated_images_ = 0, evaluation_seconds_ = 0;  // since the previous line
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/terminal.h"
+#include "bench/report/terminal.h"
 
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-namespace penstock {
+namespace penstock::report {
 
 bool is_terminal(int file) { return isatty(file) != 0; }
 
@@ -33,4 +33,4 @@ ReportStyle style_of(int file) {
   return style;
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

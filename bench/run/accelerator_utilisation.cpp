@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/accelerator_utilisation.h"
+#include "bench/run/accelerator_utilisation.h"
 
 #include <algorithm>
 #include <numeric>
@@ -45,7 +45,8 @@ void add_accelerator_utilisation(RunResult& result) {
                  compute_ms.begin(), [late_ms](double step_ms, double idle_ms) {
                    return dlio_compute_ms(step_ms, idle_ms, late_ms);
                  });
-  // The first step's own idle time is not known: what exceeds the time of a step was input.
+  // The idle time of the first step is unknown, so all time beyond the nominal step counts as
+  // input.
   const double first_input_ms = std::max(0.0, result.step_ms.front() - computation->second);
   const double rule = au_percent_rule(result.step_ms, computation->second, first_input_ms);
   result.facts["au_percent_rule"] = rule;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/checkpoint_keeper.h"
+#include "bench/run/checkpoint_keeper.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <system_error>
 
-#include "bench/run_parts.h"
+#include "bench/run/run_parts.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
 
-/// Steps before anything is known about how long they take.
+/// Steps to take while the duration of a step is unknown.
 constexpr std::int64_t kFirstSteps = 10;
 
 std::string describe(const ImageShape& shape) {
@@ -28,7 +28,7 @@ std::vector<std::int64_t> prepare_train_dir(const RunConfig& config) {
   }
   if (config.train_dir.empty()) {
     if (config.eval) {
-      throw ConfigError("--eval evaluates a checkpoint; state --train-dir, the folder it lies in");
+      throw ConfigError("--eval evaluates a checkpoint; state its folder with --train-dir");
     }
     if (config.save_model_secs > 0 || config.save_model_steps > 0) {
       throw ConfigError(
@@ -50,7 +50,7 @@ std::vector<std::int64_t> prepare_train_dir(const RunConfig& config) {
   std::filesystem::create_directories(config.train_dir, error);
   if (error || ::access(config.train_dir.c_str(), W_OK | X_OK) != 0) {
     throw ConfigError(
-        fmt::format("--train-dir is '{}', where nothing can be written{}; state another folder",
+        fmt::format("--train-dir is '{}', which is not writable{}; state another folder",
                     config.train_dir, error ? ": " + error.message() : ""));
   }
   return steps;
@@ -82,14 +82,15 @@ void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, b
 
 CheckpointKeeper::CheckpointKeeper(RunParts& parts)
     : parts_(parts),
-      saves_(!parts.config.train_dir.empty() && !parts.config.eval && !parts.config.forward_only),
-      points_(parts.config.save_model_steps > 0
-                  ? DuePoints::every(static_cast<double>(parts.config.save_model_steps))
+      saves_(!parts.setup.config.train_dir.empty() && !parts.setup.config.eval &&
+             !parts.setup.config.forward_only),
+      points_(parts.setup.config.save_model_steps > 0
+                  ? DuePoints::every(static_cast<double>(parts.setup.config.save_model_steps))
                   : DuePoints()),
       period_(std::chrono::round<Nanoseconds>(
-          std::chrono::duration<double>(parts.config.save_model_secs))),
-      saved_at_(parts.clock.now()),
-      saved_step_(parts.first_step),
+          std::chrono::duration<double>(parts.setup.config.save_model_secs))),
+      saved_at_(parts.setup.clock.now()),
+      saved_step_(parts.schedule.first_step),
       paused_at_(saved_at_) {}
 
 std::int64_t CheckpointKeeper::cut(std::int64_t position, std::int64_t steps) const {
@@ -100,7 +101,7 @@ std::int64_t CheckpointKeeper::cut(std::int64_t position, std::int64_t steps) co
   if (period_ > Nanoseconds{}) {
     std::int64_t foreseen = kFirstSteps;
     if (step_time_ > Nanoseconds{}) {
-      foreseen = (saved_at_ + period_ - parts_.clock.now()) / step_time_;
+      foreseen = (saved_at_ + period_ - parts_.setup.clock.now()) / step_time_;
     }
     steps = std::min(steps, std::max<std::int64_t>(1, foreseen));
   }
@@ -109,27 +110,27 @@ std::int64_t CheckpointKeeper::cut(std::int64_t position, std::int64_t steps) co
 
 bool CheckpointKeeper::is_due(std::int64_t position) const {
   if (points_.is_due(position)) return true;
-  return period_ > Nanoseconds{} && parts_.clock.now() >= saved_at_ + period_;
+  return period_ > Nanoseconds{} && parts_.setup.clock.now() >= saved_at_ + period_;
 }
 
 void CheckpointKeeper::pause(std::int64_t position) {
-  const Time now = parts_.clock.now();
+  const Time now = parts_.setup.clock.now();
   if (position > paused_position_) step_time_ = (now - paused_at_) / (position - paused_position_);
   if (saves_ && is_due(position)) save();
   paused_position_ = position;
-  paused_at_ = parts_.clock.now();
+  paused_at_ = parts_.setup.clock.now();
 }
 
 void CheckpointKeeper::save() {
   RunParts::Rank& rank = parts_.ranks.front();
   const std::int64_t step = rank.replica->step();
   if (!saves_ || step == saved_step_) return;
-  write_checkpoint(parts_.config.train_dir, parts_.checkpoint_info(step), *rank.executable,
+  write_checkpoint(parts_.setup.config.train_dir, parts_.checkpoint_info(step), *rank.executable,
                    *rank.optimizer, *rank.update);
-  remove_old_checkpoints(parts_.config.train_dir,
-                         static_cast<std::size_t>(parts_.config.max_ckpts_to_keep));
+  remove_old_checkpoints(parts_.setup.config.train_dir,
+                         static_cast<std::size_t>(parts_.setup.config.max_ckpts_to_keep));
   saved_step_ = step;
-  saved_at_ = parts_.clock.now();
+  saved_at_ = parts_.setup.clock.now();
 }
 
 }  // namespace penstock

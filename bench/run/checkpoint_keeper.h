@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run saves itself, and which checkpoints it may go on from.
+// Decides when a run saves a checkpoint, and checks which checkpoint a resumed run can continue.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <vector>
 
-#include "bench/due_points.h"
-#include "bench/run_config.h"
+#include "bench/config/due_points.h"
+#include "bench/config/run_config.h"
 #include "dataflow/clock.h"
 #include "trainer/checkpoint.h"
 
@@ -15,27 +15,27 @@ namespace penstock {
 
 class RunParts;
 
-/// Makes --train-dir, and lists the steps of the checkpoints in it, in order; none where the flag
-/// is not given. Throws ConfigError for a folder that cannot be written, for flags that contradict
-/// each other, and where --eval has nothing to evaluate.
+/// Creates --train-dir and lists the steps of its checkpoints in ascending order; returns none if
+/// the flag is not given. Throws ConfigError if the folder is not writable, if flags contradict
+/// each other, or if --eval finds no checkpoint.
 std::vector<std::int64_t> prepare_train_dir(const RunConfig& config);
 
-/// Throws ConfigError unless a run of `wanted` can go on from `found`, with what to type; only the
-/// weights have to fit where nothing is trained.
+/// Throws ConfigError, with what to type, unless a run of `wanted` can resume from `found`. With
+/// `weights_only`, when nothing is trained, the optimizer need not match.
 void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, bool weights_only,
                     const std::filesystem::path& path);
 
-/// Used by one thread at a time, while the devices are idle.
+/// Saves checkpoints. Used by one thread at a time, while the devices are idle.
 class CheckpointKeeper {
  public:
-  /// `parts` outlive the keeper.
+  /// `parts` must outlive the keeper.
   explicit CheckpointKeeper(RunParts& parts);
 
-  /// How many of `steps` steps, the first behind `position`, may be taken before saving is due.
+  /// The number of steps, at most `steps`, that may follow `position` before a save is due.
   std::int64_t cut(std::int64_t position, std::int64_t steps) const;
-  /// Saves if that is due at `position`. Throws DataError when it fails.
+  /// Saves if a save is due at `position`. Throws DataError if saving fails.
   void pause(std::int64_t position);
-  /// Saves unless that has been done since the last step. The same.
+  /// Saves unless the current step is already saved. Throws DataError if saving fails.
   void save();
 
  private:
@@ -44,10 +44,10 @@ class CheckpointKeeper {
   RunParts& parts_;
   const bool saves_;
   const DuePoints points_;
-  const Nanoseconds period_;  // zero: not by time
+  const Nanoseconds period_;  // zero: no saving by time
   Time saved_at_;
   std::int64_t saved_step_;
-  // Behind the last pause, to foresee when the period is over.
+  // Measured at the last pause, to predict when the period ends.
   Time paused_at_;
   std::int64_t paused_position_ = 0;
   Nanoseconds step_time_{};

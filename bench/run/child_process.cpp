@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -38,8 +37,8 @@ Pipe make_pipe(const std::string& program) {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-/// What the child does between fork and exec: system calls only. `lines` is -1 or a pipe to
-/// inherit. Returns errno of the one that failed.
+/// Runs in the child between fork and exec, so it makes system calls only. `lines` is -1 or a pipe
+/// to inherit. Returns the errno of the failed call.
 int become(char* const* arguments, pid_t parent, int output, int errors, int lines) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -47,7 +46,7 @@ int become(char* const* arguments, pid_t parent, int output, int errors, int lin
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // A background job of a shell ignores interrupts, and so would what it starts.
+  // Background jobs of a shell ignore SIGINT, and the child would inherit this.
   for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
   const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
   if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return errno;
@@ -59,12 +58,12 @@ int become(char* const* arguments, pid_t parent, int output, int errors, int lin
 /// glibc 2.36 declares pidfd_open without C linkage, so that C++ cannot link it.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-/// Reads what is there. False: nothing will follow.
+/// Reads the available bytes. Returns false at the end of the file.
 template <typename Take>
 bool read_available(const FileDescriptor& file, Take take) {
   std::array<char, 65536> buffer;
   while (true) {
-    const ssize_t count = read(file.number(), buffer.data(), buffer.size());
+    const ssize_t count = read(file.get(), buffer.data(), buffer.size());
     if (count > 0) {
       take(std::string_view(buffer.data(), static_cast<std::size_t>(count)));
     } else if (count == 0) {
@@ -78,19 +77,19 @@ bool read_available(const FileDescriptor& file, Take take) {
 void write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(file, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return;  // nobody listens: not the child's fault
+    if (count < 0 && errno != EINTR) return;  // a closed stderr is not the child's fault
     if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
   }
 }
 
-/// For poll: rounded up, so that the deadline has passed when it returns.
+/// Time left for poll, rounded up, so that the deadline has passed when poll returns.
 int milliseconds_until(Time deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3600 * 1000));
 }
 
-/// Signals that end a process group, from a request to an order, and when the next one is due.
+/// The signals that end a process group, from polite to forced, and the time of the next one.
 class Escalation {
  public:
   Escalation(pid_t group, Nanoseconds grace) : group_(group), grace_(grace) {}
@@ -110,18 +109,6 @@ class Escalation {
 };
 
 }  // namespace
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this != &other) {
-    if (number_ >= 0) close(number_);
-    number_ = other.release();
-  }
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (number_ >= 0) close(number_);
-}
 
 std::string ChildExit::describe() const {
   std::string text;
@@ -144,32 +131,30 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
   std::vector<std::string> words = command_.arguments;
   if (!command_.pipe_flag.empty()) {
     lines = make_pipe(program);
-    words.push_back(fmt::format("{}{}", command_.pipe_flag, lines.write.number()));
+    words.push_back(fmt::format("{}{}", command_.pipe_flag, lines.write.get()));
   }
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
-  if (wake_.number() < 0) fail("make an event for", program, errno);
 
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) fail("start", program, errno);
   if (pid_ == 0) {
-    const int error = become(arguments.data(), parent, output.write.number(), errors.write.number(),
-                             lines.write.number());
-    static_cast<void>(!write(started.write.number(), &error, sizeof error));
+    const int error =
+        become(arguments.data(), parent, output.write.get(), errors.write.get(), lines.write.get());
+    static_cast<void>(!write(started.write.get(), &error, sizeof error));
     _exit(127);
   }
-  setpgid(pid_, pid_);  // both sides do, whoever comes first
-  process_ = FileDescriptor(open_process(pid_));
-  const int watch_error = process_.number() < 0 ? errno : 0;
-  for (Pipe* pipe : {&output, &errors, &started, &lines}) pipe->write = FileDescriptor();
+  setpgid(pid_, pid_);  // parent and child both do this, because either may come first
+  process_.reset(open_process(pid_));
+  const int watch_error = process_ ? 0 : errno;
+  for (Pipe* pipe : {&output, &errors, &started, &lines}) pipe->write.reset();
   int error = 0;
   ssize_t count = 0;
   do {
     count =
-        read(started.read.number(), &error, sizeof error);  // ends with exec, or with its failure
+        read(started.read.get(), &error, sizeof error);  // returns after exec, or with its error
   } while (count < 0 && errno == EINTR);
   if (count > 0 || watch_error != 0) {
     kill(pid_, SIGKILL);
@@ -181,12 +166,12 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
   errors_ = std::move(errors.read);
   lines_ = std::move(lines.read);
   for (const FileDescriptor* file : {&output_, &errors_, &lines_}) {
-    fcntl(file->number(), F_SETFL, O_NONBLOCK);  // fails without harm where there is no pipe
+    fcntl(file->get(), F_SETFL, O_NONBLOCK);  // fails harmlessly without a pipe
   }
   follower_ = std::jthread([this](const std::stop_token& stop) { follow(stop); });
 }
 
-ChildProcess::~ChildProcess() = default;  // the follower is asked to stop, then joined
+ChildProcess::~ChildProcess() = default;  // requests the follower's stop, then joins it
 
 const ChildExit& ChildProcess::wait(const std::stop_token& stop) {
   const std::stop_callback forward(stop, [this] { follower_.request_stop(); });
@@ -227,7 +212,7 @@ void ChildProcess::take_lines(std::string_view text) {
 void ChildProcess::follow(const std::stop_token& stop) {
   relay(stop);
   kill(-pid_,
-       SIGKILL);  // what it left behind; it is not reaped yet, so the number is still its own
+       SIGKILL);  // leftover processes; the child is not reaped, so its number is still valid
   read_available(output_, [this](std::string_view text) { take_output(text); });
   read_available(errors_, [this](std::string_view text) { take_errors(text); });
   read_available(lines_, [this](std::string_view text) { take_lines(text); });
@@ -235,17 +220,17 @@ void ChildProcess::follow(const std::stop_token& stop) {
   if (command_.on_end) command_.on_end();
 }
 
-/// Reads what the child prints until it ends, and sees to it that it does.
+/// Reads the child's output until it ends, and enforces timeout and stop requests.
 void ChildProcess::relay(const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [this] { eventfd_write(wake_.number(), 1); });
+  const std::stop_callback wake(stop, [this] { wake_.signal(); });
   const Time deadline = std::chrono::steady_clock::now() + command_.timeout;
   Escalation ending(pid_, command_.grace);
   enum { kEnd, kWake, kOutput, kErrors, kLines };
-  std::array<pollfd, 5> files{{{process_.number(), POLLIN, 0},
-                               {wake_.number(), POLLIN, 0},
-                               {output_.number(), POLLIN, 0},
-                               {errors_.number(), POLLIN, 0},
-                               {lines_.number(), POLLIN, 0}}};
+  std::array<pollfd, 5> files{{{process_.get(), POLLIN, 0},
+                               {wake_.get(), POLLIN, 0},
+                               {output_.get(), POLLIN, 0},
+                               {errors_.get(), POLLIN, 0},
+                               {lines_.get(), POLLIN, 0}}};
   while (true) {
     const Time due = ending.begun() ? ending.due() : deadline;
     if (poll(files.data(), files.size(), milliseconds_until(due)) < 0) {
@@ -284,7 +269,7 @@ void ChildProcess::reap() {
   std::string& words = exit_.last_words;
   while (!words.empty() && words.back() == '\n') words.pop_back();
   if (words.size() > kLastWords) {
-    words.erase(0, words.find('\n', words.size() - kLastWords - 1) + 1);  // whole lines alone
+    words.erase(0, words.find('\n', words.size() - kLastWords - 1) + 1);  // keep whole lines only
   }
 }
 

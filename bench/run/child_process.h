@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program run as a child in a process group of its own, with all that it prints. Whatever
-// happens, it ends and is reaped: on its own, after its timeout, when it is stopped, or when this
-// process dies.
+// Runs a program as a child in a separate process group and collects its output. The child always
+// ends and is reaped: when it exits, after its timeout, on a stop request, or when this process
+// dies.
 //
-// Made and destroyed by one thread, which must outlive the child: the kernel ends a child with the
-// thread that started it. Not for interactive programs: standard input is empty.
+// One thread makes and destroys the object, and must outlive the child, because the kernel ends a
+// child when the thread that started it ends. Not for interactive programs: standard input is
+// empty.
 #pragma once
 
 #include <sys/types.h>
@@ -15,38 +16,39 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "dataflow/clock.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {
 
 struct ChildCommand {
-  std::vector<std::string> arguments;  ///< the program first, looked up in PATH without a slash
+  std::vector<std::string> arguments;  ///< the program first; looked up in PATH if it has no slash
   Nanoseconds timeout = std::chrono::hours(24);
-  /// Between SIGINT and SIGTERM, and between that and SIGKILL.
+  /// Time from SIGINT to SIGTERM, and from SIGTERM to SIGKILL.
   Nanoseconds grace = std::chrono::seconds(5);
-  bool show_stderr = false;  ///< passes on what it says while it runs
-  /// Where set, gets standard output as it comes, on a thread of the object; then ChildExit::output
-  /// stays empty.
+  bool show_stderr = false;  ///< pass on standard error while the child runs
+  /// If set, receives standard output as it arrives, on a thread of the ChildProcess.
+  /// ChildExit::output then stays empty.
   std::function<void(std::string_view)> on_output{};
-  /// Where not empty, the last argument is this and the number of a pipe that the child inherits:
-  /// each line that it writes there goes to `on_line`, on a thread of the object. Lines that are
-  /// longer than kMaxLine are left out.
+  /// If not empty, the last argument is this text and the number of a pipe that the child inherits.
+  /// Each line that the child writes there goes to `on_line`, on a thread of the ChildProcess.
+  /// Lines longer than kMaxLine are dropped.
   std::string pipe_flag{};
   std::function<void(std::string_view)> on_line{};
   static constexpr std::size_t kMaxLine = 4096;
-  std::function<void()> on_end{};  ///< called once it has ended, on a thread of the object
+  std::function<void()> on_end{};  ///< called after its end, on a thread of the ChildProcess
 };
 
 struct ChildExit {
   enum class Cause : std::uint8_t { ended, timed_out, stopped };
   Cause cause = Cause::ended;
-  int code = 0;             ///< where signal is 0
-  int signal = 0;           ///< that ended it
+  int code = 0;             ///< valid if `signal` is 0
+  int signal = 0;           ///< the signal that ended the child; 0: none
   std::string output;       ///< all of standard output, at most kMaxOutput
-  bool output_cut = false;  ///< there was more
+  bool output_cut = false;  ///< there was more output
   std::string last_words;   ///< the last lines of standard error
 
   /// "exited with code 3: cannot ...".
@@ -54,34 +56,20 @@ struct ChildExit {
   static constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
 };
 
-/// An open file, or none.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int number = -1) noexcept : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(other.release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-  int number() const noexcept { return number_; }
-  int release() noexcept { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
-
 class ChildProcess {
  public:
-  /// Starts it. Throws Error when it cannot be started.
+  /// Starts the child. Throws Error if that fails.
   explicit ChildProcess(ChildCommand command);
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
-  /// Stops it.
+  /// Stops the child.
   ~ChildProcess();
 
   pid_t pid() const noexcept { return pid_; }
 
-  /// Blocks until it has ended; a stop request stops it.
+  /// Blocks until the child has ended. A stop request stops the child.
   const ChildExit& wait(const std::stop_token& stop = {});
-  /// Asks it to end, with SIGINT to its group, then SIGTERM, then SIGKILL; blocks until it has
+  /// Ends the child: sends SIGINT to its group, then SIGTERM, then SIGKILL. Blocks until it has
   /// ended.
   const ChildExit& stop();
 
@@ -95,8 +83,9 @@ class ChildProcess {
 
   const ChildCommand command_;
   pid_t pid_ = -1;
-  FileDescriptor process_, output_, errors_, lines_, wake_;
-  std::string line_;  // begun
+  EventFd wake_;
+  FileDescriptor process_, output_, errors_, lines_;
+  std::string line_;  // an incomplete line
   ChildExit exit_;
   std::jthread follower_;
 };

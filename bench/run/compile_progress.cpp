@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/compile_progress.h"
+#include "bench/run/compile_progress.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "bench/terminal.h"
+#include "bench/report/terminal.h"
 
 namespace penstock {
 
 CompileProgress::CompileProgress(std::FILE* out, std::string model)
-    : out_(out), model_(std::move(model)), terminal_(is_terminal(descriptor_of(out))) {}
+    : out_(out),
+      model_(std::move(model)),
+      terminal_(report::is_terminal(report::descriptor_of(out))) {}
 
 CompileProgress::~CompileProgress() {
   if (line_open_) std::fputs("\n", out_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says how far a slow compilation is: nothing in its first second, then one line that is rewritten
-// on a terminal, and a line for each quarter elsewhere.
+// Shows the progress of a slow compilation. It prints nothing in the first second, then rewrites
+// one line on a terminal, or prints a line per quarter elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace penstock {
 
 class CompileProgress {
  public:
-  /// `out` is borrowed.
+  /// `out` must outlive the object.
   CompileProgress(std::FILE* out, std::string model);
   CompileProgress(const CompileProgress&) = delete;
   CompileProgress& operator=(const CompileProgress&) = delete;
-  /// Ends a line that was begun.
+  /// Ends an open line.
   ~CompileProgress();
-  /// Called now and then, with done <= total.
+  /// Call repeatedly, with done <= total.
   void update(std::size_t done, std::size_t total);
-  /// The same at a stated moment, for tests.
+  /// As update, at a given time; for tests.
   void update_at(Nanoseconds since_start, std::size_t done, std::size_t total);
 
  private:
@@ -29,7 +29,7 @@ class CompileProgress {
   const std::string model_;
   const bool terminal_;
   const Time start_ = std::chrono::steady_clock::now();
-  std::size_t quarters_ = 0;  // said so far
+  std::size_t quarters_ = 0;  // already reported
   bool line_open_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/device_choice.h"
+#include "bench/run/device_choice.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "bench/cli.h"
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/clock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::string_view kSought = "gpu", kElse = "emulated";
 
-/// How many devices of the backend this machine has; 0, and the reason, if none can be used.
+/// The number of devices of the backend on this machine; 0, with the reason, if none is usable.
 std::int32_t count_devices(std::string_view name, std::string& reason) {
   try {
     SteadyClock clock;
     const BackendEntry& entry = find_entry(backend_table(), std::string(name));
     const Options options = options_of(name, entry.options);
     return entry.make(options, clock)->device_count();
-  } catch (const Error& error) {  // a driver or a library that is missing, too old or broken
+  } catch (const Error& error) {  // the driver or a library is missing, too old or broken
     reason = error.what();
     return 0;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/evaluator.h"
+#include "bench/run/evaluator.h"
 
 #include <fmt/format.h>
 
@@ -10,18 +10,18 @@
 #include <utility>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/record/machine.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_list.h"
 #include "trainer/weights.h"
 
 namespace penstock {
 namespace {
 
-/// Steps where neither flags nor the data say how many.
+/// The number of steps if neither flags nor data determine it.
 constexpr std::int64_t kDefaultSteps = 100;
 
-/// Which part of which data: passes and steps.
+/// How often the data is read, and in how many steps.
 struct Passes {
   std::int64_t epochs = 1;
   std::size_t steps = 0;
@@ -49,7 +49,7 @@ Passes passes_of(const RunConfig& config, const DataExtent& extent, std::int32_t
 std::string evaluation_folder(const RunConfig& config) {
   namespace fs = std::filesystem;
   if (!config.eval_data_dir.empty()) return config.eval_data_dir;
-  if (has_both_sets(config.data_dir)) return config.data_dir;
+  if (datasets::has_both_sets(config.data_dir)) return config.data_dir;
   const fs::path data(config.data_dir);
   const fs::path folder = data.has_filename() ? data : data.parent_path();
   if (folder.filename() == "train") {
@@ -65,40 +65,41 @@ std::string evaluation_folder(const RunConfig& config) {
       config.data_dir));
 }
 
-Evaluator::Evaluator(RunParts& parts) : parts_(parts), spec_(parts.spec) {
-  const RunConfig& config = parts_.config;
-  if (parts_.components.feeder->needs_producer) {
-    throw ConfigError(fmt::format(
-        "evaluation needs batches of its own, which the feeder '{}' cannot tell from those of "
-        "training; use --fake-location queue",
-        parts_.components.feeder->name));
+Evaluator::Evaluator(RunParts& parts) : parts_(parts), spec_(parts.setup.spec) {
+  const RunConfig& config = parts_.setup.config;
+  if (parts_.setup.components.feeder->needs_producer) {
+    throw ConfigError(
+        fmt::format("evaluation needs separate batches, which the feeder '{}' does not supply; use "
+                    "--fake-location queue",
+                    parts_.setup.components.feeder->name));
   }
   if (config.num_eval_batches > 0 && config.num_eval_epochs > 0) {
     throw ConfigError("--num-eval-batches and --num-eval-epochs exclude each other; keep one");
   }
   if (config.eval_batch_size > 0 && config.eval_batch_size != spec_.images) {
     spec_.images = config.eval_batch_size;
-    own_executable_ = parts_.compile(spec_, 0);
+    own_executable_ = parts_.setup.compile(spec_, 0, *parts_.ranks.front().device);
   }
   next_feeder_ = make_feeder();
 }
 
 std::unique_ptr<Feeder> Evaluator::make_feeder() {
+  RunSetup& setup = parts_.setup;
   DataPlan data;
-  data.epochs = parts_.config.num_eval_batches > 0 ? -1 : 1;
+  data.epochs = setup.config.num_eval_batches > 0 ? -1 : 1;
   data.order = Order::strict;
   data.shuffle = data.augment = false;
-  data.seed = parts_.config.seed;
+  data.seed = setup.config.seed;
   data.classes = spec_.classes;
-  if (parts_.components.feeder->reads_files) data.directory = evaluation_folder(parts_.config);
+  if (setup.components.feeder->reads_files) data.directory = evaluation_folder(setup.config);
   const auto make = [&] {
     Device& device = *parts_.ranks.front().device;
     const std::int32_t slots =
-        parts_.feeds_devices() ? parts_.config.device_slots : parts_.config.prefetch;
-    return parts_.make_feeder(spec_, data, device, slots, probe_);
+        setup.feeds_device_slots() ? setup.config.device_slots : setup.config.prefetch;
+    return setup.make_feeder(spec_, data, device, slots, probe_);
   };
   std::unique_ptr<Feeder> feeder = make();
-  const Passes passes = passes_of(parts_.config, feeder->extent(), spec_.images);
+  const Passes passes = passes_of(setup.config, feeder->extent(), spec_.images);
   steps_ = passes.steps;
   examples_ = feeder->extent().examples > 0 ? static_cast<double>(feeder->extent().examples)
                                             : static_cast<double>(steps_) * spec_.images;
@@ -107,7 +108,7 @@ std::unique_ptr<Feeder> Evaluator::make_feeder() {
   return make();
 }
 
-/// Each pass has a feeder, and most of them say the same.
+/// Each pass has a new feeder, and most of them report the same.
 std::vector<std::string> Evaluator::notes() const {
   std::vector<std::string> notes;
   for (const std::string& note : probe_.notes()) {
@@ -117,22 +118,22 @@ std::vector<std::string> Evaluator::notes() const {
   return notes;
 }
 
-/// One pass over the data: rings, feeder, stager, and the threads of the latter two.
+/// One pass over the data: rings, feeder and stager, and threads for the latter two.
 class Evaluator::Pass {
  public:
   Pass(RunParts& parts, const BatchSpec& spec, Executable& executable, Feeder& feeder)
       : parts_(parts),
         device_(parts.ranks.front().device.get()),
-        ring_(make_ring(spec, parts.config.device_slots, MemoryKind::device)),
-        host_ring_(parts.feeds_devices()
+        ring_(make_ring(spec, parts.setup.config.device_slots, MemoryKind::device)),
+        host_ring_(parts.setup.feeds_device_slots()
                        ? nullptr
-                       : make_ring(spec, parts.config.prefetch, MemoryKind::pinned)),
+                       : make_ring(spec, parts.setup.config.prefetch, MemoryKind::pinned)),
         feeder_(feeder),
         replica_(*ring_, *device_,
                  {executable, *parts.ranks.front().optimizer, *parts.ranks.front().update, {}},
-                 Phase::evaluate, parts.clock) {
+                 Phase::evaluate, parts.setup.clock) {
     if (host_ring_ == nullptr) return;
-    host_ring_->take_loans();
+    host_ring_->accept_foreign();
     stager_ = std::make_unique<Stager>(*host_ring_, 0, *ring_, *device_);
   }
 
@@ -141,8 +142,8 @@ class Evaluator::Pass {
     const std::stop_callback forward(stop, [&] { over.request_stop(); });
     std::vector<std::jthread> threads;
     const auto start = [&](auto body) {
-      threads.emplace_back([this, body, participant = Clock::Participant(parts_.clock)] {
-        if (parts_.components.backend->computes_on_host) yield_to_other_threads();
+      threads.emplace_back([this, body, participant = Clock::Participant(parts_.setup.clock)] {
+        if (parts_.setup.components.backend->computes_on_host) yield_to_other_threads();
         body();
       });
     };
@@ -165,7 +166,7 @@ class Evaluator::Pass {
  private:
   std::unique_ptr<BatchRing> make_ring(const BatchSpec& spec, std::int32_t slots, MemoryKind kind) {
     return std::make_unique<BatchRing>(spec, static_cast<std::size_t>(slots), *device_, kind,
-                                       std::span(&device_, 1), Order::strict, parts_.clock);
+                                       std::span(&device_, 1), Order::strict, parts_.setup.clock);
   }
 
   RunParts& parts_;

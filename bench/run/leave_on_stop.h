@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of which nothing is saved, such as what a run does before it measures, ends with the
-// process.
+// Ends the process on a stop request during work that has nothing to save, such as the preparation
+// of a run.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@
 
 namespace penstock {
 
-/// While it lives, a stop request lets the work go on for half a second, in which it may end by
-/// itself and save what it found out. Then `leave` is called, on the thread that requests the stop,
-/// and ends the process. Made and destroyed by the thread that works.
+/// While this object exists, a stop request gives the work half a second to end and to save its
+/// findings. Then it calls `leave`, on the thread that requests the stop, to end the process. The
+/// working thread makes and destroys the object.
 class LeaveOnStop {
  public:
   LeaveOnStop(const std::stop_token& stop, std::function<void()> leave)
@@ -28,7 +28,7 @@ class LeaveOnStop {
  private:
   const std::function<void()> leave_;
   std::binary_semaphore ended_{0};
-  std::stop_callback<std::function<void()>> at_stop_;  // the last: it uses the others
+  std::stop_callback<std::function<void()>> at_stop_;  // last member: it uses the others
 };
 
 }  // namespace penstock

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/live_line.h"
+#include "bench/run/live_line.h"
 
-#include "bench/terminal.h"
+#include "bench/report/terminal.h"
 
 namespace penstock {
 namespace {
 
-/// Back to the first column, and nothing to the right of it.
+/// Returns to the first column and erases the line.
 constexpr const char* kErase = "\r\x1b[K";
 
 }  // namespace
 
 std::size_t LiveLine::width() const {
-  const int columns = style_of(descriptor_of(out_)).width;
+  const int columns = report::style_of(report::descriptor_of(out_)).width;
   return columns > 1 ? static_cast<std::size_t>(columns - 1) : 1;
 }
 
-bool LiveLine::colour() const { return style_of(descriptor_of(out_)).colour; }
+bool LiveLine::colour() const { return report::style_of(report::descriptor_of(out_)).colour; }
 
-// Failures are ignored: a progress line that cannot be shown ends nothing.
+// Failures are ignored, because a progress line must not end the run.
 
 void LiveLine::pass(const std::string& text) {
   if (!single_) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard error while something goes on: on a terminal one line that changes, elsewhere plain
-// lines now and then. What is printed for good goes above it. Destroyed, it leaves no half line.
+// Shows activity on standard error: one changing line on a terminal, occasional plain lines
+// elsewhere. Permanent text appears above the line. The destructor removes an open line.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -13,21 +13,21 @@ namespace penstock {
 
 class LiveLine {
  public:
-  /// `single`: `out` is a terminal that nothing else writes to.
+  /// `single`: `out` is a terminal, and nothing else writes to it.
   LiveLine(std::FILE* out, bool single) : out_(out), single_(single) {}
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
   ~LiveLine() { clear(); }
 
   bool single() const noexcept { return single_; }
-  /// Columns that a passing line may have.
+  /// Columns available for the changing line.
   std::size_t width() const;
   bool colour() const;
-  /// Replaces the line; nothing where there is none.
+  /// Replaces the changing line. Does nothing unless `single`.
   void pass(const std::string& text);
-  /// A line that stays.
+  /// Prints a permanent line.
   void print(const std::string& text);
-  /// Takes the passing line away.
+  /// Removes the changing line.
   void clear();
 
  private:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/metrics_server.h"
+#include "bench/run/metrics_server.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +15,7 @@
 #include <deque>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/record/machine.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -41,8 +40,7 @@ std::string refusal(std::string_view status) {
 
 MetricsServer::MetricsServer(std::uint16_t port, std::function<std::string()> page)
     : page_(std::move(page)),
-      socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-      wake_(eventfd(0, EFD_CLOEXEC)) {
+      socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   const int yes = 1;
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -50,10 +48,9 @@ MetricsServer::MetricsServer(std::uint16_t port, std::function<std::string()> pa
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* const plain = reinterpret_cast<sockaddr*>(&address);
-  if (socket_.number() < 0 || wake_.number() < 0 ||
-      setsockopt(socket_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-      bind(socket_.number(), plain, size) != 0 || listen(socket_.number(), 8) != 0 ||
-      getsockname(socket_.number(), plain, &size) != 0) {
+  if (!socket_ || setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      bind(socket_.get(), plain, size) != 0 || listen(socket_.get(), 8) != 0 ||
+      getsockname(socket_.get(), plain, &size) != 0) {
     throw ConfigError(fmt::format(
         "cannot listen on 127.0.0.1:{} for --prometheus-port: {}; give another port, from 1024 to "
         "65535",
@@ -65,21 +62,21 @@ MetricsServer::MetricsServer(std::uint16_t port, std::function<std::string()> pa
 
 MetricsServer::~MetricsServer() {
   thread_.request_stop();
-  eventfd_write(wake_.number(), 1);  // stays readable, so that every wait ends
+  wake_.signal();  // stays readable, so that every wait ends
   thread_.join();
 }
 
 void MetricsServer::serve(const std::stop_token& stop) {
   yield_to_other_threads();
-  std::deque<Client> clients;  // the oldest first, which is also the first to run out of time
+  std::deque<Client> clients;  // oldest first, so the first one reaches its deadline first
   Time next_accept{};
   std::vector<pollfd> files;
   while (!stop.stop_requested()) {
     const bool accepts = now() >= next_accept;
-    files = {{wake_.number(), POLLIN, 0}, {accepts ? socket_.number() : -1, POLLIN, 0}};
+    files = {{wake_.get(), POLLIN, 0}, {accepts ? socket_.get() : -1, POLLIN, 0}};
     for (const Client& client : clients) {
       const short wanted = client.response.empty() ? POLLIN : POLLOUT;
-      files.push_back({client.socket.number(), wanted, 0});
+      files.push_back({client.socket.get(), wanted, 0});
     }
     Time until = accepts ? Time::max() : next_accept;
     if (!clients.empty()) until = std::min(until, clients.front().deadline);
@@ -93,20 +90,19 @@ void MetricsServer::serve(const std::stop_token& stop) {
     std::erase_if(clients,
                   [](const Client& client) { return client.done || now() >= client.deadline; });
     if ((files[1].revents & POLLIN) == 0) continue;
-    FileDescriptor socket(
-        accept4(socket_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     next_accept = now() + kBetweenClients;
-    if (socket.number() < 0) continue;
+    if (!socket) continue;
     clients.push_back({.socket = std::move(socket), .deadline = now() + kClientTime});
   }
 }
 
-/// Reads or writes what can be without waiting.
+/// Reads or writes as much as possible without blocking.
 void MetricsServer::advance(Client& client) const {
   if (client.response.empty()) {
     std::array<char, kMaxRequest> buffer;
     const ssize_t count =
-        recv(client.socket.number(), buffer.data(), kMaxRequest - client.request.size(), 0);
+        recv(client.socket.get(), buffer.data(), kMaxRequest - client.request.size(), 0);
     client.done = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
     if (count <= 0) return;
     client.request.append(buffer.data(), static_cast<std::size_t>(count));
@@ -114,12 +110,12 @@ void MetricsServer::advance(Client& client) const {
     if (!whole && client.request.size() < kMaxRequest) return;
     client.response = response_to(client.request);
   }
-  const ssize_t count = send(client.socket.number(), client.response.data() + client.sent,
+  const ssize_t count = send(client.socket.get(), client.response.data() + client.sent,
                              client.response.size() - client.sent, MSG_NOSIGNAL);
   if (count > 0) client.sent += static_cast<std::size_t>(count);
   client.done =
       client.sent == client.response.size() || (count < 0 && errno != EAGAIN && errno != EINTR);
-  if (client.done) shutdown(client.socket.number(), SHUT_WR);
+  if (client.done) shutdown(client.socket.get(), SHUT_WR);
 }
 
 std::string MetricsServer::response_to(std::string_view request) const {

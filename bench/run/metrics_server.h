@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers a Prometheus server on the loopback address: GET /metrics, at most twenty new clients a
-// second, each of which has a second and a short request. So slow or idle clients delay neither
-// each other nor what is measured.
+// Serves GET /metrics to a Prometheus server on the loopback address. It accepts at most twenty new
+// clients per second. Each client gets one second and a short request, so slow or idle clients
+// delay neither each other nor the measurement.
 //
-// Not a library: Debian's prometheus-cpp brings a web server with a pool of threads into the
-// process that is to be measured; what is needed of it is one page of text.
+// No library: Debian's prometheus-cpp would bring a web server with a thread pool into the measured
+// process, but only one page of text is needed.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,16 @@
 #include <string_view>
 #include <thread>
 
-#include "bench/child_process.h"
+#include "dataflow/clock.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {
 
 class MetricsServer {
  public:
-  /// Listens on 127.0.0.1; port 0: any that is free. `page` makes the answer, on the server's
-  /// thread. Throws ConfigError where the port cannot be had.
+  /// Listens on 127.0.0.1; port 0: any free port. `page` builds the answer on the server's thread.
+  /// Throws ConfigError if the port is not available.
   MetricsServer(std::uint16_t port, std::function<std::string()> page);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
@@ -37,7 +39,7 @@ class MetricsServer {
   struct Client {
     FileDescriptor socket;
     Time deadline{};
-    std::string request{}, response{};  ///< of which `sent` bytes have gone
+    std::string request{}, response{};  ///< `sent` bytes of the response are sent
     std::size_t sent = 0;
     bool done = false;
   };
@@ -45,7 +47,8 @@ class MetricsServer {
   std::string response_to(std::string_view request) const;
 
   const std::function<std::string()> page_;
-  FileDescriptor socket_, wake_;
+  FileDescriptor socket_;
+  EventFd wake_;
   std::uint16_t port_ = 0;
   std::jthread thread_;
 };

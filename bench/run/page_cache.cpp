@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/page_cache.h"
+#include "bench/run/page_cache.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,23 +13,23 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
-#include "dataflow/memory_limit.h"
+#include "dataflow/machine/input_file.h"
+#include "dataflow/machine/memory_limit.h"
 
 namespace penstock {
 namespace {
 
 constexpr double kWarmPercent = 95, kColdPercent = 5;
-/// Unknown files beyond this share leave the set unknown.
+/// If a larger share of files is unknown, the set is unknown.
 constexpr double kUnknownShare = 0.05;
-/// Pages that wait in lists of a processor are not dropped the first time.
+/// Pages in per-processor lists are not dropped the first time, so dropping is repeated.
 constexpr int kDrops = 3;
-/// Read at once: a stop request waits for no more.
+/// Bytes per read. A stop request waits for one read at most.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-/// Reading more than this takes so long that users should know what they wait for.
+/// Reading more than this takes long, so a message tells the user.
 constexpr std::uint64_t kWorthSaying = std::uint64_t{1} << 30;
 
-/// mincore(2) says "resident" of everything to those who may not know.
+/// mincore(2) reports "resident" for all pages if the user lacks permission to know.
 bool may_know(const std::string& path, const InputFile& file) {
   const uid_t user = ::geteuid();
   struct stat status {};
@@ -37,7 +37,7 @@ bool may_know(const std::string& path, const InputFile& file) {
          ::access(path.c_str(), W_OK) == 0;
 }
 
-/// Adds one file's pages. False: they are unknown.
+/// Adds the pages of one file. Returns false if they are unknown.
 bool add_pages(const std::string& path, std::vector<unsigned char>& flags, Residency& residency) {
   const InputFile file(path.c_str());
   if (!file || !may_know(path, file)) return false;
@@ -79,35 +79,35 @@ double images_read(const RunResult& result) {
   return images;
 }
 
-/// Why a run that was asked to be warm or cold is not; empty: it is.
+/// Why a run is not warm or cold as requested; empty if it is.
 std::string contradiction(PageCache wanted, const Residency& before, const Residency& after,
                           const RunResult& result, std::uint64_t examples) {
   const bool direct = result.facts.contains("direct_reads");
   if (!before.is_known()) {
     return fmt::format(
-        "the kernel tells nothing of {} of {} files, which belong to others or cannot be opened; "
-        "run as their owner",
+        "the kernel does not report the cached pages of {} of {} files, because they belong to "
+        "another user or cannot be opened; run as their owner",
         before.unknown, before.checked);
   }
   if (wanted == PageCache::warm && before.percent() < kWarmPercent) {
     return fmt::format(
-        "{:.1f} % of the data set lay in memory before the first step; expected at least {:.0f} "
-        "%; free memory, or take a smaller set",
+        "{:.1f} % of the data set was in memory before the first step; expected at least {:.0f} %; "
+        "free memory, or use a smaller set",
         before.percent(), kWarmPercent);
   }
   if (wanted == PageCache::warm && direct) return "the run read past the page cache (io=direct)";
   if (wanted != PageCache::cold) return {};
   if (before.percent() > kColdPercent) {
     return fmt::format(
-        "{:.1f} % of the data set lay in memory before the first step; expected at most {:.0f} %; "
-        "end what else reads or maps it, and keep it on a disk: tmpfs is memory",
+        "{:.1f} % of the data set was in memory before the first step; expected at most {:.0f} %; "
+        "stop other processes that read or map it, and keep it on a disk: tmpfs is memory",
         before.percent(), kColdPercent);
   }
-  // What was read past the cache comes from the disk every time, and has left nothing in it.
+  // Direct reads come from the disk every time and leave nothing in the cache.
   if (direct && after.is_known() && after.percent() <= kColdPercent) return {};
   if (const double read = images_read(result); read > static_cast<double>(examples)) {
     return fmt::format(
-        "the run read {:.0f} images of a set of {}, the rest from memory; take fewer steps or a "
+        "the run read {:.0f} images of a set of {}, the rest from memory; use fewer steps or a "
         "larger set",
         read, examples);
   }
@@ -153,7 +153,7 @@ void read_into_page_cache(const FileList& files, std::uint64_t available,
     fmt::print(stderr, "penstock: reading {} files, {:.1f} GB, into the page cache\n", files.size(),
                1e-9 * static_cast<double>(bytes));
   }
-  // What cannot be read, the run meets too, and says so.
+  // Unreadable files are skipped: the run meets them again and reports them.
   std::vector<std::byte> piece(kPiece);
   for (std::size_t i = 0; i < files.size(); ++i) {
     const InputFile file(files.path(i).c_str());
@@ -164,15 +164,15 @@ void read_into_page_cache(const FileList& files, std::uint64_t available,
 }
 
 void drop_from_page_cache(const FileList& files, const std::stop_token& stop) {
-  // Whether advice was followed, residency tells.
+  // The result is ignored: residency shows whether the kernel followed the advice.
   const auto forget = [](const InputFile& file) {
     static_cast<void>(::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED));
   };
   for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
     if (const InputFile file(files.path(i).c_str()); file) forget(file);
   }
-  // Dirty pages stay; their writing has begun. Waiting for it costs a flush of the disk a file, so
-  // that only those wait that have to.
+  // Dirty pages stay, but their writing has begun. Waiting costs a disk flush per file, so wait
+  // only for files that still have resident pages.
   std::vector<unsigned char> flags;
   for (std::size_t i = 0; i < files.size() && !stop.stop_requested(); ++i) {
     Residency left;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/peer_watch.h"
+#include "bench/run/peer_watch.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -11,30 +11,30 @@
 #include <cstdlib>
 #include <utility>
 
-#include "bench/machine.h"
-#include "bench/process_run.h"
+#include "bench/record/machine.h"
+#include "bench/run/process_run.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
 
-constexpr int kLost = 5;  // the exit code of time-outs
-/// What --timeout is to be multiplied with.
+constexpr int kLost = 5;  // the exit code of timeouts
+/// Multiples of --timeout.
 constexpr double kRendezvous = 2, kFirstStep = 10;
 
 Nanoseconds of_seconds(double seconds) {
   return std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
 }
 
-/// What the ranks of a job have in common and no other job on this host has; empty: not known.
-std::string job_name(const FindVariable& find) {
+/// A name that all ranks of a job share and no other job on this host has; empty: unknown.
+std::string job_name(const cluster::FindVariable& find) {
   const char* const space = find("PMIX_NAMESPACE");
   const char* const key = find("OMPI_MCA_orte_precondition_transports");  // 128 random bits
   if (space == nullptr) return {};
   return fmt::format("{} {}", space, key == nullptr ? "" : key);
 }
 
-/// What was printed and lies in a buffer, unless whoever reads it would hold this process up.
+/// Flushes stdout, unless a slow reader would block this process.
 void flush_output() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   if (poll(&output, 1, 0) == 1 && ftrylockfile(stdout) == 0) std::fflush(stdout);
@@ -43,7 +43,7 @@ void flush_output() {
 std::string random_key() {
   std::array<unsigned char, 16> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Unavailable("the system has no random numbers for the key of the ranks");
+    throw Unavailable("the system gave no random numbers for the key of the ranks");
   }
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
@@ -56,54 +56,58 @@ std::string local_name(const std::string& job, std::int32_t rank) {
 
 }  // namespace
 
-RankDeadlines rank_deadlines(const RunConfig& config) {
+liveness::RankDeadlines rank_deadlines(const RunConfig& config) {
   return {.rendezvous = of_seconds(kRendezvous * config.timeout),
           .silence = of_seconds(config.timeout),
-          .goodbye = Processes::kGoodbye};
+          .goodbye = cluster::Processes::kGoodbye};
 }
 
-StepPatience step_patience(const RunConfig& config) {
+cluster::StepPatience step_patience(const RunConfig& config) {
   return {.first_step = of_seconds(kFirstStep * config.timeout),
           .step = of_seconds(config.timeout)};
 }
 
-PeerWatch::PeerWatch(const RunConfig& config, const Launch& launch, const FindVariable& find)
+PeerWatch::PeerWatch(const RunConfig& config, const cluster::Launch& launch,
+                     const cluster::FindVariable& find)
     : deadlines_(rank_deadlines(config)), launch_(launch), progress_(config.num_warmup_batches) {
   const std::string job = job_name(find);
   if (launch.local_size != launch.size || job.empty()) return;
   std::vector<std::string> addresses;
   for (std::int32_t rank = 0; rank < launch.size; ++rank) {
-    addresses.push_back(FrameListener::local_address(local_name(job, rank)));
+    addresses.push_back(liveness::FrameListener::local_address(local_name(job, rank)));
   }
-  start(FrameListener::local(local_name(job, launch.rank)), job, std::move(addresses));
+  start(liveness::FrameListener::local(local_name(job, launch.rank)), job, std::move(addresses));
 }
 
-void PeerWatch::start(FrameListener listener, std::string key, std::vector<std::string> addresses) {
-  liveness_ = std::make_unique<Liveness>(
-      LivenessPlan{.rank = launch_.rank,
-                   .size = launch_.size,
-                   .place = {host_name(), getpid()},
-                   .key = std::move(key),
-                   .deadlines = deadlines_,
-                   .addresses = std::move(addresses),
-                   .say =
-                       [](const std::string& text) {
-                         std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
-                       },
-                   .tell = [this](std::span<const LostRank> lost) { tell(lost); },
-                   .end =
-                       [] {
-                         flush_output();
-                         std::_Exit(kLost);
-                       }},
+void PeerWatch::start(liveness::FrameListener listener, std::string key,
+                      std::vector<std::string> addresses) {
+  liveness_ = std::make_unique<liveness::Liveness>(
+      liveness::LivenessPlan{
+          .rank = launch_.rank,
+          .size = launch_.size,
+          .place = {host_name(), getpid()},
+          .key = std::move(key),
+          .deadlines = deadlines_,
+          .addresses = std::move(addresses),
+          .say =
+              [](const std::string& text) {
+                std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
+              },
+          .tell = [this](std::span<const liveness::LostRank> lost) { tell(lost); },
+          .end =
+              [] {
+                flush_output();
+                std::_Exit(kLost);
+              }},
       std::move(listener), progress_);
 }
 
-void PeerWatch::follow(Processes& processes) {
-  progress_.enter(RankPhase::preparing);
+void PeerWatch::follow(cluster::Processes& processes) {
+  progress_.enter(cluster::RankPhase::preparing);
   processes.tell(progress_);
   if (liveness_) return;
-  FrameListener listener = FrameListener::tcp(launch_.local_size == launch_.size);
+  liveness::FrameListener listener =
+      liveness::FrameListener::tcp(launch_.local_size == launch_.size);
   const std::string key = launch_.rank == 0 ? random_key() : "";
   const std::vector<std::string> keys =
       gather(processes, key, deadlines_.rendezvous, "agreeing on a key");
@@ -116,8 +120,8 @@ void PeerWatch::leave() {
   if (liveness_) liveness_->leave();
 }
 
-void PeerWatch::tell(std::span<const LostRank> lost) {
-  std::string text = to_text(lost);
+void PeerWatch::tell(std::span<const liveness::LostRank> lost) {
+  std::string text = liveness::to_text(lost);
   const std::lock_guard lock(mutex_);
   try {
     const std::string where = keep_ ? keep_(text) : "";

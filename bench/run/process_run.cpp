@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/process_run.h"
+#include "bench/run/process_run.h"
 
 #include <fmt/format.h>
 
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "bench/dataset/default_dataset.h"
-#include "bench/environment.h"
-#include "bench/exit_code.h"
-#include "bench/machine.h"
-#include "bench/peer_watch.h"
-#include "bench/run_exchange.h"
-#include "bench/step_table.h"
+#include "bench/record/environment.h"
+#include "bench/record/exit_code.h"
+#include "bench/record/machine.h"
+#include "bench/report/step_table.h"
+#include "bench/run/peer_watch.h"
+#include "bench/run/run_exchange.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -24,9 +24,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// For making data, and for compiling.
+/// Timeout for making data and for compiling.
 constexpr Nanoseconds kPreparing = std::chrono::minutes(10);
-/// Whoever watches the ranks knows more than that not all came in time, and goes first.
+/// A watched run waits this much longer, because the watch knows the reason for a delay and should
+/// report first.
 constexpr Nanoseconds kAhead = std::chrono::seconds(5);
 
 void refuse(std::string_view flag, std::string_view value, std::string_view instead) {
@@ -41,12 +42,13 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Ranks that step together end together; others may be as late as a step may take.
+/// Ranks that step together end together. Others may be late by the duration of a step.
 Nanoseconds patience_of_goodbye(const RunConfig& config) {
-  return std::max(Processes::kGoodbye, patience_of(config));
+  return std::max(cluster::Processes::kGoodbye, patience_of(config));
 }
 
-/// Into the sums over all ranks, but of steps, which ranks count alike, the most.
+/// Adds counters to the sums over all ranks. Ranks count the same steps, so counters of steps take
+/// the maximum.
 void add_counters(const Json& counters, std::map<std::string, std::int64_t>& sums) {
   for (const auto& [name, value] : counters.items()) {
     std::int64_t& sum = sums[name];
@@ -55,7 +57,7 @@ void add_counters(const Json& counters, std::map<std::string, std::int64_t>& sum
   }
 }
 
-/// Sums the images and what was counted, and finds the longest window.
+/// Sums images and counters, and finds the longest window.
 void merge_ranks(std::span<const std::string> texts, RunResult& result) {
   double images = 0, published = 0, longest = 0;
   result.counters.clear();
@@ -79,7 +81,7 @@ void merge_ranks(std::span<const std::string> texts, RunResult& result) {
 
 }  // namespace
 
-void refuse_one_process_update(const UpdateEntry& update, const Launch& launch) {
+void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch& launch) {
   if (update.ranks != RankKind::threads) return;
   throw ConfigError(fmt::format(
       "{} started {} processes, and --variable-update {} trains in one; use --variable-update "
@@ -91,7 +93,8 @@ void refuse_unfit(const RunConfig& config) {
   if (config.extend_window) {
     refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
   }
-  if (config.eval || evaluates_while_training(config) || config.stop_at_top_1_accuracy > 0) {
+  if (config.eval || report::evaluates_while_training(config) ||
+      config.stop_at_top_1_accuracy > 0) {
     refuse("eval", "asked for", "evaluate in a run of one process");
   }
   if (!config.train_dir.empty()) {
@@ -99,7 +102,7 @@ void refuse_unfit(const RunConfig& config) {
   }
 }
 
-bool spans_processes(const RunConfig& config, const std::optional<Launch>& launch) {
+bool spans_processes(const RunConfig& config, const std::optional<cluster::Launch>& launch) {
   const std::int32_t size = launch ? launch->size : 1;
   if (config.num_processes > 0 && config.num_processes != size) {
     throw ConfigError(fmt::format(
@@ -113,15 +116,16 @@ bool spans_processes(const RunConfig& config, const std::optional<Launch>& launc
   return true;
 }
 
-std::unique_ptr<Processes> join_run(const RunConfig& config, const std::optional<Launch>& launch,
-                                    Clock& clock) {
+std::unique_ptr<cluster::Processes> join_run(const RunConfig& config,
+                                             const std::optional<cluster::Launch>& launch,
+                                             Clock& clock) {
   if (!spans_processes(config, launch)) return nullptr;
-  return join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAhead);
+  return cluster::join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAhead);
 }
 
-std::vector<std::string> gather(Processes& processes, std::string_view text, Nanoseconds patience,
-                                std::string_view what) {
-  const RankWait wait(processes.progress(), std::chrono::steady_clock::now() + patience);
+std::vector<std::string> gather(cluster::Processes& processes, std::string_view text,
+                                Nanoseconds patience, std::string_view what) {
+  const cluster::RankWait wait(processes.progress(), std::chrono::steady_clock::now() + patience);
   return processes.all_gather(text, patience + kAhead, what);
 }
 
@@ -148,56 +152,56 @@ std::string differences(std::span<const std::string> descriptions) {
       }
       return lines.empty() ? " nothing" : lines;
     };
-    text += fmt::format("{}rank {} has{} where rank 0 has{}", text.empty() ? "" : "; ", rank,
+    text += fmt::format("{}rank {} has{} instead of{} on rank 0", text.empty() ? "" : "; ", rank,
                         only_in(other, first), only_in(first, other));
   }
   return text;
 }
 
-void check_alike(Processes& processes, const RunConfig& config) {
+void check_alike(cluster::Processes& processes, const RunConfig& config) {
   check_alike(processes, describe(config));
 }
 
-void check_alike(Processes& processes, const std::string& description) {
-  const std::vector<std::string> descriptions = gather(
-      processes, description, Processes::kRendezvous, "comparing how the ranks were started");
+void check_alike(cluster::Processes& processes, const std::string& description) {
+  const std::vector<std::string> descriptions =
+      gather(processes, description, cluster::Processes::kRendezvous,
+             "comparing how the ranks were started");
   const std::string text = differences(descriptions);
   if (!text.empty()) {
-    throw ConfigError("ranks were started unlike each other: " + text +
+    throw ConfigError("ranks were started differently: " + text +
                       "; start all of them with the same program and flags");
   }
 }
 
-void ensure_data_together(Processes& processes, const RunConfig& config, const FeederEntry& feeder,
-                          std::stop_token stop) {
-  refuse_missing_data(config);
-  if (processes.launch().local_rank == 0) ensure_data_of(config, feeder, std::move(stop));
+void ensure_data_together(cluster::Processes& processes, const RunConfig& config,
+                          const FeederEntry& feeder, std::stop_token stop) {
+  dataset::refuse_missing_data(config);
+  if (processes.launch().local_rank == 0) dataset::ensure_data_of(config, feeder, std::move(stop));
   gather(processes, "", kPreparing, "waiting for the data that a rank makes");
 }
 
-void await_all_ready(Processes& processes, double examples_per_epoch) {
+void await_all_ready(cluster::Processes& processes, double examples_per_epoch) {
   const std::vector<std::string> examples =
       gather(processes, fmt::format("{:.0f}", examples_per_epoch), kPreparing,
              "waiting for all ranks to be ready");
   const auto other = std::ranges::find_if(
       examples, [&](const std::string& text) { return text != examples.front(); });
   if (other == examples.end()) return;
-  throw ConfigError(fmt::format(
-      "ranks disagree on the examples in an epoch: {} on rank {} and {} on rank 0; expected the "
-      "same data set on all hosts; compare what lies in --data-dir there, and the limit of a "
-      "source "
-      "memory",
-      *other, other - examples.begin(), examples.front()));
+  throw ConfigError(
+      fmt::format("ranks disagree on the examples in an epoch: {} on rank {} and {} on rank 0; "
+                  "expected the same data set on all hosts; compare the files in --data-dir there, "
+                  "and the limit of a source memory",
+                  *other, other - examples.begin(), examples.front()));
 }
 
-void gather_ranks(Processes& processes, RunResult& result) {
+void gather_ranks(cluster::Processes& processes, RunResult& result) {
   const auto note = [&](std::string_view why) {
     result.notes.push_back(
-        fmt::format("rates are those of rank {} alone: {}", processes.launch().rank, why));
+        fmt::format("rates are those of rank {} only: {}", processes.launch().rank, why));
   };
-  // What was measured before another one was lost is worth keeping.
+  // Keep what was measured before another rank was lost.
   if (result.exit_code == 5 && !result.step_ms.empty()) result.status = Status::partial;
-  if (result.exit_code != 0) return note("the run did not come to its end");
+  if (result.exit_code != 0) return note("the run did not complete");
   const Json mine{{"host", host_name()},
                   {"img_per_s", result.img_per_s},
                   {"sustained_img_per_s", result.sustained_img_per_s},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/progress.h"
+#include "bench/run/progress.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
-#include "bench/json_field.h"
-#include "bench/report_text.h"
+#include "bench/record/json_field.h"
+#include "bench/record/report_text.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -20,7 +20,7 @@ constexpr std::int32_t kLongestBar = 10;
 
 Json bound(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-/// "[##-]", or a shorter picture of a longer queue.
+/// "[##-]"; long queues are scaled down.
 std::string bar(const Progress& progress) {
   const std::int32_t length = std::min(progress.queue_slots, kLongestBar);
   const std::int32_t filled = std::clamp(progress.queue_filled, 0, progress.queue_slots);
@@ -28,7 +28,7 @@ std::string bar(const Progress& progress) {
   return fmt::format("[{0:#<{1}}{0:-<{2}}]", "", marks, length - marks);
 }
 
-std::string rate_text(const Estimate& rate) {
+std::string rate_text(const statistics::Estimate& rate) {
   std::string text = format_fixed(rate.value, 1) + " img/s";
   const double reach = 100 * rate.half_width() / rate.value;
   if (std::isfinite(reach)) text += fmt::format(" +-{} %", format_fixed(reach, 1));
@@ -44,7 +44,7 @@ std::string duration_text(double seconds) {
 }
 
 std::string to_line(const Progress& progress) {
-  const Estimate& rate = progress.img_per_s;
+  const statistics::Estimate& rate = progress.img_per_s;
   return Json{{"phase", progress.phase},
               {"steps_done", progress.steps_done},
               {"steps", progress.steps},
@@ -85,7 +85,7 @@ std::string progress_text(const Progress& progress, std::size_t width, bool colo
   constexpr std::string_view kGap = "  ";
   struct Piece {
     std::string text;
-    std::string_view before = "", after = "";  // escapes, which have no width
+    std::string_view before = "", after = "";  // escape sequences, which have no width
   };
   std::vector<Piece> pieces{{progress.phase}};
   if (progress.steps_done > progress.steps) {

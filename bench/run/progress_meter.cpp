@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/progress_meter.h"
+#include "bench/run/progress_meter.h"
 
 #include <algorithm>
 #include <span>
@@ -10,16 +10,16 @@
 namespace penstock {
 namespace {
 
-/// The interval is that of the newest steps: enough to judge by, and quick to compute.
+/// The interval covers the newest steps only: enough to judge, and quick to compute.
 constexpr std::size_t kMostSteps = 500;
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-/// Rates from step times: slow steps are low rates.
-Estimate rate_of(std::span<const double> step_s, double images) {
+/// The rate with its interval, from step times: a slow step means a low rate.
+statistics::Estimate rate_of(std::span<const double> step_s, double images) {
   const std::size_t count = std::min(step_s.size(), kMostSteps);
-  const Estimate time = mean_of_series(step_s.last(count));
-  Estimate rate;
+  const statistics::Estimate time = statistics::mean_of_series(step_s.last(count));
+  statistics::Estimate rate;
   if (!(time.value > 0)) return rate;
   rate = {images / time.value, images / time.high, images / std::max(time.low, 0.0), count};
   return rate;
@@ -126,7 +126,7 @@ Ticker::Ticker(Clock& clock, Nanoseconds period, std::function<void()> tick)
         for (Time due = clock.now() + period; !stop.stop_requested(); due += period) {
           clock.sleep_until(due, stop);
           tick();
-          due = std::max(due, clock.now());  // one that was held up does not hurry
+          due = std::max(due, clock.now());  // after a delay, do not catch up
         }
       }) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a run from the thread that tells of its finished steps, and says how far it is to a
-// thread that asks a few times a second. Neither is measured.
+// Collects the progress of a run on the thread that reports finished steps, for a thread that
+// queries it a few times a second. Neither thread is measured.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "bench/progress.h"
-#include "bench/runner.h"
+#include "bench/run/progress.h"
+#include "bench/run/runner.h"
 #include "dataflow/clock.h"
 
 namespace penstock {
 
-/// Tells several listeners of the same run, in their order. They outlive it.
+/// Forwards each event to several listeners, in order. They must outlive the group.
 class ListenerGroup final : public RunListener {
  public:
   void add(RunListener& listener) { listeners_.push_back(&listener); }
@@ -37,7 +37,7 @@ class ProgressMeter final : public RunListener {
  public:
   using Gauges = std::function<std::vector<QueueGauge>()>;
 
-  /// `config` is resolved. `gauges` is asked by `now`; `clock` outlives the meter.
+  /// `config` is resolved. `now` calls `gauges`. `clock` must outlive the meter.
   ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock);
 
   void warm_up_begins() override;
@@ -58,13 +58,13 @@ class ProgressMeter final : public RunListener {
   // All below under mutex_.
   std::string phase_ = "starting", phase_before_;
   std::int64_t steps_done_ = 0, steps_;
-  std::vector<double> step_s_;  // the newest
+  std::vector<double> step_s_;  // the newest ones
 };
 
-/// Calls a function in equal intervals, on a thread of its own that waits for nothing else.
+/// Calls a function at equal intervals, on a separate thread that does nothing else.
 class Ticker {
  public:
-  /// `clock` outlives the ticker; `tick` is called last while the ticker is destroyed.
+  /// `clock` must outlive the ticker. The destructor calls `tick` a last time.
   Ticker(Clock& clock, Nanoseconds period, std::function<void()> tick);
 
  private:

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_exchange.h"
+#include "bench/run/run_exchange.h"
 
 #include <chrono>
 #include <string>
 #include <utility>
 
-#include "bench/exchange/exchange_rules.h"
-#include "bench/peer_watch.h"
+#include "bench/config/exchange_rules.h"
+#include "bench/run/peer_watch.h"
+#include "trainer/cluster/watched_group.h"
 #include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/nested.h"
 #include "trainer/collectives/threads.h"
-#include "trainer/watched_group.h"
 
 namespace penstock {
 namespace {
@@ -18,8 +18,9 @@ namespace {
 /// Longer than any step.
 constexpr Nanoseconds kUnwatched = std::chrono::hours(24);
 
-/// For so many ranks, of which `neighbours` are on this host.
-ExchangeChoice choice_for(const RunExchange& run, std::int32_t ranks, std::int32_t neighbours) {
+/// The choice for `ranks` ranks, of which `neighbours` are on this host.
+collectives::ExchangeChoice choice_for(const RunExchange& run, std::int32_t ranks,
+                                       std::int32_t neighbours) {
   const bool compact = run.config.gradient_wire != to_string(WireFormat::f32);
   Counter* const nonfinite = compact ? &run.probe.counter("nonfinite_gradient_sums") : nullptr;
   return exchange_choice(run.config, ranks, neighbours, nonfinite);
@@ -30,20 +31,22 @@ std::unique_ptr<CollectiveGroup> make_thread_group(const RunExchange& run) {
     return run.backend.make_group(run.devices, exchange_spec(run.config), run.clock, run.abandon);
   }
   const auto ranks = static_cast<std::int32_t>(run.devices.size());
-  const ExchangeChoice choice = choice_for(run, ranks, ranks);
+  const collectives::ExchangeChoice choice = choice_for(run, ranks, ranks);
   std::unique_ptr<CollectiveGroup> group;
-  if (choice.method == ExchangeMethod::links) {
-    group = std::make_unique<LinkGroup>(run.devices, run.clock, patience_of(run.config),
-                                        run.abandon, choice);
+  if (choice.method == collectives::ExchangeMethod::links) {
+    group = std::make_unique<collectives::LinkGroup>(run.devices, run.clock,
+                                                     patience_of(run.config), run.abandon, choice);
   } else {
-    group = std::make_unique<ThreadsGroup>(run.devices, run.clock, run.abandon, choice);
+    group =
+        std::make_unique<collectives::ThreadsGroup>(run.devices, run.clock, run.abandon, choice);
   }
   return group;
 }
 
-/// Of the processes, with one rank each. Where they are watched, whoever does that knows how long
-/// waits may take.
-std::unique_ptr<CollectiveGroup> make_group_across(const RunExchange& run, ExchangeChoice choice) {
+/// A group of the processes, with one rank each. If the processes are watched, the watch ends waits
+/// that take too long.
+std::unique_ptr<CollectiveGroup> make_group_across(const RunExchange& run,
+                                                   collectives::ExchangeChoice choice) {
   const bool watched = run.processes->progress() != nullptr;
   return run.processes->make_group(
       {.device = *run.devices.front(),
@@ -52,16 +55,16 @@ std::unique_ptr<CollectiveGroup> make_group_across(const RunExchange& run, Excha
        .abandon = run.abandon,
        .choice = std::move(choice)});
 }
-/// That ranks exchange through in every step.
+/// The group for the exchange in every step.
 std::unique_ptr<CollectiveGroup> make_step_group_across(const RunExchange& run,
-                                                        ExchangeChoice choice) {
-  RankProgress* const progress = run.processes->progress();
+                                                        collectives::ExchangeChoice choice) {
+  cluster::RankProgress* const progress = run.processes->progress();
   auto group = make_group_across(run, std::move(choice));
   if (progress == nullptr) return group;
-  return watch(std::move(group), step_patience(run.config), *progress, run.clock);
+  return cluster::watch(std::move(group), step_patience(run.config), *progress, run.clock);
 }
 
-/// Of tensors in the host's memory: inside this process first, then across.
+/// Exchanges tensors in host memory: first inside this process, then across processes.
 class HostGroup final : public CollectiveGroup {
  public:
   explicit HostGroup(const RunExchange& run) : HostGroup(run, run.processes->launch()) {}
@@ -69,17 +72,17 @@ class HostGroup final : public CollectiveGroup {
   std::string how() const override { return processes_->how(); }
 
  private:
-  HostGroup(const RunExchange& run, const Launch& launch)
+  HostGroup(const RunExchange& run, const cluster::Launch& launch)
       : processes_(make_step_group_across(run, choice_for(run, launch.size, launch.local_size))),
         across_(processes_->join(launch.rank)),
-        ranks_(run.devices.size() > 1
-                   ? std::make_unique<ThreadsGroup>(run.devices, run.clock, run.abandon)
-                   : nullptr,
+        ranks_(run.devices.size() > 1 ? std::make_unique<collectives::ThreadsGroup>(
+                                            run.devices, run.clock, run.abandon)
+                                      : nullptr,
                run.devices, *across_) {}
 
   const std::unique_ptr<CollectiveGroup> processes_;
   const std::unique_ptr<Collective> across_;
-  NestedGroup ranks_;
+  collectives::NestedGroup ranks_;
 };
 
 }  // namespace
@@ -87,11 +90,11 @@ class HostGroup final : public CollectiveGroup {
 ProcessMeeting::ProcessMeeting(const RunExchange& run)
     : progress_(run.processes->progress()),
       stream_(run.devices.front()->make_stream()),
-      group_(make_group_across(run, {.method = ExchangeMethod::mpi})),
+      group_(make_group_across(run, {.method = collectives::ExchangeMethod::mpi})),
       collective_(group_->join(run.processes->launch().rank)) {}
 
 void ProcessMeeting::meet(Nanoseconds patience) {
-  const RankWait wait(progress_, std::chrono::steady_clock::now() + patience);
+  const cluster::RankWait wait(progress_, std::chrono::steady_clock::now() + patience);
   collective_->all_reduce_sum({}, *stream_);
 }
 
@@ -102,10 +105,11 @@ Nanoseconds patience_of(const RunConfig& config) {
 std::unique_ptr<CollectiveGroup> make_exchange(const RunExchange& run) {
   refuse_unfit_exchange(run.config);
   if (run.processes == nullptr) return make_thread_group(run);
-  const Launch& launch = run.processes->launch();
+  const cluster::Launch& launch = run.processes->launch();
   const auto ranks = static_cast<std::int32_t>(run.devices.size());
   const auto gather = [&run](std::string_view text) {
-    return run.processes->all_gather(text, Processes::kRendezvous, "choosing how ranks exchange");
+    return run.processes->all_gather(text, cluster::Processes::kRendezvous,
+                                     "choosing how ranks exchange");
   };
   return run.backend.make_process_group(
       run.devices,

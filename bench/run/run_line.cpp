@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_line.h"
+#include "bench/run/run_line.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ void RunLine::running(const Progress& progress) {
   const std::string left = fmt::format("; {}{} left", left_is_,
                                        duration_text(std::max(0.0, left_s_ - progress.elapsed_s)));
   Progress shown = progress;
-  shown.left_s = 0;  // of one run: the whole matters more
+  shown.left_s = 0;  // hide the time left for one run; the total matters more
   const std::size_t width = line_.width(), around = what_.size() + 2 + left.size();
   if (around >= width) return line_.pass(what_.substr(0, width));
   line_.pass(what_ + ": " + progress_text(shown, width - around, line_.colour()) + left);

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one after another, each in a process of its own, on standard error: the one under way on a
-// line that changes, with its rate so far, the queue behind the feeder, and what is left of all;
-// if that is no terminal, one line for each run, when it has ended.
+// Shows a series of runs, each in a child process, on standard error. On a terminal, a changing
+// line shows the current run: its rate so far, the queue behind the feeder, and the time left for
+// all runs. Elsewhere, each run prints one line at its end.
 //
-// Thread-safety: one thread at a time; `running` may come from another one than the rest.
+// Thread-safety: one thread at a time, but `running` may be called from another thread.
 #pragma once
 
 #include <cstdio>
 #include <string>
 
-#include "bench/live_line.h"
-#include "bench/progress.h"
+#include "bench/run/live_line.h"
+#include "bench/run/progress.h"
 
 namespace penstock {
 
 class RunLine {
  public:
-  /// `single`: `out` is a terminal that nothing else writes to.
+  /// `single`: `out` is a terminal, and nothing else writes to it.
   RunLine(std::FILE* out, bool single) : line_(out, single) {}
 
-  /// A run begins: what it is, and how long all of them take still, in words before the number
-  /// ("at most "), and seconds.
+  /// A run begins. `what` names it; `left_is` ("at most ") and `left_s` (seconds) tell the time
+  /// left for all runs.
   void begin(std::string what, std::string left_is, double left_s);
-  /// How far it is, a few times a second.
+  /// Shows the progress of the run. Called a few times a second.
   void running(const Progress& progress);
-  /// It has ended. Where `stays`, for good.
+  /// The run has ended. If `stays`, prints `text` as a permanent line.
   void end(const std::string& text, bool stays);
 
   bool single() const { return line_.single(); }
-  /// A line that stays.
+  /// Prints a permanent line.
   void print(const std::string& text) { line_.print(text); }
-  /// Nothing more will come: takes the passing line away.
+  /// Removes the changing line after the last run.
   void finish() { line_.clear(); }
 
  private:

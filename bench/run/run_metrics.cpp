@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_metrics.h"
+#include "bench/run/run_metrics.h"
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ std::string of_queues(const std::vector<QueueGauge>& queues, std::string_view la
   return text;
 }
 
-/// How long the last device's thread has waited for batches so far.
+/// Total time that the last device's thread has waited for batches.
 double input_wait_of(const std::vector<QueueGauge>& queues) {
   return queues.empty() ? 0 : queues.back().consumer_wait_s;
 }

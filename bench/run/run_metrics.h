@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run as Prometheus reads it, in its text format (version 0.0.4).
+// Exports a run to Prometheus, in its text format (version 0.0.4).
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 
 namespace penstock {
 
@@ -18,21 +18,22 @@ class RunMetrics final : public RunListener {
  public:
   using Gauges = std::function<std::vector<QueueGauge>()>;
 
-  /// `config` is resolved. `gauges` is asked by `page`.
+  /// `config` is resolved. `page` calls `gauges`.
   RunMetrics(const RunConfig& config, Gauges gauges);
 
   void window_begins() override;
   void step(const StepReport& step) override;
 
-  /// penstock_images_total and the histogram penstock_step_seconds: of measured steps;
-  /// penstock_queue_depth and penstock_queue_slots, in batches; penstock_stall_seconds_total and
-  /// penstock_backpressure_seconds_total: time that threads waited for a batch, or for room;
-  /// penstock_input_wait_share: share of the window in which the trainer waited for a batch. All
-  /// have the labels feeder and model, those of rings also queue.
+  /// The metrics: penstock_images_total and the histogram penstock_step_seconds cover measured
+  /// steps. penstock_queue_depth and penstock_queue_slots are in batches.
+  /// penstock_stall_seconds_total and penstock_backpressure_seconds_total are the times that
+  /// threads waited for a batch and for a free slot. penstock_input_wait_share is the share of the
+  /// window in which the trainer waited for a batch. All metrics have the labels feeder and model;
+  /// metrics of rings also have queue.
   std::string page() const;
 
  private:
-  /// Upper bounds, in seconds; one more bucket holds what is above.
+  /// Upper bounds in seconds. One more bucket holds larger values.
   static constexpr std::array kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                          0.25,  0.5,    1.0,   2.5,  5.0,   10.0};
 

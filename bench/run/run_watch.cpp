@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_watch.h"
+#include "bench/run/run_watch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -34,25 +34,25 @@ std::uint16_t parse_port(std::string_view number, std::string_view flag) {
   return static_cast<std::uint16_t>(port);
 }
 
-RunWatch::RunWatch(const WatchWish& wish, const Runner& runner, Clock& clock, RunListener* table)
-    : wish_(wish),
+RunWatch::RunWatch(const WatchArguments& arguments, const Runner& runner, Clock& clock,
+                   RunListener* table)
+    : wish_(arguments),
       meter_(
           runner.config(), [&runner] { return runner.queues(); }, clock),
       metrics_(runner.config(), [&runner] { return runner.queues(); }),
-      line_(stderr, wish.terminal) {
+      line_(stderr, arguments.terminal) {
   if (table != nullptr) group_.add(*table);
-  if (wish.progress_fd >= 0) {
-    // A watcher that does not read holds nothing up, and programs that feeders start do not inherit
-    // the file.
-    const int flags = fcntl(wish.progress_fd, F_GETFL);
-    fcntl(wish.progress_fd, F_SETFL, flags | O_NONBLOCK);
-    fcntl(wish.progress_fd, F_SETFD, FD_CLOEXEC);
+  if (arguments.progress_fd >= 0) {
+    // A slow reader must not block the run, and child processes must not inherit the descriptor.
+    const int flags = fcntl(arguments.progress_fd, F_GETFL);
+    fcntl(arguments.progress_fd, F_SETFL, flags | O_NONBLOCK);
+    fcntl(arguments.progress_fd, F_SETFD, FD_CLOEXEC);
   }
-  if (wish.prometheus_port != 0) {
+  if (arguments.prometheus_port != 0) {
     group_.add(metrics_);
-    server_.emplace(wish.prometheus_port, [this] { return metrics_.page(); });
+    server_.emplace(arguments.prometheus_port, [this] { return metrics_.page(); });
   }
-  if (!wish.terminal && wish.progress_fd < 0) return;
+  if (!arguments.terminal && arguments.progress_fd < 0) return;
   group_.add(meter_);
   ticker_.emplace(clock, kPeriod, [this] { show(); });
 }

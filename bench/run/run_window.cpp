@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run_window.h"
+#include "bench/run/run_window.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "bench/step_reporter.h"
+#include "bench/run/step_reporter.h"
 
 namespace penstock {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
 
-/// From where the last rank began to where the first one ended.
+/// From the begin of the last rank to the end of the first one.
 struct Interval {
   Time begin = Time::min(), end = Time::max();
 };
@@ -31,7 +31,7 @@ double images_inside(const WindowLeg& leg, const Interval& interval) {
   for (const Leg& rank : leg.ranks) {
     Time before = rank.begin;
     for (const StepTimes& step : rank.steps) {
-      // A step that lies across an edge counts by the part inside.
+      // A step across an edge counts in proportion to the part inside.
       const Time done = rank.begin + step.completion;
       const double inside =
           seconds(std::min(done, interval.end) - std::max(before, interval.begin));
@@ -54,9 +54,9 @@ IdleTime split(const StepLog::Step& step, Nanoseconds begin) {
   return {offered - begin, copied - offered, step.start - copied};
 }
 
-/// Devices are idle from the last rank's end of a step to the last rank's start of the next one:
-/// where gradients are exchanged, those that start earlier wait for it inside their step. So the
-/// idle time never exceeds the step's.
+/// Devices are idle from the last rank's end of a step to the last rank's start of the next one. If
+/// ranks exchange gradients, a rank that starts earlier waits for the last one inside its step. So
+/// the idle time never exceeds the step time.
 void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& result) {
   Nanoseconds before{};
   bool first = true;
@@ -75,7 +75,7 @@ void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& resu
   }
 }
 
-/// Of the time from each leg's first completed step to its last.
+/// Idle share of the time from each leg's first completed step to its last.
 double idle_percent(const RunWindow& window) {
   Nanoseconds idle{}, all{};
   for (const WindowLeg& leg : window.legs) {
@@ -88,7 +88,7 @@ double idle_percent(const RunWindow& window) {
   return all.count() > 0 ? 100 * seconds(idle) / seconds(all) : 0;
 }
 
-/// Of gradients, in overlapping buckets: means over steps and ranks, where there were any.
+/// Adds the exchange of gradients in overlapping buckets, if any: means over steps and ranks.
 void add_exchange(const RunWindow& window, RunResult& result) {
   ExchangeTimes sum;
   for (const WindowLeg& leg : window.legs) {

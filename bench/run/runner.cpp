@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
-#include "bench/due_points.h"
-#include "bench/evaluator.h"
-#include "bench/exit_code.h"
-#include "bench/machine.h"
-#include "bench/page_cache.h"
-#include "bench/run_parts.h"
-#include "bench/run_session.h"
-#include "bench/training_rules.h"
+#include "bench/config/due_points.h"
+#include "bench/config/training_rules.h"
+#include "bench/record/exit_code.h"
+#include "bench/record/machine.h"
+#include "bench/run/evaluator.h"
+#include "bench/run/page_cache.h"
+#include "bench/run/run_parts.h"
+#include "bench/run/run_session.h"
 #include "dataflow/error.h"
-#include "trainer/processes.h"
+#include "trainer/cluster/processes.h"
 
 namespace penstock {
 namespace {
 
-/// Nothing was measured, for the reason that is being handled.
+/// A result without measurements, for the exception being handled.
 RunResult failed_result(const RunConfig& config) {
   RunResult result;
   result.config = config;
@@ -38,7 +39,7 @@ RunResult failed_result(const RunConfig& config) {
   return result;
 }
 
-/// What one of `processes` on this machine may count on: its own cores, or a share of all.
+/// Cores available to one of `processes` on this machine: its bound cores, or a share of all.
 std::int32_t cores_of_one(std::int32_t processes) {
   return is_bound_to_processors() ? usable_cores() : std::max(1, usable_cores() / processes);
 }
@@ -67,7 +68,7 @@ RunConfig resolve(RunConfig config, const Runner::Components& components) {
                     "{}; start more processes with mpirun, or use replicated",
                     config.variable_update, config.num_gpus));
   }
-  const Processes* const processes = components.processes;
+  const cluster::Processes* const processes = components.processes;
   config.num_processes = processes == nullptr ? 1 : processes->launch().size;
   const std::int32_t cores =
       cores_of_one(processes == nullptr ? 1 : processes->launch().local_size);
@@ -92,21 +93,22 @@ Runner::Components find_components(const RunConfig& config) {
           nullptr};
 }
 
-/// The parts, and what lets their ranks leave an exchange.
+/// The parts, and the stop source that lets ranks leave an exchange.
 class Runner::Wiring {
  public:
   Wiring(const RunConfig& config, Clock& clock, const Components& components, Trace* trace,
          std::stop_token stop)
       : parts(config, clock, components, std::move(stop), abandon.get_token(), trace) {
-    if (parts.config.eval && parse_page_cache(parts.config.page_cache) != PageCache::as_is) {
-      throw ConfigError("--page-cache is " + parts.config.page_cache +
+    if (parts.setup.config.eval &&
+        parse_page_cache(parts.setup.config.page_cache) != PageCache::as_is) {
+      throw ConfigError("--page-cache is " + parts.setup.config.page_cache +
                         ", and --eval reads another set; leave one of them out");
     }
-    const bool evaluates = !evaluation_points(parts.config, parts.steps_per_epoch()).empty();
-    if (parts.config.eval || evaluates) evaluator.emplace(parts);
-    if (parts.config.eval) {  // what the header counts is the evaluation's
-      parts.config.num_batches = evaluator->steps();
-      parts.examples_per_epoch = evaluator->examples();
+    const bool evaluates = !evaluation_points(parts.setup.config, parts.steps_per_epoch()).empty();
+    if (parts.setup.config.eval || evaluates) evaluator.emplace(parts);
+    if (parts.setup.config.eval) {  // the header then shows the evaluation's numbers
+      parts.setup.config.num_batches = evaluator->steps();
+      parts.schedule.examples_per_epoch = evaluator->examples();
     }
   }
 
@@ -122,25 +124,22 @@ Runner::Runner(const RunConfig& config, Clock& clock, const Components& componen
     : wiring_(std::make_unique<Wiring>(config, clock, components, trace, std::move(stop))) {}
 Runner::~Runner() = default;
 
-const RunConfig& Runner::config() const noexcept { return wiring_->parts.config; }
+const RunConfig& Runner::config() const noexcept { return wiring_->parts.setup.config; }
 
-double Runner::examples_per_epoch() const noexcept { return wiring_->parts.examples_per_epoch; }
+double Runner::examples_per_epoch() const noexcept {
+  return wiring_->parts.schedule.examples_per_epoch;
+}
 
 std::vector<QueueGauge> Runner::queues() const {
   std::vector<QueueGauge> gauges;
-  const auto add = [&](std::string name, const BatchRing& ring) {
-    const RingStats stats = ring.stats();
+  for (auto& [name, ring] : wiring_->parts.rings()) {
+    const RingStats stats = ring->stats();
     gauges.push_back(
         {.name = std::move(name),
-         .slots = static_cast<std::int32_t>(ring.slots()),
+         .slots = static_cast<std::int32_t>(ring->slots()),
          .filled = stats.filled_slots,
          .producer_wait_s = std::chrono::duration<double>(stats.producer_wait).count(),
          .consumer_wait_s = std::chrono::duration<double>(stats.consumer_wait).count()});
-  };
-  const RunParts& parts = wiring_->parts;
-  if (parts.host_ring) add("host ring", *parts.host_ring);
-  for (std::size_t rank = 0; rank < parts.ranks.size(); ++rank) {
-    add(fmt::format("device ring {}", rank), *parts.ranks[rank].ring);
   }
   return gauges;
 }
@@ -148,15 +147,15 @@ std::vector<QueueGauge> Runner::queues() const {
 RunResult Runner::run(RunListener& listener, std::stop_token stop) {
   RunParts& parts = wiring_->parts;
   Evaluator* const evaluator = wiring_->evaluator ? &*wiring_->evaluator : nullptr;
-  PageCacheOfRun page_cache(parse_page_cache(parts.config.page_cache),
-                            parts.host_feeder ? parts.host_feeder->files() : nullptr);
+  PageCacheOfRun page_cache(parse_page_cache(parts.setup.config.page_cache),
+                            parts.feed.host_feeder ? parts.feed.host_feeder->files() : nullptr);
   try {
     page_cache.prepare(stop);
   } catch (const Error&) {
-    return failed_result(parts.config);
+    return failed_result(parts.setup.config);
   }
   RunResult result = RunSession(parts, evaluator, listener, wiring_->abandon).run(std::move(stop));
-  page_cache.report(result, parts.extent.share);
+  page_cache.report(result, parts.feed.extent.share);
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/slot_memory.h"
+#include "bench/run/slot_memory.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "dataflow/placement/memory_pages.h"
+#include "dataflow/machine/memory_pages.h"
 
 namespace penstock {
 

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a host ring's slots: pages as --huge-pages says, and a map of where they lie.
+// Allocates the slots of a host ring in the pages that --huge-pages names, and reports their place.
 #pragma once
 
 #include <string>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/device.h"
 #include "dataflow/probe.h"
 
 namespace penstock {
 
-/// A device's, but for the pages of what it allocates. Where explicit ones are not to be had, or
-/// the device's driver has to allocate itself, a note says so and the device's own are taken.
+/// A device that allocates slots in the chosen pages. If explicit huge pages are not available, or
+/// the device's driver must allocate the memory itself, it uses the device's memory and adds a
+/// note.
 class SlotMemory final : public Device {
  public:
-  /// `pages` is a value of --huge-pages. `device` and `probe` outlive this object.
+  /// `pages` is a value of --huge-pages. `device` and `probe` must outlive this object.
   SlotMemory(Device& device, std::string pages, Probe& probe)
       : device_(device), pages_(std::move(pages)), probe_(probe) {}
   Buffer allocate(std::size_t bytes, MemoryKind kind) override;
@@ -32,8 +33,8 @@ class SlotMemory final : public Device {
   bool said_ = false;
 };
 
-/// Adds a note, and facts slots_mib, slots_huge_page_percent, and slot_0_node and so on where the
-/// kernel tells.
+/// Adds a note and the facts slots_mib, slots_huge_page_percent, and slot_0_node and so on if the
+/// kernel reports them.
 void add_slot_map(RunResult& result, const BatchRing& ring);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/stage_use.h"
+#include "bench/run/stage_use.h"
 
 #include <algorithm>
 #include <array>
@@ -11,14 +11,14 @@
 namespace penstock {
 namespace {
 
-/// Parts of a window in which mean levels of rings are given.
+/// Number of parts of a window for mean ring levels.
 constexpr std::size_t kParts = 200;
-/// Tries, and how often each repeats what it measures, so that the clock's own cost disappears.
+/// Tries, and repetitions per try, which make the cost of the clock itself negligible.
 constexpr int kTries = 200, kRepeats = 16;
 
 double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
-/// Means of what batches tell, as facts of a run.
+/// A mean of times that batches carry, and its name in the facts of a run.
 struct OutsideFact {
   std::string_view stage, fact;
   bool counts = false;
@@ -27,7 +27,7 @@ constexpr std::array kOutsideFacts = {OutsideFact{"make", "producing_window_mean
                                       OutsideFact{"hold", "socket_wait_window_mean_s"},
                                       OutsideFact{"carry", "hand_off_window_mean_s", true}};
 
-/// Those that are timed, with what they did in the window.
+/// Calls `call` for each timed stage, with its sums in the window.
 template <typename Call>
 void for_each_stage(const Probe& probe, std::span<const StageSums> window, const Call& call) {
   std::size_t index = 0;

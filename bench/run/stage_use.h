@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stages of a run did in a window, and what timing them cost: from the counters that they
-// keep (dataflow/probe.h).
+// Computes what the stages of a run did in a window, and the cost of timing them, from the counters
+// of dataflow/probe.h.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/probe.h"
 
 namespace penstock {
 
-/// The counters of one stage at one moment, or what lies between two.
+/// The counters of one stage at a moment, or their difference between two moments.
 struct StageSums {
   std::int64_t items = 0, images = 0, timed_items = 0, bytes = 0;
   std::int64_t cpu_ns = 0, wall_ns = 0;
@@ -26,33 +26,33 @@ struct StageSums {
   StageSums& operator-=(const StageSums& other);
 };
 
-/// Of every stage that is timed, in the probe's order. `now` is the present.
+/// The counters of every timed stage, in the probe's order. `now` is the current time.
 std::vector<StageSums> stage_sums(const Probe& probe, Time now);
 
-/// Of all but those outside (kOutside). `window` holds the window's sums, in the order of
-/// stage_sums. CPU and wall time of a stage none
-/// of whose items was timed are 0.
+/// The use of all timed stages except outside ones (kOutside). `window` holds the sums of the
+/// window, in the order of stage_sums. CPU and wall time are 0 for a stage without timed items.
 std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window);
 
-/// Puts means over the window of what batches told of their time outside into `facts`: see
-/// feeders/README.md. Nothing where they told nothing.
+/// Adds the times that batches spent outside this process to `facts`, as means over the window: see
+/// feeders/remote/messages.md. Adds nothing if the batches carry no times.
 void add_outside_times(const Probe& probe, std::span<const StageSums> window,
                        std::map<std::string, double>& facts);
 
-/// CPU time that one of each costs the thread that does it.
+/// CPU time of each operation on the thread that performs it.
 struct TimingCost {
-  Nanoseconds item{};    ///< counted
-  Nanoseconds timing{};  ///< what is more where it is timed as well
+  Nanoseconds item{};    ///< counting an item
+  Nanoseconds timing{};  ///< additional cost if the item is timed
   Nanoseconds wait{};
 };
 
-/// Finds out on the calling thread, in some milliseconds. The least of many tries.
+/// Measures the costs on the calling thread, in a few milliseconds. Takes the minimum of many
+/// tries.
 TimingCost measure_timing_cost(const Clock& clock);
 
-/// All of them, in seconds.
+/// The total cost of timing in the window, in seconds.
 double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums> window);
 
-/// Of a ring that was watched in the window, and is not any more.
+/// The use of a ring that was watched during the window and is no longer watched.
 QueueUse queue_use(std::string name, const BatchRing& ring);
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where replicas leave their finished steps, and where whoever prints them finds them: a step is
-// ready once every rank has finished it. Nothing is allocated after construction.
+// Passes finished steps from the replicas to the thread that reports them. A step is ready when
+// every rank has finished it. Nothing is allocated after construction.
 //
 // Thread-safety: add from any replica's thread; wait and close from others.
 #pragma once
@@ -17,16 +17,16 @@ namespace penstock {
 
 class StepLog {
  public:
-  /// One step of the whole process.
+  /// One step, over all ranks of the process.
   struct Step {
-    Nanoseconds start{};              ///< of the last rank to start it, since the leg began
-    Nanoseconds offered{}, copied{};  ///< of that rank's batch, see StepTimes
-    Nanoseconds completion{};         ///< of the last rank, since the leg began
-    Nanoseconds input_wait{};         ///< of the rank that waited longest
-    std::int64_t images = 0;          ///< of all ranks
-    double loss_sum = 0;              ///< over ranks
-    double l2_loss = 0;               ///< the same on all ranks that know it
-    std::int64_t top1 = 0, top5 = 0;  ///< images of all ranks
+    Nanoseconds start{};              ///< when the last rank started it, since the leg began
+    Nanoseconds offered{}, copied{};  ///< for that rank's batch, see StepTimes
+    Nanoseconds completion{};         ///< when the last rank completed it, since the leg began
+    Nanoseconds input_wait{};         ///< of the rank with the longest wait
+    std::int64_t images = 0;          ///< over all ranks
+    double loss_sum = 0;              ///< over all ranks
+    double l2_loss = 0;               ///< the same on every rank that knows it
+    std::int64_t top1 = 0, top5 = 0;  ///< images, over all ranks
     bool finite = true;
     std::size_t ranks_done = 0;
   };
@@ -71,7 +71,7 @@ class StepLog {
     changed_.notify_all();
   }
 
-  /// The steps that every rank finished.
+  /// The steps that every rank has finished.
   std::vector<Step> ready() const {
     const std::lock_guard lock(mutex_);
     return {steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(ready_)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/step_records.h"
+#include "bench/run/step_records.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,12 +10,12 @@
 #include <numeric>
 #include <utility>
 
-#include "bench/json_field.h"
-#include "bench/machine.h"
-#include "bench/result_json.h"
-#include "bench/saved_results.h"
+#include "bench/record/json_field.h"
+#include "bench/record/machine.h"
+#include "bench/record/result_json.h"
+#include "bench/record/saved_results.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 
 namespace penstock {
 namespace {
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 constexpr Nanoseconds kPeriod = std::chrono::seconds(1);
 constexpr std::string_view kBegin = "{\"penstock_steps\":";
 
-/// The rates of `result`, from its steps.
+/// Computes the rates of `result` from its steps.
 void add_rates(RunResult& result) {
   result.window_s = std::accumulate(result.step_ms.begin(), result.step_ms.end(), 0.0) / 1000;
   const auto images =
@@ -42,8 +42,7 @@ RunResult partial_result(const RunConfig& config, std::string started) {
   result.started = std::move(started);
   result.images_per_step = std::int64_t{config.batch_size} * config.num_gpus;
   result.notes = {
-      "the run did not come to its end: rates are this process's alone, from its step "
-      "times"};
+      "the run did not complete: rates are those of this process only, from its step times"};
   return result;
 }
 
@@ -51,7 +50,7 @@ void write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(file, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // a full disk does not end a run
+    if (written <= 0) return;  // a full disk must not end the run
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -65,23 +64,21 @@ StepRecords::StepRecords(std::filesystem::path path, const RunConfig& config, Cl
     file_ = open_growing_file(path);
   } catch (const DataError& error) {
     throw ConfigError(fmt::format(
-        "--out, for steps as they are measured: {}; name a file in a folder that is there and may "
-        "be written to",
+        "--out, for steps as they are measured: {}; name a file in an existing, writable folder",
         error.what()));
   }
   RunResult begun = partial_result(config_, started_);
-  begun.reason = "it did not end by itself";
+  begun.reason = "it was ended from outside";
   const Json first{{"penstock_steps", 1},
                    {"result", to_json(begun)},
                    {"environment", to_json(read_environment())}};
-  write_all(file_, first.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_all(file_.get(), first.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   ticker_.emplace(clock, kPeriod, [this] { flush(); });
 }
 
 StepRecords::~StepRecords() {
   ticker_.reset();
   flush();
-  if (file_ >= 0) close(file_);
 }
 
 void StepRecords::window_begins() {
@@ -95,7 +92,7 @@ void StepRecords::step(const StepReport& step) {
   const std::lock_guard lock(mutex_);
   step_ms_.push_back(1000 * step.seconds);
   losses_.push_back(step.loss);
-  if (file_ < 0) return;
+  if (!file_) return;
   const std::string loss = std::isfinite(step.loss) ? fmt::format("{}", step.loss) : "null";
   unwritten_ +=
       fmt::format("{{\"step\":{},\"ms\":{},\"loss\":{}}}\n", step.index + 1, step_ms_.back(), loss);
@@ -107,7 +104,7 @@ void StepRecords::flush() {
     const std::lock_guard lock(mutex_);
     text.swap(unwritten_);
   }
-  if (!text.empty()) write_all(file_, text);
+  if (!text.empty()) write_all(file_.get(), text);
 }
 
 RunResult StepRecords::so_far() const {

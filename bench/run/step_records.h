@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a run as they are measured, in a file that is there whatever becomes of the process:
-// a line of JSON for the run, then one for each step, written at least once a second. Results of
-// runs that end replace it.
+// Saves the steps of a run to a file while it measures, so that they survive a crash. The file has
+// one line of JSON for the run, then one per step, and is written at least once a second. The
+// result of a complete run replaces it.
 //
-// Thread-safety: the listener's calls from one thread, so_far from any.
+// Thread-safety: listener calls from one thread, so_far from any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,24 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/progress_meter.h"
-#include "bench/runner.h"
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
+#include "bench/run/progress_meter.h"
+#include "bench/run/runner.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {
 
 class StepRecords final : public RunListener {
  public:
-  /// `config` is resolved. An empty path: no file. Throws ConfigError where it cannot be made.
-  /// `clock` outlives the object.
+  /// `config` is resolved. Empty path: no file. Throws ConfigError if the file cannot be created.
+  /// `clock` must outlive the object.
   StepRecords(std::filesystem::path path, const RunConfig& config, Clock& clock);
   ~StepRecords() override;
 
   void window_begins() override;
   void step(const StepReport& step) override;
 
-  /// What was measured until now, of this process alone: a partial result without a reason.
+  /// The measurements of this process so far: a partial result without a reason.
   RunResult so_far() const;
 
  private:
@@ -43,17 +44,17 @@ class StepRecords final : public RunListener {
   // All below under mutex_.
   std::vector<double> step_ms_, losses_;
   std::string unwritten_;
-  int file_ = -1;
-  std::optional<Ticker> ticker_;  // last: it uses the others
+  FileDescriptor file_;
+  std::optional<Ticker> ticker_;  // last member: it uses the others
 };
 
-/// Where the steps of a run are whose result goes to `out`: "result.steps.jsonl" beside
+/// The path of the steps of a run whose result goes to `out`: "result.steps.jsonl" beside
 /// "result.json".
 std::filesystem::path step_records_path(const std::filesystem::path& out);
 
-/// Does a file begin like this?
+/// True if `text` begins like such a file.
 bool is_step_records(std::string_view text);
-/// The run that left them, as far as it came; a last line that is cut is left out. Throws
+/// The run that saved the steps, as far as it came. Ignores an incomplete last line. Throws
 /// DataError.
 SweepResult parse_step_records(std::string_view text);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/step_reporter.h"
+#include "bench/run/step_reporter.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a listener what replicas leave in their logs, in order, on a thread of its own, so that
-// nothing that is measured prints.
+// Passes steps from the replicas' logs to a listener, in order, on a separate thread, so that no
+// measured thread prints.
 //
-// Thread-safety: begin_leg from one thread at a time; close after it.
+// Thread-safety: begin_leg from one thread at a time; close afterwards.
 #pragma once
 
 #include <condition_variable>
@@ -11,31 +11,32 @@
 #include <thread>
 #include <vector>
 
-#include "bench/run_config.h"
-#include "bench/runner.h"
-#include "bench/step_log.h"
+#include "bench/config/run_config.h"
+#include "bench/run/runner.h"
+#include "bench/run/step_log.h"
 
 namespace penstock {
 
-/// What `config` wants to hear of a step; index and seconds are the caller's to fill in.
+/// The report of a step as `config` asks for it. The caller fills in index and seconds.
 StepReport report_of(const StepLog::Step& step, std::size_t ranks, const RunConfig& config);
 
 class StepReporter {
  public:
-  /// Both outlive the reporter.
+  /// Both arguments must outlive the reporter.
   StepReporter(const RunConfig& config, RunListener& listener);
   ~StepReporter() { close(); }
 
-  /// A log for `steps` steps of `ranks` ranks, whose first one has the number `first` in the
-  /// window; 0 begins a window, of `extended_to` steps where those are more than were asked for.
-  /// The log before it must have been closed. Lives as long as the reporter.
+  /// Returns a log for `steps` steps of `ranks` ranks. `first` is the number of its first step in
+  /// the window; 0 begins a window. `extended_to` is the length of a window that is longer than
+  /// requested. The previous log must be closed. The log lives as long as the reporter.
   StepLog& begin_leg(std::size_t first, std::size_t steps, std::size_t ranks,
                      std::size_t extended_to = 0);
-  /// A log for the steps of an evaluation, of one rank; the same holds.
+  /// Returns a log for the steps of an evaluation by one rank. The same rules apply.
   StepLog& begin_evaluation(std::int64_t training_step, std::size_t steps);
-  /// Closes that log; a complete report is told once its steps are.
+  /// Closes that log. The listener gets a complete report after its steps.
   void end_evaluation(const EvaluationReport& report);
-  /// No more legs will come; returns when all are told. Logs must have been closed.
+  /// Call after the last leg, when all logs are closed. Returns when the listener has got
+  /// everything.
   void close();
 
  private:
@@ -56,7 +57,7 @@ class StepReporter {
   RunListener& listener_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Part>> parts_;  // under mutex_, as is the next
+  std::vector<std::unique_ptr<Part>> parts_;  // parts_ and complete_ are under mutex_
   bool complete_ = false;
   std::jthread thread_;
 };

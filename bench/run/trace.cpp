@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trace.h"
+#include "bench/run/trace.h"
 
 #include <fmt/format.h>
 
@@ -13,14 +13,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of feeding and staging, a few for each image.
+/// Spans of feeding and staging: a few per image.
 constexpr std::size_t kSpansPerStep = 4096, kMostSpans = std::size_t{1} << 18;
-/// Of rings, two for each batch that passes one.
+/// Depth records of rings: two per batch and ring.
 constexpr std::size_t kDepthsPerStep = 256, kMostDepths = std::size_t{1} << 17;
-/// So many steps are traced kernel by kernel; more only as whole programs.
+/// Up to this many steps are traced per kernel; longer traces record whole programs only.
 constexpr std::size_t kMostStepsOfOperations = 200;
 
-// Chrome's processes: one for feeding, one for each rank, one for each device's own records.
+// Chrome's processes: one for feeding, one per rank, one for each device's activity records.
 constexpr std::int32_t kFeeding = 1, kFirstRank = 2, kFirstDevice = 10'000;
 enum RankTrack : std::int32_t { kHost = 1, kDevice = 2, kStager = 3 };
 
@@ -107,7 +107,7 @@ void Trace::add_spans(Tracks& tracks) const {
   }
 }
 
-/// Names of the feeders' threads: "decode thread 0" for the first of those that mostly decode.
+/// Names of the feeders' threads, by their most frequent work: "decode thread 0".
 std::map<std::int32_t, std::string> Trace::feeding_threads(const Tracks& tracks) const {
   std::map<std::int32_t, std::string> names;
   std::map<std::string, int> numbers;
@@ -126,7 +126,7 @@ std::map<std::int32_t, std::string> Trace::feeding_threads(const Tracks& tracks)
   return names;
 }
 
-/// In the order of time.
+/// Sorted by time.
 std::vector<nlohmann::ordered_json> Trace::counter_events() const {
   std::vector<Depth> depths(depths_.depths().begin(), depths_.depths().end());
   std::stable_sort(depths.begin(), depths.end(),
@@ -167,7 +167,7 @@ void Trace::write(std::ostream& out) const {
     write_event(
         name_event("thread_name", process, thread,
                    process == kFeeding ? feeding.at(thread) : thread_name(process, thread)));
-    // Ranges that enclose others come before them.
+    // An enclosing range must precede the ranges inside it.
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
     });
@@ -186,8 +186,8 @@ void Trace::write(std::ostream& out) const {
   out.flush();
   if (!out) {
     throw DataError(
-        "the trace could not be written to its end; make room where it goes, or name "
-        "another --trace-file");
+        "the trace was not written completely; free space on its disk, or name another "
+        "--trace-file");
   }
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline of the first steps of a window, in Chrome's trace-event format, which Perfetto and
-// chrome://tracing show: what each rank's host and device did in each step, stagers, stages of the
-// feeder, how many batches lay ready in each ring, and, where the backend can say, every kernel and
-// copy. Times are microseconds of the steady clock.
+// Records a timeline of the first steps of a window in Chrome's trace-event format, for Perfetto
+// and chrome://tracing. It shows each rank's host and device per step, stagers, stages of the
+// feeder, ready batches per ring, and every kernel and copy if the backend supports that. Times are
+// microseconds of the steady clock.
 //
-// Traced steps are a leg of their own, so that watching begins and ends with the devices idle, and
-// the steps behind them run as ever. Measured threads write into arrays that are there before.
+// Traced steps form a separate leg, so recording begins and ends with idle devices and does not
+// affect later steps. Measured threads write into preallocated arrays.
 //
-// Thread-safety: one thread at a time, but for the span log.
+// Thread-safety: one thread at a time, except for the span log.
 #pragma once
 
 #include <cstddef>
@@ -32,25 +32,25 @@ namespace penstock {
 
 class Trace {
  public:
-  /// `clock` outlives the trace.
+  /// `clock` must outlive the trace.
   Trace(std::size_t steps, const Clock& clock);
 
-  /// Shows how full a ring is, on the feeders' side (rank -1) or on a rank's. Before anything runs;
-  /// the ring outlives the last leg.
+  /// Records the fill level of a ring, for the feeders (rank -1) or for a rank. Call before the
+  /// run; the ring must outlive the last leg.
   void watch(BatchRing& ring, std::string name, std::int32_t rank);
 
-  /// Where marks of feeders and stagers go.
+  /// The log for marks of feeders and stagers.
   SpanLog& spans() noexcept { return spans_; }
-  /// Steps that are still to be traced.
+  /// Steps that remain to be traced.
   std::size_t steps_left() const noexcept { return steps_left_; }
 
-  /// Before the leg whose steps are to be traced, with the devices idle. What cannot be watched is
-  /// a note of `probe`.
+  /// Call before a traced leg, with idle devices. If something cannot be recorded, adds a note to
+  /// `probe`.
   void begin_leg(Backend& backend, Probe& probe);
-  /// Behind it, the same. `ranks` by their number.
+  /// Call after that leg, with idle devices. `ranks` is indexed by rank.
   void end_leg(Backend& backend, std::span<const Leg> ranks);
 
-  /// Once the run has ended. Throws DataError when `out` does not take it.
+  /// Call after the run. Throws DataError if writing to `out` fails.
   void write(std::ostream& out) const;
 
  private:
@@ -59,7 +59,7 @@ class Trace {
     Time begin{}, end{};
     std::map<std::string, std::int64_t> arguments{};
   };
-  /// Chrome's process and thread.
+  /// Chrome's process and thread numbers.
   using Place = std::pair<std::int32_t, std::int32_t>;
   using Tracks = std::map<Place, std::vector<Event>>;
 
@@ -78,7 +78,7 @@ class Trace {
   std::size_t steps_left_;
   SpanLog spans_;
   DepthLog depths_;
-  std::vector<WatchedRing> rings_;  // by their number in that log
+  std::vector<WatchedRing> rings_;  // index: ring number in depths_
   Tracks tracks_;                   // of ranks and devices
 };
 

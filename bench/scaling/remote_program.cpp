@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/scale/remote_program.h"
+#include "bench/scaling/remote_program.h"
 
 #include <fmt/format.h>
 
-#include "bench/child_process.h"
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
+#include "bench/run/child_process.h"
 #include "dataflow/error.h"
 #include "penstock_build.h"
 #include "trainer/backends/gpu/library.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr Nanoseconds kCopying = std::chrono::minutes(5);
 
-/// Runs `script` of a shell on `host`, its standard input being `input`. Throws Error.
+/// Runs the shell `script` on `host`, with `input` as its standard input. Throws Error.
 std::string run_there(const Host& host, const std::string& agent, const std::string& script,
                       const std::string& input, std::string_view doing,
                       const std::stop_token& stop) {
@@ -28,7 +28,7 @@ std::string run_there(const Host& host, const std::string& agent, const std::str
   throw Error(fmt::format("{} {} failed: it {}", doing, host.name, exit.describe()));
 }
 
-/// A name of its own first: a program that runs cannot be written to.
+/// Copies to a new name first, because a running program cannot be overwritten.
 void copy_file(const Host& host, const std::string& agent, const std::filesystem::path& file,
                const std::string& folder, const std::stop_token& stop) {
   const std::string to = shell_word(folder + "/" + file.filename().native());
@@ -64,4 +64,4 @@ std::string copy_program(std::span<const Host> hosts, const std::string& folder,
   return copy.native();
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/scale/rungs.h"
+#include "bench/scaling/rungs.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr std::int64_t kMostRanks = 65536;
@@ -55,7 +55,7 @@ std::vector<std::string> spell_out(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const bool has_word = i + 1 < arguments.size() && !arguments[i + 1].starts_with("-");
-    if (argument == "-h" && has_word) {  // alone it asks for help
+    if (argument == "-h" && has_word) {  // alone, -h asks for help
       result.emplace_back("--hosts");
       continue;
     }
@@ -66,4 +66,4 @@ std::vector<std::string> spell_out(const std::vector<std::string>& arguments) {
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

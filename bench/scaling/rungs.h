@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers of ranks a ladder has. Pure functions of text and numbers.
+// Determines the numbers of ranks of a ladder. Pure functions of text and numbers.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::scaling {
 
-/// 1, 2, 4, ... as long as they are at most `most`: tfperftest's ladder.
+/// 1, 2, 4, ... up to `most`: tfperftest's ladder.
 std::vector<std::int32_t> doublings(std::int32_t most);
 
-/// "1,2,6": ascending, each once. Throws ConfigError.
+/// Parses "1,2,6": ascending, without repetition. Throws ConfigError.
 std::vector<std::int32_t> parse_ranks(std::string_view text);
 
-/// tfperftest's single letters as the flags that they stand for: -m, -g, -b, -r and -x, and -h, if
-/// a value follows it: alone it asks for the help text.
+/// Replaces tfperftest's short flags by their long flags: -m, -g, -b, -r, -x, and -h if a value
+/// follows it. -h alone asks for the help text.
 std::vector<std::string> spell_out(const std::vector<std::string>& arguments);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

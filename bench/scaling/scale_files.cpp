@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/scale/scale_files.h"
+#include "bench/scaling/scale_files.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "bench/figures/scaling_curve.h"
-#include "bench/result_json.h"
+#include "bench/record/result_json.h"
+#include "bench/report/figures/scaling_curve.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -92,9 +92,9 @@ std::string ideal_csv(const ScaleResult& result) {
   return text;
 }
 
-std::string scale_figure(const ScaleResult& result, const FigureSize& size) {
-  Curve measured{.name = "measured: " + result.what, .marked = true, .points = {}};
-  Curve ideal_curve{.name = "ideal", .look = CurveLook::ideal, .points = {}};
+std::string scale_figure(const ScaleResult& result, const report::FigureSize& size) {
+  report::Curve measured{.name = "measured: " + result.what, .marked = true, .points = {}};
+  report::Curve ideal_curve{.name = "ideal", .look = report::CurveLook::ideal, .points = {}};
   const std::optional<IdealRate> ideal = ideal_rate(result);
   std::string description = fmt::format("Images per second over devices, {}. ", result.name());
   for (const Rung& rung : result.rungs) {
@@ -107,7 +107,7 @@ std::string scale_figure(const ScaleResult& result, const FigureSize& size) {
     description += fmt::format("{} devices: {:.1f} img/s, ideal {:.1f}. ", rung.devices(),
                                rate->median, lossless);
   }
-  return scaling_curves_figure(
+  return report::scaling_curves_figure(
       {.title = fmt::format("{}, batch {} per device", result.model, result.batch_size),
        .description = description,
        .ranks_title = "number of devices",
@@ -149,4 +149,4 @@ void write_scale_files(const ScaleResult& result, const std::filesystem::path& f
   for (const Rung& rung : result.rungs) write_rung(rung, folder, name);
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/scale/scale_result.h"
+#include "bench/scaling/scale_result.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 std::int64_t Rung::devices() const { return runs.empty() ? ranks : all_devices(runs[0].config); }
 
@@ -61,4 +61,4 @@ std::vector<std::string> notes_about_machines(const ScaleResult& result) {
   return notes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

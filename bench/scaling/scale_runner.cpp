@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/scale/scale_runner.h"
+#include "bench/scaling/scale_runner.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "bench/child_process.h"
-#include "bench/child_run.h"
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/child_run.h"
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
-/// A line that says why: the program's own, else the launcher's, among all that surrounds them.
+/// Finds the line with the reason in the output: the program's, otherwise the launcher's.
 std::string reason_of(const ChildExit& exit, const RunResult& result) {
   if (exit.cause == ChildExit::Cause::timed_out) return "it did not end in time";
   constexpr std::string_view kOurs = "penstock: ", kLauncher = "noticed that";
@@ -39,7 +39,7 @@ int code_of(const ChildExit& exit) {
   return exit.signal != 0 ? 128 + exit.signal : exit.code;
 }
 
-/// Runs a rung once. False: it was stopped.
+/// Runs a rung once. Returns false if it was stopped.
 bool run_rung(const ScalePlan& plan, Rung& rung, std::int32_t repetition,
               const std::stop_token& stop) {
   RunConfig config = plan.config;
@@ -107,4 +107,4 @@ void climb(const ScalePlan& plan, ScaleResult& result, ScaleListener& listener,
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Climbs a ladder over ranks: each rung a run of so many processes, in rounds, so that what drifts
-// meets all rungs. A rung that fails is not tried again; the others go on.
+// Runs a ladder over ranks. Each rung is a run with a given number of processes. Rungs run in
+// rounds, so that drift affects all of them. A failed rung is not repeated; the others continue.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "bench/launch/mpirun.h"
-#include "bench/scale/scale_result.h"
+#include "bench/scaling/launch/mpirun.h"
+#include "bench/scaling/scale_result.h"
 #include "dataflow/clock.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 struct ScalePlan {
-  RunConfig config;     ///< of all rungs; the number of processes is theirs
-  std::string program;  ///< on all machines
+  RunConfig config;     ///< of all rungs; rungs set the number of processes
+  std::string program;  ///< path on all machines
   std::vector<Host> hosts;
-  std::int32_t per_host = 1;  ///< ranks of a machine that does not say its slots
+  std::int32_t per_host = 1;  ///< ranks of a machine without stated slots
   std::string agent{kPlainSsh};
   std::vector<std::int32_t> ranks;  ///< ascending
   std::int32_t repetitions = 3;
@@ -27,25 +27,25 @@ struct ScalePlan {
   bool shared_machine = false;  ///< as in MpirunPlan
 };
 
-/// The rungs of a plan, none of them run. Throws ConfigError where ranks do not fit.
+/// Returns the rungs of a plan, before any run. Throws ConfigError if ranks do not fit.
 std::vector<Rung> make_rungs(const ScalePlan& plan);
 
-/// What starts a rung's run.
+/// The command that starts a rung's run.
 std::vector<std::string> rung_words(const ScalePlan& plan, const Rung& rung);
 
-/// Told of what happens, on the thread that climbs.
+/// Receives events, on the calling thread of climb().
 class ScaleListener {
  public:
   virtual ~ScaleListener() = default;
   virtual void run_begins(const Rung& rung, std::int32_t repetition) = 0;
-  /// It is the last of the rung's runs or failures; or it was stopped, and left nothing.
+  /// The run is the last of the rung's runs or failures. If `stopped`, it left no result.
   virtual void run_ended(const Rung& rung, bool stopped) = 0;
   virtual void result_changed(const ScaleResult& result) = 0;
 };
 
-/// Runs all of it, into `result`, whose rungs are the plan's. A stop request ends the run under
-/// way, which then counts for nothing.
+/// Runs the whole plan, into `result`, which has the plan's rungs. A stop request ends the run
+/// under way and discards it.
 void climb(const ScalePlan& plan, ScaleResult& result, ScaleListener& listener,
            const std::stop_token& stop);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/scale/scale_text.h"
+#include "bench/scaling/scale_text.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "bench/report_text.h"
-#include "bench/scale/scale_files.h"
+#include "bench/record/report_text.h"
+#include "bench/scaling/scale_files.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 using Cells = std::array<std::string, 6>;
@@ -112,4 +112,4 @@ void ScaleProgress::result_changed(const ScaleResult& result) {
   written_ = true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ladder for a terminal.
+// Prints a ladder over ranks on a terminal.
 #pragma once
 
 #include <ostream>
 #include <string>
 
-#include "bench/live_line.h"
-#include "bench/scale/scale_runner.h"
+#include "bench/run/live_line.h"
+#include "bench/scaling/scale_runner.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 void write_scale_text(const ScaleResult& result, std::ostream& out);
 
 /// "a:2,b:2", or "this machine".
 std::string where_text(const Rung& rung);
 
-/// What a ladder says on standard error while it is climbed, and its files after each run.
+/// Prints progress on standard error during the ladder, and writes its files after each run.
 class ScaleProgress final : public ScaleListener {
  public:
   ScaleProgress(std::filesystem::path folder, std::size_t runs, bool single_line)
@@ -23,11 +23,11 @@ class ScaleProgress final : public ScaleListener {
 
   void run_begins(const Rung& rung, std::int32_t repetition) override;
   void run_ended(const Rung& rung, bool stopped) override;
-  /// Throws ConfigError where the very first files cannot be written; later ones are only missed.
+  /// Throws ConfigError if the first files cannot be written. Later failures only clear saved().
   void result_changed(const ScaleResult& result) override;
 
   void finish() { line_.clear(); }
-  /// Are all results so far on disk?
+  /// Have all results so far been saved?
   bool saved() const noexcept { return saved_; }
 
  private:
@@ -39,4 +39,4 @@ class ScaleProgress final : public ScaleListener {
   bool written_ = false, saved_ = true;
 };
 
-}  // namespace penstock
+}  // namespace penstock::scaling

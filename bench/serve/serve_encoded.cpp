@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/serve_encoded.h"
+#include "bench/serve/serve_encoded.h"
 
 #include <string>
 
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/detect_source.h"
 #include "feeders/image_decoding.h"
 #include "feeders/image_source.h"
 
-namespace penstock {
+namespace penstock::serve {
 namespace {
 
 constexpr auto kDecodingOptions = joined_options(kDecoderOptions, kDecodePoolOptions);
@@ -17,7 +17,7 @@ constexpr auto kDecodingOptions = joined_options(kDecoderOptions, kDecodePoolOpt
 
 std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
                                            const FeederContext& context) {
-  if (feeder.name != "queue") {
+  if (!feeder.decodes_samples) {
     throw ConfigError("--encoded sends image files, and --fake-location " +
                       std::string(feeder.name) +
                       " makes pixels; expected queue, such as queue:source=tfrecord; or leave "
@@ -33,10 +33,11 @@ std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
   }
   std::unique_ptr<Source> source = make_image_source(context);
   if (source->kind() == SampleKind::encoded) return source;
-  throw ConfigError("--encoded sends image files, and the source '" +
-                    source_text(context.options.text("source"), context.data.directory).name +
-                    "' gives pixels; expected one of encoded images, such as tfrecord; or leave "
-                    "--encoded out");
+  throw ConfigError(
+      "--encoded sends image files, and the source '" +
+      datasets::source_text(context.options.text("source"), context.data.directory).name +
+      "' gives pixels; expected one of encoded images, such as tfrecord; or leave "
+      "--encoded out");
 }
 
-}  // namespace penstock
+}  // namespace penstock::serve

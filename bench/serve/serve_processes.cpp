@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/serve_processes.h"
+#include "bench/serve/serve_processes.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,21 +15,21 @@
 #include <thread>
 #include <utility>
 
-#include "bench/child_process.h"
-#include "bench/run_watch.h"
+#include "bench/run/child_process.h"
+#include "bench/run/run_watch.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
-namespace penstock {
+namespace penstock::serve {
 namespace {
 
 constexpr std::int64_t kMostProcesses = 1024;
-/// Processes end when they are done, or stopped.
+/// Processes end when they are done or stopped, so their timeout is never reached.
 constexpr Nanoseconds kNever = std::chrono::hours(24 * 365 * 10);
-/// Of a process that was ended by a signal: it cannot say why.
+/// The exit code for a process that a signal ended.
 constexpr int kLost = 6;
 
-/// "1/4": the second of four.
+/// Parses "1/4": the second of four.
 void parse_shard(const std::string& text, ServeGroup& group) {
   const std::size_t slash = text.find('/');
   if (slash != std::string::npos) {
@@ -67,7 +67,7 @@ void refuse_unfit(const ServeGroup& group, const ServeShare& share) {
   }
 }
 
-/// Gives the flag one value, whatever was typed for it before.
+/// Gives the flag one value and removes earlier ones.
 void set_flag(std::vector<std::string>& words, std::string_view name, const std::string& value) {
   for (auto word = words.begin(); word != words.end();) {
     if (!is_typed(name, std::span(&*word, 1))) {
@@ -80,7 +80,7 @@ void set_flag(std::vector<std::string>& words, std::string_view name, const std:
   words.push_back(fmt::format("--{}={}", name, value));
 }
 
-/// The flags of the process number `index`.
+/// The command of process number `index`.
 std::vector<std::string> command_of(const Invocation& invocation, const ServeGroup& group,
                                     const ServeShare& share, std::int32_t index) {
   std::vector<std::string> words{invocation.program, "serve"};
@@ -102,7 +102,7 @@ std::vector<std::string> command_of(const Invocation& invocation, const ServeGro
   return words;
 }
 
-/// A process, and what it said at its end.
+/// A process and its final report.
 struct Producer {
   std::string name;
   std::optional<ServeTotals> totals;
@@ -161,7 +161,7 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
   std::stop_source end;
   const std::stop_callback forward(invocation.stop, [&end] { end.request_stop(); });
   std::mutex mutex;
-  int code = 0;  // under mutex: of the first process that failed
+  int code = 0;  // exit code of the first process that failed; under mutex
   std::deque<Producer> producers;
   for (std::int32_t index = 0; index < group.processes; ++index) {
     Producer& producer = producers.emplace_back();
@@ -206,4 +206,4 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
   return code;
 }
 
-}  // namespace penstock
+}  // namespace penstock::serve

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/serve_report.h"
+#include "bench/serve/serve_report.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::serve {
 namespace {
 
-/// Between two lines of progress.
+/// Time between two lines of progress.
 constexpr Nanoseconds kPeriod = std::chrono::seconds(5);
 
-/// Below this share of the time a wait is no reason for anything.
+/// Waits below this share of the time are not mentioned.
 constexpr double kNoticed = 0.1;
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -108,4 +108,4 @@ ServeTotals ServeProgress::totals() const {
           .feeder_s = seconds(Nanoseconds(feeder_ns_.value()))};
 }
 
-}  // namespace penstock
+}  // namespace penstock::serve

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `penstock serve` says of its batches: on the way, at the end, and of several processes in
-// all. It names the slower side: those who take the batches, or those who make them.
+// Reports what `penstock serve` did: progress, totals at the end, and the sum of several processes.
+// It names the slower side: consumers or producer.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,37 @@
 #include "dataflow/clock.h"
 #include "dataflow/probe.h"
 
-namespace penstock {
+namespace penstock::serve {
 
-/// What a producer did, from its beginning to its end.
+/// What a producer did in total.
 struct ServeTotals {
   std::int64_t batches = 0, images = 0, bytes = 0;
   double seconds = 0;
-  double consumers_s = 0;  ///< of them: nobody took a batch
-  double feeder_s = 0;     ///< of them: there was no batch to send
+  double consumers_s = 0;  ///< part of seconds: waiting for a consumer to take a batch
+  double feeder_s = 0;     ///< part of seconds: waiting for a batch to send
 
   bool operator==(const ServeTotals&) const = default;
 };
 
-/// A line without its end, and back. Throws Error for what is no such line.
+/// One line without the line break, and back. Throws Error for other text.
 std::string to_line(const ServeTotals& totals);
 ServeTotals totals_from_line(std::string_view line);
 
-/// Of processes that served at once: sums, and the longest time; waits are means.
+/// The total of simultaneous processes: sums, the longest time, and the mean waits.
 ServeTotals sum_of(std::span<const ServeTotals> processes);
 
 /// "sent 22 batches, 176 images ... in 2.1 s; 63 % of it waiting for consumers, 12 % for batches to
-/// send: the consumers are the slower side". `paced`: held to a rate.
+/// send: the consumers are the slower side". `paced`: limited to a rate.
 std::string describe(const ServeTotals& totals, bool paced);
 
-/// While one process serves. Thread-safety: run() beside everything else.
+/// Progress of one serving process. Thread-safety: run() may run parallel to everything else.
 class ServeProgress {
  public:
-  /// `name` begins each line: "penstock serve". Time counts from here. What is passed outlives it.
+  /// `name` begins each line: "penstock serve". Time starts here. Probe and clock must outlive
+  /// this.
   ServeProgress(std::string name, Probe& probe, Clock& clock);
 
-  /// One line on standard error every few seconds, until stopped.
+  /// Prints one line on standard error every few seconds, until stopped.
   void run(const std::stop_token& stop) const;
   ServeTotals totals() const;
 
@@ -52,4 +53,4 @@ class ServeProgress {
   const Time start_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::serve

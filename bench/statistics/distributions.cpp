@@ -9,10 +9,10 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
-/// Not std::lgamma, which writes a global variable. `z` > 0.
+/// std::lgamma writes a global variable, so it is not used. `z` > 0.
 double log_gamma(double z) {
   int sign = 0;
   return lgamma_r(z, &sign);
@@ -20,8 +20,8 @@ double log_gamma(double z) {
 
 double log_beta(double a, double b) { return log_gamma(a) + log_gamma(b) - log_gamma(a + b); }
 
-/// ln B(a, 1/2). For a large a both gamma functions are huge and nearly equal: their ratio is then
-/// taken from its asymptotic series (DLMF 5.11.13), whose first omitted term is below 1e-13.
+/// ln B(a, 1/2). For a large a both gamma functions are huge and nearly equal. Their ratio then
+/// comes from its asymptotic series (DLMF 5.11.13), whose first omitted term is below 1e-13.
 double log_beta_half(double a) {
   if (a < 100) return log_beta(a, 0.5);
   const double r = 1 / a;
@@ -31,7 +31,7 @@ double log_beta_half(double a) {
 }
 
 /// The continued fraction of DLMF 8.17.22 by Lentz's method as modified by Thompson and Barnett
-/// (1986). Converges fast for x < (a + 1) / (a + b + 2), in some sqrt(max(a, b)) terms.
+/// (1986). It converges fast for x < (a + 1) / (a + b + 2), in about sqrt(max(a, b)) terms.
 double beta_fraction(double x, double a, double b) {
   constexpr double kTiny = 1e-300;
   constexpr double kPrecision = 1e-15;
@@ -53,7 +53,7 @@ double beta_fraction(double x, double a, double b) {
   return 1 / value;
 }
 
-/// Regularised incomplete beta function I_x(a, b), from x and y = 1 - x, neither of them rounded.
+/// Regularised incomplete beta function I_x(a, b), from unrounded x and y = 1 - x.
 double incomplete_beta(double x, double y, double a, double b, double log_beta_ab) {
   if (x <= 0) return 0;
   if (y <= 0) return 1;
@@ -103,7 +103,7 @@ double student_t_quantile(double probability, double freedom) {
   PENSTOCK_ASSERT(probability >= 0 && probability <= 1 && freedom > 0);
   if (probability > 0.5) return -student_t_quantile(1 - probability, freedom);
   if (probability == 0) return -std::numeric_limits<double>::infinity();
-  // The tail is convex, so that Newton's steps from the middle never go too far.
+  // The tail is convex, so Newton's steps from the middle never overshoot.
   double t = 0;
   for (double step = 1; step > 1e-15 * t;) {
     step = (student_t_tail(t, freedom) - probability) / student_t_density(t, freedom);
@@ -122,4 +122,4 @@ double binomial_cdf(std::size_t successes, std::size_t trials, double probabilit
   return incomplete_beta(1 - probability, probability, failures, next, log_beta(failures, next));
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

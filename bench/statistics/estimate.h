@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A figure that comes with what is not known about it.
+// A figure together with its uncertainty.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::statistics {
 
-/// A value and its confidence interval (95 % unless said otherwise). Bounds may be infinite, where
-/// there is too little to tell; none is ever NaN. An interval has no width only if all that was
-/// measured is alike to the last bit, as on a simulated clock.
+/// A value and its confidence interval (95 % unless stated otherwise). Bounds are infinite if there
+/// is too little data; they are never NaN. The interval has zero width only if all measurements are
+/// identical to the last bit, as on a simulated clock.
 struct Estimate {
   double value = 0, low = 0, high = 0;
-  std::size_t samples = 0;  ///< independent ones behind it: blocks, or effective steps
-  bool is_spread = false;   ///< low and high are the lowest and highest sample, and no interval
+  std::size_t samples = 0;  ///< number of independent samples: blocks, or effective steps
+  bool is_spread = false;   ///< low and high are the lowest and highest sample, not an interval
   double half_width() const noexcept { return (high - low) / 2; }
   bool operator==(const Estimate&) const = default;
 };
 
-/// What an interval and a practical margin say together.
+/// The verdict from an interval and a practical margin.
 enum class Verdict : unsigned char { slower, faster, equal, undecided };
 constexpr std::string_view to_string(Verdict verdict) noexcept {
   switch (verdict) {
@@ -34,4 +34,4 @@ constexpr std::string_view to_string(Verdict verdict) noexcept {
   return "";
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

@@ -7,12 +7,12 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// 100 (1 - 1 / ratio) of a ratio of step times.
+/// 100 (1 - 1 / ratio), for a ratio of step times.
 double percent_of(double ratio) { return ratio > 0 ? 100 * (1 - 1 / ratio) : -kInfinity; }
 
 std::vector<double> percents_of(std::span<const Pair> step_ms) {
@@ -46,7 +46,7 @@ Estimate within(Estimate estimate, double low, double high) {
   return estimate;
 }
 
-/// The highest figures if the feeder made but 1 - `share` of the batches that it seemed to make.
+/// Raises the upper bounds: the feeder may have made only 1 - `share` of its apparent batches.
 void include_hidden(CostEstimate& cost, std::span<const Pair> step_ms, double images,
                     double share) {
   cost.percent.high = 100 - (100 - cost.percent.high) * (1 - share);
@@ -101,7 +101,7 @@ CostEstimate estimate_cost(std::span<const Pair> step_ms, double images, const C
   cost.percent = within(cost.percent, 0, 100);
   cost.ms_per_step = within(summary.of(longer_ms), 0, kInfinity);
   cost.img_per_s_lost = within(summary.of(lost), 0, kInfinity);
-  if (!cost.percent.is_spread) {  // as many as the percentage says, of the ceiling's mean step
+  if (!cost.percent.is_spread) {  // the share that the percentage says, of the ceiling's mean step
     double ceiling_ms = 0;
     for (const Pair& pair : step_ms) ceiling_ms += pair.a / static_cast<double>(step_ms.size());
     const double each = 1e3 * images / ceiling_ms / 100;
@@ -122,4 +122,4 @@ CostEstimate estimate_cost(std::span<const Pair> step_ms, double images, const C
   return cost;
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

@@ -9,7 +9,7 @@
 #include "bench/statistics/distributions.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -17,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Moments {
   double mean = 0, deviation = 0;  ///< of a sample: n - 1
 };
-/// By differences from the first value: exact where all are alike.
+/// Uses differences from the first value: exact if all values are equal.
 Moments moments_of(std::span<const double> values) {
   if (values.empty()) return {};
   const auto count = static_cast<double>(values.size());
@@ -110,4 +110,4 @@ double detectable_effect(std::span<const Pair> pairs, std::size_t planned) {
   return std::expm1(errors * moments_of(log_ratios(pairs)).deviation / std::sqrt(count));
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

@@ -9,10 +9,10 @@
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
-/// Draws from measured times in runs of consecutive ones, round the end to the beginning.
+/// Draws runs of consecutive measured times; runs wrap around at the end.
 class Draws {
  public:
   /// Keeps a reference to `times`, which is not empty.
@@ -31,8 +31,8 @@ class Draws {
   }
 
  private:
-  /// Long enough to hold what values have in common; a cube root of them at least, which is how the
-  /// best length of a block bootstrap grows (Hall, Horowitz and Jing 1995).
+  /// Long enough for the autocorrelation. At least the cube root of the number of values, which is
+  /// how the best length of a block bootstrap grows (Hall, Horowitz and Jing 1995).
   static std::size_t run_length(std::span<const double> times) {
     const auto root = std::cbrt(static_cast<double>(times.size()));
     const double length = std::ceil(std::max(root, 2 * autocorrelation_time(times)));
@@ -44,7 +44,7 @@ class Draws {
   std::size_t run_, left_ = 0, at_ = 0;
 };
 
-/// A share of a time, in per cent; 0 of no time.
+/// A share of a time, in per cent; 0 if the time is 0.
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 }  // namespace
@@ -56,7 +56,8 @@ Replay replay_queue(std::span<const double> producer_ms, std::span<const double>
     for (const double time : times) PENSTOCK_ASSERT(time >= 0 && std::isfinite(time));
   }
   Draws produce(producer_ms, plan.seed, 0), consume(consumer_ms, plan.seed, 1);
-  std::vector<double> taken(plan.slots, 0.0);  // when the batch `slots` before was; a ring
+  std::vector<double> taken(plan.slots, 0.0);  // times at which the last `slots` batches were
+                                               // taken; a ring
   const std::size_t batches = std::max<std::size_t>(plan.batches, 2);
   const std::size_t warm_up = std::max<std::size_t>(batches / 10, 1);
   double published = 0, done = 0, published_before = 0, done_before = 0, starved = 0, blocked = 0;
@@ -79,4 +80,4 @@ Replay replay_queue(std::span<const double> producer_ms, std::span<const double>
           percent(blocked, published - published_before)};
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a bounded queue between a producer and a consumer makes of their measured times: replays
-// them batch by batch, so that no distribution has to be assumed. Pure functions.
+// Replays measured times of a producer and a consumer, batch by batch, through a bounded queue. It
+// assumes no distribution. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +9,27 @@
 
 #include "bench/statistics/estimate.h"
 
-namespace penstock {
+namespace penstock::statistics {
 
 struct ReplayPlan {
-  /// Batches that fit between the two, at least 1, the one that the producer works on or cannot put
-  /// down and the one that the consumer works on excluded. A ring whose slots are held from the
-  /// beginning of filling to the end of consumption has two more.
+  /// Batches that fit between the two, at least 1. It excludes the batch that the producer works on
+  /// or cannot put down, and the batch that the consumer works on. A ring whose slots are held from
+  /// the start of filling to the end of consumption has two more.
   std::size_t slots = 1;
   std::size_t batches = 20000;
   std::uint64_t seed = 1;
 };
 struct Replay {
-  double ms_per_batch = 0;     ///< in the steady state
+  double ms_per_batch = 0;     ///< in steady state
   double starved_percent = 0;  ///< of the consumer's time
   double blocked_percent = 0;  ///< of the producer's time: back-pressure
 };
-/// `producer_ms`: times between batches of a producer that is never blocked; `consumer_ms`: the
-/// same of a consumer that is never starved. Drawn with replacement in runs of consecutive values
-/// (so that their autocorrelation is kept), with the seed; the first tenth is warm-up. Both hold at
-/// least one value, all at least 0. The same draws are made for every number of slots, so that
-/// replays differ by the slots alone; what both sides have in common is lost.
+/// `producer_ms`: times between batches of a producer that is never blocked. `consumer_ms`: times
+/// between batches of a consumer that is never starved. Both hold at least one value, all at least
+/// 0. The replay draws runs of consecutive values with replacement, using the seed, which keeps
+/// their autocorrelation. The first tenth is warm-up. Every number of slots uses the same draws, so
+/// replays differ by the slots only. Correlation between producer and consumer is lost.
 Replay replay_queue(std::span<const double> producer_ms, std::span<const double> consumer_ms,
                     const ReplayPlan& plan);
 
-}  // namespace penstock
+}  // namespace penstock::statistics

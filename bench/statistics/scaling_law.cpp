@@ -11,7 +11,7 @@
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -24,7 +24,7 @@ struct Sample {
   double threads = 0, seconds = 0, blocks = 0;  ///< thread-seconds per image: mean over blocks
 };
 
-/// The means of the points' blocks `pick(point, block)`; what supplied nothing is left out.
+/// Averages `pick(point, block)` over each point's blocks; ignores rates that are not above 0.
 template <typename Pick>
 std::vector<Sample> samples_of(std::span<const ScalingPoint> points, Pick pick) {
   std::vector<Sample> samples;
@@ -44,7 +44,7 @@ std::vector<Sample> samples_of(std::span<const ScalingPoint> points, Pick pick) 
   return samples;
 }
 
-/// Solves three equations by elimination with partial pivoting; none: singular.
+/// Solves three equations by elimination with partial pivoting; none if singular.
 std::optional<Three> solve(std::array<Three, 3> matrix, Three right) {
   for (std::size_t k = 0; k < 3; ++k) {
     std::size_t pivot = k;
@@ -64,7 +64,7 @@ std::optional<Three> solve(std::array<Three, 3> matrix, Three right) {
   return Three{right[0] / matrix[0][0], right[1] / matrix[1][1], right[2] / matrix[2][2]};
 }
 
-/// Least squares of (seconds predicted / measured - 1) in three coefficients, some of them held at
+/// Least squares of (seconds predicted / measured - 1) in three coefficients, some of them fixed at
 /// a bound. Columns are scaled to length 1.
 class RelativeSquares {
  public:
@@ -129,8 +129,9 @@ std::size_t distinct_threads(std::span<const Sample> samples) {
   return static_cast<std::size_t>(std::unique(threads.begin(), threads.end()) - threads.begin());
 }
 
-/// A convex problem in three unknowns with a bound each: its solution is the best of the least
-/// squares with some of them at their bounds that keep to the others'. Fewer unknowns win a tie.
+/// A convex problem in three unknowns with one bound each. The solution is the best least-squares
+/// fit, over all choices of unknowns fixed at their bounds, that meets the other bounds. Fewer free
+/// unknowns win a tie.
 ScalingLaw fit(std::span<const Sample> samples) {
   PENSTOCK_ASSERT(!samples.empty());
   const RelativeSquares squares(samples);
@@ -154,7 +155,7 @@ ScalingLaw fit(std::span<const Sample> samples) {
   return {1 / best[0], best[1] / best[0], best[2] / best[0]};
 }
 
-/// Threads for a demand on the rising side of the law; infinite: none reaches it.
+/// Threads for a demand on the rising side of the law; infinite if none reaches it.
 double threads_for(const ScalingLaw& law, double demand) {
   if (demand <= law.lambda) return demand / law.lambda;
   // demand kappa n^2 - b n + demand (1 - sigma) = 0
@@ -170,9 +171,9 @@ double peak_rate(const ScalingLaw& law) {
   return law.sigma > 0 ? law.lambda / law.sigma : kInfinity;
 }
 
-/// The law of all blocks, and those of resampled blocks. Where every point has a value of every
-/// round, whole rounds are drawn, so that what disturbed a round disturbs all of its points.
-/// Intervals are Student's t with the bootstrap's standard error: percentiles of so few blocks
+/// The law of all blocks, and the laws of resampled blocks. If every point has a value in every
+/// round, whole rounds are drawn, because a disturbance of a round affects all its points.
+/// Intervals use Student's t with the bootstrap's standard error: percentiles of this few blocks
 /// would be too narrow (Hesterberg 2015).
 class Resampled {
  public:
@@ -201,7 +202,7 @@ class Resampled {
   const ScalingLaw& law() const noexcept { return law_; }
   std::size_t blocks() const noexcept { return blocks_; }
 
-  /// Half the width of an interval of `figure` of the law; infinite with one block.
+  /// Half the width of the interval of the law's `figure`; infinite with one block.
   template <typename Figure>
   double reach(Figure figure) const {
     if (laws_.empty()) return kInfinity;
@@ -211,7 +212,7 @@ class Resampled {
     return stretch_ * std::sqrt(squares / static_cast<double>(laws_.size()));
   }
 
-  /// By logarithms.
+  /// Computed with logarithms.
   Estimate rate(double threads) const {
     const double value = law_.rate(threads);
     if (!(threads > 0)) return {0, 0, 0, blocks_};
@@ -220,7 +221,7 @@ class Resampled {
     return {value, value / factor, value * factor, blocks_};
   }
 
-  /// By its reciprocal, which is 0 where the rate rises for ever.
+  /// Computed with the reciprocal, which is 0 if the rate always rises.
   Estimate peak() const {
     const auto reciprocal = [](const ScalingLaw& law) { return 1 / peak_rate(law); };
     const double middle = reciprocal(law_), half = reach(reciprocal);
@@ -235,8 +236,8 @@ class Resampled {
   double stretch_ = 0;
 };
 
-/// Where a bound of the law's band first reaches a demand; infinite: not within a hundred times
-/// the `expected` number of threads.
+/// Where a bound of the law's band first reaches a demand. Infinite if that is beyond a hundred
+/// times the `expected` number of threads.
 double crossing(const Resampled& band, double Estimate::*bound, double demand, double expected) {
   const auto reaches = [&](double threads) { return band.rate(threads).*bound >= demand; };
   const double one = band.rate(1).*bound;
@@ -255,7 +256,7 @@ double crossing(const Resampled& band, double Estimate::*bound, double demand, d
   return above;
 }
 
-/// Of the thread count at which it is highest, with the mean over its blocks.
+/// The highest rate per thread of any thread count, by the mean over its blocks.
 double best_rate_of_a_thread(std::span<const ScalingPoint> points) {
   double best = 0;
   for (const ScalingPoint& point : points) {
@@ -316,8 +317,8 @@ ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand
   needed.known =
       whole <= needed.measured_to || (enough_counts && std::isfinite(needed.threads.high));
   if (!needed.known && !enough_counts) {
-    // The law's own number is no lower bound: with a coefficient for each point it bends as noise
-    // does. No thread supplies more than one of the best count did.
+    // The law's prediction is no lower bound: with one coefficient per point it follows the noise.
+    // But no thread supplies more than one thread of the best count did.
     const double least = std::max(demand / best_rate_of_a_thread(points), needed.measured_to);
     needed.whole = static_cast<int>(std::min(std::ceil(least * (1 - kRounding)), whole));
   }
@@ -329,4 +330,4 @@ Estimate rate_at(std::span<const ScalingPoint> points, double threads, std::uint
   return Resampled(points, seed, resamples).rate(threads);
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

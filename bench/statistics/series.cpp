@@ -9,10 +9,10 @@
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
-/// Fewer batches or blocks than this say little about their spread.
+/// With fewer batches or blocks, their spread is poorly known.
 constexpr std::size_t kLeastBatches = 6;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -21,7 +21,7 @@ void check_finite(std::span<const double> values) {
       std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
 }
 
-/// By differences from the first value: exact for a constant series.
+/// Uses differences from the first value: exact for a constant series.
 double mean(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value - values.front();
@@ -35,7 +35,7 @@ double squares_about_mean(std::span<const double> values) {
   return squares;
 }
 
-/// Means of consecutive batches of `size`; what does not fill one is left out, at the beginning.
+/// Means of consecutive batches of `size`. An incomplete batch is left out at the beginning.
 std::vector<double> batch_means(std::span<const double> series, std::size_t size) {
   std::vector<double> means;
   for (std::size_t at = series.size() % size; at < series.size(); at += size) {
@@ -44,7 +44,7 @@ std::vector<double> batch_means(std::span<const double> series, std::size_t size
   return means;
 }
 
-/// Of values that are in order.
+/// The values must be sorted.
 double sorted_quantile(std::span<const double> sorted, double share) {
   const double place = std::clamp(share, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);
@@ -52,8 +52,9 @@ double sorted_quantile(std::span<const double> sorted, double share) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-/// MSER: the truncation of `values` with the least sum of squares over the square of what is left;
-/// at most half of them, and at least five stay. From the end, by Welford's update.
+/// MSER: the truncation of `values` that minimises the sum of squares over the square of the
+/// remaining count. It removes at most half of the values and keeps at least five. It runs from the
+/// end, with Welford's update.
 std::size_t least_error_truncation(std::span<const double> values) {
   constexpr std::size_t kLeastLeft = 5;
   if (values.size() <= kLeastLeft) return 0;
@@ -74,8 +75,8 @@ std::size_t least_error_truncation(std::span<const double> values) {
   return best;
 }
 
-/// The share of draws beyond a bound of a percentile interval, so that with few blocks it is as
-/// wide as Student's t would make it (Hesterberg 2015, "expanded percentile interval").
+/// The share of draws beyond a bound of the percentile interval. With few blocks the interval is
+/// then as wide as Student's t would make it (Hesterberg 2015, "expanded percentile interval").
 double expanded_tail(double tail, std::size_t blocks) {
   const auto count = static_cast<double>(blocks);
   return student_t_cdf(student_t_quantile(tail, count - 1) * std::sqrt(count / (count - 1)),
@@ -86,7 +87,7 @@ struct Slope {
   double per_value = 0;
   bool certain = false;  ///< its 95 % interval excludes 0
 };
-/// Theil's slope with Sen's interval (1968), which takes values for independent.
+/// Theil's slope with Sen's interval (1968), which assumes independent values.
 Slope theil_sen(std::span<const double> values) {
   std::vector<double> slopes;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -107,7 +108,7 @@ Slope theil_sen(std::span<const double> values) {
   return slope;
 }
 
-/// How many values make a batch that is almost independent of the one before.
+/// The batch size at which batches are almost independent of each other.
 std::size_t independent_batch(double tau, std::size_t values) {
   constexpr double kTimes = 3;
   const std::size_t most = std::max<std::size_t>(1, values / kLeastBatches);
@@ -121,7 +122,7 @@ void find_drift(std::span<const double> rest, WarmUp& warm_up) {
   if (rest.size() < 2 || middle == 0) return;
   const std::size_t thinned = (rest.size() + kMostValues - 1) / kMostValues;
   const std::vector<double> values = batch_means(rest, thinned);
-  // A drift is no autocorrelation: without it, batches are as long as the noise demands.
+  // Drift would look like autocorrelation, so remove it: batches are as long as the noise requires.
   const double rough = theil_sen(values).per_value;
   std::vector<double> residuals = values;
   for (std::size_t i = 0; i < values.size(); ++i) residuals[i] -= rough * static_cast<double>(i);
@@ -234,4 +235,4 @@ std::size_t longest_run_above(std::span<const double> series, double limit) {
   return longest;
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

@@ -7,7 +7,7 @@
 
 #include "bench/statistics/distributions.h"
 
-namespace penstock {
+namespace penstock::statistics {
 namespace {
 
 /// Mean of logarithms, and the variance of that mean.
@@ -19,7 +19,7 @@ struct LogMean {
 LogMean log_mean(std::span<const double> values) {
   LogMean result{.count = static_cast<double>(values.size())};
   double sum = 0, squares = 0;
-  for (const double value : values) {  // about the first, so that equal values have no spread
+  for (const double value : values) {  // relative to the first, so that equal values have no spread
     const double off = std::log(value / values.front());
     sum += off;
     squares += off * off;
@@ -31,7 +31,7 @@ LogMean log_mean(std::span<const double> values) {
   return result;
 }
 
-/// Of Welch and Satterthwaite, for a variance above 0.
+/// Degrees of freedom by Welch and Satterthwaite, for a variance above 0.
 double freedom(const LogMean& a, const LogMean& b) {
   const double sum = a.variance + b.variance;
   return sum * sum /
@@ -77,4 +77,4 @@ std::size_t values_needed(std::span<const double> a, std::span<const double> b, 
   return kMost;
 }
 
-}  // namespace penstock
+}  // namespace penstock::statistics

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/child_run.h"
+#include "bench/sweep/child_run.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -10,19 +10,19 @@
 #include <optional>
 #include <vector>
 
-#include "bench/machine.h"
-#include "bench/result_json.h"
+#include "bench/record/machine.h"
+#include "bench/record/result_json.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
 
-/// Messages that may wait in each socket: few, so that the reserve stays short.
+/// Messages that may wait in each socket. The number is small to keep the reserve short.
 constexpr std::string_view kHighWaterMark = "2";
-/// Longest path of a Unix socket on Linux (unix(7)), its closing zero included.
+/// Longest path of a Unix socket on Linux (unix(7)), with its closing zero.
 constexpr std::size_t kMaxSocketPath = 108;
 
-/// The beginning of `text` without line ends and control characters.
+/// The beginning of `text`, without line ends and control characters.
 std::string excerpt(std::string_view text) {
   constexpr std::size_t kLongest = 80;
   std::string result(text.substr(0, kLongest));
@@ -40,19 +40,36 @@ RunResult failed(const RunConfig& config, int exit_code, std::string reason) {
   return result;
 }
 
+/// How the process of `result` ended, and what it said after the notes, which the result has too.
+std::string end_of(const ChildExit& exit, const RunResult& result) {
+  ChildExit end;
+  end.cause = exit.cause;
+  end.code = exit.code;
+  end.signal = exit.signal;
+  const std::string said = exit.last_words + "\n";
+  std::size_t errors = 0;
+  for (const std::string& note : result.notes) {
+    const std::string line = fmt::format("penstock: {}\n", note);  // as `penstock run` prints it
+    const std::size_t at = said.rfind(line);
+    if (at != std::string::npos) errors = std::max(errors, at + line.size());
+  }
+  if (errors < said.size()) end.last_words = exit.last_words.substr(errors);
+  return end.describe();
+}
+
 Options feeder_options(const RunConfig& config, const FeederEntry& feeder) {
   const ComponentText parts = parse_component(config.fake_location);
   return Options(parts.name, feeder.options, parts);
 }
 
-/// The two ends of a connection between a run and its producer.
+/// The connection between a run and its producer.
 struct Connection {
   std::string endpoint, hwm;
   bool run_binds = true;
-  std::string served = "host";  ///< the producer's feeder: of pixels, or of image files
+  std::string served = "host";  ///< the producer's feeder: `host` (pixels) or `queue` (image files)
 };
 
-/// Feeders need not know the option.
+/// A feeder may lack the option "encoded".
 bool takes_image_files(const FeederEntry& feeder, const Options& options) {
   const bool knows = std::ranges::any_of(
       feeder.options, [](const OptionSpec& option) { return option.name == "encoded"; });
@@ -74,7 +91,7 @@ Connection make_connection(const FeederEntry& feeder, const Options& options,
           .served = takes_image_files(feeder, options) ? "queue" : "host"};
 }
 
-/// `text` with the options of the connection that it lacks.
+/// `text` plus the options that it lacks for this connection.
 std::string connected(const std::string& text, const Options& options,
                       const Connection& connection) {
   std::string result = text + (text.find(':') == std::string::npos ? ":" : ",");
@@ -116,7 +133,8 @@ ChildCommand serve_command(const RunConfig& config, const Connection& connection
   return command;
 }
 
-/// Of a producer that sends as these options want; none where there are no such options.
+/// Flags for a producer that sends in the form that these options expect; none if the feeder has no
+/// such options.
 std::vector<std::string> sender_flags(const FeederEntry& feeder, const Options& options) {
   const auto has = [&](std::string_view name) {
     return std::any_of(feeder.options.begin(), feeder.options.end(),
@@ -126,7 +144,7 @@ std::vector<std::string> sender_flags(const FeederEntry& feeder, const Options& 
     return {options.flag("shared_memory") ? "--shared-memory" : "--credit"};
   }
   if (takes_image_files(feeder, options) || !has("format")) return {};
-  // Those that say when they were sent, unless another format is asked for.
+  // Framed messages carry their sending time, so they are the default.
   const std::string& format = options.text("format");
   return {"--format=" + (format == "auto" ? std::string("framed") : format)};
 }
@@ -142,7 +160,7 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
   std::stop_source end_run;
   const std::vector<std::string> flags = sender_flags(feeder, given);
   ChildCommand serve = serve_command(config, connection, options, flags);
-  serve.on_end = [end_run]() mutable { end_run.request_stop(); };  // nothing more will come
+  serve.on_end = [end_run]() mutable { end_run.request_stop(); };  // no more batches will come
   ChildProcess producer(std::move(serve));
   const std::stop_callback forward(stop, [&] { end_run.request_stop(); });
   ChildProcess run(run_command(connected_config, options));
@@ -155,7 +173,7 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
     result.reason =
         "its producer, `penstock serve`, ended before the run did: " + producer_exit.describe();
   }
-  result.config.fake_location = config.fake_location;  // the socket's path says nothing to anybody
+  result.config.fake_location = config.fake_location;  // hides the temporary path
   result.notes.push_back(
       fmt::format("fed by `penstock serve --fake-location {}{} --hwm {}{}` over ipc://",
                   connection.served, connection.served == "host" ? "" : " --encoded",
@@ -169,7 +187,7 @@ namespace {
 
 constexpr std::string_view kFolderPrefix = "penstock-sweep-";
 
-/// Removes private folders whose process was killed: no process has their lock.
+/// Removes private folders of killed processes: their locks are free.
 void remove_abandoned(const std::filesystem::path& parent) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(parent, ignored)) {
@@ -187,7 +205,7 @@ PrivateFolder::PrivateFolder() {
   const char* const given = getenv("TMPDIR");
   const std::string parent = given != nullptr && *given != 0 ? given : "/tmp";
   remove_abandoned(parent);
-  do {  // again where another process removes it before it is locked
+  do {  // again if another process removes it before it is locked
     std::string name = fmt::format("{}/{}XXXXXX", parent, kFolderPrefix);
     if (mkdtemp(name.data()) == nullptr) {
       throw ConfigError(
@@ -201,7 +219,7 @@ PrivateFolder::PrivateFolder() {
 }
 
 PrivateFolder::~PrivateFolder() {
-  std::error_code ignored;  // what cannot be removed does no harm
+  std::error_code ignored;  // a folder that remains does no harm
   std::filesystem::remove_all(path_, ignored);
 }
 
@@ -231,11 +249,11 @@ RunResult result_of(const ChildExit& exit, const RunConfig& config) {
   }
   try {
     RunResult result = result_from_json(json);
-    const bool stopped = exit.cause == ChildExit::Cause::stopped;  // then its code is the signal's
+    const bool stopped = exit.cause == ChildExit::Cause::stopped;  // then the code is the signal's
     if (exit.signal != 0 || late || (!stopped && exit.code != result.exit_code)) {
       result.status = Status::failed;
       result.exit_code = code;
-      result.reason = "the run " + exit.describe();
+      result.reason = "the run " + end_of(exit, result);
     }
     return result;
   } catch (const Error& error) {

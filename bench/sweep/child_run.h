@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One repetition of a sweep: `penstock run --json` in a child process, and where its feeder
-// receives from outside, `penstock serve` in another one, connected by a socket in a private
-// folder.
+// Runs one repetition of a sweep as `penstock run --json` in a child process. If its feeder
+// receives from outside, `penstock serve` runs in a second child, connected by a socket in a
+// private folder.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,17 @@
 #include <stop_token>
 #include <string>
 
-#include "bench/child_process.h"
-#include "bench/folder_lock.h"
-#include "bench/progress.h"
-#include "bench/runner.h"
+#include "bench/run/child_process.h"
+#include "bench/run/progress.h"
+#include "bench/run/runner.h"
+#include "bench/sweep/folder_lock.h"
 #include "dataflow/clock.h"
 #include "feeders/feeder.h"
 
 namespace penstock {
 
-/// A new folder under $TMPDIR or /tmp, removed with all that is in it. Making one also removes
-/// those whose process was killed.
+/// A new folder under $TMPDIR or /tmp, removed with its content. The constructor also removes
+/// folders that killed processes left behind.
 class PrivateFolder {
  public:
   PrivateFolder();
@@ -36,22 +36,23 @@ class PrivateFolder {
 
 struct ChildRunOptions {
   std::string program;       ///< this executable
-  Nanoseconds timeout{};     ///< of one run
-  bool show_stderr = false;  ///< of the children
-  /// Told a few times a second how far a run is, on another thread, while run_in_child waits for
-  /// it; null: nobody asks.
+  Nanoseconds timeout{};     ///< for one run
+  bool show_stderr = false;  ///< pass on standard error of the children
+  /// Receives the progress of the run a few times a second, on another thread, while run_in_child
+  /// waits; null: progress is not reported.
   std::function<void(const Progress&)> on_progress{};
 };
 
-/// Runs `config`, whose feeder is `feeder`. Whatever goes wrong in a child is a failed result with
-/// the reason. A stop request ends the run, which is then partial. No child survives the call.
+/// Runs `config`, whose feeder is `feeder`. If a child fails in any way, returns a failed result
+/// with the reason. A stop request ends the run; its result is then partial. No child survives the
+/// call.
 RunResult run_in_child(const RunConfig& config, const FeederEntry& feeder,
                        const ChildRunOptions& options, const std::stop_token& stop);
 
-/// Does a run of `config` need a producer that the caller has to start?
+/// True if the caller must start a producer for a run of `config`.
 bool needs_producer(const RunConfig& config, const FeederEntry& feeder);
 
-/// What a child's end says about its run of `config`.
+/// Converts the end of a child into the result of its run of `config`.
 RunResult result_of(const ChildExit& exit, const RunConfig& config);
 
 }  // namespace penstock

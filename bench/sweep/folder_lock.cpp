@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/folder_lock.h"
+#include "bench/sweep/folder_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,12 +15,12 @@ namespace penstock {
 
 FolderLock::FolderLock(const std::filesystem::path& folder)
     : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-      is_ours_(flock(folder_.number(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {}
+      is_ours_(flock(folder_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {}
 
 bool FolderLock::is_of(const std::filesystem::path& folder) const {
   struct stat held {
   }, named{};
-  return fstat(folder_.number(), &held) == 0 && lstat(folder.c_str(), &named) == 0 &&
+  return fstat(folder_.get(), &held) == 0 && lstat(folder.c_str(), &named) == 0 &&
          held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock on a folder that its process holds: two writers of one folder meet it, and a folder whose
-// process was killed is known by its absence.
+// A lock on a folder, held by a process. It detects a second writer of the folder, and folders
+// whose process was killed.
 #pragma once
 
 #include <filesystem>
 
-#include "bench/child_process.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {
 
 class FolderLock {
  public:
-  /// Takes the lock of an existing folder if no other process has it, and never waits.
+  /// Takes the lock of an existing folder if no other process holds it. Never waits.
   explicit FolderLock(const std::filesystem::path& folder);
 
-  /// False: another process has the lock. File systems that know no locks never say so.
+  /// False: another process holds the lock. Always true on file systems without locks.
   bool is_ours() const noexcept { return is_ours_; }
   /// False: the folder was removed or replaced, or could not be opened.
   bool is_of(const std::filesystem::path& folder) const;
@@ -24,8 +24,8 @@ class FolderLock {
   bool is_ours_ = false;
 };
 
-/// The folder that --out names: makes it where it is missing, and locks it. Throws ConfigError when
-/// that cannot be done, or another process has the lock.
+/// Creates the folder that --out names, if necessary, and locks it. Throws ConfigError if this
+/// fails or another process holds the lock.
 FolderLock lock_results(const std::filesystem::path& folder);
 
 }  // namespace penstock

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/result_folder.h"
+#include "bench/sweep/result_folder.h"
 
 #include <fmt/format.h>
 
 #include <sstream>
 #include <utility>
 
-#include "bench/pages/sweep_page.h"
-#include "bench/report.h"
-#include "dataflow/io/output_file.h"
+#include "bench/report/pages/sweep_page.h"
+#include "bench/report/report.h"
+#include "dataflow/machine/output_file.h"
 
 namespace penstock {
 
@@ -19,7 +19,7 @@ std::string files_line(const ResultFolder& folder, std::initializer_list<std::st
                        bool saved) {
   if (!saved) {
     return fmt::format(
-        "The folder '{}' could not be written: what is in it is older than this result\n",
+        "The folder '{}' could not be written: its files are older than this result\n",
         folder.path().native());
   }
   std::string names;
@@ -30,13 +30,13 @@ std::string files_line(const ResultFolder& folder, std::initializer_list<std::st
 }
 
 void ResultFolder::write(const SweepResult& sweep) const {
-  for (const ReportEntry* report : report_table().entries) {
+  for (const report::ReportEntry* report : report::report_table().entries) {
     if (report->file.empty()) continue;
     std::ostringstream text;
     report->write(sweep, {}, text);
     replace_file(path_ / report->file, text.str());
   }
-  write_sweep_figures(sweep, path_ / "figures");
+  report::write_sweep_figures(sweep, path_ / "figures");
 }
 
 }  // namespace penstock

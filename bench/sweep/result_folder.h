@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder that a sweep leaves its results in. Files are replaced as a whole: whoever reads one,
-// or finds it after a crash or a full disk, sees the results as they were after some run.
+// The folder for the results of a sweep. Files are replaced as a whole, so a reader always sees
+// complete results, even after a crash or on a full disk.
 #pragma once
 
 #include <filesystem>
@@ -8,20 +8,20 @@
 #include <string>
 #include <string_view>
 
-#include "bench/folder_lock.h"
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
+#include "bench/sweep/folder_lock.h"
 
 namespace penstock {
 
 class ResultFolder {
  public:
-  /// Makes the folder where it is missing, and locks it. Throws ConfigError when that cannot be
-  /// done, or another process has the lock.
+  /// Creates the folder if necessary, and locks it. Throws ConfigError if this fails or another
+  /// process holds the lock.
   explicit ResultFolder(std::filesystem::path path);
 
   /// Writes the file of every report, and the figures of the page as SVG into figures/. Throws
-  /// DataError, with the path and the system's reason; files that could not be written keep what
-  /// they held.
+  /// DataError with the path and the system's reason. Files that cannot be written keep their old
+  /// content.
   void write(const SweepResult& sweep) const;
 
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -31,7 +31,8 @@ class ResultFolder {
   FolderLock lock_;
 };
 
-/// What a verb says last: that the folder has `files`, or that it has older ones.
+/// The last line of a verb: the folder contains `files`, or (if not `saved`) older versions of
+/// them.
 std::string files_line(const ResultFolder& folder, std::initializer_list<std::string_view> files,
                        bool saved);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 
 #include <fmt/format.h>
 
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 14> kFeederKeys = {"fake_location",
                                                           "loss_type_to_report",
                                                           "print_training_accuracy"};
 
-/// More configurations than anyone waits for: most likely a slip.
+/// A larger sweep takes too long for any user, so it is most likely a mistake.
 constexpr std::size_t kMaxConfigurations = 10000;
 
 template <std::size_t N>
@@ -66,8 +66,8 @@ std::vector<std::string> split_values(const ConfigKey& key, std::string_view lis
   return values;
 }
 
-/// The entry that `text` names, its options checked by name. Null where this program lacks it: then
-/// `reason` says why, unless an earlier one is there already.
+/// The entry that `text` names, after a check of its option names. Null if this program lacks it;
+/// then sets `reason`, unless it is already set.
 template <typename Entry>
 const Entry* find_component(const Table<Entry>& table, const std::string& text,
                             std::string& reason) {
@@ -154,7 +154,7 @@ std::string unavailable_reason(const RunConfig& config) {
   find_component(update_table(), config.variable_update, reason);
   find_component(optimizer_table(), config.optimizer, reason);
   if (const BackendEntry* backend = find_component(backend_table(), config.device, reason)) {
-    try {  // values of its options, and whether the machine has such a device
+    try {  // checks option values, and that the machine has such a device
       SteadyClock clock;
       const ComponentText parts = parse_component(config.device);
       static_cast<void>(backend->make(Options(parts.name, backend->options, parts), clock));
@@ -162,7 +162,7 @@ std::string unavailable_reason(const RunConfig& config) {
       if (reason.empty()) reason = error.what();
     }
   }
-  refuse_missing_data(config);
+  dataset::refuse_missing_data(config);
   return reason;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sweep_progress.h"
+#include "bench/sweep/sweep_progress.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
 #include "dataflow/error.h"
 
 namespace penstock {

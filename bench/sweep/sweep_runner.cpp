@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sweep_runner.h"
+#include "bench/sweep/sweep_runner.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "dataflow/random.h"
@@ -17,10 +17,10 @@
 namespace penstock {
 namespace {
 
-/// Fewer say nothing about spread.
+/// Fewer repetitions give no useful spread.
 constexpr std::int32_t kMinRepetitions = 3;
 
-/// The order of rows in a round: a shuffle that depends on the seed and the round alone.
+/// The order of rows in a round: a shuffle that depends only on the seed and the round.
 std::vector<std::size_t> shuffled(std::vector<std::size_t> rows, std::uint64_t seed,
                                   std::int32_t round) {
   Random random(seed, static_cast<std::uint64_t>(round));
@@ -41,7 +41,7 @@ Row make_row(const RunConfig& config) {
   return row;
 }
 
-/// Repetitions of a row differ by their seeds; those of a round share theirs.
+/// Repetitions of a row have different seeds. Runs of one round have the same seed offset.
 std::uint64_t seed_of(const RunConfig& config, std::int32_t round) {
   constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   return (config.seed + static_cast<std::uint64_t>(round)) & kLargest;
@@ -103,7 +103,7 @@ const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_tok
   return result_;
 }
 
-/// Two seconds in a row must be quiet: a build pauses between its steps.
+/// Requires two quiet seconds in a row, because a build pauses between its steps.
 void SweepRunner::wait_for_rest(SweepListener& listener, const std::stop_token& stop) {
   if (plan_.rest <= Nanoseconds{}) return;
   constexpr auto kSample = std::chrono::seconds(1);
@@ -123,10 +123,10 @@ void SweepRunner::wait_for_rest(SweepListener& listener, const std::stop_token& 
   result_.warnings = warnings_before(plan_, result_.environment);
 }
 
-/// One round more, in place of the one that lies far from the others.
+/// Runs one more round in place of the outlying one.
 void SweepRunner::repeat_outlier(SweepListener& listener, const std::stop_token& stop) {
   const std::optional<OutlyingRound> outlier = outlying_round(result_);
-  if (!outlier || has_failures(result_)) return;  // a failure must stay in sight
+  if (!outlier || has_failures(result_)) return;  // a failure must stay visible
   const std::string what =
       fmt::format("with {} round {} reached {:.0f} img/s, the others {:.0f} to {:.0f}",
                   outlier->row->config.fake_location, outlier->round + 1, outlier->img_per_s,
@@ -150,7 +150,7 @@ void SweepRunner::repeat_outlier(SweepListener& listener, const std::stop_token&
   static_cast<void>(run_round(plan_.repetitions, listener, stop));
 }
 
-/// False: the sweep ends here.
+/// Returns false if the sweep ends here.
 bool SweepRunner::run_round(std::int32_t round, SweepListener& listener,
                             const std::stop_token& stop) {
   std::vector<std::size_t> rows;
@@ -205,7 +205,7 @@ void SweepRunner::run_row(std::size_t index, std::int32_t round, SweepListener& 
   listener.results_changed(result_);
 }
 
-/// Says what is to be known about the whole.
+/// Adds the final warnings.
 void SweepRunner::conclude(SweepListener& listener) {
   for (std::string& warning : warnings_of(result_.environment)) {
     const auto known = std::find(result_.warnings.begin(), result_.warnings.end(), warning);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the configurations of a sweep in rounds: each round runs every configuration once, in an
-// order of its own, so that what drifts while the sweep runs falls on all rows alike.
+// Runs the configurations of a sweep in rounds. Each round runs every configuration once, in a
+// different order, so that drift during the sweep affects all rows alike.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
 #include "dataflow/clock.h"
 
 namespace penstock {
@@ -18,58 +18,58 @@ namespace penstock {
 struct SweepPlan {
   std::vector<RunConfig> configurations;
   std::int32_t repetitions = 3;
-  /// No run is begun that would probably end later; each configuration is begun once in any case.
+  /// No run begins that would probably exceed it, but each configuration runs at least once.
   Nanoseconds time_budget = std::chrono::minutes(5);
   std::uint64_t seed =
       0;                ///< of the order; repetition k runs with the configuration's own seed + k
   std::string command;  ///< for the reports
-  /// How long to wait at most, before the first round, until nobody uses the processors; 0: not.
+  /// Longest wait for idle processors before the first round; 0: no wait.
   Nanoseconds rest{};
-  /// Of all processor time since it was last asked, used by anyone, in per cent. Null: the machine
-  /// is asked.
+  /// Processor time in use since the last call, by all processes, in per cent. Null: read from the
+  /// system.
   std::function<double()> busy_percent{};
-  /// An outlying round is set aside, and one more round takes its place; see outlying_round. At
-  /// most one is, if the time budget allows.
+  /// Sets aside an outlying round and measures one more in its place; see outlying_round. Happens
+  /// at most once, and only if the time budget allows.
   bool repeat_outlier = false;
-  /// Asked after each complete round: true ends the sweep, which knows enough. Null: all
-  /// repetitions are wanted, and a warning says when the budget ends before them.
+  /// Called after each complete round; true ends the sweep. Null: all repetitions run, and a
+  /// warning tells if the time budget ended first.
   std::function<bool(const SweepResult&)> enough{};
 };
 
-/// One run among those of a sweep.
+/// The position of a run in the sweep.
 struct SweepMoment {
   const Row& row;
-  std::size_t run = 0, runs = 0;  ///< from 0; runs: as many as there will be at most
+  std::size_t run = 0, runs = 0;  ///< from 0; runs: the largest possible number
   std::int32_t round = 0;         ///< from 0
   double elapsed_s = 0;           ///< since the sweep began
-  double left_s = 0;              ///< an estimate, or the rest of the budget where there is none
+  double left_s = 0;              ///< estimated; without an estimate, the rest of the time budget
 };
 
-/// Told of progress by the thread that runs the sweep.
+/// Receives progress on the thread that runs the sweep.
 class SweepListener {
  public:
   virtual ~SweepListener() = default;
-  /// Before the first round, once a second, while others use so much of the processors.
+  /// Once a second before the first round, while the processors are busy with other work.
   virtual void rests(double /*busy_percent*/) {}
   virtual void round_begins(std::int32_t /*round*/) {}
   virtual void round_ended(std::int32_t /*round*/) {}
   virtual void run_begins(const SweepMoment& /*moment*/) {}
   virtual void run_ended(const SweepMoment& /*moment*/, const RunResult& /*result*/) {}
-  /// What is known so far: once before the first run, and after each. May throw before the first
-  /// run, which ends the sweep.
+  /// The results so far: once before the first run, and after each run. If it throws before the
+  /// first run, the sweep ends.
   virtual void results_changed(const SweepResult& /*sweep*/) {}
 };
 
 class SweepRunner {
  public:
-  /// Runs one repetition; returns failures as results.
+  /// Runs one repetition. Returns failures as results, does not throw.
   using Run = std::function<RunResult(const RunConfig&, const std::stop_token&)>;
 
-  /// Checks all configurations. Throws ConfigError for what cannot work. `clock` outlives the
+  /// Checks all configurations. Throws ConfigError for impossible ones. `clock` must outlive the
   /// runner.
   SweepRunner(SweepPlan plan, Run run, Clock& clock);
 
-  /// Runs once. After a stop request the run under way is the last one.
+  /// Call once. After a stop request, the current run is the last one.
   const SweepResult& run(SweepListener& listener, const std::stop_token& stop);
 
  private:
@@ -91,7 +91,7 @@ class SweepRunner {
   Time began_{};
   SweepResult result_;
   CpuTicks ticks_{};
-  std::vector<double> run_s_;  ///< by row: its longest run so far; 0: none
+  std::vector<double> run_s_;  ///< by row: duration of its longest run so far; 0: none
   std::size_t runs_done_ = 0;
 };
 

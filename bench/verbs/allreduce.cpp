@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock allreduce: the exchange of a model's gradients alone, without model and input, by every
-// algorithm.
+// penstock allreduce: measures the exchange of a model's gradients by every algorithm, without
+// model and input.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,19 +15,19 @@
 #include <utility>
 
 #include "bench/cli.h"
-#include "bench/command_text.h"
-#include "bench/environment.h"
-#include "bench/exchange/exchange_report.h"
-#include "bench/exchange/exchange_rules.h"
-#include "bench/exchange/exchange_run.h"
-#include "bench/exchange/exchange_ways.h"
-#include "bench/exchange/gradient_buckets.h"
-#include "bench/exit_code.h"
-#include "bench/machine.h"
-#include "bench/process_run.h"
-#include "bench/result_json.h"
-#include "bench/training_rules.h"
-#include "bench/verbs/flag_group.h"
+#include "bench/config/command_text.h"
+#include "bench/config/exchange_rules.h"
+#include "bench/config/flag_group.h"
+#include "bench/config/training_rules.h"
+#include "bench/record/environment.h"
+#include "bench/record/exit_code.h"
+#include "bench/record/machine.h"
+#include "bench/record/result_json.h"
+#include "bench/run/process_run.h"
+#include "bench/scaling/exchange/exchange_report.h"
+#include "bench/scaling/exchange/exchange_run.h"
+#include "bench/scaling/exchange/exchange_ways.h"
+#include "bench/scaling/exchange/gradient_buckets.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -38,18 +38,18 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 256;
 constexpr std::int64_t kMostIterations = 1'000'000;
-/// Of the machine's memory, for the ranks' gradients and what they receive.
+/// The most memory of the machine for the ranks' gradients and receive buffers.
 constexpr double kMostMemory = 0.8;
 
-struct Wanted {
+struct Arguments {
   std::string model = "resnet50";
-  ExchangePlan plan{.ranks = 2, .warmup = 5, .iterations = 20};
-  ExchangeWish wish{.local_ranks = 0};
-  RunConfig buckets;  ///< of it, what says how gradients are cut
+  scaling::ExchangePlan plan{.ranks = 2, .warmup = 5, .iterations = 20};
+  scaling::ExchangeArguments wish{.local_ranks = 0};
+  RunConfig buckets;  ///< the keys of it that decide how gradients are packed
   bool json = false;
 };
 
-/// The keys of a run that say so.
+/// The keys of a run that decide how gradients are packed.
 constexpr std::string_view kBucketKeys[] = {"first_bucket_mib", "bucket_mib", "gradient_repacking",
                                             "agg_small_grads_max_bytes",
                                             "agg_small_grads_max_group"};
@@ -66,8 +66,8 @@ std::int64_t whole_number(const std::string& text, std::string_view flag, std::i
 
 constexpr FlagGroup flag{"Allreduce"};
 
-std::vector<Flag> measuring_flags(Wanted& wanted) {
-  ExchangePlan& plan = wanted.plan;
+std::vector<Flag> measuring_flags(Arguments& wanted) {
+  scaling::ExchangePlan& plan = wanted.plan;
   std::vector<Flag> flags;
   flags.push_back(flag(
       "ranks", "ranks, as threads of this process; under mpirun or srun, its processes", "2",
@@ -99,7 +99,7 @@ std::vector<Flag> measuring_flags(Wanted& wanted) {
   return flags;
 }
 
-std::vector<Flag> allreduce_flags(Wanted& wanted) {
+std::vector<Flag> allreduce_flags(Arguments& wanted) {
   std::vector<Flag> flags = measuring_flags(wanted);
   flags.push_back(flag("model", "model whose gradients are exchanged, see `penstock list model`",
                        wanted.model, [&](const std::string& text) { wanted.model = text; }));
@@ -132,11 +132,11 @@ std::vector<Flag> allreduce_flags(Wanted& wanted) {
   return flags;
 }
 
-bool shares_host(const Processes& processes) {
+bool shares_host(const cluster::Processes& processes) {
   return processes.launch().local_size == processes.launch().size;
 }
 
-void refuse_too_large(const Wanted& wanted, const Environment& environment) {
+void refuse_too_large(const Arguments& wanted, const Environment& environment) {
   const std::vector<std::size_t>& buckets = wanted.plan.buckets;
   const std::size_t elements = std::accumulate(buckets.begin(), buckets.end(), std::size_t{0});
   const std::size_t largest = *std::max_element(buckets.begin(), buckets.end());
@@ -150,11 +150,11 @@ void refuse_too_large(const Wanted& wanted, const Environment& environment) {
       wanted.plan.ranks, bytes / 0x1p30, wanted.model, most / 0x1p30));
 }
 
-/// Resolves what was left open, and refuses what cannot be measured.
-void complete(Wanted& wanted, const Invocation& invocation, const Environment& environment) {
-  const Processes* const processes = wanted.wish.processes;
+/// Fills in defaults, and refuses what cannot be measured.
+void complete(Arguments& wanted, const Invocation& invocation, const Environment& environment) {
+  const cluster::Processes* const processes = wanted.wish.processes;
   if (processes != nullptr) {
-    const Launch& launch = processes->launch();
+    const cluster::Launch& launch = processes->launch();
     if (is_typed("ranks", invocation.arguments) && wanted.plan.ranks != launch.size) {
       throw ConfigError(fmt::format("--ranks is {}, and {} started {} processes; leave it out",
                                     wanted.plan.ranks, launch.launcher, launch.size));
@@ -164,14 +164,14 @@ void complete(Wanted& wanted, const Invocation& invocation, const Environment& e
   const ModelEntry& model = find_entry(model_table(), wanted.model);
   wanted.model = model.name;
   const std::vector<std::size_t> sizes =
-      gradient_sizes(build_graph(model, model.image, model.classes));
+      scaling::gradient_sizes(build_graph(model, model.image, model.classes));
   if (sizes.empty()) {
     throw ConfigError(
         fmt::format("--model is {}, which has no gradients to exchange; expected a model with "
                     "weights, such as resnet50",
                     wanted.model));
   }
-  wanted.plan.buckets = bucket_sizes(sizes, bucket_limits(wanted.buckets));
+  wanted.plan.buckets = scaling::bucket_sizes(sizes, bucket_limits(wanted.buckets));
   if (wanted.wish.local_ranks == 0) {
     wanted.wish.local_ranks =
         ranks_of_a_group(wanted.plan.ranks,
@@ -179,17 +179,18 @@ void complete(Wanted& wanted, const Invocation& invocation, const Environment& e
   }
   wanted.wish.local_ranks = std::min(wanted.wish.local_ranks, wanted.plan.ranks);
   if (!wanted.wish.all_reduce_spec.empty() && !is_typed("algorithm", invocation.arguments)) {
-    wanted.wish.algorithms = processes == nullptr || shares_host(*processes) ? kSharedMemory : kMpi;
+    wanted.wish.algorithms =
+        processes == nullptr || shares_host(*processes) ? scaling::kSharedMemory : scaling::kMpi;
   }
   refuse_too_large(wanted, environment);
 }
 
-std::vector<std::string> notes_of(const Wanted& wanted, const Environment& environment) {
+std::vector<std::string> notes_of(const Arguments& wanted, const Environment& environment) {
   std::vector<std::string> notes = warnings_of(environment);
-  const Processes* const processes = wanted.wish.processes;
+  const cluster::Processes* const processes = wanted.wish.processes;
   const std::int32_t here =
       processes == nullptr ? wanted.plan.ranks : processes->launch().local_size;
-  // A launcher that binds ranks gives each rank separate cores, and a rank sees no others.
+  // A launcher that binds ranks gives each rank separate cores; a rank sees only its cores.
   const bool bound = processes != nullptr && is_bound_to_processors();
   if (!bound && here > environment.usable_cores) {
     notes.push_back(fmt::format("{} ranks share {} usable cores and take turns on them", here,
@@ -198,22 +199,22 @@ std::vector<std::string> notes_of(const Wanted& wanted, const Environment& envir
   return notes;
 }
 
-ExchangeReport measure(const Wanted& wanted, const Invocation& invocation,
-                       const Environment& environment, Clock& clock) {
-  std::vector<ExchangeWay> ways = exchange_ways(wanted.wish);
-  ways.push_back(memory_bound_way());
-  Processes* const processes = wanted.wish.processes;
-  ExchangeReport report{.command = command_text("allreduce", invocation.arguments),
-                        .model = wanted.model,
-                        .plan = wanted.plan,
-                        .ranks_are = processes == nullptr ? "threads" : "processes",
-                        .local_ranks = wanted.wish.local_ranks,
-                        .notes = notes_of(wanted, environment)};
-  for (const ExchangeWay& way : ways) {
+scaling::ExchangeReport measure(const Arguments& wanted, const Invocation& invocation,
+                                const Environment& environment, Clock& clock) {
+  std::vector<scaling::ExchangeWay> ways = scaling::exchange_ways(wanted.wish);
+  ways.push_back(scaling::memory_bound_way());
+  cluster::Processes* const processes = wanted.wish.processes;
+  scaling::ExchangeReport report{.command = command_text("allreduce", invocation.arguments),
+                                 .model = wanted.model,
+                                 .plan = wanted.plan,
+                                 .ranks_are = processes == nullptr ? "threads" : "processes",
+                                 .local_ranks = wanted.wish.local_ranks,
+                                 .notes = notes_of(wanted, environment)};
+  for (const scaling::ExchangeWay& way : ways) {
     report.costs.emplace_back();
     if (way.plan) {
       report.costs.back() =
-          exchange_cost(way, wanted.plan.buckets, wanted.plan.ranks, report.local_ranks);
+          scaling::exchange_cost(way, wanted.plan.buckets, wanted.plan.ranks, report.local_ranks);
     }
   }
   if (processes == nullptr || processes->launch().rank == 0) {
@@ -223,39 +224,39 @@ ExchangeReport measure(const Wanted& wanted, const Invocation& invocation,
         "was measured\n",
         ways.size() - 1, wanted.plan.warmup + wanted.plan.iterations);
   }
-  report.times = measure_exchanges(wanted.plan, ways, clock, invocation.stop, processes);
+  report.times = scaling::measure_exchanges(wanted.plan, ways, clock, invocation.stop, processes);
   report.stopped =
-      std::any_of(report.times.begin(), report.times.end(), [&](const WayTimes& times) {
+      std::any_of(report.times.begin(), report.times.end(), [&](const scaling::WayTimes& times) {
         return times.seconds.size() < static_cast<std::size_t>(wanted.plan.iterations);
       });
   return report;
 }
 
-void print(const ExchangeReport& report, const Environment& environment, bool as_json) {
+void print(const scaling::ExchangeReport& report, const Environment& environment, bool as_json) {
   if (as_json) {
     nlohmann::ordered_json json = to_json(report);
     json["environment"] = to_json(environment);
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
-    write_exchange_text(report, std::cout);
+    scaling::write_exchange_text(report, std::cout);
     std::cout.flush();
   }
   std::fflush(stdout);
 }
 
-void measure_and_print(Wanted& wanted, const Invocation& invocation, Clock& clock) {
+void measure_and_print(Arguments& wanted, const Invocation& invocation, Clock& clock) {
   const Environment environment = read_environment();
   complete(wanted, invocation, environment);
-  const ExchangeReport report = measure(wanted, invocation, environment, clock);
-  const Processes* const processes = wanted.wish.processes;
+  const scaling::ExchangeReport report = measure(wanted, invocation, environment, clock);
+  const cluster::Processes* const processes = wanted.wish.processes;
   if (processes == nullptr || processes->launch().rank == 0) {
     print(report, environment, wanted.json);
   }
 }
 
-/// The same in each of several processes, none of which outlives another's failure.
-int run_together(Wanted& wanted, const Invocation& invocation, Clock& clock) {
-  Processes& processes = *wanted.wish.processes;
+/// Measures in one of several processes. If one process fails, all end.
+int run_together(Arguments& wanted, const Invocation& invocation, Clock& clock) {
+  cluster::Processes& processes = *wanted.wish.processes;
   int code = 0;
   try {
     check_alike(processes, describe(invocation.arguments));
@@ -270,7 +271,7 @@ int run_together(Wanted& wanted, const Invocation& invocation, Clock& clock) {
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
+  Arguments wanted;
   if (!parse_flags(
           {.verb = "allreduce",
            .summary = "Measures how long ranks take to add up the gradients of a model, without "
@@ -283,10 +284,10 @@ int run(const Invocation& invocation) {
     return 0;
   }
   SteadyClock clock;
-  const std::optional<Launch> launch =
-      read_launch([](const char* name) { return std::getenv(name); });
+  const std::optional<cluster::Launch> launch =
+      cluster::read_launch([](const char* name) { return std::getenv(name); });
   if (launch && launch->size > 1) {
-    const std::unique_ptr<Processes> processes = join_processes(*launch, clock);
+    const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
     wanted.wish.processes = processes.get();
     return run_together(wanted, invocation, clock);
   }

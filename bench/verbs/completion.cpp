@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock completion bash|zsh: a script for the shell, which asks this program for verbs, flags
-// and components, so that it fits every version of it.
+// penstock completion bash|zsh: prints a shell script that asks this program for verbs, flags and
+// components, so that the script fits every version.
 #include <fmt/format.h>
 
 #include <string>
@@ -68,7 +68,7 @@ _penstock() {{
 if [[ $funcstack[1] == _penstock ]]; then _penstock "$@"; else compdef _penstock penstock; fi
 )zsh";
 
-/// The flag in a kind's title, "feeder (--fake-location)"; empty: none.
+/// The flag in a kind's title, as in "feeder (--fake-location)"; empty: none.
 std::string flag_of_kind(std::string_view title) {
   const std::size_t begin = title.find("(--");
   return begin == std::string_view::npos

@@ -8,9 +8,9 @@
 
 #include "bench/cli.h"
 #include "bench/dataset/dataset_writer.h"
-#include "bench/report.h"
+#include "bench/report/report.h"
+#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/decoder.h"
-#include "dataflow/packed/shard_stream.h"
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
@@ -21,7 +21,7 @@
 
 namespace penstock {
 
-/// The word that names a kind on the command line: of "data set format (--to)" data-set-format.
+/// The command-line word for a kind: data-set-format for "data set format (--to)".
 inline std::string word_of_kind(std::string_view title) {
   std::string word = canonical_name(title.substr(0, title.find(" (")));
   std::ranges::replace(word, ' ', '-');
@@ -33,15 +33,15 @@ template <typename Visit>
 void for_each_component_table(const Visit& visit) {
   visit(feeder_table());
   visit(source_table());
-  visit(decompressor_table());
+  visit(datasets::decompressor_table());
   visit(decoder_table());
   visit(model_table());
   visit(backend_table());
   visit(update_table());
   visit(optimizer_table());
-  visit(all_reduce_table());
-  visit(dataset_writer_table());
-  visit(report_table());
+  visit(collectives::all_reduce_table());
+  visit(dataset::dataset_writer_table());
+  visit(report::report_table());
 }
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock dataset: makes a synthetic data set, and inspects one of any format; two words have
-// files of their own.
+// penstock dataset: makes a synthetic data set, and inspects data sets of any format. Other
+// subcommands are in separate files.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
-#include "bench/machine.h"
+#include "bench/record/machine.h"
 #include "bench/verbs/dataset_words.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -20,19 +20,19 @@
 namespace penstock {
 namespace {
 
-/// Says what begins; then one line that is rewritten on a terminal, and a line every few seconds
+/// Prints what begins. Then rewrites one line on a terminal, or prints a line every few seconds
 /// elsewhere.
 class Progress {
  public:
-  Progress(const MakeDataset& order, const bool& brief) : order_(order), brief_(brief) {}
+  Progress(const dataset::MakeDataset& order, const bool& brief) : order_(order), brief_(brief) {}
 
   void operator()(std::int64_t done, std::int64_t total) {
     const auto now = std::chrono::steady_clock::now();
     if (done == 0 && !announced_) {
-      const DatasetParameters& parameters = order_.parameters;
+      const dataset::DatasetParameters& parameters = order_.parameters;
       fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
                  parameters.images, parameters.val_images, order_.directory,
-                 std::ceil(estimated_seconds(parameters, order_.threads)));
+                 std::ceil(dataset::estimated_seconds(parameters, order_.threads)));
       announced_ = true;
     } else if (!brief_ && terminal_) {
       fmt::print(stderr, "\r{} of {} images", done, total);
@@ -47,7 +47,7 @@ class Progress {
   }
 
  private:
-  const MakeDataset& order_;
+  const dataset::MakeDataset& order_;
   const bool& brief_;
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
   bool announced_ = false, erasable_ = false;
@@ -57,15 +57,15 @@ class Progress {
 int make(const Invocation& invocation) {
   constexpr std::int64_t kMany = 10'000'000;
   constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-  MakeDataset order;
+  dataset::MakeDataset order;
   order.threads = usable_cores();
-  DatasetParameters& parameters = order.parameters;
+  dataset::DatasetParameters& parameters = order.parameters;
   bool brief = false;
   const Flag flags[] = {
       word_flag("data-dir", "folder for the folders train and val", order.directory),
       count_flag("images", "training images", parameters.images, 1, kMany),
       count_flag("val-images", "validation images", parameters.val_images, 1, kMany),
-      count_flag("classes", "number of classes", parameters.classes, 1, most_classes()),
+      count_flag("classes", "number of classes", parameters.classes, 1, dataset::most_classes()),
       count_flag("seed", "seed of the pictures", parameters.seed, 0, kLargest),
       count_flag("quality", "JPEG quality, 1 to 100", parameters.quality, 1, 100),
       count_flag("threads", "threads that draw and encode", order.threads, 1, 256),
@@ -80,14 +80,14 @@ int make(const Invocation& invocation) {
   }
   Progress progress(order, brief);
   order.on_progress = std::ref(progress);
-  const MadeDataset made = make_dataset(order, invocation.stop);
+  const dataset::MadeDataset made = dataset::make_dataset(order, invocation.stop);
   progress.erase();
-  if (made.outcome == MadeDataset::Outcome::stopped) {
+  if (made.outcome == dataset::MadeDataset::Outcome::stopped) {
     fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.directory);
     return 130;
   }
   if (brief) return 0;
-  if (made.outcome == MadeDataset::Outcome::already_there) {
+  if (made.outcome == dataset::MadeDataset::Outcome::already_there) {
     fmt::print("{}: already there, made from the same parameters\n", order.directory);
   } else {
     const std::int64_t images = parameters.images + parameters.val_images;
@@ -99,7 +99,7 @@ int make(const Invocation& invocation) {
 }
 
 int inspect(const Invocation& invocation) {
-  InspectDataset order{.directory = "data/train"};
+  dataset::InspectDataset order{.directory = "data/train"};
   std::string sheet;
   bool json = false;
   const Flag flags[] = {
@@ -117,15 +117,15 @@ int inspect(const Invocation& invocation) {
                    flags, invocation.arguments)) {
     return 0;
   }
-  DatasetInventory inventory = inspect_dataset(order, invocation.stop);
+  dataset::DatasetInventory inventory = dataset::inspect_dataset(order, invocation.stop);
   if (!sheet.empty() && !invocation.stop.stop_requested()) {
-    write_contact_sheet(inventory, sheet, invocation.stop);
+    dataset::write_contact_sheet(inventory, sheet, invocation.stop);
   }
   if (invocation.stop.stop_requested()) return 130;
   if (json) {
-    fmt::print("{}\n", to_json(inventory).dump(2));
+    fmt::print("{}\n", dataset::to_json(inventory).dump(2));
   } else {
-    fmt::print("{}", to_text(inventory));
+    fmt::print("{}", dataset::to_text(inventory));
   }
   return 0;
 }

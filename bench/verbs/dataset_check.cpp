@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock dataset check: whether every sample can be used.
+// penstock dataset check: checks whether every sample is usable.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "bench/dataset/check_dataset.h"
-#include "bench/live_line.h"
-#include "bench/machine.h"
+#include "bench/record/machine.h"
+#include "bench/run/live_line.h"
 #include "bench/verbs/dataset_words.h"
 
 namespace penstock {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kStopped = 130, kFoundBad = 1;
 
-void print_result(const CheckedDataset& checked, const CheckDataset& order) {
+void print_result(const dataset::CheckedDataset& checked, const dataset::CheckDataset& order) {
   for (const std::string& reason : checked.reasons) fmt::print("bad: {}\n", reason);
   if (checked.bad > checked.reasons.size()) {
     fmt::print("... and {} more\n", checked.bad - checked.reasons.size());
@@ -33,7 +33,8 @@ void print_result(const CheckedDataset& checked, const CheckDataset& order) {
 }  // namespace
 
 int check_word(const Invocation& invocation) {
-  CheckDataset order{.directory = "data/train", .source = "auto", .threads = usable_cores()};
+  dataset::CheckDataset order{
+      .directory = "data/train", .source = "auto", .threads = usable_cores()};
   const Flag flags[] = {
       word_flag("data-dir", "data set: folder, file, or list of files with braces",
                 order.directory),
@@ -52,11 +53,11 @@ int check_word(const Invocation& invocation) {
   order.on_progress = [&line](std::uint64_t done, std::uint64_t total, std::uint64_t bad) {
     if (line.single()) line.pass(fmt::format("{} of {} samples, {} bad", done, total, bad));
   };
-  const CheckedDataset checked = check_dataset(order, invocation.stop);
+  const dataset::CheckedDataset checked = dataset::check_dataset(order, invocation.stop);
   line.clear();
   print_result(checked, order);
   if (checked.stopped) {
-    fmt::print(stderr, "penstock: stopped; the samples behind these were not looked at\n");
+    fmt::print(stderr, "penstock: stopped; the remaining samples were not checked\n");
     return kStopped;
   }
   return checked.bad > 0 ? kFoundBad : 0;

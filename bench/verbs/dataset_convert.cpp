@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock dataset convert: a data set in another format, and what that is worth.
+// penstock dataset convert: converts a data set to another format, and says how much time that
+// saves.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,8 +8,8 @@
 #include <cstdio>
 
 #include "bench/dataset/convert_dataset.h"
-#include "bench/live_line.h"
-#include "bench/machine.h"
+#include "bench/record/machine.h"
+#include "bench/run/live_line.h"
 #include "bench/verbs/dataset_words.h"
 
 namespace penstock {
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int kStopped = 130;
 
-/// On a terminal a line that changes; elsewhere one for each phase.
+/// On a terminal a line that changes; elsewhere one line per phase.
 class Progress {
  public:
   void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
@@ -39,14 +40,14 @@ class Progress {
 
 std::string words() {
   std::vector<std::string> names;
-  for (const DatasetWriterEntry* entry : dataset_writer_table().entries) {
+  for (const dataset::DatasetWriterEntry* entry : dataset::dataset_writer_table().entries) {
     names.emplace_back(entry->name);
   }
   return join(names);
 }
 
-void print_result(const ConvertDataset& order, const DatasetWriterEntry& to,
-                  const ConvertedDataset& converted) {
+void print_result(const dataset::ConvertDataset& order, const dataset::DatasetWriterEntry& to,
+                  const dataset::ConvertedDataset& converted) {
   for (const std::string& reason : converted.left_out) fmt::print("left out: {}\n", reason);
   fmt::print("{}: {} samples{}, read back and equal; {:.1f} MB from {:.1f} MB\n", order.out,
              converted.samples,
@@ -63,16 +64,17 @@ void print_result(const ConvertDataset& order, const DatasetWriterEntry& to,
       1e6 * converted.read_after_s / samples);
   const double payback = converted.payback_epochs();
   if (payback < 0) {
-    fmt::print("reading does not become faster: it pays where files are not cached, or never\n");
+    fmt::print("reading is not faster: the conversion helps only if files are not cached\n");
   } else {
-    fmt::print("what writing took is saved after {:.1f} epochs of reading alone\n", payback);
+    fmt::print("the time of writing is saved after {:.1f} epochs of reading\n", payback);
   }
 }
 
 }  // namespace
 
 int convert_word(const Invocation& invocation) {
-  ConvertDataset order{.directory = "data/train", .source = "auto", .threads = usable_cores()};
+  dataset::ConvertDataset order{
+      .directory = "data/train", .source = "auto", .threads = usable_cores()};
   std::string to, shard_size = "256MiB";
   const Flag flags[] = {
       word_flag("data-dir", "data set: folder, file, or list of files with braces",
@@ -100,11 +102,12 @@ int convert_word(const Invocation& invocation) {
   }
   if (to.empty()) throw ConfigError("--to is not stated; expected one of " + words());
   if (order.out.empty()) throw ConfigError("--out is not stated; expected a new folder");
-  const DatasetWriterEntry& writer = find_entry(dataset_writer_table(), to);
+  const dataset::DatasetWriterEntry& writer = find_entry(dataset::dataset_writer_table(), to);
   order.shard_bytes = parse_bytes(shard_size, "--shard-size");
   Progress progress;
   order.on_progress = std::ref(progress);
-  const ConvertedDataset converted = convert_dataset(order, writer, invocation.stop);
+  const dataset::ConvertedDataset converted =
+      dataset::convert_dataset(order, writer, invocation.stop);
   progress.clear();
   if (converted.stopped) {
     fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.out);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock dataset index: an image folder's list of files, saved for later runs.
+// penstock dataset index: saves an image folder's list of files for later runs.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <optional>
 
 #include "bench/verbs/dataset_words.h"
-#include "dataflow/image_manifest.h"
+#include "dataflow/datasets/image_manifest.h"
 
 namespace penstock {
 
@@ -24,9 +24,10 @@ int index_word(const Invocation& invocation) {
                    flags, invocation.arguments)) {
     return 0;
   }
-  if (out.empty()) out = default_manifest(directory);
+  if (out.empty()) out = datasets::default_manifest(directory);
   const auto began = std::chrono::steady_clock::now();
-  const std::optional<WrittenManifest> written = write_manifest(directory, out, invocation.stop);
+  const std::optional<datasets::WrittenManifest> written =
+      datasets::write_manifest(directory, out, invocation.stop);
   if (!written) {
     fmt::print(stderr, "penstock: stopped; nothing was written\n");
     return 130;

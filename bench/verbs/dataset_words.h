@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words behind `penstock dataset`, and the flags that they are made of.
+// The subcommands of `penstock dataset`, and helpers for their flags.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,12 +13,12 @@
 
 namespace penstock {
 
-// Each returns the exit code.
+// Each function returns the exit code.
 int convert_word(const Invocation& invocation);
 int check_word(const Invocation& invocation);
 int index_word(const Invocation& invocation);
 
-/// A flag that takes a whole number between two bounds.
+/// A flag with a whole number between two bounds.
 template <typename Value>
 Flag count_flag(const std::string& name, const std::string& help, Value& value, std::int64_t least,
                 std::int64_t most) {

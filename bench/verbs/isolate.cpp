@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock isolate: what one feeder costs one trainer, where, and what would help; the answer here,
-// files in a folder.
+// penstock isolate: finds what one feeder costs one trainer, where, and what would help. Prints the
+// answer, and writes files to a folder.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,20 +9,20 @@
 #include <iostream>
 #include <optional>
 
-#include "bench/child_run.h"
 #include "bench/cli.h"
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
+#include "bench/config/flag_group.h"
+#include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/device_choice.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/isolation_files.h"
 #include "bench/isolate/isolation_text.h"
 #include "bench/isolate/isolator.h"
-#include "bench/machine.h"
-#include "bench/sweep.h"
-#include "bench/terminal.h"
-#include "bench/unused_flags.h"
-#include "bench/verbs/flag_group.h"
+#include "bench/record/machine.h"
+#include "bench/report/terminal.h"
+#include "bench/run/device_choice.h"
+#include "bench/sweep/child_run.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -30,17 +30,17 @@
 namespace penstock {
 namespace {
 
-/// However short the budget, a run has this long.
+/// The shortest timeout of a run, for small budgets.
 constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
 constexpr std::string_view kDefaultFeeder = "queue";
 
-struct Wanted {
+struct Arguments {
   RunConfig config;
-  IsolatePlan plan;
+  isolate::IsolatePlan plan;
   std::string out = "out/isolate";
   bool verbose = false;
   std::string constant_endpoint;
-  std::optional<PrivateFolder> folder;  ///< of the ladder's own sockets
+  std::optional<PrivateFolder> folder;  ///< for the ladder's sockets
 };
 
 constexpr FlagGroup flag{"Isolate"};
@@ -53,7 +53,7 @@ Flag switch_flag(std::string name, std::string help, bool& value) {
   return result;
 }
 
-/// A share that is typed in per cent, such as 1 or 0.5.
+/// A percentage, such as 1 or 0.5.
 Flag percent_flag(std::string name, std::string help, double& share) {
   const std::string typed = "--" + kebab(name);
   return flag(std::move(name), std::move(help), "1", [&share, typed](const std::string& text) {
@@ -66,7 +66,7 @@ Flag percent_flag(std::string name, std::string help, double& share) {
   });
 }
 
-std::vector<Flag> isolate_flags(Wanted& wanted) {
+std::vector<Flag> isolate_flags(Arguments& wanted) {
   std::vector<Flag> flags = run_flags(wanted.config);
   flags.push_back(flag(
       "budget", "time for the measurement, such as 45s or 5min", "45s",
@@ -97,16 +97,16 @@ std::vector<Flag> isolate_flags(Wanted& wanted) {
   return flags;
 }
 
-void refuse_what_cannot_be_isolated(const RunConfig& config, const FeederEntry& feeder) {
-  if (feeder.is_ceiling) {
+void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Components& components) {
+  if (components.feeder->is_ceiling) {
     throw ConfigError(fmt::format(
         "--fake-location is {}, the ceiling that costs are measured against; expected another "
         "feeder, such as {}",
         config.fake_location, kDefaultFeeder));
   }
-  if (config.model == "null") {
+  if (!components.model->computes) {
     throw ConfigError(
-        "--model is null, which trains nothing that input could cost; expected a model of "
+        "--model is null, which does not train, so input costs nothing; expected a model of "
         "`penstock list`");
   }
   if (config.eval || config.num_epochs > 0) {
@@ -116,12 +116,12 @@ void refuse_what_cannot_be_isolated(const RunConfig& config, const FeederEntry& 
   }
 }
 
-/// Resolves the configuration, and what follows from it.
-void complete(Wanted& wanted, const Invocation& invocation) {
-  constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(kMinKeptSteps);
-  IsolatePlan& plan = wanted.plan;
+/// Resolves the configuration, and derives the rest of the plan from it.
+void complete(Arguments& wanted, const Invocation& invocation) {
+  constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(isolate::kMinKeptSteps);
+  isolate::IsolatePlan& plan = wanted.plan;
   const Runner::Components components = find_components(wanted.config);
-  refuse_what_cannot_be_isolated(wanted.config, *components.feeder);
+  refuse_what_cannot_be_isolated(wanted.config, components);
   if (is_typed("num_batches", invocation.arguments)) plan.steps = wanted.config.num_batches;
   if (plan.steps > 0 && plan.steps < kFewest) {
     throw ConfigError(
@@ -137,30 +137,29 @@ void complete(Wanted& wanted, const Invocation& invocation) {
   if (const std::string reason = unavailable_reason(plan.config); !reason.empty()) {
     throw Unavailable(reason);
   }
-  ensure_data_of(plan.config, *components.feeder, invocation.stop);
-  const bool receives = parse_component(plan.config.fake_location).name == "zmq-consume";
-  if (!wanted.constant_endpoint.empty() && !(plan.ladder && receives)) {
+  dataset::ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  if (!wanted.constant_endpoint.empty() && !(plan.ladder && plan.has_producer)) {
     throw ConfigError(
         "--constant-endpoint is for a rung of the ladder of zmq-consume; expected --ladder and "
         "--fake-location zmq-consume:..., or no such flag");
   }
-  if (plan.ladder && receives) {
+  if (plan.ladder && plan.has_producer) {
     wanted.folder.emplace();
-    plan.messages = MessageLadder{.program = invocation.program,
-                                  .folder = wanted.folder->path(),
-                                  .endpoint = wanted.constant_endpoint};
+    plan.messages = isolate::MessageLadder{.program = invocation.program,
+                                           .folder = wanted.folder->path(),
+                                           .endpoint = wanted.constant_endpoint};
     return;
   }
   const FeederEntry* const files = match_entry(feeder_table(), "queue");
   if (plan.ladder && files != nullptr) {
-    ensure_data_of(plan.config, *files, invocation.stop);
-    plan.data = ladder_data(plan.config, invocation.stop);
+    dataset::ensure_data_of(plan.config, *files, invocation.stop);
+    plan.data = isolate::ladder_data(plan.config, invocation.stop);
   }
 }
 
-bool write_files(const Isolation& found, const ResultFolder& folder) {
+bool write_files(const isolate::Isolation& found, const ResultFolder& folder) {
   try {
-    write_isolation_files(found, folder.path());
+    isolate::write_isolation_files(found, folder.path());
     return true;
   } catch (const Error& error) {
     fmt::print(stderr, "penstock: {}\n", error.what());
@@ -168,19 +167,20 @@ bool write_files(const Isolation& found, const ResultFolder& folder) {
   }
 }
 
-int exit_code(const Isolation& found, bool saved) {
+int exit_code(const isolate::Isolation& found, bool saved) {
   if (!saved) return 6;
   if (!found.cost) {
     const auto skipped = [&](std::size_t row) {
-      return found.sweep.rows.size() <= row || found.sweep.rows[row].status == Status::skipped;
+      return found.measurement.sweep.rows.size() <= row ||
+             found.measurement.sweep.rows[row].status == Status::skipped;
     };
-    return skipped(found.ceiling_row) || skipped(found.coupled_row) ? 3 : 6;
+    return skipped(found.measurement.ceiling_row) || skipped(found.measurement.coupled_row) ? 3 : 6;
   }
-  if (has_failures(found.sweep)) return 6;
-  return found.cost->verdict == Verdict::undecided ? 7 : 0;
+  if (has_failures(found.measurement.sweep)) return 6;
+  return found.cost->verdict == statistics::Verdict::undecided ? 7 : 0;
 }
 
-int isolate(const Wanted& wanted, const Invocation& invocation) {
+int isolate(const Arguments& wanted, const Invocation& invocation) {
   ChildRunOptions options{.program = invocation.program,
                           .timeout = std::max(wanted.plan.budget, kMinRunTimeout),
                           .show_stderr = wanted.verbose};
@@ -190,25 +190,26 @@ int isolate(const Wanted& wanted, const Invocation& invocation) {
   };
   SteadyClock clock;
   const ResultFolder folder(wanted.out);
-  const auto meter = [&] { return read_noise(clock.now(), own_cpu_seconds()); };
-  Isolator isolator(wanted.plan, run, meter, clock);
-  const Isolation* found = nullptr;
+  const auto meter = [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); };
+  isolate::Isolator isolator(wanted.plan, run, meter, clock);
+  const isolate::Isolation* found = nullptr;
   bool saved = false;
   {
-    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
+    isolate::IsolateProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose,
+                                      wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     found = &isolator.run(progress, invocation.stop);
     saved = progress.saved();
   }
   saved = write_files(*found, folder) && saved;
-  write_isolation_text(*found, std::cout);
+  isolate::write_isolation_text(*found, std::cout);
   fmt::print("{}{}", saved ? "Figures, every step time and the machine: " : "",
              files_line(folder, {"report.html", "isolation.json"}, saved));
   return exit_code(*found, saved);
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
+  Arguments wanted;
   wanted.config.device = kAutoDevice;
   apply_like_of(wanted.config, invocation.arguments);
   wanted.config.fake_location = kDefaultFeeder;

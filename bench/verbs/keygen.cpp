@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock keygen: a pair of CURVE keys for ZeroMQ sockets, as two files.
+// penstock keygen: writes a pair of CURVE keys for ZeroMQ sockets to two files.
 #include <fmt/format.h>
 
 #include <string>
 
 #include "bench/cli.h"
-#include "bench/verbs/flag_group.h"
-#include "dataflow/curve_certificate.h"
+#include "bench/config/flag_group.h"
 #include "dataflow/error.h"
+#include "dataflow/net/curve_certificate.h"
 
 namespace penstock {
 namespace {
@@ -32,7 +32,7 @@ int run(const Invocation& invocation) {
                    flags, invocation.arguments)) {
     return 0;
   }
-  const CertificateFiles files = write_certificate(make_curve_keys(), folder, name);
+  const net::CertificateFiles files = net::write_certificate(net::make_curve_keys(), folder, name);
   fmt::print("public: {}\nsecret: {}\n", files.public_file.string(), files.secret_file.string());
   return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock launch: this program as several ranks, through mpirun, with the flags that they need.
+// penstock launch: starts this program as several ranks through mpirun, with the necessary flags.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "bench/child_process.h"
 #include "bench/cli.h"
-#include "bench/command_text.h"
-#include "bench/launch/hosts.h"
-#include "bench/launch/mpirun.h"
-#include "bench/launch/reach.h"
-#include "bench/machine.h"
+#include "bench/config/command_text.h"
+#include "bench/record/machine.h"
+#include "bench/run/child_process.h"
+#include "bench/scaling/launch/hosts.h"
+#include "bench/scaling/launch/mpirun.h"
+#include "bench/scaling/launch/reach.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -29,18 +29,18 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 65536;
 constexpr Nanoseconds kForEver = std::chrono::hours(24 * 365);
-/// What ranks can do together.
+/// Verbs that several ranks can run together.
 constexpr std::array<std::string_view, 2> kVerbs{"run", "allreduce"};
 
-struct Wanted {
-  std::int32_t ranks = 0;  ///< 0: a rank for each slot of the hosts
+struct Arguments {
+  std::int32_t ranks = 0;  ///< 0: one rank per slot of the hosts
   std::string hosts, hostfile;
-  std::string agent{kPlainSsh};
+  std::string agent{scaling::kPlainSsh};
   Nanoseconds grace = std::chrono::seconds(1);
   bool print = false;
 };
 
-/// Where the words of the ranks begin: behind "--", or with the first word that is no flag.
+/// The first word for the ranks: after "--", or the first word that is not a flag.
 std::size_t begin_of_ranks(std::span<const std::string> arguments) {
   std::size_t i = 0;
   while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
@@ -52,7 +52,7 @@ std::size_t begin_of_ranks(std::span<const std::string> arguments) {
   return std::min(i, arguments.size());
 }
 
-std::vector<Flag> launch_flags(Wanted& wanted) {
+std::vector<Flag> launch_flags(Arguments& wanted) {
   const auto flag = [](std::string name, std::string aliases, std::string help,
                        std::string fallback, std::function<void(const std::string&)> set) {
     return Flag{.name = std::move(name),
@@ -79,7 +79,8 @@ std::vector<Flag> launch_flags(Wanted& wanted) {
            [&](const std::string& text) { wanted.hosts = text; }));
   flags.push_back(flag("hostfile", "machinefile", "host file of mpirun, with lines NAME slots=N",
                        "", [&](const std::string& text) { wanted.hostfile = text; }));
-  flags.push_back(flag("ssh", "", "command that reaches other machines", std::string(kPlainSsh),
+  flags.push_back(flag("ssh", "", "command that reaches other machines",
+                       std::string(scaling::kPlainSsh),
                        [&](const std::string& text) { wanted.agent = text; }));
   flags.push_back(
       flag("grace", "", "time that ranks get to save results when they are stopped, at least 1s",
@@ -95,7 +96,7 @@ std::vector<Flag> launch_flags(Wanted& wanted) {
   return flags;
 }
 
-/// What each rank is told; throws ConfigError where that is nothing that ranks do.
+/// The command of each rank. Throws ConfigError for verbs that ranks cannot run.
 std::vector<std::string> rank_words(const Invocation& invocation, std::vector<std::string> words) {
   if (words.empty()) {
     throw ConfigError(
@@ -118,28 +119,29 @@ std::vector<std::string> rank_words(const Invocation& invocation, std::vector<st
   return words;
 }
 
-MpirunPlan plan_of(const Wanted& wanted, const std::stop_token& stop) {
-  MpirunPlan plan{.ranks = wanted.ranks,
-                  .agent = wanted.agent,
-                  .grace = wanted.grace,
-                  .as_root = geteuid() == 0};
+scaling::MpirunPlan plan_of(const Arguments& wanted, const std::stop_token& stop) {
+  scaling::MpirunPlan plan{.ranks = wanted.ranks,
+                           .agent = wanted.agent,
+                           .grace = wanted.grace,
+                           .as_root = geteuid() == 0};
   if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
     throw ConfigError("--hosts and --hostfile exclude each other; keep one");
   }
-  std::vector<Host> hosts;
-  if (!wanted.hosts.empty()) hosts = parse_host_list(wanted.hosts);
-  if (!wanted.hostfile.empty()) hosts = read_host_file(wanted.hostfile);
+  std::vector<scaling::Host> hosts;
+  if (!wanted.hosts.empty()) hosts = scaling::parse_host_list(wanted.hosts);
+  if (!wanted.hostfile.empty()) hosts = scaling::read_host_file(wanted.hostfile);
   if (hosts.empty()) {
     if (plan.ranks > 0) return plan;
     throw ConfigError("how many ranks? Expected -np N, such as `penstock launch -np 4 -- run ...`");
   }
   if (plan.ranks == 0) {
-    for (const Host& host : hosts) plan.ranks += std::max(host.slots, 1);
+    for (const scaling::Host& host : hosts) plan.ranks += std::max(host.slots, 1);
   }
-  plan.hosts = place_ranks(hosts, plan.ranks, 1);
-  expect_known(plan.hosts, wanted.agent);
+  plan.hosts = scaling::place_ranks(hosts, plan.ranks, 1);
+  scaling::expect_known(plan.hosts, wanted.agent);
   if (wanted.print) return plan;
-  plan.shared_machine = any_twice(names_of_machines(plan.hosts, wanted.agent, stop));
+  plan.shared_machine =
+      scaling::any_twice(scaling::names_of_machines(plan.hosts, wanted.agent, stop));
   return plan;
 }
 
@@ -149,17 +151,17 @@ std::string command_of(const std::vector<std::string>& words) {
   return join(quoted, " ");
 }
 
-/// Not through stdio, whose buffer would hold lines back.
+/// Not through stdio, whose buffer would delay lines.
 void pass_on(std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(STDOUT_FILENO, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return;  // nobody listens
+    if (count < 0 && errno != EINTR) return;  // the reader has gone
     if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
   }
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
+  Arguments wanted;
   const std::span<const std::string> all = invocation.arguments;
   const std::size_t begin = begin_of_ranks(all);
   std::vector<std::string> own(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -177,16 +179,16 @@ int run(const Invocation& invocation) {
   }
   std::span<const std::string> rest = all.subspan(begin);
   if (!rest.empty() && rest.front() == "--") rest = rest.subspan(1);
-  refuse_nested_launch("launch");
+  scaling::refuse_nested_launch("launch");
   const std::vector<std::string> program = rank_words(invocation, {rest.begin(), rest.end()});
-  const MpirunPlan plan = plan_of(wanted, invocation.stop);
-  std::vector<std::string> words = mpirun_words(plan);
+  const scaling::MpirunPlan plan = plan_of(wanted, invocation.stop);
+  std::vector<std::string> words = scaling::mpirun_words(plan);
   words.insert(words.end(), program.begin(), program.end());
   if (wanted.print) {
     fmt::print("{}\n", command_of(words));
     return 0;
   }
-  expect_mpirun();
+  scaling::expect_mpirun();
   fmt::print(stderr, "penstock launch: {}\n", command_of(words));
   const std::int32_t cores = usable_cores();
   if (plan.hosts.empty() && plan.ranks > cores) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock list [KIND [NAME]]: components with their options, those that are known but not built,
-// with the reason, and the flags of other systems that are refused, with what to use instead.
+// penstock list [KIND [NAME]]: lists components with their options, known components that are not
+// built, with the reason, and unsupported flags of other systems, with what to use instead.
 #include <fmt/format.h>
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "bench/foreign_flags.h"
+#include "bench/config/foreign_flags.h"
 #include "bench/verbs/component_tables.h"
 #include "dataflow/error.h"
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kRefused = "refused flag (of tf_cnn_benchmarks and tensorpack)";
 
-/// What is listed: all if the words are empty.
-struct Wanted {
+/// What to list; empty words: everything.
+struct Arguments {
   std::string kind, name;
   bool options = false;
 
@@ -44,7 +44,7 @@ void print_entry(const Entry& entry, bool with_options) {
 }
 
 template <typename Entry>
-void print_table(const Table<Entry>& table, const Wanted& wanted) {
+void print_table(const Table<Entry>& table, const Arguments& wanted) {
   if (!wanted.wants_kind(table.kind)) return;
   if (!wanted.name.empty()) return print_entry(find_entry(table, wanted.name), true);
   fmt::print("{}\n", table.kind);
@@ -55,8 +55,8 @@ void print_table(const Table<Entry>& table, const Wanted& wanted) {
   fmt::print("\n");
 }
 
-/// Throws ConfigError for a kind that no table has.
-void check_kind(const Wanted& wanted) {
+/// Throws ConfigError for an unknown kind.
+void check_kind(const Arguments& wanted) {
   std::vector<std::string> kinds;
   for_each_component_table([&](const auto& table) { kinds.push_back(word_of_kind(table.kind)); });
   kinds.push_back(word_of_kind(kRefused));
@@ -93,7 +93,7 @@ int run(const Invocation& invocation) {
         join(words, " ") + "'");
   }
   words.resize(2);
-  const Wanted wanted{words[0], words[1], all || !words[0].empty()};
+  const Arguments wanted{words[0], words[1], all || !words[0].empty()};
   check_kind(wanted);
   for_each_component_table([&](const auto& table) { print_table(table, wanted); });
   if (!wanted.wants_kind(kRefused)) return 0;

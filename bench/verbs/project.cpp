@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock project: what a measured step would become on more devices, by formula; and how far the
-// formula is off what others published.
+// penstock project: projects a measured step to more devices by formula, and compares the formula
+// with published figures.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/command_text.h"
-#include "bench/folder_lock.h"
-#include "bench/projection/check.h"
-#include "bench/projection/projection.h"
-#include "bench/scale/rungs.h"
-#include "bench/verbs/flag_group.h"
+#include "bench/config/command_text.h"
+#include "bench/config/flag_group.h"
+#include "bench/scaling/projection/check.h"
+#include "bench/scaling/projection/projection.h"
+#include "bench/scaling/rungs.h"
+#include "bench/sweep/folder_lock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -29,8 +29,8 @@ namespace {
 constexpr std::int32_t kMostRanks = 4096;
 constexpr std::size_t kMostExchanges = 5;
 
-struct Wanted {
-  ProjectionPlan plan;
+struct Arguments {
+  scaling::ProjectionPlan plan;
   std::string topology, exchanges = "ring,tree,hierarchical,ps,byteps", out;
   std::string format = "table";
   bool check = false;
@@ -47,14 +47,14 @@ double real_between(const std::string& text, std::string_view name, double low, 
 
 std::string topology_help() {
   std::string text = "target machine, as KEY=VALUE,...:";
-  for (const OptionSpec& option : topology_options()) {
+  for (const OptionSpec& option : scaling::topology_options()) {
     text += fmt::format(" {} [{}] {};", option.name, option.fallback, option.help);
   }
   text.pop_back();
   return text;
 }
 
-void set_overlap(ProjectionPlan& plan, const std::string& text) {
+void set_overlap(scaling::ProjectionPlan& plan, const std::string& text) {
   if (text == "buckets") {
     plan.hidden_share.reset();
   } else if (text == "none") {
@@ -64,13 +64,13 @@ void set_overlap(ProjectionPlan& plan, const std::string& text) {
   }
 }
 
-std::vector<Flag> project_flags(Wanted& wanted) {
-  ProjectionPlan& plan = wanted.plan;
+std::vector<Flag> project_flags(Arguments& wanted) {
+  scaling::ProjectionPlan& plan = wanted.plan;
   std::vector<Flag> flags;
   flags.push_back(flag("topology", topology_help(), "",
                        [&](const std::string& text) { wanted.topology = text; }));
   flags.push_back(flag("ranks", "numbers of ranks to project to", "1,2,4,...,4096",
-                       [&](const std::string& text) { plan.ranks = parse_ranks(text); }));
+                       [&](const std::string& text) { plan.ranks = scaling::parse_ranks(text); }));
   flags.push_back(flag("exchange", "ways to exchange gradients", wanted.exchanges,
                        [&](const std::string& text) { wanted.exchanges = text; }));
   flags.push_back(flag("overlap",
@@ -103,15 +103,17 @@ std::vector<Flag> project_flags(Wanted& wanted) {
   return flags;
 }
 
-std::vector<const ExchangeModel*> find_exchanges(const std::string& text) {
-  std::vector<const ExchangeModel*> found;
+std::vector<const scaling::ExchangeModel*> find_exchanges(const std::string& text) {
+  std::vector<const scaling::ExchangeModel*> found;
   std::vector<std::string> names;
-  for (const ExchangeModel& model : exchange_models()) names.emplace_back(model.name);
+  for (const scaling::ExchangeModel& model : scaling::exchange_models())
+    names.emplace_back(model.name);
   std::istringstream pieces(text);
   for (std::string piece; std::getline(pieces, piece, ',');) {
-    const auto model = std::find_if(exchange_models().begin(), exchange_models().end(),
-                                    [&](const ExchangeModel& each) { return each.name == piece; });
-    if (model == exchange_models().end()) {
+    const auto model =
+        std::find_if(scaling::exchange_models().begin(), scaling::exchange_models().end(),
+                     [&](const scaling::ExchangeModel& each) { return each.name == piece; });
+    if (model == scaling::exchange_models().end()) {
       throw ConfigError(
           fmt::format("--exchange has '{}'; expected some of {}", piece, join(names)));
     }
@@ -123,40 +125,41 @@ std::vector<const ExchangeModel*> find_exchanges(const std::string& text) {
 }
 
 int run_check() {
-  std::vector<CheckedSeries> checked;
-  for (const PublishedSeries& series : published_scaling()) checked.push_back(check(series));
-  write_check_text(checked, std::cout);
+  std::vector<scaling::CheckedSeries> checked;
+  for (const scaling::PublishedSeries& series : scaling::published_scaling())
+    checked.push_back(scaling::check(series));
+  scaling::write_check_text(checked, std::cout);
   std::cout.flush();
   return 0;
 }
 
-std::string json_text(const Projection& projection) {
+std::string json_text(const scaling::Projection& projection) {
   using Json = nlohmann::ordered_json;
-  return to_json(projection).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return scaling::to_json(projection).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void write_files(const Projection& projection, const std::filesystem::path& folder) {
+void write_files(const scaling::Projection& projection, const std::filesystem::path& folder) {
   const FolderLock lock = lock_results(folder);
-  replace_file(folder / "projection.csv", projection_csv(projection));
+  replace_file(folder / "projection.csv", scaling::projection_csv(projection));
   replace_file(folder / "projection.json", json_text(projection));
   replace_file(folder / "projection.svg",
-               projection_figure(projection, {.width = 720, .standalone = true}));
+               scaling::projection_figure(projection, {.width = 720, .standalone = true}));
 }
 
-void print(const Projection& projection, const std::string& format) {
+void print(const scaling::Projection& projection, const std::string& format) {
   if (format == "csv") {
-    std::cout << projection_csv(projection);
+    std::cout << scaling::projection_csv(projection);
   } else if (format == "json") {
     std::cout << json_text(projection);
   } else {
-    write_projection_text(projection, std::cout);
+    scaling::write_projection_text(projection, std::cout);
   }
   std::cout.flush();
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
-  wanted.plan.ranks = doublings(kMostRanks);
+  Arguments wanted;
+  wanted.plan.ranks = scaling::doublings(kMostRanks);
   std::vector<std::string> words;
   if (!parse_flags(
           {.verb = "project",
@@ -185,14 +188,15 @@ int run(const Invocation& invocation) {
   if (wanted.plan.sigma && wanted.plan.jitter_ms) {
     throw ConfigError("--sigma and --jitter-ms exclude each other; keep one");
   }
-  wanted.plan.topology = parse_topology(wanted.topology);
+  wanted.plan.topology = scaling::parse_topology(wanted.topology);
   wanted.plan.exchanges = find_exchanges(wanted.exchanges);
-  Projection projection{.command = command_text("project", invocation.arguments),
-                        .record = words.front(),
-                        .step = measured_step(read_record(words.front())),
-                        .plan = wanted.plan,
-                        .rows = {}};
-  projection.rows = project(projection.step, projection.plan);
+  scaling::Projection projection{
+      .command = command_text("project", invocation.arguments),
+      .record = words.front(),
+      .step = scaling::measured_step(scaling::read_record(words.front())),
+      .plan = wanted.plan,
+      .rows = {}};
+  projection.rows = scaling::project(projection.step, projection.plan);
   if (!wanted.out.empty()) write_files(projection, wanted.out);
   print(projection, wanted.format);
   return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock report: saved results in another form, or two of them side by side.
+// penstock report: prints saved results in another format, or compares two of them.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,30 +7,31 @@
 #include <sstream>
 
 #include "bench/cli.h"
-#include "bench/compare.h"
-#include "bench/report.h"
-#include "bench/saved_results.h"
-#include "bench/terminal.h"
+#include "bench/record/compare.h"
+#include "bench/record/saved_results.h"
+#include "bench/report/report.h"
+#include "bench/report/terminal.h"
 #include "dataflow/entry.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {
 namespace {
 
-struct Wanted {
-  std::string format;  ///< empty: what suits a terminal
+struct Arguments {
+  std::string format;  ///< empty: the format for a terminal
   std::string out;     ///< empty: standard output
   CompareOptions compare;
 };
 
 std::string formats() {
   std::vector<std::string> names;
-  for (const ReportEntry* report : report_table().entries) names.emplace_back(report->name);
+  for (const report::ReportEntry* report : report::report_table().entries)
+    names.emplace_back(report->name);
   return join(names);
 }
 
-std::vector<Flag> report_flags(Wanted& wanted) {
+std::vector<Flag> report_flags(Arguments& wanted) {
   return {{.name = "format",
            .help = "output format: " + formats() + "; for compare: text, markdown, json",
            .fallback = "table, or text",
@@ -58,17 +59,18 @@ void put(const std::string& text, const std::string& file) {
   }
 }
 
-int render(const std::string& file, const Wanted& wanted) {
+int render(const std::string& file, const Arguments& wanted) {
   const std::string name = wanted.format.empty() ? "table" : wanted.format;
-  const ReportEntry& report = find_entry(report_table(), name);
+  const report::ReportEntry& report = find_entry(report::report_table(), name);
   const SweepResult sweep = read_saved_results(file);
   std::ostringstream text;
-  report.write(sweep, wanted.out.empty() ? style_of(STDOUT_FILENO) : ReportStyle{}, text);
+  report.write(sweep, wanted.out.empty() ? report::style_of(STDOUT_FILENO) : report::ReportStyle{},
+               text);
   put(text.str(), wanted.out);
   return 0;
 }
 
-int compare_files(const std::string& before, const std::string& after, const Wanted& wanted) {
+int compare_files(const std::string& before, const std::string& after, const Arguments& wanted) {
   const Comparison comparison =
       compare(read_saved_results(before), read_saved_results(after), wanted.compare);
   std::ostringstream text;
@@ -78,7 +80,7 @@ int compare_files(const std::string& before, const std::string& after, const Wan
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
+  Arguments wanted;
   std::vector<std::string> words;
   if (!parse_flags(
           {.verb = "report",

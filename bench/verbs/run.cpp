@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock run: one configuration, once.
+// penstock run: runs one configuration once.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,36 +15,36 @@
 #include <sstream>
 
 #include "bench/cli.h"
-#include "bench/cluster_run.h"
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
+#include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/device_choice.h"
-#include "bench/exit_code.h"
-#include "bench/leave_on_stop.h"
-#include "bench/peer_watch.h"
-#include "bench/process_run.h"
-#include "bench/report.h"
-#include "bench/result_json.h"
-#include "bench/run_watch.h"
-#include "bench/runner.h"
-#include "bench/saved_results.h"
-#include "bench/step_records.h"
-#include "bench/step_table.h"
-#include "bench/terminal.h"
-#include "bench/trace.h"
-#include "bench/unused_flags.h"
+#include "bench/record/exit_code.h"
+#include "bench/record/result_json.h"
+#include "bench/record/saved_results.h"
+#include "bench/report/report.h"
+#include "bench/report/step_table.h"
+#include "bench/report/terminal.h"
+#include "bench/run/cluster_run.h"
+#include "bench/run/device_choice.h"
+#include "bench/run/leave_on_stop.h"
+#include "bench/run/peer_watch.h"
+#include "bench/run/process_run.h"
+#include "bench/run/run_watch.h"
+#include "bench/run/runner.h"
+#include "bench/run/step_records.h"
+#include "bench/run/trace.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
-#include "dataflow/packed/detect_source.h"
-#include "trainer/servers/worker_processes.h"
+#include "dataflow/machine/output_file.h"
+#include "trainer/cluster/servers/worker_processes.h"
 
 namespace penstock {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The resolved values that are not the default ones, on one line; with `all` every value.
+/// The resolved values that differ from the defaults, on one line; with `all`, every value.
 std::string resolved_line(const RunConfig& config, bool all) {
   const std::vector<std::string> defaults = to_flags(RunConfig());
   std::string text = "penstock run";
@@ -62,27 +62,26 @@ void print_outcome(const RunResult& result) {
 }
 
 /// --trace-file and --trace-steps.
-struct TraceWish {
+struct TraceArguments {
   std::string file;  ///< empty: no trace
   std::int64_t steps = 50;
 };
 
-/// The trace of a run and the file that it goes to, which is opened before anything is measured.
+/// The trace of a run and its file, which is opened before the measurement.
 class TraceFile {
  public:
-  TraceFile(const TraceWish& wish, const Clock& clock) {
+  TraceFile(const TraceArguments& wish, const Clock& clock) {
     if (wish.file.empty()) return;
     try {
       out_.emplace(wish.file);
     } catch (const DataError& error) {
-      throw ConfigError(fmt::format(
-          "--trace-file: {}; name a file in a folder that is there and may be written to",
-          error.what()));
+      throw ConfigError(fmt::format("--trace-file: {}; name a file in an existing, writable folder",
+                                    error.what()));
     }
     trace_.emplace(static_cast<std::size_t>(wish.steps), clock);
   }
   Trace* trace() noexcept { return trace_ ? &*trace_ : nullptr; }
-  /// Removes the unfinished file. Not while write() runs.
+  /// Removes the unfinished file. Not during write().
   void discard() { out_.reset(); }
   void write() {
     if (!trace_) return;
@@ -97,8 +96,8 @@ class TraceFile {
   std::optional<Trace> trace_;
 };
 
-/// Says once on standard error that a window takes more steps than were asked for, with the time
-/// left by its first steps.
+/// Prints once on standard error that a window takes more steps than asked for, with the remaining
+/// time estimated from its first steps.
 class ExtensionNotice final : public RunListener {
  public:
   explicit ExtensionNotice(const RunConfig& config) : asked_(config.num_batches) {}
@@ -125,19 +124,20 @@ class ExtensionNotice final : public RunListener {
   double seconds_ = 0;
 };
 
-/// What a run leaves behind, who looks on, and who takes part.
-struct Wish {
-  TraceWish trace;
-  WatchWish watch;
+/// What a run writes, and who takes part in it.
+struct Arguments {
+  TraceArguments trace;
+  WatchArguments watch;
   bool json = false;
   bool verbose = false;     ///< show every resolved value
-  std::string format;       ///< a report's name; empty: the table, while it runs
+  std::string format;       ///< a report's name; empty: the table, during the run
   std::string out;          ///< file for the JSON object; empty: none
-  bool may_extend = false;  ///< whether the window is extended was not said: the feeder decides
-  Processes* processes = nullptr;       ///< null: this one alone
-  PeerWatch* peers = nullptr;           ///< over them; null: this one alone
-  ServerConnection* servers = nullptr;  ///< null: there are none
-  std::function<void()> leave;          ///< ends the process at once
+  bool may_extend = false;  ///< the user did not say whether to extend the window, so the feeder
+                            ///< decides
+  cluster::Processes* processes = nullptr;  ///< null: this process alone
+  PeerWatch* peers = nullptr;               ///< watches the processes; null: this process alone
+  cluster::ServerConnection* servers = nullptr;  ///< null: no parameter servers
+  std::function<void()> leave;                   ///< ends the process immediately
 
   bool is_first() const { return processes == nullptr || processes->launch().rank == 0; }
 };
@@ -147,15 +147,15 @@ void ensure_data(const RunConfig& wanted, const Runner::Components& components,
   if (components.processes != nullptr) {
     ensure_data_together(*components.processes, wanted, *components.feeder, std::move(stop));
   } else {
-    ensure_data_of(wanted, *components.feeder, std::move(stop));
+    dataset::ensure_data_of(wanted, *components.feeder, std::move(stop));
   }
 }
 
-/// A run that starts its own producer may take from it as many batches as a sustained rate needs,
-/// unless it does a stated number of steps.
-RunConfig with_extension(RunConfig config, const FeederEntry& feeder, const Wish& wish) {
+/// A run that starts its producer may take as many batches as a sustained rate needs, unless the
+/// number of steps is fixed.
+RunConfig with_extension(RunConfig config, const FeederEntry& feeder, const Arguments& wish) {
   const bool counts_steps = config.eval || config.num_epochs > 0 || !config.train_dir.empty() ||
-                            evaluates_while_training(config) || wish.processes != nullptr;
+                            report::evaluates_while_training(config) || wish.processes != nullptr;
   if (!wish.may_extend || counts_steps || feeder.outside_reserve == nullptr) return config;
   const Options options = options_of(config.fake_location, feeder.options);
   config.extend_window = config.extend_window || options.given("producer");
@@ -168,9 +168,9 @@ Json described(const RunResult& result) {
   return json;
 }
 
-/// Writes --out before anything is printed, since a reader of the output may end the process. A
-/// result that cannot be written is still printed. Returns the exit code.
-int keep(const RunResult& result, const Wish& wish) try {
+/// Writes --out before anything is printed, because a reader of the output may end the process.
+/// Prints the result even if it cannot be written. Returns the exit code.
+int keep(const RunResult& result, const Arguments& wish) try {
   if (wish.out.empty()) return result.exit_code;
   replace_file(wish.out, described(result).dump(1, ' ', false, Json::error_handler_t::replace));
   std::error_code ignored;
@@ -181,8 +181,8 @@ int keep(const RunResult& result, const Wish& wish) try {
   return result.exit_code != 0 ? result.exit_code : exit_code_of(std::current_exception());
 }
 
-/// Before anything is measured. Throws ConfigError.
-void check_out(const Wish& wish) {
+/// Called before the measurement. Throws ConfigError.
+void check_out(const Arguments& wish) {
   if (wish.out.empty()) return;
   try {
     static_cast<void>(find_output(wish.out));
@@ -196,15 +196,15 @@ void print_json(const RunResult& result) {
   std::fflush(stdout);
 }
 
-/// Where another rank was lost.
-std::string keep_partial(RunResult result, const std::string& reason, const Wish& wish) {
+/// Keeps a partial result after another rank was lost.
+std::string keep_partial(RunResult result, const std::string& reason, const Arguments& wish) {
   result.reason = reason;
   static_cast<void>(keep(result, wish));
   if (wish.json && wish.is_first()) print_json(result);
   return wish.out;
 }
 
-RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* table,
+RunResult watched(Runner& runner, Clock& clock, const Arguments& wish, RunListener* table,
                   std::stop_token stop) {
   RunWatch watch(wish.watch, runner, clock, table);
   const bool to_file = !wish.out.empty() && wish.is_first() && !find_output(wish.out).is_device;
@@ -216,35 +216,35 @@ RunResult watched(Runner& runner, Clock& clock, const Wish& wish, RunListener* t
   const PeerWatch::Keeping keeping(wish.peers, [&](const std::string& reason) {
     return keep_partial(records.so_far(), reason, wish);
   });
-  const auto enter = [progress = wish.processes->progress()](RankPhase phase) {
+  const auto enter = [progress = wish.processes->progress()](cluster::RankPhase phase) {
     if (progress != nullptr) progress->enter(phase);
   };
   await_all_ready(*wish.processes, runner.examples_per_epoch());
-  enter(RankPhase::training);
+  enter(cluster::RankPhase::training);
   RunResult result = runner.run(listeners, std::move(stop));
-  enter(RankPhase::gathering);
+  enter(cluster::RankPhase::gathering);
   gather_ranks(*wish.processes, result);
-  enter(RankPhase::leaving);
+  enter(cluster::RankPhase::leaving);
   return result;
 }
 
-/// In tf_cnn_benchmarks' words: CIFAR-10 by its source or its files, else ImageNet, as which all
-/// other images are read.
+/// The data set's name in tf_cnn_benchmarks: CIFAR-10 by its source or files, otherwise ImageNet.
 std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
   constexpr std::string_view kDefault = "imagenet", kCifar = "cifar10";
   const bool has_source = std::ranges::any_of(
       feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
   if (!feeder.reads_files || !has_source) return std::string(kDefault);
   const Options options = options_of(config.fake_location, feeder.options);
-  const ComponentText source = source_text(options.text("source"), config.data_dir);
+  const ComponentText source = datasets::source_text(options.text("source"), config.data_dir);
   return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
 }
 
-/// Filling memory and waiting for others may take long, and nothing is measured yet: a stop request
-/// ends the process soon. A compilation that it ends saves what it found out first.
+/// Filling memory and waiting for other processes may take long, and nothing is measured yet. A
+/// stop request therefore ends the process soon. An interrupted compilation first saves its
+/// results.
 std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
                                     const Runner::Components& components, TraceFile& trace,
-                                    const Wish& wish, const std::stop_token& stop) {
+                                    const Arguments& wish, const std::stop_token& stop) {
   const LeaveOnStop leave(stop, [&] {
     trace.discard();
     if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
@@ -253,8 +253,8 @@ std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
   return std::make_unique<Runner>(wanted, clock, components, trace.trace(), stop);
 }
 
-int run_with_table(const RunConfig& asked, const Runner::Components& components, const Wish& wish,
-                   std::stop_token stop) {
+int run_with_table(const RunConfig& asked, const Runner::Components& components,
+                   const Arguments& wish, std::stop_token stop) {
   const RunConfig wanted = with_extension(asked, *components.feeder, wish);
   ensure_data(wanted, components, stop);
   SteadyClock clock;
@@ -263,22 +263,23 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   Runner& runner = *made;
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config(), wish.verbose));
-  fmt::print("{}", format_header({.config = runner.config(),
-                                  .synthetic = synthetic,
-                                  .dataset = dataset_of(runner.config(), *components.feeder),
-                                  .servers = components.servers != nullptr,
-                                  .examples_per_epoch = runner.examples_per_epoch()}));
-  StepTable table(runner.config(), stdout);
+  fmt::print("{}",
+             report::format_header({.config = runner.config(),
+                                    .synthetic = synthetic,
+                                    .dataset = dataset_of(runner.config(), *components.feeder),
+                                    .servers = components.servers != nullptr,
+                                    .examples_per_epoch = runner.examples_per_epoch()}));
+  report::StepTable table(runner.config(), stdout);
   ExtensionNotice notice(runner.config());
   ListenerGroup listeners;
   listeners.add(table);
   listeners.add(notice);
   const RunResult result = watched(runner, clock, wish, &listeners, std::move(stop));
   const int code = keep(result, wish);
-  if (evaluates_while_training(wanted)) {
+  if (report::evaluates_while_training(wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
-    fmt::print("{}{}", format_total(result), format_ranks(result));
+    fmt::print("{}{}", report::format_total(result), format_ranks(result));
   }
   std::fflush(stdout);
   print_outcome(result);
@@ -286,8 +287,8 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   return code;
 }
 
-/// Without the table.
-RunResult run_silently(const RunConfig& asked, const Wish& wish, std::stop_token stop) {
+/// Runs without the table.
+RunResult run_silently(const RunConfig& asked, const Arguments& wish, std::stop_token stop) {
   Runner::Components components = find_components(asked);
   const RunConfig wanted = with_extension(asked, *components.feeder, wish);
   components.processes = wish.processes;
@@ -302,8 +303,8 @@ RunResult run_silently(const RunConfig& asked, const Wish& wish, std::stop_token
   return result;
 }
 
-/// Configuration errors become a result too, so that a reader of the JSON finds the reason there.
-int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
+/// Configuration errors become a result too, so that readers of the JSON find the reason there.
+int run_to_json(const RunConfig& wanted, const Arguments& wish, std::stop_token stop) {
   RunResult result;
   try {
     result = run_silently(wanted, wish, std::move(stop));
@@ -319,18 +320,18 @@ int run_to_json(const RunConfig& wanted, const Wish& wish, std::stop_token stop)
   return code;
 }
 
-int run_to_report(const RunConfig& wanted, const Wish& wish, std::stop_token stop) {
-  const ReportEntry& report = find_entry(report_table(), wish.format);
+int run_to_report(const RunConfig& wanted, const Arguments& wish, std::stop_token stop) {
+  const report::ReportEntry& report = find_entry(report::report_table(), wish.format);
   const RunResult result = run_silently(wanted, wish, std::move(stop));
   const int code = keep(result, wish);
-  report.write(sweep_of({result}, read_environment()), style_of(STDOUT_FILENO), std::cout);
+  report.write(sweep_of({result}, read_environment()), report::style_of(STDOUT_FILENO), std::cout);
   std::cout.flush();
   print_outcome(result);
   return code;
 }
 
-/// A rank beside rank 0 prints nothing but what went wrong.
-int run_beside(const RunConfig& wanted, Wish wish, std::stop_token stop) {
+/// A rank other than 0 prints only errors.
+int run_beside(const RunConfig& wanted, Arguments wish, std::stop_token stop) {
   wish.trace.file.clear();
   wish.watch = {};
   const RunResult result = run_silently(wanted, wish, std::move(stop));
@@ -338,7 +339,7 @@ int run_beside(const RunConfig& wanted, Wish wish, std::stop_token stop) {
   return result.exit_code;
 }
 
-int run_wanted(const RunConfig& config, const Wish& wish, std::stop_token stop) {
+int run_wanted(const RunConfig& config, const Arguments& wish, std::stop_token stop) {
   if (wish.processes != nullptr && wish.processes->launch().rank > 0) {
     return run_beside(config, wish, std::move(stop));
   }
@@ -350,8 +351,8 @@ int run_wanted(const RunConfig& config, const Wish& wish, std::stop_token stop) 
   return run_with_table(config, components, wish, std::move(stop));
 }
 
-/// The same in each of several processes, none of which outlives another's failure.
-int run_together(Processes& processes, const RunConfig& config, const Wish& wish,
+/// Runs in one of several processes. If one process fails, all end.
+int run_together(cluster::Processes& processes, const RunConfig& config, const Arguments& wish,
                  std::stop_token stop) {
   int code = 0;
   try {
@@ -368,18 +369,19 @@ int run_together(Processes& processes, const RunConfig& config, const Wish& wish
   return code;
 }
 
-/// A worker of a run with parameter servers.
-int run_as_worker(const ClusterWish& cluster, const RunConfig& config, Wish& wish,
+/// Runs a worker of a run with parameter servers.
+int run_as_worker(const ClusterArguments& cluster, const RunConfig& config, Arguments& wish,
                   const std::stop_token& stop) {
   SteadyClock clock;
-  const std::unique_ptr<ServerConnection> servers = join_servers(cluster, config, clock, stop);
-  const std::unique_ptr<Processes> processes = make_worker_processes(*servers);
+  const std::unique_ptr<cluster::ServerConnection> servers =
+      join_servers(cluster, config, clock, stop);
+  const std::unique_ptr<cluster::Processes> processes = cluster::make_worker_processes(*servers);
   wish.servers = servers.get();
   wish.processes = processes.get();
   return run_together(*processes, config, wish, stop);
 }
 
-std::vector<Flag> trace_flags(TraceWish& wish) {
+std::vector<Flag> trace_flags(TraceArguments& wish) {
   const auto set_steps = [&wish](const std::string& text) {
     wish.steps = parse_integer(text, "--trace-steps");
     if (wish.steps < 1) {
@@ -399,14 +401,15 @@ std::vector<Flag> trace_flags(TraceWish& wish) {
            .group = "Output"}};
 }
 
-std::vector<Flag> output_flags(Wish& wish) {
+std::vector<Flag> output_flags(Arguments& wish) {
   const auto flag = [](std::string name, std::string help,
                        std::function<void(const std::string&)> set) {
     return Flag{
         .name = std::move(name), .help = std::move(help), .set = std::move(set), .group = "Output"};
   };
   std::vector<std::string> reports;
-  for (const ReportEntry* report : report_table().entries) reports.emplace_back(report->name);
+  for (const report::ReportEntry* report : report::report_table().entries)
+    reports.emplace_back(report->name);
   std::vector<Flag> flags = trace_flags(wish.trace);
   flags.push_back(flag("json", "print one JSON object instead of the table",
                        [&](const std::string& text) { wish.json = parse_flag(text, "--json"); }));
@@ -437,8 +440,9 @@ std::vector<Flag> output_flags(Wish& wish) {
 /// tensorpack's name for its producer, which feeds a run and has no result.
 constexpr std::string_view kProducer = "zmq-serve";
 
-/// `penstock serve` with the batches of `config`, as tensorpack's producer sends them: the same
-/// again and again, as many waiting as --prefetch says. Options of zmq-serve are flags of `serve`.
+/// Runs `penstock serve` with the batches of `config`, as tensorpack's producer sends them: the
+/// same batches repeatedly, with --prefetch batches waiting. Options of zmq-serve are flags of
+/// `serve`.
 int serve_batches(const RunConfig& config, const Invocation& invocation) {
   RunConfig served = config;
   served.fake_location = "host";
@@ -459,12 +463,12 @@ int serve_batches(const RunConfig& config, const Invocation& invocation) {
 int run(const Invocation& invocation) {
   RunConfig config;
   config.device = kAutoDevice;
-  Wish wish;
+  Arguments wish;
   wish.leave = invocation.leave;
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
   for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
-  ClusterWish cluster;
+  ClusterArguments cluster;
   for (Flag& flag : cluster_flags(cluster)) flags.push_back(std::move(flag));
   if (!parse_flags(
           {.verb = "run",
@@ -477,8 +481,8 @@ int run(const Invocation& invocation) {
           flags, invocation.arguments)) {
     return 0;
   }
-  // Parameter servers and their workers are of devices whose gradients lie in the host's memory.
-  if (cluster.job != ClusterWish::Job::none && config.device == kAutoDevice) {
+  // Parameter servers and their workers need devices whose gradients are in host memory.
+  if (cluster.job != ClusterArguments::Job::none && config.device == kAutoDevice) {
     config.device = RunConfig().device;
   }
   const std::string chosen = choose_devices(std::span(&config, 1), invocation.arguments);
@@ -499,27 +503,28 @@ int run(const Invocation& invocation) {
   wish.may_extend =
       !typed("extend_window") && !typed("noextend_window") && !typed("no_extend_window");
   check_out(wish);
-  // The table is a live view itself; a line that changes would break it.
-  wish.watch.terminal = is_terminal(STDERR_FILENO) && !same_terminal(STDOUT_FILENO, STDERR_FILENO);
+  // The table is a live view; a changing line would break it.
+  wish.watch.terminal =
+      report::is_terminal(STDERR_FILENO) && !report::same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);
-  if (cluster.job == ClusterWish::Job::ps) return serve_job(cluster, config, invocation.stop);
+  if (cluster.job == ClusterArguments::Job::ps) return serve_job(cluster, config, invocation.stop);
   const auto find = [](const char* name) { return std::getenv(name); };
-  const std::optional<Launch> launch = read_launch(find);
+  const std::optional<cluster::Launch> launch = cluster::read_launch(find);
   const bool is_first = cluster.task_index == 0 && (!launch || launch->rank == 0);
   if (is_first) {
     if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
     say_unused_flags(std::span(&config, 1), invocation.arguments);
   }
-  if (cluster.job == ClusterWish::Job::worker) {
+  if (cluster.job == ClusterArguments::Job::worker) {
     return run_as_worker(cluster, config, wish, invocation.stop);
   }
   if (!spans_processes(config, launch)) return run_wanted(config, wish, invocation.stop);
   SteadyClock clock;
   PeerWatch peers(config, *launch, find);
-  // The launcher ends all as soon as it hears of a loss or an interruption: those who stop because
-  // of that are not lost.
+  // The launcher ends all ranks after a loss or an interruption. A rank that stops because of that
+  // is not lost.
   const std::stop_callback leaving(invocation.stop, [&peers] { peers.leave(); });
-  const std::unique_ptr<Processes> processes = join_run(config, launch, clock);
+  const std::unique_ptr<cluster::Processes> processes = join_run(config, launch, clock);
   peers.follow(*processes);
   wish.processes = processes.get();
   wish.peers = &peers;

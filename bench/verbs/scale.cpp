@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock scale: one configuration on 1, 2, 4, ... ranks, on one machine or many, through mpirun;
-// tfperftest's files, and its flags where they mean something here.
+// penstock scale: runs one configuration on 1, 2, 4, ... ranks, on one or many machines, through
+// mpirun. Writes tfperftest's files, and takes its flags if they have a meaning here.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,20 +14,20 @@
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/command_text.h"
-#include "bench/device_choice.h"
-#include "bench/folder_lock.h"
-#include "bench/launch/hosts.h"
-#include "bench/launch/mpirun.h"
-#include "bench/launch/reach.h"
-#include "bench/machine.h"
-#include "bench/scale/remote_program.h"
-#include "bench/scale/rungs.h"
-#include "bench/scale/scale_runner.h"
-#include "bench/scale/scale_text.h"
-#include "bench/terminal.h"
-#include "bench/unused_flags.h"
-#include "bench/verbs/flag_group.h"
+#include "bench/config/command_text.h"
+#include "bench/config/flag_group.h"
+#include "bench/config/unused_flags.h"
+#include "bench/record/machine.h"
+#include "bench/report/terminal.h"
+#include "bench/run/device_choice.h"
+#include "bench/scaling/launch/hosts.h"
+#include "bench/scaling/launch/mpirun.h"
+#include "bench/scaling/launch/reach.h"
+#include "bench/scaling/remote_program.h"
+#include "bench/scaling/rungs.h"
+#include "bench/scaling/scale_runner.h"
+#include "bench/scaling/scale_text.h"
+#include "bench/sweep/folder_lock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -37,15 +37,15 @@ namespace penstock {
 namespace {
 
 constexpr std::int64_t kMost = 65536;
-/// tfperftest's `resnet` has 152 layers and normalises first.
+/// tfperftest's `resnet` is the pre-activation network with 152 layers.
 constexpr std::string_view kResnet = "resnet", kItsResnet = "resnet152_v2";
 
-struct Wanted {
-  ScalePlan plan;
+struct Arguments {
+  scaling::ScalePlan plan;
   std::string hosts, remote_dir, ranks;
-  std::string model;  ///< as it was typed; empty: it was not
+  std::string model;  ///< as typed; empty: not typed
   std::string out = "logs";
-  std::int32_t per_host = 0, most = 0;  ///< 0: not said
+  std::int32_t per_host = 0, most = 0;  ///< 0: not stated
 };
 
 std::int32_t count_of(const std::string& text, std::string_view flag) {
@@ -57,7 +57,7 @@ std::int32_t count_of(const std::string& text, std::string_view flag) {
 
 constexpr FlagGroup flag{"Scale"};
 
-std::vector<Flag> ladder_flags(Wanted& wanted) {
+std::vector<Flag> ladder_flags(Arguments& wanted) {
   std::vector<Flag> flags;
   flags.push_back(flag("ranks", "numbers of ranks to run, such as 1,2,6; default: 1, 2, 4, ...", "",
                        [&](const std::string& text) { wanted.ranks = text; }));
@@ -76,7 +76,8 @@ std::vector<Flag> ladder_flags(Wanted& wanted) {
   flags.push_back(flag(
       "remote_dir", "-r: folder on all hosts to copy this program to; default: it is there already",
       "", [&](const std::string& text) { wanted.remote_dir = text; }, "r"));
-  flags.push_back(flag("ssh", "command that reaches other machines", std::string(kPlainSsh),
+  flags.push_back(flag("ssh", "command that reaches other machines",
+                       std::string(scaling::kPlainSsh),
                        [&](const std::string& text) { wanted.plan.agent = text; }));
   flags.push_back(flag(
       "repetitions", "runs per number of ranks", "3",
@@ -94,8 +95,8 @@ std::vector<Flag> ladder_flags(Wanted& wanted) {
   return flags;
 }
 
-/// Those of `run`, but for what the ladder decides.
-std::vector<Flag> scale_flags(Wanted& wanted) {
+/// The flags of `run`, except those that the ladder sets.
+std::vector<Flag> scale_flags(Arguments& wanted) {
   std::vector<Flag> flags = run_flags(wanted.plan.config);
   std::erase_if(flags, [](const Flag& each) { return each.name == "num_processes"; });
   Flag& model = *std::ranges::find(flags, "model", &Flag::name);
@@ -107,50 +108,52 @@ std::vector<Flag> scale_flags(Wanted& wanted) {
   return flags;
 }
 
-std::vector<Host> hosts_of(const Wanted& wanted) {
+std::vector<scaling::Host> hosts_of(const Arguments& wanted) {
   if (wanted.hosts.empty()) return {};
   std::error_code error;
   const bool is_file = wanted.hosts.find('/') != std::string::npos ||
                        std::filesystem::is_regular_file(wanted.hosts, error);
-  std::vector<Host> hosts = is_file ? read_host_file(wanted.hosts) : parse_host_list(wanted.hosts);
+  std::vector<scaling::Host> hosts =
+      is_file ? scaling::read_host_file(wanted.hosts) : scaling::parse_host_list(wanted.hosts);
   const bool unsaid =
-      std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.slots == 0; });
+      std::any_of(hosts.begin(), hosts.end(), [](const scaling::Host& h) { return h.slots == 0; });
   if (unsaid && wanted.per_host == 0) {
     throw ConfigError(
         fmt::format("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
                     wanted.hosts));
   }
   if (wanted.per_host > 0) {
-    for (Host& host : hosts) host.slots = wanted.per_host;
+    for (scaling::Host& host : hosts) host.slots = wanted.per_host;
   }
   return hosts;
 }
 
-std::vector<std::int32_t> ranks_of(const Wanted& wanted) {
+std::vector<std::int32_t> ranks_of(const Arguments& wanted) {
   if (!wanted.ranks.empty()) {
-    if (wanted.most == 0) return parse_ranks(wanted.ranks);
+    if (wanted.most == 0) return scaling::parse_ranks(wanted.ranks);
     throw ConfigError("--ranks and -x (--max-gpu) exclude each other; keep one");
   }
   std::int32_t most = wanted.most;
   if (most == 0 && wanted.plan.hosts.empty()) most = usable_cores();
   if (most == 0) {
-    for (const Host& host : wanted.plan.hosts) most += host.slots;
+    for (const scaling::Host& host : wanted.plan.hosts) most += host.slots;
   }
-  return doublings(most);
+  return scaling::doublings(most);
 }
 
-ScaleResult begin_result(const Wanted& wanted, const Invocation& invocation) {
+scaling::ScaleResult begin_result(const Arguments& wanted, const Invocation& invocation) {
   const RunConfig& config = wanted.plan.config;
-  ScaleResult result{.environment = read_environment(),
-                     .command = command_text("scale", invocation.arguments),
-                     .model = config.model,
-                     .asked_model = wanted.model,
-                     .batch_size = config.batch_size,
-                     .what = fmt::format("feeder {}, update {}, device {}", config.fake_location,
-                                         config.variable_update, config.device),
-                     .repetitions = wanted.plan.repetitions,
-                     .rungs = make_rungs(wanted.plan),
-                     .notes = {}};
+  scaling::ScaleResult result{
+      .environment = read_environment(),
+      .command = command_text("scale", invocation.arguments),
+      .model = config.model,
+      .asked_model = wanted.model,
+      .batch_size = config.batch_size,
+      .what = fmt::format("feeder {}, update {}, device {}", config.fake_location,
+                          config.variable_update, config.device),
+      .repetitions = wanted.plan.repetitions,
+      .rungs = scaling::make_rungs(wanted.plan),
+      .notes = {}};
   const std::int32_t most = wanted.plan.ranks.back(), cores = result.environment.usable_cores;
   if (wanted.plan.hosts.empty() && most > cores) {
     result.notes.push_back(
@@ -159,9 +162,9 @@ ScaleResult begin_result(const Wanted& wanted, const Invocation& invocation) {
   return result;
 }
 
-/// Resolves and checks all that can be checked before anything starts.
-void complete(Wanted& wanted, const std::stop_token& stop) {
-  ScalePlan& plan = wanted.plan;
+/// Resolves and checks everything that can be checked before anything starts.
+void complete(Arguments& wanted, const std::stop_token& stop) {
+  scaling::ScalePlan& plan = wanted.plan;
   if (plan.config.model == kResnet) plan.config.model = kItsResnet;
   const ModelEntry& model = find_entry(model_table(), plan.config.model);
   plan.config.model = model.name;
@@ -169,21 +172,22 @@ void complete(Wanted& wanted, const std::stop_token& stop) {
   plan.hosts = hosts_of(wanted);
   plan.ranks = ranks_of(wanted);
   plan.as_root = geteuid() == 0;
-  plan.program = this_program().native();
+  plan.program = scaling::this_program().native();
   if (!wanted.remote_dir.empty() && plan.hosts.empty()) {
     throw ConfigError(
         "-r (--remote-dir) copies the program to hosts, and there are none; give "
         "--hosts, or leave -r out");
   }
-  static_cast<void>(make_rungs(plan));
-  expect_mpirun();
-  expect_known(plan.hosts, plan.agent);
-  plan.shared_machine = any_twice(names_of_machines(plan.hosts, plan.agent, stop));
+  static_cast<void>(scaling::make_rungs(plan));
+  scaling::expect_mpirun();
+  scaling::expect_known(plan.hosts, plan.agent);
+  plan.shared_machine =
+      scaling::any_twice(scaling::names_of_machines(plan.hosts, plan.agent, stop));
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
-  const std::vector<std::string> arguments = spell_out(invocation.arguments);
+  Arguments wanted;
+  const std::vector<std::string> arguments = scaling::spell_out(invocation.arguments);
   wanted.plan.config.device = kAutoDevice;
   wanted.plan.config.variable_update = "horovod";
   apply_like_of(wanted.plan.config, arguments);
@@ -199,24 +203,26 @@ int run(const Invocation& invocation) {
           scale_flags(wanted), arguments)) {
     return 0;
   }
-  refuse_nested_launch("scale");
+  scaling::refuse_nested_launch("scale");
   const std::string chosen = choose_devices(std::span(&wanted.plan.config, 1), arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(std::span(&wanted.plan.config, 1), arguments);
   complete(wanted, invocation.stop);
-  ScalePlan& plan = wanted.plan;
+  scaling::ScalePlan& plan = wanted.plan;
   const FolderLock lock = lock_results(wanted.out);
   if (!wanted.remote_dir.empty()) {
     fmt::print(stderr, "penstock scale: copying the program to {} machine{}\n", plan.hosts.size(),
                plan.hosts.size() == 1 ? "" : "s");
-    plan.program = copy_program(plan.hosts, wanted.remote_dir, plan.agent, invocation.stop);
+    plan.program =
+        scaling::copy_program(plan.hosts, wanted.remote_dir, plan.agent, invocation.stop);
   }
-  ScaleResult result = begin_result(wanted, invocation);
-  ScaleProgress progress(wanted.out, plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
-                         is_terminal(STDERR_FILENO) && !plan.verbose);
-  climb(plan, result, progress, invocation.stop);
+  scaling::ScaleResult result = begin_result(wanted, invocation);
+  scaling::ScaleProgress progress(wanted.out,
+                                  plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
+                                  report::is_terminal(STDERR_FILENO) && !plan.verbose);
+  scaling::climb(plan, result, progress, invocation.stop);
   progress.finish();
-  write_scale_text(result, std::cout);
+  scaling::write_scale_text(result, std::cout);
   std::cout << fmt::format("\n{0}.csv, {0}.csv.ideal, {0}.svg, {0}.json\n",
                            (std::filesystem::path(wanted.out) / result.name()).native());
   std::cout.flush();

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock selftest: A against A on this machine; how often a difference is seen that is not there,
-// and how small a one could be seen.
+// penstock selftest: compares A with A on this machine; how often a false difference is reported,
+// and how small a difference could be detected.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
 
-#include "bench/child_run.h"
 #include "bench/cli.h"
-#include "bench/command_text.h"
+#include "bench/config/command_text.h"
+#include "bench/config/flag_group.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/selftest.h"
-#include "bench/result_folder.h"
-#include "bench/sweep_runner.h"
-#include "bench/terminal.h"
-#include "bench/verbs/flag_group.h"
+#include "bench/report/terminal.h"
+#include "bench/sweep/child_run.h"
+#include "bench/sweep/result_folder.h"
+#include "bench/sweep/sweep_runner.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -25,7 +25,7 @@ namespace {
 
 constexpr Nanoseconds kRunTimeout = std::chrono::minutes(1);
 
-struct Wanted {
+struct Arguments {
   Nanoseconds budget = std::chrono::seconds(45);
   std::int32_t pairs = 200;
   double margin_percent = 1;
@@ -33,14 +33,14 @@ struct Wanted {
   bool verbose = false;
 };
 
-/// Passes on what the sweep says, and looks at the machine around each block.
+/// Passes on the events of the sweep, and reads the machine's noise around each block.
 class Watch final : public SweepListener {
  public:
-  Watch(IsolateProgress& progress, NoiseMeter meter)
+  Watch(isolate::IsolateProgress& progress, isolate::NoiseMeter meter)
       : progress_(progress), meter_(std::move(meter)) {}
   void round_begins(std::int32_t) override { before_ = meter_(); }
   void round_ended(std::int32_t round) override {
-    noise.push_back(noise_between(before_, meter_(), static_cast<std::size_t>(round)));
+    noise.push_back(isolate::noise_between(before_, meter_(), static_cast<std::size_t>(round)));
   }
   void run_begins(const SweepMoment& moment) override { progress_.run_begins(moment); }
   void run_ended(const SweepMoment& moment, const RunResult& result) override {
@@ -48,15 +48,15 @@ class Watch final : public SweepListener {
   }
   void results_changed(const SweepResult& sweep) override { progress_.results_changed(sweep); }
 
-  std::vector<BlockNoise> noise;
+  std::vector<isolate::BlockNoise> noise;
 
  private:
-  IsolateProgress& progress_;
-  const NoiseMeter meter_;
-  NoiseReading before_;
+  isolate::IsolateProgress& progress_;
+  const isolate::NoiseMeter meter_;
+  isolate::NoiseReading before_;
 };
 
-std::vector<Flag> selftest_flags(Wanted& wanted) {
+std::vector<Flag> selftest_flags(Arguments& wanted) {
   const FlagGroup flag{"Selftest"};
   std::vector<Flag> flags;
   flags.push_back(
@@ -66,9 +66,9 @@ std::vector<Flag> selftest_flags(Wanted& wanted) {
       "pairs", "pairs of runs per configuration, at most", "200", [&](const std::string& text) {
         const std::int64_t pairs = parse_integer(text, "--pairs");
         constexpr std::int64_t kMost = 100000;
-        if (pairs < static_cast<std::int64_t>(SelftestFinding::kGroup) || pairs > kMost) {
+        if (pairs < static_cast<std::int64_t>(isolate::SelftestFinding::kGroup) || pairs > kMost) {
           throw ConfigError(fmt::format("--pairs is {}; expected a whole number from {} to {}",
-                                        text, SelftestFinding::kGroup, kMost));
+                                        text, isolate::SelftestFinding::kGroup, kMost));
         }
         wanted.pairs = static_cast<std::int32_t>(pairs);
       }));
@@ -90,9 +90,9 @@ std::vector<Flag> selftest_flags(Wanted& wanted) {
   return flags;
 }
 
-SweepPlan sweep_of(const Wanted& wanted, const std::vector<SelftestCase>& cases) {
+SweepPlan sweep_of(const Arguments& wanted, const std::vector<isolate::SelftestCase>& cases) {
   SweepPlan plan;
-  for (const SelftestCase& each : cases) {
+  for (const isolate::SelftestCase& each : cases) {
     plan.configurations.insert(plan.configurations.end(), 2, each.config);
   }
   plan.repetitions = wanted.pairs;
@@ -102,17 +102,17 @@ SweepPlan sweep_of(const Wanted& wanted, const std::vector<SelftestCase>& cases)
   return plan;
 }
 
-int exit_code(const Selftest& test, bool saved) {
+int exit_code(const isolate::Selftest& test, bool saved) {
   if (!saved || has_failures(test.sweep)) return 6;
-  for (const SelftestFinding& finding : test.findings) {
-    if (finding.pairs < SelftestFinding::kGroup || is_alarming(finding)) return 7;
+  for (const isolate::SelftestFinding& finding : test.findings) {
+    if (finding.pairs < isolate::SelftestFinding::kGroup || isolate::is_alarming(finding)) return 7;
   }
   return 0;
 }
 
-bool write_file(const Selftest& test, const ResultFolder& folder) {
+bool write_file(const isolate::Selftest& test, const ResultFolder& folder) {
   try {
-    replace_file(folder.path() / "selftest.json", to_json(test).dump(1) + "\n");
+    replace_file(folder.path() / "selftest.json", isolate::to_json(test).dump(1) + "\n");
     return true;
   } catch (const DataError& error) {
     fmt::print(stderr, "penstock: {}\n", error.what());
@@ -120,41 +120,43 @@ bool write_file(const Selftest& test, const ResultFolder& folder) {
   }
 }
 
-int selftest(const Wanted& wanted, const Invocation& invocation) {
+int selftest(const Arguments& wanted, const Invocation& invocation) {
   ChildRunOptions options{
       .program = invocation.program, .timeout = kRunTimeout, .show_stderr = wanted.verbose};
   const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
     const std::string name = parse_component(config.fake_location).name;
     return run_in_child(config, find_entry(feeder_table(), name), options, stop);
   };
-  const std::vector<SelftestCase> cases = selftest_cases();
+  const std::vector<isolate::SelftestCase> cases = isolate::selftest_cases();
   SweepPlan plan = sweep_of(wanted, cases);
   plan.command = command_text("selftest", invocation.arguments);
   SteadyClock clock;
   const ResultFolder folder(wanted.out);
-  Selftest test;
+  isolate::Selftest test;
   test.margin = wanted.margin_percent / 100;
   bool saved = false;
   {
-    IsolateProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
+    isolate::IsolateProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose,
+                                      wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
-    Watch watch(progress, [&] { return read_noise(clock.now(), own_cpu_seconds()); });
+    Watch watch(progress,
+                [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); });
     SweepRunner runner(std::move(plan), run, clock);
     test.sweep = runner.run(watch, invocation.stop);
     test.noise = std::move(watch.noise);
     saved = progress.saved();
   }
-  judge_selftest(test, cases);
+  isolate::judge_selftest(test, cases);
   saved = write_file(test, folder) && saved;
-  write_selftest_text(test, std::cout);
+  isolate::write_selftest_text(test, std::cout);
   fmt::print("{}{}", saved ? "Every step time and the machine: " : "",
              files_line(folder, {"selftest.json"}, saved));
   return exit_code(test, saved);
 }
 
 int run(const Invocation& invocation) {
-  Wanted wanted;
+  Arguments wanted;
   if (!parse_flags(
           {.verb = "selftest",
            .summary =

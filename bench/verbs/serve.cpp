@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock serve: any feeder as a ZeroMQ producer, or a data set's image files; by push or by
-// credit.
+// penstock serve: runs any feeder as a ZeroMQ producer, or serves a data set's image files; by push
+// or by credit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,54 +17,55 @@
 #include <utility>
 
 #include "bench/cli.h"
+#include "bench/config/training_rules.h"
+#include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/leave_on_stop.h"
-#include "bench/runner.h"
-#include "bench/serve_encoded.h"
-#include "bench/serve_processes.h"
-#include "bench/serve_report.h"
-#include "bench/training_rules.h"
-#include "bench/unused_flags.h"
+#include "bench/run/leave_on_stop.h"
+#include "bench/run/runner.h"
+#include "bench/serve/serve_encoded.h"
+#include "bench/serve/serve_processes.h"
+#include "bench/serve/serve_report.h"
 #include "dataflow/host_device.h"
-#include "dataflow/memory_limit.h"
+#include "dataflow/machine/memory_limit.h"
 #include "dataflow/pace.h"
-#include "feeders/credit_push.h"
-#include "feeders/encoded_push.h"
-#include "feeders/shared_frame_memory.h"
-#include "feeders/zmq_memory.h"
-#include "feeders/zmq_push.h"
+#include "feeders/remote/credit/credit_push.h"
+#include "feeders/remote/receive/shared_frame_memory.h"
+#include "feeders/remote/receive/zmq_memory.h"
+#include "feeders/remote/send/encoded_push.h"
+#include "feeders/remote/send/zmq_push.h"
 
 namespace penstock {
 namespace {
 
-/// To standard error, which may be a pipe whose reader has gone: that ends no feeding.
+/// Prints to standard error. If it is a pipe whose reader has gone, serving continues.
 template <typename... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), stderr);
 }
 
-/// Each takes the memory of a batch.
+/// Each message takes the memory of a batch.
 constexpr std::int64_t kMaxHwm = 1 << 20;
 
 struct ServeConfig {
   RunConfig run;
   std::string endpoint = "ipc://testpipe";
-  ZmqSocketOptions socket{
-      .role = ZmqSocketOptions::Role::push, .bind = false, .send_buffer = kSendBuffer};
-  CurveFiles keys;
-  MessageFormat format = MessageFormat::zmq_op;
+  remote::ZmqSocketOptions socket{.role = remote::ZmqSocketOptions::Role::push,
+                                  .bind = false,
+                                  .send_buffer = remote::kSendBuffer};
+  net::CurveFiles keys;
+  remote::MessageFormat format = remote::MessageFormat::zmq_op;
   bool checksum = false;
-  PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
+  remote::PushPlan plan{.timeout = std::chrono::hours(24 * 365)};
   bool encoded = false;
   std::int64_t epochs = -1;
-  ServeGroup group;
+  serve::ServeGroup group;
   bool ends_with_consumer = false;
   bool credit = false, shared_memory = false;
 
   bool by_credit() const noexcept { return credit || shared_memory; }
 };
 
-/// The keys of `penstock run` that say which batches there are and how they are made.
+/// The keys of `penstock run` that define the batches and how they are made.
 const std::set<std::string_view> kRunKeys = {
     "fake_location", "model",         "batch_size", "image_size", "classes",
     "data_dir",      "on_bad_sample", "order",      "seed",       "feeder_threads"};
@@ -88,7 +89,7 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
       true);
   add("format", "message format: zmq_op, numpy-frames or framed", "zmq_op",
       [&](const std::string& text) {
-        const std::optional<MessageFormat> format = message_format_of(text);
+        const std::optional<remote::MessageFormat> format = remote::message_format_of(text);
         if (!format) {
           throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
         }
@@ -98,7 +99,7 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
       "checksum", "add a checksum to framed messages", "false",
       [&](const std::string& text) { config.checksum = parse_flag(text, "--checksum"); }, true);
   add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
-    config.socket.hwm = checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
+    config.socket.hwm = remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
   });
   add("send-buffer",
       "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's default",
@@ -119,11 +120,11 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
       "insecure", "allow binding tcp:// without keys where other machines can connect", "false",
       [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
       true);
-  add("curve-secret", kCurveSecretHelp, "",
+  add("curve-secret", net::kCurveSecretHelp, "",
       [&](const std::string& text) { config.keys.secret = text; });
-  add("curve-server-key", kCurveServerKeyHelp, "",
+  add("curve-server-key", net::kCurveServerKeyHelp, "",
       [&](const std::string& text) { config.keys.server_key = text; });
-  add("curve-allow", kCurveAllowHelp, "",
+  add("curve-allow", net::kCurveAllowHelp, "",
       [&](const std::string& text) { config.keys.allow = text; });
   add("num-batches", "batches to send; 0: until stopped", "0", [&](const std::string& text) {
     config.plan.batches = parse_integer(text, "--num-batches");
@@ -161,13 +162,13 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
         config.ends_with_consumer = parse_flag(text, "--end-with-consumer");
       },
       true);
-  for (Flag& flag : serve_group_flags(config.group)) flags.push_back(std::move(flag));
+  for (Flag& flag : serve::serve_group_flags(config.group)) flags.push_back(std::move(flag));
   return flags;
 }
 
-/// Runs `push` until its plan is done, beside a feeder where there is one, and says how it goes.
+/// Runs `push` until its plan is done, beside a feeder if there is one, and reports progress.
 template <typename Push>
-void serve(const ServeConfig& config, Push& push, const ServeProgress& progress,
+void serve(const ServeConfig& config, Push& push, const serve::ServeProgress& progress,
            const std::function<void(const std::stop_token&)>& feed, std::stop_source& ended,
            const std::stop_token& stop) {
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
@@ -185,12 +186,11 @@ void serve(const ServeConfig& config, Push& push, const ServeProgress& progress,
     }
     ended.request_stop();
   }
-  const ServeTotals totals = progress.totals();
+  const serve::ServeTotals totals = progress.totals();
   say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
   config.group.report(totals);
   if (failure) std::rethrow_exception(failure);
-  if (push.refused() > 0)
-    say("{}: refused {} tries of peers\n", config.group.name(), push.refused());
+  if (push.refused() > 0) say("{}: refused {} connections\n", config.group.name(), push.refused());
 }
 
 DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
@@ -206,7 +206,7 @@ DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::
   return plan;
 }
 
-/// Besides those that wait in the socket, one is filled and one is on its way.
+/// Besides the batches waiting in the socket, one is being filled and one is being sent.
 std::size_t batches_in_memory(const ServeConfig& config) {
   return static_cast<std::size_t>(config.socket.hwm) + 2;
 }
@@ -217,7 +217,7 @@ std::string describe(const BatchSpec& spec) {
                      spec.image.channels);
 }
 
-/// What both ways of serving stand on.
+/// The objects that both ways of serving need.
 struct Surroundings {
   explicit Surroundings(const ServeConfig& config)
       : name(config.group.name()),
@@ -232,17 +232,17 @@ struct Surroundings {
                     }} {}
 
   std::string name;
-  std::stop_source ended;  // of this process alone
+  std::stop_source ended;  // ends only this process
   SteadyClock clock;
   Probe probe{false};
   HostDevice host{clock};
-  PeerReports reports;
+  net::PeerReports reports;
 };
 
 FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
                              const BatchSpec& spec, const Options& options, Device& device,
                              Surroundings& around, const std::stop_token& stop) {
-  // Shares of data are disjoint; what is drawn has to be.
+  // Shares of data are disjoint; random batches need different seeds.
   const auto apart = static_cast<std::uint64_t>(feeder.reads_files ? 0 : config.group.rank);
   return {
       .spec = spec,
@@ -259,7 +259,7 @@ FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feede
   };
 }
 
-/// Before any of it is taken.
+/// Checks the memory before it is allocated.
 void require_batches(const ServeConfig& config, const BatchSpec& spec) {
   const auto batch = static_cast<double>(spec.bytes()),
              hwm = static_cast<double>(config.socket.hwm);
@@ -269,7 +269,7 @@ void require_batches(const ServeConfig& config, const BatchSpec& spec) {
       {"batches that are being filled", 2 * batch, {images}}});
 }
 
-/// A feeder, its ring in `memory`, and whoever `make_push` has send the batches.
+/// Serves a feeder through a ring in `memory`. `make_push` makes the sender.
 template <typename MakePush>
 void serve_ring(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
                 const Options& options, Device& memory, Surroundings& around,
@@ -290,7 +290,7 @@ void serve_ring(const ServeConfig& config, const FeederEntry& entry, const Batch
       1e-6 * static_cast<double>(ring.slots() * spec.bytes()),
       config.shared_memory ? "shared " : "");
   serve(
-      config, *push, ServeProgress(around.name, around.probe, around.clock),
+      config, *push, serve::ServeProgress(around.name, around.probe, around.clock),
       [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, around.ended,
       invocation.stop);
   if constexpr (requires { push->clock(); }) {
@@ -306,12 +306,12 @@ void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const Bat
                   const Options& options, const Invocation& invocation) {
   require_batches(config, spec);
   Surroundings around(config);
-  auto messages = make_outgoing(config.format, spec, around.clock, config.checksum);
-  FrameMemory memory(around.host);
+  auto messages = remote::make_outgoing(config.format, spec, around.clock, config.checksum);
+  remote::FrameMemory memory(around.host);
   const auto make_push = [&](BatchRing& ring) {
-    return std::make_unique<ZmqPush>(ring, parse_endpoint(config.endpoint), config.socket,
-                                     around.clock, around.probe, around.reports,
-                                     std::move(messages));
+    return std::make_unique<remote::ZmqPush>(ring, net::parse_endpoint(config.endpoint),
+                                             config.socket, around.clock, around.probe,
+                                             around.reports, std::move(messages));
   };
   serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
 }
@@ -320,15 +320,15 @@ void serve_by_credit(const ServeConfig& config, const FeederEntry& entry, const 
                      const Options& options, const Invocation& invocation) {
   require_batches(config, spec);
   Surroundings around(config);
-  ZmqSocketOptions socket = config.socket;
-  socket.role = ZmqSocketOptions::Role::dealer;
-  std::optional<SharedFrameMemory> shared;
+  remote::ZmqSocketOptions socket = config.socket;
+  socket.role = remote::ZmqSocketOptions::Role::dealer;
+  std::optional<remote::SharedFrameMemory> shared;
   if (config.shared_memory) shared.emplace(around.host, spec.bytes(), batches_in_memory(config));
   Device& memory = shared ? static_cast<Device&>(*shared) : around.host;
   const auto make_push = [&](BatchRing& ring) {
-    return std::make_unique<CreditPush>(ring, shared ? &shared->pool() : nullptr,
-                                        parse_endpoint(config.endpoint), socket, around.clock,
-                                        around.probe, around.reports);
+    return std::make_unique<remote::CreditPush>(ring, shared ? &shared->pool() : nullptr,
+                                                net::parse_endpoint(config.endpoint), socket,
+                                                around.clock, around.probe, around.reports);
   };
   serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
 }
@@ -340,25 +340,25 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
       feeder_context(config, entry, spec, options, around.host, around, invocation.stop);
   const auto make_source = [&] {
     const LeaveOnStop leave(invocation.stop, invocation.leave);
-    return make_served_source(entry, context);
+    return serve::make_served_source(entry, context);
   };
   const std::unique_ptr<Source> source = make_source();
-  ZmqSocketOptions socket = config.socket;
-  if (config.by_credit()) socket.role = ZmqSocketOptions::Role::dealer;
-  EncodedPush push(*source,
-                   {.images = static_cast<std::size_t>(spec.images),
-                    .batches = batches_in_memory(config),
-                    .checksum = config.checksum,
-                    .on_bad_sample = context.on_bad_sample,
-                    .name = around.name},
-                   parse_endpoint(config.endpoint), socket, around.clock, around.probe,
-                   around.reports);
+  remote::ZmqSocketOptions socket = config.socket;
+  if (config.by_credit()) socket.role = remote::ZmqSocketOptions::Role::dealer;
+  remote::EncodedPush push(*source,
+                           {.images = static_cast<std::size_t>(spec.images),
+                            .batches = batches_in_memory(config),
+                            .checksum = config.checksum,
+                            .on_bad_sample = context.on_bad_sample,
+                            .name = around.name},
+                           net::parse_endpoint(config.endpoint), socket, around.clock, around.probe,
+                           around.reports);
   say("{}: {} image files a message from {}, {} of them, {} {}{}\n", around.name, spec.images,
       config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
       push.address(), config.by_credit() ? " by credit" : "");
   if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
-  serve(config, push, ServeProgress(around.name, around.probe, around.clock), {}, around.ended,
-        invocation.stop);
+  serve(config, push, serve::ServeProgress(around.name, around.probe, around.clock), {},
+        around.ended, invocation.stop);
   for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
 }
 
@@ -387,43 +387,41 @@ int run(const Invocation& invocation) {
         "epoch's last one may not be; take --num-batches, or --encoded");
   }
   const bool framed =
-      !is_typed("format", invocation.arguments) || config.format == MessageFormat::framed;
+      !is_typed("format", invocation.arguments) || config.format == remote::MessageFormat::framed;
   if (config.encoded && !framed) {
     throw ConfigError("--encoded sends messages of the format framed; leave --format out");
   }
   if (config.encoded && config.shared_memory) {
     throw ConfigError(
-        "--shared-memory lends batches of pixels where they lie, and --encoded sends image files "
-        "in "
-        "messages; take --encoded --credit");
+        "--shared-memory shares batches of pixels, but --encoded sends image files in messages; "
+        "use --encoded --credit");
   }
   if (config.by_credit() && (!framed || (config.checksum && !config.encoded))) {
     throw ConfigError(
-        "--credit sends messages of the format framed, and those of pixels without checksums; "
-        "leave "
+        "--credit sends messages of the format framed, without checksums for pixels; leave "
         "--format and --checksum out");
   }
-  // The process that started several of them has said so.
+  // The process that started several processes has already said so.
   if (!is_typed("report_fd", invocation.arguments)) {
     say_unused_flags(std::span(&config.run, 1), invocation.arguments);
   }
-  config.socket.curve = read_curve(config.keys);
+  config.socket.curve = net::read_curve(config.keys);
   const Runner::Components components = find_components(config.run);
-  ensure_data_of(config.run, *components.feeder, invocation.stop);
+  dataset::ensure_data_of(config.run, *components.feeder, invocation.stop);
   const bool threads_typed = config.run.feeder_threads > 0;
   config.run = resolve(config.run, components);
   if (config.group.processes > 1) {
     const std::int32_t threads =
         threads_typed ? 0 : std::max(1, config.run.feeder_threads / config.group.processes);
-    return serve_processes(invocation, config.group,
-                           {.batches = config.plan.batches,
-                            .img_per_s = config.plan.img_per_s,
-                            .feeder_threads = threads,
-                            .bind = config.socket.bind});
+    return serve::serve_processes(invocation, config.group,
+                                  {.batches = config.plan.batches,
+                                   .img_per_s = config.plan.img_per_s,
+                                   .feeder_threads = threads,
+                                   .bind = config.socket.bind});
   }
   const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);
-  // Small batches would pile up in the kernel, which nobody counts.
+  // Small batches would accumulate in the kernel's send buffer, where they are not counted.
   config.socket.send_buffer =
       std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
   const auto serve_so = config.encoded       ? serve_encoded

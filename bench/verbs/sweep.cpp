@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock sweep: every combination of lists, each run a child process, repeated in rounds; a table
-// here, files in a folder. Without flags: what feeding costs two emulated accelerators, for every
-// feeder.
+// penstock sweep: runs every combination of lists, each run a child process, repeated in rounds.
+// Prints a table, and writes files to a folder. Without flags it measures what feeding costs two
+// emulated accelerators, for every feeder.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,32 +11,32 @@
 #include <iostream>
 #include <optional>
 
-#include "bench/child_run.h"
 #include "bench/cli.h"
-#include "bench/command_text.h"
-#include "bench/compare.h"
+#include "bench/config/command_text.h"
+#include "bench/config/flag_group.h"
+#include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/device_choice.h"
-#include "bench/report.h"
-#include "bench/saved_results.h"
-#include "bench/sweep.h"
-#include "bench/sweep_progress.h"
-#include "bench/sweep_runner.h"
-#include "bench/terminal.h"
-#include "bench/unused_flags.h"
-#include "bench/verbs/flag_group.h"
+#include "bench/record/compare.h"
+#include "bench/record/saved_results.h"
+#include "bench/report/report.h"
+#include "bench/report/terminal.h"
+#include "bench/run/device_choice.h"
+#include "bench/sweep/child_run.h"
+#include "bench/sweep/sweep.h"
+#include "bench/sweep/sweep_progress.h"
+#include "bench/sweep/sweep_runner.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
 
-/// However short the budget, the first run of a configuration has this long.
+/// The shortest timeout of a configuration's first run, for small budgets.
 constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
 constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume";
 
-/// What a sweep starts from where it differs from a single run: two devices at a rate that a few
-/// cores cannot feed from JPEGs, and windows as long as input costs need.
+/// The defaults of a sweep that differ from a single run: two devices at a rate that a few cores
+/// cannot feed from JPEGs, and windows long enough for input costs.
 RunConfig sweep_defaults() {
   RunConfig config;
   config.device = kAutoDevice;
@@ -45,7 +45,7 @@ RunConfig sweep_defaults() {
   return config;
 }
 
-struct Wanted {
+struct Arguments {
   Sweep axes;
   SweepPlan plan;
   std::string out = "out";
@@ -57,14 +57,14 @@ struct Wanted {
 
 constexpr FlagGroup flag{"Sweep"};
 
-/// The flags of `run`, each taking a list, and those of the sweep itself.
-std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
+/// The flags of `run`, each taking a list, and the flags of the sweep.
+std::vector<Flag> sweep_flags(RunConfig& base, Arguments& wanted) {
   std::vector<Flag> flags = run_flags(base);
   for (Flag& run_flag : flags) {
     const std::span<const ConfigKey> keys = config_keys();
     const bool is_key = std::any_of(
         keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.name == run_flag.name; });
-    if (!is_key) continue;  // of what all runs start from
+    if (!is_key) continue;  // all runs start from the same value
     run_flag.set = [&wanted, name = run_flag.name](const std::string& text) {
       wanted.axes.set(name, text);
     };
@@ -88,7 +88,7 @@ std::vector<Flag> sweep_flags(RunConfig& base, Wanted& wanted) {
       flag("rest", "longest wait for an idle machine before the first round, such as 30s", "0s",
            [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
   Flag repeat = flag("repeat_outlier",
-                     "repeat a round once if it lies far from the others; results.json keeps both",
+                     "repeat a round once if it is far from the others; results.json keeps both",
                      "true", [&](const std::string& text) {
                        wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
                      });
@@ -124,7 +124,7 @@ int exit_code(const SweepResult& sweep, bool saved) {
   return ran ? 0 : 3;
 }
 
-/// The program as a person in this folder types it: its path below the folder, else its name.
+/// The program as typed in this folder: its path below the folder, otherwise its name.
 std::string program_word(const std::filesystem::path& program) {
   const std::filesystem::path below = program.lexically_proximate(std::filesystem::current_path());
   if (below.empty() || below.is_absolute() || *below.begin() == "..") {
@@ -133,7 +133,7 @@ std::string program_word(const std::filesystem::path& program) {
   return shell_word(below.has_parent_path() ? below.native() : "./" + below.native());
 }
 
-/// What a newcomer tries next.
+/// The commands that a new user tries next.
 std::string next_commands(const std::string& program) {
   return fmt::format(
       "\nNext:\n"
@@ -144,7 +144,7 @@ std::string next_commands(const std::string& program) {
       program, "", program.size());
 }
 
-int sweep(Wanted wanted, const Invocation& invocation) {
+int sweep(Arguments wanted, const Invocation& invocation) {
   const bool given = wanted.run_timeout > Nanoseconds{};
   ChildRunOptions options{
       .program = invocation.program,
@@ -154,22 +154,23 @@ int sweep(Wanted wanted, const Invocation& invocation) {
     const std::string name = parse_component(config.fake_location).name;
     return run_in_child(config, find_entry(feeder_table(), name), options, stop);
   };
-  std::optional<SweepResult> baseline;  // read before anything is measured or replaced
+  std::optional<SweepResult> baseline;  // read before measuring, and before files are replaced
   if (!wanted.baseline.empty()) baseline = read_saved_results(wanted.baseline);
   SteadyClock clock;
   const std::vector<RunConfig> configurations = wanted.plan.configurations;
   SweepRunner runner(std::move(wanted.plan), run, clock);
   const ResultFolder folder(wanted.out);
-  for (const RunConfig& config : configurations) {  // before the first run, and once for all
+  for (const RunConfig& config : configurations) {  // before the first run, once for all
     if (!unavailable_reason(config).empty()) continue;
     const std::string name = parse_component(config.fake_location).name;
-    ensure_data_of(config, find_entry(feeder_table(), name), invocation.stop);
+    dataset::ensure_data_of(config, find_entry(feeder_table(), name), invocation.stop);
   }
-  SweepProgress progress(folder, is_terminal(STDERR_FILENO) && !wanted.verbose);
+  SweepProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose);
   options.on_progress = [&](const Progress& now) { progress.running(now); };
   const SweepResult& result = runner.run(progress, invocation.stop);
   progress.finish();
-  find_entry(report_table(), "table").write(result, style_of(STDOUT_FILENO), std::cout);
+  find_entry(report::report_table(), "table")
+      .write(result, report::style_of(STDOUT_FILENO), std::cout);
   fmt::print("\n{}{}", progress.saved() ? "The page: " : "",
              files_line(folder, {"report.html"}, progress.saved()));
   if (progress.saved()) {
@@ -191,7 +192,7 @@ int sweep(Wanted wanted, const Invocation& invocation) {
 
 int run(const Invocation& invocation) {
   RunConfig base = sweep_defaults();
-  Wanted wanted;
+  Arguments wanted;
   wanted.plan.repeat_outlier = true;
   apply_like_of(base, invocation.arguments);
   wanted.axes.set("fake_location", kDefaultFeeders);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that come one after the other, of which some are passed over: what parsers of archives
-// read, whether a file lies in memory or is decompressed as it is read.
+// A stream of bytes that can be read or skipped. Parsers of archives use it for files in memory and
+// for files that are decompressed while they are read.
 #pragma once
 
 #include <algorithm>
@@ -9,22 +9,23 @@
 #include <cstring>
 #include <span>
 
-namespace penstock {
+namespace penstock::datasets {
 
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  /// Fills `to` from its front; returns how much of it, all but at the end of the bytes. Throws
-  /// DataError, with the problem alone, where they cannot be had.
+  /// Fills `to` from its front. Returns the number of bytes, which is less than the size of `to`
+  /// only at the end of the stream. Throws DataError, with only the problem as text, if the bytes
+  /// cannot be read.
   virtual std::size_t read(std::span<std::byte> to) = 0;
-  /// Passes over `count` bytes, or over those that are left; returns how many. Throws as read()
+  /// Skips `count` bytes, or fewer at the end of the stream; returns how many. Throws as read()
   /// does.
   virtual std::uint64_t skip(std::uint64_t count) = 0;
-  /// How many bytes were read or passed over.
+  /// The number of bytes read or skipped so far.
   virtual std::uint64_t position() const noexcept = 0;
 };
 
-/// Bytes that lie in memory, and live longer than this.
+/// A stream over bytes in memory, which must outlive it.
 class MemoryStream final : public ByteStream {
  public:
   explicit MemoryStream(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -47,4 +48,4 @@ class MemoryStream final : public ByteStream {
   std::size_t position_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/datum.h"
+#include "dataflow/datasets/datum.h"
 
 #include <string>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding/).
+/// Reads protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding/).
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -69,10 +69,10 @@ Datum parse_datum(std::span<const std::byte> message) {
         reader.take(4);
         break;
       default:
-        reader.refuse("there is a field of no known kind");
+        reader.refuse("a field has an unknown type");
     }
     const bool is_number = (tag & 7) == 0;
-    if (field == 0) reader.refuse("there is a field without a number");
+    if (field == 0) reader.refuse("a field has no number");
     if ((field <= 3 || field == 5 || field == 7) && !is_number) {
       reader.refuse("field " + std::to_string(field) + " is no number");
     }
@@ -88,4 +88,4 @@ Datum parse_datum(std::span<const std::byte> message) {
   return datum;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

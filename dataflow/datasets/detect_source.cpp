@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/detect_source.h"
+#include "dataflow/datasets/detect_source.h"
 
 #include <cctype>
 #include <filesystem>
@@ -7,10 +7,10 @@
 #include <set>
 #include <string_view>
 
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_list.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,7 +23,7 @@ bool is_numbered(std::string_view name) {
   return of != std::string_view::npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
 
-/// Of one file; empty: of no format that is known.
+/// The source of one file; empty if its format is unknown.
 std::string_view source_of_file(std::string_view name) {
   struct Ending {
     std::string_view text, source;
@@ -43,7 +43,7 @@ std::string_view source_of_file(std::string_view name) {
   return is_numbered(name) ? "tfrecord" : "";
 }
 
-/// Of the files in a folder, or its class folders.
+/// The sources of the files in a folder or in its class folders.
 std::set<std::string> sources_in(const std::string& folder) {
   std::set<std::string> sources;
   bool has_folders = false;
@@ -77,7 +77,7 @@ std::string detect_source(const std::string& place) {
     sources = sources_in(place);
   } else {
     const std::string first = expand_braces(place).front();
-    // Image folders say best what is wrong with a folder that is not there.
+    // For a missing folder, the image-folder source has the clearest message.
     if (!fs::exists(first, error)) return "image-folder";
     const std::string name = fs::path(first).filename().native();
     if (const std::string_view source = source_of_file(name); !source.empty()) {
@@ -99,4 +99,4 @@ ComponentText source_text(const std::string& text, const std::string& place) {
   return parts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/file_reads.h"
+#include "dataflow/datasets/file_reads.h"
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 void FileReads::load(Sample& sample) const {
   const char* const path = sample.file.c_str();
@@ -15,11 +15,11 @@ void FileReads::load(Sample& sample) const {
     throw ConfigError("queue: option 'io' is given, and '" + sample.file +
                       "' is compressed, and read as a stream; leave io out, or decompress it");
   }
-  // What is damaged may have any length.
+  // The length of a damaged record is unknown.
   if (sample.label >= 0 && !sample.lent.empty()) {
     sample.lent = reader_->read(path, sample.offset, sample.lent.size(), sample.storage);
   }
   inner_->load(sample);
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

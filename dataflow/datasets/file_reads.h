@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A source of files or of records in mapped files, whose bytes are read by a FileReader instead:
-// the inner source chooses samples and takes records apart, and touches no page of them.
+// Wraps a source of files or of records in mapped files, and reads the bytes with a FileReader
+// instead. The inner source chooses samples and parses records; it touches no page of the samples.
 #pragma once
 
 #include <memory>
 
-#include "dataflow/io/file_reader.h"
-#include "dataflow/source_over.h"
+#include "dataflow/datasets/source_over.h"
+#include "dataflow/machine/file_reader.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 class FileReads final : public SourceOver {
  public:
-  /// `inner` reads files while it runs. With `whole_files` a sample is a file; otherwise a part of
-  /// one, which next() has lent: other samples are left to `inner`, but for those of compressed
-  /// shards, for which load() throws ConfigError.
+  /// `inner` reads files while it runs. With `whole_files` a sample is a whole file. Otherwise it
+  /// is a part of a file that next() has lent; `inner` handles other samples, except samples of
+  /// compressed shards, for which load() throws ConfigError.
   FileReads(std::unique_ptr<Source> inner, std::unique_ptr<FileReader> reader, bool whole_files)
       : SourceOver(std::move(inner)), reader_(std::move(reader)), whole_files_(whole_files) {}
 
@@ -26,4 +26,4 @@ class FileReads final : public SourceOver {
   const bool whole_files_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/flat_images.h"
+#include "dataflow/datasets/flat_images.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 struct Line {
-  std::string name;  // empty: of the image at its place
+  std::string name;  // empty: the label belongs to the image with the same position
   std::string label;
   std::size_t number = 0;
 };
@@ -43,7 +43,7 @@ class LabelFile {
     read_labels();
   }
 
-  /// By image, which are in byte order.
+  /// The labels of the images, which are in byte order.
   std::vector<std::int32_t> labels_of(const std::vector<std::string>& names) const {
     if (lines_.front().name.empty() && lines_.size() != names.size()) {
       refuse("has " + std::to_string(lines_.size()) + " labels, and the folder '" +
@@ -116,7 +116,7 @@ class LabelFile {
 
   const FlatImages& images_;
   std::vector<Line> lines_;
-  std::vector<std::int32_t> labels_;  // of each line
+  std::vector<std::int32_t> labels_;  // one per line
 };
 
 }  // namespace
@@ -138,4 +138,4 @@ ImageFiles list_flat_images(const FlatImages& images) {
   return sorted;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/image_files.h"
+#include "dataflow/datasets/image_files.h"
 
 #include <unistd.h>
 
@@ -11,9 +11,9 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/io/sample_file.h"
+#include "dataflow/machine/sample_file.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +33,7 @@ bool has_image_extension(const fs::path& path) {
   throw ConfigError("the image folder '" + path + "' " + problem + "; " + std::string(kAdvice));
 }
 
-/// Names in `directory` for which `wanted` holds, in byte order.
+/// Names in `directory` that `wanted` accepts, in byte order.
 template <typename Wanted>
 std::vector<std::string> list_names(const fs::path& directory, Wanted wanted) {
   std::vector<std::string> names;
@@ -109,7 +109,7 @@ std::vector<std::string> list_image_names(const std::string& directory) {
   std::error_code error;
   if (!fs::is_directory(directory, error)) refuse_folder(directory, "is no folder");
   std::vector<std::string> names = list_names(directory, is_image);
-  if (names.empty()) refuse_folder(directory, "has no images beside each other");
+  if (names.empty()) refuse_folder(directory, "contains no images");
   return names;
 }
 
@@ -126,4 +126,4 @@ void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

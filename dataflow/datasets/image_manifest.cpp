@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/image_manifest.h"
+#include "dataflow/datasets/image_manifest.h"
 
 #include <sys/stat.h>
 
@@ -10,24 +10,24 @@
 #include <utility>
 #include <vector>
 
+#include "dataflow/datasets/manifest.h"
+#include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"
-#include "dataflow/io/output_file.h"
-#include "dataflow/manifest.h"
-#include "dataflow/packed/mapped_file.h"
+#include "dataflow/machine/output_file.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Nanoseconds since 1970; empty: it is not there.
+/// The folder's time in nanoseconds since 1970; empty if it does not exist.
 std::optional<std::int64_t> modified(const fs::path& folder) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) return std::nullopt;
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-/// Why a manifest is not of the folder as it is; empty: it is.
+/// Why a manifest does not match the folder's current state; empty if it does.
 std::string difference(const fs::path& root, const std::vector<std::string>& folders,
                        const Manifest& manifest) {
   for (std::size_t i = 0; i < std::max(folders.size(), manifest.classes.size()); ++i) {
@@ -37,7 +37,7 @@ std::string difference(const fs::path& root, const std::vector<std::string>& fol
     if (now != then) {
       const bool is_new = then.empty() || (!now.empty() && now < then);
       return is_new ? "the class folder '" + std::string(now) + "' is not in it"
-                    : "the class folder '" + std::string(then) + "' is in it, and not there";
+                    : "the class folder '" + std::string(then) + "' is in it, but no longer exists";
     }
     if (modified(root / folders[i]) != manifest.classes[i].modified) {
       return "the class folder '" + folders[i] + "' changed after it was written";
@@ -46,7 +46,7 @@ std::string difference(const fs::path& root, const std::vector<std::string>& fol
   return {};
 }
 
-/// Empty, with the reason: the manifest cannot be used.
+/// Empty, with the reason, if the manifest cannot be used.
 std::optional<ImageFiles> try_manifest(const std::string& directory, const std::string& path,
                                        std::int32_t classes, std::string& reason) {
   const std::vector<std::string> folders = list_class_folders(directory, classes);
@@ -62,7 +62,7 @@ std::optional<ImageFiles> try_manifest(const std::string& directory, const std::
       images.ends.push_back(folder.files + (images.ends.empty() ? 0 : images.ends.back()));
     }
     images.note = "the list of " + std::to_string(manifest.files) + " images is that of '" + path +
-                  "', which the times of the class folders agree with";
+                  "', which is up to date: the times of the class folders match";
     return images;
   } catch (const DataError& error) {
     reason = std::string("it is damaged: ") + error.what();
@@ -121,9 +121,9 @@ std::optional<WrittenManifest> write_manifest(const std::string& directory, cons
   if (stop.stop_requested()) return std::nullopt;
   const std::string changed = difference(directory, folders, manifest);
   if (!changed.empty() || images.ends.size() != folders.size()) {
-    throw ConfigError("the image folder '" + directory +
-                      "' changed while it was listed; expected one that nobody writes to; list it "
-                      "again once it is whole");
+    throw ConfigError(
+        "the image folder '" + directory +
+        "' changed while it was listed; wait until no process writes to it, then list it again");
   }
   manifest.files = images.files.size();
   manifest.names = images.files.names();
@@ -142,4 +142,4 @@ std::optional<WrittenManifest> write_manifest(const std::string& directory, cons
                          .bytes = head.size() + manifest.names.size()};
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structures as in libraries/liblmdb/mdb.c of LMDB 0.9: MDB_page, MDB_meta, MDB_db, MDB_node.
-#include "dataflow/packed/lmdb_tree.h"
+// The structures are those of libraries/liblmdb/mdb.c of LMDB 0.9: MDB_page, MDB_meta, MDB_db,
+// MDB_node.
+#include "dataflow/datasets/lmdb_tree.h"
 
 #include <bit>
 #include <optional>
@@ -8,7 +9,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr std::uint32_t kMagic = 0xbeefc0de;
@@ -16,7 +17,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kHeader = 16;     ///< of a page
 constexpr std::uint64_t kNodeHeader = 8;  ///< of an entry in a page
 constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
-constexpr int kMaxDepth = 32;  ///< LMDB's own limit of a cursor
+constexpr int kMaxDepth = 32;  ///< LMDB's own limit for a cursor
 
 enum PageFlag : std::uint16_t { kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, kMeta = 0x08 };
 enum NodeFlag : std::uint16_t { kBig = 0x01, kSubTree = 0x02, kDuplicates = 0x04 };
@@ -50,19 +51,20 @@ class Tree {
   bool lies_within(std::uint64_t at, std::uint64_t count) const noexcept {
     return at <= file_.size() && count <= file_.size() - at;
   }
-  /// Where a page begins, if the file has it.
+  /// The offset of a page, if the file has it.
   std::optional<std::uint64_t> page(std::uint64_t page_number) const noexcept {
     if (page_number >= file_.size() / page_bytes_) return std::nullopt;
     return page_number * page_bytes_;
   }
 
-  /// The younger of the two meta pages that are whole.
+  /// Chooses the younger of the two valid meta pages.
   void choose_meta() {
     constexpr std::uint64_t kMetaBytes = 136;
     std::optional<std::uint64_t> best;
     if (!lies_within(0, kHeader + kMetaBytes))
       refuse("it has " + std::to_string(file_.size()) + " bytes");
-    // The first page says where the second begins; where it is damaged, pages are usually of 4 KiB.
+    // The first page stores the page size, and so the offset of the second. If it is damaged,
+    // assume pages of 4 KiB.
     const std::uint64_t first_size = number(kHeader + 24, 4);
     const bool plausible = number(kHeader, 4) == kMagic && std::has_single_bit(first_size) &&
                            first_size >= 256 && first_size <= 65536;
@@ -144,7 +146,7 @@ class Tree {
   const std::function<bool(const LmdbEntry&)>& found_;
   const std::function<void(std::uint64_t)>& damaged_;
   std::uint64_t page_bytes_ = 4096, root_ = kNoPage;
-  std::uint64_t pages_left_ = 0;  // of a tree without cycles
+  std::uint64_t pages_left_ = 0;  // a tree without cycles visits no more pages
 };
 
 }  // namespace
@@ -154,4 +156,4 @@ void read_lmdb(std::span<const std::byte> file, const std::function<bool(const L
   Tree(file, found, damaged).read();
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of an LMDB file, read without the library: its map is no place for damaged files, and
-// this needs no lock, no map size and no copy. Data version 1 (LMDB 0.9), little-endian, 64 bits;
-// the unnamed database, with one value for each key.
+// Reads the entries of an LMDB file without the library, which is unsafe for damaged files. This
+// code needs no lock, no map size and no copy. It supports data version 1 (LMDB 0.9),
+// little-endian, 64 bits; the unnamed database, with one value for each key.
 //
 //   two meta pages -> the younger one's root -> branch pages -> leaf pages -> values, or a run of
 //   overflow pages for one that is too large for a leaf
@@ -12,7 +12,7 @@
 #include <functional>
 #include <span>
 
-namespace penstock {
+namespace penstock::datasets {
 
 struct LmdbEntry {
   std::span<const std::byte> key, value;
@@ -20,8 +20,8 @@ struct LmdbEntry {
 
 /// Calls `found` for each entry in the order of the keys until it returns false, and `damaged` with
 /// the offset of each page or entry that cannot be read. Spans are views of `file`. Throws
-/// DataError for what is no such file, or uses what is not read here.
+/// DataError if the file is not an LMDB file, or uses unsupported features.
 void read_lmdb(std::span<const std::byte> file, const std::function<bool(const LmdbEntry&)>& found,
                const std::function<void(std::uint64_t)>& damaged);
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/manifest.h"
+#include "dataflow/datasets/manifest.h"
 
-#include "dataflow/crc32c.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/value_at.h"
+#include "dataflow/values/crc32c.h"
+#include "dataflow/values/value_at.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr std::string_view kMagic{"penstock list\r\n\0", 16};
@@ -21,12 +21,12 @@ void check_name(std::string_view name, std::string_view before) {
     refuse("it has '" + std::string(name) + "' as a name");
   }
   if (name <= before) {
-    refuse("the name '" + std::string(name) + "' does not come behind '" + std::string(before) +
+    refuse("the name '" + std::string(name) + "' is not sorted after '" + std::string(before) +
            "'");
   }
 }
 
-/// Takes names off the front of a block.
+/// Takes names from the front of a block.
 class Names {
  public:
   explicit Names(std::string_view block) : rest_(block) {}
@@ -44,10 +44,10 @@ class Names {
   std::string_view rest_;
 };
 
-/// The classes and the block of names are there in full.
+/// Checks that the classes and the block of names are complete.
 void check_sizes(std::span<const std::byte> bytes, std::uint64_t classes, std::uint64_t files) {
   const std::uint64_t room = bytes.size() - kHeadBytes;
-  const auto name_bytes = value_at<std::uint64_t>(bytes, kNameBytesAt);
+  const auto name_bytes = values::value_at<std::uint64_t>(bytes, kNameBytesAt);
   if (classes == 0 || files == 0) refuse("it lists nothing");
   if (classes > room / kClassBytes || name_bytes != room - classes * kClassBytes) {
     refuse("it has " + std::to_string(bytes.size()) + " bytes, and not those of " +
@@ -71,14 +71,16 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(kMagic)) refuse("it is no manifest");
   if (bytes.size() < kHeadBytes) refuse("it ends after " + std::to_string(bytes.size()) + " bytes");
-  if (const auto version = value_at<std::uint32_t>(bytes, kVersionAt); version != kVersion) {
+  if (const auto version = values::value_at<std::uint32_t>(bytes, kVersionAt);
+      version != kVersion) {
     refuse("it has version " + std::to_string(version) + "; known is " + std::to_string(kVersion));
   }
-  const auto classes = value_at<std::uint64_t>(bytes, kClassesAt);
-  Manifest manifest{.classes = {}, .files = value_at<std::uint64_t>(bytes, kFilesAt), .names = {}};
+  const auto classes = values::value_at<std::uint64_t>(bytes, kClassesAt);
+  Manifest manifest{
+      .classes = {}, .files = values::value_at<std::uint64_t>(bytes, kFilesAt), .names = {}};
   check_sizes(bytes, classes, manifest.files);
-  if (crc32c(bytes.subspan(kClassesAt)) != value_at<std::uint32_t>(bytes, kCrcAt)) {
-    refuse("its checksum is that of other bytes");
+  if (values::crc32c(bytes.subspan(kClassesAt)) != values::value_at<std::uint32_t>(bytes, kCrcAt)) {
+    refuse("its checksum does not match its data");
   }
   Names names(text.substr(kHeadBytes + classes * kClassBytes));
   manifest.classes.reserve(classes);
@@ -86,10 +88,10 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   std::string_view before;
   for (std::uint64_t at = kHeadBytes; manifest.classes.size() < classes; at += kClassBytes) {
     before = names.take(before);
-    const auto files = value_at<std::uint64_t>(bytes, at);
+    const auto files = values::value_at<std::uint64_t>(bytes, at);
     if (files > left) refuse("its classes have more files than it says");
     left -= files;
-    manifest.classes.push_back({before, files, value_at<std::int64_t>(bytes, at + 8)});
+    manifest.classes.push_back({before, files, values::value_at<std::int64_t>(bytes, at + 8)});
   }
   if (left > 0) refuse("its classes have fewer files than it says");
   manifest.names = names.rest();
@@ -114,12 +116,12 @@ std::string manifest_head(const Manifest& manifest) {
   append(checked, manifest.files);
   append(checked, std::uint64_t{names.size() + manifest.names.size()});
   checked += table + names;
-  const std::uint32_t crc =
-      crc32c(std::as_bytes(std::span(manifest.names)), crc32c(std::as_bytes(std::span(checked))));
+  const std::uint32_t crc = values::crc32c(std::as_bytes(std::span(manifest.names)),
+                                           values::crc32c(std::as_bytes(std::span(checked))));
   std::string head(kMagic);
   append(head, kVersion);
   append(head, crc);
   return head + checked;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The saved list of an image folder: bytes in, views out. Numbers have their least byte first.
+// Parses and writes the bytes of an image folder's saved list. Numbers are little-endian.
 //
 //   "penstock list\r\n\0"      16 bytes, which text conversions change
 //   u32 version (1)
-//   u32 CRC32C of all behind it
+//   u32 CRC32C of everything after it
 //   u64 classes, u64 files, u64 bytes of the names below
 //   { u64 files, i64 modified } for each class; modified: nanoseconds since 1970
 //   names of the classes, then of the files class by class, each closed by a zero
 //
-// Classes, and files within each, are in byte order, and no name is there twice.
+// Classes, and files within each class, are in byte order, and no name appears twice.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::datasets {
 
 struct ManifestClass {
   std::string_view name;
   std::uint64_t files = 0;
-  std::int64_t modified = 0;  ///< of the folder, nanoseconds since 1970
+  std::int64_t modified = 0;  ///< the folder's time, in nanoseconds since 1970
 };
 
 struct Manifest {
@@ -32,11 +32,11 @@ struct Manifest {
   std::string_view names;   ///< of the files, each closed by a zero
 };
 
-/// Views of `bytes`, of which all is checked: names have no slash, no zero and no leading dot.
-/// Throws DataError that says what is wrong, without a path.
+/// Views of `bytes`. Checks everything: names have no slash, no zero and no leading dot. Throws
+/// DataError that says what is wrong, without a path.
 Manifest parse_manifest(std::span<const std::byte> bytes);
 
-/// All that stands in front of the names of the files. Says their checksum as well.
+/// Everything before the names of the files, with the checksum over those names.
 std::string manifest_head(const Manifest& manifest);
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/mapped_file.h"
+#include "dataflow/datasets/mapped_file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& problem) {
@@ -53,4 +53,4 @@ void MappedFile::let_go() const noexcept {
   ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

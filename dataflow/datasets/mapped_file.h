@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes in memory, read-only, without a copy: the page cache's own pages. A file that is
-// cut while it is mapped ends the program, as it does any that maps files.
+// Maps a file into memory, read-only and without a copy: it uses the page cache's own pages. If the
+// file is truncated while it is mapped, the program ends with a signal, as with any mapped file.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,25 @@
 #include <span>
 #include <string>
 
-namespace penstock {
+namespace penstock::datasets {
 
 class MappedFile {
  public:
-  /// Throws ConfigError, with the path, for what is no readable regular file.
+  /// Throws ConfigError with the path if it is not a readable regular file.
   explicit MappedFile(std::string path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile();
 
-  /// All of it; empty for an empty file. Lives as long as this.
+  /// The whole file; empty for an empty file. Valid as long as this object exists.
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
   const std::string& path() const noexcept { return path_; }
 
-  /// Asks the system to have bytes [offset, offset + count) at hand soon. Costs a system call.
+  /// Asks the system to read bytes [offset, offset + count) soon. Costs a system call.
   void will_need(std::uint64_t offset, std::uint64_t count) const noexcept;
 
-  /// Lets go of the pages that were looked at. They stay in the page cache, which cannot drop pages
-  /// that a process holds.
+  /// Releases the pages that were read. They stay in the page cache, which cannot drop pages that a
+  /// process holds.
   void let_go() const noexcept;
 
  private:
@@ -34,4 +34,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

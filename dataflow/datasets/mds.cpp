@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/mds.h"
+#include "dataflow/datasets/mds.h"
 
 #include <charconv>
 #include <limits>
 
+#include "dataflow/datasets/mds_label.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/mds_label.h"
-#include "dataflow/packed/value_at.h"
+#include "dataflow/values/value_at.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 struct WholeNumber {
   std::string_view encoding;
   std::uint32_t bytes;  ///< 0: digits
-  bool negative;        ///< can be
+  bool negative;        ///< may be negative
 };
 
 constexpr WholeNumber kWholeNumbers[] = {
@@ -49,19 +49,19 @@ std::int32_t parse_mds_label(std::span<const std::byte> bytes, const MdsColumn& 
       break;
     }
     case 1:
-      label = row->negative ? std::int64_t{value_at<std::int8_t>(bytes, 0)}
-                            : std::int64_t{value_at<std::uint8_t>(bytes, 0)};
+      label = row->negative ? std::int64_t{values::value_at<std::int8_t>(bytes, 0)}
+                            : std::int64_t{values::value_at<std::uint8_t>(bytes, 0)};
       break;
     case 2:
-      label = row->negative ? std::int64_t{value_at<std::int16_t>(bytes, 0)}
-                            : std::int64_t{value_at<std::uint16_t>(bytes, 0)};
+      label = row->negative ? std::int64_t{values::value_at<std::int16_t>(bytes, 0)}
+                            : std::int64_t{values::value_at<std::uint16_t>(bytes, 0)};
       break;
     case 4:
-      label = row->negative ? std::int64_t{value_at<std::int32_t>(bytes, 0)}
-                            : std::int64_t{value_at<std::uint32_t>(bytes, 0)};
+      label = row->negative ? std::int64_t{values::value_at<std::int32_t>(bytes, 0)}
+                            : std::int64_t{values::value_at<std::uint32_t>(bytes, 0)};
       break;
-    default:  // of uint64 what is negative here is too much there
-      label = value_at<std::int64_t>(bytes, 0);
+    default:  // a uint64 that looks negative here is too large anyway
+      label = values::value_at<std::int64_t>(bytes, 0);
   }
   if (label < 0 || label > std::numeric_limits<std::int32_t>::max()) {
     throw DataError("its label in column '" + column.name + "' numbers no class");
@@ -77,7 +77,7 @@ void check_mds_shard(std::span<const std::byte> file, const MdsShard& shard) {
   if (file.size() < shard.samples_at()) {
     throw DataError("has no room for the offsets of " + std::to_string(shard.samples) + " samples");
   }
-  if (const auto samples = value_at<std::uint32_t>(file, 0); samples != shard.samples) {
+  if (const auto samples = values::value_at<std::uint32_t>(file, 0); samples != shard.samples) {
     throw DataError("has " + std::to_string(samples) + " samples, and its index says " +
                     std::to_string(shard.samples));
   }
@@ -85,11 +85,11 @@ void check_mds_shard(std::span<const std::byte> file, const MdsShard& shard) {
 
 std::span<const std::byte> mds_sample(std::span<const std::byte> file, const MdsShard& shard,
                                       std::uint64_t index) {
-  const auto begin = value_at<std::uint32_t>(file, 4 * (index + 1)),
-             end = value_at<std::uint32_t>(file, 4 * (index + 2));
+  const auto begin = values::value_at<std::uint32_t>(file, 4 * (index + 1)),
+             end = values::value_at<std::uint32_t>(file, 4 * (index + 2));
   if (begin < shard.samples_at() || end < begin || end > file.size()) {
-    throw DataError("it should lie from byte " + std::to_string(begin) + " to byte " +
-                    std::to_string(end) + ", where no sample can be");
+    throw DataError("its offsets are byte " + std::to_string(begin) + " to byte " +
+                    std::to_string(end) + ", which is not a range of samples");
   }
   return file.subspan(begin, end - begin);
 }
@@ -107,7 +107,7 @@ MdsImage parse_mds_sample(std::span<const std::byte> sample, const MdsShard& sha
   for (std::size_t i = 0; i < shard.columns.size(); ++i) {
     std::uint64_t bytes = shard.columns[i].bytes;
     if (bytes == 0) {
-      bytes = value_at<std::uint32_t>(sample, size_at);
+      bytes = values::value_at<std::uint32_t>(sample, size_at);
       size_at += 4;
     }
     if (bytes > sample.size() - at) {
@@ -129,4 +129,4 @@ MdsImage parse_mds_sample(std::span<const std::byte> sample, const MdsShard& sha
   return {parse_mds_label(label, shard.columns[columns.label]), image};
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// MosaicML Streaming's MDS, version 2: shards, and an index.json that describes them. Layout:
-// streaming's base/format/mds/writer.py and encodings.py.
+// Parses MosaicML Streaming's MDS, version 2: shards, and an index.json that describes them. Source
+// of the layout: streaming's base/format/mds/writer.py and encodings.py.
 //
 //   shard     u32 samples | u32 offset of each, and of the end | JSON, as in index.json | samples
 //   sample    u32 bytes of each column whose size varies | the columns
 //
-// Functions throw DataError, with the problem alone.
+// Functions throw DataError with only the problem as text.
 #pragma once
 
 #include <cstddef>
@@ -15,42 +15,43 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::datasets {
 
 struct MdsColumn {
   std::string name, encoding;
-  std::uint32_t bytes = 0;  ///< 0: each sample has its own size
+  std::uint32_t bytes = 0;  ///< 0: the size varies from sample to sample
 };
 
 struct MdsShard {
   std::string file;         ///< relative to the folder of index.json, and within it
-  std::uint64_t bytes = 0;  ///< of the file
+  std::uint64_t bytes = 0;  ///< size of the file
   std::uint64_t samples = 0;
-  std::vector<MdsColumn> columns;    ///< as they lie in a sample
-  std::string compressed_file = {};  ///< what may be there instead; empty: nothing
+  std::vector<MdsColumn> columns;    ///< in the order in which a sample stores them
+  std::string compressed_file = {};  ///< the file that may be there instead; may be empty
   std::string compression = {};
 
-  /// Before it there are no samples, and the end of the shard's own table of offsets.
+  /// Offset after the shard's own table of offsets; no sample begins before it.
   std::uint64_t samples_at() const noexcept { return 4 * (samples + 2); }
 };
 
-/// The shards of an index.json, none of them twice.
+/// The shards of an index.json. No shard appears twice.
 std::vector<MdsShard> parse_mds_index(std::string_view json);
 
-/// Places in MdsShard::columns.
+/// Indices in MdsShard::columns.
 struct MdsColumns {
   std::size_t image = 0, label = 0;
 };
 
-/// As choose_column() finds them by what was typed. Images are columns of encoding jpeg, or, where
-/// none is or one was typed, of encoding bytes; labels are those of whole numbers.
+/// Chooses columns as choose_column() does, from the typed names. Images are columns of encoding
+/// jpeg, or of encoding bytes if there is no jpeg column or a name was typed. Labels are columns of
+/// whole numbers.
 MdsColumns choose_mds_columns(const MdsShard& shard, std::string_view image,
                               std::string_view label);
 
-/// That a file is what the index says: its size, its number of samples.
+/// Checks that a file agrees with the index: its size and its number of samples.
 void check_mds_shard(std::span<const std::byte> file, const MdsShard& shard);
 
-/// A sample of a file that check_mds_shard() found right: all bytes of it.
+/// All bytes of one sample. check_mds_shard() must have accepted the file.
 std::span<const std::byte> mds_sample(std::span<const std::byte> file, const MdsShard& shard,
                                       std::uint64_t index);
 
@@ -62,4 +63,4 @@ struct MdsImage {
 MdsImage parse_mds_sample(std::span<const std::byte> sample, const MdsShard& shard,
                           const MdsColumns& columns);
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index.json of MDS, and the choice of columns from it.
+// Parses the index.json of MDS, and chooses columns from it.
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "dataflow/datasets/column_choice.h"
+#include "dataflow/datasets/mds.h"
+#include "dataflow/datasets/mds_label.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/column_choice.h"
-#include "dataflow/packed/mds.h"
-#include "dataflow/packed/mds_label.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 using Json = nlohmann::json;
 
-/// A value of the index, and how messages call it.
+/// A value of the index, and its name in messages.
 class Field {
  public:
   explicit Field(const Json& json, std::string path = {}) : json_(json), path_(std::move(path)) {}
@@ -44,7 +44,7 @@ class Field {
     }
     return json_.get<std::uint64_t>();
   }
-  /// Without control characters, which would steer a terminal.
+  /// Removes control characters, which could change the terminal.
   std::string text() const {
     if (!json_.is_string()) refuse("is no text");
     std::string text = json_.get<std::string>();
@@ -53,14 +53,14 @@ class Field {
     }
     return text;
   }
-  /// The path of a file below the folder of the index.
+  /// The path of a file, which must be inside the folder of the index.
   std::string file() const {
     const std::string name = text();
     const std::filesystem::path path(name);
     const bool upwards =
         std::ranges::any_of(path, [](const auto& part) { return part.native() == ".."; });
     if (!path.has_filename() || path.is_absolute() || upwards) {
-      refuse("is '" + name + "', no name of a file beside it");
+      refuse("is '" + name + "'; expected the name of a file in the same folder");
     }
     return name;
   }
@@ -149,4 +149,4 @@ MdsColumns choose_mds_columns(const MdsShard& shard, std::string_view image,
           choose_column(labels, {label, "whole numbers", "mds:label", kUsualLabels})};
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/open_image_folder.h"
+#include "dataflow/datasets/open_image_folder.h"
 
+#include "dataflow/datasets/flat_images.h"
+#include "dataflow/datasets/image_manifest.h"
 #include "dataflow/error.h"
-#include "dataflow/flat_images.h"
-#include "dataflow/image_manifest.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 ImageFiles open_image_folder(const DataPlan& plan, const Options& options) {
   const std::string &labels = options.text("labels"), &manifest = options.text("manifest");
@@ -28,4 +28,4 @@ ImageFiles open_image_folder(const DataPlan& plan, const Options& options) {
   return images;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

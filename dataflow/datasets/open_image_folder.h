@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of an image folder, as the options of the source `image-folder` say.
+// Opens the files of an image folder by the options of the source `image-folder`.
 #pragma once
 
-#include "dataflow/image_files.h"
+#include "dataflow/datasets/image_files.h"
 #include "dataflow/options.h"
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 inline constexpr OptionSpec kImageFolderOptions[] = {
     {"labels", "",
@@ -18,7 +18,7 @@ inline constexpr OptionSpec kImageFolderOptions[] = {
      "if it is up to date), off, or a file, which must be up to date"},
 };
 
-/// Throws ConfigError as the ways of listing do.
+/// Throws ConfigError as the functions that list folders do.
 ImageFiles open_image_folder(const DataPlan& plan, const Options& options);
 
-}  // namespace penstock
+}  // namespace penstock::datasets

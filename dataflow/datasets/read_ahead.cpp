@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/read_ahead.h"
+#include "dataflow/datasets/read_ahead.h"
 
 #include <span>
 #include <utility>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Has the pages of a lent sample read, which the page cache may lack.
+/// Touches each page of a lent sample, so that the system reads the missing ones.
 void touch(std::span<const std::byte> bytes) {
   constexpr std::size_t kPage = 4096;
   for (std::size_t at = 0; at < bytes.size(); at += kPage) {
@@ -32,11 +32,11 @@ ReadAhead::~ReadAhead() {
 }
 
 bool ReadAhead::has_room() const noexcept {
-  // One sample may always be read, however large it is.
+  // One sample may always be read, whatever its size.
   return taken_ - given_ < slots_.size() && (bytes_ < plan_.bytes || taken_ == given_);
 }
 
-/// A reader's loop.
+/// The loop of one reader.
 void ReadAhead::read(const std::stop_token& stop) noexcept {
   while (true) {
     Slot* slot = nullptr;
@@ -68,8 +68,8 @@ void ReadAhead::read(const std::stop_token& stop) noexcept {
       failure = std::current_exception();
     }
     const std::lock_guard lock(mutex_);
-    slot->failure = failure;
     slot->end = !chosen && !failure;
+    slot->failure = std::move(failure);  // its last owner is the thread that rethrows it
     slot->read = true;
     slot->bytes = slot->sample.content().size();
     bytes_ += slot->bytes;
@@ -82,7 +82,7 @@ bool ReadAhead::next(Sample& sample) {
   std::unique_lock lock(mutex_);
   Slot& slot = slots_[given_ % slots_.size()];
   filled_.wait(lock, [&slot] { return slot.read; });
-  if (slot.end) return false;  // and stays there
+  if (slot.end) return false;  // the slot stays there, so later calls see it again
   std::swap(sample, slot.sample);
   const std::exception_ptr failure = std::exchange(slot.failure, nullptr);
   slot.read = false;
@@ -93,4 +93,4 @@ bool ReadAhead::next(Sample& sample) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

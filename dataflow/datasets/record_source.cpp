@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/record_source.h"
+#include "dataflow/datasets/record_source.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dataflow/datasets/sample_order.h"
+#include "dataflow/datasets/shard_workers.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_workers.h"
-#include "dataflow/sample_order.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// The records of all shards, one shard after the other. Sixteen bytes a record.
+/// The records of all shards, one shard after the other; sixteen bytes per record.
 struct RecordIndex {
   std::vector<Record> records;
-  std::vector<std::size_t> ends;  ///< of each shard, in `records`
+  std::vector<std::size_t> ends;  ///< for each shard, the end of its records
 
   std::size_t shard_of(std::size_t record) const noexcept {
     return static_cast<std::size_t>(std::ranges::upper_bound(ends, record) - ends.begin());
@@ -51,7 +51,7 @@ class RecordSource final : public Source {
     shards_.reserve(files_.size());
     for (std::size_t i = 0; i < files_.size(); ++i) shards_.emplace_back(files_.path(i));
     index_ = index_shards(shards_, *format_, plan);
-    for (const MappedFile& shard : shards_) shard.let_go();  // a cold run can then begin cold
+    for (const MappedFile& shard : shards_) shard.let_go();  // so that a cold run can begin cold
     check(plan);
     order_.emplace(plan, index_.records.size());
   }
@@ -83,7 +83,7 @@ class RecordSource final : public Source {
   std::string note() const override { return format_->note(); }
 
  private:
-  /// That records lie in their shards, and labels in the plan's classes.
+  /// Checks that records are inside their shards and labels inside the plan's classes.
   void check(const DataPlan& plan) {
     if (index_.records.empty()) {
       throw ConfigError("the data in '" + plan.directory +
@@ -135,4 +135,4 @@ void refuse_record(const Sample& sample, std::string_view problem) {
                   "; expected a whole record; replace the file");
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

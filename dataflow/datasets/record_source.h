@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed data sets: many samples in a few large files, each sample at a place that is known before
-// the run. A format says where the records of a shard lie and what is in one; the source does the
-// rest: shards mapped into memory, indexed in parallel, records handed out in shuffled order as
+// Reads packed data sets: many samples in a few large files, with each sample's position known
+// before the run. A format finds the records of a shard and parses them. The source does the rest:
+// it maps shards into memory, indexes them in parallel, and hands out records in shuffled order as
 // views of the page cache, without a copy.
 //
 //   shard files -> RecordFormat::index (once) -> records -> SampleOrder -> RecordFormat::open
 //
-// A new format: a class derived from RecordFormat, and a SourceEntry whose make() calls
+// To add a format, derive a class from RecordFormat, and add a SourceEntry whose make() calls
 // make_record_source().
 #pragma once
 
@@ -18,53 +18,52 @@
 #include <string>
 #include <string_view>
 
+#include "dataflow/datasets/mapped_file.h"
 #include "dataflow/file_list.h"
-#include "dataflow/packed/mapped_file.h"
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
-/// A sample's place, as found by indexing.
+/// The position of a sample, as found by indexing.
 struct Record {
-  std::uint64_t offset = 0;  ///< in its shard, bytes
+  std::uint64_t offset = 0;  ///< in its shard, in bytes
   std::uint32_t bytes = 0;
-  std::int32_t label = -1;  ///< -1: the record is damaged, which open() will say
+  std::int32_t label = -1;  ///< -1: the record is damaged; open() says why
 };
 
 class RecordFormat {
  public:
   virtual ~RecordFormat() = default;
 
-  /// Calls `add` for each record of `shard`, in the order in which they lie; reads as little of
-  /// them as it can. A record that is damaged is added as well, with what is known of it; where the
-  /// rest of the shard is lost with it, one record stands for the rest. Throws ConfigError, with
-  /// the path and the offset, for a file that is not of this format at all. Called for several
-  /// shards at a time.
+  /// Calls `add` for each record of `shard`, in file order, and reads as little of the records as
+  /// possible. Adds damaged records too, with what is known of them. If damage hides the rest of
+  /// the shard, one record stands for the rest. Throws ConfigError with the path and offset if the
+  /// file is not of this format at all. May run on several shards at a time.
   virtual void index(const MappedFile& shard,
                      const std::function<void(const Record&)>& add) const = 0;
 
   virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
 
-  /// Sets the image of `sample`, and its layout where that is pixels, whose `lent` is its record:
-  /// `lent` becomes a part of it, or `bytes` is filled and `lent` emptied. Checks again whatever it
-  /// relies on. Throws DataError, with the sample's file and offset, for a damaged record. Any
-  /// number of callers at a time.
+  /// Extracts the image from a record. At the call, `sample.lent` is the record; afterwards it is a
+  /// part of it, or `bytes` is filled and `lent` empty. If the image is pixels, it also sets the
+  /// layout. Checks again everything that it relies on. Throws DataError with the sample's file and
+  /// offset for a damaged record. Any number of threads may call it at a time.
   virtual void open(Sample& sample) const = 0;
 
-  /// What a reader of the result should know of the data, in a sentence; empty: nothing. Called
-  /// once all shards are indexed.
+  /// A sentence about the data for the reader of the result; may be empty. Called once all shards
+  /// are indexed.
   virtual std::string note() const { return {}; }
 };
 
-/// Throws ConfigError where `shards` hold no record, or labels that the plan has no classes for.
+/// Throws ConfigError if `shards` hold no record, or labels outside the plan's classes.
 std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards,
                                            std::unique_ptr<RecordFormat> format);
 
-/// The message of a ConfigError: a label that the plan has no class for.
+/// Throws ConfigError: the plan has no class for a label.
 [[noreturn]] void refuse_label(const std::string& path, std::uint64_t offset, std::int32_t label,
                                std::int32_t classes);
 
-/// The message of a DataError: "reading 'a.tar' at byte 512: <problem>; expected ...".
+/// Throws DataError: "reading 'a.tar' at byte 512: <problem>; expected ...".
 [[noreturn]] void refuse_record(const Sample& sample, std::string_view problem);
 
-}  // namespace penstock
+}  // namespace penstock::datasets

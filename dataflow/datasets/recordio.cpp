@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/recordio.h"
+#include "dataflow/datasets/recordio.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,9 +7,9 @@
 #include <string>
 
 #include "dataflow/error.h"
-#include "dataflow/packed/value_at.h"
+#include "dataflow/values/value_at.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr std::uint32_t kMagic = 0xced7230a;
@@ -32,23 +32,23 @@ struct Part {
                   problem);
 }
 
-/// The part at `offset` of `bytes`; messages count from `begin`.
+/// The part at `offset` of `bytes`. Offsets in messages are relative to `begin`.
 Part part_at(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t begin) {
   const std::uint64_t left = bytes.size() - std::min<std::uint64_t>(offset, bytes.size());
   if (left < kHeadBytes) {
     refuse(offset - begin, "the file ends after " + std::to_string(left) + " bytes");
   }
-  if (value_at<std::uint32_t>(bytes, offset) != kMagic) {
+  if (values::value_at<std::uint32_t>(bytes, offset) != kMagic) {
     refuse(offset - begin, "it does not begin with the magic number");
   }
-  const auto word = value_at<std::uint32_t>(bytes, offset + 4);
+  const auto word = values::value_at<std::uint32_t>(bytes, offset + 4);
   const Part part{static_cast<Flag>(word >> 29), word & ((1U << 29) - 1)};
   if (part.flag > Flag::last) {
     refuse(offset - begin, "its flag is " + std::to_string(word >> 29) + "; expected 0 to 3");
   }
   if (part.begins() != (offset == begin)) {
     refuse(offset - begin, part.begins() ? "another record begins before this one ends"
-                                         : "it goes on with a record that does not begin");
+                                         : "it continues a record that has no beginning");
   }
   if (part.padded() > left) {
     refuse(offset - begin, "it should have " + std::to_string(part.bytes) + " bytes, and " +
@@ -58,9 +58,10 @@ Part part_at(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64
 }
 
 std::int32_t as_label(float value) {
-  // A float below 2^31 that is whole fits; NaN fails both.
+  // A whole float below 2^31 fits; NaN fails both checks.
   if (!(value >= 0 && value < 2147483648.0F) || std::trunc(value) != value) {
-    throw DataError("its label is " + std::to_string(value) + ", which numbers no class");
+    throw DataError("its label is " + std::to_string(value) +
+                    ", which is not the number of a class");
   }
   return static_cast<std::int32_t>(value);
 }
@@ -77,8 +78,8 @@ std::uint64_t recordio_end(std::span<const std::byte> file, std::uint64_t offset
 
 bool recordio_begins(std::span<const std::byte> file, std::uint64_t offset) noexcept {
   if (offset > file.size() || file.size() - offset < kHeadBytes) return false;
-  const std::uint32_t flag = value_at<std::uint32_t>(file, offset + 4) >> 29;
-  return value_at<std::uint32_t>(file, offset) == kMagic && flag <= 1;
+  const std::uint32_t flag = values::value_at<std::uint32_t>(file, offset + 4) >> 29;
+  return values::value_at<std::uint32_t>(file, offset) == kMagic && flag <= 1;
 }
 
 std::uint64_t find_recordio(std::span<const std::byte> file, std::uint64_t offset) noexcept {
@@ -108,7 +109,7 @@ PackedImage parse_packed_image(std::span<const std::byte> data) {
     throw DataError("it has " + std::to_string(data.size()) +
                     " bytes, fewer than the head of an image");
   }
-  const auto flag = value_at<std::uint32_t>(data, 0);
+  const auto flag = values::value_at<std::uint32_t>(data, 0);
   const std::uint64_t image_at = kImageHeadBytes + std::uint64_t{flag} * sizeof(float);
   if (image_at >= data.size()) {
     throw DataError(flag == 0 ? std::string("it has no image")
@@ -116,7 +117,7 @@ PackedImage parse_packed_image(std::span<const std::byte> data) {
                                     " labels before its image, and has " +
                                     std::to_string(data.size() - kImageHeadBytes) + " bytes");
   }
-  const auto label = value_at<float>(data, flag == 0 ? 4 : kImageHeadBytes);
+  const auto label = values::value_at<float>(data, flag == 0 ? 4 : kImageHeadBytes);
   return {as_label(label), std::max(flag, 1U), data.subspan(image_at)};
 }
 
@@ -147,4 +148,4 @@ std::vector<std::uint64_t> parse_recordio_index(std::string_view text) {
   return offsets;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

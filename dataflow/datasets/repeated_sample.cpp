@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/repeated_sample.h"
+#include "dataflow/datasets/repeated_sample.h"
 
 #include <string>
 #include <utility>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 class RepeatedSample final : public Source {
@@ -68,7 +68,7 @@ class RepeatedSample final : public Source {
   const std::int32_t classes_;
   const std::uint64_t size_over_ranks_;
   std::uint64_t size_ = 0;
-  Sample first_;  // but for its content
+  Sample first_;  // without its content
   std::vector<std::byte> content_;
   std::uint64_t given_;
 };
@@ -89,4 +89,4 @@ std::unique_ptr<Source> repeat_first_sample(Source& set, const DataPlan& plan) {
   return std::make_unique<RepeatedSample>(set, plan);
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/sample_order.h"
+#include "dataflow/datasets/sample_order.h"
 
 #include <numeric>
 #include <string>
@@ -8,10 +8,10 @@
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Keeps the shuffle's numbers apart from those of any sample.
+/// Separates the shuffle's random numbers from every sample's.
 constexpr std::uint64_t kShuffleStream = ~std::uint64_t{0};
 
 }  // namespace
@@ -47,7 +47,7 @@ std::uint64_t SampleOrder::size() const noexcept {
   return (order_.size() - rank + ranks - 1) / ranks;
 }
 
-/// Each rank takes every ranks-th of them.
+/// Each rank takes every ranks-th sample.
 void SampleOrder::begin_epoch() {
   position_ = static_cast<std::size_t>(plan_.rank);
   std::iota(order_.begin(), order_.end(), 0U);
@@ -58,4 +58,4 @@ void SampleOrder::begin_epoch() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

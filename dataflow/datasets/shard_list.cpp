@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/shard_list.h"
+#include "dataflow/datasets/shard_list.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +11,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,7 +37,7 @@ std::string padded(std::uint64_t value, std::size_t digits) {
   return text;
 }
 
-/// What "000..002" or "a,b,c" stands for. Empty: neither.
+/// The alternatives of "000..002" or "a,b,c"; empty for other texts.
 std::vector<std::string> alternatives(std::string_view whole, std::string_view inside) {
   std::vector<std::string> found;
   if (const std::size_t dots = inside.find(".."); dots != std::string_view::npos) {
@@ -61,7 +61,7 @@ std::vector<std::string> alternatives(std::string_view whole, std::string_view i
   return found;
 }
 
-/// A name such as "train-00003-of-00010": its set as a list with braces, the number, and the count.
+/// A name such as "train-00003-of-00010": its set as a list with braces, its number, and the count.
 struct Numbered {
   std::string set;
   std::uint64_t number = 0, count = 0;
@@ -88,7 +88,7 @@ std::optional<Numbered> parse_numbered(std::string_view name) {
 
 constexpr std::string_view kTraining = "train", kValidation = "validation";
 
-/// The shards that say how many they are, by their sets. Empty: another shard is among them.
+/// Groups numbered shards by set. Empty if another shard is among them.
 std::map<std::string, std::vector<std::string>> sets_of(const std::vector<std::string>& paths) {
   std::map<std::string, std::vector<std::string>> sets;
   for (const std::string& path : paths) {
@@ -107,8 +107,8 @@ std::map<std::string, std::vector<std::string>> sets_of(const std::vector<std::s
                     "-*; name one with braces, such as --data-dir '" + place + "/" + first + "'");
 }
 
-/// Those of one set, which must all be there: of training and validation, the one that `plan` is
-/// for.
+/// The shards of one set, which must be complete. If there are a training and a validation set,
+/// `plan` decides which.
 std::vector<std::string> one_set(const DataPlan& plan, std::vector<std::string> paths) {
   const std::string& place = plan.directory;
   const auto sets = sets_of(paths);
@@ -138,7 +138,7 @@ std::vector<std::string> one_set(const DataPlan& plan, std::vector<std::string> 
   throw ConfigError("the data in '" + place + "' are " + std::to_string(numbers.size()) + " of " +
                     std::to_string(count) + " shards of '" + chosen->first +
                     "'; expected all; missing: " + missing +
-                    "; fetch them, or name those that are there with braces");
+                    "; fetch them, or name only the existing shards, with braces");
 }
 
 }  // namespace
@@ -149,11 +149,13 @@ std::vector<std::string> expand_braces(std::string_view text) {
   while (begin < text.size()) {
     const std::size_t open = std::min(text.find('{', begin), text.size());
     const std::string_view plain = text.substr(begin, open - begin);
-    if (plain.find('}') != std::string_view::npos) refuse_braces(text, "closes a brace too many");
+    if (plain.find('}') != std::string_view::npos)
+      refuse_braces(text, "has a closing brace without an opening one");
     for (std::string& name : names) name += plain;
     if (open == text.size()) break;
     const std::size_t close = text.find('}', open);
-    if (close == std::string_view::npos) refuse_braces(text, "opens a brace that nothing closes");
+    if (close == std::string_view::npos)
+      refuse_braces(text, "has an opening brace without a closing one");
     const std::string_view inside = text.substr(open + 1, close - open - 1);
     if (inside.find('{') != std::string_view::npos) refuse_braces(text, "has braces in braces");
     const std::vector<std::string> choices = alternatives(text, inside);
@@ -219,4 +221,4 @@ FileList list_shards(const DataPlan& plan, bool (*accepts)(std::string_view name
   return shards;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

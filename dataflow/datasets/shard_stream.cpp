@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/shard_stream.h"
+#include "dataflow/datasets/shard_stream.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// A file as it lies on the disk.
+/// Reads a file without decompressing it.
 class FileStream final : public ByteStream {
  public:
   FileStream(const std::string& path, std::stop_token stop)
@@ -29,7 +29,7 @@ class FileStream final : public ByteStream {
   }
 
   std::size_t read(std::span<std::byte> to) override {
-    constexpr std::size_t kMost = 1U << 20;  // between two looks at the stop request
+    constexpr std::size_t kMost = 1U << 20;  // read between two checks for a stop request
     std::size_t done = 0;
     while (done < to.size()) {
       if (stop_.stop_requested()) throw StreamStopped{};
@@ -127,4 +127,4 @@ std::unique_ptr<ByteStream> open_shard_stream(const std::string& path,
   return std::make_unique<DecompressedStream>(std::move(file), entry, std::move(stop));
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard that is read from its beginning to its end, and decompressed on the way.
+// Reads a shard from its beginning to its end, and decompresses it on the way.
 #pragma once
 
 #include <cstddef>
@@ -10,38 +10,38 @@
 #include <string>
 #include <string_view>
 
+#include "dataflow/datasets/byte_stream.h"
 #include "dataflow/entry.h"
-#include "dataflow/packed/byte_stream.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
-  /// Fills some of `to`, which is not empty, from its front; returns how much, 0 only at the end.
-  /// Throws DataError, with the problem alone, for data that are damaged or cut off.
+  /// Fills part of `to`, which is not empty, from its front. Returns the number of bytes; 0 only at
+  /// the end. Throws DataError, with only the problem as text, for damaged or truncated data.
   virtual std::size_t produce(std::span<std::byte> to) = 0;
 };
 
 struct DecompressorEntry {
   std::string_view name{}, summary{};
-  /// Reads from `compressed`, which lives longer.
+  /// Reads from `compressed`, which must outlive it.
   std::unique_ptr<Decompressor> (*make)(ByteStream& compressed) = nullptr;
 };
 
-/// Every decompressor of this program; generated from the component lists.
+/// Every decompressor of this program. The build generates the table from the component lists.
 const Table<DecompressorEntry>& decompressor_table();
 
-/// The decompressor for a file that begins so ("gzip", "zlib", "zstd"); empty: it is none of these.
-/// Sixteen bytes are enough.
+/// The decompressor for a file that begins with `front` ("gzip", "zlib", "zstd"); empty if it is
+/// none of these. Sixteen bytes are enough.
 std::string_view compression_by_magic(std::span<const std::byte> front) noexcept;
 
-/// What streams throw once a stop was requested: nothing went wrong.
+/// Streams throw this after a stop request. It is not an error.
 struct StreamStopped {};
 
-/// `decompressor` is a name of the table, or empty. Throws ConfigError for what is no readable
-/// file, Unavailable for a decompressor that this program lacks. The stream throws StreamStopped.
+/// `decompressor` is a name of the table, or empty. Throws ConfigError if the file is not readable,
+/// Unavailable if this program lacks the decompressor. The stream throws StreamStopped.
 std::unique_ptr<ByteStream> open_shard_stream(const std::string& path,
                                               std::string_view decompressor, std::stop_token stop);
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/shard_workers.h"
+#include "dataflow/datasets/shard_workers.h"
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
 
-#include "dataflow/workers.h"
+#include "dataflow/machine/workers.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 void for_each_shard(std::size_t shards, std::int32_t threads,
                     const std::function<void(std::size_t)>& work) {
@@ -32,4 +32,4 @@ void for_each_shard(std::size_t shards, std::int32_t threads,
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

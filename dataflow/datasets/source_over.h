@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sources have in common that stand in front of another one: whatever they do not do
-// themselves is the other one's affair.
+// Base class of sources that wrap another source. By default it forwards to the inner source.
 #pragma once
 
 #include <memory>
@@ -9,7 +8,7 @@
 
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 class SourceOver : public Source {
  public:
@@ -26,4 +25,4 @@ class SourceOver : public Source {
   const std::unique_ptr<Source> inner_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/stream_order.h"
+#include "dataflow/datasets/stream_order.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,10 +9,10 @@
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Keeps the numbers of the shards' order apart from those of any sample.
+/// Separates the random numbers of the shards' order from every sample's.
 constexpr std::uint64_t kShardStream = ~std::uint64_t{1};
 
 }  // namespace
@@ -57,4 +57,4 @@ std::vector<ShardPart> StreamOrder::parts(std::uint64_t epoch) const {
   return parts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order shards are read that can only be read from their beginnings, and which part of
-// them is a rank's. An epoch's shards, shuffled as a function of (seed, epoch), are laid end to
-// end; rank r of R has samples r/R to (r + 1)/R of that. So ranks share no sample, leave none out,
-// have equal shares within one sample, and read no shard in common but at the ends of their shares.
+// The order in which shards are read that can only be read from their beginnings, and each rank's
+// part of them. An epoch's shards, shuffled as a function of (seed, epoch), are laid end to end.
+// Rank r of R takes samples r/R to (r + 1)/R of them. So ranks share no sample, leave none out,
+// have equal shares within one sample, and read the same shard only at the ends of their shares.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::datasets {
 
 /// Samples [first, first + count) of a shard.
 struct ShardPart {
@@ -22,18 +22,18 @@ struct ShardPart {
 
 class StreamOrder {
  public:
-  /// `samples` of each shard. Throws ConfigError where some rank would have none, and for more than
-  /// an index can tell apart (2^32).
+  /// `samples` has the number of samples of each shard. Throws ConfigError if some rank would have
+  /// none, or for more than 2^32 samples, the range of an index.
   StreamOrder(const DataPlan& plan, std::vector<std::uint64_t> samples);
 
-  /// What this rank reads in an epoch, in its order; none of the parts is empty.
+  /// The parts that this rank reads in an epoch, in order; no part is empty.
   std::vector<ShardPart> parts(std::uint64_t epoch) const;
 
-  /// Samples in one epoch of this rank's share.
+  /// The number of samples in one epoch of this rank's share.
   std::uint64_t size() const noexcept { return end_ - begin_; }
-  /// Samples in one epoch of all ranks.
+  /// The number of samples in one epoch of all ranks.
   std::uint64_t size_over_ranks() const noexcept { return before_.back() + samples_.back(); }
-  /// Of all shards before `shard`, in the order in which they were listed.
+  /// The number of samples in all shards listed before `shard`.
   std::uint64_t samples_before(std::size_t shard) const noexcept { return before_[shard]; }
 
  private:
@@ -41,7 +41,7 @@ class StreamOrder {
   const bool shuffle_;
   const std::vector<std::uint64_t> samples_;
   std::vector<std::uint64_t> before_;
-  std::uint64_t begin_ = 0, end_ = 0;  // this rank's, in the shards of an epoch laid end to end
+  std::uint64_t begin_ = 0, end_ = 0;  // this rank's range, in an epoch's shards laid end to end
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

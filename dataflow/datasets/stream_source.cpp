@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/stream_source.h"
+#include "dataflow/datasets/stream_source.h"
 
 #include <algorithm>
 #include <array>
@@ -13,18 +13,18 @@
 #include <thread>
 #include <utility>
 
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_stream.h"
+#include "dataflow/datasets/shard_workers.h"
+#include "dataflow/datasets/stream_order.h"
 #include "dataflow/error.h"
-#include "dataflow/memory_limit.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_stream.h"
-#include "dataflow/packed/shard_workers.h"
-#include "dataflow/packed/stream_order.h"
+#include "dataflow/machine/memory_limit.h"
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Keeps the numbers of the shuffle buffer apart from those of any sample.
+/// Separates the random numbers of the shuffle buffer from every sample's.
 constexpr std::uint64_t kBufferStream = ~std::uint64_t{2};
 
 constexpr std::int64_t kMaxReaders = 256;
@@ -51,7 +51,7 @@ struct StreamLimits {
   }
 };
 
-/// The shards and how they are read: what all readers have in common.
+/// The shards and how to read them; all readers share this.
 struct StreamedShards {
   FileList files;
   std::unique_ptr<StreamFormat> format;
@@ -63,8 +63,7 @@ struct StreamedShards {
   }
 };
 
-/// How many images there are of which size: sizes[b] of less than 2^b bytes, and half of it or
-/// more.
+/// Counts images by size: sizes[b] counts those of at least 2^(b-1) and less than 2^b bytes.
 struct SampleCount {
   std::uint64_t samples = 0;
   std::int32_t greatest_label = 0;
@@ -75,7 +74,7 @@ struct SampleCount {
     greatest_label = std::max(greatest_label, other.greatest_label);
     for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] += other.sizes[i];
   }
-  /// What the `count` largest images may take, at most.
+  /// An upper bound for the bytes of the `count` largest images.
   std::uint64_t bytes_of_largest(std::uint64_t count) const noexcept {
     std::uint64_t bytes = 0;
     for (std::size_t bits = sizes.size(); bits-- > 0 && count > 0;) {
@@ -111,8 +110,8 @@ struct StreamedItem {
   StreamedSample sample;
 };
 
-/// A thread that reads every `lanes`th part of each epoch, beginning with the one of its number,
-/// and holds what nobody has taken yet, within a limit.
+/// A thread that reads every `lanes`th part of each epoch, starting with part `number`. It queues
+/// the samples until they are taken, within a limit.
 class Lane {
  public:
   Lane(const StreamedShards& shards, const StreamOrder& order, std::size_t number,
@@ -125,7 +124,7 @@ class Lane {
         allowed_epoch_(first_epoch),
         thread_([this, first_epoch](std::stop_token stop) { run(std::move(stop), first_epoch); }) {}
 
-  /// Blocks until there is one. Throws what ended the thread.
+  /// Blocks until a sample is ready. Rethrows the error that ended the thread.
   StreamedItem take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !items_.empty() || failure_; });
@@ -137,7 +136,7 @@ class Lane {
     return item;
   }
 
-  /// Lets it read up to the end of an epoch.
+  /// Lets the thread read up to the end of `epoch`.
   void allow(std::uint64_t epoch) {
     const std::lock_guard lock(mutex_);
     allowed_epoch_ = epoch;
@@ -163,7 +162,7 @@ class Lane {
     }
   }
 
-  /// Gives exactly the part's samples, whatever has become of the shard.
+  /// Gives exactly the part's number of samples, even if the shard has changed.
   void read(const ShardPart& part, const std::stop_token& stop) {
     const std::string path = shards_.files.path(part.shard);
     const std::unique_ptr<ByteStream> bytes = shards_.open(part.shard, stop);
@@ -174,7 +173,7 @@ class Lane {
       StreamedItem item{part.shard, number, {}};
       const bool wanted = number >= part.first;
       ended = ended || !stream->next(item.sample, wanted);
-      if (ended) item.sample.problem = "it is not there any more: the file has changed";
+      if (ended) item.sample.problem = "it no longer exists: the file has changed";
       if (wanted) put(std::move(item), stop);
     }
   }
@@ -197,11 +196,11 @@ class Lane {
   const std::uint64_t max_bytes_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<StreamedItem> items_;  // these under mutex_
-  std::uint64_t bytes_ = 0;         // of their images
+  std::deque<StreamedItem> items_;  // mutex_ protects these
+  std::uint64_t bytes_ = 0;         // of the images in items_
   std::uint64_t allowed_epoch_ = 0;
   std::exception_ptr failure_;
-  std::jthread thread_;  // the last: it uses the others
+  std::jthread thread_;  // last: the thread uses the other members
 };
 
 class StreamSource final : public Source {
@@ -249,12 +248,11 @@ class StreamSource final : public Source {
 
   std::string note() const override {
     char text[160];
-    std::snprintf(
-        text, sizeof text,
-        "compressed shards are read from their beginnings by %zu threads, and %zu samples "
-        "lie in the shuffle buffer, at most %.1f MB",
-        lane_count(), buffer_size(),
-        1e-6 * static_cast<double>(count_.bytes_of_largest(buffer_size())));
+    std::snprintf(text, sizeof text,
+                  "%zu threads read compressed shards sequentially; the shuffle buffer holds %zu "
+                  "samples, at most %.1f MB",
+                  lane_count(), buffer_size(),
+                  1e-6 * static_cast<double>(count_.bytes_of_largest(buffer_size())));
     return text;
   }
 
@@ -262,7 +260,7 @@ class StreamSource final : public Source {
   std::size_t lane_count() const noexcept {
     return std::min(limits_.readers, shards_.files.size());
   }
-  /// One sample lies in it on its way where there is nothing to choose.
+  /// Without shuffling, a single sample passes through the buffer.
   std::size_t buffer_size() const noexcept {
     return plan_.shuffle ? std::min<std::uint64_t>(limits_.shuffle_buffer, order_->size()) : 1;
   }
@@ -270,7 +268,7 @@ class StreamSource final : public Source {
     return plan_.epochs >= 0 && epoch_ >= static_cast<std::uint64_t>(plan_.epochs);
   }
 
-  /// Reads all shards once: how many samples there are, and that they fit the plan.
+  /// Reads all shards once, to count the samples and to check that they fit the plan.
   void count() {
     shards_.compressions.resize(shards_.files.size());
     std::vector<SampleCount> counts(shards_.files.size());
@@ -303,13 +301,13 @@ class StreamSource final : public Source {
     }
     left_ = is_over() ? 0 : order_->size();
     random_ = Random(plan_.seed, epoch_, kBufferStream);
-    const auto last = static_cast<std::uint64_t>(plan_.epochs);  // the greatest: for ever
+    const auto last = static_cast<std::uint64_t>(plan_.epochs);  // -1, endless: the greatest
     for (const std::unique_ptr<Lane>& lane : lanes_) {
       if (epoch_ + 1 < last) lane->allow(epoch_ + 1);
     }
   }
 
-  /// Any of those in the buffer, which is filled first.
+  /// Draws a sample at random from the buffer, after filling it.
   StreamedItem draw() {
     while (buffer_.size() < buffer_size() && left_ > 0) {
       buffer_.push_back(take());
@@ -321,8 +319,8 @@ class StreamSource final : public Source {
     return item;
   }
 
-  /// From the lanes by turns; where nothing is shuffled, from the lane of the first part that is
-  /// not read to its end.
+  /// Takes from the lanes in turn. Without shuffling, takes from the lane of the first part that is
+  /// not finished.
   StreamedItem take() {
     if (plan_.shuffle) {
       while (lane_left_[turn_] == 0) turn_ = (turn_ + 1) % lane_count();
@@ -341,13 +339,13 @@ class StreamSource final : public Source {
   std::optional<StreamOrder> order_;
 
   std::uint64_t epoch_ = 0;
-  std::uint64_t left_ = 0;  // of this epoch, in the lanes or to be read
+  std::uint64_t left_ = 0;  // this epoch's samples in the lanes, or still to be read
   std::vector<ShardPart> parts_;
   std::vector<std::uint64_t> lane_left_;
-  std::size_t turn_ = 0;  // of the lane, or without shuffling of the part
+  std::size_t turn_ = 0;  // the lane's index, or without shuffling the part's
   std::vector<StreamedItem> buffer_;
   Random random_{0};
-  std::vector<std::unique_ptr<Lane>> lanes_;  // the last: their threads use the others
+  std::vector<std::unique_ptr<Lane>> lanes_;  // last: their threads use the other members
 };
 
 }  // namespace
@@ -368,4 +366,4 @@ std::unique_ptr<Source> make_stream_source(const DataPlan& plan, FileList shards
                                         StreamLimits(options));
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

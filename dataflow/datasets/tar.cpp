@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/tar.h"
+#include "dataflow/datasets/tar.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,20 +8,20 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Of a name, and of all that a pax header says.
+/// Limit for a name, and for the content of a pax header.
 constexpr std::uint64_t kMaxExtension = 1U << 20;
-/// No file is as large; sums of sizes then stay far below 64 bits.
+/// No file is this large, so sums of sizes stay far below 64 bits.
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 60;
 
-/// A text that fills its field, or ends with a zero in it.
+/// A text that fills its field or ends with a zero.
 std::string_view text_of(std::string_view field) noexcept {
   return field.substr(0, field.find('\0'));
 }
 
-/// Octal digits among spaces and zeros; or, where the first bit is set, a number of base 256.
+/// Parses octal digits among spaces and zeros or, if the first bit is set, a number of base 256.
 std::uint64_t parse_number(std::string_view field) {
   const auto byte_at = [&](std::size_t i) { return static_cast<std::uint8_t>(field[i]); };
   std::uint64_t value = 0;
@@ -43,7 +43,8 @@ std::uint64_t parse_number(std::string_view field) {
   return value;
 }
 
-/// "LENGTH KEY=VALUE\n", again and again, where LENGTH counts all of it. Calls use(key, value).
+/// Parses records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. Calls use(key,
+/// value).
 template <typename Use>
 void for_each_pax_record(std::string_view text, const Use& use) {
   while (!text.empty()) {
@@ -52,7 +53,7 @@ void for_each_pax_record(std::string_view text, const Use& use) {
     const auto digits = static_cast<std::size_t>(end - text.data());
     if (error != std::errc() || length > text.size() || length < digits + 3 ||
         text[digits] != ' ' || text[length - 1] != '\n') {
-      throw DataError("a pax header has a record that is none");
+      throw DataError("a pax header has an invalid record");
     }
     const std::string_view record = text.substr(digits + 1, length - digits - 2);
     const std::size_t equals = record.find('=');
@@ -64,15 +65,15 @@ void for_each_pax_record(std::string_view text, const Use& use) {
 
 }  // namespace
 
-/// The fields of a header that matter here.
+/// The header fields that this reader uses.
 struct TarReader::Header {
   std::string_view block;
 
   bool is_zero() const noexcept {
     return std::ranges::all_of(block, [](char byte) { return byte == '\0'; });
   }
-  /// The sum of all bytes, where those of the sum itself count as spaces. Some writers took bytes
-  /// as signed.
+  /// Compares the checksum: the sum of all bytes, with its own field as spaces. Some writers use
+  /// signed bytes.
   bool sum_matches() const {
     std::uint64_t plain = 0, with_signs = 0;
     for (std::size_t i = 0; i < block.size(); ++i) {
@@ -85,7 +86,7 @@ struct TarReader::Header {
   }
   std::string name() const {
     const std::string_view short_name = text_of(block.substr(0, 100));
-    // GNU tar, whose magic is another one, keeps times where POSIX has the front of a long name.
+    // GNU tar, which has another magic, keeps times where POSIX has the front of a long name.
     const bool is_posix = block.substr(257, 6) == std::string_view("ustar\0", 6);
     const std::string_view front = is_posix ? text_of(block.substr(345, 155)) : "";
     if (front.empty()) return std::string(short_name);
@@ -97,7 +98,7 @@ struct TarReader::Header {
     return value;
   }
   char type() const noexcept { return block[156]; }
-  /// Links, devices, folders and pipes have no data, whatever their size says.
+  /// Links, devices, folders and pipes have no data, whatever their size field says.
   bool has_data() const noexcept { return type() < '1' || type() > '6'; }
 };
 
@@ -129,16 +130,16 @@ bool TarReader::next(TarMember& member) {
                   std::from_chars(value.data(), value.data() + value.size(), extension.bytes);
               if (error != std::errc() || end != value.data() + value.size() ||
                   extension.bytes > kMaxSize) {
-                throw DataError("a pax header has a size that is none");
+                throw DataError("a pax header has an invalid size");
               }
               extension.has_bytes = true;
             } else if (key.starts_with("GNU.sparse.")) {
-              throw DataError("the tar has a sparse file, which is not read");
+              throw DataError("the tar has a sparse file, which is unsupported");
             }
           });
       continue;
     }
-    if (type == 'S') throw DataError("the tar has a sparse file, which is not read");
+    if (type == 'S') throw DataError("the tar has a sparse file, which is unsupported");
     std::uint64_t bytes = extension.has_bytes ? extension.bytes : header.bytes();
     if (!header.has_data()) bytes = 0;
     if (bytes > max_bytes_) {
@@ -157,7 +158,7 @@ bool TarReader::next(TarMember& member) {
       return true;
     }
     finish();
-    // Headers for all that follows ('g') and long names of links ('K') stand in front of a member.
+    // Global headers ('g') and long names of links ('K') come before a member.
     if (type == 'g' || type == 'K') continue;
     begin_ = stream_.position();
     extension = {};
@@ -177,7 +178,7 @@ void TarReader::finish() {
   if (stream_.skip(rest) != rest) throw DataError("the tar is cut off in one of its files");
 }
 
-/// False: the stream has ended in front of it.
+/// False: the stream has ended before the block.
 bool TarReader::read_block() {
   const std::size_t count = stream_.read(block_);
   if (count > 0 && count < kBlock) throw DataError("the tar is cut off in a header");
@@ -187,7 +188,7 @@ bool TarReader::read_block() {
 /// An archive ends with two blocks of zeros; some writers leave one out.
 void TarReader::check_end() {
   if (read_block() && !Header{{reinterpret_cast<const char*>(block_.data()), kBlock}}.is_zero()) {
-    throw DataError("the tar has zeros where a header should be");
+    throw DataError("the tar has zeros instead of a header");
   }
 }
 
@@ -203,4 +204,4 @@ std::string TarReader::read_extension(std::uint64_t bytes) {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/tfrecord.h"
+#include "dataflow/datasets/tfrecord.h"
 
 #include <cstring>
 
-#include "dataflow/crc32c.h"
 #include "dataflow/error.h"
+#include "dataflow/values/crc32c.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 using Bytes = std::span<const std::byte>;
@@ -17,18 +17,18 @@ std::uint32_t u32_at(const std::byte* at) noexcept {
   return value;
 }
 
-/// The fields of a protocol buffer's message, one after the other.
+/// Iterates over the fields of a protocol buffer message.
 class MessageFields {
  public:
   explicit MessageFields(Bytes message) : rest_(message) {}
 
-  /// False: there are no more. Throws DataError for what is no field.
+  /// False: there are no more. Throws DataError for an invalid field.
   bool next() {
     if (rest_.empty()) return false;
     const std::uint64_t tag = read_varint();
     number_ = tag >> 3;
     type_ = static_cast<int>(tag & 7);
-    if (number_ == 0 || number_ >= 1U << 29) throw DataError("it is no protocol buffer");
+    if (number_ == 0 || number_ >= 1U << 29) throw DataError("it is not a protocol buffer");
     switch (type_) {
       case kVarint:
         value_ = read_varint();
@@ -48,7 +48,7 @@ class MessageFields {
     return true;
   }
 
-  /// Whether this is field `number`, and of bytes (a text, a message, packed numbers).
+  /// True if this is field `number` with bytes (a text, a message, packed numbers).
   bool is_bytes(std::uint64_t number) const noexcept {
     return number_ == number && type_ == kBytes;
   }
@@ -58,7 +58,7 @@ class MessageFields {
   Bytes bytes() const noexcept { return bytes_; }
   std::uint64_t value() const noexcept { return value_; }
 
-  /// A varint at the front of what is left; seven bits a byte, the lowest first.
+  /// A varint at the front of the rest: seven bits per byte, the lowest first.
   std::uint64_t read_varint() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -75,7 +75,7 @@ class MessageFields {
   enum : int { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
   Bytes take(std::uint64_t count) {
-    if (count > rest_.size()) throw DataError("a field ends behind the message that it is in");
+    if (count > rest_.size()) throw DataError("a field extends beyond its message");
     const Bytes taken = rest_.first(count);
     rest_ = rest_.subspan(count);
     return taken;
@@ -107,8 +107,8 @@ void for_each_feature(Bytes example, const Use& use) {
   }
 }
 
-/// Calls `use` for each message of field `number` of a Feature; of the others there is none, as
-/// one of the three kinds is all that a Feature can have.
+/// Calls `use` for each message of field `number` of a Feature. A Feature has only one of the three
+/// kinds, so the others must not appear.
 template <typename Use>
 void for_each_list(Bytes feature, std::uint64_t number, const std::string& expected,
                    const Use& use) {
@@ -127,7 +127,7 @@ void take_one(std::optional<Value>& taken, Value value, const std::string& expec
   taken = value;
 }
 
-/// Empty: the list holds nothing, as if it were not there.
+/// Empty if the list is empty, as if the feature were missing.
 std::optional<Bytes> image_of(Bytes feature, std::string_view key) {
   const std::string expected = "the feature '" + std::string(key) + "', one of bytes,";
   std::optional<Bytes> image;
@@ -139,7 +139,7 @@ std::optional<Bytes> image_of(Bytes feature, std::string_view key) {
   return image;
 }
 
-/// Numbers may lie one by one, or packed into one field.
+/// Numbers may be stored one by one, or packed into one field.
 std::optional<std::int64_t> label_of(Bytes feature, std::string_view key) {
   const std::string expected = "the feature '" + std::string(key) + "', one of int64,";
   std::optional<std::int64_t> label;
@@ -161,13 +161,14 @@ std::optional<std::int64_t> label_of(Bytes feature, std::string_view key) {
 TfRecordHeader parse_tfrecord_header(std::span<const std::byte, kTfRecordHeader> bytes) noexcept {
   TfRecordHeader header;
   std::memcpy(&header.data_bytes, bytes.data(), 8);
-  header.crc_matches = masked_crc32c(crc32c(bytes.first(8))) == u32_at(bytes.data() + 8);
+  header.crc_matches =
+      values::masked_crc32c(values::crc32c(bytes.first(8))) == u32_at(bytes.data() + 8);
   return header;
 }
 
 bool tfrecord_data_match(std::span<const std::byte> data,
                          std::span<const std::byte, 4> crc) noexcept {
-  return masked_crc32c(crc32c(data)) == u32_at(crc.data());
+  return values::masked_crc32c(values::crc32c(data)) == u32_at(crc.data());
 }
 
 std::span<const std::byte> tfrecord_data(std::span<const std::byte> record, bool check) {
@@ -208,4 +209,4 @@ std::string list_example_keys(std::span<const std::byte> data) {
   return text.empty() ? "none" : text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

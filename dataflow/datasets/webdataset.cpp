@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/webdataset.h"
+#include "dataflow/datasets/webdataset.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,27 +9,27 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
-/// Of a file that is a label. JSON in memory takes some twenty times its text.
+/// Limit for a label file. JSON in memory takes about twenty times its text.
 constexpr std::uint64_t kMaxLabelBytes = 1U << 20;
 constexpr std::uint64_t kMaxImageBytes = std::numeric_limits<std::uint32_t>::max();
 
-/// "__meta__/x", "__index__": notes of the archive's writer.
+/// True for "__meta__/x", "__index__": notes of the archive's writer.
 bool is_note(std::string_view path) noexcept {
   const std::string_view first = path.substr(0, path.find('/'));
   return first.size() >= 4 && first.starts_with("__") && first.ends_with("__");
 }
 
-/// For messages: of foreign text, what is printed in a line.
+/// The printable characters of foreign text, for messages.
 std::string shown(std::string_view text) {
   std::string printable;
   for (const char c : text.substr(0, 40)) printable += c >= ' ' && c <= '~' ? c : '?';
   return printable;
 }
 
-/// Below 0: the text is no label.
+/// The label, or a negative number if the text is no label.
 std::int32_t parse_label(std::string_view text) noexcept {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kSpace);
@@ -75,7 +75,7 @@ bool WebDatasetReader::next(WebDatasetSample& sample, std::vector<std::byte>* im
   return false;
 }
 
-/// Files that follow each other and have one key. False: there are no more.
+/// Reads consecutive files that have one key. False: there are no more.
 bool WebDatasetReader::next_group(WebDatasetSample& sample) {
   sample = {};
   image_rank_ = rules_.images.size();
@@ -101,14 +101,15 @@ bool WebDatasetReader::next_group(WebDatasetSample& sample) {
     sample.end = tar_.position();
   }
   const bool whole = image_rank_ < rules_.images.size() && (has_label_ || rules_.label.empty());
-  if (!failure_.empty() && !whole) {  // what it lacks may lie behind the damage
+  if (!failure_.empty() && !whole) {  // its missing files may be after the damage
     sample.problem = std::exchange(failure_, {});
     sample.is_last = true;
   }
   return true;
 }
 
-/// To the next file that may be part of a sample. False: there is none, or `failure_` says why not.
+/// Moves to the next file that may be part of a sample. False: there is none; `failure_` then says
+/// why if the tar is damaged.
 bool WebDatasetReader::advance() {
   has_member_ = false;
   try {
@@ -126,7 +127,7 @@ bool WebDatasetReader::advance() {
   return false;
 }
 
-/// Adds `member_` to the sample. Throws DataError where its data are cut off.
+/// Adds `member_` to the sample. Throws DataError if its data are truncated.
 void WebDatasetReader::take(WebDatasetSample& sample) {
   has_member_ = false;
   const std::string kind = split_webdataset_name(member_.name).kind;
@@ -169,7 +170,7 @@ void WebDatasetReader::read_label(WebDatasetSample& sample) {
                            : "its label is '" + shown(text) + "'; expected a whole number";
 }
 
-/// Says what is wrong with a group, where the tar is not.
+/// Says what is wrong with a group if the tar is intact.
 void WebDatasetReader::judge(WebDatasetSample& sample) const {
   if (rules_.label.empty()) sample.label = 0;
   if (sample.problem.empty()) {
@@ -187,4 +188,4 @@ void WebDatasetReader::judge(WebDatasetSample& sample) const {
   if (!sample.problem.empty()) sample.label = -1;
 }
 
-}  // namespace penstock
+}  // namespace penstock::datasets

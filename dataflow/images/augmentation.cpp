@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/augmentation.h"
+#include "dataflow/images/augmentation.h"
 
 #include <iterator>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 struct Chain {
   std::string_view crop, resize, color;
 };
-/// In the order of kChainValues.
+/// The chains, in the order of kChainValues.
 constexpr Chain kChains[] = {{"random", "bilinear", "none"},
                              {"tf_random", "tf_bilinear", "none"},
                              {"tensorpack_random", "cv_bicubic", "fbresnet"}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/colour.h"
+#include "dataflow/images/colour.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,13 +16,13 @@ namespace {
 using Matrix = std::array<std::array<double, 3>, 3>;
 constexpr std::array<double, 3> kLuma{0.299, 0.587, 0.114};
 
-// Of ImageNet's pixels, from fb.resnet.torch: columns are eigenvectors.
+// From fb.resnet.torch, for ImageNet's pixels. Columns are eigenvectors.
 constexpr std::array<double, 3> kEigenvalues{0.2175, 0.0188, 0.0045};
 constexpr Matrix kEigenvectors{
     {{-0.5675, 0.7192, 0.4009}, {-0.5808, -0.0045, -0.8140}, {-0.5836, -0.6948, 0.4203}}};
 constexpr double kLightingDeviation = 0.1;
 
-// RGB to YIQ with the three digits that TensorFlow has, and back.
+// RGB to YIQ and back, with the three digits that TensorFlow uses.
 constexpr Matrix kYiq{{kLuma, {0.596, -0.274, -0.322}, {0.211, -0.523, 0.312}}};
 constexpr Matrix kFromYiq{
     {{1, 0.95617069, 0.62143257}, {1, -0.2726886, -0.64681324}, {1, -1.103744, 1.70062309}}};
@@ -55,7 +55,7 @@ ColourStep with_factor(ColourStep::Kind kind, double factor) {
   return step;
 }
 
-/// Box and Muller's method; the second of its two numbers is not used.
+/// The Box-Muller method. The second of its two numbers is not used.
 double normal(Random& random) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
   return radius * std::cos(2 * std::numbers::pi * random.uniform());
@@ -115,7 +115,7 @@ ColourStep draw_fbresnet(int which, Random& random) {
 
 float clipped(float x) { return std::min(std::max(x, 0.0F), 255.0F); }
 
-/// The sum of a line: eight sums, so that it does not wait for each addition.
+/// The sum of a line. Eight partial sums avoid a wait for each addition.
 double sum_of(const float* line, std::size_t count) {
   double sums[8] = {};
   std::size_t x = 0;
@@ -172,7 +172,7 @@ struct ColourDistorter::Planes {
   void store(std::byte* pixels) const {
     auto* const to = reinterpret_cast<std::uint8_t*>(pixels);
     const auto rounded = [](float x) {
-      const float raised = clipped(x) + 0.5F;  // to be cut off; lround has no vector code
+      const float raised = clipped(x) + 0.5F;  // the cast then truncates; lround has no vector code
       return static_cast<std::uint8_t>(static_cast<int>(raised));
     };
     for (std::size_t x = 0; x < count; ++x) {
@@ -201,8 +201,8 @@ struct ColourDistorter::Planes {
     }
   }
 
-  /// S is (V - least) / V. With V and the hue held, all channels keep their place between V and the
-  /// least one: x' = V + (x - V) S'/S, where S'/S is the factor, or less where S' would exceed 1.
+  /// S is (V - least) / V. V and the hue stay fixed, so all channels keep their position between V
+  /// and the least one: x' = V + (x - V) S'/S. S'/S is the factor, or less if S' would exceed 1.
   void saturate(float factor) const {
     for (std::size_t x = 0; x < count; ++x) {
       const float r = red[x], g = green[x], b = blue[x];
@@ -216,8 +216,8 @@ struct ColourDistorter::Planes {
     }
   }
 
-  /// Each channel is a trapezoid over the hue, in sixths of a turn: at its height from the sixth
-  /// before its own to the one behind, at its foot on the other side.
+  /// Each channel is a trapezoid over the hue, in sixths of a turn: at its maximum from the sixth
+  /// before its own hue to the sixth after it, and at its minimum on the opposite side.
   void turn_hue(float turns) const {
     const auto unit = [](float x) { return std::min(std::max(x, 0.0F), 1.0F); };
     for (std::size_t x = 0; x < count; ++x) {

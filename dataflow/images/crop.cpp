@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/crop.h"
+#include "dataflow/images/crop.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,8 @@ constexpr int kTries = 10;
 /// The usual evaluation: resize to 256, crop 224.
 constexpr double kCentreZoom = 256.0 / 224;
 
-// What tf_cnn_benchmarks asks of sample_distorted_bounding_box, and the zoom of its evaluation.
+// Parameters of tf_cnn_benchmarks for sample_distorted_bounding_box, and the zoom of its
+// evaluation.
 constexpr double kTfMinArea = 0.05, kTfMinRatio = 0.75, kTfMaxRatio = 1.33, kTfMinCovered = 0.1;
 constexpr int kTfTries = 100;
 constexpr double kTfCentreZoom = 1.145;
@@ -31,7 +32,8 @@ std::int64_t place(std::int64_t room, Random& random) {
   return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(room) + 1));
 }
 
-/// The largest of 1..`height` whose width at `ratio`, rounded, is at most `width`; 0: none.
+/// The largest of 1..`height` whose width at `ratio`, rounded, is at most `width`; 0 if there is
+/// none.
 std::int64_t tallest(std::int64_t width, std::int64_t height, double ratio) {
   std::int64_t h =
       std::min<std::int64_t>(height, std::llrint(static_cast<double>(width + 1) / ratio));
@@ -39,14 +41,15 @@ std::int64_t tallest(std::int64_t width, std::int64_t height, double ratio) {
   return h;
 }
 
-/// Where the centre of an image lies that is resized to `zoomed` and then cut to `wanted` pixels.
+/// The centre of an image that is resized to `zoomed` and then cut to `wanted` pixels.
 Stretch centre_of_resized(std::int32_t size, std::int64_t zoomed, std::int32_t wanted) {
   const double scale = static_cast<double>(size) / static_cast<double>(zoomed);
   const std::int64_t begin = (zoomed - wanted) / 2;
   return {static_cast<double>(begin) * scale, wanted * scale, 0, size};
 }
 
-/// tensorpack's ResizeShortestEdge to `zoom` times what the output needs, and its CenterCrop.
+/// tensorpack's ResizeShortestEdge to `zoom` times the size that the output needs, and its
+/// CenterCrop.
 Region tensorpack_centre(ImageSize image, const ImageShape& output, double zoom) {
   const double scale = zoom * std::max(static_cast<double>(output.width) / image.width,
                                        static_cast<double>(output.height) / image.height);
@@ -99,7 +102,7 @@ Region tf_random_crop(ImageSize image, Random& random) {
         std::min<std::int64_t>(tallest(width, height, ratio), std::llrint(std::sqrt(area / ratio)));
     const std::int64_t low = std::min<std::int64_t>(high, std::llrint(std::sqrt(least / ratio)));
     std::int64_t h = low + place(high - low, random);
-    // Rounding may have left the bounds by a row.
+    // Rounding may have moved the area out of bounds by a row.
     if (static_cast<double>(h * width_of(h, ratio)) < least) ++h;
     if (static_cast<double>(h * width_of(h, ratio)) > area) --h;
     const std::int64_t w = width_of(h, ratio);
@@ -119,7 +122,7 @@ Region tf_centre_crop(ImageSize image, const ImageShape& output) {
   const auto resized = [ratio](std::int32_t size) {
     return static_cast<std::int64_t>(size * ratio * kTfCentreZoom);
   };
-  // Outputs of a few pixels would be rounded below themselves.
+  // For outputs of a few pixels, rounding would give a size below the output's.
   return {
       centre_of_resized(image.width, std::max<std::int64_t>(output.width, resized(image.width)),
                         output.width),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/crop_choice.h"
+#include "dataflow/images/crop_choice.h"
 
 #include <iterator>
 #include <string>

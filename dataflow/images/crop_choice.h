@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The crops by their names: what the option `crop` of a decoder takes, whatever its pixels come
-// from.
+// The crops by name: the values of a decoder's option `crop`. All decoders share them.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include "dataflow/crop.h"
+#include "dataflow/images/crop.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -21,7 +20,7 @@ enum class Crop : std::uint8_t {
   tensorpack_centre
 };
 
-/// In the order of Crop.
+/// The values of the option `crop`, in the order of Crop.
 inline constexpr OptionValue kCropValues[] = {
     {"random",
      "torchvision's random resized crop: 8 to 100 % of the area, aspect ratio 3/4 to 4/3"},
@@ -39,16 +38,16 @@ inline constexpr OptionValue kCropValues[] = {
      "tensorpack's evaluation: shorter side scaled to 256/224 of the output, then the centre"},
 };
 
-/// The crop of that name. Throws ConfigError, which names `component`, for others.
+/// The crop of that name. Throws ConfigError that names `component` for an unknown name.
 Crop parse_crop(std::string_view component, std::string_view text);
 
-/// Its name, as typed.
+/// The crop's name, as typed.
 std::string_view name_of(Crop crop);
 
-/// What stands for it in evaluation; itself where it takes no chance.
+/// The crop that replaces it in evaluation. A crop without randomness replaces itself.
 Crop evaluation_crop(Crop crop);
 
-/// The region of `image` that becomes `output`. Crops that take no chance draw nothing.
+/// The region of `image` that becomes `output`. Crops without randomness draw nothing.
 Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random);
 
 }  // namespace penstock

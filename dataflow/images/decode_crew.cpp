@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/decode_crew.h"
+#include "dataflow/images/decode_crew.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/placement/thread_places.h"
+#include "dataflow/machine/thread_places.h"
 #include "dataflow/random.h"
 
 namespace penstock {
@@ -62,14 +62,14 @@ void DecodePool::Crew::close() {
   if (data_ended_ && !stop_.stop_requested()) publish_remainder();
 }
 
-/// Blocks until the worker of that number is needed. False: there is nothing more to do.
+/// Blocks until worker `number` is needed. False: no work is left.
 bool DecodePool::Crew::await_need(std::int32_t number) {
   if (tuner_ == nullptr) return true;
   std::unique_lock lock(mutex_);
   return clock_.wait(lock, need_gate_, halt_.get_token(), [&] { return number < needed_; });
 }
 
-/// A batch was published: more workers may be needed, or fewer. Under mutex_.
+/// A published batch may change the number of workers that are needed. Under mutex_.
 void DecodePool::Crew::count_needed() {
   if (tuner_ == nullptr) return;
   const std::int32_t needed = tuner_->observe(clock_.now());
@@ -78,10 +78,10 @@ void DecodePool::Crew::count_needed() {
   clock_.wake(need_gate_);
 }
 
-/// Takes a sample, and a row unless `row` is one whose earlier sample was bad. False: nothing more
-/// to do. Rows and samples have turns of their own: whoever waits for a slot keeps nobody from
-/// completing the batches that hold them all. A row's turn lasts until its sample is taken, so that
-/// both keep step.
+/// Takes a sample, and a row unless `row` already has one whose earlier sample was bad. False: no
+/// work is left. Rows and samples have separate turns, so that a worker that waits for a slot does
+/// not stop other workers from completing the batches that hold all slots. A row's turn lasts until
+/// its sample is taken, so that rows and samples keep the same order.
 bool DecodePool::Crew::fetch(Timers& timers, Sample& sample, Row& row) {
   const bool wants_row = row.flight == nullptr;
   if (wants_row) {
@@ -103,8 +103,8 @@ bool DecodePool::Crew::fetch(Timers& timers, Sample& sample, Row& row) {
   return true;
 }
 
-/// Waits for a turn. False: there is nothing more to take. Turns that were taken when the end came
-/// stay so; nobody waits for them.
+/// Waits for a turn. False: nothing is left to take. Turns that are taken at the end stay taken; no
+/// worker waits for them.
 bool DecodePool::Crew::take(Turn& turn) {
   std::unique_lock lock(mutex_);
   const std::stop_token halt = halt_.get_token();
@@ -113,7 +113,7 @@ bool DecodePool::Crew::take(Turn& turn) {
   return turn.taken = true;
 }
 
-/// Blocks until nobody has the turn, or stopped.
+/// Blocks until no worker has the turn, or until stopped.
 void DecodePool::Crew::await(Turn& turn, std::unique_lock<std::mutex>& lock,
                              const std::stop_token& halt) {
   const auto is_free = [&] { return !turn.taken; };
@@ -128,12 +128,13 @@ void DecodePool::Crew::await(Turn& turn, std::unique_lock<std::mutex>& lock,
   waits_for(turn).end(clock_.now());
 }
 
-/// What those that wait for the turn wait for. Under mutex_.
+/// The wait time that a wait for the turn counts as. Under mutex_.
 WaitTime& DecodePool::Crew::waits_for(const Turn& turn) noexcept {
   return turn.lacks_a_slot ? decode_stage_.wait_out : decode_stage_.wait_in;
 }
 
-/// As long as it lives, those that wait for a row wait for room: who gives rows out has no slot.
+/// During its lifetime, waits for a row count as waits for room, since the worker that gives out
+/// rows has no slot.
 class DecodePool::Crew::LackOfSlot {
  public:
   explicit LackOfSlot(Crew& crew) : crew_(crew) { set(true); }
@@ -155,7 +156,7 @@ class DecodePool::Crew::LackOfSlot {
   Crew& crew_;
 };
 
-/// False: the ring is closed, or there is nothing more to do.
+/// False: the ring is closed, or no work is left.
 bool DecodePool::Crew::begin_flight(const Timers& timers) {
   const Mark mark(plan_.marks, "wait for a slot");
   const LackOfSlot others_wait(*this);
@@ -178,14 +179,14 @@ bool DecodePool::Crew::begin_flight(const Timers& timers) {
   return true;
 }
 
-/// Blocks until the source can say what comes next, or stopped.
+/// Blocks until the source can give its next sample, or until stopped.
 void DecodePool::Crew::await_source(const Timers& timers) {
   if (source_.is_ready()) return;
   const auto wait = timers.decode.wait_in();
   source_.await(halt_.get_token());
 }
 
-/// The next sample, with which its reading begins. False: there is nothing more to do.
+/// Chooses the next sample and starts to time its reading. False: no work is left.
 bool DecodePool::Crew::choose(Timers& timers, Sample& sample) {
   await_source(timers);
   timers.reading.emplace(timers.read);
@@ -202,7 +203,7 @@ bool DecodePool::Crew::choose(Timers& timers, Sample& sample) {
   return false;
 }
 
-/// False: the sample is bad, and was left out.
+/// False: the sample is bad, and is left out.
 bool DecodePool::Crew::read(Timers& timers, Sample& sample) {
   const Mark mark(plan_.marks, "read");
   try {
@@ -215,7 +216,7 @@ bool DecodePool::Crew::read(Timers& timers, Sample& sample) {
   return true;
 }
 
-/// False: the sample is bad, and was left out.
+/// False: the sample is bad, and is left out.
 bool DecodePool::Crew::decode(Timers& timers, Decoder& decoder, const Sample& sample,
                               const Row& row) {
   const Mark mark(plan_.marks, "decode");
@@ -253,7 +254,7 @@ void DecodePool::Crew::finish(const Row& row) {
   if (--row.flight->open == 0) publish_finished(*row.flight);
 }
 
-/// Under mutex_: the ring's order of publication is the pool's.
+/// Under mutex_, so that the ring's order of publication equals the pool's.
 void DecodePool::Crew::publish_finished(Flight& flight) {
   if (plan_.order == Order::relaxed) {
     underway_.erase(std::find(underway_.begin(), underway_.end(), &flight));
@@ -268,7 +269,7 @@ void DecodePool::Crew::publish_finished(Flight& flight) {
   }
 }
 
-/// Counts and names a bad sample; throws when there are too many.
+/// Counts and reports a bad sample. Throws if there are too many.
 void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
   bad_samples_.add();
   if (plan_.bad_samples_allowed == 0) {
@@ -287,15 +288,15 @@ void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
         "none of the " + std::to_string(source_.size()) +
         " samples of an epoch could be used; check the data; the last one: " + error.what());
   }
-  // Workers hold one sample each, so that no older epoch has any left.
+  // Each worker holds one sample, so no sample of an older epoch is left.
   const auto lag = static_cast<std::uint64_t>(plan_.threads);
   bad_by_epoch_.erase(bad_by_epoch_.begin(),
                       bad_by_epoch_.lower_bound(sample.epoch - std::min(sample.epoch, lag)));
   probe_.note(std::string("left out: ") + error.what());
 }
 
-/// The data have ended, and no worker runs: rows that stayed empty are filled from the last
-/// batches, so that only the last one published is partly filled.
+/// Runs after the data have ended and all workers have stopped. Moves rows from the last batches
+/// into the empty rows, so that only the last published batch is partly filled.
 void DecodePool::Crew::publish_remainder() {
   const BatchSpec& spec = out_.spec();
   std::vector<Row> filled;
@@ -304,7 +305,7 @@ void DecodePool::Crew::publish_remainder() {
       if (flight->full[static_cast<std::size_t>(number)] != 0) filled.push_back({flight, number});
     }
   }
-  std::size_t taken = 0;  // rows of `filled` that have their place
+  std::size_t taken = 0;  // rows of `filled` already used
   for (Flight* flight : underway_) {
     const Batch& batch = flight->lease.batch();
     std::int32_t valid = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers of one run of a decode pool: who takes the next sample, which row it fills, and when
-// a batch is published. Of decode_pool.cpp alone.
+// The workers of one run of a decode pool. It decides which worker takes the next sample, which row
+// the worker fills, and when a batch is published. Only decode_pool.cpp uses it.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "dataflow/decode_pool.h"
+#include "dataflow/images/decode_pool.h"
 #include "dataflow/stage_timer.h"
 
 namespace penstock {
@@ -22,23 +22,23 @@ class DecodePool::Crew {
  public:
   Crew(DecodePool& pool, BatchRing& out, std::stop_token stop);
 
-  /// The loop of the worker of that number. Throws nothing.
+  /// The loop of worker `number`. Throws nothing.
   void work(std::int32_t number, Decoder& decoder) noexcept;
-  /// After all workers: publishes what is left at the end of the data, or throws why there was an
-  /// end.
+  /// Call it after all workers have ended. Publishes the remaining rows at the end of the data, or
+  /// throws the error that ended the run.
   void close();
 
  private:
-  /// A batch between its first and its last row.
+  /// A batch that is being filled.
   struct Flight {
     WriteLease lease;
     std::uint64_t ticket = 0;        // order in which flights began
     std::int32_t given = 0;          // rows handed to workers
-    std::int32_t open = 0;           // rows not yet filled, handed out or not
+    std::int32_t open = 0;           // rows not yet filled, given to a worker or not
     std::vector<std::uint8_t> full;  // by row
   };
 
-  /// One row of a flight, and whose it is to fill.
+  /// One row of a flight, which one worker fills.
   struct Row {
     Flight* flight = nullptr;
     std::int32_t number = 0;
@@ -46,13 +46,13 @@ class DecodePool::Crew {
   struct Turn {
     Gate gate;
     bool taken = false;
-    std::int64_t waiting = 0;   // workers
-    bool lacks_a_slot = false;  // the worker whose turn it is waits for room itself
+    std::int64_t waiting = 0;   // number of waiting workers
+    bool lacks_a_slot = false;  // the worker that has the turn waits for a free slot
   };
-  /// Of one worker.
+  /// The timers of one worker.
   struct Timers {
     StageTimer read, decode;
-    std::optional<StageTimer::Item> reading;  // of the sample in hand
+    std::optional<StageTimer::Item> reading;  // of the worker's current sample
   };
   class LackOfSlot;
 
@@ -83,7 +83,7 @@ class DecodePool::Crew {
   ThreadTuner* const tuner_;  // null: all workers run
   const std::thread::id caller_ = std::this_thread::get_id();
   const std::stop_token stop_;
-  std::stop_source halt_;  // for whatever reason: stopped, failed, closed, end of data
+  std::stop_source halt_;  // requested for any reason: stop, failure, closed ring, end of data
   std::stop_callback<std::function<void()>> forward_;
   Counter& images_decoded_ = probe_.counter("images_decoded");
   Counter& encoded_bytes_ = probe_.counter("encoded_bytes");
@@ -91,19 +91,19 @@ class DecodePool::Crew {
   Counter& bad_samples_ = probe_.counter("bad_samples");
   Counter& decode_threads_ = probe_.counter("decode_threads");
 
-  // Whoever has the turn to take a sample owns this; whoever has the turn to take a row, the
-  // others.
+  // The worker that has the sample turn owns data_ended_; the worker that has the row turn owns the
+  // other three.
   bool data_ended_ = false;
-  std::vector<Flight> flights_;  // by slot
-  Flight* filling_ = nullptr;    // the one whose rows are being given out
+  std::vector<Flight> flights_;  // one per slot
+  Flight* filling_ = nullptr;    // the flight whose rows are being given out
   std::uint64_t tickets_ = 0;
 
   std::mutex mutex_;
-  // All below under mutex_.
+  // mutex_ protects everything below.
   Turn row_turn_, sample_turn_;
   Gate need_gate_;
-  std::int32_t needed_;            // workers
-  std::vector<Flight*> underway_;  // in order of their tickets; published ones are gone
+  std::int32_t needed_;            // number of workers that may run
+  std::vector<Flight*> underway_;  // in order of their tickets, without published ones
   std::int64_t left_out_ = 0;
   std::map<std::uint64_t, std::uint64_t> bad_by_epoch_;
   std::exception_ptr failure_;

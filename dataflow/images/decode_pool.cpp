@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/decode_pool.h"
+#include "dataflow/images/decode_pool.h"
 
 #include <utility>
 
-#include "dataflow/decode_crew.h"
 #include "dataflow/error.h"
-#include "dataflow/workers.h"
+#include "dataflow/images/decode_crew.h"
+#include "dataflow/machine/workers.h"
 
 namespace penstock {
 

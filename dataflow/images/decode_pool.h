@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that turn a Source's samples into rows of leased batches, each with a Decoder of its own.
+// Worker threads that turn a Source's samples into rows of leased batches. Each worker has its own
+// Decoder.
 //
 //   source -> (one worker at a time: a batch's next row, a sample) -> read the sample -> decode
 //   into the row -> the worker that fills the last row publishes the batch
 //
-// A worker holds one sample at a time, and batches in flight hold slots of the ring: both bound
-// memory and work. Rows are given out in the source's order; a row's pixels depend on (seed, epoch,
-// index) of its sample alone. With Order::strict batches are published in the order in which their
-// rows were given out, so that runs repeat whatever the number of threads; with samples left out,
-// only one thread repeats, since a row whose sample is bad takes the next one that nobody has yet.
+// A worker holds one sample at a time, and batches in flight hold slots of the ring; both bound
+// memory and work. Rows are given out in the source's order. A row's pixels depend only on (seed,
+// epoch, index) of its sample. With Order::strict, batches are published in the order in which
+// their rows were given out, so a run is reproducible with any number of threads. If samples are
+// left out, only a run with one thread is reproducible: a row whose sample is bad takes the next
+// sample that no worker has taken.
 //
-// Thread-safety: run() is called once; everything else happens inside.
+// Thread-safety: call run() once; everything else happens inside.
 #pragma once
 
 #include <cstdint>
@@ -23,54 +25,55 @@
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/decoder.h"
+#include "dataflow/images/thread_tuner.h"
+#include "dataflow/machine/cpu_topology.h"
 #include "dataflow/mark.h"
-#include "dataflow/placement/cpu_topology.h"
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
-#include "dataflow/thread_tuner.h"
 
 namespace penstock {
 
 struct DecodePlan {
   std::int32_t threads = 1;     ///< including the one that calls run()
-  bool choose_threads = false;  ///< begin with one, and take as many of `threads` as readers need
-  std::vector<Cpu> places{};  ///< of the threads, in their order; empty: wherever the kernel likes
+  bool choose_threads = false;  ///< start with one; use as many of `threads` as readers need
+  std::vector<Cpu> places{};    ///< CPUs of the threads, in their order; empty: the kernel chooses
   Order order = Order::relaxed;
   std::uint64_t seed = 1;
-  Marks marks{};  ///< "wait for a slot", "read" and "decode", the last two for each sample
-  std::int64_t bad_samples_allowed = 0;  ///< 0: the first one fails the run; -1: any number
+  Marks marks{};                         ///< "wait for a slot"; per sample: "read" and "decode"
+  std::int64_t bad_samples_allowed = 0;  ///< 0: the first one fails the run; -1: no limit
 };
 
 class DecodePool {
  public:
-  /// Coprime to the usual sizes of batches, so that no place in them is preferred.
+  /// Coprime to the usual batch sizes, so that every position in a batch is timed equally often.
   static constexpr std::uint32_t kTimedPeriod = 17;
 
-  /// `make_decoder` is called once for each thread, here. `source`, `clock` and `probe` outlive the
-  /// pool. Counters: images_decoded, encoded_bytes, decode_ns (CPU time in decoders, estimated from
-  /// the images that are timed), bad_samples, and decode_threads, the workers that have decoded
-  /// anything.
+  /// The constructor calls `make_decoder` once for each thread. `source`, `clock` and `probe` must
+  /// outlive the pool. Counters: images_decoded, encoded_bytes, decode_ns (CPU time in decoders,
+  /// estimated from the timed images), bad_samples, and decode_threads, the number of workers that
+  /// have decoded anything.
   ///
   /// Stages of the "decode threads": "read" and "decode". Each worker times one in kTimedPeriod of
-  /// its images. It waits for input where another one chooses a sample, or takes its row, and where
-  /// the source has nothing to say yet; it waits
-  /// for room where it has no slot, or where the one that takes a row has
-  /// none. Both are waits of "decode".
+  /// its images. A worker waits for input if another worker chooses a sample or takes its row, or
+  /// if the source has no result yet. It waits for room if it has no slot, or if the worker that
+  /// takes a row has none. Both waits count for "decode".
   DecodePool(const DecodePlan& plan, Source& source,
              const std::function<std::unique_ptr<Decoder>()>& make_decoder, Clock& clock,
              Probe& probe);
   ~DecodePool();
 
-  /// Fills batches until the data end, the ring closes or a stop is requested; then returns, with
-  /// every lease published or given back. The last batch of finite data may be partly filled:
-  /// `valid` says how far, the rest is zeros. Throws DataError when bad samples exceed what is
-  /// allowed, or when a whole epoch has no good one; what the source or a decoder throws besides
-  /// goes through.
+  /// Fills batches until the data end, the ring closes or a stop is requested. Then it returns,
+  /// with every lease published or given back. The last batch of finite data may be partly filled:
+  /// `valid` is the number of filled rows, and the rest is zeros. Throws DataError if more samples
+  /// are bad than allowed, or if a whole epoch has no good sample. Passes on all other errors of
+  /// the source or a decoder.
   void run(BatchRing& out, std::stop_token stop);
 
-  /// Is it known how many threads readers need? True where nobody asked. From any thread.
+  /// Is the number of threads that readers need known? Always true if the number is fixed. Any
+  /// thread may call it.
   bool is_settled() const { return !tuner_ || tuner_->is_settled(); }
-  /// No more threads than by now, of which stages then tell. While nobody reads those.
+  /// Keeps the current number of threads; the stages then report it. Do not call it while another
+  /// thread reads the stages.
   void settle();
 
  private:

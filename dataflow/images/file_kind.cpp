@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/decoders/file_kind.h"
+#include "dataflow/images/file_kind.h"
 
 #include <algorithm>
 #include <cstdio>

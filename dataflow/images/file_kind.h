@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-/// What kind of file begins with these bytes, as far as files named .JPEG go: "it looks like a PNG
-/// image".
+/// Names the file format that begins with these bytes, for files that are named .JPEG: "it looks
+/// like a PNG image".
 std::string describe_first_bytes(std::span<const std::byte> bytes);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/filter_taps.h"
+#include "dataflow/images/filter_taps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,8 +70,8 @@ void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirror
   };
   const auto triangle = [](double d) { return std::max(0.0, 1 - std::abs(d)); };
   const auto steep_cubic = [](double d) { return keys_cubic(-0.75, d); };
-  // Between source pixels a filter interpolates; where it shrinks, it averages over its outputs'
-  // area.
+  // When it enlarges, a filter interpolates between source pixels. When it shrinks, it averages
+  // over the area of an output.
   const double support = std::max(1.0, scale), step = 1 / support;
   switch (filter) {
     case Filter::bilinear:
@@ -123,7 +123,7 @@ void FilterTaps::fill(const Stretch& stretch, std::int32_t outputs, bool reverse
     const std::int32_t output = reversed ? outputs - 1 - i : i;
     float* const weights = weights_.data() + static_cast<std::size_t>(output) * stride_;
     std::fill(weights, weights + stride_, 0.0F);
-    // Whether pixels beyond the edge are left out, or stand on the last one.
+    // Pixels beyond the edge either repeat the last pixel or are left out.
     const std::int32_t from = repeats ? first : range.first, to = repeats ? end : range.end;
     for (std::int32_t k = from; k < to; ++k) {
       const std::int32_t at = std::clamp(k, range.first, range.end - 1) - range.first;
@@ -145,13 +145,13 @@ void FilterTaps::pick(const Stretch& stretch, std::int32_t outputs, bool reverse
   }
 }
 
-/// Makes the weights of an output add up to one, and counts it in.
+/// Normalises the weights of an output to a sum of one, and records its range.
 void FilterTaps::finish(std::int32_t output, const PixelRange& range) {
   float* const weights = weights_.data() + static_cast<std::size_t>(output) * stride_;
   const std::int32_t count = range.end - range.first;
   float sum = 0;
   for (std::int32_t k = 0; k < count; ++k) sum += weights[k];
-  // No weight at all: the stretch lies beside what may be read, whose nearest pixel stands for it.
+  // If all weights are zero, the stretch is outside the readable pixels; use the nearest of them.
   if (!(sum > 0)) {
     std::fill(weights, weights + stride_, 0.0F);
     sum = weights[0] = 1;

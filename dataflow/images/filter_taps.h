@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pixels along one axis of an image an output pixel is made of, and with which weights: the
-// resize methods of PIL, torchvision, TensorFlow and OpenCV as one table of runs.
+// Computes from which source pixels along one axis an output pixel is made, and with which weights.
+// One table of runs covers the resize methods of PIL, torchvision, TensorFlow and OpenCV.
 //
 // An axis is continuous: source pixel k covers [k, k + 1) with its centre at k + 0.5. Output i of n
 // over a stretch of length L from b has its centre at b + (i + 0.5) s, where s = L / n; s > 1
@@ -28,27 +28,29 @@ struct PixelRange {
   bool operator==(const PixelRange&) const = default;
 };
 
-/// Weights are functions of the distance d from the output's centre c to that of a source pixel.
-/// Antialiased filters are wider by max(1, s), and leave out what may not be read; others look at
-/// their neighbours only, whatever s is, and repeat the last pixel beyond the edge.
+/// Weights are functions of the distance d between the output's centre c and the centre of a source
+/// pixel. Antialiased filters are wider by max(1, s), and leave out pixels that may not be read.
+/// The others always use the nearest neighbours only, for any s, and repeat the last pixel beyond
+/// the edge.
 ///
-/// The cubic is Keys' with parameter a: (a + 2) d^3 - (a + 3) d^2 + 1 for d < 1, and
-/// a (d^3 - 5 d^2 + 8 d - 4) for d < 2 (R. Keys, "Cubic convolution interpolation for digital image
-/// processing", 1981). TensorFlow 1 (resize_images with align_corners=False) places output i at
-/// c = b + i s + 0.5, half a pixel from where the others do.
+/// The cubic is Keys' with parameter a: (a + 2) d^3 - (a + 3) d^2 + 1 for d < 1, and a (d^3 - 5 d^2
+/// + 8 d - 4) for d < 2 (R. Keys, "Cubic convolution interpolation for digital image processing",
+/// 1981). TensorFlow 1 (resize_images with align_corners=False) places output i at c = b + i s +
+/// 0.5, the others at c = b + (i + 0.5) s.
 enum class Filter : std::uint8_t {
   bilinear,     ///< antialiased triangle 1 - d: PIL, and torchvision with antialias
   bicubic,      ///< antialiased cubic, a = -0.5: PIL
   area,         ///< overlap of the pixel with [b + i s, b + (i + 1) s): TensorFlow, OpenCV
   nearest,      ///< the pixel that holds c: PIL, and torchvision's nearest-exact
-  tf_nearest,   ///< the same at TensorFlow 1's places
-  tf_bilinear,  ///< triangle, TensorFlow 1's places
-  tf_bicubic,   ///< cubic, a = -0.75, TensorFlow 1's places
+  tf_nearest,   ///< as nearest, at TensorFlow 1's positions
+  tf_bilinear,  ///< triangle, at TensorFlow 1's positions
+  tf_bicubic,   ///< cubic, a = -0.75, at TensorFlow 1's positions
   cv_bilinear,  ///< triangle, not antialiased: OpenCV's INTER_LINEAR, torchvision without antialias
   cv_bicubic,   ///< cubic, a = -0.75, not antialiased: OpenCV's INTER_CUBIC
 };
 
-/// What the option `resize` takes: the names of Filter in its order, and rounds of four of them.
+/// The values of the option `resize`: the names of Filter in its order, and two sets of four
+/// filters used in turn.
 inline constexpr OptionValue kResizeValues[] = {
     {"bilinear", "antialiased triangle filter, as in PIL and torchvision"},
     {"bicubic", "antialiased cubic filter (a = -0.5), as in PIL"},
@@ -63,14 +65,15 @@ inline constexpr OptionValue kResizeValues[] = {
     {"tf_round_robin", "the tf_ methods and area in turn"},
 };
 
-/// The filters that take turns under that name: one, or four. Throws ConfigError, which names
-/// `component`, for text that is no such name.
+/// The filters of that name: one, or four that are used in turn. Throws ConfigError that names
+/// `component` for an unknown name.
 std::span<const Filter> parse_resize(std::string_view component, std::string_view text);
 
-/// Does it average over what an output covers? Then an image may be shrunk before it.
+/// Does the filter average over the area of an output pixel? If so, an image may be shrunk before
+/// it.
 bool is_antialiased(Filter filter);
 
-/// Has it negative weights? Then sums can leave the range of pixels.
+/// Does the filter have negative weights? If so, sums can leave the range of pixels.
 bool overshoots(Filter filter);
 
 /// One axis of a resize: a run of source pixels with weights for each output pixel.
@@ -78,12 +81,12 @@ class FilterTaps {
  public:
   struct Run {
     std::int32_t first = 0, count = 0;
-    const float* weights = nullptr;  ///< they add up to one; zeros beyond count, up to max_count()
+    const float* weights = nullptr;  ///< add up to one; zeros from count up to max_count()
   };
 
-  /// `mirrored`: of an image that is mirrored. The order of the outputs is reversed; with
-  /// TensorFlow's places, which are not symmetric, the source is mirrored before it is resized, as
-  /// tf_cnn_benchmarks does. Allocates only to grow.
+  /// `mirrored`: the image is mirrored. The order of the outputs is then reversed. TensorFlow's
+  /// positions are not symmetric, so with them the source is mirrored before it is resized, as in
+  /// tf_cnn_benchmarks. Allocates only to grow.
   void build(const Stretch& stretch, std::int32_t outputs, bool mirrored,
              Filter filter = Filter::bilinear);
 
@@ -92,18 +95,19 @@ class FilterTaps {
     return {range.first, range.end - range.first,
             weights_.data() + static_cast<std::size_t>(output) * stride_};
   }
-  /// The longest run.
+  /// The length of the longest run.
   std::int32_t max_count() const noexcept { return max_count_; }
-  /// All source pixels that any output reads.
+  /// The range of source pixels that the outputs read.
   PixelRange reads() const noexcept { return reads_; }
 
  private:
   void begin(const Stretch& stretch, std::int32_t outputs, double radius);
-  /// Runs from `centre(i)` of output i and `weight(distance)`, which is zero from `radius` on.
+  /// Fills runs from `centre(i)` of output i and `weight(distance)`, which is zero from `radius`
+  /// on.
   template <typename Centre, typename Weight>
   void fill(const Stretch& stretch, std::int32_t outputs, bool reversed, bool repeats,
             double radius, Centre centre, Weight weight);
-  /// One pixel for each output.
+  /// Picks one source pixel for each output.
   template <typename Place>
   void pick(const Stretch& stretch, std::int32_t outputs, bool reversed, Place place);
   void finish(std::int32_t output, const PixelRange& range);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG to a row of a batch: only the region that is wanted is decoded, and each row of it goes
-// straight through the resampler into the batch, where colours are distorted last. libjpeg-turbo
-// reads the headers; images of the usual kind, baseline at full size, are then decoded by our own
-// BaselineDecoder, to the same pixels. All others are libjpeg's, and so is whatever BaselineDecoder
-// stumbles over: libjpeg begins anew then, and has the last word on what is damage.
-// Pixels equal those of a full decode, crop, resize and flip, unless the region is at least twice
-// the output's size and the resize is antialiased: then libjpeg decodes it at a half, a quarter or
-// an eighth, which is another filter in front of ours; shrink=false leaves that out. With
-// decode=full the image is decoded as a whole first, at its own size, as most loaders do.
+// Decodes JPEG into a row of a batch. Only the wanted region is decoded. Each of its rows goes
+// straight through the resampler into the batch; colours are distorted last. libjpeg-turbo reads
+// the headers. BaselineDecoder then decodes the usual images, baseline at full size, to the same
+// pixels. libjpeg decodes all others, and starts again on every image on which BaselineDecoder
+// fails: libjpeg decides what counts as damage.
 //
-// Damage counts where it is met: what lies below the region is not read. Orientation tags are
-// ignored, as PIL and torchvision do when they open a file.
+// Pixels equal those of a full decode, crop, resize and flip, with one exception: if the region is
+// at least twice the output's size and the resize is antialiased, libjpeg decodes it at a half, a
+// quarter or an eighth. That puts another filter before the resize; shrink=false turns it off. With
+// decode=full the whole image is decoded first, at its own size, as most loaders do.
+//
+// Damage counts only in parts that are read: data below the region are not read. Orientation tags
+// are ignored, as PIL and torchvision do when they open a file.
 #include <csetjmp>
 #include <cstdio>
-// jpeglib.h needs size_t and FILE from the headers above, and jerror.h what jpeglib.h configures.
+// jpeglib.h needs size_t and FILE from the headers above; jerror.h needs jpeglib.h.
 #include <jpeglib.h>
 
 #include <jerror.h>
@@ -24,12 +25,12 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/augmentation.h"
 #include "dataflow/decoder.h"
-#include "dataflow/decoders/file_kind.h"
-#include "dataflow/decoders/jpeg_frame.h"
 #include "dataflow/error.h"
-#include "dataflow/resample.h"
+#include "dataflow/images/augmentation.h"
+#include "dataflow/images/file_kind.h"
+#include "dataflow/images/jpeg_frame.h"
+#include "dataflow/images/resample.h"
 
 namespace penstock {
 namespace {
@@ -51,12 +52,12 @@ constexpr OptionSpec kOptions[] = {
      "JPEG decoder: auto (built-in for baseline images, else libjpeg) or libjpeg"},
 };
 
-/// Columns and rows that are decoded beside the region: fancy upsampling looks at one neighbour,
-/// and treats the first and the last column that it is given as edges.
+/// Extra columns and rows that are decoded beside the region. Fancy upsampling reads one neighbour,
+/// and treats the first and the last given column as edges.
 constexpr std::int32_t kMargin = 2;
-/// Of fewer columns than about this libjpeg would not upsample chroma smoothly.
+/// With fewer columns than about this, libjpeg would not upsample chroma smoothly.
 constexpr std::int32_t kNarrowest = 8;
-/// Progressive files have about ten scans; a file of thousands can keep a decoder busy for hours.
+/// Progressive files have about ten scans. A file with thousands can keep a decoder busy for hours.
 constexpr int kMaxScans = 100;
 
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
@@ -65,9 +66,9 @@ constexpr int kMaxScans = 100;
                   "; expected a whole JPEG image; replace the file");
 }
 
-/// libjpeg's way out: it jumps back to the decoder, over C frames only, with the reason as text.
+/// libjpeg's error exit: it jumps back to the decoder, over C frames only, with the reason as text.
 struct ErrorTrap {
-  jpeg_error_mgr base;  // first, so that libjpeg's pointer is also ours
+  jpeg_error_mgr base;  // first, so that a pointer to it is also one to this
   std::jmp_buf escape;
   int code = 0;
   std::array<char, JMSG_LENGTH_MAX> text{};
@@ -83,7 +84,7 @@ struct ErrorTrap {
   }
   static void print_nothing(j_common_ptr) {}
 
-  /// Warnings after which pixels are wrong. Others are about odd but harmless headers.
+  /// Warnings after which pixels are wrong. The others are about unusual but harmless headers.
   static bool is_damage(const jpeg_error_mgr& error) {
     switch (error.msg_code) {
       case JWRN_ARITH_BAD_CODE:
@@ -92,8 +93,8 @@ struct ErrorTrap {
       case JWRN_JPEG_EOF:
       case JWRN_MUST_RESYNC:
         return true;
-      case JWRN_EXTRANEOUS_DATA: {  // harmless padding, unless a restart marker had to be looked
-                                    // for
+      case JWRN_EXTRANEOUS_DATA: {  // harmless padding, unless libjpeg had to search for a restart
+                                    // marker
         const int marker = error.msg_parm.i[1];
         return marker >= JPEG_RST0 && marker < JPEG_RST0 + 8;
       }
@@ -103,7 +104,7 @@ struct ErrorTrap {
   }
 };
 
-/// Counts scans while libjpeg reads them.
+/// Limits the number of scans while libjpeg reads them.
 struct ScanLimit {
   jpeg_progress_mgr base;  // first, as above
   static void check(j_common_ptr jpeg) {
@@ -112,8 +113,8 @@ struct ScanLimit {
   }
 };
 
-/// CMYK to RGBX in place. Files hold the inks inverted, as Adobe's do: PIL takes all to be so,
-/// whether Adobe's marker says it or not.
+/// Converts CMYK to RGBX in place. It takes all inks as inverted, as Adobe's files have them. PIL
+/// does the same, whether or not Adobe's marker says so.
 void convert_cmyk(std::uint8_t* pixels, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i, pixels += 4) {
     for (int c = 0; c < 3; ++c) {
@@ -146,7 +147,7 @@ bool parse_own_engine(const std::string& text) {
 
 constexpr std::size_t kPixelBytes = 4;
 
-/// Rows of the region, to be resampled at once.
+/// Sends rows of the region to the resampler.
 class RegionSink final : public jpeg::RowSink {
  public:
   explicit RegionSink(Resampler& resampler) : resampler_(resampler) {}
@@ -157,7 +158,7 @@ class RegionSink final : public jpeg::RowSink {
   Resampler& resampler_;
 };
 
-/// Rows of an image that is kept.
+/// Stores rows of a whole image.
 class ImageSink final : public jpeg::RowSink {
  public:
   ImageSink(std::uint8_t* image, std::size_t line_bytes) : image_(image), line_bytes_(line_bytes) {}
@@ -196,14 +197,14 @@ class JpegDecoder final : public Decoder {
   ~JpegDecoder() override { jpeg_destroy_decompress(&jpeg_); }
 
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
-    // No frame between here and libjpeg owns anything that a jump would leak.
+    // No frame between here and libjpeg owns a resource that the jump would leak.
     if (setjmp(trap_.escape) != 0) refuse_trapped(sample);
     read_image(sample, row, random);
   }
 
  private:
   [[gnu::noinline]] void read_image(const Sample& sample, const ImageView& row, Random& random) {
-    jpeg_abort_decompress(&jpeg_);  // what an earlier image left behind
+    jpeg_abort_decompress(&jpeg_);  // cleans up after an earlier image
     const std::span<const std::byte> bytes = sample.content();
     jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()),
                  static_cast<unsigned long>(bytes.size()));
@@ -255,7 +256,7 @@ class JpegDecoder final : public Decoder {
         break;
       default:
         refuse(sample, "it has " + std::to_string(jpeg_.num_components) +
-                           " components of no known colour space");
+                           " components, which is an unsupported colour space");
     }
   }
 
@@ -277,7 +278,7 @@ class JpegDecoder final : public Decoder {
     return {stretch.begin / divisor, stretch.length / divisor, stretch.low / divisor, end};
   }
 
-  /// The region by our own decoder; false if libjpeg has to decode it.
+  /// Decodes the region with BaselineDecoder. False if libjpeg has to decode it.
   bool decode_region() {
     if (!baseline_.begin(frame_, resampler_.columns(), resampler_.rows(), fancy_)) return false;
     resampler_.set_row_layout(baseline_.left(), baseline_.width());
@@ -285,7 +286,7 @@ class JpegDecoder final : public Decoder {
     return baseline_.decode(sink);
   }
 
-  /// All pixels by our own decoder.
+  /// Decodes all pixels with BaselineDecoder. False if libjpeg has to decode them.
   bool decode_whole() {
     if (!baseline_.begin(frame_, {0, frame_.width}, {0, frame_.height}, fancy_)) return false;
     const std::size_t line_bytes = static_cast<std::size_t>(baseline_.width()) * kPixelBytes;
@@ -296,7 +297,7 @@ class JpegDecoder final : public Decoder {
     return true;
   }
 
-  /// Rows and columns of the region, and as little else as libjpeg can be asked for.
+  /// Decodes the region's rows and columns with libjpeg, and as few others as its interface allows.
   void read_region() {
     const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
     const auto output_width = static_cast<std::int32_t>(jpeg_.output_width);
@@ -319,7 +320,7 @@ class JpegDecoder final : public Decoder {
     }
   }
 
-  /// All pixels into a buffer that is kept for the next image, and from there what the crop takes.
+  /// Decodes all pixels into a buffer that the next image reuses, and crops from there.
   void read_whole() {
     const std::size_t line_bytes = std::size_t{jpeg_.output_width} * kPixelBytes;
     make_room(line_bytes * jpeg_.output_height);
@@ -352,7 +353,7 @@ class JpegDecoder final : public Decoder {
     }
   }
 
-  /// At most `wanted` rows of `width` pixels, as RGBX; returns how many.
+  /// Reads at most `wanted` rows of `width` pixels, as RGBX; returns how many.
   JDIMENSION read_lines(JSAMPROW* lines, JDIMENSION wanted, JDIMENSION width) {
     const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, wanted);
     PENSTOCK_ASSERT(count > 0);
@@ -382,7 +383,7 @@ class JpegDecoder final : public Decoder {
   jpeg::BaselineDecoder baseline_;
   Resampler resampler_;
   ColourDistorter colours_;
-  std::vector<std::uint8_t> image_;  // with decode=full: RGBX, of the largest image so far
+  std::vector<std::uint8_t> image_;  // with decode=full: RGBX, as large as the largest image so far
 };
 
 std::unique_ptr<Decoder> make(const Options& options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/decoders/jpeg_frame.h"
+#include "dataflow/images/jpeg_frame.h"
 
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from the header above.
@@ -33,7 +33,7 @@ bool read_frame(const jpeg_decompress_struct& headers, jpeg::Frame& frame) {
     const jpeg_component_info& component = headers.comp_info[i];
     if (headers.cur_comp_info[i] != &component) return false;
     if (i > 0 && (component.h_samp_factor != 1 || component.v_samp_factor != 1)) return false;
-    // libjpeg looks at these numbers no sooner than when it decodes.
+    // libjpeg checks these numbers only when it decodes.
     const auto exists = [](int table, int count) { return table >= 0 && table < count; };
     if (!exists(component.quant_tbl_no, NUM_QUANT_TBLS) ||
         !exists(component.dc_tbl_no, NUM_HUFF_TBLS) ||
@@ -52,7 +52,7 @@ bool read_frame(const jpeg_decompress_struct& headers, jpeg::Frame& frame) {
   frame.width = static_cast<std::int32_t>(headers.image_width);
   frame.height = static_cast<std::int32_t>(headers.image_height);
   frame.components = headers.num_components;
-  // A scan of one component has blocks in rows, whatever its sampling.
+  // A scan of one component has its blocks in rows, whatever its sampling.
   frame.horizontal = grey ? 1 : headers.comp_info[0].h_samp_factor;
   frame.vertical = grey ? 1 : headers.comp_info[0].v_samp_factor;
   frame.restart_interval = headers.restart_interval;

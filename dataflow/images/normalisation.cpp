@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
 
 #include <algorithm>
 
 #include "dataflow/error.h"
-#include "dataflow/float16.h"
-#include "dataflow/jpeg/instruction_set.h"
-#include "dataflow/jpeg/kernel_variants.h"
+#include "dataflow/images/jpeg/instruction_set.h"
+#include "dataflow/images/jpeg/kernel_variants.h"
+#include "dataflow/values/float16.h"
 
 namespace penstock {
 namespace {
 
-/// A multiple of 1, 2, 3 and 4 channels, and of the widest vectors: constants repeat.
+/// A multiple of 1, 2, 3 and 4 channels and of the widest vectors, so that the constants repeat.
 constexpr std::size_t kPattern = 48;
 
 struct Pattern {
   alignas(64) std::array<float, kPattern> factor, offset;
 };
 
-/// `count` pixels, of which the first has the pattern's first constants.
+/// Normalises `count` pixels; the first uses the pattern's first constants.
 struct Kernel {
   [[gnu::always_inline]] static inline void run(const std::uint8_t* pixels, const Pattern* pattern,
                                                 float* to, std::size_t count) {
@@ -68,13 +68,13 @@ void normalise(std::span<const std::uint8_t> pixels, std::int32_t channels, DTyp
     run(pixels.data(), &pattern, reinterpret_cast<float*>(to), pixels.size());
     return;
   }
-  constexpr std::size_t kBlock = 32 * kPattern;  // stays in a first-level cache
+  constexpr std::size_t kBlock = 32 * kPattern;  // fits into a first-level cache
   alignas(64) float block[kBlock];
-  auto* const halves = reinterpret_cast<Fp16*>(to);
+  auto* const halves = reinterpret_cast<values::Fp16*>(to);
   for (std::size_t first = 0; first < pixels.size(); first += kBlock) {
     const std::size_t count = std::min(kBlock, pixels.size() - first);
     run(pixels.data() + first, &pattern, block, count);
-    narrow(block, halves + first, count);
+    values::narrow(block, halves + first, count);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the bytes of a batch before the first operator: (pixel - mean) / deviation, by
-// channel. Devices do it, or the host in the slots of a ring.
+// Normalises the pixels of a batch before the model's first operator: (pixel - mean) / deviation,
+// by channel. The device does it, or the host in the slots of a ring.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ struct ChannelStatistics {
   float mean, deviation;
 };
 
-/// Images of three channels: ImageNet's statistics over RGB (as torchvision and tensorpack use
-/// them), times 255. Others: 0..255 to -1..1.
+/// Images with three channels: ImageNet's statistics over RGB (as torchvision and tensorpack use
+/// them), times 255. Other images: maps 0..255 to -1..1.
 constexpr ChannelStatistics channel_statistics(std::int32_t channel,
                                                std::int32_t channels) noexcept {
   constexpr std::array kImageNet = {ChannelStatistics{123.675F, 58.395F},
@@ -27,7 +27,7 @@ constexpr ChannelStatistics channel_statistics(std::int32_t channel,
   return {127.5F, 127.5F};
 }
 
-/// The same as a multiplication and an addition, as everybody computes it.
+/// The same statistics as a multiplication and an addition.
 struct ChannelScale {
   float factor = 1, offset = 0;
 };
@@ -35,12 +35,12 @@ constexpr ChannelScale channel_scale(std::int32_t channel, std::int32_t channels
   const ChannelStatistics of = channel_statistics(channel, channels);
   return {1 / of.deviation, -of.mean / of.deviation};
 }
-/// What is left to be done to the pixels of such batches: nothing where the feeder did it.
+/// The normalisation that the device still has to do: none if the feeder did it.
 constexpr ChannelScale channel_scale(std::int32_t channel, const BatchSpec& batch) noexcept {
   return batch.normalised ? ChannelScale{} : channel_scale(channel, batch.image.channels);
 }
 
-/// Normalises interleaved pixels into as many elements of `type`, f32 or f16, the latter rounded to
+/// Normalises interleaved pixels into as many elements of `type`, f32 or f16. f16 is rounded to
 /// nearest, ties to even. At most 4 channels.
 void normalise(std::span<const std::uint8_t> pixels, std::int32_t channels, DType type,
                std::byte* to);

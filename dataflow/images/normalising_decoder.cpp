@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/normalising_decoder.h"
+#include "dataflow/images/normalising_decoder.h"
 
 #include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
 
 namespace penstock {
 namespace {

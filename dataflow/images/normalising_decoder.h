@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of normalised f32 or f16 from a decoder that writes bytes.
+// Makes rows of normalised f32 or f16 with a decoder that writes bytes.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace penstock {
 
-/// A decoder for rows without gaps whose type is f32 or f16: `decoder` writes the bytes of an image
-/// into memory that is used again, and dataflow/normalisation.h makes the row of them.
+/// A decoder for rows without gaps whose type is f32 or f16. `decoder` writes the image's bytes
+/// into a reused buffer, and dataflow/images/normalisation.h converts them into the row.
 std::unique_ptr<Decoder> make_normalising_decoder(std::unique_ptr<Decoder> decoder);
 
 }  // namespace penstock

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels that need no decoding: copied where they have the batch's size, else resampled as decoded
-// images are. Planes are interleaved, blue comes last, and grey becomes three equal channels on
-// the way.
+// Handles pixels that need no decoding. It copies them if they have the batch's size, and otherwise
+// resamples them like decoded images. On the way it interleaves planes, changes BGR to RGB, and
+// turns grey into three equal channels.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,10 +9,10 @@
 #include <optional>
 #include <string>
 
-#include "dataflow/crop_choice.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/resample.h"
+#include "dataflow/images/crop_choice.h"
+#include "dataflow/images/resample.h"
 
 namespace penstock {
 namespace {
@@ -27,11 +27,11 @@ constexpr OptionSpec kOptions[] = {
 
 constexpr std::int32_t kMaxPad = 256;
 
-/// The option `crop`.
+/// The value of the option `crop`.
 struct CropRule {
   Crop crop = Crop::random;
   bool unless_size_fits = false;
-  std::int32_t pad = 0;  ///< more than 0: `crop` does not count
+  std::int32_t pad = 0;  ///< if above 0, `crop` is not used
 };
 
 CropRule parse_rule(const std::string& text) {
@@ -46,7 +46,7 @@ CropRule parse_rule(const std::string& text) {
                     std::to_string(kMaxPad));
 }
 
-/// Whether the part is of whole pixels, as many as the batch has.
+/// True if the part consists of whole pixels, as many as the batch has.
 bool needs_no_filter(const Region& region, const ImageShape& output) {
   const auto fits = [](const Stretch& stretch, std::int32_t outputs) {
     return stretch.length == outputs && stretch.begin == static_cast<std::int32_t>(stretch.begin);
@@ -54,7 +54,7 @@ bool needs_no_filter(const Region& region, const ImageShape& output) {
   return fits(region.columns, output.width) && fits(region.rows, output.height);
 }
 
-/// Columns and rows of an image with a black border, in coordinates that count the border.
+/// An image with a black border. Coordinates include the border.
 class PaddedImage {
  public:
   PaddedImage(const PixelLayout& layout, const std::byte* pixels, std::int32_t pad)
@@ -68,7 +68,7 @@ class PaddedImage {
     }
   }
 
-  /// Pixels [left, left + width) of a row, as RGB in steps of `Step` bytes.
+  /// Writes pixels [left, left + width) of a row, as RGB in steps of `Step` bytes.
   template <std::ptrdiff_t Step>
   void write_row(std::int32_t row, std::int32_t left, std::int32_t width, std::byte* to) const {
     const std::int32_t y = row - pad_;
@@ -97,7 +97,7 @@ class PaddedImage {
   }
 
   std::int32_t width_, height_, pad_, step_ = 0;
-  std::array<const std::byte*, 3> first_{};  // of red, green and blue
+  std::array<const std::byte*, 3> first_{};  // first bytes of red, green and blue
 };
 
 void mirror(std::byte* line, std::int32_t width) {
@@ -161,7 +161,7 @@ class RawDecoder final : public Decoder {
     return choose_region(keeps_size(size, output) ? Crop::full : rule_.crop, size, output, random);
   }
 
-  /// Whether the pixels are those of the row as they lie.
+  /// True if the stored pixels are exactly those of the row.
   static bool is_row(const PixelLayout& layout, const Region& region, const ImageView& row) {
     return layout == PixelLayout{row.shape.width, row.shape.height} && region.columns.begin == 0 &&
            region.rows.begin == 0 && row.row_bytes == 3 * std::ptrdiff_t{layout.width};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/resample.h"
+#include "dataflow/images/resample.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,8 +12,8 @@ namespace penstock {
 
 namespace {
 
-// The compiler's own vectors: lowered to whatever the function's target has. Sixteen elements are
-// four RGBX pixels of one row, or one pixel of four rows.
+// The compiler's own vectors, which it lowers to the function's target. Sixteen elements are four
+// RGBX pixels of one row, or one pixel of four rows.
 using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
 using Shorts16 = std::uint16_t __attribute__((vector_size(32)));
 using Ints16 = std::int32_t __attribute__((vector_size(64)));
@@ -29,7 +29,7 @@ constexpr std::size_t kBlock = 16;
     for (std::int32_t k = 0; k < count; ++k) {
       Bytes16 bytes;
       std::memcpy(&bytes, rows[k] + x * kPixelBytes, sizeof bytes);
-      // In steps of two: wider ones are taken apart element by element.
+      // Converts in steps of two: the compiler splits wider conversions element by element.
       const auto shorts = __builtin_convertvector(bytes, Shorts16);
       const auto ints = __builtin_convertvector(shorts, Ints16);
       sum += __builtin_convertvector(ints, Floats16) * weights[k];
@@ -42,10 +42,10 @@ constexpr std::size_t kBlock = 16;
   }
 }
 
-/// Four rows of `outputs` RGB pixels from blocks[x]. All outputs take as many blocks as the one
-/// that needs most, beyond its run with zero weights: a count that changes costs more than what it
-/// saves. Weights add up to one, so that no sum of positive ones leaves [0, 255] by more than
-/// rounding: `clamps` is for the others.
+/// Makes four rows of `outputs` RGB pixels from blocks[x]. All outputs read as many blocks as the
+/// longest run, with zero weights beyond their own: a varying count costs more than it saves.
+/// Weights add up to one, so sums with positive weights leave [0, 255] by no more than rounding;
+/// `clamps` is for negative weights.
 template <bool clamps>
 [[gnu::always_inline]] inline void stretch(const float* blocks, const FilterTaps& taps,
                                            std::int32_t low, std::int32_t outputs,
@@ -166,8 +166,8 @@ void Resampler::set_row_layout(std::int32_t left, std::int32_t width) {
   PENSTOCK_ASSERT(left >= 0 && left <= reads.first && left + width >= reads.end);
   left_bytes_ = static_cast<std::size_t>(reads.first - left) * kPixelBytes;
   // blend() reads whole vectors, up to three pixels beyond the last column. Rows begin half-way
-  // between 32-byte lines: libjpeg-turbo writes lines that it finds aligned past the cache, and
-  // blend() reads them next.
+  // between 32-byte lines: libjpeg-turbo writes aligned lines past the cache, but blend() reads
+  // them next.
   constexpr std::size_t kLine = 32;
   row_bytes_ =
       (static_cast<std::size_t>(width) * kPixelBytes + sizeof(Bytes16)) / kLine * kLine + kLine;

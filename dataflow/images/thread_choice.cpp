@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/thread_choice.h"
+#include "dataflow/images/thread_choice.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-/// So much less than a whole thread more is no reason to take one.
+/// If one more thread would be needed for less than this fraction, it is not taken.
 constexpr double kRounding = 0.05;
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -56,7 +56,7 @@ void ThreadChoice::observe(const RingStats& ring, Time now) {
   if (std::exchange(waited_before_, true)) take_more();
 }
 
-/// Readers wait.
+/// Readers wait: more threads are needed.
 void ThreadChoice::take_more() noexcept {
   if (threads_ == most_) return settle(Ending::no_more);
   too_few_ = std::max(too_few_, threads_);
@@ -65,7 +65,7 @@ void ThreadChoice::take_more() noexcept {
   begin_anew();
 }
 
-/// Readers do not wait, and take `demand` batches a second.
+/// Readers do not wait, and take `demand` batches per second.
 void ThreadChoice::take_enough(double demand) noexcept {
   if (is_fitted_ || too_few_ == 0) return settle(Ending::enough);
   is_fitted_ = true;
@@ -75,7 +75,7 @@ void ThreadChoice::take_enough(double demand) noexcept {
   begin_anew();
 }
 
-/// With another number of threads.
+/// Restarts the measurement with another number of threads.
 void ThreadChoice::begin_anew() noexcept {
   measuring_ = waited_before_ = false;
   skip_until_ = first_batch_ + kSkipped;
@@ -87,7 +87,7 @@ std::string ThreadChoice::text() const {
     reason = "not settled when the window began";
   } else {
     reason = fmt::format("readers wait for {:.1f} % of the time", 100 * wait_);
-    if (ending_ == Ending::no_more) reason += ", and there are no more threads";
+    if (ending_ == Ending::no_more) reason += ", and all threads are in use";
   }
   if (too_few_ > 0) reason += fmt::format("; {:.1f} % with {}", 100 * wait_with_too_few_, too_few_);
   return fmt::format("{} (auto: {})", threads_, reason);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads fill a ring as fast as its readers empty it: begins with one, doubles the number
-// until readers no longer wait or there are no more threads, and then takes as many as the readers'
-// rate needs, at the rate that a thread had while nothing held it up; one more where that turns out
-// to be too few. Arithmetic alone: what it is told of times and waits is all that it knows.
+// Finds the number of threads that fill a ring as fast as its readers empty it. It starts with one
+// thread and doubles the number until readers no longer wait, or all threads run. Then it takes as
+// many as the readers' rate needs, from the rate of one thread while readers waited, and adds one
+// if that is too few. It is pure arithmetic: its only inputs are times and waits.
 //
-// How long readers wait says little of how much more they could take: one that fills queues of its
-// own waits always. They do so also while those queues fill up, so that it takes two intervals with
-// waits to say that threads are too few; and a reserve that shrinks hides waits.
+// The readers' wait time does not tell how much more they could take: a reader that fills its own
+// queues always waits. Readers also wait while those queues fill up, so it takes two intervals with
+// waits to find that threads are too few. A shrinking reserve hides waits.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,25 @@ namespace penstock {
 
 class ThreadChoice {
  public:
-  /// Readers that wait for less than this share of the time do not wait.
+  /// If readers wait for less than this share of the time, they count as not waiting.
   static constexpr double kNoWait = 0.02;
-  /// What an interval has at least before it says anything, once the pool has got going: batches,
-  /// and time.
+  /// An interval needs at least this many batches and this much time. The first kSkipped batches
+  /// after each change do not count.
   static constexpr std::uint64_t kSkipped = 2, kBatches = 8;
   static constexpr Nanoseconds kTime = std::chrono::milliseconds(100);
 
-  /// `most` and `readers` are above 0.
+  /// `most` and `readers` must be above 0.
   ThreadChoice(std::int32_t most, std::size_t readers);
 
-  /// The ring, which is being watched, as it is `now`; in the order of time.
+  /// The statistics of the ring at `now`. The ring must be watched. Call it in the order of time.
   void observe(const RingStats& ring, Time now);
-  /// What is chosen by now stays.
+  /// Keeps the current choice.
   void stop() noexcept { settled_ = true; }
 
   std::int32_t threads() const noexcept { return threads_; }
   bool is_settled() const noexcept { return settled_; }
-  /// "6 (auto: readers wait for 0.4 % of the time; 17.0 % with 5)". Once it is settled.
+  /// "6 (auto: readers wait for 0.4 % of the time; 17.0 % with 5)". Valid once the choice is
+  /// settled.
   std::string text() const;
 
  private:
@@ -48,12 +49,12 @@ class ThreadChoice {
 
   const std::int32_t most_;
   const double readers_;
-  std::int32_t threads_ = 1, too_few_ = 0;   // too few: the most of which that is known
+  std::int32_t threads_ = 1, too_few_ = 0;   // too_few_: the largest number known to be too few
   double wait_ = 0, wait_with_too_few_ = 0;  // shares of the time
-  double rate_of_one_ = 0;                   // batches a second, while readers wait
+  double rate_of_one_ = 0;  // batches per second and thread, measured while readers wait
   bool settled_ = false, measuring_ = false, waited_before_ = false, is_fitted_ = false;
   Ending ending_ = Ending::too_early;
-  // The interval under way, and the batches before which none begins.
+  // The current interval; none begins before batch skip_until_.
   std::uint64_t skip_until_ = kSkipped, first_batch_ = 0, reserve_ = 0;
   Time began_{};
   Nanoseconds waited_{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/thread_tuner.h"
+#include "dataflow/images/thread_tuner.h"
 
 #include <utility>
 
@@ -33,7 +33,8 @@ std::int32_t ThreadTuner::settle() {
   return choice_->threads();
 }
 
-/// Under mutex_: whoever learns that it is settled may watch the ring for purposes of its own.
+/// Under mutex_, since code that learns that the choice is settled may start to watch the ring
+/// itself.
 void ThreadTuner::say() {
   if (std::exchange(said_, true)) return;
   if (ring_ != nullptr) ring_->stop_watching();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ThreadChoice between the pool whose threads are chosen, the ring that they fill, and whoever
-// wants to know that the choice has been made. The ring is watched until then.
+// Connects a ThreadChoice to the pool whose threads it chooses and the ring that they fill. Other
+// code can ask it whether the choice is settled. The ring is watched until then.
 //
-// Thread-safety: begin() before the pool's threads start; the others from any thread.
+// Thread-safety: call begin() before the pool's threads start; the others from any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
+#include "dataflow/images/thread_choice.h"
 #include "dataflow/probe.h"
-#include "dataflow/thread_choice.h"
 
 namespace penstock {
 
 class ThreadTuner {
  public:
-  /// `probe` outlives the tuner, and gets a note and facts: decode_threads_chosen and
+  /// `probe` must outlive the tuner. It gets a note and two facts: decode_threads_chosen and
   /// decode_threads_most.
   ThreadTuner(std::int32_t most, Probe& probe) : most_(most), probe_(probe) {}
 
-  /// `ring` outlives the tuner's use.
+  /// `ring` must outlive the use of the tuner.
   void begin(BatchRing& ring);
-  /// A batch was published: how many threads may run now.
+  /// Call it when a batch was published. Returns how many threads may run now.
   std::int32_t observe(Time now);
   bool is_settled() const;
-  /// Whatever has been chosen by now stays. The number of threads.
+  /// Keeps the current choice. Returns the number of threads.
   std::int32_t settle();
 
  private:
@@ -36,7 +36,7 @@ class ThreadTuner {
   const std::int32_t most_;
   Probe& probe_;
   mutable std::mutex mutex_;
-  // All below under mutex_.
+  // mutex_ protects everything below.
   BatchRing* ring_ = nullptr;
   std::optional<ThreadChoice> choice_;
   bool said_ = false;

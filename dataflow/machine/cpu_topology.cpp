@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/placement/cpu_topology.h"
+#include "dataflow/machine/cpu_topology.h"
 
 #include <sched.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Beyond what any kernel is built for.
+/// More than any kernel supports.
 constexpr std::int64_t kMostCpus = 1 << 16;
 
 [[noreturn]] void refuse(std::string_view text, std::string_view what) {
@@ -35,7 +35,7 @@ std::int64_t parse_number(std::string_view text, std::string_view whole, std::st
   return number;
 }
 
-/// The list in a file of the kernel's; empty where there is no such file, or nothing in it.
+/// The list in one of the kernel's files; empty if the file is missing or empty.
 std::vector<std::int32_t> read_list(const fs::path& path) {
   std::ifstream file(path);
   std::string text;
@@ -43,7 +43,7 @@ std::vector<std::int32_t> read_list(const fs::path& path) {
   return parse_cpu_list(text, path.native());
 }
 
-/// By processor.
+/// The node of each processor.
 std::map<std::int32_t, std::int32_t> read_nodes(const fs::path& system) {
   constexpr std::string_view kPrefix = "node";
   std::map<std::int32_t, std::int32_t> nodes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/file_reader.h"
+#include "dataflow/machine/file_reader.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,12 +9,12 @@
 #include <cstring>
 
 #include "dataflow/error.h"
-#include "dataflow/io/sample_file.h"
+#include "dataflow/machine/sample_file.h"
 
 namespace penstock {
 namespace {
 
-/// Beyond what any record holds, and below what sums of it and alignments could overflow.
+/// Larger than any record, and small enough that sums with alignments do not overflow.
 constexpr std::uint64_t kMostAtOnce = std::uint64_t{1} << 32;
 
 class PreadReader : public FileReader {
@@ -28,7 +28,7 @@ class PreadReader : public FileReader {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return -1;
       done += static_cast<std::size_t>(count);
-      // Behind a part of a block there is nothing, and O_DIRECT could not ask for it.
+      // A partial block ends the file, and O_DIRECT could not read on from it.
       if (count == 0 || done % kReadAlignment != 0) break;
     }
     return static_cast<std::int64_t>(done);
@@ -40,8 +40,8 @@ class DirectReader final : public PreadReader {
   int flags() const noexcept override { return O_DIRECT; }
 };
 
-/// May a file be read past the page cache? Some file systems say so when it is opened, others when
-/// it is read.
+/// Can the file be read past the page cache? Some file systems refuse when it is opened, others
+/// when it is read.
 bool takes_direct_reads(const char* path) {
   const InputFile file(path, O_DIRECT);
   errno = file.error();
@@ -92,7 +92,7 @@ std::unique_ptr<FileReader> make_file_reader(const std::string& way, const char*
            std::strerror(errno) + "); files are read through it, by pread";
   } else if (way == "uring") {
     if (std::unique_ptr<FileReader> reader = make_uring_reader()) return reader;
-    note = "io=uring: io_uring is not to be had (" + std::string(std::strerror(errno)) +
+    note = "io=uring: io_uring is unavailable (" + std::string(std::strerror(errno)) +
            "); files are read by pread";
   } else if (way != "pread") {
     throw ConfigError("queue: option 'io' is '" + way + "'; expected pread, direct or uring");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,22 +16,19 @@ namespace penstock {
 InputFile::InputFile(const char* path, int flags) noexcept
     : descriptor_(::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags)) {
   struct stat status {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
+  if (!descriptor_ || ::fstat(descriptor_.get(), &status) != 0) {
     error_ = errno;
   } else if (S_ISREG(status.st_mode)) {
     size_ = static_cast<std::uint64_t>(status.st_size);
-    ::fcntl(descriptor_, F_SETFL, flags);  // some kernels' io_uring does not wait otherwise
+    ::fcntl(descriptor_.get(), F_SETFL,
+            flags);  // otherwise io_uring does not wait, on some kernels
     return;
   }
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
-
-InputFile::~InputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_.reset();
 }
 
 std::string InputFile::problem() const {
-  return error_ != 0 ? std::strerror(error_) : *this ? "" : "it is no regular file";
+  return error_ != 0 ? std::strerror(error_) : *this ? "" : "it is not a regular file";
 }
 
 template <typename Bytes>
@@ -39,10 +36,10 @@ Bytes InputFile::content(std::uint64_t most) const {
   if (!*this) throw DataError(problem());
   Bytes content;
   constexpr std::size_t kPart = 1 << 16;
-  for (std::size_t done = 0;;) {  // files of /proc have no size
+  for (std::size_t done = 0;;) {  // files of /proc have size 0
     if (done > most) throw DataError("it has more than " + std::to_string(most) + " bytes");
     content.resize(done + std::max<std::size_t>(kPart, size_ > done ? size_ + 1 - done : 0));
-    const ssize_t count = ::read(descriptor_, content.data() + done, content.size() - done);
+    const ssize_t count = ::read(descriptor_.get(), content.data() + done, content.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw DataError(std::strerror(errno));
     if (count == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/memory_limit.h"
+#include "dataflow/machine/memory_limit.h"
 
 #include <fmt/format.h>
 
@@ -32,21 +32,21 @@ std::size_t kernel_available(const fs::path& root) {
   return kNoLimit;
 }
 
-/// "max" and missing files read as no limit.
+/// The number in a file; "max" and missing files mean no limit.
 std::size_t number_in(const fs::path& path) {
   std::ifstream file(path);
   std::size_t value = 0;
   return file >> value ? value : kNoLimit;
 }
 
-/// A version of control groups, and what its files are called.
+/// A version of control groups, with its file names.
 struct GroupVersion {
   std::string_view folder;  ///< below /sys/fs/cgroup
   std::string_view limit, used;
-  /// Keys of memory.stat, of the group and those below it: page cache, which the kernel gives up
-  /// when memory is wanted.
+  /// Keys of memory.stat for the page cache of a group and the groups below it. The kernel frees
+  /// the page cache when memory is needed.
   std::array<std::string_view, 2> cache;
-  /// Whether a line of /proc/self/cgroup, NUMBER:CONTROLLERS:PATH, names the process's own group.
+  /// True if a line of /proc/self/cgroup, NUMBER:CONTROLLERS:PATH, names the process's own group.
   bool (*is_own)(std::string_view number, std::string_view controllers);
 };
 constexpr std::array kVersions = {
@@ -82,7 +82,7 @@ std::size_t available_in(const GroupVersion& version, const fs::path& group) {
   return limit > kept ? limit - kept : 0;
 }
 
-/// Of the process's own group, relative to the root of groups.
+/// The path of the process's own group, relative to the root of groups.
 fs::path own_group(const GroupVersion& version, const fs::path& root) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -114,9 +114,9 @@ double total_of(std::span<const MemoryNeed> needs) {
   return total;
 }
 
-/// "--prefetch 12, --batch-size 340": each of them alone would be small enough.
+/// "--prefetch 12, --batch-size 340": each of these changes alone would be enough.
 std::string what_would_fit(std::span<const MemoryNeed> needs, double available) {
-  std::map<std::string_view, std::pair<double, double>> flags;  // value, and bytes that follow it
+  std::map<std::string_view, std::pair<double, double>> flags;  // value, proportional bytes
   for (const MemoryNeed& need : needs) {
     for (const MemoryNeed::Factor& factor : need.factors) {
       flags[factor.flag].first = factor.value;
@@ -158,17 +158,18 @@ void require_memory(std::span<const MemoryNeed> needs, std::size_t available) {
     if (need.bytes < total / 1000) continue;
     parts += (parts.empty() ? "" : ", ") + need.what + " " + size_text(need.bytes);
   }
-  std::string cures = what_would_fit(needs, static_cast<double>(available));
-  if (!cures.empty()) cures = "what would fit: " + cures;
+  std::string recommendations = what_would_fit(needs, static_cast<double>(available));
+  if (!recommendations.empty()) recommendations = "what would fit: " + recommendations;
   for (const MemoryNeed& need : needs) {
-    if (!need.advice.empty()) cures += (cures.empty() ? "" : "; or ") + need.advice;
+    if (!need.advice.empty())
+      recommendations += (recommendations.empty() ? "" : "; or ") + need.advice;
   }
-  if (cures.empty()) cures = "lower several of these flags";
+  if (recommendations.empty()) recommendations = "lower several of these flags";
   throw ConfigError("not enough memory: " +
                     (needs.size() == 1 ? needs.front().what + " are " + size_text(total)
                                        : parts + " are " + size_text(total) + " together") +
                     ", and " + size_text(static_cast<double>(available)) + " are available; " +
-                    cures);
+                    recommendations);
 }
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still take.
+// Finds how much more memory this process may use, and checks needs against it.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace penstock {
 
-/// The smallest of what the kernel calls available and what the process's control groups leave, in
-/// bytes; groups of version 1 and 2. Unknown limits count as none. `root` is where /proc and /sys
-/// are, for tests.
+/// The smallest of the kernel's available memory and the room in the process's control groups
+/// (versions 1 and 2), in bytes. Unknown limits count as none. `root` is where /proc and /sys are,
+/// for tests.
 std::size_t available_memory(const std::filesystem::path& root = "/");
 
-/// Memory that is about to be taken: `bytes`, proportional to the value of each of the flags.
+/// Memory that is about to be allocated. `bytes` is proportional to the value of each flag.
 struct MemoryNeed {
   struct Factor {
     std::string_view flag;
@@ -25,11 +25,11 @@ struct MemoryNeed {
   std::string what;
   double bytes = 0;
   std::vector<Factor> factors{};
-  std::string advice{};  ///< what else would help
+  std::string advice{};  ///< another way to save memory
 };
 
-/// Throws ConfigError if `needs` are together more than `available` bytes: with each of them, with
-/// the largest value of each flag at which they would fit, and with their advice.
+/// Throws ConfigError if `needs` together exceed `available` bytes. The message names each need,
+/// the largest value of each flag with which they would fit, and their advice.
 void require_memory(std::span<const MemoryNeed> needs, std::size_t available = available_memory());
 
 }  // namespace penstock

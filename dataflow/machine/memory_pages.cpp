@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/placement/memory_pages.h"
+#include "dataflow/machine/memory_pages.h"
 
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::size_t kPage = 4096, kHugePage = std::size_t{2} << 20;
 
-/// Hexadecimal "begin-end" at a line's beginning. False: it is no such line.
+/// Reads hexadecimal "begin-end" at the start of a line. False: the line does not have this form.
 bool read_range(const std::string& line, std::uintptr_t& begin, std::uintptr_t& end) {
   std::istringstream text(line);
   char dash = 0;
   return text >> std::hex >> begin && text.get(dash) && dash == '-' && text >> end && begin < end;
 }
 
-/// Of "AnonHugePages:      2048 kB", in bytes; 0: the line is about something else.
+/// The value of "AnonHugePages:      2048 kB" in bytes; 0 for other lines.
 std::uint64_t read_huge(const std::string& line) {
   for (const char* const name : {"AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"}) {
     if (!line.starts_with(name)) continue;
@@ -48,13 +48,13 @@ Buffer allocate_pages(std::size_t bytes, PageChoice pages) {
   void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (address == MAP_FAILED) return {};
   if (!huge) ::madvise(address, size, MADV_NOHUGEPAGE);
-  // Pages that a limit forbids are refused here; touching them would end the program.
+  // This call refuses pages that a limit forbids; without it, touching them would end the program.
   if (::madvise(address, size, MADV_POPULATE_WRITE) != 0) {
     if (errno != EINVAL) {
       ::munmap(address, size);
       return {};
     }
-    std::memset(address, 0, size);  // a kernel that does not know the advice
+    std::memset(address, 0, size);  // for kernels that do not know the advice
   }
   return Buffer(static_cast<std::byte*>(address), bytes,
                 [size](std::byte* block) { ::munmap(block, size); });
@@ -69,7 +69,7 @@ bool move_to_node(std::span<std::byte> memory, std::int32_t node) noexcept {
     return false;
   }
   mask[bit / kBits] = 1UL << (bit % kBits);
-  // Whole pages; those at the ends may hold something else as well.
+  // Whole pages; the first and the last may hold other data too.
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPage * kPage;
   const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
   return ::syscall(SYS_mbind, begin, end - begin, MPOL_BIND, mask.data(), mask.size() * kBits + 1,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory whose pages are chosen, or moved to a NUMA node; and what the kernel made of it.
-// System calls alone: the few that are needed are not worth a library.
+// Allocates host memory with chosen page sizes, moves pages to a NUMA node, and asks the kernel
+// what it did. It makes the system calls directly: the few that are needed do not justify a
+// library.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +13,22 @@
 
 namespace penstock {
 
-/// Pages of the usual size, or of 2 MiB from those that the machine sets apart.
+/// Pages of the usual size, or 2 MiB pages from the machine's reserved pool.
 enum class PageChoice : std::uint8_t { small, explicit_huge };
 
-/// Zeros, aligned to 4096 bytes at least. Empty where the system has no such pages.
+/// Zeroed memory, aligned to at least 4096 bytes. Empty if the system has no such pages.
 Buffer allocate_pages(std::size_t bytes, PageChoice pages);
 
-/// Moves pages to a NUMA node, and keeps them there. False: the system refuses, and errno says why.
+/// Moves pages to a NUMA node and keeps them there. False: the system refuses; errno has the
+/// reason.
 bool move_to_node(std::span<std::byte> memory, std::int32_t node) noexcept;
 
-/// The node that holds the first of these pages; -1: the kernel does not tell.
+/// The node of the first of these pages; -1 if the kernel does not tell.
 std::int32_t node_of(std::span<const std::byte> memory) noexcept;
 
-/// How much of the addresses [begin, end) lies in huge pages of either kind, in bytes, as a text of
-/// the form of /proc/self/smaps says. It tells of whole mappings: of one that goes beyond these
-/// addresses, huge pages are taken to be here as far as they fit.
+/// The number of bytes in [begin, end) that are in huge pages of either kind, from text in the form
+/// of /proc/self/smaps. The text describes whole mappings. If a mapping extends beyond these
+/// addresses, its huge pages count as inside them up to the size of the overlap.
 std::uint64_t huge_bytes(std::istream& smaps, std::uintptr_t begin, std::uintptr_t end);
 
 }  // namespace penstock

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For builds without liburing.
+// Replaces the io_uring reader in builds without liburing.
 #include <cerrno>
 
-#include "dataflow/io/file_reader.h"
+#include "dataflow/machine/file_reader.h"
 
 namespace penstock {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <utility>
 
 #include "dataflow/error.h"
 
@@ -25,7 +24,7 @@ namespace fs = std::filesystem;
                   (advice.empty() ? "" : "; " + advice));
 }
 
-/// The end of a chain of links, whose last one may lead to a file that is to be made.
+/// The end of a chain of links. The last link may lead to a file that does not exist yet.
 fs::path end_of_links(fs::path path) {
   constexpr int kMostLinks = 40;  // as in Linux
   std::error_code none;
@@ -45,15 +44,14 @@ OutputTarget target_of(const fs::path& path, const std::string& advice) {
   if (S_ISREG(status.st_mode)) return {end_of_links(path)};
   if (S_ISCHR(status.st_mode)) return {path, true};
   refuse_output(path,
-                "it is no regular file; expected one, a name that is free, or a character device "
-                "such as /dev/null",
+                "it is not a regular file; expected a regular file, a new name, or a character "
+                "device such as /dev/null",
                 advice);
 }
 
 constexpr std::string_view kBegin = ".penstock-", kEnd = ".tmp";
 
-/// A file that did not exist, in the folder of `target`. The lock tells other hosts that its writer
-/// lives.
+/// Makes a new file in the folder of `target`. Its lock tells other hosts that its writer is alive.
 int make_unfinished(const fs::path& target, fs::path& name) {
   for (unsigned number = 0;; ++number) {
     name = target.parent_path() / (std::string(kBegin) + std::to_string(::getpid()) + "-" +
@@ -64,7 +62,7 @@ int make_unfinished(const fs::path& target, fs::path& name) {
   }
 }
 
-/// Of a file that make_unfinished() named; 0: of no such file.
+/// The writer's process id, from a name of make_unfinished(); 0 for other names.
 pid_t writer_of(std::string_view name) {
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return 0;
   pid_t writer = 0;
@@ -73,16 +71,15 @@ pid_t writer_of(std::string_view name) {
   return error == std::errc() && *end == '-' ? writer : 0;
 }
 
-/// Whether no process of this machine, and none that shares the file, writes to it.
+/// True if no process on this machine, or on a host that shares the file, writes to it.
 bool is_abandoned(const fs::path& unfinished, pid_t writer) {
   if (::kill(writer, 0) == 0 || errno != ESRCH) return false;
-  const int file = ::open(unfinished.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  const bool is_free = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0;
-  if (file >= 0) ::close(file);
-  return is_free;
+  const FileDescriptor file(
+      ::open(unfinished.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-/// Processes that were killed while they wrote leave their unfinished files.
+/// Removes the unfinished files of processes that were killed while they wrote.
 void remove_abandoned(const fs::path& folder) {
   std::error_code error;
   fs::directory_iterator entry(folder.empty() ? "." : folder, error);
@@ -99,15 +96,15 @@ OutputTarget find_output(const fs::path& path) { return target_of(path, {}); }
 OutputFile::OutputFile(const fs::path& path, std::string advice)
     : name_(path), advice_(std::move(advice)), target_(target_of(path, advice_)) {
   if (!target_.is_device) remove_abandoned(target_.path.parent_path());
-  descriptor_ = target_.is_device ? ::open(target_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY)
-                                  : make_unfinished(target_.path, unfinished_);
-  if (descriptor_ >= 0) return;
+  descriptor_.reset(target_.is_device
+                        ? ::open(target_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY)
+                        : make_unfinished(target_.path, unfinished_));
+  if (descriptor_) return;
   unfinished_.clear();
   refuse(errno);
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
   if (!unfinished_.empty()) ::unlink(unfinished_.c_str());
 }
 
@@ -115,7 +112,7 @@ void OutputFile::refuse(int error) const { refuse_output(name_, std::strerror(er
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t count = ::write(descriptor_.get(), bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) refuse(count < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -123,17 +120,14 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 }
 
 void OutputFile::commit() {
-  if (!target_.is_device && ::fsync(descriptor_) != 0) refuse(errno);
-  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(errno);
+  if (!target_.is_device && ::fsync(descriptor_.get()) != 0) refuse(errno);
+  if (::close(descriptor_.release()) != 0) refuse(errno);
   if (target_.is_device) return;
   if (::rename(unfinished_.c_str(), target_.path.c_str()) != 0) refuse(errno);
   unfinished_.clear();
   const fs::path folder = target_.path.has_parent_path() ? target_.path.parent_path() : ".";
-  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool flushed = opened < 0 || ::fsync(opened) == 0 || errno == EINVAL;
-  const int error = errno;
-  if (opened >= 0) ::close(opened);
-  if (!flushed) refuse(error);
+  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened && ::fsync(opened.get()) != 0 && errno != EINVAL) refuse(errno);
 }
 
 void replace_file(const fs::path& path, std::string_view text) {
@@ -142,11 +136,11 @@ void replace_file(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
-int open_growing_file(const fs::path& path) {
+FileDescriptor open_growing_file(const fs::path& path) {
   const OutputTarget target = find_output(path);
-  const int file = ::open(target.path.c_str(),
-                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-  if (file < 0) refuse_output(path, std::strerror(errno), {});
+  FileDescriptor file(::open(
+      target.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  if (!file) refuse_output(path, std::strerror(errno), {});
   return file;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/sample_file.h"
+#include "dataflow/machine/sample_file.h"
 
 #include "dataflow/error.h"
 

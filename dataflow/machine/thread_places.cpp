@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/placement/thread_places.h"
+#include "dataflow/machine/thread_places.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,9 +22,9 @@ std::string list_of(const std::vector<std::int32_t>& numbers) {
   return text;
 }
 
-/// Those of a node, every core's first processor before any second one.
+/// A node's processors, with the first processor of every core before any second one.
 std::vector<Cpu> cores_first(std::vector<Cpu> cpus) {
-  std::map<std::int32_t, std::int32_t> seen;  // processors of each core
+  std::map<std::int32_t, std::int32_t> seen;  // processors seen so far per core
   std::vector<std::pair<std::int32_t, Cpu>> ranked;
   for (const Cpu& cpu : cpus) ranked.emplace_back(seen[cpu.core]++, cpu);
   std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
@@ -32,7 +32,7 @@ std::vector<Cpu> cores_first(std::vector<Cpu> cpus) {
   return cpus;
 }
 
-/// One of each node in turn, as long as a node has any.
+/// Takes one processor of each node in turn, until no node has any left.
 std::vector<Cpu> spread(const std::vector<Cpu>& cpus) {
   std::map<std::int32_t, std::vector<Cpu>> by_node;
   for (const Cpu& cpu : cpus) by_node[cpu.node].push_back(cpu);
@@ -54,9 +54,9 @@ std::vector<Cpu> listed(const std::vector<Cpu>& allowed, const std::string& list
       std::vector<std::int32_t> ids;
       std::ranges::transform(allowed, std::back_inserter(ids), &Cpu::id);
       throw ConfigError("queue: option 'cores' is '" + list +
-                        "', and this process may not run on " + std::to_string(id) +
+                        "', but this process may not run on " + std::to_string(id) +
                         "; expected some of " + list_of(ids) +
-                        ", or give it more with taskset or its cgroup");
+                        ", or allow more cores with taskset or the cgroup");
     }
     cpus.push_back(*found);
   }
@@ -115,7 +115,7 @@ PinnedThread::PinnedThread(const Cpu& cpu) {
   CPU_SET(static_cast<std::size_t>(cpu.id), &only);
   if (sched_getaffinity(0, sizeof before_, &before_) != 0 ||
       sched_setaffinity(0, sizeof only, &only) != 0) {
-    throw ConfigError("a thread cannot be kept on core " + std::to_string(cpu.id) + ": " +
+    throw ConfigError("cannot pin a thread to core " + std::to_string(cpu.id) + ": " +
                       std::strerror(errno) + "; leave the options 'cores' and 'numa' out");
   }
 }

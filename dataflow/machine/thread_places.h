@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processor each thread of a pool runs on, and keeping it there.
+// Chooses the processor of each thread of a pool, and pins threads to processors.
 #pragma once
 
 #include <sched.h>
@@ -8,30 +8,30 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/placement/cpu_topology.h"
+#include "dataflow/machine/cpu_topology.h"
 
 namespace penstock {
 
 struct PlaceChoice {
-  /// "": threads run where the kernel puts them, unless nodes are chosen; "auto": one a processor,
-  /// on the nodes in turn, and on each node on every core before on its second processor; else a
-  /// list of processors, taken in its order.
+  /// "": the kernel places the threads, unless nodes are chosen. "auto": one thread per processor.
+  /// It takes the nodes in turn, and uses the first processor of every core of a node before any
+  /// second one. Otherwise a list of processors, used in its order.
   std::string cores;
-  std::string nodes;  ///< "": all; else a list of those whose processors may be taken
+  std::string nodes;  ///< "": all nodes; otherwise a list of nodes whose processors may be used
 };
 
-/// A processor for each of at most `threads` threads; empty: none is chosen. Fewer where there are
-/// not enough processors for one each. Throws ConfigError for what is not among `allowed`.
+/// A processor for each of at most `threads` threads; fewer if there are not enough processors;
+/// empty if none is chosen. Throws ConfigError for a processor or node that is not in `allowed`.
 std::vector<Cpu> choose_places(std::int32_t threads, const std::vector<Cpu>& allowed,
                                const PlaceChoice& choice);
 
 /// "thread 0 on core 2 (node 0), 1 on 3 (0)".
 std::string describe_places(const std::vector<Cpu>& places);
 
-/// Keeps the calling thread on one processor, for as long as this lives.
+/// Pins the calling thread to one processor for the lifetime of this object.
 class PinnedThread {
  public:
-  /// Throws ConfigError where the system refuses.
+  /// Throws ConfigError if the system refuses.
   explicit PinnedThread(const Cpu& cpu);
   PinnedThread(const PinnedThread&) = delete;
   PinnedThread& operator=(const PinnedThread&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads by io_uring: a read is cut into pieces, of which many are under way at once. A ring belongs
-// to one read at a time; there are as many as reads at the same time.
+// Reads with io_uring. A read is split into pieces, many of which are in flight at once. A ring
+// belongs to one read at a time; there are as many rings as simultaneous reads.
 #include <liburing.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "dataflow/io/file_reader.h"
+#include "dataflow/machine/file_reader.h"
 
 namespace penstock {
 namespace {
@@ -24,18 +24,18 @@ class Ring {
   ~Ring() {
     if (error_ == 0) io_uring_queue_exit(&ring_);
   }
-  /// errno; 0: it can be used.
+  /// errno, or 0 if the ring is usable.
   int error() const noexcept { return error_; }
 
   std::int64_t read(int descriptor, std::span<std::byte> buffer, std::uint64_t offset);
 
  private:
-  /// What is left of a part of the buffer.
+  /// The unread rest of a part of the buffer.
   struct Piece {
     std::size_t begin = 0, end = 0;
   };
   void ask(int descriptor, std::span<std::byte> buffer, std::uint64_t offset, unsigned number);
-  /// Waits until requests are through that write to a buffer which its owner is about to have back.
+  /// Waits for requests that write to a buffer, before the buffer returns to its owner.
   void finish(unsigned requests);
 
   io_uring ring_{};
@@ -45,7 +45,7 @@ class Ring {
 
 void Ring::ask(int descriptor, std::span<std::byte> buffer, std::uint64_t offset, unsigned number) {
   const Piece& piece = pieces_[number];
-  io_uring_sqe* const entry = io_uring_get_sqe(&ring_);  // there are as many as pieces
+  io_uring_sqe* const entry = io_uring_get_sqe(&ring_);  // not null: one for each piece
   io_uring_prep_read(entry, descriptor, buffer.data() + piece.begin,
                      static_cast<unsigned>(piece.end - piece.begin), offset + piece.begin);
   io_uring_sqe_set_data64(entry, number);
@@ -60,10 +60,10 @@ void Ring::finish(unsigned requests) {
   }
 }
 
-/// As FileReader::fill. Nothing is under way when it returns.
+/// As FileReader::fill. No request is in flight when it returns.
 std::int64_t Ring::read(int descriptor, std::span<std::byte> buffer, std::uint64_t offset) {
   std::size_t asked = 0, end = buffer.size();
-  unsigned under_way = 0, taken = 0;  // of the former, those that the kernel has taken
+  unsigned under_way = 0, taken = 0;  // taken: how many of these the kernel has accepted
   int failure = 0;
   const auto begin_piece = [&](unsigned number) {
     pieces_[number] = {asked, std::min(asked + kPiece, buffer.size())};
@@ -76,7 +76,7 @@ std::int64_t Ring::read(int descriptor, std::span<std::byte> buffer, std::uint64
     const int submitted = io_uring_submit_and_wait(&ring_, 1);
     if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY) {
       failure = -submitted;
-      finish(taken);  // what was not taken never begins
+      finish(taken);  // requests that were not accepted never start
       break;
     }
     if (submitted > 0) taken += static_cast<unsigned>(submitted);
@@ -119,7 +119,7 @@ class UringReader final : public FileReader {
       return -1;
     }
     const std::int64_t read = ring->read(descriptor, buffer, offset);
-    if (read < 0) return read;  // its ring goes, with whatever may be left in it
+    if (read < 0) return read;  // drops the ring, with anything left in it
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(ring));
     return read;

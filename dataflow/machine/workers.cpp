@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/workers.h"
+#include "dataflow/machine/workers.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 #include <tbb/task_group.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <latch>
@@ -15,19 +17,32 @@
 namespace penstock {
 
 void expect_threads(std::int32_t count) {
-  std::latch end(1);
-  std::vector<std::jthread> threads;
-  struct AtEnd {
-    std::latch& end;
-    ~AtEnd() { end.count_down(); }
-  } const at_end{end};  // before the threads are joined
-  for (std::int32_t i = 0; i < count; ++i) threads.emplace_back([&end] { end.wait(); });
+  std::vector<pid_t> ids(static_cast<std::size_t>(std::max(count, 0)));
+  {
+    std::latch end(1);
+    std::vector<std::jthread> threads;
+    struct AtEnd {
+      std::latch& end;
+      ~AtEnd() { end.count_down(); }
+    } const at_end{end};  // before the threads are joined
+    for (pid_t& id : ids) {
+      threads.emplace_back([&end, &id] {
+        id = gettid();
+        end.wait();
+      });
+    }
+  }
+  // For a moment after its join, a thread still counts towards the limit on processes.
+  constexpr int kMostYields = 100'000;
+  for (const pid_t id : ids) {
+    for (int i = 0; i < kMostYields && tgkill(getpid(), id, 0) == 0; ++i) std::this_thread::yield();
+  }
 }
 
 #if defined(__SANITIZE_THREAD__)
 
-// The thread sanitizer does not see into the system's libtbb, and would take every hand-over for a
-// race: it watches the same workers on plain threads.
+// The thread sanitizer cannot see into the system's libtbb, and would report every hand-over as a
+// race. So it checks the same workers on plain threads.
 void run_workers(std::int32_t count, const std::function<void(std::int32_t)>& work) {
   std::vector<std::jthread> others;
   for (std::int32_t i = 1; i < count; ++i) others.emplace_back([&work, i] { work(i); });
@@ -38,17 +53,18 @@ void run_workers(std::int32_t count, const std::function<void(std::int32_t)>& wo
 
 namespace {
 
-/// Of all calls together. TBB makes threads as they are needed.
+/// The limit for all calls together. TBB makes threads only when needed.
 constexpr std::size_t kMostThreads = 4096;
 
-/// TBB keeps its threads, so that one may have been made at a higher priority than the call that
-/// uses it now. Linux has a priority for each thread, and lowering it is always allowed.
+/// Lowers the thread's priority to the caller's. TBB keeps its threads, so an earlier call may have
+/// made this one at a higher priority. Linux has a priority per thread, and always allows lowering
+/// it.
 void yield_as_much_as(int nice) noexcept {
   if (getpriority(PRIO_PROCESS, 0) < nice) setpriority(PRIO_PROCESS, 0, nice);
 }
 
-/// Threads that a call wants of TBB beside its own. TBB waits for ever where it cannot start one,
-/// and keeps those that it has.
+/// Reserves the TBB threads that a call needs besides its own. TBB hangs if it cannot start a
+/// thread, and keeps those that it has.
 class TbbThreads {
  public:
   explicit TbbThreads(std::int32_t wanted) : wanted_(wanted) {
@@ -83,8 +99,9 @@ class TbbThreads {
 }  // namespace
 
 void run_workers(std::int32_t count, const std::function<void(std::int32_t)>& work) {
-  // Without a control, an arena has no more threads than the machine has cores. There is one for
-  // the process: of several, the smallest holds for all calls that run at once.
+  // Without this control, an arena has no more threads than the machine has cores. There is one
+  // control for the process, since with several the smallest would limit all calls that run at
+  // once.
   static const tbb::global_control control(tbb::global_control::max_allowed_parallelism,
                                            kMostThreads);
   const TbbThreads threads(std::max(count - 1, 0));

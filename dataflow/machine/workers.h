@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads for a loop that shares work: TBB's, which are kept for the next call.
+// Runs a loop on several threads. They are TBB's threads, which are kept for the next call.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,15 @@
 
 namespace penstock {
 
-/// Runs work(0) on the calling thread and work(1) to work(count - 1) beside it, each on a thread of
-/// its own even if there are fewer cores or another call's threads all wait; returns when all have
-/// returned. No thread has a higher priority than the caller. `work` throws nothing. From any
-/// thread, also at once. Throws std::system_error where the threads cannot be started.
+/// Runs work(0) on the calling thread and work(1) to work(count - 1) on other threads, in parallel.
+/// Each runs on a separate thread, even if there are fewer cores, or if all threads of another call
+/// wait. Returns when all have returned. No thread has a higher priority than the caller. `work`
+/// must throw nothing. Any thread may call it, also at the same time as others. Throws
+/// std::system_error if the threads cannot be started.
 void run_workers(std::int32_t count, const std::function<void(std::int32_t)>& work);
 
-/// Throws std::system_error if `count` more threads cannot be started now. To be called before a
-/// library starts some that ends the process, or waits for ever, where it cannot.
+/// Throws std::system_error if `count` more threads cannot be started now. Call it before a library
+/// starts threads, if the library would end the process or hang on failure.
 void expect_threads(std::int32_t count);
 
 }  // namespace penstock

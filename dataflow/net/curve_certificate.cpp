@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/curve_certificate.h"
+#include "dataflow/net/curve_certificate.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,20 +13,20 @@
 #include <string_view>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
-/// Certificates of some hundred clients in one file; no certificate is longer.
+/// The limit for a file; enough for the certificates of some hundred clients.
 constexpr std::uintmax_t kMostBytes = 1 << 20;
 
 constexpr std::string_view kPublicHead =
-    "# CURVE public certificate for ZeroMQ, written by penstock keygen.\n"
-    "# Give it to those who are to know this key; make sure that they get this one.\n\n";
+    "# CURVE public certificate for ZeroMQ, written by penstock keygen.\n# Copy it to every peer "
+    "that must know this key; check that it arrives unchanged.\n\n";
 constexpr std::string_view kSecretHead =
-    "# CURVE secret certificate for ZeroMQ, written by penstock keygen.\n"
-    "# Keep it to yourself: who reads it can pass for its owner.\n\n";
+    "# CURVE secret certificate for ZeroMQ, written by penstock keygen.\n# Keep it secret: anyone "
+    "who reads it can impersonate its owner.\n\n";
 
 [[noreturn]] void refuse(const std::filesystem::path& place, const std::string& why) {
   throw ConfigError("CURVE certificate " + place.string() + " " + why);
@@ -39,7 +39,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
-/// What stands in quotes behind `name =`, or nothing.
+/// The quoted text after `name =`, or nothing.
 std::string_view value_of(std::string_view line, std::string_view name) {
   line = trimmed(line);
   if (!line.starts_with(name)) return {};
@@ -59,7 +59,7 @@ void add_key(std::vector<std::string>& keys, const std::filesystem::path& file,
              std::string_view name, std::string_view value) {
   if (!is_curve_key(std::string(value))) {
     refuse(file, "has a " + std::string(name) + " of " + std::to_string(value.size()) +
-                     " characters that is none; expected 40 characters of Z85");
+                     " characters, which is not a key; expected 40 characters of Z85");
   }
   keys.emplace_back(value);
 }
@@ -89,7 +89,7 @@ std::vector<std::string> some_public_keys(const std::filesystem::path& file) {
   return keys;
 }
 
-/// Whether the file is there now, with all of the text in it.
+/// Returns true once the file is on disk with the whole text.
 bool write_new(const std::filesystem::path& file, const std::string& text, ::mode_t mode) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor < 0) return false;
@@ -105,7 +105,7 @@ bool write_new(const std::filesystem::path& file, const std::string& text, ::mod
 
 [[noreturn]] void refuse_writing(const std::filesystem::path& file) {
   if (errno == EEXIST) {
-    refuse(file, "is there already and is not overwritten; give another --out or --name");
+    refuse(file, "already exists and is not overwritten; give another --out or --name");
   }
   refuse(file, std::string("cannot be written: ") + std::strerror(errno));
 }
@@ -121,7 +121,7 @@ CertificateFiles write_certificate(const CurveKeys& keys, const std::filesystem:
   const std::string public_lines =
       "metadata\ncurve\n    public-key = \"" + keys.public_key + "\"\n";
   const std::string secret_line = "    secret-key = \"" + keys.secret_key + "\"\n";
-  // The secret one first: without it the other is of no use.
+  // Write the secret file first: the public one is useless without it.
   if (!write_new(files.secret_file, std::string(kSecretHead) + public_lines + secret_line, 0600)) {
     refuse_writing(files.secret_file);
   }
@@ -144,11 +144,11 @@ CurveKeys read_secret_certificate(const std::filesystem::path& file) {
   }
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && (status.st_mode & S_IRWXO) != 0) {
-    refuse(file, "can be read by everybody on this machine; run chmod 600 " + file.string());
+    refuse(file, "can be read by every user of this machine; run chmod 600 " + file.string());
   }
   CurveKeys pair{keys.public_keys.front(), keys.secret_keys.front()};
   if (!are_pair(pair)) {
-    refuse(file, "has a public and a secret key that are no pair; make new ones");
+    refuse(file, "has a public and a secret key that do not match; make new ones");
   }
   return pair;
 }
@@ -156,7 +156,7 @@ CurveKeys read_secret_certificate(const std::filesystem::path& file) {
 std::string read_certificate(const std::filesystem::path& file) {
   const std::vector<std::string> keys = some_public_keys(file);
   if (keys.size() > 1) {
-    refuse(file, "has " + std::to_string(keys.size()) + " public keys; expected that of one");
+    refuse(file, "has " + std::to_string(keys.size()) + " public keys; expected one");
   }
   return keys.front();
 }
@@ -173,11 +173,12 @@ std::vector<std::string> read_certificates(const std::filesystem::path& place) {
   }
   if (error) refuse(place, "cannot be read: " + error.message());
   if (keys.empty()) {
-    refuse(place, "is a folder without certificates; copy into it the .key of each who may come");
+    refuse(place,
+           "is a folder without certificates; copy the .key file of each accepted peer into it");
   }
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/curve_setup.h"
+#include "dataflow/net/curve_setup.h"
 
 #include <string_view>
 
-#include "dataflow/curve_certificate.h"
 #include "dataflow/error.h"
+#include "dataflow/net/curve_certificate.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
 constexpr std::string_view kAnybody = "any";
@@ -32,15 +32,14 @@ CurveSetup read_curve(const CurveFiles& files) {
   if (files.secret.empty()) {
     if (files.server_key.empty() && files.allow.empty()) return {};
     throw ConfigError(
-        "CURVE keys of others are given and none of our own; add curve_secret (--curve-secret), a "
-        "file that penstock keygen makes");
+        "CURVE keys of peers are given, but none of this side; add curve_secret (--curve-secret), "
+        "a file that penstock keygen makes");
   }
   if (files.server_key.empty() == files.allow.empty()) {
-    throw ConfigError(
-        "curve_secret (--curve-secret) is given " +
-        std::string(files.allow.empty() ? "alone" : "with both others") +
-        "; add curve_allow (--curve-allow) on the side that lets others in, and curve_server_key "
-        "(--curve-server-key) on those that come");
+    throw ConfigError("curve_secret (--curve-secret) is given " +
+                      std::string(files.allow.empty() ? "alone" : "with both others") +
+                      "; give one of the two: curve_allow (--curve-allow) on the server side, "
+                      "curve_server_key (--curve-server-key) on the client side");
   }
   if (!has_curve()) {
     throw Unavailable(
@@ -59,4 +58,4 @@ CurveSetup read_curve(const CurveFiles& files) {
   return curve;
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys the sockets of a context have, as a user says it: in three names of files.
+// Sets up the keys of a context's sockets from the three file names that a user gives.
 //
-//   secret + allow        a CURVE server: lets in whose keys are in `allow`, or `any`
-//   secret + server_key   a CURVE client: talks to the owner of that key and to nobody else
+//   secret + allow        a CURVE server: accepts clients with keys in `allow`, or `any`
+//   secret + server_key   a CURVE client: talks only to the owner of that key
 //
-// Which side binds and which one connects has nothing to do with it.
+// These roles are independent of which side binds and which side connects.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "dataflow/zmq_security.h"
+#include "dataflow/net/zmq_security.h"
 
-namespace penstock {
+namespace penstock::net {
 
 struct CurveFiles {
-  std::string secret{};      ///< our own secret certificate; empty: no CURVE
-  std::string server_key{};  ///< the server's public one; several servers': separated by commas
-  std::string allow{};       ///< a folder or file of clients' public ones, or "any"
+  std::string secret{};      ///< this side's secret certificate; empty: no CURVE
+  std::string server_key{};  ///< the server's public certificate; several: separated by commas
+  std::string allow{};       ///< a folder or file of clients' public certificates, or "any"
 };
 
-/// What stands in them.
+/// The content of these files.
 struct CurveSetup {
   enum class Role : std::uint8_t { none, server, client };
   Role role = Role::none;
   CurveKeys own{};
-  Admission admission{};                   ///< of a server
-  std::vector<std::string> server_keys{};  ///< of a client: of all servers, or of each one
+  Admission admission{};                   ///< for a server
+  std::vector<std::string> server_keys{};  ///< for a client: one for all servers, or one for each
   explicit operator bool() const noexcept { return role != Role::none; }
 };
 
-/// Reads the files. Throws ConfigError for what contradicts itself or cannot be read, Unavailable
-/// where libzmq was built without CURVE.
+/// Reads the files. Throws ConfigError if they contradict each other or cannot be read, Unavailable
+/// if libzmq was built without CURVE.
 CurveSetup read_curve(const CurveFiles& files);
 
 /// Help texts of the options and flags that name the files.
@@ -43,4 +43,4 @@ inline constexpr char kCurveServerKeyHelp[] =
 inline constexpr char kCurveAllowHelp[] =
     "folder or file of accepted public keys, or any; makes this side the CURVE server";
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/socket_security.h"
+#include "dataflow/net/socket_security.h"
 
 #include <atomic>
 #include <mutex>
@@ -8,39 +8,38 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
-/// Sentences about peers; more are counted.
+/// How many refused peers are reported by name; the rest are only counted.
 constexpr std::size_t kMostNamed = 16;
-/// Handshakes in a row that a server ended without a word before its client gives up: a second or
-/// two at libzmq's pace, time for a server that was only being restarted.
+/// A client gives up after this many handshakes in a row that the server ended without an answer.
+/// At libzmq's pace this takes a second or two, enough for a server to restart.
 constexpr int kMostFailures = 10;
 
 std::string fault_at_listener(HandshakeFault fault) {
   switch (fault) {
     case HandshakeFault::mechanism:
-      return "it has no CURVE keys; start it with --curve-secret and --curve-server-key, or keep "
-             "it away";
+      return "it has no CURVE keys; start it with --curve-secret and --curve-server-key, or stop "
+             "it";
     case HandshakeFault::key:
       return "it expects a server with another key; give it this side's public file as "
              "--curve-server-key";
     default:
-      return "it ended the handshake, or did not go on with it: it has no CURVE keys, or speaks "
-             "no ZeroMQ";
+      return "it did not complete the handshake: it has no CURVE keys, or does not speak ZeroMQ";
   }
 }
 
 }  // namespace
 
-/// Names each peer once, whichever thread sees it.
+/// Reports each peer once, whichever thread sees it.
 struct SocketSecurity::Log {
   void add(const std::string& sentence) {
     refused.fetch_add(1, std::memory_order_relaxed);
     if (reports.refused) reports.refused();
     const std::lock_guard lock(mutex);
     if (said.size() > kMostNamed || !said.insert(sentence).second || !reports.say) return;
-    reports.say(said.size() > kMostNamed ? "more peers are refused, and not named" : sentence);
+    reports.say(said.size() > kMostNamed ? "further refused peers are not listed" : sentence);
   }
 
   const PeerReports reports;
@@ -55,8 +54,8 @@ SocketSecurity::SocketSecurity(void* context, CurveSetup curve, PeerReports repo
   gate_.emplace(context, curve_.admission,
                 [&log = *log_](const std::string& key, const std::string& address) {
                   log.add("refused " + readable_address(address) + ": its key " + key +
-                          " may not come in; add its public file to what curve_allow "
-                          "(--curve-allow) names, or keep it away");
+                          " is not accepted; add its public file to curve_allow (--curve-allow), "
+                          "or stop that peer");
                 });
 }
 SocketSecurity::~SocketSecurity() = default;
@@ -74,7 +73,8 @@ void SocketSecurity::set_up(void* socket, std::size_t server) {
 }
 
 void SocketSecurity::see_at_listener(const ConnectionEvent& event) {
-  // The gate has named whom it did not admit. Without keys nobody is refused for lack of one.
+  // The gate has already reported the peers that it refused. Without keys no peer is refused for
+  // lack of one.
   if (!curve_ || !event.fault) return;
   const bool named_by_gate = gate_ && *event.fault == HandshakeFault::not_admitted;
   if (!named_by_gate) log_->add("refused " + event.peer + ": " + fault_at_listener(*event.fault));
@@ -88,14 +88,13 @@ void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::s
   if (*event.fault == HandshakeFault::mechanism) {
     throw ConfigError(to + (curve_ ? "it has no CURVE keys; start it with keys, or this side "
                                      "without curve_secret (--curve-secret)"
-                                   : "it takes only those with CURVE keys; give curve_secret "
-                                     "(--curve-secret) and curve_server_key "
-                                     "(--curve-server-key)"));
+                                   : "it accepts only peers with CURVE keys; give curve_secret "
+                                     "(--curve-secret) and curve_server_key (--curve-server-key)"));
   }
   if (!curve_) return;
   if (*event.fault == HandshakeFault::not_admitted && !gate_) {
-    throw ConfigError(to + "it does not admit our key " + curve_.own.public_key +
-                      "; add our public file to what its --curve-allow names");
+    throw ConfigError(to + "it does not accept the key of this side, " + curve_.own.public_key +
+                      "; add this side's public file to its --curve-allow");
   }
   if (*event.fault == HandshakeFault::key) {
     throw ConfigError(to +
@@ -104,9 +103,9 @@ void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::s
   }
   if (++failures < kMostFailures) return;
   throw ConfigError(to + "it ended " + std::to_string(failures) +
-                    " handshakes in a row without a word; " +
-                    (gate_ ? "see above whom this side refused"
-                           : "see that it has CURVE keys, and that curve_server_key "
+                    " handshakes in a row without an error message; " +
+                    (gate_ ? "the peers that this side refused are listed above"
+                           : "check that it has CURVE keys, and that curve_server_key "
                              "(--curve-server-key) is its public file"));
 }
 
@@ -116,4 +115,4 @@ void SocketSecurity::ban(const std::string& public_key) {
 
 std::int64_t SocketSecurity::refused() const noexcept { return log_->refused.load(); }
 
-}  // namespace penstock
+}  // namespace penstock::net

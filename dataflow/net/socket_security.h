@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of all sockets of a context, and what becomes of peers without the right ones: a socket
-// that listens turns them away, names them and goes on; one that connects gives up once it knows
-// that it will never come in.
+// Holds the keys of all sockets of a context, and handles peers without the right keys. A socket
+// that listens refuses and reports them, and continues. A socket that connects gives up once it
+// knows that it will never be accepted.
 //
-// Thread-safety: one thread at a time; reports come on it and on the gate's.
+// Thread-safety: one thread at a time; reports run on that thread and on the gate's thread.
 #pragma once
 
 #include <cstdint>
@@ -12,40 +12,40 @@
 #include <optional>
 #include <string>
 
-#include "dataflow/curve_setup.h"
-#include "dataflow/zmq_monitor.h"
+#include "dataflow/net/curve_setup.h"
+#include "dataflow/net/zmq_monitor.h"
 
-namespace penstock {
+namespace penstock::net {
 
-/// What is told of peers: of those that are turned away on any thread, of those that leave on the
+/// Callbacks about peers. Those about refused peers may run on any thread; `left` runs on the
 /// thread that uses the socket.
 struct PeerReports {
-  std::function<void()> refused{};                     ///< once for each try
-  std::function<void(const std::string& text)> say{};  ///< once for each peer that is turned away
-  /// A peer that was connected has left, and so many are still connected.
+  std::function<void()> refused{};                     ///< once for each attempt
+  std::function<void(const std::string& text)> say{};  ///< once for each refused peer
+  /// A connected peer has left; `others` peers are still connected.
   std::function<void(const std::string& peer, std::int64_t others)> left{};
 };
 
 class SocketSecurity {
  public:
-  /// The context outlives this object, which outlives all its sockets. Throws ConfigError.
+  /// The context must outlive this object, which must outlive all its sockets. Throws ConfigError.
   SocketSecurity(void* context, CurveSetup curve, PeerReports reports);
   ~SocketSecurity();
 
-  /// Gives a socket its keys, before it binds or connects. `server`: which of several servers it
-  /// connects to.
+  /// Gives a socket its keys. Call it before the socket binds or connects. `server` is the index of
+  /// the server to which it connects, if there are several.
   void set_up(void* socket, std::size_t server = 0);
 
-  /// Has to see the events of a socket that listens.
+  /// Call it with every event of a socket that listens.
   void see_at_listener(const ConnectionEvent& event);
-  /// The same of a socket that connects to `endpoint`; `failures` counts its handshakes that came
-  /// to nothing since the last that did not. Throws ConfigError, which says what to do, where no
-  /// other try will come to more.
+  /// Call it with every event of a socket that connects to `endpoint`. `failures` counts its failed
+  /// handshakes since the last successful one. Throws ConfigError with advice if further attempts
+  /// cannot succeed.
   void see_at_connector(const ConnectionEvent& event, const std::string& endpoint, int& failures);
 
-  /// Turns this client away from now on; nothing where it has no key. Of a server alone.
+  /// Refuses this client from now on. Does nothing if the key is empty. Only for servers.
   void ban(const std::string& public_key);
-  /// Tries of peers that were turned away.
+  /// The number of attempts by refused peers.
   std::int64_t refused() const noexcept;
 
  private:
@@ -55,4 +55,4 @@ class SocketSecurity {
   std::optional<CurveGate> gate_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/zmq_endpoint.h"
+#include "dataflow/net/zmq_endpoint.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,12 +11,13 @@
 #include <filesystem>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/options.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
-/// What sockaddr_un takes, without the closing zero.
+/// The longest path in sockaddr_un, without the closing zero.
 constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
@@ -55,22 +56,21 @@ bool is_loopback(const std::string& host) {
 
 enum class Listener { none, dead, live };
 
-/// Whether anybody accepts connections behind a socket file.
+/// Checks whether a process accepts connections at a socket file.
 Listener find_listener(const Endpoint& endpoint) {
   struct stat status {};
-  if (lstat(endpoint.path.c_str(), &status) != 0) return Listener::none;  // bind says what is wrong
+  if (lstat(endpoint.path.c_str(), &status) != 0) return Listener::none;  // bind reports it
   if (!S_ISSOCK(status.st_mode)) {
-    refuse(endpoint.text, "names a file that is no socket; expected a free name");
+    refuse(endpoint.text, "names a file that is not a socket; give a path that does not exist");
   }
-  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (probe < 0) refuse(endpoint.text, std::string("cannot be probed: ") + std::strerror(errno));
+  const FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe) refuse(endpoint.text, std::string("cannot be probed: ") + std::strerror(errno));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, endpoint.path.data(), endpoint.path.size());
   const int result =
-      connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address);  // NOLINT
+      connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);  // NOLINT
   const int error = result == 0 ? 0 : errno;
-  close(probe);
   return error == ECONNREFUSED || error == ENOENT ? Listener::dead : Listener::live;
 }
 
@@ -88,8 +88,7 @@ Endpoint parse_endpoint(std::string_view text) {
     endpoint.kind = Endpoint::Kind::inproc;
   } else {
     refuse(text,
-           "has no transport that reaches another process; expected ipc://PATH, ipc://@NAME or "
-           "tcp://HOST:PORT");
+           "has an unsupported transport; expected ipc://PATH, ipc://@NAME or tcp://HOST:PORT");
   }
   return endpoint;
 }
@@ -97,7 +96,7 @@ Endpoint parse_endpoint(std::string_view text) {
 void check_bindable(const Endpoint& endpoint, bool anywhere) {
   if (endpoint.kind == Endpoint::Kind::tcp && !is_loopback(endpoint.host) && !anywhere) {
     refuse(endpoint.text,
-           "would let every machine that reaches it send what it likes, unchecked and in plain "
+           "would accept data from every machine that can connect, unauthenticated and in plain "
            "text; give keys with curve_secret and curve_allow (--curve-secret, --curve-allow), "
            "bind to 127.0.0.1, or accept that with insecure=true (--insecure)");
   }
@@ -106,7 +105,7 @@ void check_bindable(const Endpoint& endpoint, bool anywhere) {
     case Listener::none:
       return;
     case Listener::dead:
-      unlink(endpoint.path.c_str());  // left by a process that was killed
+      unlink(endpoint.path.c_str());  // left by a killed process
       return;
     case Listener::live:
       refuse(endpoint.text,
@@ -121,4 +120,4 @@ std::string describe(const Endpoint& endpoint) {
   return endpoint.text + " (in " + std::filesystem::current_path(ignored).string() + ")";
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/zmq_monitor.h"
+#include "dataflow/net/zmq_monitor.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -11,11 +11,11 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
 constexpr int kHandshakeMilliseconds = 10'000;
-/// The first probe of a silent connection, and the others.
+/// Seconds before the first probe of a silent connection, seconds between probes, and their number.
 constexpr int kIdleSeconds = 15, kProbeSeconds = 5, kProbes = 3;
 
 constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
@@ -77,7 +77,7 @@ std::string peer_of(int connection) {
 
 std::string readable_address(const std::string& address) {
   if (!address.starts_with("localhost:")) return address;
-  return "process " + address.substr(address.rfind(':') + 1);  // behind user and group
+  return "process " + address.substr(address.rfind(':') + 1);  // the part after user and group
 }
 
 MessageSender sender_of(void* message) {
@@ -102,13 +102,13 @@ ZmqMonitor::ZmqMonitor(void* context, void* watched)
       "inproc://connections-" + std::to_string(reinterpret_cast<std::uintptr_t>(watched));
   if (zmq_socket_monitor(watched, address.c_str(), kEvents) != 0) throw zmq::error_t();
   set(socket_.get(), ZMQ_LINGER, 0);
-  set(socket_.get(), ZMQ_RCVHWM, 0);  // else a full pipe blocks libzmq's own thread
+  set(socket_.get(), ZMQ_RCVHWM, 0);  // otherwise a full pipe blocks libzmq's own thread
   if (zmq_connect(socket_.get(), address.c_str()) != 0) throw zmq::error_t();
 }
 
 ZmqMonitor::~ZmqMonitor() { zmq_socket_monitor(watched_, nullptr, 0); }
 
-/// An event is its number in 16 bits, a value in 32 (of connections: their descriptor), and a frame
+/// An event has a 16-bit number, a 32-bit value (for connections: their descriptor), and a frame
 /// with the endpoint.
 std::optional<ConnectionEvent> ZmqMonitor::next() {
   zmq::message_t frame;
@@ -143,4 +143,4 @@ std::optional<ConnectionEvent> ZmqMonitor::next() {
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

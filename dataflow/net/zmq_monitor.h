@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libzmq tells of the connections of a socket: who came, who went, and whose handshake failed
-// and why; and the bounds that every socket of ours is given in front of peers that it does not
-// know. Sockets, contexts and messages are libzmq's own handles.
+// Reports libzmq's connection events for a socket: which peer connected, which one left, and which
+// handshake failed and why. Also sets the limits that protect every socket from unknown peers.
+// Sockets, contexts and messages are libzmq's own handles.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -12,24 +12,24 @@
 #include <optional>
 #include <string>
 
-namespace penstock {
+namespace penstock::net {
 
-/// What every socket gets before it binds or connects: messages of at most `max_message` bytes (-1:
-/// any), an end to handshakes that take longer than 10 s, and TCP's own probes, by which a host
-/// that is gone is noticed within 30 s. Nothing lingers.
+/// Sets the limits of a socket before it binds or connects: messages of at most `max_message` bytes
+/// (-1: no limit), a handshake timeout of 10 s, TCP keep-alive that notices a dead host within 30
+/// s, and no linger.
 void bound_socket(void* socket, std::int64_t max_message);
 
-/// Whoever is at the other end of a connection: "10.0.0.7", or "process 4711 of user 1000"; of one
-/// that has ended meanwhile, kGonePeer.
+/// The peer of a connection: "10.0.0.7", or "process 4711 of user 1000". kGonePeer if the
+/// connection has ended meanwhile.
 std::string peer_of(int connection);
 inline constexpr const char* kGonePeer = "a peer that has gone";
 
-/// An address as libzmq writes it, as people do: "localhost:0:0:4711" is "process 4711".
+/// Makes an address from libzmq readable: "localhost:0:0:4711" becomes "process 4711".
 std::string readable_address(const std::string& address);
 
-/// Who sent a message.
+/// The sender of a message.
 struct MessageSender {
-  int connection = -1;  ///< its descriptor, which may be another's by now
+  int connection = -1;  ///< its descriptor; another connection may use the number by now
   std::string address;
   std::string public_key;  ///< empty: it has none
 };
@@ -38,29 +38,29 @@ MessageSender sender_of(void* message);
 std::string describe(const MessageSender& sender);
 
 enum class HandshakeFault : std::uint8_t {
-  mechanism,     ///< one side has CURVE keys and the other none
-  key,           ///< a client with another server's key
-  not_admitted,  ///< a client whose key the server does not know
-  broken_off,    ///< the other side ended it, or let it wait
+  mechanism,     ///< only one side has CURVE keys
+  key,           ///< the client has another server's key
+  not_admitted,  ///< the server does not know the client's key
+  broken_off,    ///< the other side ended the handshake, or did not answer
 };
 
 struct ConnectionEvent {
   enum class Kind : std::uint8_t { opened, joined, ended };
   Kind kind = Kind::opened;
-  int connection = -1;                  ///< of opened and ended
-  std::string peer;                     ///< of ended: peer_of
-  std::optional<HandshakeFault> fault;  ///< of ended: why it came to nothing
+  int connection = -1;                  ///< for opened and ended
+  std::string peer;                     ///< for ended: peer_of
+  std::optional<HandshakeFault> fault;  ///< for ended: why the handshake failed
 };
 
 class ZmqMonitor {
  public:
-  /// Made before the socket binds or connects, and destroyed before the socket.
+  /// Make it before the socket binds or connects, and destroy it before the socket.
   ZmqMonitor(void* context, void* watched);
   ~ZmqMonitor();
-  /// To be polled for input.
+  /// The socket to poll for input.
   void* handle() noexcept { return socket_.get(); }
-  /// Empty: there is none now. A fault is told apart from others' by the end of its connection,
-  /// which with several I/O threads may be another's that ends at the same moment.
+  /// Empty if there is no event now. A fault is assigned to the next connection that ends. With
+  /// several I/O threads this may be another connection that ends at the same moment.
   std::optional<ConnectionEvent> next();
 
  private:
@@ -70,7 +70,7 @@ class ZmqMonitor {
   void* const watched_;
   std::unique_ptr<void, Close> socket_;
   std::map<int, std::string> peers_;
-  std::optional<HandshakeFault> fault_;  // of the connection that ends next
+  std::optional<HandshakeFault> fault_;  // fault of the connection that ends next
 };
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/zmq_security.h"
+#include "dataflow/net/zmq_security.h"
 
 #include <algorithm>
 #include <array>
@@ -12,9 +12,9 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/stop_signal.h"
+#include "dataflow/machine/event_fd.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
 constexpr std::size_t kKeyText = 40, kKeyBytes = 32;
@@ -23,7 +23,7 @@ constexpr std::string_view kGateVersion = "1.0", kDomain = "penstock";
 
 void set(void* socket, int option, std::string_view text, const char* what) {
   if (zmq_setsockopt(socket, option, text.data(), text.size()) == 0) return;
-  throw ConfigError(std::string("setting up CURVE: libzmq does not take ") + what + ": " +
+  throw ConfigError(std::string("setting up CURVE: libzmq refused ") + what + ": " +
                     zmq_strerror(zmq_errno()));
 }
 
@@ -31,7 +31,7 @@ void set(void* socket, int option, int value, const char* what) {
   set(socket, option, {reinterpret_cast<const char*>(&value), sizeof value}, what);
 }
 
-/// The bytes of a key, as libzmq shows them to the gate.
+/// A key as bytes, the form in which libzmq passes it to the gate.
 std::string decode(const std::string& key) {
   std::array<std::uint8_t, kKeyBytes> bytes{};
   if (key.size() != kKeyText || zmq_z85_decode(bytes.data(), key.c_str()) == nullptr) {
@@ -41,7 +41,7 @@ std::string decode(const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// The text of a key's bytes; empty where they are no key.
+/// A key as text; empty if the bytes are not a key.
 std::string encode(const std::string& bytes) {
   std::array<char, kKeyText + 1> text{};
   if (bytes.size() != kKeyBytes) return {};
@@ -92,19 +92,19 @@ struct CurveGate::State {
         socket(zmq_socket(context, ZMQ_REP)) {
     for (const std::string& key : admission.keys) admitted.insert(decode(key));
     if (!socket || zmq_bind(socket.get(), kGateAddress) != 0) {
-      throw ConfigError(std::string("cannot open the gate of CURVE sockets: ") +
+      throw ConfigError(std::string("cannot open the authentication socket of CURVE: ") +
                         zmq_strerror(zmq_errno()));
     }
     thread = std::jthread([this] { run(); });
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { stop.send(); }
+  ~State() { stop.signal(); }
 
   void run() {
     while (true) {
       zmq_pollitem_t items[] = {{socket.get(), 0, ZMQ_POLLIN, 0},
-                                {nullptr, stop.fd(), ZMQ_POLLIN, 0}};
+                                {nullptr, stop.get(), ZMQ_POLLIN, 0}};
       if (zmq_poll(items, 2, -1) < 0) {
         if (zmq_errno() == EINTR) continue;
         return;  // the context ends
@@ -113,8 +113,8 @@ struct CurveGate::State {
     }
   }
 
-  /// A question is version, number, domain, address, identity, mechanism and its credentials, which
-  /// are the client's public key; the answer version, number, status, text, user and metadata.
+  /// A ZAP request is version, number, domain, address, identity, mechanism and credentials, which
+  /// are the client's public key. The reply is version, number, status, text, user and metadata.
   bool answer() {
     std::array<std::string, 7> question;
     std::size_t frames = 0;
@@ -156,11 +156,11 @@ struct CurveGate::State {
   const OnRefusal on_refusal;
   std::set<std::string> admitted;  // as bytes
   std::mutex mutex;
-  std::set<std::string> banned;  // as bytes, under the mutex
+  std::set<std::string> banned;  // as bytes; mutex protects it
   std::atomic<std::int64_t> refused{0};
-  StopSignal stop;
+  EventFd stop;
   std::unique_ptr<void, Close> socket;
-  std::jthread thread;  // last: it ends first
+  std::jthread thread;  // last: the thread ends first
 };
 
 CurveGate::CurveGate(void* context, const Admission& admission, OnRefusal on_refusal)
@@ -182,4 +182,4 @@ std::int64_t CurveGate::refused() const noexcept {
   return state_->refused.load(std::memory_order_relaxed);
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/crc32c.h"
+#include "dataflow/values/crc32c.h"
 
 #include <array>
 #include <cstring>
@@ -13,12 +13,12 @@
 #define PENSTOCK_CRC32C_TARGET __attribute__((target("+crc")))
 #endif
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 using Table = std::array<std::uint32_t, 256>;
 
-constexpr std::uint32_t kPolynomial = 0x82f63b78U;  // 0x1EDC6F41, its bits reflected
+constexpr std::uint32_t kPolynomial = 0x82f63b78U;  // 0x1EDC6F41 with its bits reflected
 
 /// tables[k][v]: what byte v becomes when k zero bytes follow it.
 constexpr std::array<Table, 8> make_tables() {
@@ -45,17 +45,17 @@ std::uint64_t word_at(const std::byte* at) noexcept {
   return word;
 }
 
-// Eight bytes at a time read the word as it lies in memory, the first byte lowest.
+// Reading eight bytes as one word needs the first byte to be the lowest.
 static_assert(std::endian::native == std::endian::little);
 
 #ifdef PENSTOCK_CRC32C_TARGET
 
-/// An instruction takes three cycles before the next can use what it gave, and one may begin in
-/// each: three stretches of this length are taken at once.
+/// The instruction has a latency of three cycles, but one can start in each cycle. So three
+/// stretches of this length are computed at once.
 constexpr std::size_t kStretch = 1024;
 
-/// tables[k][v]: what byte k of a CRC, v, becomes when kStretch zero bytes follow it. The CRC of
-/// two stretches is that of the first, moved so, and that of the second, begun with 0: added.
+/// tables[k][v]: the effect of byte k of a CRC, with value v, after kStretch zero bytes. The CRC of
+/// two stretches is the first one's CRC moved like this, plus the CRC of the second started with 0.
 constexpr std::array<Table, 4> make_stretch_tables() {
   std::array<std::uint32_t, 32> moved{};
   for (std::size_t bit = 0; bit < 32; ++bit) {
@@ -153,4 +153,4 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noe
   return crc32c_by_table(bytes, before);
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/datapoint.h"
+#include "dataflow/values/datapoint.h"
 
 #include <string>
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/wire/msgpack.h"
-#include "dataflow/wire/pickle.h"
+#include "dataflow/values/msgpack.h"
+#include "dataflow/values/pickle.h"
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 [[noreturn]] void refuse(const std::string& problem) {
@@ -20,7 +20,7 @@ namespace {
 }  // namespace
 
 Datapoint parse_datapoint(std::span<const std::byte> bytes) {
-  // More values than a datapoint of an image has would only cost memory.
+  // An image's datapoint needs no more values; more would only cost memory.
   constexpr ValueLimits kLimits{.values = 1024, .depth = 8};
   Datapoint point;
   point.tree = is_pickle(bytes) ? parse_pickle(bytes, kLimits) : parse_msgpack(bytes, kLimits);
@@ -46,4 +46,4 @@ Datapoint parse_datapoint(std::span<const std::byte> bytes) {
   return point;
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensorpack's datapoints of an image and its label, as its serializers write them: a list of two
-// in a pickle or in MessagePack. The image is a uint8 array, or bytes.
+// Parses tensorpack's datapoints of an image and its label, as tensorpack's serializers write them:
+// a list of two in a pickle or in MessagePack. The image is a uint8 array, or bytes.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "dataflow/wire/value_tree.h"
+#include "dataflow/values/value_tree.h"
 
-namespace penstock {
+namespace penstock::values {
 
 struct Datapoint {
-  ValueTree tree;  ///< holds the image where `image` is no view of the input
+  ValueTree tree;  ///< holds the image if `image` is not a view of the input
   std::span<const std::byte> image;
   std::vector<std::int64_t> shape;  ///< of an array; one dimension, or none: an encoded image
   std::int64_t label = 0;
@@ -22,4 +22,4 @@ struct Datapoint {
 /// `bytes` must outlive the result. Throws DataError for anything else.
 Datapoint parse_datapoint(std::span<const std::byte> bytes);
 
-}  // namespace penstock
+}  // namespace penstock::values

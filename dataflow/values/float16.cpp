@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/float16.h"
+#include "dataflow/values/float16.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 #if defined(__x86_64__)
-/// By the instructions that processors have for it since 2012; returns how many it did.
+/// Uses instructions that processors have since 2012. Returns how many values it converted.
 [[gnu::target("avx,f16c")]] std::size_t narrow_f16c(const float* values, Fp16* to,
                                                     std::size_t count) {
   std::size_t i = 0;
@@ -50,4 +50,4 @@ void widen(const Fp16* values, float* to, std::size_t count) {
   for (; i < count; ++i) to[i] = load(values[i]);
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

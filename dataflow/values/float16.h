@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// IEEE binary16, as bits: 5 of exponent, 10 of fraction. Rounding is to nearest, ties to even, on
-// every machine alike; what is not a number stays so.
+// IEEE binary16 as bits: 5 of exponent, 10 of fraction. Rounding is to nearest, ties to even, and
+// the same on every machine. NaN stays NaN.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::values {
 
 struct Fp16 {
   std::uint16_t bits;
@@ -18,16 +18,16 @@ constexpr std::uint32_t kSign = 0x80000000U, kInfinity = 0x7f800000U;
 constexpr std::uint32_t kRebias = (127U - 15U) << 23;  // between the exponents of f32 and f16
 constexpr std::uint32_t kFirstNormal = kRebias + (1U << 23);  // 2^-14
 constexpr std::uint32_t kFirstTooLarge = 0x47800000U;         // 2^16
-/// Its last bit is worth the smallest step of f16: what is added to it is rounded to such steps.
+/// Its last bit equals the smallest step of f16, so a sum with it is rounded to such steps.
 constexpr float kStepper = 0.5F;
 }  // namespace float16
 
-/// Without branches, for loops that compilers vectorise.
+/// Has no branches, so that compilers can vectorise loops.
 [[gnu::always_inline]] inline void store(Fp16& to, float value) {
   using namespace float16;
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & ~kSign;
-  // The lower 13 bits are rounded away; what carries makes the exponent grow as it should.
+  // Rounds the lower 13 bits away; a carry raises the exponent as it should.
   const std::uint32_t normal = (magnitude - kRebias + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
   const std::uint32_t small =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + kStepper) -
@@ -44,7 +44,7 @@ constexpr float kStepper = 0.5F;
   const std::uint32_t shifted = (value.bits & 0x7fffU) << 13;
   const std::uint32_t exponent = shifted & 0x0f800000U;
   const std::uint32_t normal = shifted + kRebias;
-  const std::uint32_t large = normal + kRebias;  // infinite, or not a number
+  const std::uint32_t large = normal + kRebias;  // infinity or NaN
   const auto small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(normal + (1U << 23)) -
                                                   std::bit_cast<float>(kFirstNormal));
   std::uint32_t bits = exponent == 0x0f800000U ? large : normal;
@@ -52,8 +52,8 @@ constexpr float kStepper = 0.5F;
   return std::bit_cast<float>(bits | ((value.bits & 0x8000U) << 16));
 }
 
-/// Many at a time, by the processor's own instructions where it has them.
+/// Convert many values at a time, with the processor's own instructions if it has them.
 void narrow(const float* values, Fp16* to, std::size_t count);
 void widen(const Fp16* values, float* to, std::size_t count);
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/msgpack.h"
+#include "dataflow/values/msgpack.h"
 
 #include <bit>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 class Parser {
@@ -39,7 +39,7 @@ class Parser {
     return taken;
   }
 
-  /// The next bytes as a number, the highest first.
+  /// The next bytes as a big-endian number.
   std::uint64_t number(std::size_t width) {
     std::uint64_t value = 0;
     for (const std::byte byte : take(width)) {
@@ -118,7 +118,7 @@ class Parser {
     value.kind = ValueKind::array;
     value.array = {.type = *type, .shape = {}, .data = data->bytes};
     for (const ValueId id : shape->items) {
-      if (tree_.at(id).kind != ValueKind::integer) refuse("is an array of a shape that is none");
+      if (tree_.at(id).kind != ValueKind::integer) refuse("is an array with an invalid shape");
       value.array.shape.push_back(tree_.at(id).integer);
     }
     if (numpy_bytes(*type, value.array.shape) != data->bytes.size()) {
@@ -145,7 +145,7 @@ class Parser {
         return add_integer(ValueKind::boolean, code & 1);
       case 0xc4:
       case 0xc5:
-      case 0xc6:  // bytes of 8, 16 and 32 bits of length
+      case 0xc6:  // bytes with a length of 8, 16 or 32 bits
         return add_bytes(ValueKind::bytes, number(std::size_t{1} << (code - 0xc4)));
       case 0xca:
         return add_real(std::bit_cast<float>(static_cast<std::uint32_t>(number(4))));
@@ -154,7 +154,7 @@ class Parser {
       case 0xcc:
       case 0xcd:
       case 0xce:
-      case 0xcf: {  // unsigned, of 8 to 64 bits
+      case 0xcf: {  // unsigned, 8 to 64 bits
         const std::uint64_t value = number(std::size_t{1} << (code - 0xcc));
         if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
           refuse("is an integer of more than 63 bits");
@@ -187,7 +187,7 @@ class Parser {
   const std::span<const std::byte> bytes_;
   const ValueLimits limits_;
   std::size_t next_ = 0;
-  std::size_t at_ = 0;  // of the value at hand
+  std::size_t at_ = 0;  // offset of the current value
   ValueTree tree_;
 };
 
@@ -197,4 +197,4 @@ ValueTree parse_msgpack(std::span<const std::byte> bytes, const ValueLimits& lim
   return Parser(bytes, limits).parse();
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

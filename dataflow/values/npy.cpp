@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/packed/npy.h"
+#include "dataflow/values/npy.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -20,7 +20,7 @@ constexpr std::size_t kLongestHeader = 65536;
                   "it");
 }
 
-/// The dictionary of the header, a Python literal of three keys.
+/// Parses the header's dictionary, a Python literal with three keys.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
@@ -55,7 +55,7 @@ class HeaderParser {
     if (!has_type || !has_order || !has_shape) {
       refuse("its header lacks one of descr, fortran_order and shape");
     }
-    if (skip_spaces() != text_.size()) refuse("its header goes on behind the dictionary");
+    if (skip_spaces() != text_.size()) refuse("its header has text after the dictionary");
     return array;
   }
 
@@ -77,7 +77,7 @@ class HeaderParser {
     const char quote = accepts('\'') ? '\'' : '"';
     if (quote == '"') expect('"');
     const std::size_t end = text_.find(quote, at_);
-    if (end == std::string_view::npos) refuse("its header has a text without an end");
+    if (end == std::string_view::npos) refuse("its header has a string without an end");
     const std::string_view inside = text_.substr(at_, end - at_);
     at_ = end + 1;
     return inside;
@@ -144,4 +144,4 @@ NumpyArray parse_npy(std::span<const std::byte> file) {
   return array;
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/numpy_array.h"
+#include "dataflow/values/numpy_array.h"
 
 #include <algorithm>
 #include <bit>
 #include <iterator>
 #include <limits>
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 std::uint64_t word_of(NumpyType type, std::span<const std::byte> data) {
@@ -40,7 +40,7 @@ std::optional<NumpyType> parse_numpy_type_or_name(std::string_view text) {
   for (const char kind : {'b', 'u', 'i', 'f'}) {
     for (const unsigned bytes : {1U, 2U, 4U, 8U}) {
       const NumpyType type{.kind = kind, .bytes = static_cast<std::uint8_t>(bytes)};
-      // The short form knows which of these there are.
+      // The short form decides which of these types are supported.
       const char brief[] = {kind, static_cast<char>('0' + bytes)};
       if (text == to_string(type) && parse_numpy_type({brief, 2})) return type;
     }
@@ -98,4 +98,4 @@ std::optional<double> numpy_real(NumpyType type, std::span<const std::byte> data
   return std::bit_cast<float>(static_cast<std::uint32_t>(word));
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy arrays of plain numbers, as files and messages hold them: a type, a shape, and a view of
-// the bytes.
+// NumPy arrays of plain numbers from files and messages: a type, a shape, and a view of the bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,41 +10,41 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::values {
 
 /// The type of an element.
 struct NumpyType {
-  char kind = 'u';         ///< b (truth), u, i or f
+  char kind = 'u';         ///< b (bool), u, i or f
   std::uint8_t bytes = 1;  ///< 1, 2, 4 or 8
   bool big_endian = false;
   bool operator==(const NumpyType&) const = default;
 };
 
-/// "|u1", "<i4", ">f8", "u1". Empty: no type of plain numbers.
+/// Parses "|u1", "<i4", ">f8" or "u1". Empty if it is not a type of plain numbers.
 std::optional<NumpyType> parse_numpy_type(std::string_view text);
-/// Also NumPy's names of types in this machine's byte order: "uint8", "float32", "bool".
+/// Also accepts NumPy's type names in this machine's byte order: "uint8", "float32", "bool".
 std::optional<NumpyType> parse_numpy_type_or_name(std::string_view text);
 /// "uint8", "big-endian int32".
 std::string to_string(NumpyType type);
 
 struct NumpyArray {
   NumpyType type{};
-  std::vector<std::int64_t> shape;    ///< empty: one number
+  std::vector<std::int64_t> shape;    ///< empty: a single number
   bool fortran_order = false;         ///< the first dimension varies fastest
-  std::span<const std::byte> data{};  ///< as many bytes as type and shape say
+  std::span<const std::byte> data{};  ///< as many bytes as type and shape need
 };
 
-/// NumPy's own limit.
+/// NumPy's own limit for dimensions.
 inline constexpr std::size_t kMaxNumpyDimensions = 32;
 
-/// Bytes of all elements. Empty: a negative dimension, too many of them, or more than fit into 63
-/// bits.
+/// Size of all elements. Empty if a dimension is negative, if there are too many dimensions, or if
+/// the size does not fit into 63 bits.
 std::optional<std::uint64_t> numpy_bytes(NumpyType type, std::span<const std::int64_t> shape);
 
-/// An element of `type` at the beginning of `data`, which is long enough. Empty: no whole number,
-/// or one beyond 63 bits.
+/// The element of `type` at the beginning of `data`, which must be long enough. Empty if it is not
+/// a whole number, or exceeds 63 bits.
 std::optional<std::int64_t> numpy_integer(NumpyType type, std::span<const std::byte> data);
-/// The same for a real number of 32 or 64 bits.
+/// As numpy_integer, for a real number of 32 or 64 bits.
 std::optional<double> numpy_real(NumpyType type, std::span<const std::byte> data);
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/pickle.h"
+#include "dataflow/values/pickle.h"
 
 #include <bit>
 #include <cstdint>
@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/wire/pickle_machine.h"
-#include "dataflow/wire/pickle_opcodes.h"
+#include "dataflow/values/pickle_machine.h"
+#include "dataflow/values/pickle_opcodes.h"
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 constexpr std::uint8_t kProto = 0x80;
@@ -28,7 +28,7 @@ class Parser {
         at_ = next_;
         code_ = static_cast<std::uint8_t>(unsigned_of(1));
         if (code_ == '.') break;
-        if (!step()) throw PickleProblem{"is not among those that plain values need"};
+        if (!step()) throw PickleProblem{"is unsupported"};
       }
       if (next_ != bytes_.size()) throw PickleProblem{"is followed by more bytes"};
       return machine_.finish();
@@ -69,7 +69,7 @@ class Parser {
     return taken;
   }
 
-  /// The next bytes as a number, the lowest first.
+  /// The next bytes as a little-endian number.
   std::uint64_t unsigned_of(std::size_t width) {
     const std::span<const std::byte> bytes = take(width);
     std::uint64_t value = 0;
@@ -79,7 +79,7 @@ class Parser {
     return value;
   }
 
-  /// Two's complement of any width.
+  /// A two's complement number of any width.
   std::int64_t signed_of(std::uint64_t width) {
     if (width > 8) throw PickleProblem{"holds an integer of more than 64 bits"};
     if (width == 0) return 0;
@@ -104,7 +104,7 @@ class Parser {
   }
 
   void push_real() {
-    std::uint64_t word = 0;  // the highest byte first
+    std::uint64_t word = 0;  // big-endian
     for (const std::byte byte : take(8)) word = word << 8 | std::to_integer<std::uint64_t>(byte);
     Value value;
     value.kind = ValueKind::real;
@@ -116,7 +116,7 @@ class Parser {
     machine_.push_bytes(kind, take(unsigned_of(width)));
   }
 
-  /// False: no opcode that we know.
+  /// False: unknown opcode.
   bool step() { return step_values() || step_machine(); }
 
   bool step_values() {
@@ -171,7 +171,7 @@ class Parser {
           throw PickleProblem{"says protocol " + std::to_string(protocol)};
         }
         return true;
-      case 0x95:  // FRAME: its contents follow as if there were none
+      case 0x95:  // FRAME: its contents are parsed as if it were not there
         if (unsigned_of(8) > bytes_.size() - next_) throw PickleProblem{"is longer than the input"};
         return true;
       case '(':
@@ -221,7 +221,7 @@ class Parser {
 
   const std::span<const std::byte> bytes_;
   std::size_t next_ = 0;
-  std::size_t at_ = 0;  // of the opcode at hand
+  std::size_t at_ = 0;  // offset of the current opcode
   std::uint8_t code_ = 0;
   PickleMachine machine_;
 };
@@ -237,4 +237,4 @@ ValueTree parse_pickle(std::span<const std::byte> bytes, const ValueLimits& limi
   return Parser(bytes, limits).parse();
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

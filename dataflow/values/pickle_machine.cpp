@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/pickle_machine.h"
+#include "dataflow/values/pickle_machine.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::values {
 namespace {
 
 [[noreturn]] void fail(std::string text) { throw PickleProblem{std::move(text)}; }
@@ -69,7 +69,7 @@ void PickleMachine::push_name(std::string_view module, std::string_view name) {
 void PickleMachine::push_named_by_stack() {
   const Value &name = tree_.at(take()), &module = tree_.at(take());
   if (name.kind != ValueKind::text || module.kind != ValueKind::text) {
-    fail("names something by what is no text");
+    fail("uses a name that is not text");
   }
   if (name.bytes.size() > 100 || module.bytes.size() > 100) fail("has a name that is too long");
   push_name(text_of(module), text_of(name));
@@ -108,8 +108,8 @@ std::vector<ValueId> PickleMachine::take_marked() {
 
 // ---- containers -------------------------------------------------------------
 
-/// A value that is part of another changes no more: no value is part of itself, and depths are
-/// final.
+/// Makes `item` a part of `container`. From then on `item` must not change, so that there are no
+/// cycles and depths are final.
 void PickleMachine::place(ValueId container, ValueId item) {
   Note &outer = notes_[container], &inner = notes_[item];
   if (container == item) fail("makes a value a part of itself");
@@ -147,7 +147,8 @@ void PickleMachine::make_marked_tuple() {
 void PickleMachine::extend(ValueKind kind, std::span<const ValueId> items) {
   const ValueId container = top();
   if (tree_.at(container).kind != kind) {
-    fail(kind == ValueKind::list ? "appends to what is no list" : "sets items of what is no dict");
+    fail(kind == ValueKind::list ? "appends to a value that is not a list"
+                                 : "sets items of a value that is not a dict");
   }
   if (notes_[container].placed) fail("changes a value that is already part of another");
   for (const ValueId item : items) place(container, item);
@@ -208,19 +209,19 @@ const Value& PickleMachine::argument(const Value& arguments, std::size_t index,
 
 NumpyType PickleMachine::type_argument(const Value& arguments, std::size_t index) const {
   if (index >= arguments.items.size() || notes_[arguments.items[index]].role != Role::type) {
-    fail("has no type of elements where one belongs");
+    fail("has no type of elements");
   }
   return notes_[arguments.items[index]].type;
 }
 
 void PickleMachine::call() {
   const ValueId arguments_id = take(), function = take();
-  const Value arguments = tree_.at(arguments_id);  // a copy: more values may move it
+  const Value arguments = tree_.at(arguments_id);  // a copy, since new values may move the original
   if (arguments.kind != ValueKind::tuple) fail("calls a function without a tuple of arguments");
   switch (notes_[function].role) {
     case Role::reconstruct: {
       if (arguments.items.empty() || notes_[arguments.items[0]].role != Role::array_class) {
-        fail("reconstructs something else than an array");
+        fail("reconstructs a value that is not an array");
       }
       Value empty;
       empty.kind = ValueKind::array;
@@ -243,7 +244,7 @@ void PickleMachine::call() {
     case Role::bytearray_class:
       return make_bytes(arguments, false);
     default:
-      fail("calls what is no function");
+      fail("calls a value that is not a function");
   }
 }
 
@@ -254,7 +255,7 @@ void PickleMachine::make_type(const Value& arguments) {
   const std::optional<NumpyType> type = parse_numpy_type(text);
   if (!type) {
     fail("makes the type of elements '" + std::string(text.substr(0, 20)) +
-         "', which is none of plain numbers");
+         "', which is not a plain number");
   }
   const ValueId id = add({}, Role::type);
   notes_[id].type = *type;
@@ -306,7 +307,7 @@ void PickleMachine::make_scalar(const Value& arguments) {
   push(std::move(value));
 }
 
-/// Python 3's bytes in protocol 2, encode('...', 'latin1'), and bytearrays before protocol 5.
+/// Makes Python 3's bytes of protocol 2, encode('...', 'latin1'), and bytearrays before protocol 5.
 void PickleMachine::make_bytes(const Value& arguments, bool needs_text) {
   if (!needs_text && arguments.items.empty()) return push_bytes(ValueKind::bytes, {});
   if (!needs_text && arguments.items.size() == 1) {
@@ -314,11 +315,12 @@ void PickleMachine::make_bytes(const Value& arguments, bool needs_text) {
   }
   const std::string_view text = text_of(argument(arguments, 0, ValueKind::text));
   const std::string_view codec = text_of(argument(arguments, 1, ValueKind::text));
-  if (codec != "latin1" && codec != "latin-1") fail("encodes text in something else than Latin-1");
+  if (codec != "latin1" && codec != "latin-1")
+    fail("encodes text in an encoding other than Latin-1");
   push_bytes(ValueKind::bytes, narrow(text));
 }
 
-/// The characters of UTF-8 as bytes, all of which are below 256.
+/// Converts UTF-8 characters, all of which must be below 256, to bytes.
 std::span<const std::byte> PickleMachine::narrow(std::string_view text) {
   std::vector<std::byte> bytes;
   bytes.reserve(std::min(text.size(), most_kept_));
@@ -334,7 +336,7 @@ std::span<const std::byte> PickleMachine::narrow(std::string_view text) {
     bytes.push_back(static_cast<std::byte>((first & 3) << 6 | (second & 0x3f)));
     ++i;
   }
-  // Each text is encoded once in honest pickles, so that the input's length bounds them all.
+  // A valid pickle encodes each text once, so the input's length limits them all.
   if (bytes.size() > most_kept_) fail("encodes the same text again and again");
   most_kept_ -= bytes.size();
   return tree_.keep(std::move(bytes));
@@ -344,7 +346,7 @@ void PickleMachine::build() {
   const ValueId state_id = take(), target = top();
   const Value state = tree_.at(state_id);
   if (!notes_[target].buildable || state.kind != ValueKind::tuple) {
-    fail("sets the state of what is neither a new array nor a new type");
+    fail("sets the state of a value that is not a new array or type");
   }
   notes_[target].buildable = false;
   if (notes_[target].role == Role::type) {
@@ -354,7 +356,7 @@ void PickleMachine::build() {
   }
 }
 
-/// (version, byte order, no part types, no names, no fields, ...)
+/// The state is (version, byte order, no part types, no names, no fields, ...).
 void PickleMachine::build_type(ValueId target, const Value& state) {
   if (state.items.size() < 5) fail("has a type whose state is too short");
   const std::string_view order = text_of(tree_.at(state.items[1]));
@@ -367,7 +369,7 @@ void PickleMachine::build_type(ValueId target, const Value& state) {
   notes_[target].type.big_endian = order == ">";
 }
 
-/// (version, shape, type, whether in Fortran's order, bytes)
+/// The state is (version, shape, type, whether in Fortran order, bytes).
 void PickleMachine::build_array(ValueId target, const Value& state) {
   const Value& shape = argument(state, 1, ValueKind::tuple);
   const Value& fortran = argument(state, 3, ValueKind::boolean);
@@ -377,4 +379,4 @@ void PickleMachine::build_array(ValueId target, const Value& state) {
   tree_.edit(target).array = std::move(array);
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stack of a pickle, and what NumPy's own pickles do on it. Of pickle.cpp alone.
+// The stack of a pickle, and the operations of NumPy's own pickles on it. Only pickle.cpp uses it.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,22 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dataflow/wire/value_tree.h"
+#include "dataflow/values/value_tree.h"
 
-namespace penstock {
+namespace penstock::values {
 
-/// What a step cannot be done for; the parser adds where it was met.
+/// Why a step failed. The parser adds the position.
 struct PickleProblem {
   std::string text;
 };
 
 class PickleMachine {
  public:
-  /// `most_kept`: bytes that may be kept beside the input.
+  /// `most_kept` is the limit of bytes to keep in addition to the input.
   PickleMachine(const ValueLimits& limits, std::size_t most_kept)
       : limits_(limits), most_kept_(most_kept) {}
 
-  // Each throws PickleProblem.
+  // Each function throws PickleProblem.
   void push(Value value);
   void push_bytes(ValueKind kind, std::span<const std::byte> bytes);
   void push_integer(ValueKind kind, std::int64_t integer);
@@ -37,7 +37,7 @@ class PickleMachine {
   void make_tuple(std::size_t count);
   void make_marked_tuple();
   void append();         ///< one value to the list below it
-  void append_marked();  ///< those above the mark to the list below it
+  void append_marked();  ///< the values above the mark to the list below it
   void set_item();       ///< a key and a value to the dict below them
   void set_marked();     ///< keys and values above the mark
   void remember(std::uint64_t number);
@@ -46,14 +46,14 @@ class PickleMachine {
   void call();   ///< a function below its tuple of arguments
   void build();  ///< an array or a type below its state
 
-  /// The one value that is left.
+  /// Returns the one value that is left.
   ValueTree finish();
 
  private:
-  /// What stands on the stack beside plain values.
+  /// The kinds of entries on the stack, plain values and others.
   enum class Role : std::uint8_t {
     plain,
-    arguments,  ///< a tuple that holds something else than plain values
+    arguments,  ///< a tuple that contains an entry other than plain values
     type,       ///< NumPy's description of an element
     reconstruct,
     from_buffer,
@@ -66,7 +66,7 @@ class PickleMachine {
   };
   struct Note {
     Role role = Role::plain;
-    bool placed = false;     ///< part of another value: it stays as it is
+    bool placed = false;     ///< part of another value; must not change any more
     bool buildable = false;  ///< waits for its state
     std::int32_t depth = 1;
     NumpyType type{};
@@ -93,10 +93,10 @@ class PickleMachine {
   const ValueLimits limits_;
   std::size_t most_kept_;
   ValueTree tree_;
-  std::vector<Note> notes_;  // of the values of tree_
+  std::vector<Note> notes_;  // one per value of tree_
   std::vector<ValueId> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint64_t, ValueId> memo_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::values

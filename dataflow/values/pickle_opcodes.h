@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcodes of Python's pickles by their names in Lib/pickletools.py. Of pickle.cpp alone.
+// The opcodes of Python's pickles, with their names from Lib/pickletools.py. Only pickle.cpp uses
+// it.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::values {
 
 // clang-format off
-/// A name for a byte; empty: no opcode.
+/// The name of an opcode; empty for an unknown one.
 constexpr std::string_view pickle_opcode_name(std::uint8_t code) noexcept {
   struct Named { std::uint8_t code; std::string_view name; };
   constexpr Named kNames[] = {
@@ -35,4 +36,4 @@ constexpr std::string_view pickle_opcode_name(std::uint8_t code) noexcept {
 }
 // clang-format on
 
-}  // namespace penstock
+}  // namespace penstock::values

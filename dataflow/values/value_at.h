@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in the bytes of files, whose formats here all have the least byte first.
+// Reads numbers from the bytes of files. All file formats here are little-endian.
 #pragma once
 
 #include <bit>
@@ -8,11 +8,12 @@
 #include <cstring>
 #include <span>
 
-namespace penstock {
+namespace penstock::values {
 
-static_assert(std::endian::native == std::endian::little, "files are read as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "files are read in native byte order, which must be little-endian");
 
-/// The number at `offset`, which need not be aligned. The caller has checked that all of it is
+/// The number at `offset`, which need not be aligned. The caller must check that all of it is
 /// within `bytes`.
 template <typename Value>
 Value value_at(std::span<const std::byte> bytes, std::uint64_t offset) noexcept {
@@ -21,4 +22,4 @@ Value value_at(std::span<const std::byte> bytes, std::uint64_t offset) noexcept 
   return value;
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

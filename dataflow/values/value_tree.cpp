@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/value_tree.h"
+#include "dataflow/values/value_tree.h"
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::values {
 
 const Value* ValueTree::find(const Value& dict, std::string_view key) const {
   if (dict.kind != ValueKind::dict) return nullptr;
@@ -35,4 +35,4 @@ std::optional<std::int64_t> integer_of(const Value& value) {
   return single ? numpy_integer(value.array.type, value.array.data) : std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::values

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pickle or a MessagePack message says, as plain values that point into its bytes. The
-// parsers (pickle.h, msgpack.h) make one; nothing in it is ever called.
+// The content of a pickle or a MessagePack message as plain values that point into its bytes. The
+// parsers (pickle.h, msgpack.h) make it. Nothing in it is ever executed.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/wire/numpy_array.h"
+#include "dataflow/values/numpy_array.h"
 
-namespace penstock {
+namespace penstock::values {
 
 enum class ValueKind : std::uint8_t {
   none,
   boolean,
   integer,
   real,
-  text,   ///< said to be UTF-8, which is not checked
+  text,   ///< claimed to be UTF-8; not checked
   bytes,  ///< also Python 2's str
   list,
   tuple,
@@ -28,38 +28,39 @@ enum class ValueKind : std::uint8_t {
   array
 };
 
-/// Names a value within its tree.
+/// Identifies a value in its tree.
 using ValueId = std::uint32_t;
 
 struct Value {
   ValueKind kind = ValueKind::none;
-  std::int64_t integer = 0;  ///< of booleans: 0 or 1
+  std::int64_t integer = 0;  ///< for booleans: 0 or 1
   double real = 0;
-  std::span<const std::byte> bytes;  ///< of text and bytes
-  std::vector<ValueId> items;        ///< of lists and tuples; of dicts keys and values in turn
+  std::span<const std::byte> bytes;  ///< for text and bytes
+  std::vector<ValueId> items;        ///< for lists and tuples; for dicts keys and values in turn
   NumpyArray array;
 };
 
-/// What a parser stops at.
+/// The limits at which a parser refuses its input.
 struct ValueLimits {
   std::uint32_t values = 1U << 18;
   std::int32_t depth = 32;
 };
 
-/// A value may be part of several others, and of none that is part of it.
+/// A value may be part of several others. There are no cycles.
 class ValueTree {
  public:
   const Value& root() const noexcept { return values_[root_]; }
   const Value& at(ValueId id) const noexcept { return values_[id]; }
   std::size_t size() const noexcept { return values_.size(); }
 
-  /// The value of a key that is such a text or such bytes; null: `dict` has none, or is no dict.
+  /// The value for a key that is this text or these bytes; null if `dict` lacks it or is not a
+  /// dict.
   const Value* find(const Value& dict, std::string_view key) const;
 
   // For parsers.
   ValueId add(Value value);
   Value& edit(ValueId id) noexcept { return values_[id]; }
-  /// Keeps bytes that the input does not hold as they are.
+  /// Keeps bytes that the input does not contain as is.
   std::span<const std::byte> keep(std::vector<std::byte> bytes);
   void set_root(ValueId id) noexcept { root_ = id; }
 
@@ -69,9 +70,9 @@ class ValueTree {
   ValueId root_ = 0;
 };
 
-/// The characters of text or bytes; empty for others.
+/// The characters of text or bytes; empty for other values.
 std::string_view text_of(const Value& value);
-/// Of an integer, or of an array of one whole number.
+/// The value of an integer, or of an array with one whole number.
 std::optional<std::int64_t> integer_of(const Value& value);
 
-}  // namespace penstock
+}  // namespace penstock::values

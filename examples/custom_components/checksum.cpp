@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend in one file: its "training step" adds up every byte of the batch on the calling thread,
-// and reports the mean pixel where a loss would be.
+// A backend in one file. Its "training step" adds up every byte of the batch on the calling thread,
+// and reports the mean pixel as the loss.
 //   penstock_custom run --device checksum --fake-location stripes
 #include <numeric>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb in one file: how many bytes of pixels a model takes at a given rate.
+// A verb in one file: prints how many bytes of pixels a model needs at a given rate.
 //   penstock_custom demand --model resnet50 --img-per-s 3571
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An update in one file: ranks exchange gradients in every k-th step only.
+// A variable update in one file: ranks exchange gradients only in every k-th step.
 //   penstock_custom run --variable-update every-second:steps=4
 #include "dataflow/error.h"
 #include "trainer/update_strategy.h"

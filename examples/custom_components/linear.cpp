@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in one file: average each channel, then one number per class.
+// A model in one file: averages each channel, then computes one number per class.
 //   penstock_custom run --model linear
 #include "trainer/model.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report in one file: a line for each row of a sweep, to paste into a message.
+// A report in one file: one line per row of a sweep, to paste into a message.
 //   penstock_custom report out/batches --format rates
-#include "bench/report.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/report/report.h"
 
 namespace penstock {
 namespace {
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+void write(const SweepResult& sweep, const report::ReportStyle&, std::ostream& out) {
   for (const Row& row : sweep.rows) {
     out << label_of(sweep, row) << ": ";
     if (row.img_per_s) {
@@ -20,7 +20,7 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
 
 }  // namespace
 
-extern constinit const ReportEntry rates_report{
+extern constinit const report::ReportEntry rates_report{
     .name = "rates",
     .summary = "img/s of each row, a line each",
     .write = write,

@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "bench/dataset/shard_file.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
 
 namespace penstock {
 namespace {
@@ -21,17 +21,17 @@ struct RecordHeader {
   std::int32_t label = -1;
 };
 
-class Records final : public RecordFormat {
+class Records final : public datasets::RecordFormat {
  public:
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const datasets::MappedFile& shard,
+             const std::function<void(const datasets::Record&)>& add) const override {
     std::span<const std::byte> rest = shard.bytes();
     while (!rest.empty()) {
       const auto at = static_cast<std::uint64_t>(rest.data() - shard.bytes().data());
       RecordHeader header;
       if (rest.size() >= sizeof header) std::memcpy(&header, rest.data(), sizeof header);
       if (rest.size() < sizeof header || rest.size() - sizeof header < header.bytes) {
-        // One damaged record stands for what was cut.
+        // Adds one damaged record for the part that was cut off.
         constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
         add({at, static_cast<std::uint32_t>(std::min(rest.size(), kMost))});
         return;
@@ -40,21 +40,21 @@ class Records final : public RecordFormat {
       rest = rest.subspan(sizeof header + header.bytes);
     }
   }
-  // `sample.lent` is the JPEG file already.
+  // `sample.lent` already is the JPEG file.
   void open(Sample& sample) const override {
-    if (sample.label < 0) refuse_record(sample, "the record is cut, or has no label");
+    if (sample.label < 0) datasets::refuse_record(sample, "the record is cut, or has no label");
   }
 };
 
-class RecordsWriter final : public ShardedWriter {
+class RecordsWriter final : public dataset::ShardedWriter {
  public:
-  using ShardedWriter::ShardedWriter;
+  using dataset::ShardedWriter::ShardedWriter;
 
  private:
   std::string shard_name(std::uint64_t number) const override {
     return fmt::format("train-{:06}.records", number);
   }
-  void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
+  void write(dataset::ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
     shard.append_number(RecordHeader{static_cast<std::uint32_t>(image.size()), label});
     shard.append(image);
@@ -68,15 +68,16 @@ extern constinit const SourceEntry records_source{
     .summary = "files of JPEG files, each behind its length and its label",
     .make = [](const DataPlan& plan, const Options&) -> std::unique_ptr<Source> {
       const auto accepts = [](std::string_view name) { return name.ends_with(".records"); };
-      return make_record_source(plan, list_shards(plan, accepts, "records", "train-000000.records"),
-                                std::make_unique<Records>());
+      return datasets::make_record_source(
+          plan, datasets::list_shards(plan, accepts, "records", "train-000000.records"),
+          std::make_unique<Records>());
     },
 };
 
-extern constinit const DatasetWriterEntry records_dataset_writer{
+extern constinit const dataset::DatasetWriterEntry records_dataset_writer{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
-    .make = [](const WriterPlan& plan) -> std::unique_ptr<DatasetWriter> {
+    .make = [](const dataset::WriterPlan& plan) -> std::unique_ptr<dataset::DatasetWriter> {
       return std::make_unique<RecordsWriter>(plan);
     },
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer in one file: each weight moves by the learning rate against the sign of its gradient
+// An optimizer in one file: moves each weight by the learning rate against the sign of its gradient
 // (Bernstein et al., "signSGD", 2018).
 //   penstock_custom run --device cpu --model tiny_cnn --optimizer sign-sgd
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
 
 namespace penstock {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A feeder in one file: vertical stripes whose width is an option, and whose label says which it
-// is.
+// A feeder in one file: vertical stripes. An option sets their width, and the label counts the
+// batches.
 //   penstock_custom run --fake-location stripes:width=8
 #include <cstring>
 #include <utility>
@@ -23,9 +23,9 @@ class Stripes final : public Feeder {
   void run(BatchRing& out, std::stop_token stop) override {
     const ImageShape& image = out.spec().image;
     const auto pixel_bytes = static_cast<std::size_t>(image.channels);
-    // acquire blocks while the ring is full; an empty lease says that it is time to go.
+    // acquire() blocks while the ring is full. An empty lease means that the run ends.
     for (std::int32_t count = 0; WriteLease lease = out.acquire(stop); ++count) {
-      lease.await();  // a device may still read what the slot held before
+      lease.await();  // a device may still read the slot
       std::byte* pixel = lease.batch().pixels.data();
       for (std::int64_t i = 0; i < std::int64_t{lease.batch().valid} * image.height * image.width;
            ++i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Penstock as a library: what do random pixels drawn on the CPU cost two emulated devices?
+// Penstock as a library: measures what random pixels drawn on the CPU cost two emulated devices.
 //   build/first_run
 #include <cstdio>
 
-#include "bench/runner.h"
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
+#include "bench/run/runner.h"
 
 int main() {
   penstock::SteadyClock clock;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Feeds `penstock run` from a producer over a real socket and checks that its images arrived.
 # Usage: feed_test.sh PENSTOCK OPTIONS COMMAND...
-#   OPTIONS   of zmq-consume beside endpoint and hwm, such as format=framed; '' for none
-#   COMMAND   of the producer, in batches of 8; FEED and IMAGES stand for the endpoint and a folder of JPEG files
+#   OPTIONS   further options of zmq-consume, besides endpoint and hwm, such as format=framed; '' for none
+#   COMMAND   starts the producer, with batches of 8; FEED and IMAGES stand for the endpoint and a folder of JPEG files
 set -eu
 penstock=$1 options=$2
 shift 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced: has "$@", if it begins with perl or python3, begin with one that knows ZeroMQ, or skips the test.
+# Sourced: if "$@" begins with perl or python3, replaces it with an interpreter that has ZeroMQ, or skips the test.
 case $1 in
   perl)
     if ! perl -MZMQ::FFI -e 1 2> /dev/null; then

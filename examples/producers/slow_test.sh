@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A producer that ends while its consumer has no room loses nothing of what it sent over ipc.
+# A producer that ends while its consumer has no room must lose no message over ipc.
 # Usage: slow_test.sh PENSTOCK COMMAND...
-#   COMMAND   of a producer of 22 batches of one image of 32 x 32 each, which ends then; FEED stands for the endpoint,
-#             and C FILE for the program that is compiled of it
+#   COMMAND   a producer that sends 22 batches of one image of 32 x 32 each and ends; FEED stands for the endpoint,
+#             and C FILE for the program compiled from FILE
 set -eu
 penstock=$1
 shift
@@ -24,7 +24,7 @@ for word; do
 done
 "$@" &
 producer=$!
-# All of the batches are less than what the kernel holds.
+# All batches together fit into the kernel's buffer.
 "$penstock" run --json --fake-location "zmq-consume:endpoint=ipc://$folder/feed,hwm=1" --model trivial \
   --image-size 32 --device emulated:img_per_s=20 --batch-size 1 --num-warmup-batches 2 --num-batches 20 \
   --timeout 20s > "$folder/result.json"

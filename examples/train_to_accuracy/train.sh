@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Trains a small network on synthetic photographs until it names 95 % of images that it never saw.
+# Trains a small network on synthetic photographs until validation accuracy reaches 95 %.
 # Usage: examples/train_to_accuracy/train.sh build/penstock [FOLDER]
 set -eu
 penstock=$1
 folder=${2:-train-to-accuracy}
 goal=0.95
 
-# Is a component of this kind built? `--` marks those that are only known.
+# Is a component of this kind built? `--` marks names that are known but not built.
 is_built() { "$penstock" list | awk -v kind="$1 (" -v name="$2" '
   /^[^ ]/ { inside = index($0, kind) == 1 }
   inside && $1 == name && $2 != "--" { found = 1 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches out of messages that lie in memory: what zmq-consume does with a message, checks and the
-// copy into a slot, without the network that brings it. Constant batches, made before the run.
+// The feeder `messages`: reads constant batches from messages in memory, which it makes before the
+// run. It checks and copies them as zmq-consume does, without the network.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -8,14 +8,14 @@
 
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
-#include "dataflow/wire/batch_message.h"
 #include "feeders/feeder.h"
-#include "feeders/outgoing_messages.h"
+#include "feeders/remote/receive/threads_together.h"
+#include "feeders/remote/send/outgoing_messages.h"
+#include "feeders/remote/send/zmq_push.h"
+#include "feeders/remote/wire/batch_message.h"
 #include "feeders/synthetic_pixels.h"
-#include "feeders/threads_together.h"
-#include "feeders/zmq_push.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 constexpr std::int64_t kMostReceivers = 256, kMostMessages = 1 << 10;
@@ -128,4 +128,4 @@ extern constinit const FeederEntry held_messages_feeder{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

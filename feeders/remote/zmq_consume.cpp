@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches from outside producers, in any language, over ZeroMQ: PULL sockets, messages of the
-// formats of batch_message.h, one copy from libzmq's memory into the slot.
+// The feeder `zmq-consume`: receives batches from outside producers, in any language, over ZeroMQ
+// PULL sockets. Messages have the formats of batch_message.h. Each batch is copied once, from
+// libzmq's memory into the slot.
 //
-// What waits in a socket is bounded in messages (hwm, per producer) and, for messages of one frame,
-// as none may be larger than max_message, in bytes. libzmq counts a message of several frames as
-// one, once its last one came. Against a producer that means harm this bound is kept over TCP alone
-// (README.md): a socket only binds where this machine's users can reach it, unless told otherwise.
+// The socket limits waiting data to hwm messages per producer. For messages of one frame that is
+// also a limit in bytes, because max_message limits each message. libzmq counts a message of
+// several frames once, when its last frame arrives. Against a malicious producer this limit holds
+// only over TCP (README.md). Therefore a socket binds only where users of this machine can reach
+// it, unless told otherwise.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -15,19 +17,19 @@
 
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
-#include "dataflow/wire/batch_message.h"
-#include "dataflow/wire/zmq_op.h"
-#include "feeders/credit_consume.h"
-#include "feeders/credit_consume_encoded.h"
 #include "feeders/feeder.h"
-#include "feeders/threads_together.h"
-#include "feeders/turns.h"
-#include "feeders/zmq_consume_encoded.h"
-#include "feeders/zmq_consume_plan.h"
-#include "feeders/zmq_intake.h"
-#include "feeders/zmq_memory.h"
+#include "feeders/remote/credit/credit_consume.h"
+#include "feeders/remote/credit/credit_consume_encoded.h"
+#include "feeders/remote/credit/turns.h"
+#include "feeders/remote/receive/threads_together.h"
+#include "feeders/remote/receive/zmq_consume_encoded.h"
+#include "feeders/remote/receive/zmq_intake.h"
+#include "feeders/remote/receive/zmq_memory.h"
+#include "feeders/remote/wire/batch_message.h"
+#include "feeders/remote/wire/zmq_op.h"
+#include "feeders/remote/zmq_consume_plan.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 class ZmqConsume final : public Feeder {
@@ -60,7 +62,7 @@ class ZmqConsume final : public Feeder {
   }
 
  private:
-  /// What one thread has.
+  /// The state of one receiver thread.
   struct Receiver {
     explicit Receiver(const ZmqConsume& feeder)
         : receiving(feeder.receiving_, feeder.clock_),
@@ -95,8 +97,8 @@ class ZmqConsume final : public Feeder {
     }
   }
 
-  /// The next good batch, in the receiver's message, and its turn where the order counts; empty:
-  /// stopped, or the producer has ended.
+  /// Receives the next good batch into the receiver's message, and sets its turn if the order
+  /// matters. Empty: stopped, or the producer has ended.
   std::optional<WireBatch> receive_batch(Receiver& receiver, Turn& turn,
                                          const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
@@ -122,8 +124,8 @@ class ZmqConsume final : public Feeder {
     return std::nullopt;
   }
 
-  /// What the receiver's message holds, as views; empty: no batch, but what belongs between them.
-  /// Throws DataError where it is neither.
+  /// Returns views of the batch in the receiver's message. Empty: the message is valid but not a
+  /// batch. Throws DataError if the message is invalid.
   std::optional<WireBatch> read(Receiver& receiver) {
     const MessageFrames frames = receiver.message.frames();
     const MessageFormat format = plan_.format.value_or(detect_message_format(frames));
@@ -134,7 +136,7 @@ class ZmqConsume final : public Feeder {
     return batch;
   }
 
-  /// Of one batch, on average; 0: not timed.
+  /// Average time to copy one batch; 0: not timed.
   double copy_seconds() const {
     const std::int64_t items = unpacking_.timed_items.value();
     if (items == 0) return 0;
@@ -148,7 +150,7 @@ class ZmqConsume final : public Feeder {
     item.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
   }
 
-  /// Says once which formats came, where nobody declared one.
+  /// Notes each received format once, unless the format option is set.
   void note_format(MessageFormat format) {
     const auto bit = 1U << static_cast<unsigned>(format);
     if (plan_.format || (seen_formats_.load(std::memory_order_relaxed) & bit) != 0) return;
@@ -166,7 +168,7 @@ class ZmqConsume final : public Feeder {
   Counter& images_;
   StageCounters &receiving_, &unpacking_;
   Turns turns_;                            // of messages, by their numbers
-  std::atomic<unsigned> seen_formats_{0};  // a bit each
+  std::atomic<unsigned> seen_formats_{0};  // one bit per format
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
@@ -189,7 +191,7 @@ std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
   return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting();
 }
 
-/// Of messages with pixels; the sizes of image files are not known before they come.
+/// Covers messages of pixels only: the sizes of image files are not known before they arrive.
 std::vector<MemoryNeed> memory_needs(const Options& options, const BatchSpec& spec) {
   if (wants_image_files(options)) return {};
   if (options.integer("credit") != 0) return credit_memory_needs(options, spec);
@@ -218,4 +220,4 @@ extern constinit const FeederEntry zmq_consume_feeder{
     .memory_needs = memory_needs,
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_consume_plan.h"
+#include "feeders/remote/zmq_consume_plan.h"
 
 #include <algorithm>
 #include <climits>
@@ -7,26 +7,26 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/wire/zmq_op.h"
-#include "feeders/producer_ledger.h"
+#include "feeders/remote/receive/producer_accounts.h"
+#include "feeders/remote/wire/zmq_op.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 constexpr std::int64_t kMostReceivers = 256;
-/// Producers that may be waited for: as many as the ledger knows.
-constexpr std::int64_t kMostProducers = ProducerLedger::Limits{}.producers;
+/// The accounts can track this many producers.
+constexpr std::int64_t kMostProducers = ProducerAccounts::Limits{}.producers;
 constexpr std::string_view kBind = "bind:", kConnect = "connect:";
 constexpr std::string_view kBeginnings[] = {kBind, kConnect, "ipc://", "tcp://", "inproc://"};
 
-/// Room for messages of the wrong type or size, which are then named instead of cut off.
+/// Leaves room for messages of the wrong type or size, so that they can be reported, not cut off.
 std::uint64_t default_max_message(std::uint64_t batch) {
   return 4 * batch + (std::uint64_t{64} << 10);
 }
 
 std::uint64_t batch_bytes(const BatchSpec& spec) { return BatchLayout(spec, spec.images).size(); }
 
-/// Of `buffer` what is not in receivers' hands, nor being received.
+/// Returns the messages that fit in `buffer` besides those that receivers hold or receive.
 std::int64_t hwm_for(const Options& options, std::uint64_t batch, std::int32_t receivers) {
   if (!options.given("buffer")) {
     return checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX);
@@ -46,7 +46,7 @@ std::int64_t hwm_for(const Options& options, std::uint64_t batch, std::int32_t r
   return static_cast<std::int64_t>(std::min<std::uint64_t>(batches - elsewhere, INT_MAX));
 }
 
-/// "173 MB".
+/// Formats bytes, such as "173 MB".
 std::string size_text(std::uint64_t bytes) {
   if (bytes < 10'000) return std::to_string(bytes) + " bytes";
   if (bytes < 10'000'000) return std::to_string((bytes + 500) / 1'000) + " kB";
@@ -64,15 +64,15 @@ ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
   }
   return {.role = ZmqSocketOptions::Role::pull,
           .insecure = options.flag("insecure"),
-          .curve = read_curve({.secret = options.text("curve_secret"),
-                               .server_key = options.text("curve_server_key"),
-                               .allow = options.text("curve_allow")}),
+          .curve = net::read_curve({.secret = options.text("curve_secret"),
+                                    .server_key = options.text("curve_server_key"),
+                                    .allow = options.text("curve_allow")}),
           .hwm = hwm_for(options, batch_bytes(spec), receivers),
           .max_message = static_cast<std::int64_t>(max_message),
           .io_threads = checked_count("zmq-consume:io_threads", options.integer("io_threads"), 64)};
 }
 
-/// Empty: messages say it themselves.
+/// Empty: detected for each message.
 std::optional<MessageFormat> declared_format(const Options& options) {
   const std::string& text = options.text("format");
   if (canonical_name(text) == "auto") return std::nullopt;
@@ -87,7 +87,7 @@ std::int32_t producers_of(const Options& options) {
   return count == 0 ? 0 : checked_count("zmq-consume:producers", count, kMostProducers);
 }
 
-/// Where the '+' is behind which the next endpoint begins.
+/// Position of the '+' that separates the first endpoint from the next.
 std::size_t end_of_endpoint(std::string_view text) {
   for (std::size_t plus = text.find('+'); plus != text.npos; plus = text.find('+', plus + 1)) {
     const std::string_view rest = text.substr(plus + 1);
@@ -106,15 +106,15 @@ ConsumeEndpoint parse_one(std::string_view text, bool bind) {
     bind = way == kBind;
     break;
   }
-  return {parse_endpoint(text), bind};
+  return {net::parse_endpoint(text), bind};
 }
 
 }  // namespace
 
 bool ConsumePlan::is_on_one_machine() const noexcept {
   return std::ranges::all_of(endpoints, [](const ConsumeEndpoint& end) {
-    const Endpoint& endpoint = end.endpoint;
-    return endpoint.kind != Endpoint::Kind::tcp || endpoint.host == "localhost" ||
+    const net::Endpoint& endpoint = end.endpoint;
+    return endpoint.kind != net::Endpoint::Kind::tcp || endpoint.host == "localhost" ||
            endpoint.host == "[::1]" || endpoint.host.starts_with("127.");
   });
 }
@@ -202,8 +202,8 @@ std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
   const std::string hwm = std::to_string(plan.socket.hwm);
   return "up to " + std::to_string(batches) + " batches (" + std::to_string(batches * spec.images) +
          " images, " + size_text(bytes) + ") of each producer wait outside the ring: " + hwm +
-         " in its socket if its hwm is ours, 1 under way, 1 being received, " + hwm +
+         " in its socket if it has the same hwm, 1 in transit, 1 being received, " + hwm +
          " in this socket";
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of zmq-consume, and what they come to: where batches come from, in which formats, and
-// how many may wait. Stateless: all functions may run on any thread.
+// Parses the options of zmq-consume: endpoints, message formats, and how many batches may wait.
+// Stateless: any thread may call any function.
 #pragma once
 
 #include <cstdint>
@@ -9,37 +9,37 @@
 #include <vector>
 
 #include "dataflow/options.h"
-#include "dataflow/wire/batch_message.h"
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/wire/batch_message.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 struct ConsumeEndpoint {
-  Endpoint endpoint;
-  bool bind = true;  ///< else connect
+  net::Endpoint endpoint;
+  bool bind = true;  ///< false: connect
 };
 
 struct ConsumePlan {
   std::vector<ConsumeEndpoint> endpoints;
-  ZmqSocketOptions socket{};              ///< of each endpoint, but for `bind`
-  std::optional<MessageFormat> format{};  ///< empty: messages say it themselves
-  std::int32_t receivers = 1;             ///< threads
-  std::int32_t producers = 0;             ///< whose end is that of the data; 0: there is none
-  bool keep_memory = true;                ///< by malloc, for the next messages
-  std::string producer;                   ///< a shell command; empty: none
+  ZmqSocketOptions socket{};              ///< for every endpoint, except `bind`
+  std::optional<MessageFormat> format{};  ///< empty: detected for each message
+  std::int32_t receivers = 1;             ///< threads that check and copy messages
+  std::int32_t producers = 0;             ///< the data end after as many ends; 0: never
+  bool keep_memory = true;                ///< malloc keeps freed memory for later messages
+  std::string producer;                   ///< shell command that starts a producer; empty: none
 
-  /// Do all endpoints lie where only this machine's processes reach them?
+  /// Whether only processes of this machine can reach the endpoints.
   bool is_on_one_machine() const noexcept;
-  /// Messages that this process holds outside the ring at most, of one producer: those in the
-  /// socket, one that libzmq is receiving, and one in each receiver's hands.
+  /// Upper bound on the messages of one producer that this process holds outside the ring: those in
+  /// the socket, one that libzmq is receiving, and one per receiver.
   std::int64_t most_messages() const noexcept { return socket.hwm + 1 + receivers; }
-  /// The same in bytes, if they are as large as they may be.
+  /// most_messages() in bytes, if each message has the largest size.
   std::int64_t most_bytes() const noexcept;
-  /// More than those of messages that are let in, what libzmq and CURVE add among them.
+  /// Limit in bytes above what accepted messages need, including the overhead of libzmq and CURVE.
   std::int64_t flood_bytes() const noexcept;
-  /// Batches of one producer that may lie ready outside the ring, this process and its own taken
-  /// together, while the ring is full: both sockets, one message under way and one being received.
-  /// The producer's hwm is taken to be ours.
+  /// Upper bound on the batches of one producer that wait outside the ring while it is full, in
+  /// this process and the producer: both sockets, one message in transit and one being received.
+  /// Assumes that the producer's hwm equals ours.
   std::int64_t most_waiting() const noexcept { return 2 * socket.hwm + 2; }
 };
 
@@ -71,25 +71,26 @@ inline constexpr OptionSpec kConsumeOptions[] = {
      "keep the memory of messages for reuse, in the whole process; false: default of glibc"},
     {"producer", "",
      "shell command that starts a producer for the run, such as 'penstock serve'; default: none"},
-    {"curve_secret", "", kCurveSecretHelp},
-    {"curve_allow", "", kCurveAllowHelp},
-    {"curve_server_key", "", kCurveServerKeyHelp},
+    {"curve_secret", "", net::kCurveSecretHelp},
+    {"curve_allow", "", net::kCurveAllowHelp},
+    {"curve_server_key", "", net::kCurveServerKeyHelp},
     {"insecure", "false", "allow binding tcp:// without keys where other machines can connect"},
 };
 
-/// Throws ConfigError, before any socket is opened.
+/// Throws ConfigError before any socket is opened.
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
 
-/// The socket for `credit`, but for its role and hwm, of the plan that `options` say. Throws
-/// ConfigError for those that say nothing with credit.
+/// Returns the socket options of `plan` for use with credit, without role and hwm. Throws
+/// ConfigError if an option has no meaning with credit.
 ZmqSocketOptions read_credit_socket(const Options& options, const ConsumePlan& plan);
 
-/// "up to 18 batches (1152 images, 173 MB) of each producer wait outside the ring: ...".
+/// Describes the limit, such as "up to 18 batches (1152 images, 173 MB) of each producer wait
+/// outside the ring: ...".
 std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec);
 
-/// "ipc://a+connect:tcp://host:5555": endpoints, each with `bind:` or `connect:` before it where it
-/// is not as `bind` says. A '+' parts two where an endpoint begins behind it, and is part of a name
-/// elsewhere. Throws ConfigError.
+/// Parses endpoints such as "ipc://a+connect:tcp://host:5555". The prefix `bind:` or `connect:`
+/// overrides `bind`. A '+' separates two endpoints if the text after it starts like an endpoint;
+/// otherwise it is part of a name. Throws ConfigError.
 std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind);
 
-}  // namespace penstock
+}  // namespace penstock::remote

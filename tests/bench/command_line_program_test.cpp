@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program says of itself: help, lists, completions, job files, and its version.
+// The program's descriptions of itself: help, lists, completions, job files, and version.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/child_process.h"
-#include "bench/child_run.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/child_run.h"
 
 namespace penstock {
 namespace {
@@ -25,7 +25,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 class CommandLineProgram : public testing::Test {
  protected:
-  /// Runs a shell command in a folder of its own, in which $penstock is the program.
+  /// Runs a shell command in a separate folder; $penstock is the program.
   ChildExit shell(const std::string& command, const char* interpreter = "/bin/bash") const {
     const std::string in_folder =
         "cd '" + folder_.path().native() + "'; penstock='" + PENSTOCK_PROGRAM + "'; " + command;
@@ -40,7 +40,7 @@ class CommandLineProgram : public testing::Test {
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_.path() / name) << text;
   }
-  /// The words behind `penstock` and, of those that have words of their own, behind them.
+  /// The verbs of `penstock`, followed by their subcommands if they have any.
   std::vector<std::string> verbs() const {
     std::vector<std::string> found;
     for (const std::string& line : lines_of(output_of("$penstock --help"))) {
@@ -72,8 +72,8 @@ TEST_F(CommandLineProgram, ExamplesInHelpTextsAreAccepted) {
   for (const std::string& verb : verbs()) {
     for (const std::string& line : lines_of(output_of("$penstock " + verb + " --help"))) {
       if (!line.starts_with("  penstock ")) continue;
-      // Behind the verb, so that the words of a launch remain those of the ranks. Values are
-      // checked before the help is printed.
+      // Adds --help after the verb, so that the words of a launch still belong to the ranks. Values
+      // are checked before help is printed.
       const std::string command = line.substr(0, line.find(" > ")).substr(11);
       const std::size_t end = command.starts_with(verb) ? verb.size() : command.find(' ');
       const std::string checked = command.substr(0, end) + " --help" + command.substr(end);

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "bench/cli.h"
+#include "bench/config/run_config.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/result_json.h"
-#include "bench/run_config.h"
+#include "bench/record/result_json.h"
 #include "dataflow/error.h"
 #include "feeders/feeder.h"
 
@@ -116,11 +116,11 @@ TEST(CommandLine, UnknownFlagsNameTheNearest) {
 }
 
 TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
-  EXPECT_EQ(error_of({"--data_format=NCHW"}),
-            "--data-format means nothing here: batches travel as NHWC and devices choose their own "
-            "layout");
+  EXPECT_EQ(
+      error_of({"--data_format=NCHW"}),
+      "--data-format is unsupported: batches travel as NHWC and devices choose their own layout");
   EXPECT_NE(error_of({"--nouse_datasets"}), "accepted");
-  EXPECT_NE(error_of({"--num_inter_threads=4"}).find("means nothing here"), std::string::npos);
+  EXPECT_NE(error_of({"--num_inter_threads=4"}).find("is unsupported"), std::string::npos);
 }
 
 TEST(CommandLine, FlagsOfTheReferencesSayWhatToUseInEveryForm) {
@@ -129,7 +129,7 @@ TEST(CommandLine, FlagsOfTheReferencesSayWhatToUseInEveryForm) {
         "--noml_perf", "--eval_interval_secs=3", "--collect_eval_results_async",
         "--nocollect_eval_results_async", "--batches-per-allreduce=2", "--nofuse_decode_and_crop",
         "--nouse_resource_vars", "--no-mkl"}) {
-    EXPECT_NE(error_of({flag}).find("means nothing here: "), std::string::npos)
+    EXPECT_NE(error_of({flag}).find("is unsupported: "), std::string::npos)
         << flag << ": " << error_of({flag});
   }
   EXPECT_NE(error_of({"--nofuse_decode_and_crop"}).find("queue:decode=full"), std::string::npos);
@@ -155,10 +155,10 @@ TEST(CommandLine, ADataDirectoryThatDoesNotExistIsRefusedWhicheverFeederWouldRea
   config.data_dir = "/no/such/folder";
   for (const char* name : {"gpu", "cpu", "queue"}) {
     const FeederEntry& feeder = find_entry(feeder_table(), name);
-    EXPECT_THROW(ensure_data_of(config, feeder, {}), ConfigError) << name;
+    EXPECT_THROW(dataset::ensure_data_of(config, feeder, {}), ConfigError) << name;
   }
   config.data_dir = "/";
-  EXPECT_NO_THROW(ensure_data_of(config, find_entry(feeder_table(), "gpu"), {}));
+  EXPECT_NO_THROW(dataset::ensure_data_of(config, find_entry(feeder_table(), "gpu"), {}));
 }
 
 TEST(CommandLine, AFlagThatIsGivenTwiceSaysWhichValueHolds) {
@@ -218,7 +218,7 @@ TEST(CommandLine, AHomeOfTheWeightsThatIsNotBuiltIsRefused) {
   EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--device=cpu"}), "accepted");
   EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--no_cuda"}), "accepted");
   const std::string refused = error_of({"--local_parameter_device=cpu", "--device=emulated"});
-  EXPECT_NE(refused.find("of --device emulated"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("here --device emulated"), std::string::npos) << refused;
   EXPECT_NE(refused.find("--local-parameter-device gpu"), std::string::npos) << refused;
 }
 
@@ -297,9 +297,10 @@ TEST(CommandLine, FlagsOfUpdatesStandForTheirOptions) {
   EXPECT_EQ(update({"--kungfu=async_sgd"}), "async-sgd");
   EXPECT_EQ(update({"--kf-optimizer", "sma"}), "sma");
   EXPECT_EQ(update({"--like=kungfu"}), "sync-sgd");
-  EXPECT_EQ(error_of({"--staged_vars"}),
-            "--staged-vars is of --variable-update parameter_server, and that is 'replicated'; "
-            "pass --variable-update parameter_server:staged=true, or leave --staged-vars out");
+  EXPECT_EQ(
+      error_of({"--staged_vars"}),
+      "--staged-vars applies to --variable-update parameter_server, but that is 'replicated'; "
+      "pass --variable-update parameter_server:staged=true, or leave --staged-vars out");
   EXPECT_EQ(error_of({"--ps_placement=last"}),
             "--ps-placement is 'last'; expected first, greedy or split");
   EXPECT_EQ(parse({}).gradient_wire, "fp32");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program where files, limits and descriptors are not what it may hope for: it says why it
-// ends, with the right code, and keeps what it has.
+// The program with bad files, limits and descriptors: it says why it ends, exits with the right
+// code, and keeps its results.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <sstream>
 #include <thread>
 
-#include "bench/child_process.h"
-#include "dataflow/memory_limit.h"
+#include "bench/run/child_process.h"
+#include "dataflow/machine/memory_limit.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -24,7 +24,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A short run in a shell line, with `flags`, which take the place of its own.
+/// A shell line with a short run; `flags` replace its default flags.
 std::string run(const std::string& flags) {
   std::string line = "$P run";
   for (const std::string& own :
@@ -38,7 +38,7 @@ std::string run(const std::string& flags) {
 
 class HostileInput : public testing::Test {
  protected:
-  /// What a shell line does in which $P is the program and $D a folder of the test's.
+  /// Runs a shell line; $P is the program and $D a folder of the test.
   ChildExit shell(const std::string& line, Nanoseconds timeout = 50s) const {
     const std::string set =
         "P='" PENSTOCK_PROGRAM "'; D='" + folder_.path().native() + "'; export P D; ";
@@ -50,7 +50,7 @@ class HostileInput : public testing::Test {
     std::filesystem::create_directories(path(name).parent_path());
     ASSERT_EQ(mkfifo(path(name).c_str(), 0600), 0);
   }
-  /// Of the run that wrote it.
+  /// The number of steps in the result file `name`.
   std::size_t steps_in(const std::string& name) const {
     return nlohmann::json::parse(read_text(path(name))).at("step_ms").size();
   }
@@ -66,7 +66,7 @@ TEST_F(HostileInput, OutReplacesNothingButRegularFiles) {
     const ChildExit exit = shell(run(std::string(flag) + "=$D/fifo"));
     EXPECT_EQ(exit.code, 2) << exit.last_words;
     EXPECT_TRUE(contains(exit.last_words, flag)) << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, "fifo': it is no regular file")) << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "fifo': it is not a regular file")) << exit.last_words;
   }
   EXPECT_TRUE(std::filesystem::is_fifo(path("fifo")));
   std::filesystem::create_symlink("there.json", path("link"));
@@ -92,7 +92,7 @@ TEST_F(HostileInput, AFifoAmongTheDataIsRefusedAndNotWaitedFor) {
     const ChildExit exit = shell(line);
     EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << line;
     EXPECT_TRUE(exit.code == 2 || exit.code == 6) << exit.code << " " << line;
-    EXPECT_TRUE(contains(exit.last_words, "no regular file")) << line << ": " << exit.last_words;
+    EXPECT_TRUE(contains(exit.last_words, "not a regular file")) << line << ": " << exit.last_words;
   }
 }
 
@@ -102,8 +102,8 @@ TEST_F(HostileInput, AThreadThatCannotBeStartedIsNamedAndEndsTheRun) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers need more addresses than any limit";
 #endif
-  // One limit leaves no room for the program, another enough for all threads; between lie those
-  // that leave room for some of them.
+  // One limit leaves no room for the program, another leaves enough for all threads. Limits between
+  // them leave room for some threads.
   int named = 0;
   for (int kib = 80'000; kib <= 400'000; kib += 40'000) {
     const ChildExit exit = shell(
@@ -118,7 +118,8 @@ TEST_F(HostileInput, AThreadThatCannotBeStartedIsNamedAndEndsTheRun) {
 }
 
 TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
-  // The limit binds a user who has no privileges, and counts the threads of all their processes.
+  // The limit applies to an unprivileged user, and counts the threads of all processes of that
+  // user.
   const std::string nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups prlimit --nproc=";
   std::filesystem::permissions(
       folder_.path(), std::filesystem::perms::others_exec | std::filesystem::perms::others_read,
@@ -181,7 +182,7 @@ TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
 
 TEST_F(HostileInput, ResultsAreKeptWhereStandardOutputCannotBeWritten) {
   for (const std::string& sink : {std::string(">/dev/full"), std::string(">&-")}) {
-    // The table of these is longer than any buffer.
+    // The table of this many steps is longer than any buffer.
     const ChildExit exit =
         shell(run("--num-batches=2000 --display-every=1 --out=$D/r.json " + sink));
     EXPECT_EQ(exit.code, 6) << sink << exit.last_words;
@@ -219,7 +220,7 @@ TEST_F(HostileInput, AFileThatMayNotGrowIsSaidAndTheTableStillComes) {
 TEST_F(HostileInput, AHangUpEndsTheRunAsARequestToTerminateDoes) {
   for (const auto& [name, code] : {std::pair{"HUP", 129}, std::pair{"TERM", 143}}) {
     make_fifo(std::string("steps") + name);
-    // The reader of the FIFO knows from the table that the run has begun.
+    // The reader of the FIFO sees from the table that the run has begun.
     const ChildExit exit =
         shell("exec 3<>$D/steps" + std::string(name) + "; " +
               run("--num-batches=1000000 --device=emulated:img_per_s=1000 --model=alexnet "
@@ -231,7 +232,7 @@ TEST_F(HostileInput, AHangUpEndsTheRunAsARequestToTerminateDoes) {
   }
 }
 
-/// CPU time that the process has taken, in clock ticks of 10 ms; 0: it has ended.
+/// CPU time of the process, in clock ticks of 10 ms; 0 if it has ended.
 long ticks_of(pid_t process) {
   std::istringstream stat(read_text("/proc/" + std::to_string(process) + "/stat"));
   std::string word;
@@ -242,7 +243,7 @@ long ticks_of(pid_t process) {
 }
 
 TEST_F(HostileInput, AStopRequestBeforeAnythingIsMeasuredEndsAllWork) {
-  // Decoding, or reading, all of this takes many times as long as a stop request may take.
+  // Decoding or reading all of this takes far longer than a stop request may take.
   shell("$P dataset make --brief --data-dir=$D/data --images=8 --val-images=8 --classes=2");
   const std::string image = shell("ls $D/data/train/*/* | head -n 1 | tr -d '\\n'").output;
   std::filesystem::create_directories(path("many/cat"));
@@ -252,7 +253,7 @@ TEST_F(HostileInput, AStopRequestBeforeAnythingIsMeasuredEndsAllWork) {
   std::filesystem::create_directories(path("large/cat"));
   std::filesystem::copy_file(image, path("large/cat/0.JPEG"));
   const auto large = std::min<std::uintmax_t>(available_memory() / 2, std::uintmax_t{16} << 30);
-  std::filesystem::resize_file(path("large/cat/0.JPEG"), large);  // a hole
+  std::filesystem::resize_file(path("large/cat/0.JPEG"), large);  // a sparse file
   const std::string raw = "--fake-location=queue:decode=raw,source=memory:limit=8GiB";
   const std::string program = PENSTOCK_PROGRAM, folder = folder_.path().native();
   int signal = SIGTERM;
@@ -267,7 +268,7 @@ TEST_F(HostileInput, AStopRequestBeforeAnythingIsMeasuredEndsAllWork) {
     ChildProcess child(
         {.arguments = {"/bin/sh", "-c", "P='" + program + "'; D='" + folder + "'; exec " + line},
          .timeout = 50s});
-    constexpr long kBegun = 30;  // starting takes less
+    constexpr long kBegun = 30;  // starting takes less CPU time
     for (int tries = 0; tries < 4000 && ticks_of(child.pid()) < kBegun; ++tries) {
       std::this_thread::sleep_for(5ms);
     }

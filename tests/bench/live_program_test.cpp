@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock sweep` and `run` on a terminal, which is a pseudo one here.
+// Runs `penstock sweep` and `run` on a pseudo-terminal.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -23,8 +23,8 @@ struct Shown {
   int code = -1;
 };
 
-/// What a terminal of kColumns gets from the program; its standard output goes to `output` where
-/// that is not null.
+/// The program's output on a terminal of kColumns. Its standard output goes to `output` if that is
+/// not null.
 Shown on_terminal(std::vector<std::string> words, const char* output, const char* no_colour) {
   words.insert(words.begin(), PENSTOCK_PROGRAM);
   std::vector<char*> arguments;
@@ -44,7 +44,7 @@ Shown on_terminal(std::vector<std::string> words, const char* output, const char
   const FileDescriptor closing(terminal);
   Shown shown;
   std::array<char, 4096> buffer;
-  for (ssize_t count = 1; count > 0;) {  // ends with EIO once nobody has the terminal open
+  for (ssize_t count = 1; count > 0;) {  // ends with EIO when the terminal is closed
     count = read(terminal, buffer.data(), buffer.size());
     if (count > 0) shown.text.append(buffer.data(), static_cast<std::size_t>(count));
   }
@@ -63,8 +63,8 @@ std::vector<std::string> with(std::vector<std::string> words) {
   return words;
 }
 
-/// The longest text that was written over, or may have been: lines that stay, as those of runs that
-/// did not end well, may be wider than the terminal.
+/// The longest line that was overwritten, or may have been. Lines that stay, such as those of
+/// failed runs, may be wider than the terminal.
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0, length = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `mpirun penstock run` as a user runs it: real processes, and what becomes of all of them when one
+// Runs `mpirun penstock run` as a user does: real processes, and what happens to all of them if one
 // fails.
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 class Mpirun : public MpirunFixture {
  protected:
-  /// What a rank runs: a short training that computes nothing, marked so that it can be found.
+  /// The command of a rank: a short training without computation, marked so that it can be found.
   Words rank(const Words& more) const {
     Words words{PENSTOCK_PROGRAM,
                 "run",
@@ -43,7 +43,7 @@ TEST_F(Mpirun, ThreeRanksGiveOneResult) {
   EXPECT_EQ(result["images_per_step"], 12);
   ASSERT_EQ(result["ranks"].size(), 3U);
   EXPECT_EQ(result["step_ms"].size(), 30U);
-  // Ranks step together, each at 400 images a second and no faster.
+  // Ranks step together, each at no more than 400 images per second.
   const double rate = result["img_per_s"];
   EXPECT_GT(rate, 0);
   EXPECT_LT(rate, 1201);
@@ -105,7 +105,9 @@ TEST_F(Mpirun, StepsStayWhereAllAreKilledAtOnce) {
                                     "--device=emulated:img_per_s=40"}))));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   for (int tries = 0; tries < 3; ++tries) {
-    for (const auto& [rank, process] : ranks()) kill(process, SIGSTOP);  // none sees another's end
+    for (const auto& [rank, process] : ranks())
+      kill(process, SIGSTOP);  // no rank sees another one
+                               // end
   }
   for (const auto& [rank, process] : ranks()) kill(process, SIGKILL);
   await_end();

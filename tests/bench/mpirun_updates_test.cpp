@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `mpirun penstock run` with every update, as a user runs it: real training on the CPU, one or two
-// devices in each process, and a peer that stands still.
+// `mpirun penstock run` with every kind of update: real training on the CPU, one or two devices per
+// process, and a peer that stops responding.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -98,7 +98,7 @@ TEST_F(MpirunUpdates, ReadsOfPairAveragingAreCountedOverAllRanks) {
 
 TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcesses) {
   write_coloured_images(folder_, "train", 4, 10);
-  // Every image is the first, so that a loss tells which rates came before it, on any rank.
+  // All images are the first one, so the loss shows which learning rates came before, on any rank.
   const Words data{"--fake-location=queue:crop=full,repeat_cached_sample=true",
                    "--data-dir=" + (folder_.path() / "train").native(),
                    "--num-warmup-batches=0",
@@ -118,7 +118,7 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
     return result["losses"].get<std::vector<double>>();
   };
   const std::vector<double> threads = losses(1, "2"), ranks = losses(2, "1");
-  ASSERT_EQ(threads.size(), 12U);  // 40 images, 4 a step
+  ASSERT_EQ(threads.size(), 12U);  // 40 images, 4 per step
   ASSERT_EQ(ranks.size(), threads.size());
   EXPECT_NEAR(threads[11], threads[10], 1e-6) << "the rate is 0 from the second epoch on";
   EXPECT_GT(threads[9], threads[10] + 1e-4);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs on packed data as a user types them. One shard in the folder's order is shuffled as the folder is, so that every
-# step has the loss that it has with the folder. Usage: packed_sources_test.sh PENSTOCK PYTHON PACK_IMAGES
+# Runs on packed data, with a user's commands. One shard in the folder's order is shuffled in the same way as the folder,
+# so every step has the same loss as with the folder. Usage: packed_sources_test.sh PENSTOCK PYTHON PACK_IMAGES
 set -eu
 penstock=$1 python=$2 pack=$3
 folder=$(mktemp -d)
@@ -46,14 +46,14 @@ train webdataset "queue:source='webdataset:label=json'" webdataset
 test "$(losses webdataset)" = "$(losses folder)"
 echo "webdataset: the losses of the folder"
 
-# Compressed shards have an order of their own.
+# Compressed shards have a different order.
 "$python" "$pack" webdataset images/train compressed shards=3 compress=gzip
 train compressed queue:source=webdataset compressed
 losses compressed | grep -q ,
-grep -q 'lie in the shuffle buffer' compressed.json
+grep -q 'the shuffle buffer holds' compressed.json
 echo "compressed: trained on"
 
-# A sweep takes lists with braces as well.
+# A sweep accepts lists with braces, too.
 "$python" "$pack" tfrecord images/train shards shards=2
 "$penstock" sweep --fake-location queue:source=tfrecord --data-dir 'shards/train-{00000..00001}-of-00002' --model null \
   --batch-size 8 --num-batches 5 --repetitions 1 --device emulated:img_per_s=400 > sweep.txt

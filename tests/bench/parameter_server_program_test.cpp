@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock run --job-name ps|worker` as a user runs it: real processes over TCP, and what becomes
-// of all of them when one fails.
+// Runs `penstock run --job-name ps|worker` as a user does: real processes over TCP, and what
+// happens to all of them if one fails.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -17,9 +17,9 @@
 #include <sstream>
 #include <thread>
 
-#include "bench/child_process.h"
-#include "bench/progress.h"
-#include "dataflow/curve_certificate.h"
+#include "bench/run/child_process.h"
+#include "bench/run/progress.h"
+#include "dataflow/net/curve_certificate.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
@@ -37,7 +37,7 @@ std::string content_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// A run of that many servers and workers, each a child.
+/// A run with this many servers and workers, each a child process.
 class ParameterServerProgram : public ::testing::Test {
  protected:
   void name_tasks(int servers, int workers) {
@@ -75,7 +75,7 @@ class ParameterServerProgram : public ::testing::Test {
   ChildProcess& start(const std::string& job, int task, const Words& more = {}) {
     return start(child(job, task, more));
   }
-  /// Until a server of ours listens there.
+  /// Waits until a server of this test listens on the port.
   static bool await_server(const ReservedPort& port) {
     const std::string listens = fmt::format(" 0100007F:{:04X} 00000000:0000 0A ", port.number());
     return await([&] { return content_of("/proc/net/tcp").find(listens) != std::string::npos; });
@@ -159,7 +159,7 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
   for (const auto& [name, count] : measured["counters"].items()) {
     if (name.starts_with("updates_stale_by_")) updates += count.get<std::int64_t>();
   }
-  EXPECT_EQ(updates, 24);  // of both workers, with those of warm-up
+  EXPECT_EQ(updates, 24);  // of both workers, with warm-up
 }
 
 TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) {
@@ -194,7 +194,7 @@ TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) 
   EXPECT_EQ(result["examples_per_epoch"], 40);
   const auto losses = result["losses"].get<std::vector<double>>();
   const auto expected = nlohmann::json::parse(one.output)["losses"].get<std::vector<double>>();
-  ASSERT_EQ(expected.size(), 12U);  // 40 images, 4 a step
+  ASSERT_EQ(expected.size(), 12U);  // 40 images, 4 per step
   ASSERT_EQ(losses.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << i;
 }
@@ -248,7 +248,7 @@ TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
 
 TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
   name_tasks(1, 2);
-  // Which waits for its server.
+  // The worker waits for its server.
   ChildProcess& worker =
       start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"});
   ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=3s"});
@@ -284,7 +284,7 @@ TEST_F(ParameterServerProgram, FlagsThatContradictEachOtherAreRefused) {
   EXPECT_NE(start("ps", 0).wait().last_words.find("nobody.invalid"), std::string::npos);
 }
 
-/// What is sent to a server by programs that are not ours: ZeroMQ itself drops it.
+/// ZeroMQ drops messages that other programs send to a server.
 TEST_F(ParameterServerProgram, StrangersDoNotDisturb) {
   name_tasks(1, 1);
   ChildProcess& server = start("ps", 0);
@@ -294,9 +294,9 @@ TEST_F(ParameterServerProgram, StrangersDoNotDisturb) {
   there.sin_port = htons(ports_[0].number());
   ASSERT_TRUE(await_server(ports_[0]));
   const FileDescriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(stranger.number(), reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
+  ASSERT_EQ(connect(stranger.get(), reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
   const std::string words = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  EXPECT_GT(write(stranger.number(), words.data(), words.size()), 0);
+  EXPECT_GT(write(stranger.get(), words.data(), words.size()), 0);
   const ChildExit& exit =
       start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"}).wait();
   EXPECT_EQ(exit.code, 0) << exit.last_words;
@@ -346,7 +346,7 @@ TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
   kill(children_[GetParam().victim]->pid(), SIGKILL);
-  if (GetParam().victim == 1) return;  // it was the one to save
+  if (GetParam().victim == 1) return;  // this worker saves the result
   const nlohmann::json saved = result();
   ASSERT_TRUE(saved.is_object());
   EXPECT_EQ(saved["status"], "partial");
@@ -355,19 +355,19 @@ TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ParameterServerFault,
-    ::testing::Values(
-        Fault{"ServerKilled", 0, SIGKILL, "is lost: its connection ended"},
-        Fault{"ServerStopped", 0, SIGSTOP, "is lost: nothing was heard of it for 4 s"},
-        Fault{"WorkerKilled", 2, SIGKILL, "worker task 1 (127.0.0.1:2) is lost"},
-        Fault{"WorkerStopped", 2, SIGSTOP, "worker task 1 (127.0.0.1:2) is lost"},
-        Fault{"FirstWorkerKilled", 1, SIGKILL, "worker task 0 (127.0.0.1:1) is lost"}),
+    ::testing::Values(Fault{"ServerKilled", 0, SIGKILL, "is lost: its connection ended"},
+                      Fault{"ServerStopped", 0, SIGSTOP, "is lost: it sent nothing for 4 s"},
+                      Fault{"WorkerKilled", 2, SIGKILL, "worker task 1 (127.0.0.1:2) is lost"},
+                      Fault{"WorkerStopped", 2, SIGSTOP, "worker task 1 (127.0.0.1:2) is lost"},
+                      Fault{"FirstWorkerKilled", 1, SIGKILL,
+                            "worker task 0 (127.0.0.1:1) is lost"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-/// With keys, on addresses that other machines reach.
+/// With keys, on addresses that other machines can reach.
 class ParameterServerKeys : public ParameterServerProgram {
  protected:
   void SetUp() override {
-    if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
     for (const char* const name : {"one", "two", "stranger"}) make_keys(folder_.path(), name);
     for (const char* const name : {"zero", "first"}) make_keys(folder_ / "workers", name);
     for (int i = 0; i < 2; ++i) {
@@ -378,7 +378,7 @@ class ParameterServerKeys : public ParameterServerProgram {
     worker_hosts_ = address(1) + "," + address(2);
   }
   static void make_keys(const std::filesystem::path& folder, const std::string& name) {
-    write_certificate(make_curve_keys(), folder, name);
+    net::write_certificate(net::make_curve_keys(), folder, name);
   }
   std::string file(const std::string& name) const { return folder_ / name; }
   ChildProcess& start_server(int task, const std::string& name) {
@@ -408,13 +408,13 @@ TEST_F(ParameterServerKeys, OpenTheServersToThoseWhoHaveThem) {
   }
 }
 
-/// A stranger is told at once and leaves the others in peace.
+/// Workers without a valid key get an error immediately, and do not disturb the others.
 TEST_F(ParameterServerKeys, KeepStrangersOutWhileTheRunGoesOn) {
   ChildProcess& server = start_server(0, "one");
   ChildProcess& other = start_server(1, "two");
   const ChildExit& stranger = start_worker(0, "stranger", both()).wait();
   EXPECT_EQ(stranger.code, 2);
-  EXPECT_NE(stranger.last_words.find("does not admit our key"), std::string::npos)
+  EXPECT_NE(stranger.last_words.find("does not accept the key of this side"), std::string::npos)
       << stranger.last_words;
   const ChildExit& mistaken = start_worker(0, "workers/zero", file("stranger.key")).wait();
   EXPECT_EQ(mistaken.code, 2);
@@ -423,17 +423,17 @@ TEST_F(ParameterServerKeys, KeepStrangersOutWhileTheRunGoesOn) {
   const ChildExit& plain =
       start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"}).wait();
   EXPECT_EQ(plain.code, 2);
-  EXPECT_NE(plain.last_words.find("only those with CURVE keys"), std::string::npos)
+  EXPECT_NE(plain.last_words.find("only peers with CURVE keys"), std::string::npos)
       << plain.last_words;
   start_worker(1, "workers/first", both());
   const ChildExit& exit = start_worker(0, "workers/zero", both()).wait();
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   const ChildExit& served = server.wait();
   EXPECT_EQ(served.code, 0);
-  // Each of the refused left as soon as one of them had told it.
+  // Each refused worker left as soon as a server had refused it.
   const std::string words = served.last_words + other.wait().last_words;
   EXPECT_NE(words.find("refused 127.0.0.1: its key"), std::string::npos) << words;
-  EXPECT_NE(words.find("tries of peers"), std::string::npos) << words;
+  EXPECT_NE(words.find(" connections"), std::string::npos) << words;
 }
 
 TEST_F(ParameterServerKeys, OfTheWrongSideAreRefused) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that is killed or stopped, from joining to the end: which one it was is said once, all end
-// with exit code 5, and what was measured is kept.
+// A rank that is killed or stopped, at any time from joining to the end: it is named once, all
+// ranks end with exit code 5, and measured results are kept.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -22,7 +22,8 @@ class MpirunRankFaults : public MpirunFixture {
     return words;
   }
 
-  /// All have ended, `line` stands in the one line about a loss, and all but `victim` say 5.
+  /// Checks that all ranks ended, that the only line about a loss contains `line`, and that all
+  /// ranks except `victim` exit with 5.
   void expect_named(int victim, const std::string& line, int size = 3) {
     await_end();
     const std::vector<std::string> lines = lines_with("was lost");
@@ -68,15 +69,15 @@ TEST_F(MpirunRankFaults, OneThatNeverJoins) {
   const std::vector<std::string> lines = lines_with("was lost");
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0],
-            "penstock: rank 2 was lost while joining the other ranks: it did not come within 8 s; "
-            "see that it was started, and that it is not stopped");
+            "penstock: rank 2 was lost while joining the other ranks: it did not join within 8 s; "
+            "check that it was started, and that it is not stopped");
   for (const int rank : {0, 1}) EXPECT_EQ(content_of(left_by(rank, "code")), "5\n");
 }
 
 class MpirunRankFaultsBySignal : public MpirunRankFaults,
                                  public ::testing::WithParamInterface<int> {
  protected:
-  /// What is said of its victim.
+  /// How the message describes the loss of the victim.
   static std::string how() {
     return GetParam() == SIGKILL ? ": its connection closed" : ": silent for ";
   }
@@ -88,7 +89,7 @@ class MpirunRankFaultsBySignal : public MpirunRankFaults,
 };
 
 TEST_P(MpirunRankFaultsBySignal, WhileJoining) {
-  // The others wait in MPI_Init for rank 1, which stays away.
+  // The others wait in MPI_Init for rank 1, which never calls it.
   Words words = run_of(1, training(kLong));
   words.insert(words.end(), {":", "-np", "1", "sh", "-c", "sleep 60; : " + folder_.path().native(),
                              ":", "-np", "1"});
@@ -133,7 +134,7 @@ TEST_P(MpirunRankFaultsBySignal, Rank0WhileMeasuring) {
 }
 
 TEST_P(MpirunRankFaultsBySignal, AtTheEnd) {
-  // Rank 0 has its result, and hangs while it prints it: nobody reads.
+  // Rank 0 has its result, and blocks while printing it, because there is no reader.
   const std::filesystem::path pipe = left_by(0, "out");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const int reader = open(pipe.c_str(), O_RDWR | O_CLOEXEC);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The reference systems' command lines, with `penstock` and its verb for their script: each runs and prints what is
-expected, or is refused with the reason. Steps are few and batches small where a command leaves them open.
+"""The reference systems' command lines, with `penstock` and its verb in place of their script: each runs and prints the
+expected output, or is refused with the reason. If a command leaves them open, steps are few and batches small.
 
-Usage: reference_commands_test.py PENSTOCK [--launched]. With --launched it runs the commands that start mpirun, else
-all others. Exit code 77: there is no mpirun of Open MPI.
+Usage: reference_commands_test.py PENSTOCK [--launched]. With --launched it runs only the commands that start mpirun,
+else all others. Exit code 77: Open MPI's mpirun is missing.
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 LIMIT_S = 60
-# mpirun asks root to allow itself; ranks of one machine need no network.
+# mpirun refuses root unless these variables allow it; ranks of one machine need no network.
 ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 TOTAL = "total images/sec: "
@@ -23,7 +23,7 @@ SHORT = "--num_batches=3 --num_warmup_batches=1 "
 FEW = "--num-iters 1 --num-batches-per-iter 3 --num-warmup-batches 1 "
 MULTIGPU = "run --like tensorpack " + SHORT
 
-# What the command does, its words, its exit code, and what it says on either stream.
+# Purpose of the command, its words, its exit code, and the expected text on either stream.
 COMMANDS = (
     # tf_cnn_benchmarks
     ("a parameter server in one process trains", "run --like tf_cnn_benchmarks --num_gpus=1 --batch_size=32 "
@@ -32,7 +32,7 @@ COMMANDS = (
      "run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update=replicated " + SHORT, 0, TOTAL),
     ("weights on the CPU of another device are refused",
      "run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update=parameter_server "
-     "--local_parameter_device=cpu " + SHORT, 2, "updates on the CPU between steps of another device are not built"),
+     "--local_parameter_device=cpu " + SHORT, 2, "updates on the CPU for another device are unsupported"),
     ("two updates in one word are refused", "run --variable_update=replicated/parameter_server", 2,
      "parameter_server, "),
     ("a layout of batches is refused", "run --model=resnet50 --data_format=NCHW", 2, "batches travel as NHWC"),
@@ -75,7 +75,7 @@ COMMANDS = (
      TOTAL),
     *((f"{place} is refused with what to use", MULTIGPU + f"--fake-location {place} --variable-update=replicated", 3,
        "push from Python to zmq-consume") for place in ("python", "python-queue", "python-dataset")),
-    # Horovod's and KungFu's benchmarks of one process
+    # Single-process benchmarks of Horovod and KungFu
     ("Horovod's synthetic benchmark trains",
      "run --like horovod --model resnet50 --batch-size 32 --fp16-allreduce " + FEW, 0, TOTAL),
     ("KungFu's update trains", "run --kungfu=sync-sgd --model=ResNet50 --batch-size=64 " + SHORT, 0, TOTAL),
@@ -122,7 +122,7 @@ def check(name, command, code, text, folder):
 
 
 def make_data(penstock, folder):
-    """images/train and images/val, and both as TFRecord files in one folder, named as tf_cnn_benchmarks' are."""
+    """images/train and images/val, and both as TFRecord files in one folder, named like tf_cnn_benchmarks' files."""
     for words in ("make --images 8 --val-images 4 --classes 4 --data-dir images",
                   "convert --data-dir images/train --to tfrecord --out records",
                   "convert --data-dir images/val --to tfrecord --out validation"):
@@ -151,7 +151,7 @@ def check_producer(penstock, folder):
 
 
 def why_no_launcher():
-    """Empty: there is one."""
+    """The reason why Open MPI's mpirun is missing; empty if it is there."""
     if shutil.which("mpirun") is None:
         return "there is no mpirun"
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -171,7 +171,7 @@ def check_launched(penstock, folder):
         print(f"skipped: {len(LAUNCHED)} commands, since {why}")
         sys.exit(77)
     (folder / "here").write_text("localhost localhost\n")
-    (folder / "agent").write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')  # reaches this machine alone
+    (folder / "agent").write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')  # runs the command on this machine
     (folder / "agent").chmod(0o755)
     for what, words, code, text in LAUNCHED:
         check(what, words.format(penstock=penstock, folder=folder).split(), code, text, folder)

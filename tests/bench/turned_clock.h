@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock that whoever fakes a run turns: for tests of budgets.
+// A clock that fake runs advance, for tests of budgets.
 #pragma once
 
 #include <algorithm>

@@ -6,8 +6,8 @@ Usage: capabilities.py BUILD_DIRECTORY [--write]
 
 Asks the built program for its flags, components, formats, record keys and exit codes, and the build for the files that it
 installs. Exits 1 if the list differs and 77 if the build lacks an optional library. --write replaces the committed list.
-The list does not depend on the machine: the program runs on one core, and keys that hold names or that appear only
-if the measurement finds something are not entered.
+The list does not depend on the machine: the program runs on one core, and keys that contain names or that appear only
+if the measurement finds something are left out.
 """
 import collections
 import json
@@ -23,14 +23,14 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 LIST = FOLDER / "capabilities.txt"
 LIMIT_S = 120
 
-# Twenty steps of nearly nothing, on data that `dataset make` wrote.
+# Twenty steps of a minimal model, on data from `dataset make`.
 TINY = ["--num-gpus", "1", "--batch-size", "4", "--image-size", "32", "--num-batches", "20", "--num-warmup-batches", "1"]
 EMULATED = ["--device", "emulated:img_per_s=2000", *TINY]
 ALL_STAGES = ["--fake-location", "queue", "--data-dir", "data/train"]
 TRAINING = ["--device", "cpu", "--model", "lenet", "--num-gpus", "2", "--batch-size", "4", "--num-batches", "4",
             "--num-warmup-batches", "1", "--eval-during-training-every-n-steps", "2", *ALL_STAGES]
 
-# Values that `list` and the checked flags do not name: a wrong value makes the program name the right ones.
+# Values that neither `list` nor the checked flags name: a wrong value makes the program print the valid ones.
 ASKED = {
     "message format received": ["run", "--fake-location", "zmq-consume:format=?"],
     "message format sent": ["serve", "--format", "?"],
@@ -49,11 +49,11 @@ PROVOKED = {
 # Values of these keys are maps from names that the build or the data choose.
 NAMED = {"environment.libraries", "runs[].repetitions[].facts", "runs[].repetitions[].counters", "sizes", "subsampling",
          "colour_space"}
-# Keys of isolation.json and selftest.json that hold nothing, or differ in form, if the measurement does not find their
-# subject; and `sweep`, which is results.json.
+# Keys of isolation.json and selftest.json that are empty, or differ in form, if the measurement does not find their
+# subject; and `sweep`, which is the content of results.json.
 FOUND = {"bottleneck", "next_bottleneck", "supply_row", "supply_img_per_s", "delivery", "supply_curve", "scaling_law",
          "cores_per_device", "depths", "verification", "ladder", "sweep"}
-# Facts that only some kernels tell, or that a run has only if batches lay ready.
+# Facts that only some kernels report, or that a run has only if batches were ready before the window.
 FACTS_OF_SOME_RUNS = {"facts.waited_for_core_s", "facts.most_hidden_percent"}
 
 
@@ -78,20 +78,20 @@ class Program:
 
 
 def words_of(text):
-    """Of 'a, b or c': a, b, c. Empty unless all are single words."""
+    """From 'a, b or c': a, b, c. Empty unless all are single words."""
     words = re.split(r", | or ", re.split(r"[:;(] |$", text)[0])
     return words if len(words) > 1 and all(re.fullmatch(r"[\w.:=+/-]+", word) for word in words) else []
 
 
 def verbs_of(program, *verb):
-    """The verbs of a command whose help lists verbs, and their verbs; a command that has none is itself one."""
+    """The verbs of a command: those that its help lists, recursively; a command without verbs is a verb."""
     text = program.output(*verb, "--help-all")
     below = re.findall(r"^  ([a-z][\w-]*) ", text, re.M) if "\nGeneral:" not in text else []
     return [found for name in below for found in verbs_of(program, *verb, name)] if below else [(verb, text)]
 
 
 def flags_in(help_text):
-    """Names, default and whether it is a boolean flag, of each flag."""
+    """Name, default and whether it is boolean, of each flag."""
     lines = help_text.split("\nGeneral:")[0].splitlines()
     for line, below in zip(lines, lines[1:] + [""]):
         if not line.startswith("  --"):
@@ -104,7 +104,7 @@ def flags_in(help_text):
 
 
 def flags(program):
-    run_flags = set()  # other verbs take the same values
+    run_flags = set()  # other verbs accept the same values
     for verb, text in verbs_of(program):
         name = " ".join(verb)
         yield "verb", name
@@ -163,7 +163,7 @@ def asked(program):
 
 
 def keys_of(value, path=""):
-    """Paths of all keys of a JSON value; those of a list's elements are joined."""
+    """Paths of all keys of a JSON value; the elements of a list share one path."""
     if isinstance(value, dict) and path not in NAMED:
         for key, below in value.items():
             inner = f"{path}.{key}" if path else key
@@ -193,11 +193,11 @@ def records(program):
                    "--noextend-window", "--out", "sweep")
     yield from keys("results.json", file("sweep/results.json"))
     yield from columns("results.csv", file("sweep/results.csv"))
-    for path in (program.folder / "sweep").iterdir():  # which figures there are depends on the result
+    for path in (program.folder / "sweep").iterdir():  # the set of figures depends on the result
         yield "file of sweep --out", path.name
     yield from keys("report compare --format json", program.output("report", "compare", "sweep", "sweep", "--format", "json",
                                                                    codes=(0, 7)))
-    # A wide interval ends it after the fewest blocks; 7: undecided.
+    # With a wide interval it ends after the fewest blocks; 7: undecided.
     program.output("isolate", *EMULATED, "--fake-location", "host", "--half-width", "50", "--budget", "20s", "--noverify",
                    "--out", "isolate", codes=(0, 7))
     program.output("selftest", "--budget", "2s", "--pairs", "5", "--out", "selftest", codes=(0, 1, 7))
@@ -228,7 +228,7 @@ def installed(build, folder):
     for path in folder.rglob("*"):
         name = re.sub(r"\.so[.\d]*$", ".so", path.relative_to(folder).as_posix())
         name = re.sub(r"^lib/[^/]+-linux-gnu/", "lib/", name)
-        if not path.is_dir() and name != "lib/libpenstock_cuda.so":  # where CUDA's toolkit is
+        if not path.is_dir() and name != "lib/libpenstock_cuda.so":  # only built where CUDA's toolkit is installed
             yield "installed", re.sub(r"-(release|debug|relwithdebinfo|noconfig)\.cmake$", "-CONFIGURATION.cmake", name)
 
 

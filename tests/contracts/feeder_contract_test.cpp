@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/feeder_surroundings.h"

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "dataflow/error.h"
-#include "dataflow/float16.h"
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
+#include "dataflow/values/float16.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/executable_fixture.h"
 #include "tests/support/small_graphs.h"
@@ -27,8 +27,8 @@ PlainBatch normalised(const PlainBatch& batch, const ImageShape& shape, DType ty
     const auto channel = static_cast<std::int32_t>(i % static_cast<std::size_t>(shape.channels));
     const auto [mean, deviation] = channel_statistics(channel, shape.channels);
     const auto value = static_cast<float>((batch.pixels[i] - double{mean}) / deviation);
-    Fp16 half{};
-    store(half, value);
+    values::Fp16 half{};
+    values::store(half, value);
     const void* const from = type == DType::f32 ? static_cast<const void*>(&value) : &half;
     std::memcpy(result.pixels.data() + i * size_of(type), from, size_of(type));
   }

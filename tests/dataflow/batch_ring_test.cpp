@@ -157,7 +157,7 @@ TEST_F(Ring, EachBatchOnceAcrossManyProducersAndReaders) {
 }
 
 TEST_F(Ring, WriterWaitsForTheDeviceThatStillReads) {
-  // A stream that is busy for a while reads the slot; the slot comes back at once, its memory
+  // A stream that is busy for a while reads the slot. The slot is returned immediately, its memory
   // later.
   const auto ring = make(1);
   const std::unique_ptr<Stream> stream = device_.make_stream();
@@ -201,10 +201,10 @@ TEST_F(Ring, AReaderMayAskWhenItsBatchWasWrittenAfterTheNextOneWas) {
   EXPECT_EQ(first->since(*origin), 1s);
   EXPECT_EQ(second->since(*origin), 2s);
   publish(*ring, 1);
-  EXPECT_EQ(ring->next(0, {}).written(), nullptr);  // not by a stream
+  EXPECT_EQ(ring->next(0, {}).written(), nullptr);  // not written by a stream
 }
 
-/// Three readers, on a simulated clock.
+/// Three readers, with a simulated clock.
 class ReadersInTurn : public ::testing::Test {
  protected:
   void pass(Nanoseconds time) { clock_.sleep_until(clock_.now() + time, {}); }
@@ -224,7 +224,7 @@ TEST_F(ReadersInTurn, ABatchGoesToTheOneThatHasAskedForLongest) {
     for (std::size_t reader = 0; reader < 3; ++reader) {
       readers.emplace_back([&, reader, participant = Clock::Participant(clock_)] {
         pass((reader + 1) * 1ms);
-        while (ring_.next(reader, {})) {  // given back, and asked again, at once
+        while (ring_.next(reader, {})) {  // returned, and requested again immediately
           const std::lock_guard lock(mutex);
           takers.push_back(reader);
         }
@@ -261,7 +261,7 @@ TEST_F(ReadersInTurn, OneThatIsStoppedKeepsNobodyWaiting) {
 
 // ---- watching ---------------------------------------------------------------
 
-/// On a simulated clock; time passes when the test's own thread says so.
+/// With a simulated clock; time passes when the test's thread says so.
 class WatchedRing : public ::testing::Test {
  protected:
   void pass(Nanoseconds time) { clock_.sleep_until(clock_.now() + time); }
@@ -278,15 +278,15 @@ class WatchedRing : public ::testing::Test {
 
 TEST_F(WatchedRing, IntegratesHowFullItIs) {
   ring_.watch(true);
-  pass(1ms);  // none ready
+  pass(1ms);  // none is ready
   publish();
-  pass(2ms);  // one
+  pass(2ms);  // one is ready
   publish();
-  pass(3ms);  // both
+  pass(3ms);  // both are ready
   take();
   {
     const WriteLease held = ring_.acquire({});
-    pass(4ms);  // one, and no slot is free
+    pass(4ms);  // one is ready, and no slot is free
   }
   ring_.stop_watching();
   pass(100ms);
@@ -321,9 +321,9 @@ TEST_F(WatchedRing, CountsWaitsAsFarAsTheyLieInside) {
   });
   pass(50ms);
   ring_.watch(true);
-  pass(4ms);  // the reader has waited all along
+  pass(4ms);  // the reader waits all the time
   for (int i = 0; i < 5; ++i) publish();
-  // One was taken at once, two lay ready; for each of the others the reader had to take one.
+  // One batch was taken immediately and two were ready. The reader waited for each of the others.
   pass(100ms);
   ring_.stop_watching();
   ring_.close();

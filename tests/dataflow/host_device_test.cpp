@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies on a timeline, and waits for it, on a simulated clock; and what the steady clock promises.
+// Copies on a timeline and waiting for it, with a simulated clock; and guarantees of the steady
+// clock.
 #include "dataflow/host_device.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ class HostDeviceTest : public ::testing::Test {
   const Clock::Participant self_{clock_};
   HostDevice device_;
   const Time start_ = clock_.now();
-  Buffer from_ = device_.allocate(3000, MemoryKind::pinned);  // 3 ms at 10^6 bytes a second
+  Buffer from_ = device_.allocate(3000, MemoryKind::pinned);  // 3 ms at 10^6 bytes per second
   Buffer to_ = device_.allocate(3000, MemoryKind::device);
 };
 
@@ -33,8 +34,8 @@ TEST_F(HostDeviceTest, ACopyIsDoneWhenItsEngineWouldBe) {
   const auto stream = device_.make_stream();
   std::memset(from_.bytes().data(), 7, 3000);
   copy(*stream);
-  EXPECT_EQ(to_.bytes()[2999], std::byte{7});  // the bytes have moved
-  EXPECT_EQ(clock_.now(), start_);             // nobody has waited
+  EXPECT_EQ(to_.bytes()[2999], std::byte{7});  // the bytes were copied
+  EXPECT_EQ(clock_.now(), start_);             // no thread waited
   EXPECT_EQ(end_of(*stream), start_ + 3ms);
 }
 
@@ -52,7 +53,7 @@ TEST_F(HostDeviceTest, ACopyWaitsForItsTargetAndBeginsExactlyThen) {
   compute->record(*read);
   copies->wait_for(*read);
   copy(*copies);
-  EXPECT_EQ(clock_.now(), start_ + 5ms);  // its bytes may not move before
+  EXPECT_EQ(clock_.now(), start_ + 5ms);  // its bytes may not move before that
   EXPECT_EQ(end_of(*copies), start_ + 8ms);
 }
 
@@ -62,7 +63,7 @@ TEST_F(HostDeviceTest, ACopyBehindACopyStillWaitsForWhatItNeeds) {
   static_cast<Timeline*>(compute->native())->occupy(2ms);
   compute->record(*read);
   copy(*copies);
-  copies->wait_for(*read);  // over before the copy in front is done
+  copies->wait_for(*read);  // ends before the copy in front of it
   copy(*copies);
   EXPECT_EQ(clock_.now(), start_ + 2ms);
   EXPECT_EQ(end_of(*copies), start_ + 6ms);
@@ -114,7 +115,7 @@ TEST_F(WatchedTest, ASimulatedClockIsNeverLateAndNeverSpins) {
   static_cast<Timeline*>(stream->native())->occupy(5ms);
   stream->record(*event);
   EXPECT_TRUE(event->wait_until(Time::max()));
-  EXPECT_TRUE(event->wait_until(Time::max()));  // is over: no wait
+  EXPECT_TRUE(event->wait_until(Time::max()));  // has ended: no wait
   EXPECT_EQ(clock_.now(), start_ + 5ms);
   EXPECT_EQ(waits_, 1);
   EXPECT_EQ(late_, 0ns);

@@ -26,7 +26,7 @@ TEST(LevelHistory, KeepsEveryLevelWhereItWasTaken) {
 
 TEST(LevelHistory, DoublesItsBinsAndLosesNothingOfTheWhole) {
   LevelHistory history;
-  // 1000 s fill bins that began with 0.1 ms.
+  // 1000 s fill bins that began at 0.1 ms.
   for (int second = 0; second < 1000; ++second) history.add(second < 500 ? 1 : 4, 1s);
   const std::vector<double> means = history.means(200);
   ASSERT_EQ(means.size(), 200U);

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a profiler was told, on this thread.
+/// The calls that a profiler received on this thread.
 thread_local std::vector<std::string> told;
 constexpr MarkFunctions kProfiler{
     .push = [](const char* name) noexcept { told.push_back(name); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots that show somebody else's pixels, and the lender who is told once when that is over.
+// Slots that show lent pixels; the owner is notified once when the loan ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr BatchSpec kSpec{.images = 2, .image = {4, 4, 3}};
 
-class Notes final : public Lender {
+class Notes final : public ForeignPixels {
  public:
   struct Note {
     std::int32_t slot = 0;
@@ -40,7 +40,7 @@ class Notes final : public Lender {
     return notes_;
   }
   std::size_t count() const { return all().size(); }
-  /// Waits for one more; false: none in time.
+  /// Waits for one more notification; false on a timeout.
   bool await() { return news_.try_acquire_for(20s); }
 
  private:
@@ -56,10 +56,10 @@ class RingLoans : public ::testing::Test {
   std::unique_ptr<BatchRing> make(std::size_t slots) {
     auto ring = std::make_unique<BatchRing>(kSpec, slots, device_, MemoryKind::host,
                                             std::span(&reader_, 1), Order::relaxed, clock_);
-    ring->take_loans();
+    ring->accept_foreign();
     return ring;
   }
-  /// A batch of `value` that lies elsewhere.
+  /// A batch of `value` in memory outside the ring.
   std::span<const std::byte> foreign(std::uint8_t value) {
     bytes_.push_back(std::make_unique<Pixels>());
     bytes_.back()->fill(static_cast<std::byte>(value));
@@ -117,7 +117,7 @@ TEST_F(RingLoans, TheNextWriterFindsTheSlotsOwnPixels) {
 TEST_F(RingLoans, ASlotsOwnPixelsMayBeLentForTheNewsAlone) {
   BatchRing ring(kSpec, 1, device_, MemoryKind::host, std::span(&reader_, 1), Order::relaxed,
                  clock_);
-  EXPECT_FALSE(ring.takes_loans());
+  EXPECT_FALSE(ring.accepts_foreign());
   WriteLease lease = ring.acquire({});
   lease.lend(lease.batch().pixels, notes_);
   std::move(lease).publish();
@@ -161,11 +161,11 @@ TEST_F(RingLoans, AFailedRingStillDeliversItsLoansAndEndsThem) {
 }
 
 TEST_F(RingLoans, TheRingKeepsALenderThatEverybodyElseLeft) {
-  auto lender = std::make_shared<Notes>();
-  const std::weak_ptr<Notes> seen = lender;
+  auto owner = std::make_shared<Notes>();
+  const std::weak_ptr<Notes> seen = owner;
   auto ring = make(1);
   WriteLease write = ring->acquire({});
-  write.lend(foreign(1), std::move(lender));
+  write.lend(foreign(1), std::move(owner));
   std::move(write).publish();
   ReadLease read = ring->next(0, {});
   EXPECT_FALSE(seen.expired());
@@ -208,7 +208,7 @@ TEST_F(RingLoans, WaitingWithOtherThingsToDoEndsWithAStopOrTheRing) {
   EXPECT_EQ(notes_->count(), 0U);
 }
 
-/// Copies at 10 kB a second: that of a batch takes 10 ms.
+/// Copies at 10 kB per second: copying a batch takes 10 ms.
 class SlowRingLoans : public RingLoans {
  protected:
   SlowRingLoans() : RingLoans({.copy_bytes_per_s = 1e4}) {}

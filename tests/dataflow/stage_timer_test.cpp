@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 class Stage : public ::testing::Test {
  protected:
-  /// The calling thread alone lets time pass.
+  /// Only the calling thread advances time.
   void pass(Nanoseconds time) { clock_.sleep_until(clock_.now() + time); }
 
   VirtualClock clock_;

@@ -84,7 +84,7 @@ TEST_F(StagerTest, EndsWhenItsReaderLeaves) {
 }
 
 TEST_F(StagerTest, HoldsNoBatchWhileItsDeviceIsFull) {
-  // Two device slots, both filled: a third batch stays in the host ring for whoever can use it.
+  // Both device slots are filled, so a third batch stays in the host ring for other stagers.
   std::jthread thread([&] { Stager(host_, 0, first_, device_).run({}); });
   for (std::int32_t count = 0; count < 3; ++count) {
     WriteLease lease = host_.acquire({});

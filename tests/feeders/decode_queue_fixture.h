@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue feeder over real JPEG files: each is of one colour, which encodes its index.
+// The queue feeder over real JPEG files; each file has one colour, which encodes its index.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ class DecodeQueueTest : public testing::Test {
                                     .seed = data_.seed});
   }
 
-  /// Runs `feeder`, and gives every batch to `read` until that returns false.
+  /// Runs `feeder`, and passes every batch to `read` until `read` returns false.
   template <typename Read>
   void run(Feeder& feeder, Read read) {
     BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);

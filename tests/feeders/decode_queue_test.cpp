@@ -78,7 +78,7 @@ TEST_F(DecodeQueueTest, DamagedFilesFailOrAreSkippedByName) {
 }
 
 TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
-  // Equal files and crops: no worker meets a larger one later than its first.
+  // Equal files and crops, so that no worker meets a larger one after its first.
   const TempFolder folder;
   const std::vector<std::byte> jpeg = encode_jpeg(make_test_image(60, 50));
   for (int i = 0; i < 8; ++i) folder.write("class/" + std::to_string(i) + ".JPEG", jpeg);

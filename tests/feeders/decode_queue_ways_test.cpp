@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the pixels of the queue feeder come from, and in which form: the same ones.
+// The queue feeder gives the same pixels from every source and in every form.
 #include "dataflow/error.h"
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
 #include "tests/feeders/decode_queue_fixture.h"
 
 namespace penstock {
@@ -117,8 +117,8 @@ TEST_F(DecodeQueueTest, PixelsOfASourceAreCopiedCroppedOrLeftAloneInEvaluation) 
   const std::string source = ",source='cifar10:split=test'";
   EXPECT_EQ(pass("queue:extra_us=0" + source), rows);
   EXPECT_EQ(pass("queue:crop=full" + source), rows);
-  EXPECT_NE(pass("queue:crop=pad4" + source), rows);    // black comes in
-  EXPECT_EQ(pass("queue:crop=random" + source), rows);  // one colour stays what it is
+  EXPECT_NE(pass("queue:crop=pad4" + source), rows);    // adds black
+  EXPECT_EQ(pass("queue:crop=random" + source), rows);  // a single colour stays the same
   for (const char* option : {"decode=full", "upsampling=plain", "max_pixels=9"}) {
     EXPECT_THROW(make("queue:" + std::string(option) + source, 1), ConfigError) << option;
   }

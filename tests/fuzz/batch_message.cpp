@@ -4,7 +4,7 @@
 // The input's first two bytes divide the rest into frames: bits 0 to 1 are the number of frames
 // less one, bits 2 to 15 the length of the first frame. Each other frame takes three quarters of
 // what is left, the last one all.
-#include "dataflow/wire/batch_message.h"
+#include "feeders/remote/wire/batch_message.h"
 
 #include <algorithm>
 
@@ -33,8 +33,8 @@ std::vector<std::span<const std::byte>> divide_into_frames(std::span<const std::
 
 std::size_t batch_message(std::span<const std::byte> input) {
   const std::vector<std::span<const std::byte>> frames = divide_into_frames(input);
-  BatchMessageReader reader(kSpec);
-  copy_batch_checked(reader.read(detect_message_format(frames), frames));
+  remote::BatchMessageReader reader(kSpec);
+  copy_batch_checked(reader.read(remote::detect_message_format(frames), frames));
   return 1;
 }
 

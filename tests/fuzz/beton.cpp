@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // .beton files: their layout, every row, and where its image lies.
-#include "dataflow/packed/beton.h"
+#include "dataflow/datasets/beton.h"
 
 #include <cstdint>
 
@@ -9,16 +9,18 @@
 namespace penstock::fuzz {
 
 std::size_t beton(std::span<const std::byte> input) {
-  const BetonLayout layout = parse_beton_layout(input);
-  const BetonField& image = layout.fields[choose_beton_field(
-      layout, BetonType::image, {"", "RGB images", "beton:image", kUsualImages})];
-  const BetonField& label = layout.fields[choose_beton_field(
-      layout, BetonType::integer, {"", "whole numbers", "beton:label", kUsualLabels})];
-  const BetonAllocations allocations(input, layout);
+  const datasets::BetonLayout layout = datasets::parse_beton_layout(input);
+  const datasets::BetonField& image = layout.fields[datasets::choose_beton_field(
+      layout, datasets::BetonType::image,
+      {"", "RGB images", "beton:image", datasets::kUsualImages})];
+  const datasets::BetonField& label = layout.fields[datasets::choose_beton_field(
+      layout, datasets::BetonType::integer,
+      {"", "whole numbers", "beton:label", datasets::kUsualLabels})];
+  const datasets::BetonAllocations allocations(input, layout);
   std::size_t images = 0;
   for (std::uint64_t i = 0; i < layout.samples; ++i) {
     const auto read_row = [&](std::span<const std::byte> row) -> std::size_t {
-      const BetonSample sample = parse_beton_row(row, image, label);
+      const datasets::BetonSample sample = datasets::parse_beton_row(row, image, label);
       ensure(sample.label >= 0, "a label out of range");
       const std::uint32_t bytes = allocations.bytes_at(sample.image_at);
       if (bytes == 0) return 0;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "dataflow/wire/wire_batch.h"
+#include "feeders/remote/wire/wire_batch.h"
 #include "tests/fuzz/target.h"
 
 namespace penstock::fuzz {
@@ -13,13 +13,13 @@ namespace penstock::fuzz {
 inline constexpr BatchSpec kSpec{.images = 2, .image = {2, 3, 1}, .classes = 10};
 
 /// Copies a batch of kSpec into a slot and checks its labels.
-inline void copy_batch_checked(const WireBatch& batch) {
+inline void copy_batch_checked(const remote::WireBatch& batch) {
   std::vector<std::byte> pixels(kSpec.pixel_bytes());
   std::vector<std::int32_t> labels(static_cast<std::size_t>(kSpec.images));
   Batch slot;
   slot.pixels = pixels;
   slot.labels = labels;
-  copy_batch(batch, slot);
+  remote::copy_batch(batch, slot);
   for (const std::int32_t label : labels) {
     ensure(label >= 0 && label < kSpec.classes, "a label out of range");
   }

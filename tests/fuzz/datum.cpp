@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Caffe's Datum messages.
-#include "dataflow/packed/datum.h"
+#include "dataflow/datasets/datum.h"
 
 #include "tests/fuzz/target.h"
 
 namespace penstock::fuzz {
 
 std::size_t datum(std::span<const std::byte> input) {
-  ensure(is_inside(parse_datum(input).data, input), "data outside the message");
+  ensure(is_inside(datasets::parse_datum(input).data, input), "data outside the message");
   return 1;
 }
 

@@ -40,12 +40,12 @@ FramedInput divide_into_frames(std::span<const std::byte> bytes) {
   return input;
 }
 
-void use_batch(const FramedMessage& message) {
-  if (message.header.encoding == FramedEncoding::pixels) {
-    copy_batch_checked(framed_pixels(message, kSpec));
+void use_batch(const remote::FramedMessage& message) {
+  if (message.header.encoding == remote::FramedEncoding::pixels) {
+    copy_batch_checked(remote::framed_pixels(message, kSpec));
     return;
   }
-  const FramedImages images(message, kSpec);
+  const remote::FramedImages images(message, kSpec);
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < images.size(); ++i) {
     read_all(images.file(i));
@@ -60,34 +60,35 @@ void use_batch(const FramedMessage& message) {
 
 std::size_t framed(std::span<const std::byte> bytes) {
   const FramedInput input = divide_into_frames(bytes);
-  const FramedMessage message = parse_framed(input.frames);
+  const remote::FramedMessage message = remote::parse_framed(input.frames);
   switch (message.header.kind) {
-    case FramedKind::batch:
+    case remote::FramedKind::batch:
       if (message.is_shared() && input.shared) {
-        const FramedShared shared = divide_framed_lease(message.header, *input.shared);
+        const remote::FramedShared shared =
+            remote::divide_framed_lease(message.header, *input.shared);
         use_batch({message.header, std::span(shared.frames).first(shared.count)});
       } else {
         use_batch(message);
       }
       break;
-    case FramedKind::hello: {
-      const FramedHello hello = parse_framed_hello(message);
-      const FrameList again =
-          framed_message(header_of(FramedKind::hello), {bytes_of_text(write_framed_hello(hello))});
-      ensure(parse_framed_hello(parse_framed(views_of(again))) == hello,
+    case remote::FramedKind::hello: {
+      const remote::FramedHello hello = remote::parse_framed_hello(message);
+      const FrameList again = framed_message(header_of(remote::FramedKind::hello),
+                                             {bytes_of_text(remote::write_framed_hello(hello))});
+      ensure(remote::parse_framed_hello(remote::parse_framed(views_of(again))) == hello,
              "a hello that is another once written");
       break;
     }
-    case FramedKind::end:
+    case remote::FramedKind::end:
       break;
-    case FramedKind::welcome:
-      static_cast<void>(parse_framed_welcome(message));
+    case remote::FramedKind::welcome:
+      static_cast<void>(remote::parse_framed_welcome(message));
       break;
-    case FramedKind::credit:
-      static_cast<void>(framed_credit_leases(message));
+    case remote::FramedKind::credit:
+      static_cast<void>(remote::framed_credit_leases(message));
       break;
-    case FramedKind::refusal:
-      static_cast<void>(parse_framed_refusal(message));
+    case remote::FramedKind::refusal:
+      static_cast<void>(remote::parse_framed_refusal(message));
   }
   return 1;
 }

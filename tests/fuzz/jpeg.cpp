@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "dataflow/augmentation.h"
-#include "dataflow/crc32c.h"
+#include "dataflow/images/augmentation.h"
+#include "dataflow/values/crc32c.h"
 #include "tests/fuzz/guarded_row.h"
 
 namespace penstock {
@@ -50,7 +50,7 @@ std::vector<Chain> make_chains() {
 
 std::size_t jpeg(std::span<const std::byte> input) {
   static const std::vector<Chain> chains = make_chains();
-  const std::uint32_t sum = crc32c(input);
+  const std::uint32_t sum = values::crc32c(input);
   const Chain& chain = chains[sum % chains.size()];
   Sample sample;
   sample.lent = input;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JPEG engine: decode a window, which the file's checksum chooses, under every instruction set
 // that this processor has. All have to give the same pixels and the same verdict.
-#include "dataflow/jpeg/baseline.h"
+#include "dataflow/images/jpeg/baseline.h"
 
 #include <csetjmp>
 #include <cstdio>
@@ -10,9 +10,9 @@
 
 #include <optional>
 
-#include "dataflow/crc32c.h"
-#include "dataflow/decoders/jpeg_frame.h"
+#include "dataflow/images/jpeg_frame.h"
 #include "dataflow/random.h"
+#include "dataflow/values/crc32c.h"
 #include "tests/fuzz/target.h"
 
 namespace penstock::fuzz {
@@ -94,7 +94,7 @@ std::size_t jpeg_engine(std::span<const std::byte> input) {
   const Headers headers(input);
   if (!headers.fit()) return 0;
   const jpeg::Frame& frame = headers.frame();
-  Random random(crc32c(input));
+  Random random(values::crc32c(input));
   const auto window = [&](std::int32_t size) {
     if (random.below(2) == 0) return PixelRange{0, size};
     const auto first = static_cast<std::int32_t>(random.below(static_cast<unsigned>(size)));

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "dataflow/flat_images.h"
+#include "dataflow/datasets/flat_images.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,14 +23,14 @@ class LabelledFolder {
   LabelledFolder& operator=(const LabelledFolder&) = delete;
   ~LabelledFolder() { ::close(file_); }
 
-  ImageFiles label(std::span<const std::byte> labels, std::int32_t classes) const {
+  datasets::ImageFiles label(std::span<const std::byte> labels, std::int32_t classes) const {
     if (::ftruncate(file_, 0) != 0 ||
         ::pwrite(file_, labels.data(), labels.size(), 0) != static_cast<ssize_t>(labels.size())) {
       throw std::runtime_error("the labels cannot be written");
     }
-    return list_flat_images({.directory = folder_.path().string(),
-                             .labels = "/proc/self/fd/" + std::to_string(file_),
-                             .classes = classes});
+    return datasets::list_flat_images({.directory = folder_.path().string(),
+                                       .labels = "/proc/self/fd/" + std::to_string(file_),
+                                       .classes = classes});
   }
 
  private:
@@ -43,7 +43,7 @@ class LabelledFolder {
 std::size_t label_file(std::span<const std::byte> input) try {
   static const LabelledFolder folder;
   constexpr std::int32_t kClasses = 10;
-  const ImageFiles images = folder.label(input, kClasses);
+  const datasets::ImageFiles images = folder.label(input, kClasses);
   ensure(images.files.size() == 3 && !images.ends.empty() && images.ends.back() == 3,
          "another number of labels");
   std::int32_t before = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // .npy files.
-#include "dataflow/packed/npy.h"
+#include "dataflow/values/npy.h"
 
 #include <cstdint>
 #include <optional>
@@ -10,12 +10,13 @@
 namespace penstock::fuzz {
 
 std::size_t npy(std::span<const std::byte> input) {
-  const NumpyArray array = parse_npy(input);
+  const values::NumpyArray array = values::parse_npy(input);
   ensure(is_inside(array.data, input), "data outside the file");
-  const std::optional<std::uint64_t> wanted = numpy_bytes(array.type, array.shape);
+  const std::optional<std::uint64_t> wanted = values::numpy_bytes(array.type, array.shape);
   ensure(wanted && array.data.size() <= *wanted, "more data than the shape");
   if (array.data.size() >= array.type.bytes) {
-    ensure(!numpy_integer(array.type, array.data) || !numpy_real(array.type, array.data),
+    ensure(!values::numpy_integer(array.type, array.data) ||
+               !values::numpy_real(array.type, array.data),
            "both a whole and a real number");
   }
   return 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pickles: parse one and follow every value to its parts.
-#include "dataflow/wire/pickle.h"
+#include "dataflow/values/pickle.h"
 
 #include <cstdint>
 
@@ -9,15 +9,16 @@
 namespace penstock::fuzz {
 namespace {
 
-void walk(const ValueTree& tree, const Value& value, std::int32_t depth, std::size_t& steps) {
-  ensure(depth <= ValueLimits{}.depth, "values nested deeper than the limit");
+void walk(const values::ValueTree& tree, const values::Value& value, std::int32_t depth,
+          std::size_t& steps) {
+  ensure(depth <= values::ValueLimits{}.depth, "values nested deeper than the limit");
   if (++steps > 100'000) return;  // shared values are met again and again
   read_all(value.bytes);
   read_all(value.array.data);
-  ensure(value.kind != ValueKind::array ||
-             numpy_bytes(value.array.type, value.array.shape) == value.array.data.size(),
+  ensure(value.kind != values::ValueKind::array ||
+             values::numpy_bytes(value.array.type, value.array.shape) == value.array.data.size(),
          "an array of another size than its shape");
-  for (const ValueId id : value.items) {
+  for (const values::ValueId id : value.items) {
     ensure(id < tree.size(), "a value that does not exist");
     walk(tree, tree.at(id), depth + 1, steps);
   }
@@ -26,7 +27,7 @@ void walk(const ValueTree& tree, const Value& value, std::int32_t depth, std::si
 }  // namespace
 
 std::size_t pickle(std::span<const std::byte> input) {
-  const ValueTree tree = parse_pickle(input);
+  const values::ValueTree tree = values::parse_pickle(input);
   std::size_t steps = 0;
   walk(tree, tree.root(), 1, steps);
   return steps;

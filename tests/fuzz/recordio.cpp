@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RecordIO files, read as their index too.
-#include "dataflow/packed/recordio.h"
+#include "dataflow/datasets/recordio.h"
 
 #include <cstdint>
 
@@ -14,19 +14,20 @@ std::size_t read_file(std::span<const std::byte> file) {
   Bytes joined;
   for (std::uint64_t at = 0, end = 0; at < file.size(); at = end) {
     try {
-      end = recordio_end(file, at);
+      end = datasets::recordio_end(file, at);
     } catch (const DataError&) {
-      end = find_recordio(file, at + 4);
-      ensure(end >= file.size() || recordio_begins(file, end), "no beginning");
+      end = datasets::find_recordio(file, at + 4);
+      ensure(end >= file.size() || datasets::recordio_begins(file, end), "no beginning");
       ensure(end > at && end <= file.size(), "no way forward");
       continue;
     }
     ensure(end > at && end <= file.size(), "a record outside the file");
-    const std::span<const std::byte> data = recordio_data(file.subspan(at, end - at), joined);
+    const std::span<const std::byte> data =
+        datasets::recordio_data(file.subspan(at, end - at), joined);
     ensure(data.size() <= end - at, "more data than bytes");
     images += use_input(
         [](std::span<const std::byte> record) -> std::size_t {
-          const PackedImage packed = parse_packed_image(record);
+          const datasets::PackedImage packed = datasets::parse_packed_image(record);
           ensure(packed.label >= 0 && packed.labels > 0 && !packed.image.empty() &&
                      packed.image.data() + packed.image.size() == record.data() + record.size(),
                  "an image that is none");
@@ -38,7 +39,7 @@ std::size_t read_file(std::span<const std::byte> file) {
 }
 
 std::size_t read_index(std::span<const std::byte> file) {
-  const std::vector<std::uint64_t> offsets = parse_recordio_index(as_text(file));
+  const std::vector<std::uint64_t> offsets = datasets::parse_recordio_index(as_text(file));
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     ensure(offsets[i] % 4 == 0 && (i == 0 || offsets[i] > offsets[i - 1]),
            "offsets that are not sorted");

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs one fuzzer and prints one line: what it did, or the input that failed. It begins with the committed inputs and with those
-# that earlier runs found (BUILD/corpus/NAME); inputs that failed (BUILD/failures/NAME) are tried again.
+# Runs one fuzzer and prints one line: its statistics, or the input that failed. It begins with the committed inputs and with
+# inputs that earlier runs found (BUILD/corpus/NAME); inputs that failed (BUILD/failures/NAME) are tried again.
 # Usage: run.sh BUILD SECONDS NAME
 set -u
 build=$1 seconds=$2 name=$3

@@ -4,33 +4,33 @@
 //
 // The input's first byte says who sends the message and in how many frames: bit 0 is worker 1 or a
 // stranger, bits 1 to 3 are the frames, 0: as many as the message has.
-#include "trainer/servers/message.h"
+#include "trainer/cluster/servers/message.h"
 
 #include <algorithm>
 #include <string>
 
 #include "tests/fuzz/target.h"
 #include "tests/support/server_script.h"
-#include "trainer/servers/model_layout.h"
+#include "trainer/cluster/servers/model_layout.h"
 
 namespace penstock::fuzz {
 namespace {
 
 std::size_t parse(std::span<const std::byte> message) {
-  const std::size_t cut = std::min(message.size(), kHeaderBytes);
+  const std::size_t cut = std::min(message.size(), cluster::kHeaderBytes);
   const std::span<const std::byte> data = message.subspan(cut);
-  const ServerHeader header = parse_header(message.first(cut), data.size());
+  const cluster::ServerHeader header = cluster::parse_header(message.first(cut), data.size());
   ensure(header.length == data.size(), "a length that is another");
-  if (header.kind == MessageKind::gather) {
+  if (header.kind == cluster::MessageKind::gather) {
     std::size_t length = 0;
-    for (const std::string& text : split_texts(data, 2)) length += 4 + text.size();
+    for (const std::string& text : cluster::split_texts(data, 2)) length += 4 + text.size();
     ensure(length == data.size(), "bytes that no text accounts for");
   }
-  if (header.kind == MessageKind::layout) {
-    for (const Part& part : parse_layout(data).parts) {
+  if (header.kind == cluster::MessageKind::layout) {
+    for (const cluster::Part& part : cluster::parse_layout(data).parts) {
       std::size_t count = 0;
-      for (const Segment& segment : part.segments) count += segment.elements;
-      ensure(count == part.count && count <= kMaxFrame / 4, "a part too long");
+      for (const cluster::Segment& segment : part.segments) count += segment.elements;
+      ensure(count == part.count && count <= cluster::kMaxFrame / 4, "a part too long");
     }
   }
   return 1;
@@ -45,11 +45,11 @@ std::size_t server_message(std::span<const std::byte> input) {
   const std::size_t accepted = use_input(parse, message);
 
   ServerScript script(2);
-  script.begin(ServerRule::on_arrival, "sgd", {1, 2, 3, 4});
-  const std::size_t cut = std::min(message.size(), kHeaderBytes);
+  script.begin(cluster::ServerRule::on_arrival, "sgd", {1, 2, 3, 4});
+  const std::size_t cut = std::min(message.size(), cluster::kHeaderBytes);
   const std::size_t frames = word >> 1 & 7;
   script.raw((word & 1) != 0 ? ServerScript::peer(1) : "stranger", message.first(cut),
-             text_of(message.subspan(cut)),
+             cluster::text_of(message.subspan(cut)),
              frames > 0             ? frames
              : message.size() > cut ? 2
                                     : 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFRecords: a whole record, and the Example in one.
-#include "dataflow/packed/tfrecord.h"
+#include "dataflow/datasets/tfrecord.h"
 
 #include "tests/fuzz/target.h"
 
@@ -8,8 +8,8 @@ namespace penstock::fuzz {
 namespace {
 
 std::size_t read_example(std::span<const std::byte> bytes) {
-  static_cast<void>(list_example_keys(bytes));
-  const ExampleView view = parse_example(bytes, {"image", "label"});
+  static_cast<void>(datasets::list_example_keys(bytes));
+  const datasets::ExampleView view = datasets::parse_example(bytes, {"image", "label"});
   if (!view.image || !view.label) return 0;
   ensure(is_inside(*view.image, bytes), "an image outside the record");
   return 1;
@@ -17,7 +17,7 @@ std::size_t read_example(std::span<const std::byte> bytes) {
 
 template <bool kCheck>
 std::size_t read_record(std::span<const std::byte> bytes) {
-  ensure(tfrecord_data(bytes, kCheck).size() + kTfRecordFrame == bytes.size(),
+  ensure(datasets::tfrecord_data(bytes, kCheck).size() + datasets::kTfRecordFrame == bytes.size(),
          "bytes that nothing accounts for");
   return 1;
 }

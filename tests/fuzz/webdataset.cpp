@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WebDataset tars: every sample, of the archive as it is and with every checksum set right.
-#include "dataflow/packed/webdataset.h"
+#include "dataflow/datasets/webdataset.h"
 
 #include <cstdint>
 #include <string>
@@ -12,15 +12,15 @@ namespace penstock::fuzz {
 namespace {
 
 std::size_t count_samples(std::span<const std::byte> bytes) {
-  static const WebDatasetRules kRules[] = {
+  static const datasets::WebDatasetRules kRules[] = {
       {{"jpg", "png"}, "cls", ""}, {{"jpg"}, "json", "label"}, {{"jpg"}, "", ""}};
   std::size_t whole = 0;
-  for (const WebDatasetRules& rules : kRules) {
-    MemoryStream stream(bytes);
-    WebDatasetReader reader(stream, rules);
+  for (const datasets::WebDatasetRules& rules : kRules) {
+    datasets::MemoryStream stream(bytes);
+    datasets::WebDatasetReader reader(stream, rules);
     std::uint64_t end = 0;
     bool lost = false;
-    for (WebDatasetSample sample; reader.next(sample);) {
+    for (datasets::WebDatasetSample sample; reader.next(sample);) {
       ensure(!lost, "a sample behind the end");
       ensure(sample.begin >= end && sample.end >= sample.begin && sample.end <= bytes.size(),
              "samples that overlap");

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# MXNet's own writer makes the .rec files that `penstock run` reads, and makes them byte for byte as the writer does
-# that the tests of the reader have.
+# MXNet's writer makes the .rec files that `penstock run` reads. They are identical, byte for byte, to the files of the
+# writer that the reader's tests use.
 # Usage: mxnet_test.sh PENSTOCK VENV
 set -eu
 penstock=$1 venv=$2
@@ -16,7 +16,7 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$penstock" dataset make --data-dir "$folder/images" --images 12 --val-images 3 > /dev/null 2>&1
-# Behind the end of some images the magic number stands at every place that four leaves: their records are in parts.
+# After the end of some images the magic number follows at each offset modulo four, so their records are split.
 for image in "$folder"/images/train/*/*0.JPEG; do
   printf '\012\043\327\316-\012\043\327\316-\012\043\327\316-\012\043\327\316-\012\043\327\316\012\043\327\316' >> "$image"
 done

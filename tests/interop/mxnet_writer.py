@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs a folder of classes with MXNet's own MXIndexedRecordIO, whose writer is dmlc's.
+"""Packs a folder of classes with MXNet's MXIndexedRecordIO, whose writer is dmlc's.
 
-Usage: mxnet_writer.py FOLDER PLACE.rec LABELS: 0, one in the head; else a vector of so many
+Usage: mxnet_writer.py FOLDER PLACE.rec LABELS. LABELS 0: one label in the header; else the length of the label vector
 """
 import pathlib
 import sys
 
 import numpy
 
-numpy.bool = bool  # which MXNet asks for, and NumPy no longer has
+numpy.bool = bool  # MXNet uses it, and NumPy has removed it
 from mxnet.recordio import IRHeader, MXIndexedRecordIO, pack  # noqa: E402
 
 folder, place, labels = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image folders in the packages tfrecord and webdataset. Usage:
+"""Image folders in the formats of the packages tfrecord and webdataset. Usage:
 packed_data.py write FOLDER OUT: writes OUT/tfrecord, OUT/webdataset and OUT/compressed.
-packed_data.py check FOLDER OUT: that OUT/tfrecord and OUT/webdataset, which others wrote, hold FOLDER's images."""
+packed_data.py check FOLDER OUT: checks that OUT/tfrecord and OUT/webdataset, from another writer, hold FOLDER's images."""
 import pathlib
 import sys
 

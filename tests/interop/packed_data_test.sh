@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the packages tfrecord and webdataset write is trained on as its image folder is; what the tests' own writer writes,
-# they read. Usage: packed_data_test.sh PENSTOCK VENV PACK_IMAGES
+# Training on files of the packages tfrecord and webdataset equals training on their image folder. These packages can
+# read the files of the tests' writer. Usage: packed_data_test.sh PENSTOCK VENV PACK_IMAGES
 set -eu
 penstock=$1 venv=$2 pack=$3
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of ResNet-50 in PyTorch, in numbers small enough to keep beside the tests.
+"""One training step of ResNet-50 in PyTorch, reduced to few enough numbers to store beside the tests.
 
 Usage: resnet50_gradients.py write|check FILE
 
-The network is version 1 (the stride of a stage on its first 1x1 convolution), on 4 images of 64x64
-in 1000 classes. Weights are those of trainer/initialise.cpp for seed 1, pixels and labels closed
-formulas, so that nothing but the results has to be stored: the loss, some logits, and of the
-gradient of every parameter and of every running statistic the L2 norm and four projections on
-vectors of +-1. `check` computes them again and compares.
+The network is version 1 (the stride of a stage is on its first 1x1 convolution), on 4 images of 64x64
+in 1000 classes. Weights equal trainer/initialise.cpp's for seed 1; pixels and labels are closed
+formulas. So only the results have to be stored: the loss, some logits, and for the gradient of every
+parameter and for every running statistic the L2 norm and four projections on vectors of +-1.
+`check` computes them again and compares.
 """
 import json
 import math
@@ -27,7 +27,7 @@ DEVIATIONS = np.array([58.395, 57.12, 57.375], np.float32).astype(np.float64)
 
 
 def mix64(z):
-    """SplitMix64's output function, as dataflow/random.h has it."""
+    """SplitMix64's output function, the same as in dataflow/random.h."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -47,8 +47,8 @@ def random_state(seed, epoch, index=0):
 
 
 def truncated_normal(state, count):
-    """Box and Muller's transform of pairs of draws. What lies beyond two deviations is skipped with
-    its pair, so pairs can be drawn many at a time."""
+    """Box and Muller's transform of pairs of draws. If a value is beyond two deviations, the whole pair is
+    skipped, so pairs can be drawn many at a time."""
     kept, found, drawn = [], 0, 0
     while found < count:
         pairs = int((count - found) * 1.1) + 64
@@ -115,7 +115,7 @@ class ResNet50(nn.Module):
 
 
 def our_name(name):
-    """conv.weight stays; a batch norm's weight is our scale, its bias our shift."""
+    """conv.weight keeps its name; a batch norm's weight is Penstock's scale, its bias Penstock's shift."""
     if ".bn." in name:
         roles = {"weight": "scale", "bias": "shift", "running_var": "running_variance"}
         stem, role = name.rsplit(".", 1)
@@ -131,7 +131,7 @@ def fixed_batch():
 
 
 def step(dtype):
-    """Loss, logits, gradients and running statistics of one step; numpy arrays by our names."""
+    """Loss, logits, gradients and running statistics of one step, as numpy arrays by Penstock's names."""
     model = ResNet50()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -177,7 +177,7 @@ def compute():
 
 
 def differences(found, expected, path=""):
-    """Numbers further apart than libraries may be, relative to the norm that begins each list."""
+    """Numbers that differ by more than libraries may, relative to the norm that begins each list."""
     if isinstance(expected, dict):
         if found.keys() != expected.keys():
             yield f"{path}: {sorted(found.keys() ^ expected.keys())}"

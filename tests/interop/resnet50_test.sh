@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# PyTorch still computes what the fixture of ResNet-50 says.
+# PyTorch still computes the values in the fixture of ResNet-50.
 # Usage: resnet50_test.sh VENV FIXTURE
 set -eu
 venv=$1 fixture=$2

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The safetensors package reads a checkpoint of `penstock run`, and what it writes is restored.
+# The safetensors package reads a checkpoint of `penstock run`, and Penstock restores the package's files.
 # Usage: safetensors_test.sh PENSTOCK VENV
 set -eu
 penstock=$1 venv=$2
@@ -31,7 +31,7 @@ assert about["model"] == "tiny_cnn" and about["step"] == "3", about
 assert tensors["conv1.weight"].shape == (16, 3, 3, 3), tensors["conv1.weight"].shape
 assert "optimizer.0.conv1.weight" in tensors and "conv1.bn.running_mean" in tensors, list(tensors)
 assert all(tensor.dtype == "float32" for tensor in tensors.values())
-# Its own order of tensors is another one, and so is the checksum.
+# The package orders tensors differently, so the checksum differs, too.
 import zlib
 
 save_file(tensors, sys.argv[1], about)

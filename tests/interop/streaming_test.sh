@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# MosaicML Streaming's own writer makes the shards that `penstock run` reads, and makes them byte for byte as the
-# writer does that the tests of the reader have.
+# MosaicML Streaming's writer makes the shards that `penstock run` reads. They are identical, byte for byte, to the
+# shards of the writer that the reader's tests use.
 # Usage: streaming_test.sh PENSTOCK VENV
 set -eu
 penstock=$1 venv=$2
@@ -31,7 +31,7 @@ CHECK
   grep "total images/sec" "$folder/out"
 done
 
-# Compressed shards are refused with a command, which works where the program is.
+# Compressed shards are refused with a command that decompresses them, if its tool is installed.
 rm -rf "$folder/theirs"
 "$venv/bin/python" "$here/streaming_writer.py" "$folder/images/train" "$folder/theirs" x:jpeg,y:int gz:5
 if "$penstock" run --fake-location queue:source=mds --data-dir "$folder/theirs" --model null 2> "$folder/refusal"; then

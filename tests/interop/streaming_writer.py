@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs a folder of classes with MosaicML Streaming's own MDSWriter.
+"""Packs a folder of classes with MosaicML Streaming's MDSWriter.
 
 Usage: streaming_writer.py FOLDER PLACE COLUMN:ENCODING,COLUMN:ENCODING,... [COMPRESSION]
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves random batches with tensorpack's own send_dataflow_zmq, for ever.
+"""Serves random batches with tensorpack's send_dataflow_zmq, without end.
 
 Usage: tensorpack_producer.py ENDPOINT BATCH zmq_op|zmq_ops
 """

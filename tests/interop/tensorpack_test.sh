@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tensorpack's own sender feeds `penstock run`, in both spellings of its format.
+# tensorpack's sender feeds `penstock run`, in both spellings of its format.
 # Usage: tensorpack_test.sh PENSTOCK VENV
 set -eu
 penstock=$1 venv=$2

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command on a machine that has several "hosts": network namespaces with a host name, an
-# address and a shaped link each, joined by a bridge.
+# Runs a command on a machine that has several "hosts": network namespaces joined by a bridge, each with a
+# host name, an address and a shaped link.
 #
-#   hosts.sh COUNT COMMAND...     sets up COUNT hosts, runs COMMAND, takes everything away again
-#   hosts.sh check                exits with 0 where this machine can do that; else 77, with the reason
+#   hosts.sh COUNT COMMAND...     sets up COUNT hosts, runs COMMAND, removes the hosts
+#   hosts.sh check                exits with 0 if this machine can do that; else with 77, and prints the reason
 #
-# COMMAND finds in its environment
-#   PENSTOCK_HOSTS        the names, in their order: "pnX-0 pnX-1"
-#   PENSTOCK_HOST_LINK    before a host's name, the name of the bridge's end of its link: for
+# COMMAND's environment has
+#   PENSTOCK_HOSTS        the names in order: "pnX-0 pnX-1"
+#   PENSTOCK_HOST_LINK    prefix of a host's name that gives the bridge's end of its link: for
 #                         `ip link set "$PENSTOCK_HOST_LINK$host" down`
-# and what Open MPI needs to start ranks there: `mpirun -np 4 -H pnX-0:2,pnX-1:2 PROGRAM`. A command
-# on one host: `hosts.sh on HOST COMMAND...`. PENSTOCK_LINK_RATE (1gbit) is the rate of each link, in
-# the words of tc. The hosts share files, processes and memory with this one.
+# and the settings that Open MPI needs to start ranks there: `mpirun -np 4 -H pnX-0:2,pnX-1:2 PROGRAM`. To run a
+# command on one host: `hosts.sh on HOST COMMAND...`. PENSTOCK_LINK_RATE (1gbit) is the rate of each link, in
+# tc's syntax. The hosts share files, processes and memory with this machine.
 set -u
 
 skip() {
@@ -41,7 +41,7 @@ on() {
 case ${1:-} in
   check) check; exit 0 ;;
   on) shift; on "$@" ;;
-  agent)  # what mpirun calls to start its daemon: a host's name and a command line in the shell's words
+  agent)  # mpirun calls this to start its daemon, with a host's name and a shell command line
     shift
     host=$1
     shift
@@ -56,7 +56,7 @@ trap - EXIT
 ip link del "$probe"
 ip netns del "$probe"
 
-# Names of interfaces have at most 15 characters.
+# Interface names have at most 15 characters.
 run=$(printf '%x' $$)
 bridge=pn$run-br
 subnet=10.77.$(( $$ % 200 + 20 ))
@@ -95,7 +95,7 @@ while [ "$number" -lt "$count" ]; do
   ip netns exec "$host" tc qdisc add dev eth0 root tbf rate "$rate" burst 512kb latency 100ms
   number=$((number + 1))
 done
-# mpirun takes the agent for one word.
+# mpirun expects the agent to be one word.
 agent=$(mktemp)
 printf '#!/bin/sh\nexec "%s" agent "$@"\n' "$(readlink -f "$0")" > "$agent"
 chmod +x "$agent"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Feeding over ZeroMQ between two hosts: over a link of a known rate, cut for three seconds, and cut for good.
+"""Feeding over ZeroMQ between two hosts, over a link of a known rate that is cut for three seconds, or permanently.
 
 Usage: hosts.sh 2 shaped_feed_test.py PENSTOCK TRANSPORT_PEER, with PENSTOCK_LINK_RATE=200mbit.
 """
@@ -27,7 +27,7 @@ def check(condition, text):
 
 
 class Pair:
-    """A consumer on one host and a producer on the other, with what they print in files."""
+    """A consumer on one host and a producer on the other, with their output in files."""
 
     def __init__(self, folder, penstock, peer):
         self.folder, self.penstock, self.peer = pathlib.Path(folder), penstock, peer
@@ -83,7 +83,7 @@ class Pair:
 
 
 def keys(pair):
-    """What consumer and producer are told of their keys."""
+    """The key options of consumer and producer."""
     folder = pair.folder / "keys"
     for name in ("consumer", "producer"):
         subprocess.run([pair.penstock, "keygen", "--out", str(folder), "--name", name], timeout=20, check=True,
@@ -98,14 +98,14 @@ def link_bounds_the_rate(pair, for_run, for_serve):
     pair.expect(serve, 0, "serve")
     result, bound = pair.result(), LINK_BITS_PER_S / 8 / IMAGE_BYTES
     print(f"{result['img_per_s']:.1f} img/s over a link of {bound:.1f} img/s")
-    # What lies in sockets when the window begins, and the shaper's burst, are a few per cent of a window.
+    # Batches in sockets when the window begins, and the shaper's burst, are a few per cent of a window.
     check(0.3 * bound < result["img_per_s"] < 1.1 * bound, f"{result['img_per_s']} img/s; the link has {bound}")
     check(result["counters"]["messages_received"] == BATCHES, result["counters"])
     check(result["counters"]["messages_rejected"] == 0, result["counters"])
 
 
 def the_link_is_blamed(pair):
-    """By `penstock isolate`, before a device and a producer that are many times faster."""
+    """`penstock isolate` must blame the network if a device and a producer are many times faster than the link."""
     serve = pair.start(pair.producing, "serve", [
         pair.penstock, "serve", "--image-size", "224", "--batch-size", str(BATCH), "--fake-location", "host", "--hwm",
         "2", "--format", "framed", "--endpoint", pair.endpoint])
@@ -135,7 +135,7 @@ def cut_and_healed(pair, for_run, for_serve):
 
 
 def every_batch_once_across_a_cut(pair):
-    """The same with batches that are known by name."""
+    """The same with batches that are identified by name."""
     count = 400
     consumer = pair.start(pair.consuming, "consumer",
                           [pair.peer, "consume", f"endpoint={pair.endpoint},hwm=2,insecure", str(count)])
@@ -158,7 +158,7 @@ def cut_for_good(pair):
     pair.expect(serve, 5, "serve")
     pair.link("up")
     for name, part in (("run.err", f"no batch came over {pair.endpoint}"), ("run.err", "within 4 s"),
-                       ("serve.err", f"nobody took a batch at {pair.endpoint}"), ("serve.err", "within 4 s")):
+                       ("serve.err", f"no consumer took a batch at {pair.endpoint}"), ("serve.err", "within 4 s")):
         check(part in pair.text(name), f"no '{part}' in {name}: {pair.text(name)}")
     check(4 < pair.result()["counters"]["messages_received"] < 10000, pair.result()["counters"])
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Installs the Debian package into a bare Debian 12, and takes the Dockerfile's steps in others; both programs measure.
+"""Installs the Debian package into a bare Debian 12, and runs the Dockerfile's steps in others; both programs measure.
 
 Usage: bare_debian_test.py SOURCE_DIRECTORY BUILD_DIRECTORY
 
-A bare Debian is a folder that debootstrap fills from this machine's mirror, kept in BUILD_DIRECTORY/package-test and copied
-for each use. Commands run in it with chroot. Cache mounts of the Dockerfile are this machine's ccache. Needs root and the
-network; exits with 77, and says why, without root.
+A bare Debian is a folder that debootstrap fills from this machine's mirror. It is kept in BUILD_DIRECTORY/package-test and
+copied for each use. Commands run in it with chroot. The Dockerfile's cache mounts are this machine's ccache. Needs root and
+the network; without root it exits with 77 and says why.
 """
 import fnmatch
 import json
@@ -41,7 +41,7 @@ def mirror():
 
 
 class BareDebian:
-    """A folder with Debian's required packages, as the image debian:12 has them."""
+    """A folder with Debian's required packages, the same set as in the image debian:12."""
 
     def __init__(self, folder, base):
         shutil.rmtree(folder, ignore_errors=True)
@@ -64,7 +64,7 @@ class BareDebian:
         return self.folder / os.path.join(self.working_folder, name).lstrip("/")
 
     def run(self, command, mounts=()):
-        """Runs a command. `mounts` are pairs of a folder of this machine and one of the bare Debian."""
+        """Runs a command. `mounts` are pairs of a folder of this machine and a folder of the bare Debian."""
         print(f"{self.folder.name}:", *command, flush=True)
         lines = ["set -e", "mkdir -p dev/pts dev/shm", "mount -t proc proc proc", "mount -t devpts devpts dev/pts",
                  "mount -t tmpfs tmpfs dev/shm"]
@@ -79,7 +79,7 @@ class BareDebian:
 
 
 def instructions(dockerfile):
-    """Its instructions: a name in capitals, and the rest of the line."""
+    """The Dockerfile's instructions: a name in capitals, and the rest of the line."""
     text = re.sub(r"^\s*#.*\n", "", dockerfile.read_text(), flags=re.M)
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         if line.strip():
@@ -88,7 +88,7 @@ def instructions(dockerfile):
 
 
 def copy_context(source, to):
-    """What COPY takes from the source, by .dockerignore."""
+    """The files that COPY takes from the source, by .dockerignore."""
     ignored = (source / ".dockerignore").read_text().split()
 
     def leave_out(folder, names):
@@ -101,7 +101,7 @@ def copy_context(source, to):
 
 
 class Dockerfile:
-    """Takes the steps of a Dockerfile in bare Debians, one for each stage."""
+    """Runs the steps of a Dockerfile in bare Debians, one for each stage."""
 
     def __init__(self, source, base):
         self.source, self.base, self.stages = source, base, {}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The program is installed with its licence and documents, and runs from another folder. The library for producers is
-# found by CMake and by pkg-config, and what is built with it feeds a run of the installed program.
+# The program is installed with its licence and documents, and runs from another folder. CMake and pkg-config find the
+# library for producers, and programs built with it feed a run of the installed program.
 # Usage: install_test.sh BUILD SOURCE CMAKE CXX
 set -eu
 build=$1 source=$2 cmake=$3 cxx=$4
@@ -11,7 +11,7 @@ fail() { echo "$*"; exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$cmake" --install "$build" --prefix "$folder/built" > "$folder/installed" || { cat "$folder/installed"; exit 1; }
-mv "$folder/built" "$folder/prefix" # it may be moved
+mv "$folder/built" "$folder/prefix" # the installation may be moved
 (cd "$folder/prefix" && find . -type f | sort)
 
 penstock=$folder/prefix/bin/penstock
@@ -30,14 +30,14 @@ fi
 "$cmake" --install "$build" --component penstock_producer --prefix "$folder/library" > "$folder/installed"
 [ ! -e "$folder/library/bin" ] || fail "the library for producers brings programs"
 
-# Consumers of the library: CMake's, then pkg-config's.
+# Programs that use the library: one with CMake, one with pkg-config.
 "$cmake" -S "$source/examples/producers/cpp" -B "$folder/cpp" -DCMAKE_CXX_COMPILER="$cxx" \
   -DCMAKE_PREFIX_PATH="$folder/library" > "$folder/configured"
 "$cmake" --build "$folder/cpp" > "$folder/built.log" || { cat "$folder/built.log"; exit 1; }
 sh "$feed_test" "$penstock" format=framed "$folder/cpp/producer" FEED 8
 
 export PKG_CONFIG_PATH="$folder/prefix/lib/pkgconfig:$folder/prefix/lib64/pkgconfig"
-cc -std=c99 -pedantic -Wall -Wextra -Werror -o "$folder/c_user" "$source/tests/producer/c_user.c" \
+cc -std=c99 -pedantic -Wall -Wextra -Werror -o "$folder/c_user" "$source/tests/feeders/remote/producer/c_user.c" \
   $(pkg-config --cflags --libs penstock_producer)
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir penstock_producer)
 export LD_LIBRARY_PATH

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A build by a user who is not root stops at missing packages and names them; root gets them; nothing missing is not
-# mentioned. Commands that would change this machine are stand-ins.
+# If packages are missing, a build by a user who is not root stops and names them, and root gets them installed. If none
+# is missing, nothing is printed about packages. Commands that would change this machine are stand-ins.
 # Usage: missing_packages_test.sh SOURCE
 set -eu
 source=$1

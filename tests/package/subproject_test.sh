@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A project adds Penstock by add_subdirectory, and builds a program of its own with Penstock's libraries.
+# A project adds Penstock by add_subdirectory, and builds its program with Penstock's libraries.
 # Usage: subproject_test.sh SOURCE CMAKE CXX
 set -eu
 source=$1 cmake=$2 cxx=$3
@@ -17,8 +17,8 @@ quietly "$cmake" -S "$source/tests/package/subproject" -B "$folder/build" -G Nin
 [ -z "$(cached CMAKE_BUILD_TYPE)" ] || fail "the outer project's build type is changed"
 [ ! -e "$folder/build/generated/penstock_build.h" ] || fail "files are generated outside Penstock's part of the build"
 
-# Everything that the programs need has a rule. Only what is small is compiled.
+# The build has a rule for everything that the programs need. Only small parts are compiled.
 quietly "$cmake" --build "$folder/build" --target penstock penstock_custom -- -n
 quietly "$cmake" --build "$folder/build" --target penstock_producer
-[ -e "$folder/build/penstock/producer/libpenstock_producer.so" ] || fail "the library for producers was not built"
+[ -e "$folder/build/penstock/feeders/remote/producer/libpenstock_producer.so" ] || fail "the library for producers was not built"
 quietly "$cmake" --build "$folder/build" --target components/CMakeFiles/penstock_custom.dir/stripes.cpp.o

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's clock, which a test may set forward: for time-outs of components whose peers live
-// in real time. The time-out is long enough for any machine, and no test waits for it.
+// The machine's clock, which a test can set forward. For timeouts of components whose peers run in
+// real time. The timeout is long enough for any machine, and no test waits for it.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-/// Thread-safety: that of Clock; advance() from any thread. A wait that has begun ends no earlier;
-/// what asks for the time again sees the new one.
+/// Thread-safety: as for Clock; advance() may be called from any thread. A wait that has begun does
+/// not end earlier; later readings include the advance.
 class AdvancedClock final : public Clock {
  public:
   Time now() const override { return steady_.now() + Nanoseconds(ahead_.load()); }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what C++ code of a test program allocates, on all threads, by replacing operator new. C
-// libraries and TBB have allocators of their own, and are not counted.
+// Counts the allocations of a test program's C++ code on all threads, by replacing operator new.
+// Does not count C libraries and TBB, which have their own allocators.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock {
 
-/// Calls of operator new since the program began.
+/// The number of calls of operator new since the program began.
 std::int64_t allocation_count() noexcept;
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set that a linear layer can learn: each class is a colour, each image a shade of it.
+// A data set that a linear layer can learn: each class is a colour, and each image a shade of it.
 #pragma once
 
 #include <cstdint>

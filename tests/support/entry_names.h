@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Component names as GoogleTest takes them: letters, digits and underscores.
+// Turns component names into names that GoogleTest accepts: letters, digits and underscores.
 #pragma once
 
 #include <cctype>

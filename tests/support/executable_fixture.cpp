@@ -13,7 +13,7 @@ namespace penstock {
 
 namespace {
 
-/// Empty where a graph can be compiled and then has weights.
+/// Empty if a graph can be compiled and has weights afterwards, else the reason.
 std::string why_without_weights(const BackendEntry& entry) {
   Graph graph({1, 1, 1});
   graph.add("logits", Linear{1}, {Graph::kInput});

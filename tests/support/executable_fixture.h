@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph compiled on a backend, its weights, and batches in its device's memory. Everything that
-// goes in or comes out is in plain order and in the graph's own order of parameters. One thread.
+// A graph compiled on a backend, its weights, and batches in its device's memory. All values that
+// tests pass or receive are in plain order, and in the graph's own order of parameters.
+// Thread-safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@
 
 namespace penstock {
 
-/// A backend that a suite about numbers may be run on, or the reason why it cannot.
+/// A backend that a numerical test suite can run on, or the reason why it cannot.
 struct BackendSubject {
   std::string name;
-  const BackendEntry* entry = nullptr;  ///< null: there is a reason
+  const BackendEntry* entry = nullptr;  ///< null: `reason` says why
   std::string reason{};
 
   friend std::ostream& operator<<(std::ostream& out, const BackendSubject& subject) {
@@ -27,37 +28,37 @@ struct BackendSubject {
   }
 };
 
-/// The plain backend, then those of the table that have weights.
+/// The plain backend, then the backends of the table that have weights.
 std::vector<BackendSubject> backends_with_weights();
-/// The gpu backend on the host where it fuses convolutions of f16 with all that it can.
+/// The gpu backend on the host, in variants that fuse all f16 convolutions that can be fused.
 std::vector<BackendSubject> backends_that_fuse();
-/// Those that compute nothing, cannot be had on this machine, or are known and absent.
+/// Backends that compute nothing, are unavailable on this machine, or are known but missing.
 std::vector<BackendSubject> backends_without_weights();
 
 class CompiledGraph {
  public:
-  /// Weights are those of initialise() for seed 1. Throws what the backend throws.
+  /// Sets the weights of initialise() for seed 1. Throws what the backend throws.
   CompiledGraph(const BackendEntry& entry, const Graph& graph, const ExecutableSpec& spec);
-  /// The same on device `ordinal` of a backend that others use, too.
+  /// Compiles on device `ordinal` of a backend that other code uses, too.
   CompiledGraph(std::shared_ptr<Backend> backend, std::int32_t ordinal, const Graph& graph,
                 const ExecutableSpec& spec);
 
   void set_weights(const PlainWeights& weights);
-  /// Puts the batch into memory of its own for each slot, runs, and waits for the device. The
-  /// batch's labels are as many as the executable's images.
+  /// Copies the batch into separate memory for each slot, runs, and waits for the device. The batch
+  /// has one label per image of the executable.
   StepResult run(Phase phase, const PlainBatch& batch, std::int32_t slot = 0,
                  const GradientReady& ready = {});
-  /// What the last run left, where the device finds it: for updates behind it.
+  /// The result of the last run, in memory that the device can access, for a later update.
   StepResult& result() const noexcept {
     return *reinterpret_cast<StepResult*>(result_.bytes().data());
   }
-  /// Until what was enqueued is done.
+  /// Blocks until all enqueued work is done.
   void wait() const;
 
   PlainTensors weights() const { return read(false); }
   PlainTensors gradients() const { return read(true); }
   PlainTensors buffers() const;
-  /// An arena as it lies in memory.
+  /// A copy of an arena in its order in memory.
   std::vector<float> copy_of(const Tensor& tensor) const;
 
   const Graph& graph() const noexcept { return graph_; }
@@ -82,10 +83,10 @@ class CompiledGraph {
   std::unique_ptr<Executable> executable_;
   std::map<std::int32_t, Slot> slots_;
   Buffer result_;                                // pinned
-  std::map<std::string, std::size_t> index_of_;  // of a parameter's name, in the executable's order
+  std::map<std::string, std::size_t> index_of_;  // by a parameter's name, in the executable's order
 };
 
-/// How to compile a graph for full batches of `images` bytes' images.
+/// The spec for compiling a graph for full batches of `images` byte images.
 ExecutableSpec spec_for(const Graph& graph, std::int32_t images,
                         Precision precision = Precision::f32);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of Penstock's own format, made by its writers.
+// Messages in Penstock's own format, made by Penstock's writers.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
+#include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_text.h"
 
 namespace penstock {
 
@@ -32,19 +32,19 @@ inline std::vector<std::span<const std::byte>> views_of(const FrameList& frames)
   return {frames.begin(), frames.end()};
 }
 
-/// The header, and these frames behind it.
-inline FrameList framed_message(const FramedHeader& header, FrameList payload,
+/// The header, followed by these frames.
+inline FrameList framed_message(const remote::FramedHeader& header, FrameList payload,
                                 bool with_checksum = false) {
-  const auto first = make_framed_header(header, views_of(payload), with_checksum);
+  const auto first = remote::make_framed_header(header, views_of(payload), with_checksum);
   payload.insert(payload.begin(), FrameBytes(first.begin(), first.end()));
   return payload;
 }
 
-/// Of a batch of pixels of that spec.
-inline FramedHeader pixels_header(const BatchSpec& spec, std::uint64_t producer = 7,
-                                  std::uint64_t sequence = 0) {
-  return {.kind = FramedKind::batch,
-          .encoding = FramedEncoding::pixels,
+/// The header of a batch of pixels of that spec.
+inline remote::FramedHeader pixels_header(const BatchSpec& spec, std::uint64_t producer = 7,
+                                          std::uint64_t sequence = 0) {
+  return {.kind = remote::FramedKind::batch,
+          .encoding = remote::FramedEncoding::pixels,
           .producer = producer,
           .sequence = sequence,
           .images_before = sequence * static_cast<std::uint64_t>(spec.images),
@@ -54,22 +54,23 @@ inline FramedHeader pixels_header(const BatchSpec& spec, std::uint64_t producer 
           .channels = static_cast<std::uint32_t>(spec.image.channels)};
 }
 
-inline FramedHeader jpeg_header(std::uint32_t images, std::uint64_t producer = 7,
-                                std::uint64_t sequence = 0) {
-  return {.kind = FramedKind::batch,
-          .encoding = FramedEncoding::jpeg,
+inline remote::FramedHeader jpeg_header(std::uint32_t images, std::uint64_t producer = 7,
+                                        std::uint64_t sequence = 0) {
+  return {.kind = remote::FramedKind::batch,
+          .encoding = remote::FramedEncoding::jpeg,
           .producer = producer,
           .sequence = sequence,
           .images = images};
 }
 
-inline FramedHeader header_of(FramedKind kind, std::uint64_t producer = 7) {
+inline remote::FramedHeader header_of(remote::FramedKind kind, std::uint64_t producer = 7) {
   return {.kind = kind,
-          .encoding = kind == FramedKind::hello ? FramedEncoding::pixels : FramedEncoding::none,
+          .encoding = kind == remote::FramedKind::hello ? remote::FramedEncoding::pixels
+                                                        : remote::FramedEncoding::none,
           .producer = producer};
 }
 
-/// Three frames of a batch of JPEG files, which nobody decodes here.
+/// The three frames of a batch of JPEG files. The files are never decoded.
 inline FrameList jpeg_payload(const std::vector<std::string_view>& files,
                               const std::vector<std::int32_t>& labels) {
   std::vector<std::uint32_t> lengths;
@@ -83,14 +84,14 @@ inline FrameList jpeg_payload(const std::vector<std::string_view>& files,
           bytes_of_list(std::span<const std::int32_t>(labels))};
 }
 
-/// The frame that stands for a payload in shared memory.
-inline FrameBytes lease_frame(const FramedLease& lease) {
-  FrameBytes frame(kFramedLeaseBytes);
-  write_framed_lease(std::span<std::byte, kFramedLeaseBytes>(frame), lease);
+/// The frame that refers to a payload in shared memory.
+inline FrameBytes lease_frame(const remote::FramedLease& lease) {
+  FrameBytes frame(remote::kFramedLeaseBytes);
+  remote::write_framed_lease(std::span<std::byte, remote::kFramedLeaseBytes>(frame), lease);
   return frame;
 }
 
-/// Frames as they lie in shared memory, each at the next multiple of 64.
+/// Frames as stored in shared memory, each at the next multiple of 64.
 inline FrameBytes shared_bytes(const FrameList& frames) {
   FrameBytes bytes;
   for (const FrameBytes& frame : frames) {

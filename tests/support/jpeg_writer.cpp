@@ -18,7 +18,7 @@ namespace {
 [[noreturn]] void throw_error(j_common_ptr jpeg) {
   char text[JMSG_LENGTH_MAX];
   jpeg->err->format_message(jpeg, text);
-  throw std::runtime_error(text);  // only for mistakes in a test, where leaks do not matter
+  throw std::runtime_error(text);  // only for mistakes in a test, which may leak memory
 }
 
 }  // namespace

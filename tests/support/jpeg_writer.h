@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG images made at test time with libjpeg, of every kind that a data set may hold.
+// Makes JPEG images at test time with libjpeg, of every kind that a data set may hold.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ struct TestImage {
   }
 };
 
-/// Smooth colours, edges and some noise: whatever tells neighbouring pixels apart.
+/// An image of smooth colours, edges and some noise, so that neighbouring pixels differ.
 TestImage make_test_image(int width, int height, int channels = 3, std::uint64_t seed = 1);
-/// One colour, everywhere.
+/// An image of one colour.
 TestImage make_flat_image(int width, int height, std::uint8_t red, std::uint8_t green,
                           std::uint8_t blue);
 
@@ -29,8 +29,8 @@ struct JpegForm {
   int horizontal = 2, vertical = 2;  ///< luma samples for each chroma sample: 2, 2 is 4:2:0
   bool progressive = false;
   bool arithmetic = false;
-  bool separate_scans = false;  ///< one scan for each component, though sequential
-  int restart_interval = 0;     ///< in MCUs; 0: none
+  bool separate_scans = false;  ///< one scan per component, though sequential
+  int restart_interval = 0;     ///< in MCUs; 0: no restarts
   bool stored_as_rgb = false;   ///< no conversion to YCbCr
   bool ycck = false;            ///< CMYK stored as YCCK
   bool adobe_marker = true;     ///< for CMYK
@@ -39,7 +39,8 @@ struct JpegForm {
 
 std::vector<std::byte> encode_jpeg(const TestImage& image, const JpegForm& form = {});
 
-/// libjpeg's plain decode of all pixels, RGB (CMYK stays CMYK), with smooth chroma or without.
+/// libjpeg's plain decode of all pixels to RGB (CMYK stays CMYK), with smooth chroma upsampling or
+/// without.
 TestImage decode_jpeg(const std::vector<std::byte>& bytes, bool fancy = true, int divisor = 1);
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small LMDB files by the definition of their format, and the values that image databases hold.
+// Writes small LMDB files from the definition of their format, and the values that image databases
+// hold.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ inline void put_number(std::vector<std::byte>& bytes, std::size_t at, std::uint6
   for (std::size_t i = 0; i < width; ++i) bytes[at + i] = static_cast<std::byte>(value >> 8 * i);
 }
 
-/// One leaf page with all entries, in order of their keys; values that take up more than a quarter
-/// of a page lie in overflow pages.
+/// One leaf page with all entries, in the order of their keys. Values that need more than a quarter
+/// of a page are in overflow pages.
 inline std::vector<std::byte> lmdb_file(const std::vector<LmdbPair>& entries,
                                         std::size_t page_bytes = 4096) {
   std::vector<std::byte> file(3 * page_bytes);
@@ -61,17 +62,17 @@ inline std::vector<std::byte> lmdb_file(const std::vector<LmdbPair>& entries,
     number(meta + 4, 1, 4);
     number(meta + 16, file.size(), 8);
     number(meta + 24, page_bytes, 4);
-    number(meta + 64, ~std::uint64_t{0}, 8);  // nothing is free
+    number(meta + 64, ~std::uint64_t{0}, 8);  // no free pages
     number(meta + 78, 1, 2);
     number(meta + 104, entries.size(), 8);
-    number(meta + 112, page == 1 ? 2 : ~std::uint64_t{0}, 8);  // the younger one has the tree
+    number(meta + 112, page == 1 ? 2 : ~std::uint64_t{0}, 8);  // the newer meta page has the tree
     number(meta + 120, file.size() / page_bytes - 1, 8);
     number(meta + 128, page, 8);
   }
   return file;
 }
 
-/// A Datum as Caffe writes it.
+/// A Datum in Caffe's format.
 inline std::vector<std::byte> datum(int channels, int height, int width,
                                     const std::vector<std::byte>& data, std::int32_t label,
                                     bool encoded) {
@@ -98,7 +99,7 @@ inline std::vector<std::byte> datum(int channels, int height, int width,
   return bytes;
 }
 
-/// [uint8 array of that shape, label] as tensorpack's LMDBSerializer writes it with MessagePack.
+/// [uint8 array of that shape, label] in the MessagePack format of tensorpack's LMDBSerializer.
 inline std::vector<std::byte> msgpack_datapoint(const std::vector<int>& shape,
                                                 const std::vector<std::byte>& data, int label) {
   std::vector<std::byte> bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Manifests in memory, as a writer of the test's own lays them out, and changed ones whose checksum
-// is right again.
+// Manifests in memory, laid out by the tests' own writer, and changed manifests with a correct
+// checksum.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 #include <utility>
 #include <vector>
 
-#include "dataflow/crc32c.h"
+#include "dataflow/values/crc32c.h"
 
 namespace penstock {
 
 inline constexpr std::size_t kManifestCrcAt = 20;
 
-/// Gives bytes that are long enough to have a checksum the right one.
+/// Sets the checksum of bytes that are long enough to have one.
 inline void seal_manifest(std::span<std::byte> bytes) {
   if (bytes.size() < kManifestCrcAt + 4) return;
-  const std::uint32_t crc = crc32c(bytes.subspan(kManifestCrcAt + 4));
+  const std::uint32_t crc = values::crc32c(bytes.subspan(kManifestCrcAt + 4));
   std::memcpy(bytes.data() + kManifestCrcAt, &crc, sizeof crc);
 }
 
-/// Of (name, time, files) for each class.
+/// (name, time, files) of a class.
 struct ManifestFolder {
   std::string name;
   std::int64_t modified = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bare PULL socket for tests, which takes framed messages as they come.
+// A bare PULL socket that receives framed messages for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class MessagePuller {
     socket_.bind(endpoint);
   }
 
-  /// The frames of the next message; none: it did not come in time.
+  /// The frames of the next message. Empty if no message came in time.
   FrameList next() {
     FrameList frames;
     for (bool more = true; more;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that mpirun starts, as a user starts them: found, killed, stopped, and waited for by what
-// they leave in a folder: rank.N.out, rank.N.err and rank.N.code, which is its exit code.
+// Runs ranks with mpirun, as a user does. Tests find, kill, stop and await the ranks by the files
+// that the ranks leave in a folder: rank.N.out, rank.N.err and rank.N.code (the exit code).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 
@@ -30,19 +30,19 @@ class MpirunFixture : public ::testing::Test {
   using Ranks = std::map<int, pid_t>;
 
   MpirunFixture() {
-    // More ranks than cores, as root: as in CI.
+    // CI runs more ranks than cores, as root.
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
                              "OMPI_MCA_rmaps_base_oversubscribe", "OMPI_MCA_mpi_yield_when_idle"}) {
       setenv(name, "1", 1);
     }
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
     setenv("OMPI_MCA_btl", "self,vader", 1);
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);  // to end with a code of their own
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);  // time for ranks to exit by themselves
     setenv(kFolder, folder_.path().c_str(), 1);
   }
 
-  /// A program as a rank, with what it leaves in the folder. The launcher's request to end does not
-  /// keep the exit code from being written; its order does.
+  /// The command that runs a program as a rank and stores its output in the folder. SIGTERM of the
+  /// launcher does not prevent that the exit code is written; SIGKILL does.
   Words rank_of(const Words& program) const {
     const std::string place = (folder_.path() / "rank.").native() + "$OMPI_COMM_WORLD_RANK";
     Words words{"sh", "-c",
@@ -52,7 +52,7 @@ class MpirunFixture : public ::testing::Test {
     words.insert(words.end(), program.begin(), program.end());
     return words;
   }
-  /// A short training that computes nothing, marked so that it can be found.
+  /// A short training that computes nothing, with a mark by which it can be found.
   Words training(const Words& more, const std::string& update = "horovod") const {
     Words words{PENSTOCK_PROGRAM,
                 "run",
@@ -73,7 +73,7 @@ class MpirunFixture : public ::testing::Test {
                                                          .on_end = [this] { ended_ = true; }});
   }
 
-  /// Processes of the run that are `program`, by the rank that Open MPI gave them.
+  /// Processes of the run that execute `program`, by their rank in Open MPI.
   Ranks ranks(const std::string& program = PENSTOCK_PROGRAM) const {
     Ranks found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -93,7 +93,7 @@ class MpirunFixture : public ::testing::Test {
     }
     return found;
   }
-  /// Of the environment that it was started with; empty: it has none.
+  /// A variable of the environment that the process was started with. Empty if it is not set.
   static std::string variable_of(pid_t process, const std::string& name) {
     const std::string all = '\0' + content_of("/proc/" + std::to_string(process) + "/environ");
     const std::string begin = '\0' + name + "=";
@@ -108,9 +108,9 @@ class MpirunFixture : public ::testing::Test {
     return false;
   }
 
-  /// Until no process of the run is left, and mpirun has ended. Open MPI 4.1's mpirun sometimes
-  /// waits for itself for ever where ranks ended abnormally (PMIx_server_finalize); it is ended
-  /// then, and false returned.
+  /// Waits until no process of the run is left and mpirun has ended. After ranks that ended
+  /// abnormally, Open MPI 4.1's mpirun sometimes waits for itself forever (PMIx_server_finalize).
+  /// In that case this function ends mpirun and returns false.
   bool await_end() {
     EXPECT_TRUE(await([this] { return ended_ || !ranks("").empty(); })) << "no rank was started";
     EXPECT_TRUE(await([this] { return ended_ || ranks("").empty(); }, std::chrono::seconds(60)))
@@ -138,7 +138,7 @@ class MpirunFixture : public ::testing::Test {
     text << std::ifstream(path, std::ios::binary).rdbuf();
     return text.str();
   }
-  /// Of all ranks' standard errors, those with `text` in them.
+  /// The lines of all ranks' standard errors that contain `text`.
   std::vector<std::string> lines_with(const std::string& text) const {
     std::vector<std::string> lines;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
@@ -151,7 +151,8 @@ class MpirunFixture : public ::testing::Test {
     return lines;
   }
 
-  /// What is started here has the folder in its environment; ranks of other hosts in their words.
+  /// Marks the run's processes. A process started here has the folder in its environment; ranks of
+  /// other hosts have it in their arguments.
   static constexpr const char* kFolder = "PENSTOCK_TEST_FOLDER";
   TempFolder folder_;
   std::atomic<bool> ended_{false};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// .npy files by the definition of their format.
+// Writes .npy files from the definition of their format.
 #pragma once
 
 #include <cstddef>

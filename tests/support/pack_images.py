@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packs an image folder, FOLDER/<class>/<image>, into TFRecord files or WebDataset tars, with nothing but Python's
+"""Packs an image folder, FOLDER/<class>/<image>, into TFRecord files or WebDataset tars with only Python's
 standard library: an independent writer for tests.
 
 Usage: pack_images.py tfrecord|webdataset FOLDER OUT [OPTION=VALUE...]
-Samples go into SHARDS files by turns of one shard after the other, classes in byte order, and files within them.
+Samples are dealt to the SHARDS files in turn; classes are in byte order, and so are files within a class.
 Options: shards=1 compress=none|gzip|zlib|zstd; tfrecord: base=1 image=KEY label=KEY
 record=example|pickle0|pickle2|pickle5|msgpack; webdataset:
 format=ustar|pax|gnu label=cls|json extension=jpg prefix=TEXT.
@@ -79,7 +79,7 @@ def example(number, image, label, options):
     if number % 3 == 2:  # a map has no order
         features = dict(reversed(features.items()))
     entries = b"".join(field(1, field(1, key.encode()) + field(2, value)) for key, value in features.items())
-    # Fields of no known number, of every type.
+    # Fields with unknown numbers, of every type.
     unknown = varint(9 << 3) + varint(300) + varint(10 << 3 | 1) + bytes(8) + varint(11 << 3 | 5) + bytes(4) + field(12, b"x")
     return unknown + field(1, entries + unknown)
 
@@ -136,7 +136,7 @@ def webdataset_shard(samples, options):
 
 
 def compress(data, how):
-    if how == "gzip":  # two members, as parts that were compressed apart
+    if how == "gzip":  # two members, as if parts were compressed separately
         half = len(data) // 2
         return gzip.compress(data[:half]) + gzip.compress(data[half:])
     if how == "zlib":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small image folder of random bytes, packed by Python (pack_images.py), and what a source makes
-// of the result. Wants PENSTOCK_PYTHON and PENSTOCK_PACK_IMAGES, the paths of both.
+// A small image folder of random bytes, packed by Python (pack_images.py), and the samples that a
+// source reads from it. Requires PENSTOCK_PYTHON and PENSTOCK_PACK_IMAGES, the paths of both.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace penstock {
 
-/// What a source says of each sample.
+/// A sample as a source reports it.
 struct PackedSample {
   std::int32_t label = 0;
   std::string content;
@@ -53,7 +53,7 @@ class PackedImagesTest : public testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  /// Into `packed`, in place of what was there.
+  /// Packs into `packed` and replaces its old contents.
   void pack(const std::string& kind_and_options) {
     std::filesystem::remove_all(folder_ / "packed");
     const std::size_t space = std::min(kind_and_options.find(' '), kind_and_options.size());
@@ -69,7 +69,7 @@ class PackedImagesTest : public testing::Test {
     return entry.make(plan_, Options(entry.name, entry.options, parts));
   }
 
-  /// To the end. `errors`: what was said of samples that cannot be read.
+  /// Reads to the end. `errors` receives the messages about unreadable samples.
   static std::vector<PackedSample> read(Source& source,
                                         std::vector<std::string>* errors = nullptr) {
     std::vector<PackedSample> read;
@@ -86,7 +86,7 @@ class PackedImagesTest : public testing::Test {
     }
   }
 
-  /// Writes `file` of `packed` anew, after `change` has been made to it.
+  /// Applies `change` to `file` of `packed` and writes it again.
   template <typename Change>
   void edit(const std::string& file, const Change& change) const {
     std::string bytes = read_text(folder_ / "packed" / file);

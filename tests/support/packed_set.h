@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of images, packed by Python, and what a source and a whole run make of it.
+// A folder of images, packed by Python, and what a source and a whole run read from it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,8 +25,9 @@ class PackedSet : public testing::Test {
  protected:
   using Images = std::vector<std::pair<std::int32_t, std::vector<std::byte>>>;  // label, bytes
 
-  /// Three classes of four images of several sizes. The first has a comment in which RecordIO's
-  /// magic number stands at every place that four leaves, and so have the bytes behind its end.
+  /// Makes three classes of four images of several sizes. The first image has a comment that
+  /// contains RecordIO's magic number at each of the four offsets modulo 4; so do the bytes after
+  /// its end.
   void SetUp() override {
     if (std::system("/usr/bin/python3 -c ''") != 0) GTEST_SKIP() << "no /usr/bin/python3";
     for (int label = 0; label < 3; ++label) {
@@ -61,7 +62,7 @@ class PackedSet : public testing::Test {
     return entry.make(plan_, Options(entry.name, entry.options, text));
   }
 
-  /// All of an epoch; what is damaged has label -1 and the message.
+  /// All samples of an epoch. A damaged sample has label -1 and the message.
   static Images all_of(Source& source) {
     Images images;
     for (Sample sample; source.next(sample);) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs the images of a folder of classes, in its order, in formats that other frameworks read.
 
-Written from the formats' descriptions, with nothing of Penstock's readers in it.
+Written from the formats' descriptions, without code of Penstock's readers.
 Usage: packed_writers.py FORMAT FOLDER PLACE [KEY=VALUE...]
 """
 import gzip
@@ -21,7 +21,7 @@ def samples(folder):
 
 
 def recordio_parts(data):
-    """A record: data are cut wherever the magic number stands at a multiple of four, which is left out."""
+    """A record: data are split at each magic number at a multiple of four, and the magic number is left out."""
     magic = struct.pack("<I", 0xCED7230A)
     cuts = [at for at in range(0, len(data) // 4 * 4, 4) if data[at : at + 4] == magic]
     begins = [0] + [cut + 4 for cut in cuts]
@@ -32,7 +32,7 @@ def recordio_parts(data):
 
 
 def write_recordio(folder, place, labels="0"):
-    """`labels` more than 0: a vector of so many instead of the one in the head."""
+    """`labels` > 0: a vector of this length instead of the label in the header."""
     place, count = pathlib.Path(place), int(labels)
     with open(place, "wb") as records, open(place.with_suffix(".idx"), "w") as index:
         for i, (label, image) in enumerate(samples(folder)):
@@ -53,9 +53,9 @@ def aligned(size, alignment):
 
 
 def write_beton(folder, place, fields="rgb:image,int:label", raw="0", page="4096"):
-    """`raw`: so many images as pixels. Numbers named `index` or `i` count samples; others are labels.
+    """`raw`: the number of images stored as pixels. Numbers named `index` or `i` count samples; others are labels.
 
-    Pages are filled in turn by two writers, as ffcv's processes do, so that data lie in no row's order.
+    Two writers fill pages in turn, as ffcv's processes do, so data are not in the order of rows.
     """
     fields, page = [field.split(":") for field in fields.split(",")], int(page)
     places, size, widest = [], 0, 1
@@ -105,13 +105,13 @@ def write_beton(folder, place, fields="rgb:image,int:label", raw="0", page="4096
         out.write(data + b"".join(allocations))
 
 
-# The struct letter of numbers, or None for what has its own size in each sample.
+# The struct letter of a number type, or None if the size differs between samples.
 MDS_ENCODINGS = {"int": "q", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint64": "Q", "uint32": "I",
                  "uint16": "H", "uint8": "B", "float32": "f", "str_int": None, "str": None, "jpeg": None, "bytes": None}
 
 
 def write_mds(folder, place, columns="image:jpeg,label:int", shard="0", compression=""):
-    """`shard`: so many samples in each; 0: all in one. Columns `index` and `i` count samples; numbers else are labels."""
+    """`shard`: samples in each shard; 0: all in one. Columns `index` and `i` count samples; other numbers are labels."""
     place, all_samples, shard = pathlib.Path(place), list(samples(folder)), int(shard)
     place.mkdir(exist_ok=True)
     columns = sorted(column.split(":", 1) for column in columns.split(","))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test says of time on a machine that may stand still for seconds at any moment.
+// Waits and time limits for tests on machines that may pause for seconds at any moment.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-/// Blocks until `condition()`, which other threads or processes bring about. False: they did not
-/// within `limit`.
+/// Blocks until `condition()` is true, which other threads or processes cause. False: it did not
+/// become true within `limit`.
 template <typename Condition>
 bool await(const Condition& condition, std::chrono::seconds limit = std::chrono::seconds(40)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -19,8 +19,9 @@ bool await(const Condition& condition, std::chrono::seconds limit = std::chrono:
   return true;
 }
 
-/// For a time-out that something has to come before: `attempt` gets a short one first, and four
-/// times as long whenever it says, with false, that it was too short. False: half a minute was.
+/// For a timeout that must not expire before an event. `attempt` first gets a short timeout, and
+/// one four times as long whenever it returns false because the timeout was too short. Returns
+/// false if half a minute was too short.
 template <typename Attempt>
 bool with_patience(const Attempt& attempt,
                    std::chrono::milliseconds first = std::chrono::milliseconds(300)) {
@@ -30,8 +31,7 @@ bool with_patience(const Attempt& attempt,
   return false;
 }
 
-/// Whether `take`, which returns how long it took, can be done within `limit`: in one of five
-/// tries.
+/// True if `take`, which returns its duration, stays within `limit` in one of five tries.
 template <typename Limit, typename Take>
 bool is_prompt(Limit limit, const Take& take) {
   for (int tries = 0; tries < 5; ++tries) {

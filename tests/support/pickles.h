@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles byte by byte, as Python wrote them: of one datapoint, a uint8 array and an int32 array.
+// Pickles byte by byte, as Python wrote them: each holds one datapoint of two arrays, or a
+// dictionary.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,7 @@ inline std::vector<std::byte> pickle_of_arrays() {
       "94624b028594680e74945294652e");
 }
 
-/// {'data': uint8 [[9,8],[7,6]], 'labels': [6,9]} by Python 2 in protocol 2, as CIFAR-10's files
-/// are.
+/// {'data': uint8 [[9,8],[7,6]], 'labels': [6,9]} by Python 2 in protocol 2, like CIFAR-10's files.
 inline std::vector<std::byte> pickle_of_python2() {
   constexpr char kText[] =
       "\x80\x02}q\x01(U\x06labelsq\x02]q\x03(K\x06K\x09"

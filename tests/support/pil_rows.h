@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PIL's pixels: files of a folder, decoded, cropped and resized by it, and how near to them ours
-// are.
+// Decodes, crops and resizes the files of a folder with PIL, and compares Penstock's pixels with
+// PIL's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ namespace penstock {
 
 inline constexpr ImageShape kPilShape{224, 224, 3};
 
-/// Jobs in, pixels out: a file that has pixels beside it is written first. Of each file all boxes,
-/// one after the other; of a file that PIL refuses none.
+/// The script reads jobs and writes pixels. If a job has pixels, the script first writes the file.
+/// For each file it returns all boxes in order; for a file that PIL refuses, none.
 inline constexpr const char* kPilScript = R"(
 import json, sys
 from PIL import Image, ImageFile
@@ -57,7 +57,7 @@ inline std::vector<std::byte> read_file(const std::filesystem::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// What PIL makes of the jobs in a folder: rows, and its complaints.
+/// PIL's results for the jobs in a folder: rows, and error messages.
 struct PilRows {
   std::vector<std::byte> bytes;
   std::string refused;
@@ -76,7 +76,7 @@ inline PilRows run_pil(const TempFolder& folder, const nlohmann::json& jobs) {
   return rows;
 }
 
-/// At most 2 between any two values, and less than half on average.
+/// Values differ by at most 2, and by less than half on average.
 inline testing::AssertionResult close(std::span<const std::byte> ours,
                                       std::span<const std::byte> pil) {
   int worst = 0;

@@ -20,7 +20,7 @@ constexpr std::size_t kAlignment = 16;  // elements
 
 double to_f32(double value) { return static_cast<float>(value); }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 double to_bf16(double value) {
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
@@ -89,7 +89,8 @@ class PlainExecutable final : public Executable {
     }
   }
 
-  /// Parameters lie in reverse, so that nobody takes an arena for plain order; buffers as they are.
+  /// Parameters are stored in reverse, so that no test confuses an arena with plain order; buffers
+  /// are not reversed.
   void read(const ParameterSpec& spec, const Tensor& from, std::span<float> to) override {
     const auto* const first = static_cast<const float*>(from.data);
     std::copy_n(first, to.size(), to.begin());

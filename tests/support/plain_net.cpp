@@ -7,7 +7,7 @@
 #include <span>
 
 #include "dataflow/error.h"
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
 #include "tests/support/plain_operators.h"
 #include "trainer/initialise.h"
 
@@ -33,7 +33,7 @@ Images normalised(const PlainBatch& batch, const ImageShape& shape) {
   return images;
 }
 
-/// One step of one graph: forward leaves every node's output, backward adds up their gradients.
+/// One step of one graph. Forward computes every node's output; backward sums up their gradients.
 class Step {
  public:
   Step(const Graph& graph, const PlainWeights& weights, const PlainBatch& batch,
@@ -71,7 +71,7 @@ class Step {
     if (!run_.rounding) return;
     for (double& value : values) value = run_.rounding(value);
   }
-  /// Empty where the node has no such parameter.
+  /// Empty if the node has no such parameter.
   plain::Values weight(const Node& node, Role role) const {
     const auto found = index_of_.find(node.name + "." + std::string(to_string(role)));
     return found == index_of_.end() ? plain::Values{} : plain::Values(weights_[found->second]);
@@ -142,7 +142,7 @@ class Step {
     plain::add_channels(output(node.inputs[0]), y, op.before);
   }
 
-  /// Loss and accuracies; returns the gradient of the logits.
+  /// Computes loss and accuracies. Returns the gradient of the logits.
   std::vector<double> softmax_cross_entropy() {
     const Images& logits = outputs_.back();
     const std::size_t classes = logits.shape.elements();
@@ -180,7 +180,7 @@ class Step {
       std::visit([&](const auto& op) { backward(node, op, dy); }, node.op);
     }
   }
-  /// Null for the images themselves, whose gradient nobody wants.
+  /// Null for the images, whose gradient is not needed.
   Images* below(const Node& node, std::size_t input = 0) {
     const NodeId id = node.inputs[input];
     return id == Graph::kInput ? nullptr : &gradients_[static_cast<std::size_t>(id)];

@@ -11,7 +11,7 @@ namespace {
 
 std::size_t index_of(std::int32_t value) { return static_cast<std::size_t>(value); }
 
-/// Outputs [first, last) whose tap lies inside the image: 0 <= o * stride + offset < in.
+/// Outputs [first, last) whose tap is inside the image: 0 <= o * stride + offset < in.
 struct Range {
   std::int32_t first, last;
 };
@@ -21,8 +21,8 @@ Range inside(std::int32_t offset, std::int32_t stride, std::int32_t in, std::int
   return {first, std::max(first, std::min(last, out))};
 }
 
-/// Calls row(output, input, count) for each row of outputs that tap (i, j) of the window computes
-/// from inside the image: count outputs in a row, their inputs one stride apart.
+/// Calls row(output, input, count) for each row of outputs whose input under tap (i, j) of the
+/// window is inside the image. The `count` outputs are adjacent; their inputs are one stride apart.
 template <typename Row>
 void for_each_row(const Window& window, const ImageShape& in, const ImageShape& out, std::int32_t i,
                   std::int32_t j, const Row& row) {
@@ -54,7 +54,7 @@ void for_each_tap(const Conv2d& op, const Images& x, const Tap& tap) {
   }
 }
 
-/// Calls window(n, c, output, elements) with the elements of the channel that each window holds.
+/// Calls window(n, c, output, elements) with the elements of the channel that each window contains.
 template <typename Visit>
 void for_each_window(const Window& window, const Images& x, const ImageShape& out,
                      const Visit& visit) {
@@ -81,7 +81,7 @@ void for_each_window(const Window& window, const Images& x, const ImageShape& ou
   }
 }
 
-/// The first of the largest.
+/// The first of the largest elements.
 std::size_t winner(const double* channel, const std::vector<std::size_t>& elements) {
   return *std::max_element(elements.begin(), elements.end(),
                            [&](std::size_t a, std::size_t b) { return channel[a] < channel[b]; });
@@ -303,7 +303,7 @@ void for_each_neighbour(const Lrn& op, std::int32_t c, std::int32_t channels, co
   for (std::int32_t j = std::max(0, c - half); j <= std::min(channels - 1, c + half); ++j) visit(j);
 }
 
-/// k + alpha / size * sum of squares around (n, c).
+/// k + alpha / size * the sum of squares around (n, c).
 double denominator(const Lrn& op, const Images& x, std::int32_t n, std::int32_t c, std::size_t k) {
   double squares = 0;
   for_each_neighbour(op, c, x.shape.channels,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of each operator of trainer/graph.h in plain loops of double: what backends are
-// compared with. Every backward adds to the gradients that it is given, so that a node with several
-// readers collects them all; an empty gradient of an input is not computed.
+// The arithmetic of each operator of trainer/graph.h in plain loops of double: the reference for
+// backends. Every backward function adds to the gradients that it is given, so that a node with
+// several readers collects all of them. If an input's gradient is empty, it is not computed.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Images {
   Images() = default;
   Images(std::int32_t images, const ImageShape& image)
       : count(images), shape(image), values(static_cast<std::size_t>(images) * image.elements()) {}
-  /// Elements of one channel of one image.
+  /// The number of elements of one channel of one image.
   std::size_t plane() const {
     return static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
   }
@@ -54,18 +54,18 @@ void forward(const Linear& op, const Images& x, Values weight, Values bias, Imag
 void backward(const Linear& op, const Images& x, Values weight, const Images& dy, Images* dx,
               Gradient dweight, Gradient dbias);
 
-/// Mean and biased variance of one channel over N, H and W.
+/// The mean and the biased variance of one channel over N, H and W.
 struct Moments {
   double mean = 0, variance = 0;
 };
 std::vector<Moments> moments_of(const Images& x);
-/// One step of the running mean and variance of each channel, with the unbiased variance; that of
-/// one element alone counts as 0.
+/// Updates the running mean and variance of each channel once, with the unbiased variance. The
+/// variance of a single element counts as 0.
 void update_running(const BatchNorm& op, const Images& x, std::span<const Moments> moments,
                     std::span<double> mean, std::span<double> variance);
 void forward(const BatchNorm& op, const Images& x, std::span<const Moments> moments, Values scale,
              Values shift, Images& y);
-/// `moments` are those of x, so that gradients flow through them, too.
+/// `moments` belong to x, so that gradients flow through them, too.
 void backward(const BatchNorm& op, const Images& x, std::span<const Moments> moments, Values scale,
               const Images& dy, Images* dx, Gradient dscale, Gradient dshift);
 
@@ -73,11 +73,11 @@ void backward(const BatchNorm& op, const Images& x, std::span<const Moments> mom
 void forward(const Relu& op, const Images& x, Images& y);
 void backward(const Relu& op, const Images& x, const Images& dy, Images* dx);
 
-/// Each window meets the image. Of equal elements the first in the order H, W gets the gradient.
+/// Each window overlaps the image. Of equal elements the first in the order H, W gets the gradient.
 void forward(const MaxPool& op, const Images& x, Images& y);
 void backward(const MaxPool& op, const Images& x, const Images& dy, Images* dx);
 
-/// Each window meets the image.
+/// Each window overlaps the image.
 void forward(const AvgPool& op, const Images& x, Images& y);
 void backward(const AvgPool& op, const Images& x, const Images& dy, Images* dx);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resize methods written down as their definitions, in double and without haste: the oracle of
-// resampling tests.
+// The resize methods written from their definitions, in double and without optimisation: the
+// reference for resampling tests.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "dataflow/resample.h"
+#include "dataflow/images/resample.h"
 #include "tests/support/jpeg_writer.h"
 
 namespace penstock {
 
-/// A method as its definition has it: where outputs lie, how wide the kernel is, and its edges.
+/// A method by its definition: the places of outputs, the width of the kernel, and its edges.
 struct PlainFilter {
-  bool corners = false;  ///< output i lies at i * scale of source pixels' indices, not at centres
-  bool widens = false;   ///< by the scale, where that is above one
-  bool repeats = false;  ///< the last pixel stands for all beyond it; else they are left out
+  bool corners = false;  ///< output i is at i * scale of source pixels' indices, not at centres
+  bool widens = false;   ///< by the scale, if the scale is above one
+  bool repeats = false;  ///< the last pixel repeats beyond the edge; false: those are left out
   double radius = 1;     ///< of the kernel; 0: the nearest pixel
   double (*kernel)(double distance) = nullptr;  ///< null: the overlap of areas
 };
@@ -55,13 +55,13 @@ inline PlainFilter plain_filter(Filter filter) {
   return {};
 }
 
-/// Value of one output pixel along one axis; `value(x)` is that of source pixel x.
+/// The value of one output pixel along one axis; `value(x)` is the value of source pixel x.
 template <typename Value>
 double filtered(const Stretch& stretch, int outputs, int output, const PlainFilter& filter,
                 Value value) {
   const double scale = stretch.length / outputs;
   const auto readable = [&](int x) { return std::clamp(x, stretch.low, stretch.high - 1); };
-  // In indices of source pixels: pixel x has its centre at x.
+  // As an index of source pixels: pixel x has its centre at x.
   const double place = filter.corners ? stretch.begin + output * scale
                                       : stretch.begin + (output + 0.5) * scale - 0.5;
   if (filter.radius == 0) {
@@ -92,7 +92,7 @@ inline std::vector<double> plain_resample(const TestImage& image, const Stretch&
                                           const Stretch& rows, bool mirrored, int width, int height,
                                           Filter name = Filter::bilinear) {
   const PlainFilter filter = plain_filter(name);
-  // Where places are not symmetric it matters that images are mirrored before they are resized.
+  // If places are not symmetric, images must be mirrored before they are resized.
   const bool before = mirrored && filter.corners, after = mirrored && !filter.corners;
   Stretch along = columns;
   if (before) {
@@ -125,7 +125,7 @@ inline std::vector<double> plain_resample(const TestImage& image, const Stretch&
   return result;
 }
 
-/// Largest difference between 8-bit pixels and their exact values, where those are pixels at all.
+/// Largest difference between 8-bit pixels and their exact values, clamped to the range of pixels.
 inline double max_difference(const std::vector<std::byte>& pixels,
                              const std::vector<double>& exact) {
   double worst = pixels.size() == exact.size() ? 0 : 1e9;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest model there is, as tf_cnn_benchmarks tests its update modes with it: images of one
-// pixel x, loss x A B, A = 1 and B = 2 at first, plain gradient descent.
+// The smallest model, with which tf_cnn_benchmarks tests its update modes: images of one pixel x,
+// loss x A B, A = 1 and B = 2 at first, plain gradient descent.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-/// The derivatives are those of the mean over the batch.
+/// Its derivatives are those of the mean over the batch.
 class ProductModel final : public Executable {
  public:
   static constexpr float kA = 1, kB = 2;
@@ -49,7 +49,7 @@ class ProductModel final : public Executable {
 
 using ProductLosses = std::vector<double>;
 
-/// Of steps with x = 1 on all ranks, whose gradients count `multiplier` times.
+/// The losses of steps with x = 1 on all ranks, whose gradients count `multiplier` times.
 inline ProductLosses product_losses(double multiplier, double rate, int steps) {
   double a = ProductModel::kA, b = ProductModel::kB;
   ProductLosses losses;
@@ -62,7 +62,8 @@ inline ProductLosses product_losses(double multiplier, double rate, int steps) {
   return losses;
 }
 
-/// The losses of one rank that trains so with an update; all ranks of the group do at once.
+/// The losses of one rank that trains with an update. All ranks of the group must call this at
+/// once.
 inline ProductLosses train_product(CollectiveGroup& group, Device& device, std::int32_t rank,
                                    std::int32_t local_ranks, std::string_view update,
                                    GradientReduction reduction, float rate, int steps) {
@@ -79,7 +80,7 @@ inline ProductLosses train_product(CollectiveGroup& group, Device& device, std::
                                     .options = options,
                                     .device = &device});
   const std::unique_ptr<Stream> stream = device.make_stream();
-  // Whatever other ranks begin with, rank 0's weights are everybody's.
+  // Ranks begin with different weights; rank 0's weights must replace the others'.
   ProductModel model(ProductModel::kA + 10 * static_cast<float>(rank), ProductModel::kB);
   std::array pixel{std::byte{1}};
   const Batch batch{.pixels = pixel, .labels = {}, .valid = 1};

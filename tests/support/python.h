@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's Python, which writes what other people's programs write.
+// Runs the system's Python, which writes files as other programs write them.
 #pragma once
 
 #include <filesystem>
@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 
 namespace penstock {
 
-/// Runs a script with arguments, and returns what it prints. Throws std::runtime_error with its
-/// last words where it fails.
+/// Runs a script with arguments and returns its output. If it fails, throws std::runtime_error with
+/// its last words.
 inline std::string run_python(const std::string& script, std::vector<std::string> arguments = {}) {
   arguments.insert(arguments.begin(), {"/usr/bin/python3", "-c", script});
   ChildProcess child({.arguments = std::move(arguments), .timeout = std::chrono::seconds(60)});
@@ -23,7 +23,7 @@ inline std::string run_python(const std::string& script, std::vector<std::string
   return exit.output;
 }
 
-/// Whether there is a Python that has these modules: "numpy, msgpack".
+/// True if there is a Python that has these modules, such as "numpy, msgpack".
 inline bool python_has(const std::string& modules) {
   if (!std::filesystem::exists("/usr/bin/python3")) return false;
   try {

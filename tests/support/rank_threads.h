@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one function per rank, each on a thread of its own, and rethrows the first failure.
+// Runs one function per rank, each on a separate thread, and rethrows the first failure.
 #pragma once
 
 #include <cstdint>

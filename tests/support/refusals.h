@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source says of the samples that it refuses.
+// Collects a source's messages about samples that it refuses.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-/// Reads to the end: the messages of samples that load() refused, by index.
+/// Reads to the end. Returns the messages of samples that load() refused, by index.
 inline std::map<std::uint64_t, std::string> refusals(Source& source) {
   std::map<std::uint64_t, std::string> refused;
   for (Sample sample; source.next(sample);) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A port that no other process is given while a test has it: whoever asks for any port, or connects
-// from any, gets another one.
+// Reserves a port for a test: a process that asks for any port, or connects from any port, gets
+// another one.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,8 +15,8 @@
 
 namespace penstock {
 
-/// Of TCP on 127.0.0.1. Bound and not listened on: servers that set SO_REUSEADDR, such as libzmq
-/// and sshd, may bind it; until one does, connections are refused.
+/// A TCP port on 127.0.0.1. The port is bound and does not listen: servers that set SO_REUSEADDR,
+/// such as libzmq and sshd, may bind it. Until one does, connections are refused.
 class ReservedPort {
  public:
   ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -40,7 +40,7 @@ class ReservedPort {
 
   std::uint16_t number() const noexcept { return number_; }
   std::string text() const { return std::to_string(number_); }
-  /// Takes it: nobody else may bind it any more.
+  /// Listens on the port: no other process can bind it any more.
   void listen() { EXPECT_EQ(::listen(socket_, 1), 0); }
 
  private:

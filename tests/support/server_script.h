@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One parameter server and workers that are lines of a test: every message, and its order, is the
-// test's.
+// One parameter server with workers that are lines of a test. The test sends every message and
+// decides the order.
 #pragma once
 
 #include <cstring>
@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/servers/server.h"
+#include "trainer/cluster/servers/server.h"
 
 namespace penstock {
 
-/// A clock that stands until it is told.
+/// A clock that stands still until the test advances it.
 class StandingClock final : public Clock {
  public:
   Time now() const override { return now_; }
@@ -31,10 +31,10 @@ class StandingClock final : public Clock {
   Time now_ = Time() + std::chrono::hours(1);
 };
 
-class ServerScript : public Server::Outlet {
+class ServerScript : public cluster::Server::Outlet {
  public:
   struct Sent {
-    ServerHeader header;
+    cluster::ServerHeader header;
     std::string data;
     std::vector<float> floats() const {
       std::vector<float> values(data.size() / sizeof(float));
@@ -49,9 +49,9 @@ class ServerScript : public Server::Outlet {
                {.rendezvous = std::chrono::seconds(60), .silence = std::chrono::seconds(30)}, clock,
                *this) {}
 
-  void send(const std::string& peer, const ServerHeader& header, std::span<const std::byte> data,
-            bool) override {
-    sent[peer].push_back({header, std::string(text_of(data))});
+  void send(const std::string& peer, const cluster::ServerHeader& header,
+            std::span<const std::byte> data, bool) override {
+    sent[peer].push_back({header, std::string(cluster::text_of(data))});
   }
   void say(const std::string& sentence) override { said.push_back(sentence); }
 
@@ -59,66 +59,70 @@ class ServerScript : public Server::Outlet {
     return std::string("peer-").append(std::to_string(worker));
   }
 
-  /// A message as it would come from a socket.
-  void message(const std::string& from, ServerHeader header, std::string_view data = {},
+  /// A message as a socket would deliver it.
+  void message(const std::string& from, cluster::ServerHeader header, std::string_view data = {},
                std::size_t frames = 0) {
     header.length = data.size();
-    std::vector<std::byte> bytes(kHeaderBytes);
-    write_header(header, std::span<std::byte, kHeaderBytes>(bytes));
+    std::vector<std::byte> bytes(cluster::kHeaderBytes);
+    cluster::write_header(header, std::span<std::byte, cluster::kHeaderBytes>(bytes));
     raw(from, bytes, data, frames > 0 ? frames : data.empty() ? 1 : 2);
   }
   void raw(const std::string& from, std::span<const std::byte> header, std::string_view data,
            std::size_t frames) {
     auto* const kept = new std::string(data);
-    server.receive({.peer = from,
-                    .address = "",
-                    .connection = static_cast<int>(from.back()),
-                    .frames = frames,
-                    .header = header,
-                    .data = {bytes_of(*kept), Frame::Owner(kept, [](void* object) {
-                               delete static_cast<std::string*>(object);
-                             })}});
+    server.receive(
+        {.peer = from,
+         .address = "",
+         .connection = static_cast<int>(from.back()),
+         .frames = frames,
+         .header = header,
+         .data = {cluster::bytes_of(*kept), cluster::Frame::Owner(kept, [](void* object) {
+                    delete static_cast<std::string*>(object);
+                  })}});
   }
   void hello(std::int32_t worker) {
-    message(peer(worker), {.kind = MessageKind::hello, .task = static_cast<std::uint32_t>(worker)},
+    message(peer(worker),
+            {.kind = cluster::MessageKind::hello, .task = static_cast<std::uint32_t>(worker)},
             cluster.describe());
   }
-  /// One part of so many elements that decay, with these first weights.
-  void begin(ServerRule rule, const std::string& optimizer, const std::vector<float>& weights) {
+  /// Begins with one part, whose elements all decay and have these initial weights.
+  void begin(cluster::ServerRule rule, const std::string& optimizer,
+             const std::vector<float>& weights) {
     for (std::int32_t worker = 0; worker < cluster.workers(); ++worker) hello(worker);
-    const ModelLayout layout{
+    const cluster::ModelLayout layout{
         rule,
         optimizer,
         {{.count = weights.size(), .segments = {{static_cast<std::uint32_t>(weights.size())}}}}};
-    message(peer(0), {.kind = MessageKind::layout}, write_layout(layout, 0));
-    message(peer(0), {.kind = MessageKind::first}, text_of(std::as_bytes(std::span(weights))));
+    message(peer(0), {.kind = cluster::MessageKind::layout}, cluster::write_layout(layout, 0));
+    message(peer(0), {.kind = cluster::MessageKind::first},
+            cluster::text_of(std::as_bytes(std::span(weights))));
     sent.clear();
   }
   void push(std::int32_t worker, std::uint64_t step, const std::vector<float>& gradients,
             float rate, float scale, std::uint64_t version = 0) {
     message(peer(worker),
-            {.kind = MessageKind::push,
+            {.kind = cluster::MessageKind::push,
              .task = static_cast<std::uint32_t>(worker),
              .step = step,
              .learning_rate = rate,
              .gradient_scale = scale,
              .version = version},
-            text_of(std::as_bytes(std::span(gradients))));
+            cluster::text_of(std::as_bytes(std::span(gradients))));
   }
-  /// What the worker was sent since the last call.
+  /// The messages to the worker since the last call.
   std::vector<Sent> take(std::int32_t worker) {
     return std::exchange(sent[peer(worker)], std::vector<Sent>{});
   }
 
   StandingClock clock;
-  const Cluster cluster;
+  const cluster::Cluster cluster;
   std::map<std::string, std::vector<Sent>> sent;
   std::vector<std::string> said;
-  Server server;
+  cluster::Server server;
 
  private:
-  static Cluster make_cluster(std::int32_t workers, std::int32_t servers) {
-    Cluster made{.ps_hosts = {}, .worker_hosts = {}, .program = "a test"};
+  static cluster::Cluster make_cluster(std::int32_t workers, std::int32_t servers) {
+    cluster::Cluster made{.ps_hosts = {}, .worker_hosts = {}, .program = "a test"};
     for (std::int32_t i = 0; i < servers; ++i)
       made.ps_hosts.push_back(std::string("s:").append(std::to_string(i + 1)));
     for (std::int32_t i = 0; i < workers; ++i) {

@@ -9,10 +9,10 @@
 namespace penstock {
 namespace {
 
-/// Puts nodes behind the first convolution and returns the last of them.
+/// Adds nodes after the first convolution and returns the last of them.
 using Body = std::function<NodeId(Graph&, NodeId)>;
 
-/// The first convolution has `channels` 3x3 filters with padding, which keep the image's size.
+/// The first convolution has `channels` 3x3 filters with padding that keeps the image's size.
 Graph with_ends(const ImageShape& image, std::int32_t channels, std::int32_t classes,
                 const Body& body) {
   Graph graph(image);
@@ -46,7 +46,7 @@ NodeId branches(Graph& graph, NodeId first) {
   return graph.add("joined", Concat{}, {a, b, c, first});
 }
 
-/// conv, batch norm, ReLU in the pattern of a residual network, with a projection.
+/// Convolution, batch norm and ReLU in the pattern of a residual network, with a projection.
 NodeId residual(Graph& graph, NodeId first, std::int32_t channels) {
   NodeId node = graph.add("bn0", BatchNorm{}, {first});
   node = graph.add("relu0", Relu{}, {node});
@@ -88,7 +88,7 @@ NodeId bottleneck(Graph& graph, const std::string& name, NodeId input, std::int3
   return graph.add(name + "_out", Relu{}, {node});
 }
 
-/// Identities and projections in turn: each kind behind each other kind.
+/// Identities and projections in turn, so that each kind follows each other kind.
 NodeId bottlenecks(Graph& graph, NodeId first, std::int32_t before, std::int32_t middle) {
   NodeId node = norm_relu(graph, "stem", first);
   node = bottleneck(graph, "one", node, before, middle);
@@ -98,7 +98,7 @@ NodeId bottlenecks(Graph& graph, NodeId first, std::int32_t before, std::int32_t
   return graph.add("mean", GlobalAvgPool{}, {node});
 }
 
-/// Batch norm and ReLU come first, and feed the projection, too.
+/// Batch norm and ReLU come first, and also feed the projection.
 NodeId preactivated(Graph& graph, NodeId first) {
   NodeId ready = norm_relu(graph, "one", first);
   NodeId node = graph.add("one_a", Conv2d{8, {}}, {ready});
@@ -229,7 +229,7 @@ PlainBatch random_batch(const ImageShape& shape, std::int32_t images, std::int32
 PlainWeights uneven_weights(const Graph& graph, std::uint64_t seed) {
   PlainWeights weights = plain_initial_weights(graph, seed);
   Random random(seed, 1);
-  // Values of f32, so that backends start from exactly the same.
+  // f32 values, so that backends start from exactly equal weights.
   const auto shake = [&](std::vector<double>& values, double low, double high) {
     for (double& value : values) value += static_cast<float>(random.uniform(low, high));
     for (double& value : values) value = static_cast<float>(value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operator in small graphs of awkward shapes: odd sizes and channels, strides 1 to 3, uneven
-// padding, groups, images of one pixel. Each begins with a layer that has weights, so that
-// gradients have to flow through all that follows, and ends in logits.
+// padding, groups, images of one pixel. Each graph begins with a layer that has weights, so that
+// gradients must flow through all later operators, and ends in logits.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ std::vector<SmallGraph> small_graphs();
 PlainBatch random_batch(const ImageShape& shape, std::int32_t images, std::int32_t classes,
                         std::uint64_t seed);
 
-/// First weights, all of them away from where they hide mistakes: biases and shifts that are not 0,
-/// scales and variances that are not 1.
+/// Initial weights whose values do not hide mistakes: biases and shifts that are not 0, scales and
+/// variances that are not 1.
 PlainWeights uneven_weights(const Graph& graph, std::uint64_t seed);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of tar files, field by field: also those that no archiver would write.
+// Writes headers of tar files field by field, including headers that no archiver would write.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TarHeader {
   std::string prefix{};
 };
 
-/// Writes the sum of a block, as if it were a header's.
+/// Writes the checksum of a block as if the block were a header.
 inline void set_tar_sum(char* block) {
   unsigned sum = 0;
   for (int i = 0; i < 512; ++i) {
@@ -38,7 +38,7 @@ inline std::string tar_header(const TarHeader& header) {
   return block;
 }
 
-/// Up to whole blocks.
+/// Pads with zeros to whole blocks.
 inline std::string tar_padded(std::string data) {
   data.resize((data.size() + 511) / 512 * 512, '\0');
   return data;

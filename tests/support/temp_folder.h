@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of a test's own, removed with all that is in it.
+// A temporary folder for one test, removed with all its contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class TempFolder {
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   bool empty() const { return std::filesystem::is_empty(path_); }
 
-  /// Writes a file, and the folders above it.
+  /// Writes a file, and makes the folders above it.
   void write(const std::string& name, const std::vector<std::byte>& bytes) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream file(path_ / name, std::ios::binary);

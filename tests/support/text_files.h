@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text files of tests, and all that lies below a folder.
+// Reads and writes text files, and lists all files below a folder.
 #pragma once
 
 #include <filesystem>

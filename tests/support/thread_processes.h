@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that are threads of the test: they tell each other texts, and exchange nothing.
+// Emulates processes by threads of the test. They share texts, but exchange no gradients.
 #pragma once
 
 #include <condition_variable>
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "trainer/processes.h"
+#include "trainer/cluster/processes.h"
 
 namespace penstock {
 
-/// What all of them share.
+/// The state that all of them share.
 class TextBoard {
  public:
   explicit TextBoard(std::int32_t size) : size_(static_cast<std::size_t>(size)) {}
@@ -39,11 +39,11 @@ class TextBoard {
   std::map<std::size_t, std::map<std::int32_t, std::string>> rounds_;
 };
 
-class ThreadProcesses final : public Processes {
+class ThreadProcesses final : public cluster::Processes {
  public:
   ThreadProcesses(TextBoard& board, std::int32_t rank, std::int32_t size)
       : board_(board), launch_{.launcher = "the test", .rank = rank, .size = size} {}
-  const Launch& launch() const noexcept override { return launch_; }
+  const cluster::Launch& launch() const noexcept override { return launch_; }
   std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
                                       std::string_view) override {
     return texts_.emplace_back(board_.gather(texts_.size(), launch_.rank, text));
@@ -56,7 +56,7 @@ class ThreadProcesses final : public Processes {
 
  private:
   TextBoard& board_;
-  const Launch launch_;
+  const cluster::Launch launch_;
   std::vector<std::vector<std::string>> texts_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls that have to fail say.
+// Returns the error texts of calls that must fail.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ class TinyExecutable final : public Executable {
         logits_(classes_) {
     const std::vector<ParameterSpec> specs = graph.parameters();
     PENSTOCK_ASSERT(specs.size() == 2);
-    // Backward finishes the bias first.
+    // The backward pass completes the bias first.
     const auto at = [](std::vector<float>& arena, std::size_t first, std::size_t count) {
       return Tensor{arena.data() + first, count, DType::f32};
     };
@@ -85,7 +85,7 @@ class TinyExecutable final : public Executable {
   }
 
  private:
-  /// Our weights are [H, W, C, O]; plain is [O, C, H, W].
+  /// This backend's weights are [H, W, C, O]; plain order is [O, C, H, W].
   std::size_t own_index(Role role, std::size_t plain) const {
     if (role != Role::weight) return plain;
     const auto channels = static_cast<std::size_t>(image_.channels);

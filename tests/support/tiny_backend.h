@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer small enough to be read: softmax regression in plain loops, on the host's memory. It
-// has all that larger ones have: weights in an order of its own, gradients, running statistics,
+// A trainer that is small enough to read: softmax regression in plain loops, on the host's memory.
+// It has every feature of larger ones: its own order of weights, gradients, running statistics,
 // dropout that depends on the step, accuracies, and every phase.
 #pragma once
 
@@ -10,11 +10,11 @@
 namespace penstock {
 
 /// A step takes a millisecond of device time. Option nonfinite_at=K: the loss of step K (from 0) is
-/// not a number.
+/// NaN.
 extern constinit const BackendEntry tiny_backend;
 
-/// One linear layer over 8x8x3 images. The channels' means are subtracted from its input (those of
-/// the batch in training, running ones in evaluation), and a fifth of the input is dropped.
+/// One linear layer over 8x8x3 images. It subtracts the channels' means from its input (means of
+/// the batch in training, running means in evaluation), and drops a fifth of the input.
 extern constinit const ModelEntry tiny_model;
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of one layer, for runs whose model does not matter.
+// A model of one layer, for runs in which the model does not matter.
 #pragma once
 
 #include "trainer/model.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a backend's numbers may lie from those of exact arithmetic, derived from the graph and
-// the type; and distances between tensors.
+// How far a backend's numbers may differ from exact arithmetic, derived from the graph and the
+// type; and distances between tensors.
 #pragma once
 
 #include <algorithm>
@@ -16,35 +16,35 @@
 
 namespace penstock {
 
-/// Of one precision: the relative error of one rounding of an activation or operand, and of one
+/// For one precision: the relative error of rounding an activation or operand once, and of one
 /// addition.
 struct Roundoff {
   Precision precision;
   double operand, sum;
 };
-/// Half a unit in the last place: 24 significant bits of f32, 11 of tf32 and f16, 8 of bf16. Sums
-/// are f32 in all of them.
+/// Half a unit in the last place: 24 significant bits of f32, 11 of tf32 and f16, 8 of bf16. All
+/// precisions sum in f32.
 inline constexpr Roundoff kRoundoffs[] = {{Precision::f32, 0x1p-24, 0x1p-24},
                                           {Precision::tf32, 0x1p-11, 0x1p-24},
                                           {Precision::f16, 0x1p-11, 0x1p-24},
                                           {Precision::bf16, 0x1p-9, 0x1p-24}};
 
-/// Relative errors (in the L2 norm of a tensor) that a correct backend stays below.
+/// Relative errors (in the L2 norm of a tensor) that a correct backend does not exceed.
 struct Tolerance {
   double forward, gradient;
 };
 
-/// Errors of single roundings are independent, so they add up like a random walk: sqrt(K) of them
-/// along a sum of K terms, sqrt(D) along a path of D nodes, twice that there and back. Batch norm
-/// divides by deviations that may be smaller than the values, Linear and Conv2d sum terms that
-/// cancel: a factor of 8 covers how that amplifies the errors of operands. The plain executor, when
-/// it rounds to bf16, uses up to 0.45 of the result in the graphs of small_graphs(), 0.8 where they
-/// bend.
+/// Errors of single roundings are independent and grow like a random walk: by sqrt(K) along a sum
+/// of K terms, by sqrt(D) along a path of D nodes, and twice that for forward and backward. Batch
+/// norm divides by deviations that may be smaller than the values, and Linear and Conv2d sum terms
+/// that cancel. Both amplify the errors of operands; a factor of 8 covers that. With bf16 rounding,
+/// the plain executor uses up to 0.45 of the result in the graphs of small_graphs(), and 0.8 in
+/// those with a ReLU or maximum.
 ///
-/// A ReLU or maximum whose inputs lie within the error e of a tie passes its gradient on the other
-/// way. Of values spread like a normal distribution a share of 0.8 e lies within e of 0, and a
-/// tensor with a share p of its elements wrong is off by sqrt(p). Where fewer than a tenth of an
-/// element is expected there, none is.
+/// If the inputs of a ReLU or maximum are within the error e of a tie, its gradient may pass on the
+/// wrong side. Of normally distributed values, a share of 0.8 e is within e of 0. A tensor with a
+/// share p of wrong elements has the error sqrt(p). If fewer than a tenth of an element is expected
+/// there, none is assumed.
 inline Tolerance tolerance_for(const Graph& graph, std::int32_t images, Precision precision) {
   const auto* const of =
       std::find_if(std::begin(kRoundoffs), std::end(kRoundoffs),
@@ -78,9 +78,9 @@ inline double distance(std::span<const double> a, std::span<const double> b) {
   return std::sqrt(squares);
 }
 
-/// What the errors of each tensor are relative to: its norm, or, for those whose elements cancel
-/// (biases in front of a batch norm), the norm of as many elements of the size that is usual in all
-/// tensors together.
+/// The scale of each tensor's errors: its norm. For tensors whose elements cancel (biases before a
+/// batch norm), it is the norm of the same number of elements of the usual size in all tensors
+/// together.
 inline std::vector<double> scales_of(const PlainTensors& tensors) {
   double squares = 0, elements = 0;
   for (const std::vector<double>& tensor : tensors) {

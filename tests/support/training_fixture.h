@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of the tiny backend over images of four colours.
+// Training runs of the tiny backend on images of four colours.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/tiny_backend.h"
@@ -48,7 +48,7 @@ class TrainingFixture : public ::testing::Test {
     RunListener silent;
     return run(silent);
   }
-  /// Why the configuration is refused; "accepted" where it is not.
+  /// The reason why the configuration is refused; "accepted" if it is not.
   std::string refusal() {
     config_.device = device_;
     try {
@@ -65,7 +65,7 @@ class TrainingFixture : public ::testing::Test {
   std::string device_ = "tiny";
 };
 
-/// Does `text` say it?
+/// True if `text` contains `part`.
 inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What updates whose ranks meet in each step are defined to do to the quadratic of update_ranks.h,
-// followed in double, one element at a time.
+// The definitions of updates whose ranks meet in each step, applied to the quadratic of
+// update_ranks.h in double, one element at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace penstock {
 
-/// Of one element, by rank.
+/// Values of one element, by rank.
 using RankValues = std::vector<double>;
 
-/// What a definition sees of one element in one step.
+/// The data of one element in one step.
 struct DefinedStep {
   std::int64_t number;
-  RankValues gradients;  ///< at the weights in front of the step
-  double reduced;        ///< by the run's rule
+  RankValues gradients;  ///< at the weights before the step
+  double reduced;        ///< the gradients reduced by the run's rule
 };
 
-/// Changes the ranks' weights in a step; made afresh for each element, as it may remember.
+/// Changes the ranks' weights in a step. It may have state, so there is a new one for each element.
 using Definition = std::function<void(const DefinedStep&, RankValues& weights)>;
 using MakeDefinition = std::function<Definition()>;
 
-/// The ranks of a run, and how their gradients become one.
+/// The ranks of a run, and how their gradients are reduced.
 struct DefinedRun {
   std::int32_t ranks = 1;
-  std::int32_t local_ranks = 1;  ///< of them in each process
+  std::int32_t local_ranks = 1;  ///< ranks in each process
   GradientReduction reduction = GradientReduction::mean;
   std::int64_t steps = 12;
 
@@ -40,7 +40,7 @@ struct DefinedRun {
   }
 };
 
-/// The ranks' weights behind the last step.
+/// The ranks' weights after the last step.
 inline RankValues follow(const DefinedRun& run, std::size_t element, const MakeDefinition& make) {
   const Definition definition = make();
   RankValues weights(static_cast<std::size_t>(run.ranks), quadratic_start(0, element));
@@ -58,20 +58,20 @@ inline RankValues follow(const DefinedRun& run, std::size_t element, const MakeD
 
 inline constexpr double kDefinedRate = UpdateRanks::kRate;
 
-/// Every rank applies the reduced gradient, or a home does.
+/// Every rank, or the weights' home, applies the reduced gradient.
 inline Definition define_synchronous() {
   return [](const DefinedStep& step, RankValues& weights) {
     for (double& w : weights) w -= kDefinedRate * step.reduced;
   };
 }
-/// That of the step before.
+/// Applies the reduced gradient of the step before.
 inline Definition define_relaxed() {
   return [before = 0.](const DefinedStep& step, RankValues& weights) mutable {
     for (double& w : weights) w -= kDefinedRate * before;
     before = step.reduced;
   };
 }
-/// W_{t+1} = W_t - rate G(W_{t-1}); the ranks hold what the next step reads.
+/// W_{t+1} = W_t - rate G(W_{t-1}); the ranks hold the weights that the next step reads.
 inline Definition define_staged() {
   return [current = RankValues{}](const DefinedStep& step, RankValues& weights) mutable {
     if (current.empty()) current = weights;
@@ -102,7 +102,7 @@ inline MakeDefinition define_sma(double alpha) {
 struct DefinedUpdate {
   std::string update;  ///< with options
   MakeDefinition make;
-  bool identical = true;  ///< all ranks have the same bits
+  bool identical = true;  ///< all ranks have bit-identical weights
 };
 inline std::ostream& operator<<(std::ostream& out, const DefinedUpdate& update) {
   return out << update.update;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that train a quadratic under an update, one step of one rank at a time or all together. Its
-// gradient is a formula of the weights, so that a test can follow an algorithm in double.
+// Ranks that train a quadratic under an update, one step of one rank at a time or all ranks
+// together. Its gradient is a formula of the weights, so that a test can compute the same algorithm
+// in double.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,21 +16,22 @@
 #include "dataflow/host_device.h"
 #include "dataflow/probe.h"
 #include "tests/support/rank_threads.h"
+#include "trainer/cluster/model_store.h"
 #include "trainer/collectives/threads.h"
-#include "trainer/model_store.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
 
-/// Elements of the quadratic's three tensors, of nodes 2, 1 and 0: backward finishes them so.
+/// Sizes of the quadratic's three tensors, of nodes 2, 1 and 0: the order in which the backward
+/// pass completes them.
 inline constexpr std::size_t kQuadraticCounts[] = {3, 5, 2};
 inline constexpr std::size_t kQuadraticElements = 10;
 
-/// Its first weights differ by rank; updates have to begin with rank 0's.
+/// Initial weights. They differ by rank; updates must begin with rank 0's weights.
 inline double quadratic_start(std::int32_t rank, std::size_t element) {
   return 1 + 0.25 * static_cast<double>(element) - 8. * rank;
 }
-/// The gradient that a rank computes in its step, from 0, with weight `w`.
+/// The gradient that a rank computes in its step (from 0) at weight `w`.
 inline double quadratic_gradient(double w, std::int32_t rank, std::int64_t step,
                                  std::size_t element) {
   const double curvature = 0.5 + 0.125 * static_cast<double>(element);
@@ -76,37 +78,39 @@ class Quadratic final : public Executable {
   ParameterSet set_;
 };
 
-/// Ranks [first, first + count) of a run, and what they exchange through.
+/// Ranks [first, first + count) of a run, and the objects through which they exchange.
 struct RanksHere {
   CollectiveGroup& group;
-  ModelStore* models;
+  cluster::ModelStore* models;
   std::int32_t first = 0, count = 1;
 };
 
 class UpdateRanks {
  public:
   static constexpr float kRate = 0.125F;
-  using Make = std::function<std::unique_ptr<UpdateStrategy>(const UpdateContext&)>;
+  /// The store is null if the ranks cannot read each other's models.
+  using Make =
+      std::function<std::unique_ptr<UpdateStrategy>(const UpdateContext&, cluster::ModelStore*)>;
 
-  /// `update` with the options typed behind its name. Ranks are threads, and all of them are here.
+  /// `update` includes its options. All ranks are threads of this process.
   UpdateRanks(std::int32_t ranks, std::string_view update, Clock& clock,
               GradientReduction reduction = GradientReduction::mean,
               std::string_view optimizer = "sgd")
-      : UpdateRanks(ranks, update, find_update(update).make, clock, reduction, optimizer) {}
+      : UpdateRanks(ranks, update, maker_of(update, clock), clock, reduction, optimizer) {}
 
-  /// The same with a strategy that the test makes.
+  /// Uses a strategy that the test makes.
   UpdateRanks(std::int32_t ranks, std::string_view update, const Make& make, Clock& clock,
               GradientReduction reduction = GradientReduction::mean,
               std::string_view optimizer = "sgd")
       : UpdateRanks(std::make_unique<Threads>(ranks, clock), update, make, clock, reduction,
                     optimizer) {}
 
-  /// Others of the ranks may be elsewhere. `here` is borrowed.
+  /// Other ranks may be in other processes. Borrows `here`.
   UpdateRanks(const RanksHere& here, std::string_view update, Clock& clock,
               GradientReduction reduction = GradientReduction::mean)
-      : UpdateRanks(here, update, find_update(update).make, clock, reduction, "sgd") {}
+      : UpdateRanks(here, update, maker_of(update, clock), clock, reduction, "sgd") {}
 
-  /// One step of one rank, on the calling thread.
+  /// Runs one step of one rank on the calling thread.
   void step(std::int32_t rank) {
     Rank& one = at(rank);
     StepResult result;
@@ -114,15 +118,17 @@ class UpdateRanks {
     one.model.run(Phase::train, {}, *one.stream, {}, result);
     one.strategy->finish_step(one.model, *one.stream, result);
   }
-  /// `count` steps of all ranks, one thread each.
+  /// Runs `count` steps of all ranks, one thread each.
   void steps(std::int32_t count) {
     together([&](std::int32_t rank) {
       for (std::int32_t i = 0; i < count; ++i) step(rank);
     });
   }
-  /// Of a rank that is here.
+  /// The weights of a rank in this process.
   const std::vector<float>& weights(std::int32_t rank) { return at(rank).model.weights(); }
-  const UpdateStrategy& strategy(std::int32_t rank) { return *at(rank).strategy; }
+  KeptArenas kept(std::int32_t rank) {
+    return at(rank).strategy->kept(at(rank).model.parameters());
+  }
   Probe& probe() { return probe_; }
 
  private:
@@ -144,8 +150,8 @@ class UpdateRanks {
           store(devices, clock, {}) {}
     HostDevice device;
     std::vector<Device*> devices;
-    ThreadsGroup group;
-    ThreadsModelStore store;
+    collectives::ThreadsGroup group;
+    cluster::ThreadsModelStore store;
   };
 
   UpdateRanks(std::unique_ptr<Threads> threads, std::string_view update, const Make& make,
@@ -157,7 +163,7 @@ class UpdateRanks {
   }
   UpdateRanks(const RanksHere& here, std::string_view update, const Make& make, Clock& clock,
               GradientReduction reduction, std::string_view optimizer)
-      : clock_(clock), device_(clock), here_(here) {
+      : device_(clock), here_(here) {
     for (std::int32_t index = 0; index < here.count; ++index) {
       ranks_.push_back(make_rank(here.first + index, update, make, reduction, optimizer));
     }
@@ -170,6 +176,13 @@ class UpdateRanks {
 
   static const UpdateEntry& find_update(std::string_view text) {
     return find_entry(update_table(), parse_component(text).name);
+  }
+  static Make maker_of(std::string_view text, Clock& clock) {
+    return [&entry = find_update(text), &clock](const UpdateContext& context,
+                                                cluster::ModelStore* models) {
+      if (entry.make_reading == nullptr || models == nullptr) return entry.make(context);
+      return entry.make_reading(context, {*models, clock});
+    };
   }
   std::unique_ptr<Rank> make_rank(std::int32_t rank, std::string_view update, const Make& make,
                                   GradientReduction reduction, std::string_view optimizer) {
@@ -189,9 +202,8 @@ class UpdateRanks {
                           .local_ranks = here_.count,
                           .options = one->options,
                           .device = &device_,
-                          .models = here_.models,
-                          .probe = &probe_,
-                          .clock = &clock_});
+                          .probe = &probe_},
+                         here_.models);
     return one;
   }
   Rank& at(std::int32_t rank) { return *ranks_.at(static_cast<std::size_t>(rank - here_.first)); }
@@ -199,9 +211,8 @@ class UpdateRanks {
     run_ranks(here_.count, [&](std::int32_t index) { body(here_.first + index); });
   }
 
-  Clock& clock_;
   HostDevice device_;
-  std::unique_ptr<Threads> threads_;  // null where ranks exchange through what others made
+  std::unique_ptr<Threads> threads_;  // null if other objects connect the ranks
   const RanksHere here_;
   Probe probe_;
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated clock: time stands still while any participant can run, and jumps to the next
-// deadline when all of them wait. Runs of many simulated seconds take milliseconds and are exact.
+// A simulated clock. Time stands still while any participant can run. When all participants wait,
+// it jumps to the next deadline. Runs of many simulated seconds take milliseconds and are exact.
 #pragma once
 
 #include <condition_variable>
@@ -59,8 +59,8 @@ class VirtualClock final : public Clock {
  private:
   void wait_once(std::unique_lock<std::mutex>& lock, Gate& gate, const std::stop_token& stop,
                  Condition ready) {
-    // The callback takes the caller's mutex, so it is made and destroyed without it; what held
-    // before may not hold after.
+    // The callback takes the caller's mutex. Make and destroy it without holding that mutex, and
+    // check the condition again afterwards.
     std::mutex& mutex = *lock.mutex();
     lock.unlock();
     {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in this process: for tests of what a run is fed with, not of the program.
+// A whole run in this process, for tests of a run's data rather than of the program.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 
 namespace penstock {
 
-/// Some batches of that feeder over the data, before a device that takes no time. Expects success.
+/// Runs some batches of that feeder over the data, with a device that takes no time. Expects
+/// success.
 inline RunResult run_of(const std::string& feeder, const std::string& data_dir,
                         const std::string& model = "null") {
   RunConfig config;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMiB = BucketLimits::kMiB;
 
-/// Parameters of these many elements behind each other, `gap` more behind each of them.
+/// Parameters with these numbers of elements, each followed by a gap of `gap` elements.
 class Arena {
  public:
   explicit Arena(const std::vector<std::size_t>& counts, std::size_t gap = 0)
@@ -31,7 +31,7 @@ class Arena {
   const ParameterSet& set() const { return set_; }
 
  private:
-  std::unique_ptr<float[]> elements_;  // never touched: large ones take no memory
+  std::unique_ptr<float[]> elements_;  // never touched, so large arenas take no memory
   ParameterSet set_;
 };
 
@@ -47,7 +47,7 @@ std::vector<std::size_t> parameters_of(const BucketPlan& plan) {
   return counts;
 }
 
-/// In the order in which backward finishes them: nodes from the last to the first.
+/// In the order in which the backward pass completes them: nodes from the last to the first.
 std::vector<std::size_t> gradients_of_resnet50() {
   const ModelEntry& model = find_entry(model_table(), "resnet50");
   std::vector<ParameterSpec> specs = build_graph(model, model.image, 1000).parameters();
@@ -76,8 +76,8 @@ TEST(Buckets, ResNet50sGradientsAreTheirPublishedNumberOnceEach) {
 }
 
 TEST(Buckets, ResNet50HasAsManyAsDistributedDataParallelMakesOfIt) {
-  // 102.2 MB in buckets of at most 25 MiB behind that of the classifier, whose 2048 x 1000 weights
-  // exceed 1 MiB.
+  // 102.2 MB in buckets of at most 25 MiB, after the bucket of the classifier, whose 2048 x 1000
+  // weights exceed 1 MiB.
   const Arena arena(gradients_of_resnet50());
   const BucketPlan plan(arena.set(), BucketLimits{});
   ASSERT_EQ(plan.buckets().size(), 5U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The overlapping exchange: its times on a simulated clock, its order, its failures, and its sums
-// against those of one exchange behind backward.
+// Tests the overlapping exchange: its times on a simulated clock, its order, its failures, and its
+// sums against those of one exchange after the backward pass.
 #include "trainer/exchange.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Parameters of these many elements, and values for their gradients.
+/// Parameters with these numbers of elements, and values for their gradients.
 class Gradients {
  public:
   explicit Gradients(const std::vector<std::size_t>& counts) {
@@ -50,8 +50,8 @@ class Gradients {
   ParameterSet set_;
 };
 
-/// Takes a millisecond for each element, remembers what it was called with and from where, and
-/// throws in one call.
+/// Takes a millisecond per element, remembers the arguments and threads of its calls, and throws in
+/// one call.
 class PacedCollective final : public Collective {
  public:
   explicit PacedCollective(Clock& clock, int failing_call = -1)
@@ -68,7 +68,7 @@ class PacedCollective final : public Collective {
   void broadcast(Tensor, std::int32_t, Stream&) override {}
 
   std::vector<std::size_t> counts;    // of each call
-  std::set<std::thread::id> threads;  // that called
+  std::set<std::thread::id> threads;  // the calling threads
 
  private:
   Clock& clock_;
@@ -94,8 +94,8 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
   };
   const Case cases[] = {
       {{2, 2, 2}, {1ms, 5ms, 9ms}, 12ms, 0ms},     // hidden
-      {{2, 2, 2}, {1ms, 5ms, 12ms}, 12ms, 2ms},    // the last one shows
-      {{20, 1, 1}, {1ms, 2ms, 3ms}, 4ms, 19ms},    // the first one holds up the others
+      {{2, 2, 2}, {1ms, 5ms, 12ms}, 12ms, 2ms},    // the last bucket is exposed
+      {{20, 1, 1}, {1ms, 2ms, 3ms}, 4ms, 19ms},    // the first bucket delays the others
       {{3, 4, 5}, {10ms, 10ms, 10ms}, 10ms, 12ms}  // nothing is hidden
   };
   for (const Case& test : cases) {
@@ -152,9 +152,9 @@ TEST_F(PacedExchange, ABucketWaitsForAllOfItsParameters) {
   clock_.sleep_until(clock_.now() + 1s);
   EXPECT_EQ(exchange.plan().buckets().size(), 2U);
   const Time begin = clock_.now();
-  ready(0);  // completes the first: 3 ms
+  ready(0);  // completes the first bucket: 3 ms
   ready(2);
-  ready(3);  // and the second: 7 ms
+  ready(3);  // completes the second bucket: 7 ms
   exchange.finish(*stream_);
   EXPECT_EQ(collective.counts, (std::vector<std::size_t>{3, 7}));
   EXPECT_EQ(clock_.now() - begin, 10ms);
@@ -205,7 +205,7 @@ TEST_F(PacedExchange, OnAStream_TheReplicasThreadCallsInThePlansOrderAlsoWithout
 
 TEST_F(PacedExchange, AFailureReachesTheReplica) {
   Gradients gradients({1, 2, 3});
-  PacedCollective collective(clock_, 4);  // the second bucket of the second step
+  PacedCollective collective(clock_, 4);  // fails in the second bucket of the second step
   ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
   exchange.start();
   exchange.finish(*stream_);
@@ -220,7 +220,7 @@ TEST_F(PacedExchange, AFailureReachesTheReplica) {
 }
 
 TEST_F(PacedExchange, TheDevicesOwnTimeIsNotExposed) {
-  // The host is done with backward at once, the device's timeline 5 ms later.
+  // The host finishes the backward pass at once, the device's timeline 5 ms later.
   Gradients gradients({2});
   PacedCollective collective(clock_);
   ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
@@ -255,15 +255,15 @@ std::vector<float> random_values(std::size_t count, std::int32_t rank, int step)
 constexpr int kSteps = 3;
 const std::vector<std::size_t> kCounts{1000, 1, 4099, 64, 17, 2048, 3};
 
-/// Every rank's gradients after each step, behind each other.
+/// Every rank's gradients after each step, one after the other.
 using Sums = std::map<std::int32_t, std::vector<float>>;
 
-/// Without limits: one exchange behind backward, on the rank's own thread.
+/// Without limits: one exchange after the backward pass, on the rank's own thread.
 Sums sums_of(std::int32_t ranks, const BucketLimits* limits) {
   SteadyClock clock;
   HostDevice device(clock);
   const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-  ThreadsGroup group(devices, clock, {});
+  collectives::ThreadsGroup group(devices, clock, {});
   Sums sums;
   for (std::int32_t rank = 0; rank < ranks; ++rank) sums[rank] = {};
   run_ranks(ranks, [&](std::int32_t rank) {
@@ -315,7 +315,7 @@ TEST(GradientExchange, AStopFreesARankThatWaitsForOthers) {
   HostDevice device(clock);
   Device* const devices[] = {&device, &device};
   std::stop_source stop;
-  ThreadsGroup group(devices, clock, stop.get_token());
+  collectives::ThreadsGroup group(devices, clock, stop.get_token());
   std::promise<void> handed_over;
   std::future<void> waiting = std::async(std::launch::async, [&] {
     Gradients gradients({1, 2});
@@ -338,10 +338,10 @@ TEST(GradientExchange, ARankThatLeavesInBackwardLetsTheOthersLeave) {
   HostDevice device(clock);
   const std::vector<Device*> devices(3, &device);
   std::stop_source stop;
-  ThreadsGroup group(devices, clock, stop.get_token());
+  collectives::ThreadsGroup group(devices, clock, stop.get_token());
   std::atomic<int> left{0};
   std::barrier all_have_stepped(3);
-  // As a session's do, they outlive all ranks: those that remain may still read the first one's.
+  // As in a session, they outlive all ranks: the remaining ranks may still read the first rank's.
   const std::vector<std::size_t> counts = {1, 2};
   std::array gradients = {Gradients(counts), Gradients(counts), Gradients(counts)};
   run_ranks(3, [&](std::int32_t rank) {
@@ -353,7 +353,7 @@ TEST(GradientExchange, ARankThatLeavesInBackwardLetsTheOthersLeave) {
     exchange.finish(*stream);
     all_have_stepped.arrive_and_wait();
     exchange.ready (*stream)(0);
-    if (rank == 1) {  // as a session does whose replica failed
+    if (rank == 1) {  // as in a session whose replica failed
       stop.request_stop();
       return;
     }

@@ -32,7 +32,7 @@ TEST(LearningRate, DecaysInStairsDownToItsMinimum) {
 }
 
 TEST(LearningRate, ASchedulesRateHoldsUntilOneStepBeforeItsEpochEnds) {
-  // 10.5 steps an epoch: int(2 * 10.5) - 1 = 20 and int(3 * 10.5) - 1 = 30 are the last steps.
+  // 10.5 steps per epoch: int(2 * 10.5) - 1 = 20 and int(3 * 10.5) - 1 = 30 are the last steps.
   const LearningRatePlan plan = plan_of_schedule(parse_rate_schedule("0.1;2;0.01;3;0.001"), 10.5);
   EXPECT_FLOAT_EQ(learning_rate(plan, 0), 0.1F);
   EXPECT_FLOAT_EQ(learning_rate(plan, 20), 0.1F);

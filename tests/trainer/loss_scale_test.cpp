@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The automatic loss scale by scripted steps, and its way to a device and back.
+// Tests the automatic loss scale by scripted steps, and its copies to a device and back.
 #include "trainer/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-/// Behind steps whose gradients are finite ('.') or not ('x').
+/// The scale after steps whose gradients are finite ('.') or not ('x').
 LossScale behind(std::string_view steps, float count_to, LossScale scale = {}) {
   for (const char step : steps) scale = next_loss_scale(scale, step == '.', count_to);
   return scale;

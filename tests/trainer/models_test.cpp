@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every model of the table against published figures, or against a count by hand.
+// Tests every model of the table against published figures or a count by hand.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -40,7 +40,7 @@ std::string error_of(const std::function<void()>& function) {
 struct Published {
   std::string_view name;
   std::int64_t parameters;
-  double gmac;  ///< to the digits given
+  double gmac;  ///< to the given number of digits
 };
 
 void expect_published(std::span<const Published> models, double tolerance) {
@@ -52,7 +52,7 @@ void expect_published(std::span<const Published> models, double tolerance) {
 
 TEST(Models, AgreeWithThoseOfTorchvision) {
   // num_params and GFLOPS (which are multiply-accumulates) in the documentation of
-  // torchvision.models, where ResNet is v1.5; Inception v3 without its auxiliary head.
+  // torchvision.models. Its ResNet is v1.5; its Inception v3 is counted without the auxiliary head.
   constexpr Published kModels[] = {
       {"resnet18", 11'689'512, 1.814},      {"resnet34", 21'797'672, 3.664},
       {"resnet50_v1.5", 25'557'032, 4.089}, {"resnet101_v1.5", 44'549'160, 7.801},
@@ -76,7 +76,7 @@ TEST(Models, GoogLeNetAgreesWithCaffes) {
 }
 
 TEST(Models, VersionTwoOfResNetHasThePublishedParametersAndTheWorkOfVersionOne) {
-  // PreResNet-* in the tables of the imgclsmob model zoo, of the same definition.
+  // PreResNet-* in the tables of the imgclsmob model zoo, with the same definition.
   const std::map<std::string, std::int64_t> published{{"resnet18", 11'687'848},
                                                       {"resnet34", 21'796'008},
                                                       {"resnet50", 25'549'480},
@@ -89,7 +89,8 @@ TEST(Models, VersionTwoOfResNetHasThePublishedParametersAndTheWorkOfVersionOne) 
 }
 
 TEST(Models, VersionOneOfResNetStridesBeforeItsFirstConvolution) {
-  // In the first block of stages 2 to 4 the first 1x1 convolution then sees a quarter of the image.
+  // In the first block of stages 2 to 4, the first 1x1 convolution then processes a quarter of the
+  // image.
   const double saved = 3 * 0.75 * 256 * 128 * 56 * 56 / 1e9;
   for (const std::string name : {"resnet50", "resnet101", "resnet152"}) {
     EXPECT_EQ(parameters(name), parameters(name + "_v1.5"));
@@ -112,7 +113,7 @@ TEST(Models, OfficialResNetsDifferByTheirFirstProjectionAndTheirBareStem) {
 
 // ---- counts by hand ---------------------------------------------------------
 
-/// With a bias for each output, which is missing where a batch norm follows.
+/// The bias of each output is absent if a batch norm follows.
 constexpr std::int64_t conv(std::int64_t kernel, std::int64_t in, std::int64_t out) {
   return kernel * kernel * in * out + out;
 }
@@ -128,7 +129,7 @@ TEST(Models, AlexNetCountsByHand) {
                       13 * 13 * 9 * (192. * 384 + 384. * 384 + 384. * 256) + 9216. * 4096 +
                       4096. * 4096 + 4096. * 1000),
               1e-9);
-  // "cifarnet" in the table of TensorNets, taken over from TF-slim: 1,756,426.
+  // "cifarnet" in the table of TensorNets, which comes from TF-slim: 1,756,426.
   EXPECT_EQ(parameters("alexnet_cifar10", 10), 1'756'426);
 }
 
@@ -136,7 +137,7 @@ TEST(Models, OverFeatCountsByHand) {
   const std::int64_t common = conv(3, 256, 512) + conv(3, 512, 1024) + conv(3, 1024, 1024) +
                               affine(6 * 6 * 1024, 3072) + affine(3072, 4096) + affine(4096, 1000);
   EXPECT_EQ(parameters("overfeat"), conv(11, 3, 96) + conv(5, 96, 256) + common);
-  // The same table has TF-slim's, which begins with 64 channels.
+  // The same table has the version of TF-slim, which begins with 64 channels.
   EXPECT_EQ(conv(11, 3, 64) + conv(5, 64, 256) + common, 145'704'424);
 }
 
@@ -157,13 +158,13 @@ TEST(Models, ResNetsForCifarCountByHand) {
   EXPECT_EQ(parameters("resnet20", 10), 269'722);
   EXPECT_EQ(parameters("resnet110", 10), 1'727'962);
   for (const int depth : {20, 32, 44, 56, 110}) {
-    const std::int64_t n = (depth - 2) / 6;  // blocks of a stage
+    const std::int64_t n = (depth - 2) / 6;  // blocks per stage
     const std::int64_t convolutions = 9 * (3 * 16 + 2 * n * 16 * 16 + 16 * 32 +
                                            (2 * n - 1) * 32 * 32 + 32 * 64 + (2 * n - 1) * 64 * 64);
     const std::int64_t norms = 2 * (16 + 2 * n * (16 + 32 + 64));
     const std::string name = "resnet" + std::to_string(depth);
     EXPECT_EQ(parameters(name, 10), convolutions + norms + affine(64, 10)) << name;
-    // In v2 each block normalises its input rather than its output: 16 and 32 channels once more
+    // In v2 each block normalises its input instead of its output: 16 and 32 channels once more
     // instead of 32 and 64, and 64 after the last block.
     const std::int64_t more = 2 * (16 - 32 + 32 - 64 + 64);
     EXPECT_EQ(parameters(name + "_v2", 10), convolutions + norms + more + affine(64, 10)) << name;

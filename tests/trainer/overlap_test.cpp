@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training with the overlapping exchange is training without it, bit for bit: real steps of every
-// backend that computes on the host, whose backward goes on while earlier gradients are summed.
+// Tests that training with the overlapping exchange is bit-identical to training without it. Runs
+// real steps of every backend that computes on the host; their backward pass continues while
+// earlier gradients are summed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ namespace {
 constexpr int kSteps = 3;
 constexpr std::int32_t kImages = 2;
 
-/// Batch norms that are added to a branch: gradients that later operations of backward could read.
+/// Batch norms that are added to a branch, so that later operations of the backward pass could read
+/// their gradients.
 SmallGraph residual() {
   Graph graph({8, 8, 3});
   NodeId node = graph.add("conv1", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}}, {Graph::kInput});
@@ -46,7 +48,7 @@ std::vector<BackendSubject> backends_on_the_host() {
   return subjects;
 }
 
-/// Ranks of one backend, compiled once and trained again and again.
+/// Ranks of one backend, compiled once and trained repeatedly.
 class Overlap : public ::testing::TestWithParam<BackendSubject> {
  protected:
   void compile(std::int32_t ranks) {
@@ -61,7 +63,8 @@ class Overlap : public ::testing::TestWithParam<BackendSubject> {
     }
   }
 
-  /// Each rank's weights after some steps; one exchange behind backward where there are no limits.
+  /// Each rank's weights after some steps. Without limits, there is one exchange after the backward
+  /// pass.
   std::vector<PlainTensors> train(const BucketLimits* limits) {
     std::vector<Device*> devices;
     for (const auto& graph : graphs_) devices.push_back(&graph->device());

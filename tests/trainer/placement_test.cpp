@@ -20,7 +20,7 @@ std::size_t elements(const Ranges& ranges) {
       [](std::size_t sum, const ArenaRange& range) { return sum + range.count; });
 }
 
-/// A model's tensors, one behind the other.
+/// A model's tensors, one after the other.
 Ranges tensors_of(std::string_view model) {
   const ModelEntry& entry = find_entry(model_table(), model);
   Ranges tensors;
@@ -32,7 +32,7 @@ Ranges tensors_of(std::string_view model) {
   return tensors;
 }
 
-/// Each element of the tensors lies in exactly one range.
+/// Expects that each element of the tensors is in exactly one range.
 void expect_partition(const std::vector<Ranges>& homes, const Ranges& tensors) {
   Ranges all;
   for (const Ranges& ranges : homes) all.insert(all.end(), ranges.begin(), ranges.end());
@@ -91,7 +91,7 @@ TEST(Placement, MoreHomesThanTensorsLeavesSomeWithNothing) {
             (std::vector<Ranges>{{{0, 3}}, {{3, 3}}, {}, {}}));
 }
 
-/// Its tensors are 9.5 MB at most, which bounds the imbalance of a greedy placement.
+/// Its largest tensor has 9.5 MB, which bounds the imbalance of a greedy placement.
 TEST(Placement, GreedyBalancesResNet50AndOnlySplittingBalancesVgg16) {
   constexpr std::int32_t kHomes = 4;
   const auto spread = [](const std::vector<Ranges>& homes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle itself: against finite differences, and against values worked out by hand.
+// Tests the reference itself: against finite differences, and against values computed by hand.
 #include "tests/support/plain_net.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ using plain::Images;
 
 class PlainNetGradients : public ::testing::TestWithParam<SmallGraph> {};
 
-/// Central differences with a step of h are off by h^2 times the third derivative, and by the
-/// rounding of the losses, 2^-53 / h: both near 1e-11 for h = 1e-5. A tensor's largest gradient is
-/// of the order of 1.
+/// Central differences with a step of h have an error of h^2 times the third derivative, plus the
+/// rounding error of the losses, 2^-53 / h. Both are near 1e-11 for h = 1e-5. A tensor's largest
+/// gradient is of the order of 1.
 TEST_P(PlainNetGradients, AreTheFiniteDifferencesOfTheLoss) {
   constexpr double kStep = 1e-5, kTolerance = 2e-8;
   const SmallGraph& small = GetParam();
@@ -35,7 +35,7 @@ TEST_P(PlainNetGradients, AreTheFiniteDifferencesOfTheLoss) {
   for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
     std::vector<double>& values = weights.parameters[tensor];
     ASSERT_EQ(step.gradients[tensor].size(), values.size());
-    // All elements of short tensors, some of long ones.
+    // All elements of short tensors, some elements of long ones.
     const std::size_t stride = values.size() / 40 + 1;
     for (std::size_t i = random.below(stride); i < values.size(); i += stride) {
       const double value = values[i];
@@ -65,7 +65,7 @@ TEST(PlainNet, ConvolutionCorrelatesAndPadsWithZeros) {
   Images y(1, {2, 2, 1});
   const std::vector<double> weight{1, 10, 100, 1000}, bias{0.5};
   plain::forward(op, x, weight, bias, y);
-  // Rows -1 and 1, columns 0 and 2 are where windows begin; row -1 and column 3 are zeros.
+  // Windows begin at rows -1 and 1 and at columns 0 and 2; row -1 and column 3 are zeros.
   EXPECT_EQ(y.values, (std::vector<double>{2100.5, 300.5, 4 + 50 + 700 + 8000 + .5, 906.5}));
 }
 
@@ -158,7 +158,7 @@ TEST(PlainNet, DropoutDependsOnSeedAndStepAndRestsOutsideTraining) {
   EXPECT_EQ(logits(Phase::evaluate, 1, 7), logits(Phase::forward_only, 1, 7));
 }
 
-/// Logits that are the biases, whatever the images show.
+/// Logits that equal the biases for any image.
 struct FixedLogits {
   Graph graph{{1, 1, 1}};
   PlainWeights weights;
@@ -174,7 +174,8 @@ struct FixedLogits {
 
 TEST(PlainNet, TiesCountForTheLabel) {
   const FixedLogits net({1, 1, 1, 1, 1, 1, 2});
-  // Label 0 shares the second place with five others: one is greater, so it is among the first 5.
+  // Label 0 is second together with five others. Only one logit is greater, so it is among the
+  // first 5.
   const PlainStep step = net.run({0, 6}, 2);
   EXPECT_EQ(step.top1, 1);
   EXPECT_EQ(step.top5, 2);

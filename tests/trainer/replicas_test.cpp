@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several replicas are one replica of the global batch: on every backend that has weights, through
-// its own exchange, for models in which images do not mix (no batch norm), under every update whose
-// ranks stay together.
+// Tests that several replicas together equal one replica of the global batch: on every backend that
+// has weights, through its own exchange, for models that do not mix images (no batch norm), and
+// under every update that keeps ranks identical.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kSteps = 3;
-constexpr std::int32_t kImages = 2;  // of one rank
+constexpr std::int32_t kImages = 2;  // images per rank
 constexpr float kRate = 0.03125F, kDecay = 0.01F;
 
 SmallGraph with_pools_and_lrn() {
@@ -86,7 +86,7 @@ class Replicas : public ::testing::TestWithParam<BackendSubject> {
     return batches;
   }
 
-  /// Weights after training alone on the given batches.
+  /// The weights after training alone on the given batches.
   PlainTensors alone(const SmallGraph& small, const std::vector<PlainBatch>& batches) {
     const auto images = static_cast<std::int32_t>(batches.front().labels.size());
     Trainee trainee(make_backend(), 0, small, spec_for(small.graph, images));
@@ -104,7 +104,7 @@ class Replicas : public ::testing::TestWithParam<BackendSubject> {
     return compiled.weights();
   }
 
-  /// Weights of each rank after training together.
+  /// The weights of each rank after training together.
   std::vector<PlainTensors> together(const SmallGraph& small, const UpdateEntry& update,
                                      GradientReduction reduction, std::int32_t ranks) {
     const std::shared_ptr<Backend> backend = make_backend();
@@ -140,8 +140,8 @@ class Replicas : public ::testing::TestWithParam<BackendSubject> {
                                        .reduction = reduction,
                                        .local_ranks = ranks,
                                        .options = options});
-    // A sum over ranks is as many times the global batch's mean: the rate is divided by that, and
-    // the decay, which is not summed, multiplied.
+    // A sum over ranks is that multiple of the global batch's mean. The rate is therefore divided
+    // by the multiple; the decay, which is not summed, is multiplied by it.
     const float times = reduction == GradientReduction::sum ? static_cast<float>(ranks) : 1.F;
     strategy->start(compiled.executable(), compiled.stream());
     const std::vector<PlainBatch> batches = global_batches(small, ranks);
@@ -176,7 +176,7 @@ TEST_P(Replicas, TogetherAreOneReplicaOfTheGlobalBatch) {
             EXPECT_EQ(weights[rank], weights[0]) << "rank " << rank;
           }
           for (std::size_t i = 0; i < specs.size(); ++i) {
-            // A weight is rounded anew in each step, and has moved by the distance.
+            // A weight is rounded again in each step, and has moved by this distance.
             const double moved = distance(expected[i], first[i]);
             EXPECT_GT(moved, 0) << specs[i].name;
             EXPECT_LE(distance(weights[0][i], expected[i]),
@@ -206,7 +206,7 @@ TEST_P(Replicas, IndependentOnesAreSeparateRunsBitForBit) {
   }
 }
 
-/// Scales and shifts of batch norm do not decay, but are averaged like all others.
+/// Scales and shifts of batch norm do not decay, but are averaged like all other parameters.
 TEST_P(Replicas, AveragesAndUpdatesTakeArenasBesideTheirOwn) {
   Graph graph({8, 8, 3});
   NodeId node = graph.add("conv", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}, 1, false}, {Graph::kInput});
@@ -222,7 +222,7 @@ TEST_P(Replicas, AveragesAndUpdatesTakeArenasBesideTheirOwn) {
   const Tensor other{beside.bytes().data(), set.weights.count};
   compiled.set_weights(uneven_weights(small.graph, 1));
   const PlainTensors first = compiled.weights();
-  copy(other, set.weights, compiled.stream());
+  updates::copy(other, set.weights, compiled.stream());
   compiled.wait();
   compiled.set_weights(uneven_weights(small.graph, 2));
   PlainTensors expected = compiled.weights();
@@ -246,7 +246,7 @@ TEST_P(Replicas, AveragesAndUpdatesTakeArenasBesideTheirOwn) {
   expect("average");
 
   trainee.optimizer->set({.learning_rate = 0.125F}, compiled.stream());
-  trainee.optimizer->apply(in_arenas(set, set.weights, other), 1, compiled.stream(),
+  trainee.optimizer->apply(updates::in_arenas(set, set.weights, other), 1, compiled.stream(),
                            compiled.result());
   compiled.wait();
   change(1, -0.125 * 1.9);  // Nesterov's first step: 1 + momentum

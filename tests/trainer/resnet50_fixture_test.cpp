@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of ResNet-50 against PyTorch's numbers, which tests/interop writes.
+// Tests one training step of ResNet-50 against PyTorch's numbers, which tests/interop writes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ Graph resnet50() {
   return graph;
 }
 
-/// The generator's closed formulas.
+/// The batch by the generator's closed formulas.
 PlainBatch fixed_batch() {
   PlainBatch batch;
   batch.valid = kImages;
@@ -70,7 +70,7 @@ void expect_digests(const PlainTensors& tensors, const std::vector<ParameterSpec
   }
 }
 
-/// Both are sums in f64 of the same terms in other orders, through 50 layers that amplify.
+/// Both sum the same terms in f64 in different orders, through 50 layers that amplify errors.
 TEST(ResNet50Fixture, PlainLoopsComputeWhatPyTorchDoes) {
   constexpr double kTolerance = 1e-9;
   const Graph graph = resnet50();
@@ -96,8 +96,8 @@ double cosine(const std::vector<double>& a, const std::vector<double>& b) {
 void compare(const BackendEntry& entry, const Graph& graph, const nlohmann::json& expected) {
   CompiledGraph compiled(entry, graph, spec_for(graph, kImages));
   const StepResult result = compiled.run(Phase::train, fixed_batch());
-  // ReLUs near zero make f32 jump: PyTorch's own f32 is off from its f64 by as much as the file
-  // says. Running statistics come before any gradient.
+  // ReLUs near zero make f32 jump: PyTorch's own f32 differs from its f64 by the error in the file.
+  // Running statistics do not depend on gradients.
   const double reference = expected.at("float32").at("worst_relative_gradient_error").get<double>();
   const double forward = tolerance_for(graph, kImages, Precision::f32).forward;
   EXPECT_NEAR(result.loss, expected.at("loss").get<double>(), 4 * forward);
@@ -107,9 +107,9 @@ void compare(const BackendEntry& entry, const Graph& graph, const nlohmann::json
   try {
     CompiledGraph shorter(entry, graph, spec_for(graph, kImages, Precision::bf16));
     const StepResult rounded = shorter.run(Phase::train, fixed_batch());
-    // First weights amplify rounding from layer to layer: under bf16 autocast PyTorch's loss is off
-    // by 0.12, and the cosine between its gradient and its f64's is 0.95 for the last layer, 0.2
-    // over all. Single operators are compared in backend_contract_test.
+    // Initial weights amplify rounding errors from layer to layer. Under bf16 autocast, PyTorch's
+    // loss has an error of 0.12; the cosine between its gradient and its f64 gradient is 0.95 for
+    // the last layer and 0.2 over all. backend_contract_test compares single operators.
     EXPECT_NEAR(rounded.loss, expected.at("loss").get<double>(), 0.5);
     const std::size_t last = gradients.size() - 2;
     EXPECT_EQ(graph.parameters()[last].name, "logits.weight");
@@ -126,7 +126,7 @@ TEST(ResNet50Fixture, BackendsComputeWhatPyTorchDoes) {
   for (const BackendSubject& subject : backends_without_weights()) reasons += subject.reason + "; ";
   std::size_t compared = 0;
   for (const BackendSubject& subject : backends_with_weights()) {
-    if (subject.name == "plain") continue;  // the test above
+    if (subject.name == "plain") continue;  // the test above covers it
     SCOPED_TRACE(subject.name);
     compare(*subject.entry, graph, expected);
     ++compared;

@@ -63,7 +63,7 @@ TEST(SafeTensors, RefusesWhatContradictsItself) {
   for (const Case& c : {
            Case{"{", "no JSON object"},
            {"[]", "no JSON object"},
-           {R"({"t":1})", "no object"},
+           {R"({"t":1})", "not described by an object"},
            {R"({"t":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}})", "not of dtype F32"},
            {R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", "not as long as"},
            {R"({"t":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "a dimension"},

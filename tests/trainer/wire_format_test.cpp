@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16 bits on the wire: each conversion against rounding in double, and sums within their bounds.
-#include "trainer/collectives/wire_format.h"
+// Tests 16 bits on the wire: each conversion against rounding in double, and sums against their
+// bounds.
+#include "trainer/wire_format.h"
 
 #include <gtest/gtest.h>
 
@@ -20,12 +21,12 @@ struct Format {
   WireFormat format;
   int digits;        // of the significand
   double smallest;   // step
-  double too_large;  // what rounds to infinity
+  double too_large;  // the smallest value that rounds to infinity
 };
 constexpr Format kF16{WireFormat::f16, 11, 0x1p-24, 65520};
 constexpr Format kBf16{WireFormat::bf16, 8, 0x1p-133, 0x1.ffp127};
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 double rounded(const Format& format, double value) {
   if (!std::isfinite(value) || value == 0) return value;
   if (std::abs(value) >= format.too_large) {
@@ -45,7 +46,7 @@ std::vector<float> all_of(WireFormat format) {
   return values;
 }
 
-/// f32 of every magnitude and both signs, and what lies next to the edges of 16 bits.
+/// f32 values of every magnitude and both signs, and values next to the limits of 16-bit formats.
 std::vector<float> trying_numbers(const Format& format) {
   std::vector<float> values;
   Random random(7, 1);
@@ -58,7 +59,7 @@ std::vector<float> trying_numbers(const Format& format) {
     values.push_back((edge + next) / 2);
     values.push_back(next);
   }
-  // Half way between neighbours: ties.
+  // Halfway between neighbours: ties.
   const std::vector<float> all = all_of(format.format);
   for (std::size_t i = 0; i + 1 < all.size(); ++i) {
     values.push_back(static_cast<float>((double{all[i]} + double{all[i + 1]}) / 2));
@@ -113,7 +114,8 @@ TEST_P(WireFormats, RoundsToNearestAndOnceOnly) {
 }
 
 TEST_P(WireFormats, RoundsOneAsItRoundsManyAndStaysWithinItsUnit) {
-  // Many are converted by instructions of the processor, where it has them, and one is not.
+  // The processor's instructions, if it has them, convert many values at once; plain code converts
+  // a single one.
   const Format& format = GetParam();
   const std::vector<float> numbers = trying_numbers(format);
   std::vector<float> many = numbers;
@@ -146,7 +148,7 @@ std::vector<std::vector<float>> tensors_of(std::size_t ranks, std::size_t count)
   return tensors;
 }
 
-/// What adding in the order of ranks comes to, with f32 sums.
+/// The result of adding in the order of ranks, with f32 sums.
 float plain_sum(WireFormat format, const std::vector<std::vector<float>>& tensors, std::size_t i) {
   const auto through = [format](float value) {
     if (format != WireFormat::f32) round_to(format, {&value, 1});

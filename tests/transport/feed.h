@@ -32,13 +32,13 @@ class Feed {
   explicit Feed(const std::string& options, const BatchSpec& spec = kTiny)
       : Feed(options, spec, 2, false) {}
   /// With a ring of `slots`, which is lent what producers share where it takes loans.
-  Feed(const std::string& options, const BatchSpec& spec, std::size_t slots, bool takes_loans)
+  Feed(const std::string& options, const BatchSpec& spec, std::size_t slots, bool accepts_foreign)
       : spec_(spec),
         entry_(find_entry(feeder_table(), "zmq-consume")),
         options_("zmq-consume", entry_.options, parse_component("zmq-consume:" + options)),
         ring_(spec_, slots, device_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
               clock_) {
-    if (takes_loans) ring_.take_loans();
+    if (accepts_foreign) ring_.accept_foreign();
     feeder_ = entry_.make(FeederContext{.spec = spec_,
                                         .device = device_,
                                         .clock = clock_,
@@ -68,11 +68,11 @@ class Feed {
   /// The same, to be held.
   ReadLease take() { return ring_.next(0, {}); }
   /// Reads so many.
-  void read(std::int64_t batches, Ledger& ledger) {
+  void read(std::int64_t batches, Ledger& accounts) {
     for (std::int64_t i = 0; i < batches; ++i) {
       const std::optional<BatchName> name = next();
       ASSERT_TRUE(name);
-      ledger.arrived(*name);
+      accounts.arrived(*name);
     }
   }
 

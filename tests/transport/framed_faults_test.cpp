@@ -117,14 +117,14 @@ TEST_P(ZmqFramedFaults, AreCountedAndNamedAndTheRestGoesOn) {
       bad.send(message);
     }
   });
-  Ledger ledger;
-  feed.read(kGood + kEach + 1, ledger);
+  Ledger accounts;
+  feed.read(kGood + kEach + 1, accounts);
   sending_bad.join();
   feed.stop();
-  ledger.expect_once(0, 0, kGood);
+  accounts.expect_once(0, 0, kGood);
   for (std::int32_t batch = 0; batch <= 2 * kEach; batch += 2)
-    EXPECT_EQ(ledger.count({1, batch}), 1);
-  EXPECT_EQ(ledger.disorders(), 0);
+    EXPECT_EQ(accounts.count({1, batch}), 1);
+  EXPECT_EQ(accounts.disorders(), 0);
   EXPECT_EQ(feed.counter("messages_received"), kGood + 2 * kEach + 1);
   EXPECT_EQ(feed.counter("messages_rejected"), kEach) << feed.all_notes();
   EXPECT_EQ(feed.counter("images_received"), (kGood + kEach + 1) * kTiny.images);
@@ -154,11 +154,11 @@ TEST_F(ZmqFramed, NumbersThatComeTwiceAreUsedOnce) {
     }
     producer.send(framed_end(kTiny, {0, kSent}));
   });
-  Ledger ledger;
-  feed.read(kSent, ledger);
+  Ledger accounts;
+  feed.read(kSent, accounts);
   EXPECT_EQ(feed.next(), std::nullopt);
   feed.stop();
-  ledger.expect_once(0, 0, kSent);
+  accounts.expect_once(0, 0, kSent);
   EXPECT_EQ(feed.counter("batches_duplicate"), kSent);
   EXPECT_EQ(feed.counter("messages_rejected"), kSent);
   EXPECT_EQ(feed.counter("images_sent"), kSent * kTiny.images);
@@ -178,10 +178,10 @@ TEST_F(ZmqFramed, NumbersInAnyOrderAreAllUsed) {
       producer.send(message_of(Format::framed, kTiny, {0, batch}));
     }
   });
-  Ledger ledger;
-  feed.read(kSent, ledger);
+  Ledger accounts;
+  feed.read(kSent, accounts);
   feed.stop();
-  ledger.expect_once(0, 0, kSent);
+  accounts.expect_once(0, 0, kSent);
   EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
   EXPECT_EQ(feed.counter("images_missing"), 0);
   EXPECT_EQ(feed.counter("images_sent"), kSent * kTiny.images);
@@ -198,11 +198,11 @@ TEST_F(ZmqFramed, NumbersThatNeverComeAreMissing) {
     }
     producer.send(framed_end(kTiny, {0, kSent + 5}));  // and the last five
   });
-  Ledger ledger;
-  feed.read(kSent - kSent / 3, ledger);
+  Ledger accounts;
+  feed.read(kSent - kSent / 3, accounts);
   EXPECT_EQ(feed.next(), std::nullopt);
   feed.stop();
-  EXPECT_EQ(ledger.disorders(), 0);
+  EXPECT_EQ(accounts.disorders(), 0);
   EXPECT_EQ(feed.counter("batches_missing"), kSent / 3 + 5);
   EXPECT_EQ(feed.counter("images_sent"), (kSent + 5) * kTiny.images);
   EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();

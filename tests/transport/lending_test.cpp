@@ -32,7 +32,7 @@ TEST_F(ZmqLending, NothingIsOverwrittenWhileAReaderHoldsIt) {
   constexpr std::int32_t kBatches = 200;
   Feed feed(options(), kLarge, kSlots, true);
   Peer producer(lend(1, kBatches));
-  Ledger ledger;
+  Ledger accounts;
   std::array<ReadLease, 2> kept;  // all the time
   for (ReadLease& lease : kept) lease = feed.take();
   std::deque<ReadLease> held;
@@ -40,7 +40,7 @@ TEST_F(ZmqLending, NothingIsOverwrittenWhileAReaderHoldsIt) {
     held.push_back(feed.take());
     const std::optional<BatchName> name = name_of(kLarge, held.back().batch());
     ASSERT_TRUE(name);
-    ledger.arrived(*name);
+    accounts.arrived(*name);
     // Two leases behind: the producer has filled what it has by then.
     if (held.size() < 3) continue;
     ASSERT_EQ(name_of(kLarge, held.front().batch()), (BatchName{1, batch - 2}));
@@ -50,14 +50,14 @@ TEST_F(ZmqLending, NothingIsOverwrittenWhileAReaderHoldsIt) {
     const ReadLease lease = std::move(kept[static_cast<std::size_t>(batch)]);
     const std::optional<BatchName> name = name_of(kLarge, lease.batch());
     ASSERT_EQ(name, (BatchName{1, batch}));
-    ledger.arrived(*name);
+    accounts.arrived(*name);
   }
   EXPECT_LE(producer.lines(), static_cast<std::size_t>(kBatches));  // its leases are not back
   held.clear();
   ASSERT_TRUE(producer.await_lines(kBatches + 1));
   EXPECT_EQ(producer.wait().code, 0);
   feed.stop();
-  ledger.expect_once(1, 0, kBatches);
+  accounts.expect_once(1, 0, kBatches);
   EXPECT_EQ(feed.counter("bytes_lent"), kBatches * static_cast<std::int64_t>(kLarge.pixel_bytes()));
   EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
   EXPECT_EQ(feed.counter("leases_cut_short"), 0) << feed.all_notes();
@@ -79,11 +79,11 @@ TEST_F(ZmqLending, AProducerThatIsKilledWhileItsBatchesAreRead) {
     return true;
   };
   Peer good(lend(2, kGood));
-  Ledger ledger;
-  while (ledger.total_of(2) < kGood) {
+  Ledger accounts;
+  while (accounts.total_of(2) < kGood) {
     const std::optional<BatchName> name = feed.next();  // the first may be the victim's last ones
     ASSERT_TRUE(name);
-    ledger.arrived(*name);
+    accounts.arrived(*name);
     ASSERT_TRUE(all_are_there());
   }
   ASSERT_TRUE(good.await_lines(kGood + 1));
@@ -91,12 +91,12 @@ TEST_F(ZmqLending, AProducerThatIsKilledWhileItsBatchesAreRead) {
   ASSERT_TRUE(await([&] { return feed.counter("producers_lost") == 1; }));
   EXPECT_GE(feed.counter("leases_cut_short"), 3);
   EXPECT_LE(feed.counter("leases_cut_short"), static_cast<std::int64_t>(kSlots));
-  EXPECT_TRUE(contains(feed.all_notes(), "lie in its memory")) << feed.all_notes();
+  EXPECT_TRUE(contains(feed.all_notes(), "are in its memory")) << feed.all_notes();
   EXPECT_TRUE(all_are_there());
   feed.stop();
   EXPECT_TRUE(all_are_there());
-  ledger.expect_once(2, 0, kGood);
-  ledger.expect_none_twice();
+  accounts.expect_once(2, 0, kGood);
+  accounts.expect_none_twice();
   EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
 }
 

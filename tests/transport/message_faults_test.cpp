@@ -163,12 +163,12 @@ TEST_P(ZmqMessageFaults, AreCountedAndNamedAndTheRestGoesOn) {
     }
     bad.send(message_of(form, kTiny, {1, kEach}));
   });
-  Ledger ledger;
-  feed.read(kGood + kEach + 1, ledger);
+  Ledger accounts;
+  feed.read(kGood + kEach + 1, accounts);
   feed.stop();
-  ledger.expect_once(0, 0, kGood);
-  ledger.expect_once(1, 0, kEach + 1);
-  EXPECT_EQ(ledger.disorders(), 0);
+  accounts.expect_once(0, 0, kGood);
+  accounts.expect_once(1, 0, kEach + 1);
+  EXPECT_EQ(accounts.disorders(), 0);
   EXPECT_EQ(feed.counter("messages_rejected"), kEach) << feed.all_notes();
   EXPECT_EQ(feed.counter("messages_received"), kGood + 2 * kEach + 1);
   EXPECT_EQ(feed.counter("producers_cut_off"), 0);
@@ -252,11 +252,11 @@ TEST(ZmqOversized, CostsTheMessageAndTheConnection) {
       bad.send(message_of(Format::zmq_op, kTiny, {1, batch}));
     }
   });
-  Ledger ledger;
-  feed.read(kGood + kRounds, ledger);
+  Ledger accounts;
+  feed.read(kGood + kRounds, accounts);
   feed.stop();
-  ledger.expect_once(0, 0, kGood);
-  ledger.expect_once(1, 0, kRounds);
+  accounts.expect_once(0, 0, kGood);
+  accounts.expect_once(1, 0, kRounds);
   EXPECT_EQ(feed.counter("messages_received"), kGood + kRounds);
   EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
 }
@@ -269,7 +269,7 @@ TEST(ZmqRandomMessages, AreAllRefused) {
   RawProducer producer(endpoint, RawProducer::Side::connects);
   std::mt19937 random(20261122);
   constexpr std::int32_t kRounds = 200, kBad = 5;
-  Ledger ledger;
+  Ledger accounts;
   for (std::int32_t round = 0; round < kRounds; ++round) {
     for (std::int32_t i = 0; i < kBad; ++i) {
       const Format format = kArrayFormats[random() % std::size(kArrayFormats)];
@@ -284,10 +284,10 @@ TEST(ZmqRandomMessages, AreAllRefused) {
       producer.send(message);
     }
     producer.send(message_of(Format::zmq_op, kTiny, {0, round}));
-    feed.read(1, ledger);
+    feed.read(1, accounts);
   }
   feed.stop();
-  ledger.expect_once(0, 0, kRounds);
+  accounts.expect_once(0, 0, kRounds);
   EXPECT_EQ(feed.counter("messages_rejected"), kRounds * kBad);
 }
 

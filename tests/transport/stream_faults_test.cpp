@@ -3,7 +3,7 @@
 // good producer sends: nothing of theirs becomes a batch, and the good stream goes on to its end.
 #include <random>
 
-#include "dataflow/curve_certificate.h"
+#include "dataflow/net/curve_certificate.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 #include "tests/transport/tcp.h"
@@ -26,11 +26,11 @@ class ZmqStreamFaults : public ::testing::Test {
         good.send(message_of(Format::zmq_op, kTiny, {0, batch}));
       }
     });
-    feed_.read(5, ledger_);
+    feed_.read(5, accounts_);
     fault();
-    feed_.read(kGood - 5 + more, ledger_);
+    feed_.read(kGood - 5 + more, accounts_);
     feed_.stop();
-    ledger_.expect_once(0, 0, kGood);
+    accounts_.expect_once(0, 0, kGood);
     EXPECT_TRUE(may_be_messages_ || feed_.counter("messages_rejected") == 0) << feed_.all_notes();
     EXPECT_EQ(feed_.counter("messages_received"),
               kGood + more + feed_.counter("messages_rejected"));
@@ -44,7 +44,7 @@ class ZmqStreamFaults : public ::testing::Test {
   }
 
   Feed feed_{"hwm=2,endpoint=tcp://127.0.0.1:*"};
-  Ledger ledger_;
+  Ledger accounts_;
   std::vector<TcpSocket> open_;
   bool may_be_messages_ = false;  // what is said by those who say what they like
 };
@@ -66,7 +66,7 @@ TEST_F(ZmqStreamFaults, NoneWithZmtpByHand) {
         for (std::size_t i = 0; i < frames.size(); ++i) client.send_frame(frames[i], i < 2);
       },
       2);
-  ledger_.expect_once(1, 0, 2);
+  accounts_.expect_once(1, 0, 2);
 }
 
 /// What does not begin as ZMTP 2 does is ZMTP 1 to libzmq, where nearly all bytes are frames.
@@ -183,10 +183,10 @@ TEST_F(ZmqStreamFaults, PeersThatComeInAndSayNothing) {
 
 /// ZMTP 1 knows no keys: an anonymous identity, and a message of one frame.
 TEST(ZmqOldProtocol, FeedsARunWithoutKeysAndNoRunWithKeys) {
-  if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+  if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
   const TempFolder folder;
   const std::string secret =
-      write_certificate(make_curve_keys(), folder.path(), "server").secret_file.string();
+      net::write_certificate(net::make_curve_keys(), folder.path(), "server").secret_file.string();
   const Bytes batch = message_of(Format::zmq_op, kTiny, {1, 0})[0];
   Bytes said;
   Writer(said).big(1, 1).big(0, 1).big(0xff, 1).big(batch.size() + 1, 8).big(0, 1).bytes(batch);
@@ -215,9 +215,9 @@ TEST(ZmqEarlyEnd, LosesNothingOverTcp) {
       producer.send(message_of(Format::msgpack, kTiny, {0, batch}));
     }
   }).join();
-  Ledger ledger;
-  feed.read(kSent, ledger);
-  ledger.expect_once(0, 0, kSent);
+  Ledger accounts;
+  feed.read(kSent, accounts);
+  accounts.expect_once(0, 0, kSent);
 }
 
 /// Over ipc what lies in the kernel behind a full pipe is lost: the last messages, whole ones only.
@@ -234,10 +234,10 @@ TEST(ZmqEarlyEnd, LosesAtMostTheLastMessagesOverIpc) {
   }).join();
   RawProducer next(endpoint, RawProducer::Side::connects);
   next.send(message_of(Format::zmq_op, kTiny, {1, 0}));
-  Ledger ledger;
-  while (ledger.total_of(1) == 0) feed.read(1, ledger);
-  const auto arrived = static_cast<std::int32_t>(ledger.total_of(0));
-  ledger.expect_once(0, 0, arrived);
+  Ledger accounts;
+  while (accounts.total_of(1) == 0) feed.read(1, accounts);
+  const auto arrived = static_cast<std::int32_t>(accounts.total_of(0));
+  accounts.expect_once(0, 0, arrived);
   EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
 }
 

@@ -19,8 +19,8 @@
 #include <string>
 #include <thread>
 
-#include "feeders/credit_push.h"
-#include "feeders/shared_frame_memory.h"
+#include "feeders/remote/credit/credit_push.h"
+#include "feeders/remote/receive/shared_frame_memory.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 
@@ -56,12 +56,13 @@ void lend(const std::vector<std::string>& words) {
   SteadyClock clock;
   Probe probe;
   HostDevice host(clock);
-  SharedFrameMemory memory(host, kLarge.bytes(), slots);
+  remote::SharedFrameMemory memory(host, kLarge.bytes(), slots);
   Device* const reader = &host;
   BatchRing ring(kLarge, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
                  clock);
-  CreditPush push(ring, &memory.pool(), parse_endpoint(words.at(1)),
-                  {.role = ZmqSocketOptions::Role::dealer, .bind = false}, clock, probe);
+  remote::CreditPush push(ring, &memory.pool(), net::parse_endpoint(words.at(1)),
+                          {.role = remote::ZmqSocketOptions::Role::dealer, .bind = false}, clock,
+                          probe);
   const std::jthread feeding([&](const std::stop_token& stop) {
     for (std::int32_t batch = 0; batch < count; ++batch) {
       WriteLease lease = ring.acquire(stop);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of every format, written by hand from the formats' descriptions (feeders/README.md) and
-// from nothing of Penstock's: what its own writers and readers both have wrong shows here.
+// Messages of every format, written by hand from the formats' descriptions
+// (feeders/remote/messages.md) and from nothing of Penstock's: what its own writers and readers
+// both have wrong shows here.
 #pragma once
 
 #include <cstddef>
@@ -182,7 +183,7 @@ inline Message write(Format format, const Array& pixels, const Array& labels) {
   return frames;
 }
 
-/// A framed header (feeders/framed_format.md), field by field.
+/// A framed header (feeders/remote/framed_format.md), field by field.
 struct FramedFields {
   std::uint64_t version = 1, kind = 1, encoding = 1, flags = 0;
   std::uint64_t producer = 0, sequence = 0;

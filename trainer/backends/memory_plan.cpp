@@ -17,7 +17,7 @@ bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-/// The start of the smallest gap for `tensor` between `placed`, which are sorted by offset.
+/// The start of the smallest gap that holds `tensor`, between `placed`, which are sorted by offset.
 std::size_t best_offset(const Lifetime& tensor, std::span<const Lifetime* const> placed) {
   std::size_t best = 0, best_gap = std::numeric_limits<std::size_t>::max(), end = 0;
   bool found = false;
@@ -55,7 +55,7 @@ std::size_t plan_memory(std::span<Lifetime> tensors) {
 
 std::size_t peak_of(std::span<const Lifetime> tensors) {
   std::size_t peak = 0;
-  for (const Lifetime& moment : tensors) {  // the peak begins where some tensor begins
+  for (const Lifetime& moment : tensors) {  // the peak is at the start of a tensor
     const std::size_t live = std::accumulate(tensors.begin(), tensors.end(), std::size_t{0},
                                              [&](std::size_t sum, const Lifetime& tensor) {
                                                const bool lives = tensor.first <= moment.first &&

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/collectives/exchange_wait.h"
+#include "trainer/cluster/exchange_wait.h"
 
 #include <algorithm>
 #include <string>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 bool ExchangeWait::Attempt::lasts() {
   const Time now = wait_.clock_->now();
@@ -17,13 +17,12 @@ bool ExchangeWait::Attempt::lasts() {
     throw Error("the run is being stopped");
   }
   if (now >= deadline_) {
-    throw TimeoutError(
-        "rank " + std::to_string(wait_.rank_) + " waited " +
-        std::to_string(wait_.patience_ / std::chrono::seconds(1)) +
-        " s in the exchange for other ranks: one of them hangs, is stopped, or cannot be reached; "
-        "see what the launcher says of them, or raise --timeout");
+    throw TimeoutError("rank " + std::to_string(wait_.rank_) + " waited " +
+                       std::to_string(wait_.patience_ / std::chrono::seconds(1)) +
+                       " s in the exchange for other ranks: one of them hangs, is stopped, or "
+                       "cannot be reached; see the messages of the launcher, or raise --timeout");
   }
   return now - begin_ > kSpin;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a rank of several processes waits for the others in an exchange, and what it says when
-// they do not come.
+// How long one rank of several processes waits for the others in an exchange, and the error if they
+// do not come.
 #pragma once
 
 #include <cstdint>
 #include <thread>
 
 #include "dataflow/clock.h"
-#include "trainer/processes.h"
+#include "trainer/cluster/processes.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// May be used by several threads.
+/// Several threads may use it.
 class ExchangeWait {
  public:
-  /// Keeps what `exchange` says of patience and of stops; `clock` outlives it.
+  /// Keeps the timeout and the stop tokens of `exchange`. `clock` outlives it.
   ExchangeWait(const Processes::Exchange& exchange, const Launch& launch, Clock& clock)
       : patience_(exchange.patience),
         stopping_(exchange.stopping),
@@ -22,7 +22,7 @@ class ExchangeWait {
         rank_(launch.rank),
         clock_(&clock) {}
 
-  /// One wait, that has begun.
+  /// One wait; begins with the constructor.
   class Attempt {
    public:
     explicit Attempt(const ExchangeWait& wait)
@@ -30,17 +30,17 @@ class ExchangeWait {
           begin_(wait.clock_->now()),
           deadline_(begin_ + wait.patience_),
           last_moment_(Time::max()) {}
-    /// Throws TimeoutError where it has lasted too long, and Error where the run is being stopped.
-    /// True: it has lasted so long that the wait should give its core away.
+    /// Throws TimeoutError if the wait exceeds the timeout, and Error if the run is being stopped.
+    /// True: the wait is long enough that the thread should sleep.
     bool lasts();
 
    private:
     const ExchangeWait& wait_;
     const Time begin_, deadline_;
-    Time last_moment_;  // once the run is being stopped
+    Time last_moment_;  // set once the run is being stopped
   };
 
-  /// Asks for `done()` until it is true.
+  /// Calls `done()` repeatedly until it returns true.
   template <typename Done>
   void until(const Done& done) const {
     for (Attempt attempt(*this); !done();) {
@@ -62,4 +62,4 @@ class ExchangeWait {
   Clock* clock_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/launch.h"
+#include "trainer/cluster/launch.h"
 
 #include <charconv>
 #include <cstring>
@@ -7,10 +7,10 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Names of the variables of one launcher.
+/// The names of one launcher's variables.
 struct Variables {
   std::string_view launcher;
   const char *rank, *size, *local_rank, *local_size;
@@ -21,7 +21,8 @@ constexpr Variables kLaunchers[] = {
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
 };
 
-/// A leading number: Slurm writes "2(x3)" for 2 tasks on each of 3 nodes. Not set: `fallback`.
+/// Parses a leading number: Slurm writes "2(x3)" for 2 tasks on each of 3 nodes. Returns `fallback`
+/// if the variable is not set.
 std::int32_t number(const FindVariable& find, const char* name, std::int32_t fallback) {
   const char* const text = find(name);
   if (text == nullptr) return fallback;
@@ -57,4 +58,4 @@ std::optional<Launch> read_launch(const FindVariable& find) {
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model_store.h"
+#include "trainer/cluster/model_store.h"
 
 #include <algorithm>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 std::span<std::byte> bytes_of(const Tensor& tensor) {
@@ -45,7 +45,7 @@ void ThreadsModelStore::publish(std::int32_t rank, std::int64_t version, const T
   snapshot.version = version;
 }
 
-/// Lets go of a snapshot, also where copying it failed.
+/// Releases a snapshot, even if copying it failed.
 class ThreadsModelStore::Reading {
  public:
   Reading(Rank& rank, Snapshot& snapshot, Clock& clock)
@@ -75,10 +75,11 @@ std::optional<std::int64_t> ThreadsModelStore::read(std::int32_t reader, std::in
   stream.wait_for(*snapshot->written);
   if (!bytes.empty()) stream.copy(bytes, snapshot->buffer.bytes());
   stream.record(*snapshot->read[static_cast<std::size_t>(reader)]);
-  return snapshot->version;  // stays while it is being read
+  return snapshot->version;  // does not change while it is being read
 }
 
-/// The oldest one that nobody reads; the newest stays, so that there always is one to be read.
+/// Returns the oldest snapshot without readers. The newest one stays, so that one is always
+/// readable.
 ThreadsModelStore::Snapshot& ThreadsModelStore::take_for_writing(Rank& rank) {
   std::unique_lock lock(rank.mutex);
   Snapshot* taken = nullptr;
@@ -99,8 +100,8 @@ ThreadsModelStore::Snapshot& ThreadsModelStore::take_for_writing(Rank& rank) {
   return *taken;
 }
 
-/// The newest one whose copy is done; where none is, the newest, which the reader's stream waits
-/// for. Null: none was published.
+/// Returns the newest snapshot whose copy is done. If none is done, returns the newest; the
+/// reader's stream waits for it. Null: none was published.
 ThreadsModelStore::Snapshot* ThreadsModelStore::take_for_reading(Rank& rank) const {
   const std::lock_guard lock(rank.mutex);
   const Time now = clock_.now();
@@ -108,7 +109,7 @@ ThreadsModelStore::Snapshot* ThreadsModelStore::take_for_reading(Rank& rank) con
   for (Snapshot& snapshot : rank.snapshots) {
     if (snapshot.version == Snapshot::kNone) continue;
     if (newest == nullptr || snapshot.version > newest->version) newest = &snapshot;
-    if (!snapshot.written->wait_until(now)) continue;  // asks, and returns at once
+    if (!snapshot.written->wait_until(now)) continue;  // polls, and returns at once
     if (complete == nullptr || snapshot.version > complete->version) complete = &snapshot;
   }
   Snapshot* const taken = complete != nullptr ? complete : newest;
@@ -116,4 +117,4 @@ ThreadsModelStore::Snapshot* ThreadsModelStore::take_for_reading(Rank& rank) con
   return taken;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks show each other their models without meeting: each publishes snapshots of its weights
-// whenever it likes, and every other reads the newest one whenever it likes. Neither knows how the
-// bytes get there: in one process through its memory, between processes through whatever carries
-// one-sided reads.
+// Ranks show each other their models here without meeting. Each rank may publish a snapshot of its
+// weights at any time, and every other rank may read the newest one at any time. The transport is
+// hidden: memory inside a process, messages between processes.
 //
-// Thread-safety: publish from the publishing rank's thread, read from one thread of the reading
-// rank's at a time; all ranks at once.
+// Thread-safety: all ranks may use it at once. The publishing rank's thread calls publish; one
+// thread of the reading rank at a time calls read.
 #pragma once
 
 #include <array>
@@ -21,30 +20,33 @@
 #include "dataflow/device.h"
 #include "trainer/backend.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 class ModelStore {
  public:
   virtual ~ModelStore() = default;
-  /// Shows `weights`, as they are behind what the stream has been given, as `version` of the rank's
-  /// model, above its earlier ones. Enqueues a copy; blocks no longer than others need for theirs.
-  /// Tensors are f32 and of equal counts in all calls. Throws Error when the run is being stopped.
+  /// Publishes a copy of `weights`, taken after the work that is already enqueued on the stream, as
+  /// `version` of the rank's model. Versions of a rank ascend. Enqueues the copy; blocks only while
+  /// readers need the memory. Tensors are f32 and have equal counts in all calls. Throws Error if
+  /// the run is being stopped.
   virtual void publish(std::int32_t rank, std::int64_t version, const Tensor& weights,
                        Stream& stream) = 0;
   /// Enqueues a copy of the owner's newest complete model into `into`, never a mixture of two, and
-  /// returns its version; nothing where the owner has published none. The owner does not notice.
+  /// returns its version. Returns nothing if the owner has not published. Does not disturb the
+  /// owner.
   virtual std::optional<std::int64_t> read(std::int32_t reader, std::int32_t owner,
                                            const Tensor& into, Stream& stream) = 0;
 };
 
-/// Of ranks that are threads of one process: kSnapshots models of each rank in pinned memory, made
-/// when it first publishes. A publisher waits only while readers copy out of all but the newest.
+/// For ranks that are threads of one process: kSnapshots models of each rank in pinned memory,
+/// allocated at its first publish. A publisher waits only while readers copy from all snapshots
+/// except the newest.
 class ThreadsModelStore final : public ModelStore {
  public:
   static constexpr std::size_t kSnapshots = 3;
 
-  /// One device per rank; they and the clock outlive the store. A stop request lets a publisher
-  /// that waits leave with an Error.
+  /// One device per rank; the devices and the clock outlive the store. On a stop request a waiting
+  /// publisher leaves with an Error.
   ThreadsModelStore(std::span<Device* const> devices, Clock& clock, std::stop_token stop);
   void publish(std::int32_t rank, std::int64_t version, const Tensor& weights,
                Stream& stream) override;
@@ -52,14 +54,14 @@ class ThreadsModelStore final : public ModelStore {
                                    Stream& stream) override;
 
  private:
-  /// Belongs to its publisher while it is being written, and to its readers while there are any.
+  /// Belongs to its publisher while it is being written, and to its readers while it has any.
   struct Snapshot {
     static constexpr std::int64_t kNone = -1;
     Buffer buffer;
     std::unique_ptr<Event> written;
     std::vector<std::unique_ptr<Event>> read;  // by reader
     // Under the rank's mutex.
-    std::int64_t version = kNone;  // kNone: nothing to be read
+    std::int64_t version = kNone;  // kNone: not readable
     std::int32_t readers = 0;
   };
   struct Rank {
@@ -78,4 +80,4 @@ class ThreadsModelStore final : public ModelStore {
   std::vector<Rank> ranks_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

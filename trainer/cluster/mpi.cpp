@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of a run through MPI. Every call is a non-blocking one that is asked for its end until
-// a deadline, since MPI itself waits for ever for a process that is gone; one that was given up
-// leaves its request behind, and the process ends soon after.
+// The processes of a run, through MPI. Every call is nonblocking and is polled until a deadline,
+// because MPI itself waits forever for a process that is gone. A call that timed out leaves its
+// request behind, and the process ends soon after.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -16,18 +16,18 @@
 #include <thread>
 
 #include "dataflow/error.h"
+#include "trainer/cluster/mpi_links.h"
+#include "trainer/cluster/processes.h"
+#include "trainer/cluster/shared_memory.h"
 #include "trainer/collectives/link_collective.h"
-#include "trainer/collectives/mpi_links.h"
-#include "trainer/collectives/shared_memory.h"
-#include "trainer/processes.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-constexpr int kTimedOut = 5;  // the exit code of that name
+constexpr int kTimedOut = 5;  // exit code of a timeout
 constexpr Nanoseconds kSpin = std::chrono::microseconds(200), kNap = std::chrono::microseconds(50);
 
-/// Ends the process where its scope lasts longer than it may: for calls that cannot be given up.
+/// Ends the process if its scope lasts too long: for calls that cannot be interrupted.
 class Deadline {
  public:
   Deadline(Nanoseconds patience, const char* what)
@@ -48,12 +48,12 @@ class Deadline {
   std::jthread thread_;  // last: it ends first
 };
 
-/// Asks for the end of requests.
+/// Polls requests until they are done.
 class Waiter {
  public:
   explicit Waiter(Clock& clock) : clock_(clock) {}
 
-  /// False: the deadline came.
+  /// False: the deadline has passed.
   bool wait(MPI_Request& request, Time deadline, std::string_view what) const {
     const Time begin = clock_.now();
     for (int done = 0;;) {
@@ -73,7 +73,7 @@ class Waiter {
   Clock& clock_;
 };
 
-/// One rank's side of the exchange. Tensors are in the host's memory.
+/// One rank's side of the exchange. Tensors lie in host memory.
 class MpiCollective final : public Collective {
  public:
   MpiCollective(const Processes::Exchange& exchange, MPI_Comm comm, const Launch& launch,
@@ -155,17 +155,18 @@ class MpiGroup final : public CollectiveGroup {
   Clock& clock_;
 };
 
-/// Ranks with links between them.
+/// Ranks that are connected by links.
 class MpiLinkGroup final : public CollectiveGroup {
  public:
   MpiLinkGroup(const Processes::Exchange& exchange, MpiLinks& links, const Launch& launch,
                Clock& clock)
       : exchange_(exchange), links_(links), wait_(exchange, launch, clock) {}
   std::unique_ptr<Collective> join(std::int32_t) override {
-    return std::make_unique<LinkCollective>(links_.join(wait_), exchange_.device, exchange_.choice);
+    return std::make_unique<collectives::LinkCollective>(links_.join(wait_), exchange_.device,
+                                                         exchange_.choice);
   }
   std::string how() const override {
-    return how_links_exchange(exchange_.choice, "between processes");
+    return collectives::how_links_exchange(exchange_.choice, "between processes");
   }
 
  private:
@@ -253,22 +254,22 @@ class MpiProcesses final : public Processes {
   }
 
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
-    ExchangeMethod method = exchange.choice.method;
-    const bool fastest = method == ExchangeMethod::fastest;
-    if (fastest || method == ExchangeMethod::shared_memory) {
+    collectives::ExchangeMethod method = exchange.choice.method;
+    const bool fastest = method == collectives::ExchangeMethod::fastest;
+    if (fastest || method == collectives::ExchangeMethod::shared_memory) {
       SharedMemory memory = share_memory(*this, exchange, clock_);
       if (memory.group) return std::move(memory.group);
       if (!fastest) {
         throw Unavailable("exchanging through shared memory: " + memory.why_not +
                           "; choose another way to exchange");
       }
-      method = ExchangeMethod::links;
+      method = collectives::ExchangeMethod::links;
     }
-    if (method == ExchangeMethod::links) {
+    if (method == collectives::ExchangeMethod::links) {
       return std::make_unique<MpiLinkGroup>(exchange, *links_, launch_, clock_);
     }
-    PENSTOCK_ASSERT(exchange.choice.wire == WireFormat::f32);  // MPI adds nothing else
-    if (method == ExchangeMethod::mpi_blocking) {
+    PENSTOCK_ASSERT(exchange.choice.wire == WireFormat::f32);  // MPI adds no other format
+    if (method == collectives::ExchangeMethod::mpi_blocking) {
       return std::make_unique<MpiBlockingGroup>(exchange, launch_);
     }
     return std::make_unique<MpiGroup>(exchange, training_, launch_, clock_);
@@ -279,7 +280,7 @@ class MpiProcesses final : public Processes {
     std::_Exit(exit_code);
   }
   void exit_stopped(int exit_code) override {
-    // The launcher kills the others as soon as one has ended: rank 0 saves what it has first.
+    // The launcher kills the others as soon as one has ended: let rank 0 save its results first.
     if (launch_.rank > 0) clock_.sleep_until(clock_.now() + 2 * kGrace);
     std::_Exit(exit_code);
   }
@@ -288,14 +289,14 @@ class MpiProcesses final : public Processes {
   void wait(MPI_Request& request, Time deadline, std::string_view what) {
     if (waiter_.wait(request, deadline, what)) return;
     throw TimeoutError(std::string(what) +
-                       ": not every rank came in time; see what the launcher says of them");
+                       ": not every rank came in time; see the messages of the launcher");
   }
 
   const Launch launch_;
   Clock& clock_;
   const Waiter waiter_;
   MPI_Comm control_ = MPI_COMM_NULL, training_ = MPI_COMM_NULL;
-  std::unique_ptr<MpiLinks> links_;  // once there is MPI
+  std::unique_ptr<MpiLinks> links_;  // set once MPI is initialised
 };
 
 }  // namespace
@@ -305,4 +306,4 @@ std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock,
   return std::make_unique<MpiProcesses>(launch, clock, rendezvous);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/collectives/mpi_links.h"
+#include "trainer/cluster/mpi_links.h"
 
 #include <mpi.h>
 
@@ -15,12 +15,12 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 constexpr int kTag = 1;
-constexpr int kTimedOut = 5;  // the exit code of that name
-/// Of one MPI message, whose counts are ints.
+constexpr int kTimedOut = 5;  // exit code of a timeout
+/// Limit of one MPI message, whose counts are ints.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 MPI_Comm duplicate() {
@@ -46,7 +46,7 @@ void check_mpi(int code, std::string_view what) {
   MPI_Error_string(code, text, &length);
   throw DeviceError(std::string(what) + ": MPI reports '" +
                     std::string(text, static_cast<std::size_t>(length)) +
-                    "'; see what the launcher says of the other ranks");
+                    "'; see the messages of the launcher about the other ranks");
 }
 
 // ---- links ------------------------------------------------------------------
@@ -56,10 +56,10 @@ struct MpiLinks::Communicator {
 };
 
 MpiLinks::MpiLinks() : communicator_(std::make_unique<Communicator>()) {}
-MpiLinks::~MpiLinks() = default;  // MPI_Finalize frees it; freeing is another call that may wait
+MpiLinks::~MpiLinks() = default;  // MPI_Finalize frees it; freeing it here might wait
 
-/// Messages in pieces that MPI can count, one each way. Given up, a receive is cancelled, since its
-/// memory may end.
+/// Sends and receives messages in pieces that MPI can count, one piece each way at a time. If the
+/// transfer is abandoned, it cancels the receive, because the memory may be freed.
 class MpiTransfer {
  public:
   explicit MpiTransfer(MPI_Comm communicator) : communicator_(communicator) {}
@@ -80,9 +80,9 @@ class MpiTransfer {
     in_ = bytes;
     from_ = from;
   }
-  /// Whether all is sent and received. Begins what can be begun.
+  /// Whether everything is sent and received. Starts the next pieces.
   bool done() {
-    const bool sent = is_idle(kOut);  // both are begun before either is waited for
+    const bool sent = is_idle(kOut);  // start both directions before waiting for either
     const bool received = is_idle(kIn);
     return sent && received;
   }
@@ -90,7 +90,7 @@ class MpiTransfer {
  private:
   static constexpr std::size_t kOut = 0, kIn = 1;
 
-  /// Of this side: nothing is under way and nothing is left.
+  /// Whether this direction has no piece in progress and none left.
   bool is_idle(std::size_t side) {
     MPI_Request& request = requests_[side];
     for (;;) {
@@ -105,7 +105,7 @@ class MpiTransfer {
     }
   }
 
-  /// The next piece; false: there is none.
+  /// Starts the next piece. False: there is none.
   bool begin(std::size_t side, MPI_Request& request) {
     if (side == kOut) {
       const std::span<const std::byte> piece = out_.first(std::min(out_.size(), kMostBytes));
@@ -136,13 +136,13 @@ class MpiTransfer {
 
   const MPI_Comm communicator_;
   std::array<MPI_Request, 2> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  std::span<const std::byte> out_;  // what is not begun yet
-  std::span<std::byte> in_;         // the same
+  std::span<const std::byte> out_;  // not yet started
+  std::span<std::byte> in_;         // not yet started
   std::int32_t to_ = 0, from_ = 0;
   int expected_ = 0;
 };
 
-class MpiLink final : public Link {
+class MpiLink final : public collectives::Link {
  public:
   MpiLink(MPI_Comm communicator, const ExchangeWait& wait)
       : communicator_(communicator), world_(world_of(communicator)), wait_(wait) {}
@@ -172,11 +172,11 @@ class MpiLink final : public Link {
   const ExchangeWait wait_;
 };
 
-std::unique_ptr<Link> MpiLinks::join(const ExchangeWait& wait) {
+std::unique_ptr<collectives::Link> MpiLinks::join(const ExchangeWait& wait) {
   return std::make_unique<MpiLink>(communicator_->handle, wait);
 }
 
-// ---- MPI's own, blocking ----------------------------------------------------
+// ---- blocking MPI calls ----------------------------------------------------
 
 struct MpiBlockingGroup::State {
   State(const Processes::Exchange& exchange, const Launch& the_launch)
@@ -185,7 +185,7 @@ struct MpiBlockingGroup::State {
     watched([this] { communicator = duplicate(); });
   }
 
-  /// `wait` waits for other ranks, and ends the process where it lasts too long.
+  /// `wait` waits for other ranks. Ends the process if that takes too long.
   template <typename Wait>
   void watched(const Wait& wait) {
     ++call;
@@ -193,7 +193,7 @@ struct MpiBlockingGroup::State {
     ++call;
   }
 
-  /// Ends the process where one call lasts too long.
+  /// Ends the process if one call takes too long.
   void watch(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     std::uint64_t seen = 0;
@@ -204,11 +204,11 @@ struct MpiBlockingGroup::State {
       waited = now % 2 == 1 && now == seen ? waited + kLook : Nanoseconds::zero();
       seen = now;
       if (waited < patience) continue;
-      std::fprintf(stderr,
-                   "penstock: rank %d waited %lld s in MPI_Allreduce for other ranks: one of them "
-                   "hangs, is stopped, or cannot be reached; see what the launcher says of them, "
-                   "or raise --timeout\n",
-                   launch.rank, static_cast<long long>(patience / std::chrono::seconds(1)));
+      std::fprintf(
+          stderr,
+          "penstock: rank %d waited %lld s in MPI_Allreduce for other ranks: one of them hangs, is "
+          "stopped, or cannot be reached; see the messages of the launcher, or raise --timeout\n",
+          launch.rank, static_cast<long long>(patience / std::chrono::seconds(1)));
       std::_Exit(kTimedOut);
     }
   }
@@ -217,10 +217,10 @@ struct MpiBlockingGroup::State {
   const Launch launch;
   const Nanoseconds patience;
   MPI_Comm communicator = MPI_COMM_NULL;
-  std::atomic<std::uint64_t> call{0};  // odd: within one
+  std::atomic<std::uint64_t> call{0};  // odd: inside a call
   std::mutex mutex;
   std::condition_variable_any condition;
-  std::jthread watcher;  // last: it uses the others
+  std::jthread watcher;  // last, because it uses the others
 };
 
 class MpiBlockingCollective final : public Collective {
@@ -277,4 +277,4 @@ std::unique_ptr<Collective> MpiBlockingGroup::join(std::int32_t rank) {
 }
 std::string MpiBlockingGroup::how() const { return "MPI_Allreduce"; }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links between ranks that are processes, through MPI's point-to-point messages. Receivers wait by
-// asking, with a deadline, since MPI itself waits for ever for a process that is gone.
+// Links between ranks that are processes, through MPI point-to-point messages. Receivers poll with
+// a deadline, because MPI itself waits forever for a process that is gone.
 //
-// No type of MPI is named here: whoever includes it need not know of MPI.
+// The header names no MPI type, so files that include it need no MPI.
 #pragma once
 
 #include <memory>
 #include <string_view>
 
-#include "trainer/collectives/exchange_wait.h"
+#include "trainer/cluster/exchange_wait.h"
 #include "trainer/collectives/link.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// Throws DeviceError, in MPI's words, where an MPI function returned an error.
+/// Throws DeviceError with MPI's message if an MPI function returned an error.
 void check_mpi(int code, std::string_view what);
 
-/// A communicator of links alone. Made by all ranks together, between MPI_Init and MPI_Finalize.
+/// A communicator only for links. All ranks make it together, between MPI_Init and MPI_Finalize.
 class MpiLinks {
  public:
   MpiLinks();
   ~MpiLinks();
-  /// One at a time; this outlives it. Messages may be of any size.
-  std::unique_ptr<Link> join(const ExchangeWait& wait);
+  /// Makes the link of this rank; at most one at a time. This object outlives it. Messages may have
+  /// any size.
+  std::unique_ptr<collectives::Link> join(const ExchangeWait& wait);
 
  private:
   friend class MpiLink;
@@ -30,12 +31,12 @@ class MpiLinks {
   const std::unique_ptr<Communicator> communicator_;
 };
 
-/// MPI_Allreduce itself, as the call that blocks: what MPI does best, to compare with. It cannot be
-/// given up, so that a process in which one lasts longer than the exchange's patience ends with a
+/// Calls the blocking MPI_Allreduce, which MPI libraries optimise most, for comparison. The call
+/// cannot be interrupted: if it lasts longer than the exchange's timeout, the process ends with a
 /// message and exit code 5.
 class MpiBlockingGroup final : public CollectiveGroup {
  public:
-  /// Made by all ranks together. The exchange's device outlives it.
+  /// All ranks make it together. The exchange's device outlives it.
   MpiBlockingGroup(const Processes::Exchange& exchange, const Launch& launch);
   ~MpiBlockingGroup() override;
   std::unique_ptr<Collective> join(std::int32_t rank) override;
@@ -47,4 +48,4 @@ class MpiBlockingGroup final : public CollectiveGroup {
   const std::unique_ptr<State> state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

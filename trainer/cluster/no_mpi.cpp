@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of mpi.cpp where there is no MPI.
+// Replaces mpi.cpp in builds without MPI.
 #include "dataflow/error.h"
-#include "trainer/processes.h"
+#include "trainer/cluster/processes.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 std::unique_ptr<Processes> join_processes(const Launch&, Clock&, Nanoseconds) {
   throw Unavailable(
@@ -11,4 +11,4 @@ std::unique_ptr<Processes> join_processes(const Launch&, Clock&, Nanoseconds) {
       "libopenmpi-dev and configure again");
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a rank is: told by the threads that prepare and train, asked by the one that tells the
-// other processes of a run.
+// The progress of a rank. The threads that prepare and train write it; the thread that informs the
+// other processes of the run reads it.
 //
-// Thread-safety: begin_step from one thread, waits one at a time; the others from any thread.
+// Thread-safety: one thread calls begin_step, one thread at a time waits; any thread may call the
+// others.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +15,12 @@
 
 #include "dataflow/clock.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// All ranks meet before each of them but `gathering`.
+/// All ranks meet before each phase except `gathering`.
 enum class RankPhase : std::uint8_t { joining, preparing, training, gathering, leaving };
 
-/// Where the other ranks are at least, as one that is in `phase` knows without hearing of them.
+/// The least phase of the other ranks, given that this rank is in `phase`.
 constexpr RankPhase least_of_others(RankPhase phase) {
   return phase > RankPhase::training ? static_cast<RankPhase>(static_cast<int>(phase) - 1) : phase;
 }
@@ -27,10 +28,10 @@ constexpr RankPhase least_of_others(RankPhase phase) {
 /// What ranks tell each other.
 struct RankState {
   RankPhase phase = RankPhase::joining;
-  bool waiting = false;       ///< for the others
-  std::int64_t step = -1;     ///< the last one that began, from 0; -1: none yet
-  std::int64_t warm_up = 0;   ///< steps that come before those that are measured
-  std::int64_t meetings = 0;  ///< with the others, that it came to so far
+  bool waiting = false;       ///< for the other ranks
+  std::int64_t step = -1;     ///< the last step that began, from 0; -1: none yet
+  std::int64_t warm_up = 0;   ///< steps before the measured ones
+  std::int64_t meetings = 0;  ///< meetings with the other ranks that it has reached so far
 };
 
 class RankProgress {
@@ -48,7 +49,7 @@ class RankProgress {
     }
   }
 
-  /// The rank has come to where all meet, and waits for the others.
+  /// The rank has reached a meeting of all ranks and waits for the others.
   void begin_wait(Time deadline) noexcept {
     deadline_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
     ++meetings_;
@@ -59,7 +60,8 @@ class RankProgress {
     return deadline != kNone && now.time_since_epoch().count() > deadline;
   }
 
-  /// Of the last steps, from one's begin to the next one's; 0 in the first step.
+  /// The median over the last steps, from the start of a step to the start of the next; 0 in the
+  /// first step.
   Nanoseconds median_step() const {
     const std::size_t known = std::min(intervals_known_.load(), intervals_.size());
     if (known == 0) return {};
@@ -88,7 +90,7 @@ class RankProgress {
   std::atomic<std::size_t> intervals_known_{0};
 };
 
-/// A wait for the other ranks, as long as it lives. `progress` may be null.
+/// Marks the rank as waiting for the others during its lifetime. `progress` may be null.
 class RankWait {
  public:
   RankWait(RankProgress* progress, Time deadline) noexcept : progress_(progress) {
@@ -103,4 +105,4 @@ class RankWait {
   RankProgress* const progress_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/collectives/shared_barrier.h"
+#include "trainer/cluster/shared_barrier.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -9,10 +9,10 @@
 #include <limits>
 #include <thread>
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Stops and deadlines are looked for that often.
+/// Interval between checks of stops and deadlines.
 constexpr std::timespec kSleep{.tv_sec = 0, .tv_nsec = 20'000'000};
 
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
@@ -41,11 +41,11 @@ void SharedBarrierRank::meet(const ExchangeWait& wait) {
       std::this_thread::yield();
       continue;
     }
-    // Whoever comes last either sees that somebody sleeps, or has moved the word on already.
+    // The last rank either sees a sleeping rank, or has already advanced the generation.
     barrier_.sleeping.fetch_add(1);
     if (!met()) sleep_while(barrier_.generation, generation);
     barrier_.sleeping.fetch_sub(1);
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

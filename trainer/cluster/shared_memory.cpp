@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/collectives/shared_memory.h"
+#include "trainer/cluster/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,22 +12,22 @@
 #include <new>
 #include <optional>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
-#include "trainer/collectives/shared_barrier.h"
+#include "dataflow/machine/file_descriptor.h"
+#include "trainer/cluster/shared_barrier.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Of chunks: small enough for those of all ranks to stay in caches, large enough for meetings to
-/// be few.
+/// Total size of the chunks: small enough that the chunks of all ranks stay in caches, large enough
+/// that meetings are few.
 constexpr std::size_t kRoomBytes = std::size_t{4} << 20;
 constexpr std::size_t kLeastChunk = std::size_t{16} << 10, kMostChunk = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
 
-/// Where everything lies: the barrier; then for each of two turns a chunk of every rank and one of
+/// Layout of the memory: the barrier, then for each of two turns one chunk per rank and one of
 /// sums.
 struct Layout {
   explicit Layout(std::int32_t the_ranks)
@@ -43,43 +43,25 @@ struct Layout {
   std::size_t ranks, chunk;
 };
 
-/// A file descriptor that closes itself.
-class File {
- public:
-  explicit File(int number = -1) : number_(number) {}
-  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~File() {
-    if (number_ >= 0) close(number_);
-  }
-  int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
-
-/// Memory that is mapped, and no more when it ends.
+/// A memory mapping that unmaps itself.
 class Mapping {
  public:
-  Mapping(const File& file, std::size_t bytes) : bytes_(bytes) {
-    void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  Mapping(const FileDescriptor& file, std::size_t bytes) : bytes_(bytes) {
+    void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (begin != MAP_FAILED) begin_ = static_cast<std::byte*>(begin);
   }
   Mapping(const Mapping&) = delete;
   ~Mapping() {
     if (begin_ != nullptr) munmap(begin_, bytes_);
   }
-  std::byte* begin() const noexcept { return begin_; }  // null: it could not be mapped
+  std::byte* begin() const noexcept { return begin_; }  // null: mapping failed
 
  private:
   const std::size_t bytes_;
   std::byte* begin_ = nullptr;
 };
 
-/// What tells memory from all other: two processes that see the same numbers see the same memory.
+/// Identifies a memory file: two processes that see equal numbers see the same memory.
 struct Identity {
   pid_t process = 0;
   int file = -1;
@@ -87,14 +69,14 @@ struct Identity {
   ino_t inode = 0;
 };
 
-std::optional<Identity> identity_of(pid_t process, const File& file) {
+std::optional<Identity> identity_of(pid_t process, const FileDescriptor& file) {
   struct stat status {};
-  if (file.number() < 0 || fstat(file.number(), &status) != 0) return std::nullopt;
-  return Identity{process, file.number(), status.st_dev, status.st_ino};
+  if (!file || fstat(file.get(), &status) != 0) return std::nullopt;
+  return Identity{process, file.get(), status.st_dev, status.st_ino};
 }
 
-/// The host, and on rank 0 the memory that it made, as the others are told.
-std::string offer_of(const File& file) {
+/// Text for the other ranks: the host and, on rank 0, the memory that it made.
+std::string offer_of(const FileDescriptor& file) {
   std::string text = "none";
   if (const std::optional<Identity> made = identity_of(getpid(), file)) {
     std::ostringstream out;
@@ -104,27 +86,29 @@ std::string offer_of(const File& file) {
   return text;
 }
 
-/// Rank 0's memory; no file where it is not to be had.
-File open_offered(const std::string& offer, std::size_t bytes) {
+/// Opens rank 0's memory; returns no file if that is impossible.
+FileDescriptor open_offered(const std::string& offer, std::size_t bytes) {
   Identity wanted;
   std::istringstream in(offer);
-  if (!(in >> wanted.process >> wanted.file >> wanted.device >> wanted.inode)) return File();
+  if (!(in >> wanted.process >> wanted.file >> wanted.device >> wanted.inode))
+    return FileDescriptor();
   const std::string path =
       "/proc/" + std::to_string(wanted.process) + "/fd/" + std::to_string(wanted.file);
-  File file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  // In another name space of processes the number may belong to anybody.
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  // In another PID namespace the number may belong to another process.
   const std::optional<Identity> found = identity_of(wanted.process, file);
-  if (!found || found->device != wanted.device || found->inode != wanted.inode) return File();
+  if (!found || found->device != wanted.device || found->inode != wanted.inode)
+    return FileDescriptor();
   struct stat status {};
-  if (fstat(file.number(), &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {
-    return File();
+  if (fstat(file.get(), &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {
+    return FileDescriptor();
   }
   return file;
 }
 
-File make_memory(std::size_t bytes) {
-  File file(memfd_create("penstock-exchange", MFD_CLOEXEC));
-  if (file.number() < 0 || ftruncate(file.number(), static_cast<off_t>(bytes)) != 0) return File();
+FileDescriptor make_memory(std::size_t bytes) {
+  FileDescriptor file(memfd_create("penstock-exchange", MFD_CLOEXEC));
+  if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return FileDescriptor();
   return file;
 }
 
@@ -157,7 +141,7 @@ class SharedMemoryCollective final : public Collective {
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
     const std::size_t nonfinite = sum(arrive(tensor, stream), choice_.wire, true);
-    const bool counts = choice_.nonfinite != nullptr && world_.rank == 0;  // all see the same
+    const bool counts = choice_.nonfinite != nullptr && world_.rank == 0;  // all ranks see the same
     if (counts && nonfinite > 0) choice_.nonfinite->add(static_cast<std::int64_t>(nonfinite));
   }
   void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
@@ -177,7 +161,7 @@ class SharedMemoryCollective final : public Collective {
   }
 
  private:
-  /// Waits for the stream. An empty tensor's ranks meet.
+  /// Waits for the stream. With an empty tensor the ranks only meet.
   std::span<float> arrive(const Tensor& tensor, Stream& stream) {
     PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     stream.record(*arrived_);
@@ -192,7 +176,7 @@ class SharedMemoryCollective final : public Collective {
   struct Range {
     std::size_t first, last;
   };
-  /// What this rank adds of a chunk of `count` elements: whole cache lines, but at the end.
+  /// This rank's share of a chunk of `count` elements: whole cache lines, except at the end.
   Range share_of(std::size_t count, WireFormat wire) const {
     constexpr std::size_t kLine = 64;
     const std::size_t line = kLine / element_bytes(wire);
@@ -204,8 +188,8 @@ class SharedMemoryCollective final : public Collective {
     return {edge(rank), edge(rank + 1)};
   }
 
-  /// The sums become this rank's values where it `takes` them. Returns how many are not finite on a
-  /// wire of 16 bits.
+  /// Adds over all ranks. If `takes`, the sums become this rank's values. Returns how many sums are
+  /// not finite on a 16-bit wire.
   std::size_t sum(std::span<float> values, WireFormat wire, bool takes) {
     const std::vector<Chunk> chunks = chunks_of(values.size(), layout_.chunk / element_bytes(wire));
     if (chunks.empty()) return 0;
@@ -224,7 +208,7 @@ class SharedMemoryCollective final : public Collective {
     return nonfinite;
   }
 
-  /// Shows the others what they add of this rank's chunk.
+  /// Copies the elements of this rank's chunk that the other ranks add.
   void put(std::span<const float> values, WireFormat wire, std::uint64_t turn) {
     std::byte* const to = memory_ + layout_.part(turn, static_cast<std::size_t>(world_.rank));
     const auto [first, last] = share_of(values.size(), wire);
@@ -258,7 +242,7 @@ class SharedMemoryCollective final : public Collective {
                      memory_ + layout_.sums(turn_) + offset, last - first);
   }
 
-  /// What the others added.
+  /// Copies the sums that the other ranks computed.
   std::size_t take(std::span<float> values, WireFormat wire) const {
     const std::byte* const sums = memory_ + layout_.sums(turn_);
     const auto [first, last] = share_of(values.size(), wire);
@@ -279,26 +263,26 @@ class SharedMemoryCollective final : public Collective {
   const Layout layout_;
   std::byte* const memory_;
   const World world_;
-  const ExchangeChoice choice_;
+  const collectives::ExchangeChoice choice_;
   const ExchangeWait wait_;
   SharedBarrierRank barrier_;
   const std::unique_ptr<Event> arrived_;
-  std::uint64_t turn_ = 0;               // of all calls, the same on all ranks
-  std::vector<const std::byte*> parts_;  // of add_share
-  std::vector<float> kept_;              // the same, where the rank keeps its values
+  std::uint64_t turn_ = 0;               // counts chunks over all calls; equal on all ranks
+  std::vector<const std::byte*> parts_;  // used by add_share
+  std::vector<float> kept_;              // used by add_share, if the rank keeps its values
 };
 
 class SharedMemoryGroup final : public CollectiveGroup {
  public:
-  SharedMemoryGroup(const Layout& layout, const File& file, const Processes::Exchange& exchange,
-                    const Launch& launch, Clock& clock)
+  SharedMemoryGroup(const Layout& layout, const FileDescriptor& file,
+                    const Processes::Exchange& exchange, const Launch& launch, Clock& clock)
       : layout_(layout),
         memory_(file, layout.bytes()),
         exchange_(exchange),
         launch_(launch),
         wait_(exchange, launch, clock) {}
   bool is_mapped() const noexcept { return memory_.begin() != nullptr; }
-  /// By rank 0, before the others map it.
+  /// Called by rank 0, before the others map the memory.
   void prepare() { new (memory_.begin()) SharedBarrier; }
 
   std::unique_ptr<Collective> join(std::int32_t rank) override {
@@ -323,25 +307,25 @@ class SharedMemoryGroup final : public CollectiveGroup {
 
 SharedMemory share_memory(Processes& processes, const Processes::Exchange& exchange, Clock& clock) {
   constexpr std::string_view kWhat = "finding out whether the ranks can share memory";
-  // Where the ranks are watched, the exchange's own patience has no end.
+  // In watched runs the exchange's own timeout is infinite.
   const Nanoseconds patience = std::min(exchange.patience, Processes::kRendezvous);
   const Launch& launch = processes.launch();
   if (launch.local_size != launch.size) return {nullptr, "the ranks are of several hosts"};
   const Layout layout(launch.size);
-  File file;
+  FileDescriptor file;
   if (launch.rank == 0) file = make_memory(layout.bytes());
   std::unique_ptr<SharedMemoryGroup> group;
   const auto map = [&] {
     group = std::make_unique<SharedMemoryGroup>(layout, file, exchange, launch, clock);
     if (!group->is_mapped()) group = nullptr;
   };
-  if (file.number() >= 0) map();
+  if (file.get() >= 0) map();
   if (group) group->prepare();
   const std::string offer =
       processes.all_gather(group ? offer_of(file) : "none", patience, kWhat).front();
   if (launch.rank > 0) {
     file = open_offered(offer, layout.bytes());
-    if (file.number() >= 0) map();
+    if (file.get() >= 0) map();
   }
   const std::vector<std::string> mapped =
       processes.all_gather(group ? "yes" : "no", patience, kWhat);
@@ -351,4 +335,4 @@ SharedMemory share_memory(Processes& processes, const Processes::Exchange& excha
           "rank " + std::to_string(without - mapped.begin()) + " cannot map the memory of rank 0"};
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

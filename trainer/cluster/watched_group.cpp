@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/watched_group.h"
+#include "trainer/cluster/watched_group.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 class WatchedCollective final : public Collective {
@@ -68,4 +68,4 @@ std::unique_ptr<CollectiveGroup> watch(std::unique_ptr<CollectiveGroup> group,
   return std::make_unique<WatchedGroup>(std::move(group), patience, progress, clock);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -11,7 +11,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
 struct Meaning {
@@ -36,12 +36,12 @@ constexpr std::array kMeanings = {
     Meaning{"hierarchical-gather-add", "hierarchical-gather-add"},
 };
 
-/// More would make messages of every gradient too small to be worth sending.
+/// With more shards, the messages of every gradient would be too small.
 constexpr std::uint64_t kMaxShards = 1024;
-/// Longer texts are not shown whole.
+/// Error messages cut longer texts.
 constexpr std::size_t kShown = 60;
 
-/// As it may be printed: short, and without characters that steer a terminal.
+/// Makes text safe to print: short, and without terminal control characters.
 std::string shown(std::string_view text) {
   std::string result(text.substr(0, kShown));
   for (char& c : result) {
@@ -80,8 +80,8 @@ class Parser {
   }
 
  private:
-  /// The text up to the next separator; `rest` becomes what follows it, or null where there is
-  /// none.
+  /// Returns the text up to the next separator. `rest` becomes the text after it, or null if there
+  /// is no separator.
   static std::string_view cut(std::string_view& rest, char separator) {
     const std::size_t end = rest.find(separator);
     const std::string_view piece = rest.substr(0, end);
@@ -171,4 +171,4 @@ AllReduceSpec parse_all_reduce_spec(std::string_view text, std::string_view flag
   return Parser(text, flag).parse();
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

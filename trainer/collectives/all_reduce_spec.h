@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// tf_cnn_benchmarks' --all_reduce_spec: which all-reduce algorithm adds tensors of which size.
+// Parses --all_reduce_spec of tf_cnn_benchmarks: which all-reduce algorithm adds tensors of which
+// size.
 //
-//   spec  = range { ":" limit ":" range }     tensors of up to `limit` elements take the range
-//   range = algorithm [ "#" shards ]          before it, larger ones look further
+//   spec  = range { ":" limit ":" range }     the range before a limit takes tensors of up to
+//   range = algorithm [ "#" shards ]          `limit` elements, the next one takes larger tensors
 //   limit = digits [ k | K | M | G | T ]      powers of 1024
 //
-// Limits count elements: its help says bytes, its program compares elements. Pure functions.
+// Limits count elements: the help of tf_cnn_benchmarks says bytes, its code compares elements. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +16,23 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// NVIDIA's library, which no algorithm of ours stands for.
+/// NVIDIA's NCCL, which is not an algorithm of Penstock.
 inline constexpr std::string_view kNccl = "nccl";
 
 struct AllReduceRange {
-  std::string algorithm{};  ///< of all_reduce_table(), or kNccl
+  std::string algorithm{};  ///< from all_reduce_table(), or kNccl
   std::int32_t shards = 1;
   std::uint64_t max_elements = std::numeric_limits<std::uint64_t>::max();
 
   bool operator==(const AllReduceRange&) const = default;
 };
 
-/// In ascending order of limits; the last one has none. At least one.
+/// In ascending order of limits; the last range has no limit. At least one range.
 using AllReduceSpec = std::vector<AllReduceRange>;
 
-/// Its algorithms' names become ours; ours are taken as well:
+/// Translates the algorithm names of tf_cnn_benchmarks; also accepts Penstock's names:
 ///
 ///   nccl                         itself
 ///   xring, collective            ring
@@ -39,12 +41,12 @@ using AllReduceSpec = std::vector<AllReduceRange>;
 ///   nccl/rechd                   hierarchical-halving-doubling
 ///   nccl/pscpu, pscpu/pscpu      hierarchical-gather-add
 ///
-/// A name with a slash has two levels: inside a worker, and between workers. Shards are pieces of
-/// a tensor that are exchanged one after another here; there they are exchanged at a time, and
-/// pscpu and psgpu spread them over devices.
+/// A name with a slash has two levels: inside a worker, and between workers. Shards are pieces of a
+/// tensor. Penstock exchanges them one after another; tf_cnn_benchmarks exchanges them at the same
+/// time, and its pscpu and psgpu spread them over devices.
 ///
-/// Throws ConfigError, which names `flag`, for text that is not of this form, and for limits that
-/// do not ascend, which there would leave a range unused.
+/// Throws ConfigError, which names `flag`, if the text has another form or if limits do not ascend.
+/// (In tf_cnn_benchmarks, limits that do not ascend leave a range unused.)
 AllReduceSpec parse_all_reduce_spec(std::string_view text, std::string_view flag);
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -3,7 +3,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
 std::size_t count_of(std::span<const std::byte> floats) {
@@ -50,4 +50,4 @@ void CompactLink::widen_into(std::span<std::byte> floats) const {
         {reinterpret_cast<float*>(floats.data()), count});
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link over which floats travel as 16 bits: rounded when they are sent, widened when they arrive.
+// A link that sends floats as 16 bits: it rounds them before sending and widens them on arrival.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "trainer/collectives/link.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// Moves half the bytes. Messages are of whole floats. An algorithm that adds between messages adds
-/// in f32 and has its sum rounded again with each message; what a rank keeps to itself it has not
-/// rounded, so that ranks agree once each has rounded what it has.
+/// Halves the bytes. Messages contain whole floats. An algorithm that adds between messages adds in
+/// f32, and each message rounds the sum again. Values that a rank keeps are not rounded, so ranks
+/// agree only after each has rounded its values.
 class CompactLink final : public Link {
  public:
   /// `link` is borrowed. The format is not f32.
@@ -26,14 +26,14 @@ class CompactLink final : public Link {
                     std::span<std::byte> received) override;
 
  private:
-  /// Rounded, in memory of the link's.
+  /// Rounds into memory of the link.
   std::span<const std::byte> narrowed(std::span<const std::byte> floats);
   std::span<std::byte> room_for(std::span<const std::byte> floats);
   void widen_into(std::span<std::byte> floats) const;
 
   Link& link_;
   const WireFormat format_;
-  std::vector<std::byte> outgoing_, incoming_;  // grow to what is needed and keep it
+  std::vector<std::byte> outgoing_, incoming_;  // grow on request and never shrink
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -7,7 +7,7 @@
 
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 std::string describe(const AllReducePlan& plan) {
   std::string text;
@@ -23,9 +23,9 @@ std::string describe(const AllReducePlan& plan) {
 }
 
 AllReducePlan default_all_reduce_plan() {
-  constexpr std::uint64_t kSmall = 4096;  // 16 KiB: latencies count more than bytes
+  constexpr std::uint64_t kSmall = 4096;  // 16 KiB: latency costs more than bytes
   return {{.algorithm = &find_entry(all_reduce_table(), "tree"), .max_elements = kSmall},
           {.algorithm = &find_entry(all_reduce_table(), "ring")}};
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks exchange, where there is more than one way.
+// The choice among the ways in which ranks can exchange.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,29 @@
 
 #include "dataflow/probe.h"
 #include "trainer/collectives/all_reduce.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// shared_memory: of one host. mpi: MPI's own all-reduce, as a call that others are looked after
-/// during. mpi_blocking: the same as the call that MPI tunes, for comparison. links: an algorithm
-/// of ours, in messages. fastest: shared_memory where all ranks are of one host; else links.
+/// shared_memory: for ranks on one host. mpi: MPI's own nonblocking all-reduce, so that other ranks
+/// are monitored meanwhile. mpi_blocking: the blocking call, which MPI libraries tune, for
+/// comparison. links: one of Penstock's algorithms, in messages. fastest: shared_memory if all
+/// ranks are on one host; else links.
 enum class ExchangeMethod : std::uint8_t { fastest, shared_memory, mpi, mpi_blocking, links };
 
-/// The same on all ranks.
+/// Equal on all ranks.
 struct ExchangeChoice {
   ExchangeMethod method = ExchangeMethod::fastest;
-  AllReducePlan plan{};               ///< of links; empty: tree and ring, by size
-  std::int32_t local_ranks = 1;       ///< of a group of hierarchical algorithms
-  WireFormat wire = WireFormat::f32;  ///< of all_reduce_sum; other calls move f32
-  Counter* nonfinite = nullptr;  ///< gets sums that a wire of 16 bits made, or found, not finite
+  AllReducePlan plan{};               ///< for links; empty: tree and ring, by size
+  std::int32_t local_ranks = 1;       ///< ranks per group in hierarchical algorithms
+  WireFormat wire = WireFormat::f32;  ///< for all_reduce_sum; other calls move f32
+  Counter* nonfinite = nullptr;       ///< counts sums that are not finite with a 16-bit wire
 };
 
 /// "tree up to 32768 elements, ring in 2 pieces beyond".
 std::string describe(const AllReducePlan& plan);
 
-/// The tree for little and the ring for much.
+/// The tree for small tensors and the ring for large ones.
 AllReducePlan default_all_reduce_plan();
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -9,7 +9,7 @@
 #include "dataflow/error.h"
 #include "trainer/collectives/algorithms/exchange.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
 ExchangeChoice with_plan(ExchangeChoice choice) {
@@ -40,7 +40,7 @@ void LinkCollective::all_reduce_sum(Tensor tensor, Stream& stream) {
     choice.algorithm->all_reduce(link, shares(values, shard, shard + 1, choice.shards), workspace_);
   }
   if (!compact_) return;
-  // Whoever finished a sum still has it in f32, and the others as it was sent.
+  // The rank that completed a sum has it in f32, the other ranks have it as it was sent.
   const std::size_t nonfinite = round_to(choice_.wire, values);
   const bool counts = choice_.nonfinite != nullptr && world().rank == 0;  // all ranks see the same
   if (counts && nonfinite > 0) choice_.nonfinite->add(static_cast<std::int64_t>(nonfinite));
@@ -82,4 +82,4 @@ void LinkCollective::meet() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

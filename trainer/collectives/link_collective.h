@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Collective over links, with an all-reduce algorithm chosen by the tensor's size; for memory
-// that the CPU can reach, whatever carries the links.
+// A Collective over links. It chooses the all-reduce algorithm by the tensor's size. It needs
+// memory that the CPU can reach, but works with any kind of link.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@
 #include "trainer/collectives/link.h"
 #include "trainer/collectives/thread_links.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// Sums have the same bits on all ranks, but not always those of adding in the order of ranks: each
-/// algorithm has an order of its own, and elements of one tensor may differ in it. broadcast and
-/// reduce_sum go along a binary tree. With a wire of 16 bits all_reduce_sum rounds what it sends,
-/// and at the end what each rank has.
+/// Sums have the same bits on all ranks, but may differ from sums in rank order: each algorithm has
+/// its own order, which may differ between elements of one tensor. broadcast and reduce_sum use a
+/// binary tree. With a 16-bit wire, all_reduce_sum rounds what it sends and finally each rank's
+/// result.
 class LinkCollective final : public Collective {
  public:
   /// `device` is borrowed.
@@ -39,22 +39,22 @@ class LinkCollective final : public Collective {
   void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override;
 
  private:
-  /// Waits for the stream and for all ranks. Empty: there is nothing to exchange.
+  /// Waits for the stream and for all ranks. Returns an empty span if there is nothing to exchange.
   std::span<float> arrive(const Tensor& tensor, Stream& stream);
   void meet();
 
   const std::unique_ptr<Link> link_;
   const std::unique_ptr<Event> arrived_;
   const ExchangeChoice choice_;
-  std::optional<CompactLink> compact_;  // where the wire is not f32
+  std::optional<CompactLink> compact_;  // set if the wire is not f32
   Workspace workspace_;
-  std::vector<float> sums_;  // of reduce_sum, where the rank keeps its own values
+  std::vector<float> sums_;  // for reduce_sum, if the rank keeps its own values
 };
 
-/// CollectiveGroup::how() of ranks with links `between` them.
+/// The text of CollectiveGroup::how() for ranks with links `between` them.
 std::string how_links_exchange(const ExchangeChoice& choice, std::string_view between);
 
-/// Ranks that are threads of one process, connected by links.
+/// Ranks that are threads of one process and are connected by links.
 class LinkGroup final : public CollectiveGroup {
  public:
   /// One device per rank, borrowed. See ThreadLinks.
@@ -75,4 +75,4 @@ class LinkGroup final : public CollectiveGroup {
   ThreadLinks links_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -3,7 +3,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 void Meeting::meet() {
   std::unique_lock lock(mutex_);
@@ -19,4 +19,4 @@ void Meeting::meet() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

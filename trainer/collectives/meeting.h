@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks that are threads wait for each other.
+// A barrier for ranks that are threads.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 #include "dataflow/clock.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// May be used by any number of threads, `ranks` of them in each meeting.
+/// Any number of threads may use it; `ranks` threads take part in each meeting.
 class Meeting {
  public:
   Meeting(std::size_t ranks, Clock& clock, std::stop_token stop)
@@ -29,4 +29,4 @@ class Meeting {
   std::uint64_t generation_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -5,14 +5,15 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
 std::span<std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data), tensor.count * sizeof(float)};
 }
 
-/// Every call ends with a meeting inside, so that no two threads of a process are across at a time.
+/// Every call ends with a meeting inside, so that only one thread of a process at a time calls
+/// across.
 class NestedCollective final : public Collective {
  public:
   NestedCollective(std::unique_ptr<Collective> inside, Device& device, Collective& across)
@@ -38,7 +39,7 @@ class NestedCollective final : public Collective {
   }
   void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
     const std::int32_t process = root / threads_, thread = root % threads_;
-    // What adds for its process in place of a root keeps its own tensor all the same.
+    // The thread that adds for its process in place of a root keeps its own tensor.
     const bool restores = thread_ == thread && across_.world().rank != process;
     if (restores) save(tensor, stream);
     inside_->reduce_sum(tensor, thread, stream);
@@ -57,7 +58,7 @@ class NestedCollective final : public Collective {
     PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     const std::size_t bytes = tensor.count * sizeof(float);
     if (saved_.bytes().size() < bytes) {
-      settle(stream, *settled_);  // earlier copies are out of the old memory
+      settle(stream, *settled_);  // earlier copies no longer use the old memory
       saved_ = device_.allocate(bytes, MemoryKind::device);
     }
     if (bytes > 0) stream.copy(saved_.bytes().first(bytes), bytes_of(tensor));
@@ -75,7 +76,7 @@ class NestedCollective final : public Collective {
   Buffer saved_;
 };
 
-/// One thread in each process.
+/// Used if each process has one thread.
 class AcrossCollective final : public Collective {
  public:
   explicit AcrossCollective(Collective& across) : across_(across) {}
@@ -112,4 +113,4 @@ std::unique_ptr<Collective> NestedGroup::join(std::int32_t rank) {
                                             *devices_[static_cast<std::size_t>(thread)], across_);
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

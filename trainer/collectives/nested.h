@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Collective of ranks that are threads of several processes, as many in each: rank = process x
-// threads + thread. A process adds inside, one of its threads exchanges with those of the other
-// processes, and hands the result on inside. Sums are so of processes' sums, in the order of both.
+// The Collective of ranks that are threads of several processes, with equally many threads in each:
+// rank = process x threads + thread. Each process adds its threads' tensors, one thread exchanges
+// the sum with the other processes, and the process distributes the result to its threads. Sums are
+// therefore sums of process sums, in the order of threads and of processes.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@
 
 #include "trainer/collective.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 class NestedGroup final : public CollectiveGroup {
  public:
-  /// `inside` is of this process's threads, one for each device, and may be null for one alone;
-  /// `across` is of the processes, whose rank in it is their own, and is called by one thread at a
-  /// time. All but `inside` outlive the group.
+  /// `inside` exchanges among the threads of this process, one per device; it may be null for one
+  /// device. `across` exchanges among the processes; its rank is this process's rank, and one
+  /// thread calls it at a time. All but `inside` outlive the group.
   NestedGroup(std::unique_ptr<CollectiveGroup> inside, std::span<Device* const> devices,
               Collective& across);
   std::unique_ptr<Collective> join(std::int32_t rank) override;
@@ -28,4 +29,4 @@ class NestedGroup final : public CollectiveGroup {
   Collective& across_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

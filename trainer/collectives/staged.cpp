@@ -6,7 +6,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
 class StagedCollective final : public Collective {
@@ -38,7 +38,7 @@ class StagedCollective final : public Collective {
     PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     const std::size_t bytes = tensor.count * sizeof(float);
     if (memory_.bytes().size() < bytes) {
-      await_all(stream);  // copies up may still read the old memory
+      await_all(stream);  // copies to the device may still read the old memory
       memory_ = device_.allocate(bytes, MemoryKind::pinned);
     }
     const auto host = memory_.bytes().first(bytes);
@@ -60,7 +60,7 @@ class StagedCollective final : public Collective {
   Device& device_;
   const std::unique_ptr<Collective> inner_;
   const std::unique_ptr<Event> reached_;
-  Buffer memory_;  ///< grows to what is asked for and keeps it
+  Buffer memory_;  ///< grows on request and never shrinks
 };
 
 }  // namespace
@@ -74,4 +74,4 @@ std::unique_ptr<Collective> StagedGroup::join(std::int32_t rank) {
   return std::make_unique<StagedCollective>(device, inner_->join(rank));
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange of tensors that the CPU cannot reach through one of tensors that it can: down into
-// pinned memory, over all ranks, and up again.
+// Exchanges tensors that the CPU cannot reach: copies them to pinned memory, exchanges them there
+// over all ranks, and copies them back.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 #include "trainer/collective.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 class StagedGroup final : public CollectiveGroup {
  public:
-  /// `devices` of this process's ranks, from `first_rank` on; they outlive the group. `inner`
-  /// exchanges among the same ranks, and blocks until it has.
+  /// `devices` belong to this process's ranks, from `first_rank` on; they outlive the group.
+  /// `inner` exchanges among the same ranks, and its calls block until the exchange is done.
   StagedGroup(std::span<Device* const> devices, std::int32_t first_rank,
               std::unique_ptr<CollectiveGroup> inner);
   std::unique_ptr<Collective> join(std::int32_t rank) override;
@@ -25,4 +25,4 @@ class StagedGroup final : public CollectiveGroup {
   const std::unique_ptr<CollectiveGroup> inner_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -10,7 +10,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 ThreadLinks::ThreadLinks(std::int32_t ranks, Clock& clock, Nanoseconds timeout,
                          std::stop_token stop)
@@ -31,7 +31,7 @@ void ThreadLinks::watch_deadlines(const std::stop_token& stop) {
       if (!clock_.wait(lock, watch_gate_, stop, [&] { return watched_; })) return;
       watched_ = false;
     }
-    // Waits that begin while this thread sleeps have later deadlines than it.
+    // Waits that begin while this thread sleeps have later deadlines.
     for (Time next = expire(clock_.now()); next != Time::max(); next = expire(clock_.now())) {
       clock_.sleep_until(next, stop);
       if (stop.stop_requested()) return;
@@ -132,7 +132,7 @@ class ThreadLink final : public Link {
     if (!taken) fail(lock, "send", bytes.size(), "to", to);
   }
 
-  /// After a failure: nobody reads the memory any more.
+  /// Called after a failure. Afterwards no rank reads the memory.
   void withdraw(std::int32_t to, std::span<const std::byte> bytes) {
     if (bytes.empty()) return;
     Place& place = place_of(rank_, to);
@@ -141,12 +141,12 @@ class ThreadLink final : public Link {
     place.state = State::empty;
   }
 
-  /// Waits out a copy that has begun.
+  /// Waits until a copy that has begun is done.
   void hide(Place& place, std::unique_lock<std::mutex>& lock) {
     links_.clock_.wait(lock, place.gate, {}, [&] { return place.state != State::copying; });
   }
 
-  /// False: stopped, or too late.
+  /// False: stopped, or the deadline has passed.
   bool await(Place& place, std::unique_lock<std::mutex>& lock, State wanted) {
     if (place.state == wanted) return true;
     place.deadline = links_.clock_.now() + links_.timeout_;
@@ -183,4 +183,4 @@ std::unique_ptr<Link> ThreadLinks::join(std::int32_t rank) {
   return std::make_unique<ThreadLink>(*this, rank);
 }
 
-}  // namespace penstock
+}  // namespace penstock::collectives

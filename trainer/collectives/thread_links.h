@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links between ranks that are threads of one process: the receiver copies out of the sender's
-// memory, so that each byte is moved once and nothing is buffered.
+// Links between ranks that are threads of one process. The receiver copies out of the sender's
+// memory, so each byte is moved once and nothing is buffered.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 #include "dataflow/clock.h"
 #include "trainer/collectives/link.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// What the ranks share. Outlives the links that it makes. Each ordered pair of ranks has a place
-/// of its own where the sender shows one message at a time; only those two threads meet there.
+/// The state that the ranks share. Outlives the links that it makes. Each ordered pair of ranks has
+/// a place in which the sender shows one message at a time; only these two threads use it.
 class ThreadLinks {
  public:
-  /// No call of a link waits longer than `timeout` for its peer, above 0. A stop request lets every
-  /// waiting rank leave with an Error.
+  /// A call of a link waits for its peer for at most `timeout`, which is above 0. A stop request
+  /// makes every waiting rank leave with an Error.
   ///
-  /// Deadlines are seen to by a thread of its own, which takes part in simulated time: there, the
-  /// links are destroyed by a thread that does not, or that no longer does.
+  /// A separate thread checks the deadlines and takes part in simulated time. In simulated time,
+  /// the thread that destroys the links must not take part, or no longer.
   ThreadLinks(std::int32_t ranks, Clock& clock, Nanoseconds timeout, std::stop_token stop);
 
   std::unique_ptr<Link> join(std::int32_t rank);
@@ -32,13 +32,13 @@ class ThreadLinks {
  private:
   friend class ThreadLink;
   enum class State : std::uint8_t { empty, shown, copying, taken };
-  /// From one rank to another.
+  /// The message place from one rank to another.
   struct Place {
     std::mutex mutex;
     Gate gate;  // all below under mutex
     State state = State::empty;
-    std::span<const std::byte> bytes;  // the sender's
-    Time deadline = Time::max();       // of who waits here; max: nobody does
+    std::span<const std::byte> bytes;  // memory of the sender
+    Time deadline = Time::max();       // of the waiting rank; max: no rank waits
     bool expired = false;
   };
 
@@ -46,9 +46,9 @@ class ThreadLinks {
     return places_[static_cast<std::size_t>(from * ranks_ + to)];
   }
   void watch_deadlines(const std::stop_token& stop);
-  /// Tells those that wait beyond their deadlines; returns the first deadline of the others.
+  /// Wakes the ranks that waited beyond their deadlines. Returns the first deadline of the others.
   Time expire(Time now);
-  /// Somebody begins to wait.
+  /// Wakes the watcher when a rank begins to wait.
   void watch();
 
   const std::int32_t ranks_;
@@ -58,8 +58,8 @@ class ThreadLinks {
   std::vector<Place> places_;  // by sender, then by receiver
   std::mutex watch_mutex_;
   Gate watch_gate_;       // all below under watch_mutex_
-  bool watched_ = false;  // the watcher looks again
-  std::jthread watcher_;  // last: it uses the others
+  bool watched_ = false;  // true: the watcher looks again
+  std::jthread watcher_;  // last, because it uses the others
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rank r adds its share of the elements over all ranks, in rank order, and writes it to all ranks
-// (all-reduce) or to the root (reduce). For n ranks and tensors of S bytes, an all-reduce so reads
-// n S from memory and writes n S, the least that leaves every rank with the sum.
+// (all-reduce) or to the root (reduce). For n ranks and tensors of S bytes, an all-reduce reads n S
+// from memory and writes n S, the least traffic that leaves every rank with the sum.
 #include "trainer/collectives/threads.h"
 
 #include <cstring>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "trainer/backend.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 ThreadsGroup::ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop,
                            ExchangeChoice choice)
@@ -59,7 +60,7 @@ class ThreadsCollective final : public Collective {
   }
 
  private:
-  /// Shows the tensor to the other ranks and meets them; false: there is nothing to exchange.
+  /// Shows the tensor to the other ranks and meets them. False: there is nothing to exchange.
   bool arrive(const Tensor& tensor, Stream& stream) {
     if (group_.ranks_.size() == 1) return false;
     PENSTOCK_ASSERT(tensor.dtype == DType::f32);
@@ -106,7 +107,7 @@ class ThreadsCollective final : public Collective {
   ThreadsGroup& group_;
   const std::int32_t rank_;
   std::uint64_t calls_ = 0;
-  std::vector<float*> tensors_;  // by rank, of the call under way
+  std::vector<float*> tensors_;  // by rank, of the current call
 };
 
 std::unique_ptr<Collective> ThreadsGroup::join(std::int32_t rank) {
@@ -116,7 +117,18 @@ std::unique_ptr<Collective> ThreadsGroup::join(std::int32_t rank) {
 std::string ThreadsGroup::how() const {
   if (choice_.wire == WireFormat::f32) return {};
   return "shared memory, rounded to " + std::string(to_string(choice_.wire)) +
-         " as if it were moved so";
+         " as if it were sent in that format";
+}
+
+}  // namespace penstock::collectives
+
+namespace penstock {
+
+std::unique_ptr<CollectiveGroup> make_thread_group(std::span<Device* const> devices,
+                                                   const ExchangeSpec& spec, Clock& clock,
+                                                   std::stop_token stop) {
+  return std::make_unique<collectives::ThreadsGroup>(
+      devices, clock, std::move(stop), collectives::ExchangeChoice{.wire = spec.wire});
 }
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Collective of ranks that are threads of one process, over memory that the CPU can reach: each
-// adds its share of the elements over all ranks' tensors, and writes the sums into all of them.
+// The Collective of ranks that are threads of one process, in memory that the CPU can reach. Each
+// rank adds its share of the elements over all ranks' tensors, and writes the sums into all
+// tensors.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,13 @@
 #include "trainer/collectives/exchange_choice.h"
 #include "trainer/collectives/meeting.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// What the ranks share.
+/// The state that the ranks share.
 class ThreadsGroup final : public CollectiveGroup {
  public:
-  /// One device per rank. A stop request lets every waiting rank leave with an Error. Of the
-  /// choice, the wire and its counter count: 16 bits round as they would if anything were moved.
+  /// One device per rank. A stop request makes every waiting rank leave with an Error. Only the
+  /// wire and its counter of `choice` have an effect: a 16-bit wire rounds as if tensors were sent.
   ThreadsGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop,
                ExchangeChoice choice = {});
   std::unique_ptr<Collective> join(std::int32_t rank) override;
@@ -29,7 +30,7 @@ class ThreadsGroup final : public CollectiveGroup {
   friend class ThreadsCollective;
   struct Rank {
     std::unique_ptr<Event>
-        arrived[2];  // alternating, so that a fast rank never overwrites one in use
+        arrived[2];  // alternate, so that a fast rank never overwrites one in use
     Tensor tensor;
   };
 
@@ -38,4 +39,4 @@ class ThreadsGroup final : public CollectiveGroup {
   Meeting meeting_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

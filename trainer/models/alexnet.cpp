@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// AlexNet as tf_cnn_benchmarks runs it. On ImageNet: the form without groups and without response
-// normalisation of Krizhevsky, "One weird trick for parallelizing convolutional neural networks"
-// (2014): 64, 192, 384, 384 and 256 channels, the first convolution unpadded on 227x227 images.
-// (The paper of 2012 has two groups of 48 to 192 channels and normalises; torchvision has 256
-// channels in the fourth.) On CIFAR-10: the net of TensorFlow's tutorial, of Krizhevsky's
-// "cuda-convnet".
+// AlexNet as in tf_cnn_benchmarks.
+// On ImageNet: the form without groups and without response normalisation of Krizhevsky, "One weird
+// trick for parallelizing convolutional neural networks" (2014): 64, 192, 384, 384 and 256
+// channels; the first convolution is unpadded on 227x227 images. (The 2012 paper has two groups of
+// 48 to 192 channels and normalises; torchvision has 256 channels in the fourth.)
+// On CIFAR-10: the net of TensorFlow's tutorial, from Krizhevsky's "cuda-convnet".
 #include "trainer/model.h"
 #include "trainer/models/chain.h"
 
@@ -29,7 +29,7 @@ void build_imagenet(Graph& graph, std::int32_t classes) {
 }
 
 void build_cifar10(Graph& graph, std::int32_t classes) {
-  // TensorFlow's alpha is for each neighbour: 0.001 / 9.
+  // TensorFlow's alpha applies to each neighbour: 0.001 / 9.
   constexpr Lrn kLrn{.size = 9, .alpha = 0.001F, .beta = 0.75F, .k = 1};
   Chain(graph, "", Graph::kInput)
       .conv(64, 5)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What most nets are made of: layers one behind the other, and branches of them side by side.
+// Builders for most nets: chains of layers, and parallel branches of chains.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace penstock {
 
 /// same: with stride 1 the image keeps its size, otherwise it shrinks to size / stride, rounded up.
-/// The padding is symmetric; TensorFlow's own gives the same shapes and the same work, but shifts
-/// the windows of even images by a pixel where the stride is 2.
+/// The padding is symmetric. TensorFlow's own padding gives the same shapes and the same work, but
+/// shifts the windows of even images by one pixel if the stride is 2.
 enum class Padding : std::uint8_t { same, valid };
 
-/// The elements under a window, both counts odd for Padding::same.
+/// The elements under a window. Both counts are odd for Padding::same.
 struct Kernel {
   constexpr Kernel(std::int32_t side) : height(side), width(side) {}  // NOLINT: conv(64, 3)
   constexpr Kernel(std::int32_t h, std::int32_t w) : height(h), width(w) {}
@@ -27,12 +27,12 @@ struct Kernel {
 
 Window make_window(Kernel kernel, std::int32_t stride, Padding padding);
 
-/// Adds layers to a graph, each on top of the one before. Layers are called "NAME.conv1",
-/// "NAME.conv2", "NAME.pool1" and so on, without the dot where the name of the chain is empty.
+/// Adds layers to a graph, each on top of the previous one. Layers are called "NAME.conv1",
+/// "NAME.conv2", "NAME.pool1" and so on, without the dot if the chain has an empty name.
 class Chain {
  public:
-  /// With `normalise` convolutions are followed by a batch norm, without it they have a bias. The
-  /// graph outlives the chain.
+  /// With `normalise`, a batch norm follows each convolution; without it, convolutions have a bias.
+  /// The graph outlives the chain.
   Chain(Graph& graph, std::string_view name, NodeId input,
         const std::optional<BatchNorm>& normalise = std::nullopt);
 
@@ -66,20 +66,20 @@ class Chain {
   Counts counts_;
 };
 
-/// Chains side by side, called "NAME.SUFFIX", whose channels are concatenated.
+/// Parallel chains called "NAME.SUFFIX", whose channels are concatenated.
 class Branches {
  public:
-  /// As for a chain.
+  /// The same arguments as for a chain.
   Branches(Graph& graph, std::string name, NodeId input,
            const std::optional<BatchNorm>& normalise = std::nullopt)
       : graph_(graph), name_(std::move(name)), input_(input), normalise_(normalise) {}
 
   Chain branch(std::string_view suffix) const { return branch(suffix, input_); }
-  /// A branch that grows out of another one.
+  /// A branch that starts from another branch.
   Chain branch(std::string_view suffix, NodeId input) const {
     return {graph_, name_ + "." + std::string(suffix), input, normalise_};
   }
-  /// The node "NAME": the channels of all branches, in this order.
+  /// Adds the node "NAME": the channels of all branches, in this order.
   NodeId join(std::initializer_list<Chain> branches) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DenseNet (Huang et al., "Densely Connected Convolutional Networks", 2016) for CIFAR-10, without
-// bottlenecks and without compression, as tf_cnn_benchmarks builds it: unlike the paper's,
-// convolutions have biases, and those between blocks a ReLU.
+// bottlenecks and without compression, as in tf_cnn_benchmarks. Unlike in the paper, convolutions
+// have biases, and those between blocks have a ReLU.
 #include <string>
 
 #include "trainer/model.h"

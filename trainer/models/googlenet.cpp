@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GoogLeNet (Szegedy et al., "Going deeper with convolutions", 2014), also called Inception v1, as
-// tf_cnn_benchmarks runs it: biases, neither response normalisation nor dropout nor auxiliary
-// heads.
+// in tf_cnn_benchmarks: with biases, without response normalisation, dropout or auxiliary heads.
 #include "trainer/model.h"
 #include "trainer/models/chain.h"
 
@@ -37,7 +36,7 @@ void build(Graph& graph, std::int32_t classes) {
                     .max_pool(3, 2, Padding::same)
                     .end();
   for (const Module& wanted : kModules) {
-    if (wanted.name == "4a" || wanted.name == "5a") {  // a new size begins
+    if (wanted.name == "4a" || wanted.name == "5a") {  // the image gets a new size here
       node = Chain(graph, std::string(wanted.name) + ".before", node)
                  .max_pool(3, 2, Padding::same)
                  .end();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inception v3 (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2015),
-// without the auxiliary head and without dropout, as tf_cnn_benchmarks runs it, but for its very
-// last module: that pools averages, as the authors' later code and torchvision do. Averages count
-// elements inside the image only, as the authors' do.
+// without the auxiliary head and without dropout, as in tf_cnn_benchmarks, with one difference: the
+// pool of the last module averages, as in the authors' later code and in torchvision. Averages
+// count only elements inside the image, as in the authors' code.
 #include "trainer/model.h"
 #include "trainer/models/chain.h"
 
@@ -64,7 +64,7 @@ NodeId add_e(Graph& graph, const std::string& name, NodeId input) {
   return mix.join({single, b_row, b_column, c_row, c_column, pool});
 }
 
-/// Modules are called as in torchvision.
+/// Modules have the names of torchvision.
 void build(Graph& graph, std::int32_t classes) {
   NodeId node = Chain(graph, "stem", Graph::kInput, kNorm)
                     .conv(32, 3, 2, Padding::valid)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inception v4 (Szegedy et al., "Inception-v4, Inception-ResNet and the Impact of Residual
-// Connections on Learning", 2016), as tf_cnn_benchmarks runs it: a fifth of the elements is dropped
-// before the logits. Averages count elements inside the image only.
+// Connections on Learning", 2016), as in tf_cnn_benchmarks: dropout of 0.2 before the logits.
+// Averages count only elements inside the image.
 #include <string>
 
 #include "trainer/model.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr BatchNorm kNorm{.epsilon = 1e-3F};
 
-/// 299 to 35.
+/// Shrinks the image: 299 to 35.
 NodeId add_stem(Graph& graph) {
   const NodeId start = Chain(graph, "stem", Graph::kInput, kNorm)
                            .conv(32, 3, 2, Padding::valid)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LeNet as tf_cnn_benchmarks runs it: the descendant of LeCun's net of 1998 in TensorFlow's first
-// tutorial (padded 5x5 convolutions, ReLU, max pools), with 512 hidden units, on colour images.
+// LeNet as in tf_cnn_benchmarks: the variant of LeCun's 1998 net in TensorFlow's first tutorial
+// (padded 5x5 convolutions, ReLU, max pools), with 512 hidden units, on colour images.
 #include "trainer/model.h"
 #include "trainer/models/chain.h"
 

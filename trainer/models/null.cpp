@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No model: batches are taken and given back. With it a run measures a feeder's supply.
+// No model: batches are taken and returned. A run with it measures the throughput of a feeder.
 #include "trainer/model.h"
 
 namespace penstock {
@@ -8,6 +8,7 @@ extern constinit const ModelEntry null_model{
     .name = "null",
     .summary = "computes nothing: measures the supply of a feeder",
     .batch = 64,
+    .computes = false,
     .build = [](Graph&, std::int32_t) {},
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OverFeat (Sermanet et al., 2014), the fast model, as tf_cnn_benchmarks runs it.
+// OverFeat (Sermanet et al., 2014), the fast model, as in tf_cnn_benchmarks.
 #include "trainer/model.h"
 #include "trainer/models/chain.h"
 

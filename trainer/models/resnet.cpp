@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual nets, as tf_cnn_benchmarks builds them. In common: convolutions without bias, and a stem
-// of convolution, batch norm and ReLU.
-//   v1    (He et al., "Deep Residual Learning for Image Recognition", 2015): the batch norm follows
-//         each convolution, the ReLU the sum. In a bottleneck the first 1x1 convolution strides.
-//   v1.5  v1, but in a bottleneck the 3x3 convolution strides. Blocks of two 3x3 convolutions have
-//         no such choice: there v1 and v1.5 are one net.
+// Residual nets, as in tf_cnn_benchmarks. All have convolutions without bias, and a stem of
+// convolution, batch norm and ReLU.
+//   v1    (He et al., "Deep Residual Learning for Image Recognition", 2015): a batch norm follows
+//         each convolution, a ReLU follows the sum. In a bottleneck the first 1x1 convolution has
+//         the stride.
+//   v1.5  v1, but in a bottleneck the 3x3 convolution has the stride. In blocks of two 3x3
+//         convolutions v1 and v1.5 are equal.
 //   v2    (He et al., "Identity Mappings in Deep Residual Networks", 2016): batch norm and ReLU
 //         come before each convolution; those before the first one also feed the projection, which
-//         has no batch norm. One more pair follows the last block. The first 1x1 strides, as in v1.
-// The nets of tensorflow/models, official_resnet*, differ: the 3x3 convolution strides in all of
-// them, each stage begins with a projection even where the shape stays (so the nets of two 3x3
-// convolutions have one more), and in v2 the stem is a bare convolution.
+//         has no batch norm. One more pair follows the last block. The first 1x1 convolution has
+//         the stride, as in v1.
+// The nets of tensorflow/models, official_resnet*, differ: the 3x3 convolution has the stride in
+// all of them; each stage begins with a projection even if the shape stays (so the nets of two 3x3
+// convolutions have one more); and in v2 the stem is only a convolution.
 // For CIFAR, shortcuts that change the shape skip pixels and pad with channels of zeros (the
 // paper's option A). tf_cnn_benchmarks leaves out the stem's ReLU in v1; the paper has it.
 #include <array>
@@ -62,7 +64,7 @@ std::vector<Layer> layers_of(const Net& net, std::int32_t channels, std::int32_t
   return {{1, channels, late ? 1 : stride}, {3, channels, late ? stride : 1}, {1, 4 * channels, 1}};
 }
 
-/// `ready` is what the first convolution sees: in v2 the activated input.
+/// `ready` is the input of the first convolution: in v2 the activated input.
 NodeId add_shortcut(Graph& graph, const std::string& name, const Net& net, NodeId input,
                     NodeId ready, const Layer& projection) {
   const std::string prefix = name + ".shortcut";

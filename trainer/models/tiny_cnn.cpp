@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A net for those who want to see something learn, or a test to end: five convolutions with batch
-// norm on 32x32 images, 7.5 million multiply-accumulates. On random crops of `penstock dataset
-// make`'s 8 kinds of photographs, with a learning rate of 0.1, momentum 0.9 and batches of 64,
-// PyTorch's twin of it named 98 % of the training and all of the validation images after 6,000
-// images.
+// A small net for quick tests and demonstrations of learning: five convolutions with batch norm on
+// 32x32 images, 7.5 million multiply-accumulates. Its PyTorch equivalent reached 98 % training
+// accuracy and 100 % validation accuracy after 6,000 images, on random crops of the 8 kinds of
+// photographs of `penstock dataset make`, with a learning rate of 0.1, momentum 0.9 and batches of
+// 64.
 #include "trainer/model.h"
 #include "trainer/models/chain.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two-layer toy of tf_cnn_benchmarks, on ImageNet's 227x227 or CIFAR's 32x32 images: nearly
-// input alone.
+// The two-layer toy model of tf_cnn_benchmarks, on 227x227 ImageNet or 32x32 CIFAR images: nearly
+// all of its time is input.
 #include "trainer/model.h"
 
 namespace penstock {

@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-/// Convolutions of each of the five stages.
+/// The number of convolutions in each of the five stages.
 using Depths = std::array<std::int32_t, 5>;
 
 void add_vgg(Graph& graph, const Depths& depths, std::int32_t classes) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015) in TensorFlow's form,
-// whose epsilon is that of the paper's section 2: m = beta1 * m + (1 - beta1) * g,
-// v = beta2 * v + (1 - beta2) * g^2, w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) +
-// epsilon), with t = 1 in the first step.
+// with the epsilon of the paper's section 2:
+//   m = beta1 * m + (1 - beta1) * g,  v = beta2 * v + (1 - beta2) * g^2,
+//   w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon),
+// with t = 1 in the first step.
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
 
 namespace penstock {
 namespace {
@@ -62,6 +63,7 @@ extern constinit const OptimizerEntry adam_optimizer{
     .summary = "m, v: bias-corrected means of g and g^2; w -= lr m / (sqrt(v) + epsilon)",
     .options = kOptions,
     .slots = 2,
+    .device_rule = DeviceRule::adam,
     .make = make,
 };
 

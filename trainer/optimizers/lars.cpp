@@ -3,12 +3,12 @@
 // convolutional networks", arXiv 1708.03888, 2017) in the form of MLPerf's reference for ResNet-50,
 // TensorFlow's contrib LARSOptimizer: for each tensor, with its norms |.| and weight decay d,
 //   r = eta * |w| / (|g| + d * |w| + epsilon),  v = m * v + lr * r * (g + d * w),  w -= v,
-// where r is 1 if |w| or |g| is 0. The rate is within the velocity, as in the paper: one that
-// changes does not change what is remembered. Biases and the parameters of batch norm take plain
-// steps: r = 1 and d = 0. Gradients are clipped in front of all this, without the decay.
+// where r is 1 if |w| or |g| is 0. The rate is inside the velocity, as in the paper, so a change of
+// the rate does not change the stored velocity. Biases and the parameters of batch norm take plain
+// steps: r = 1 and d = 0. Gradients are clipped before all this, without the decay.
 #include "dataflow/error.h"
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
 #include "trainer/optimizers/trust_ratio.h"
 
 namespace penstock {
@@ -65,6 +65,7 @@ extern constinit const OptimizerEntry lars_optimizer{
     .summary = "v = m v + lr r (g + d w); w -= v; with r = eta |w| / (|g| + d |w|) for each tensor",
     .options = kOptions,
     .slots = 1,
+    .device_rule = DeviceRule::lars,
     .make = make,
     .tensors = [](const Options& options) -> TensorRules {
       return {.layer_wise = true, .weights_alone = options.flag("skip")};

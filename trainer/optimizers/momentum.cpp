@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient descent with momentum: v = m * v + g, then w -= lr * v, or with Nesterov's correction
-// (Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in
-// the form of TensorFlow's and PyTorch's) w -= lr * (g + m * v).
+// Gradient descent with momentum: v = m * v + g, then w -= lr * v.
+// With Nesterov's correction: w -= lr * (g + m * v) (Sutskever et al., "On the importance of
+// initialization and momentum in deep learning", 2013, in the form of TensorFlow and PyTorch).
 #include "dataflow/error.h"
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
 
 namespace penstock {
 namespace {
@@ -48,6 +48,7 @@ extern constinit const OptimizerEntry momentum_optimizer{
     .summary = "v = m v + g; w -= lr (g + m v), without nesterov w -= lr v",
     .options = kOptions,
     .slots = 1,
+    .device_rule = DeviceRule::momentum,
     .make = make,
 };
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSProp with momentum (Tieleman and Hinton, "Lecture 6.5", 2012, in TensorFlow's form):
-// s = decay * s + (1 - decay) * g^2, v = m * v + lr * g / sqrt(s + epsilon), w -= v. As there, s
-// begins at 1. State begins at 0; what the 1 has decayed to by step t, decay^t, is added in place.
+//   s = decay * s + (1 - decay) * g^2,  v = m * v + lr * g / sqrt(s + epsilon),  w -= v.
+// In TensorFlow s starts at 1. Here the stored state starts at 0, and step t adds what remains of
+// that 1, decay^t.
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
 
 namespace penstock {
 namespace {
@@ -60,6 +61,7 @@ extern constinit const OptimizerEntry rmsprop_optimizer{
     .summary = "s = d s + (1 - d) g^2; v = m v + lr g / sqrt(s + epsilon); w -= v",
     .options = kOptions,
     .slots = 2,
+    .device_rule = DeviceRule::rmsprop,
     .make = make,
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain stochastic gradient descent: w -= lr * g.
+#include "trainer/effective_gradient.h"
 #include "trainer/optimizer.h"
-#include "trainer/optimizers/effective_gradient.h"
 
 namespace penstock {
 namespace {
@@ -17,6 +17,7 @@ void update(const Hyper& hyper, const UpdateRange& range) {
 extern constinit const OptimizerEntry sgd_optimizer{
     .name = "sgd",
     .summary = "w -= lr * g",
+    .device_rule = DeviceRule::sgd,
     .make = [](const Options&) -> OptimizerEntry::Rule { return update; },
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second arena beside an executable's own: a model that is averaged with, gradients that wait for
-// a step, weights that nobody computes with yet.
+// A second arena with the size of an executable's arena. It holds a model to average with,
+// gradients for a later step, or weights for a later step.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 #include "dataflow/error.h"
 #include "trainer/update_strategy.h"
 
-namespace penstock {
+namespace penstock::updates {
 
 class ArenaCopy {
  public:
-  /// The strategy's device, which outlives the copy.
+  /// Uses the strategy's device, which outlives the copy.
   explicit ArenaCopy(const UpdateContext& context) : device_(context.device) {
     PENSTOCK_ASSERT(device_ != nullptr);
   }
-  /// A tensor as long as `tensor`, allocated at the first call; what it holds is anything.
+  /// Returns a tensor as long as `tensor`, allocated at the first call and uninitialised.
   Tensor beside(const Tensor& tensor) {
     PENSTOCK_ASSERT(tensor.dtype == DType::f32);
     if (buffer_.bytes().empty() && tensor.count > 0) {
@@ -39,14 +39,14 @@ inline void copy(const Tensor& to, const Tensor& from, Stream& stream) {
               {static_cast<const std::byte*>(from.data), bytes});
 }
 
-/// The part of `tensor` that `moved` is of `arena`, an equally long one.
+/// The part of `tensor` at the position that `moved` has in `arena`, which is equally long.
 inline Tensor moved_to(const Tensor& tensor, const Tensor& moved, const Tensor& arena) {
   const std::ptrdiff_t offset =
       static_cast<const float*>(moved.data) - static_cast<const float*>(arena.data);
   return {static_cast<float*>(tensor.data) + offset, moved.count};
 }
 
-/// The same parameters with their weights and gradients in other arenas.
+/// The same parameters, with weights and gradients in other arenas.
 inline ParameterSet in_arenas(const ParameterSet& set, const Tensor& weights,
                               const Tensor& gradients) {
   ParameterSet result = set;
@@ -59,4 +59,4 @@ inline ParameterSet in_arenas(const ParameterSet& set, const Tensor& weights,
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -10,15 +10,15 @@
 
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
-#include "trainer/model_store.h"
+#include "trainer/cluster/model_store.h"
 #include "trainer/updates/arena_copy.h"
 #include "trainer/updates/model_prefetch.h"
 #include "trainer/updates/peer_choice.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
-/// How far behind, or ahead, the models were that ranks averaged with.
+/// Counts the staleness of the models that ranks averaged with.
 class StalenessCounters {
  public:
   explicit StalenessCounters(Probe* probe) {
@@ -42,18 +42,18 @@ class StalenessCounters {
 
 class AsyncSgd final : public UpdateStrategy {
  public:
-  AsyncSgd(const UpdateContext& context, PairAveraging rule)
+  AsyncSgd(const UpdateContext& context, const PeerModels& models, PairAveraging rule)
       : world_(context.collective.world()),
         collective_(context.collective),
         optimizer_(context.optimizer),
-        models_(*context.models),
+        models_(models.store),
         rule_(std::move(rule)),
         staleness_(context.probe),
         other_(context) {
-    if (rule_.prefetch && world_.size > 1) prefetch_.emplace(context);
+    if (rule_.prefetch && world_.size > 1) prefetch_.emplace(context, models);
   }
 
-  /// Reads depend on the step, and on what others have published.
+  /// Reads depend on the step, and on the models that others have published.
   bool recordable() const noexcept override { return false; }
 
   void start(Executable& executable, Stream& stream) override {
@@ -62,7 +62,7 @@ class AsyncSgd final : public UpdateStrategy {
     collective_.broadcast(set.running, 0, stream);
     if (world_.size == 1) return;
     models_.publish(world_.rank, 0, set.weights, stream);
-    collective_.broadcast({}, 0, stream);  // all have published
+    collective_.broadcast({}, 0, stream);  // meet: all ranks have published
     if (prefetch_) prefetch_->begin(peer(), other_.beside(set.weights), stream);
   }
 
@@ -98,7 +98,7 @@ class AsyncSgd final : public UpdateStrategy {
   const World world_;
   Collective& collective_;
   Optimizer& optimizer_;
-  ModelStore& models_;
+  cluster::ModelStore& models_;
   const PairAveraging rule_;
   StalenessCounters staleness_;
   ArenaCopy other_;
@@ -126,13 +126,8 @@ PeerRule parse_peer_rule(const std::string& text) {
 }  // namespace
 
 std::unique_ptr<UpdateStrategy> make_pair_averaging(const UpdateContext& context,
-                                                    PairAveraging rule) {
-  if (context.models == nullptr) {
-    throw Unavailable(
-        "async-sgd reads other ranks' models, and these ranks cannot reach each other's; use "
-        "sync-sgd or sma");
-  }
-  return std::make_unique<AsyncSgd>(context, std::move(rule));
+                                                    const PeerModels& models, PairAveraging rule) {
+  return std::make_unique<AsyncSgd>(context, models, std::move(rule));
 }
 
 extern constinit const UpdateEntry async_sgd_update{
@@ -141,14 +136,19 @@ extern constinit const UpdateEntry async_sgd_update{
         "KungFu's pair averaging: each rank averages its model with one that another rank "
         "published; no rank waits",
     .agreement = Agreement::mixed,
-    .reads_models = true,
     .options = kOptions,
-    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      const PeerRule rule = parse_peer_rule(context.options.text("peer"));
-      const auto peer = [rule, world = context.collective.world(), seed = context.seed](
-                            std::int64_t step) { return choose_peer(rule, world, seed, step); };
-      return make_pair_averaging(context, {context.options.flag("prefetch"), peer});
+    .make = [](const UpdateContext&) -> std::unique_ptr<UpdateStrategy> {
+      throw Unavailable(
+          "async-sgd reads other ranks' models, and these ranks cannot reach each other's; use "
+          "sync-sgd or sma");
     },
+    .make_reading =
+        [](const UpdateContext& context, const PeerModels& models) {
+          const PeerRule rule = parse_peer_rule(context.options.text("peer"));
+          const auto peer = [rule, world = context.collective.world(), seed = models.seed](
+                                std::int64_t step) { return choose_peer(rule, world, seed, step); };
+          return make_pair_averaging(context, models, {context.options.flag("prefetch"), peer});
+        },
 };
 
-}  // namespace penstock
+}  // namespace penstock::updates

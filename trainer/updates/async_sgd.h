@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pair averaging as KungFu's PairAveragingOptimizer has it, in which no rank ever waits for
-// another. In its step t, from 0, with the gradient g of the weights w, a rank
+// Pair averaging as in KungFu's PairAveragingOptimizer: no rank ever waits for another. In its step
+// t, from 0, with the gradient g of the weights w, a rank
 //   1. reads another rank's newest published model v,
-//   2. averages: w <- w + (v - w) / 2; the other rank does not notice,
+//   2. averages: w <- w + (v - w) / 2 (the other rank does not change),
 //   3. applies its own g,
 //   4. publishes w as version t + 1.
-// The weights that all begin with are version 0, and everybody has published them before anybody
-// reads. With `prefetch`, 1. is done on a thread of its own from 4. of the step before on, while
-// the rank computes its gradient: the model is read that much earlier.
+// The initial weights are version 0. All ranks publish them before any rank reads. With `prefetch`,
+// a separate thread does 1., beginning after 4. of the previous step, while the rank computes its
+// gradient; the model that it reads is accordingly older.
 //
-// Staleness is counted where a model is used: a rank's own updates so far minus the version read.
-// Running statistics of batch norm stay each rank's own.
+// Staleness is counted when a model is used: the rank's own number of updates minus the version
+// read. Each rank keeps its own running statistics of batch norm.
 //
-// Beside KungFu: there the average, the update and the saving of a step are not ordered among each
-// other; here they are.
+// Difference from KungFu: there, the average, the update and the saving of a step have no fixed
+// order; here they have.
 #pragma once
 
 #include <functional>
@@ -21,21 +21,21 @@
 
 #include "trainer/update_strategy.h"
 
-namespace penstock {
+namespace penstock::updates {
 
 struct PairAveraging {
   bool prefetch = false;
-  /// Whose model a rank reads for its step, from 0; never its own. Called once for each step.
+  /// The rank whose model is read for a step, from 0; never the rank itself. Called once for each
+  /// step.
   std::function<std::int32_t(std::int64_t step)> peer;
 };
 
-/// Staleness of more than this, or less than minus this, is counted as this.
+/// Larger staleness is counted as this value, and below its negative as the negative.
 constexpr std::int64_t kMostStale = 8;
 
-/// Needs the context's device and models, and its clock for prefetching. Its probe gets counters
-/// reads_stale_by_K, 0 <= K <= 8, and reads_ahead_by_K, 1 <= K <= 8, that all ranks share, of those
-/// K that occur.
+/// Needs the context's device. All ranks share counters in its probe: reads_stale_by_K, 0 <= K <=
+/// 8, and reads_ahead_by_K, 1 <= K <= 8, for each K that occurs.
 std::unique_ptr<UpdateStrategy> make_pair_averaging(const UpdateContext& context,
-                                                    PairAveraging rule);
+                                                    const PeerModels& models, PairAveraging rule);
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -7,38 +7,37 @@
 
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
-#include "trainer/servers/connection.h"
+#include "trainer/cluster/servers/connection.h"
 #include "trainer/updates/served.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
-float byteps_scale(const UpdateContext& context) {
+float byteps_scale(const UpdateContext& context, std::int32_t workers) {
   if (context.reduction == GradientReduction::sum) return 1;
-  const std::int32_t workers =
-      context.reduction == GradientReduction::mean ? context.servers->cluster().workers() : 1;
+  if (context.reduction != GradientReduction::mean) workers = 1;
   return 1 / static_cast<float>(context.local_ranks * workers);
 }
 
 class BytePs final : public UpdateStrategy {
  public:
-  explicit BytePs(const UpdateContext& context)
+  BytePs(const UpdateContext& context, const ServerLink& link)
       : collective_(context.collective),
         optimizer_(context.optimizer),
-        servers_(*context.servers),
+        servers_(link.servers),
         device_(*context.device),
-        scale_(byteps_scale(context)),
+        scale_(byteps_scale(context, servers_.cluster().workers())),
         partition_bytes_(part_bytes_of(context.options, "partition_bytes")),
         credit_bytes_(static_cast<std::size_t>(context.options.bytes("credit_bytes"))) {
     if (!leads() || context.probe == nullptr) return;
     context.probe->note(
         fmt::format("byteps: {} workers push to {} servers, whose rule is '{}', times {:g}",
                     servers_.cluster().workers(), servers_.cluster().servers(),
-                    to_string(ServerRule::sum), scale_));
+                    to_string(cluster::ServerRule::sum), scale_));
   }
   BytePs(const BytePs&) = delete;
   BytePs& operator=(const BytePs&) = delete;
-  /// The executable's arenas go next.
+  /// The executable's arenas are freed next.
   ~BytePs() override {
     if (leads()) servers_.release();
   }
@@ -49,14 +48,15 @@ class BytePs final : public UpdateStrategy {
     const ParameterSet& set = executable.parameters();
     if (leads()) {
       plan(set);
-      servers_.begin(plan_, ServerRule::sum, set.weights, set.running);
+      servers_.begin(plan_, cluster::ServerRule::sum, set.weights, set.running);
       servers_.set_credit(credit_bytes_);
     }
     collective_.broadcast(set.weights, 0, stream);
     collective_.broadcast(set.running, 0, stream);
   }
 
-  /// One rank's gradients go as they come. Those of several are added first, behind backward.
+  /// One rank's gradients are pushed during backward. Gradients of several ranks are added first,
+  /// after backward.
   GradientReady gradient_ready(Stream& stream) override {
     if (collective_.world().size > 1) return {};
     begin_step();
@@ -67,7 +67,7 @@ class BytePs final : public UpdateStrategy {
         try {
           push(part);
         } catch (const Error&) {
-          return;  // finish_step throws the same
+          return;  // finish_step throws the same exception
         }
       }
     };
@@ -92,7 +92,7 @@ class BytePs final : public UpdateStrategy {
   bool leads() const noexcept { return collective_.world().rank == 0; }
 
   void plan(const ParameterSet& set) {
-    plan_ = plan_partitions(set, servers_.cluster().servers(), partition_bytes_);
+    plan_ = cluster::plan_partitions(set, servers_.cluster().servers(), partition_bytes_);
     const auto* const arena = static_cast<const float*>(set.gradients.data);
     gradients_ = {static_cast<float*>(set.gradients.data), set.gradients.count};
     parameters_in_.assign(plan_.parts.size(), 0);
@@ -101,7 +101,7 @@ class BytePs final : public UpdateStrategy {
       const Tensor& tensor = set.parameters[index].gradient;
       const auto begin = static_cast<std::size_t>(static_cast<const float*>(tensor.data) - arena);
       for (std::size_t part = 0; part < plan_.parts.size(); ++part) {
-        const Part& range = plan_.parts[part];
+        const cluster::Part& range = plan_.parts[part];
         if (range.fixed || range.first >= begin + tensor.count ||
             range.first + range.count <= begin) {
           continue;
@@ -120,9 +120,9 @@ class BytePs final : public UpdateStrategy {
     stream.record(*arrived_);
     arrived_->wait_until(Time::max());
   }
-  /// The sum comes back to where the gradients lie: it comes once the server has them.
+  /// The sum overwrites the gradients: it arrives after the server has them.
   void push(std::size_t index) {
-    const Part& part = plan_.parts[index];
+    const cluster::Part& part = plan_.parts[index];
     if (part.fixed || pushed_[index]) return;
     pushed_[index] = true;
     const std::span<float> range = gradients_.subspan(part.first, part.count);
@@ -135,23 +135,23 @@ class BytePs final : public UpdateStrategy {
 
   Collective& collective_;
   Optimizer& optimizer_;
-  ServerConnection& servers_;
+  cluster::ServerConnection& servers_;
   Device& device_;
   const float scale_;
   const std::size_t partition_bytes_, credit_bytes_;
-  PartPlan plan_;
+  cluster::PartPlan plan_;
   std::span<float> gradients_;
   std::vector<std::vector<std::size_t>> parts_of_;  // by parameter
   std::vector<std::size_t> parameters_in_;          // by part
-  std::vector<std::size_t> missing_;                // of them, in the step under way
+  std::vector<std::size_t> missing_;                // by part: gradients not yet complete
   std::vector<bool> pushed_;
   std::unique_ptr<Event> arrived_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateStrategy> make_byteps(const UpdateContext& context) {
-  return std::make_unique<BytePs>(context);
+std::unique_ptr<UpdateStrategy> make_byteps(const UpdateContext& context, const ServerLink& link) {
+  return std::make_unique<BytePs>(context, link);
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

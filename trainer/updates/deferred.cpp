@@ -6,7 +6,7 @@
 
 #include "trainer/updates/arena_copy.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 class Deferred final : public UpdateStrategy {
@@ -17,7 +17,7 @@ class Deferred final : public UpdateStrategy {
         scale_(gradient_scale(context)),
         before_(context) {}
 
-  /// The first step differs from later ones.
+  /// The first step differs from later steps.
   bool recordable() const noexcept override { return false; }
 
   void start(Executable& executable, Stream& stream) override {
@@ -48,7 +48,7 @@ class Deferred final : public UpdateStrategy {
   Collective& collective_;
   Optimizer& optimizer_;
   const float scale_;
-  ArenaCopy before_;  ///< reduced gradients of the step before
+  ArenaCopy before_;  ///< reduced gradients of the previous step
   std::optional<ParameterSet> before_set_;
   bool has_before_ = false;
 };
@@ -59,4 +59,4 @@ std::unique_ptr<UpdateStrategy> make_deferred(const UpdateContext& context) {
   return std::make_unique<Deferred>(context);
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -5,7 +5,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 Tensor part(const Tensor& tensor, const ArenaRange& range) {
@@ -21,7 +21,7 @@ Homes::Homes(const UpdateContext& context, Placement placement)
         "parameter_server:placement is split, which cuts tensors, and the optimizer scales its "
         "steps by the norms of whole ones; use placement=greedy or placement=first");
   }
-  if (placement != Placement::first && optimizer_.loss_scale().count > 0) {
+  if (placement != Placement::first && optimizer_.state().loss_scale.count > 0) {
     throw ConfigError(
         "--fp16-enable-auto-loss-scale needs a home that sees all gradients, so that all weights "
         "skip the same updates; use parameter_server:placement=first, or leave it out");
@@ -56,9 +56,9 @@ void Homes::hand_out(const ParameterSet& set, const Tensor& weights, Stream& str
       collective_.broadcast(part(weights, range), static_cast<std::int32_t>(home), stream);
     }
   }
-  if (const Tensor scale = optimizer_.loss_scale(); scale.count > 0) {
+  if (const Tensor scale = optimizer_.state().loss_scale; scale.count > 0) {
     collective_.broadcast(scale, 0, stream);
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The homes of a parameter server whose ranks are its clients as well: which rank adds the
-// gradients of which part of the arenas, applies them and hands the weights out. Every rank calls
+// The homes of a parameter server whose ranks are also its clients. A home is the rank that adds
+// the gradients of a part of the arenas, applies them and distributes the weights. Every rank calls
 // the same members in the same order.
 #pragma once
 
@@ -10,25 +10,25 @@
 #include "trainer/placement.h"
 #include "trainer/update_strategy.h"
 
-namespace penstock {
+namespace penstock::updates {
 
 class Homes {
  public:
-  /// Throws ConfigError for a placement that gives the context's optimizer less than it needs.
+  /// Throws ConfigError if the placement gives the context's optimizer less than it needs.
   Homes(const UpdateContext& context, Placement placement);
 
-  /// The home of each range gets the sum over all ranks there; elsewhere its gradients are
-  /// anything.
+  /// Gives the home of each range the sum over all ranks. On other ranks the gradients of the range
+  /// are undefined.
   void reduce(const ParameterSet& set, Stream& stream);
-  /// Every rank gets each range of `weights`, laid out as the set's, from its home, and a loss
-  /// scale that adapts itself from rank 0.
+  /// Gives every rank each range of `weights`, laid out as the set's weights, from its home. Also
+  /// copies an automatic loss scale from rank 0.
   void hand_out(const ParameterSet& set, const Tensor& weights, Stream& stream);
 
-  /// Whether this rank is to update its arenas between the two. With one home only that does. With
-  /// several each updates all of its arenas, of which only its own ranges are handed out: an
-  /// optimizer knows no parts, and replicas update all weights just so.
+  /// Whether this rank updates its arenas between the two calls. With one home, only the home does.
+  /// With several, every rank updates all of its arenas, but only its own ranges are distributed:
+  /// an optimizer cannot update parts of a set, and replicas also update all weights.
   bool updates() const noexcept;
-  /// Rank 0's optimizer remembers what belongs to all weights.
+  /// Whether rank 0's optimizer has the state of all weights.
   bool rank_0_knows_all() const noexcept { return placement_ == Placement::first; }
 
  private:
@@ -41,4 +41,4 @@ class Homes {
   std::vector<std::vector<ArenaRange>> ranges_;  // by home
 };
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// No exchange: every replica trains alone. The upper bound of all updates.
+// No exchange: every replica trains alone. An upper bound for the throughput of all updates.
 #include "trainer/update_strategy.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 class Independent final : public UpdateStrategy {
@@ -34,4 +34,4 @@ extern constinit const UpdateEntry independent_update{
     },
 };
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "trainer/model_store.h"
+#include "trainer/cluster/model_store.h"
 
-namespace penstock {
+namespace penstock::updates {
 
-ModelPrefetch::ModelPrefetch(const UpdateContext& context)
+ModelPrefetch::ModelPrefetch(const UpdateContext& context, const PeerModels& models)
     : reader_(context.collective.world().rank),
-      models_(*context.models),
-      clock_(*context.clock),
+      models_(models.store),
+      clock_(models.clock),
       stream_(context.device->make_stream()),
       free_(context.device->make_event()),
       done_(context.device->make_event()) {
@@ -60,4 +60,4 @@ void ModelPrefetch::run(const std::stop_token& stop) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

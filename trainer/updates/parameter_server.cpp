@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Homes for the weights, on the ranks themselves: each adds the gradients of all ranks for its part
-// of the weights, applies them, and hands the weights back. Rank 0 is the only home unless a
-// placement spreads them. A home is its rank's device.
+// A parameter server on the ranks themselves. A home adds the gradients of all ranks for its part
+// of the weights, applies them, and distributes the weights. Rank 0 is the only home unless a
+// placement distributes the parts. A home is its rank's device.
 #include "dataflow/error.h"
 #include "trainer/updates/homes.h"
 #include "trainer/updates/served.h"
 #include "trainer/updates/staged.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 class ParameterServer final : public UpdateStrategy {
@@ -18,7 +18,9 @@ class ParameterServer final : public UpdateStrategy {
         scale_(gradient_scale(context)),
         homes_(context, placement) {}
 
-  bool rank_0_knows_all() const noexcept override { return homes_.rank_0_knows_all(); }
+  KeptArenas kept(const ParameterSet& set) override {
+    return {.weights = set.weights, .rank_0_knows_all = homes_.rank_0_knows_all()};
+  }
 
   void start(Executable& executable, Stream& stream) override {
     collective_.broadcast(executable.parameters().weights, 0, stream);
@@ -68,19 +70,21 @@ extern constinit const UpdateEntry parameter_server_update{
     .summary = "a parameter server adds the gradients, applies them and returns the weights",
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      if (context.servers != nullptr) {
-        return make_served(context, context.options.text("sync"), context.options.flag("staged"));
-      }
       const Placement placement =
           parse_placement(context.options.text("placement"), "parameter_server:placement");
       if (context.options.flag("staged")) return make_staged_server(context, placement);
       return std::make_unique<ParameterServer>(context, placement);
     },
+    .make_served =
+        [](const UpdateContext& context, const ServerLink& link) {
+          const Options& options = context.options;
+          return make_served(context, link, options.text("sync"), options.flag("staged"));
+        },
 };
 
-/// Its shadow copy is rank 0's: workers are processes, and each takes the mean of its devices'
-/// gradients where the reduction says so. That is a parameter server whose clients hold copies, as
-/// all of ours do.
+/// The shadow copy of tf_cnn_benchmarks corresponds to rank 0's weights: its workers are processes,
+/// and each takes the mean of its devices' gradients if the reduction says so. This equals a
+/// parameter server whose clients hold copies, as all clients do here.
 extern constinit const UpdateEntry distributed_replicated_update{
     .name = "distributed_replicated",
     .summary =
@@ -88,9 +92,10 @@ extern constinit const UpdateEntry distributed_replicated_update{
         "are workers, or servers and workers",
     .options = kShadowOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      if (context.servers != nullptr) return make_served(context, "tf", false);
       return std::make_unique<ParameterServer>(context, Placement::first);
     },
+    .make_served = [](const UpdateContext& context,
+                      const ServerLink& link) { return make_served(context, link, "tf", false); },
 };
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose model a rank averages with in a step, where ranks exchange in pairs. Pure functions of
-// their arguments.
+// Chooses the rank to average with in a step, if ranks exchange in pairs. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,14 @@
 #include "dataflow/random.h"
 #include "trainer/collective.h"
 
-namespace penstock {
+namespace penstock::updates {
 
-/// uniform: every other rank as often. kungfu: as KungFu draws it, from all ranks, and its right
-/// neighbour where it drew itself, which is so chosen twice as often as the others. round_robin:
-/// the right neighbour, the one beyond, ..., in turn.
+/// uniform: every other rank with equal probability. kungfu: as KungFu draws it, from all ranks; a
+/// rank that draws itself takes its right neighbour, which is therefore chosen twice as often as
+/// the others. round_robin: the right neighbour, then the next one, and so on.
 enum class PeerRule : std::uint8_t { uniform, kungfu, round_robin };
 
-/// A rank of `world` other than its own; world.size > 1, step >= 0.
+/// A rank of `world` other than world.rank. world.size > 1, step >= 0.
 inline std::int32_t choose_peer(PeerRule rule, World world, std::uint64_t seed, std::int64_t step) {
   PENSTOCK_ASSERT(world.size > 1);
   const auto right = [&](std::int64_t distance) {
@@ -33,4 +32,4 @@ inline std::int32_t choose_peer(PeerRule rule, World world, std::uint64_t seed, 
   return drawn == world.rank ? right(1) : drawn;
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

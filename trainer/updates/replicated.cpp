@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every replica holds the weights; gradients are summed over all ranks, and every rank applies
-// them, so that ranks step together. Buckets of gradients are exchanged while backward goes on,
-// where there is such an exchange, else all of them behind it. Several systems have this update,
-// under names of their own.
+// Every replica holds the weights. Gradients are summed over all ranks, and every rank applies the
+// sum, so ranks step together. If there is an overlapped exchange, buckets of gradients are
+// exchanged during backward; otherwise all are exchanged after it. Several systems have this update
+// under different names.
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
 #include "trainer/exchange.h"
@@ -10,7 +10,7 @@
 #include "trainer/updates/byteps.h"
 #include "trainer/updates/deferred.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 class Replicated final : public UpdateStrategy {
@@ -28,7 +28,7 @@ class Replicated final : public UpdateStrategy {
     executable.group_gradients(exchange_->plan().parameters());
     exchange_->start();
   }
-  /// The exchange is enqueued behind each backward pass, whose events tell it when to begin.
+  /// The exchange is enqueued after each backward pass and begins on that pass's events.
   bool recordable() const noexcept override { return exchange_ == nullptr; }
   GradientReady gradient_ready(Stream& stream) override {
     return exchange_ != nullptr ? exchange_->ready(stream) : GradientReady();
@@ -74,6 +74,7 @@ constexpr OptionSpec kBytePsOptions[] = {
 extern constinit const UpdateEntry replicated_update{
     .name = "replicated",
     .summary = "every replica holds the weights; an all-reduce adds the gradients of each step",
+    .all_reduces = true,
     .options = kReplicatedOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const std::string& consistency = context.options.text("consistency");
@@ -88,13 +89,15 @@ extern constinit const UpdateEntry horovod_update{
     .name = "horovod",
     .summary = "as replicated, over processes with one device each, started by mpirun or srun",
     .ranks = RankKind::processes,
+    .all_reduces = true,
     .make = make_replicated,
 };
 
-/// KungFu's divides by the number of ranks, as ours does unless --gradient-reduction says sum.
+/// KungFu's divides by the number of ranks; so does this one unless --gradient-reduction is sum.
 extern constinit const UpdateEntry sync_sgd_update{
     .name = "sync-sgd",
     .summary = "KungFu's: an all-reduce of gradients; every rank applies their mean",
+    .all_reduces = true,
     .make = make_replicated,
 };
 
@@ -105,27 +108,29 @@ extern constinit const UpdateEntry byteps_update{
         "as replicated",
     .options = kBytePsOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      if (context.servers != nullptr) return make_byteps(context);
       if (context.probe != nullptr && context.collective.world().rank == 0) {
         context.probe->note(
             "byteps has no servers that are processes: ranks exchange as replicated's do");
       }
       return make_replicated(context);
     },
+    .make_served = make_byteps,
 };
 
 /// In tf_cnn_benchmarks one session drives the devices of all workers; here each process drives its
-/// own.
+/// own devices.
 extern constinit const UpdateEntry distributed_all_reduce_update{
     .name = "distributed_all_reduce",
     .summary = "tf_cnn_benchmarks': as replicated, over the devices of all processes",
+    .all_reduces = true,
     .make = make_replicated,
 };
 
 extern constinit const UpdateEntry collective_all_reduce_update{
     .name = "collective_all_reduce",
     .summary = "tf_cnn_benchmarks': as replicated, with every process as a worker",
+    .all_reduces = true,
     .make = make_replicated,
 };
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -7,66 +7,69 @@
 
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
+#include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/message.h"
 #include "trainer/placement.h"
-#include "trainer/servers/connection.h"
-#include "trainer/servers/message.h"
 #include "trainer/updates/arena_copy.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
-ServerRule parse_sync(std::string_view text) {
-  if (text == "mean" || text == "true") return ServerRule::together;
-  if (text == "tf") return ServerRule::one_by_one;
-  if (text == "false") return ServerRule::on_arrival;
+cluster::ServerRule parse_sync(std::string_view text) {
+  if (text == "mean" || text == "true") return cluster::ServerRule::together;
+  if (text == "tf") return cluster::ServerRule::one_by_one;
+  if (text == "false") return cluster::ServerRule::on_arrival;
   throw ConfigError(fmt::format("parameter_server:sync is '{}'; expected mean, tf or false", text));
 }
 
-/// What a server multiplies gradients by that were added over the ranks of a process and, where the
-/// rule says so, over processes.
-float served_scale(const UpdateContext& context, ServerRule rule) {
+/// The server's factor for gradients that were added over the ranks of a process and, depending on
+/// the rule, over processes.
+float served_scale(const UpdateContext& context, std::int32_t workers, cluster::ServerRule rule) {
   float scale = 1;
   if (context.reduction != GradientReduction::sum) {
     scale /= static_cast<float>(context.local_ranks);
   }
-  if (context.reduction == GradientReduction::mean && rule == ServerRule::together) {
-    scale /= static_cast<float>(context.servers->cluster().workers());
+  if (context.reduction == GradientReduction::mean && rule == cluster::ServerRule::together) {
+    scale /= static_cast<float>(workers);
   }
   return scale;
 }
 
 class Served final : public UpdateStrategy {
  public:
-  Served(const UpdateContext& context, ServerRule rule, Placement placement, bool staged)
+  Served(const UpdateContext& context, const ServerLink& link, cluster::ServerRule rule,
+         Placement placement, bool staged)
       : collective_(context.collective),
         optimizer_(context.optimizer),
-        servers_(*context.servers),
+        servers_(link.servers),
         device_(*context.device),
         probe_(context.probe),
-        hyper_(context.hyper),
+        hyper_(link.hyper),
         rule_(rule),
         placement_(placement),
         staged_(staged),
         part_bytes_(part_bytes_of(context.options, "part_bytes")),
-        scale_(served_scale(context, rule)),
+        scale_(served_scale(context, servers_.cluster().workers(), rule)),
         gradients_(context),
         pulled_(context) {
     if (leads() && probe_ != nullptr) describe();
   }
   Served(const Served&) = delete;
   Served& operator=(const Served&) = delete;
-  /// The executable's arenas go next.
+  /// The executable's arenas are freed next.
   ~Served() override {
     if (leads()) servers_.release();
   }
 
   bool recordable() const noexcept override { return false; }
-  bool rank_0_knows_all() const noexcept override { return false; }
+  KeptArenas kept(const ParameterSet& set) override {
+    return {.weights = set.weights, .rank_0_knows_all = false};
+  }
 
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
     if (leads()) {
-      plan_ = plan_parts(set, placement_, servers_.cluster().servers(), part_bytes_);
+      plan_ = cluster::plan_parts(set, placement_, servers_.cluster().servers(), part_bytes_);
       servers_.begin(plan_, rule_, set.weights, set.running);
     }
     collective_.broadcast(set.weights, 0, stream);
@@ -95,19 +98,19 @@ class Served final : public UpdateStrategy {
     probe_->note(fmt::format(
         "parameter_server: {} workers push to {} servers, whose rule is '{}', times {:g}; {}",
         servers_.cluster().workers(), servers_.cluster().servers(), to_string(rule_), scale_,
-        staged_ ? "steps read weights one update old" : "steps read what is newest"));
+        staged_ ? "steps read weights one update old" : "steps read the newest weights"));
   }
-  /// What the stream was given is done: others touch the arenas now.
+  /// Waits until the stream's work is done, because other threads use the arenas now.
   void settle(Stream& stream) {
     if (arrived_ == nullptr) arrived_ = device_.make_event();
     stream.record(*arrived_);
     arrived_->wait_until(Time::max());
   }
   void push(const Tensor& gradients, const Tensor& weights) {
-    const ServerConnection::Terms terms{hyper_(step_++), scale_};
+    const cluster::ServerConnection::Terms terms{hyper_(step_++), scale_};
     const auto* const from = static_cast<const float*>(gradients.data);
     auto* const into = static_cast<float*>(weights.data);
-    for (const Part& part : plan_.parts) {
+    for (const cluster::Part& part : plan_.parts) {
       if (part.fixed) continue;
       servers_.push({.part = part.key,
                      .gradients = {from + part.first, part.count},
@@ -116,12 +119,12 @@ class Served final : public UpdateStrategy {
     }
   }
   void await(StepResult& result) {
-    const ServerConnection::Answers answers = servers_.await();
+    const cluster::ServerConnection::Answers answers = servers_.await();
     result.l2_loss = static_cast<float>(answers.value);
-    if (rule_ != ServerRule::on_arrival || probe_ == nullptr) return;
+    if (rule_ != cluster::ServerRule::on_arrival || probe_ == nullptr) return;
     probe_->counter("updates_stale_by_" + std::to_string(answers.staleness)).add();
   }
-  /// Waits for the answer to the step before, and has this step's on its way.
+  /// Waits for the previous step's answer, then pushes this step's gradients.
   void exchange_staged(const ParameterSet& set, Stream& stream, StepResult& result) {
     const Tensor pulled = pulled_.beside(set.weights);
     if (step_ > 0) {
@@ -138,39 +141,39 @@ class Served final : public UpdateStrategy {
 
   Collective& collective_;
   Optimizer& optimizer_;
-  ServerConnection& servers_;
+  cluster::ServerConnection& servers_;
   Device& device_;
   Probe* const probe_;
   const std::function<Hyper(std::int64_t)> hyper_;
-  const ServerRule rule_;
+  const cluster::ServerRule rule_;
   const Placement placement_;
   const bool staged_;
   const std::size_t part_bytes_;
   const float scale_;
-  ArenaCopy gradients_, pulled_;  // where staged
-  PartPlan plan_;
+  ArenaCopy gradients_, pulled_;  // used if staged
+  cluster::PartPlan plan_;
   std::int64_t step_ = 0;
   std::unique_ptr<Event> arrived_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, std::string_view sync,
-                                            bool staged) {
-  // Several servers are there to be used.
+std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, const ServerLink& link,
+                                            std::string_view sync, bool staged) {
+  // By default the parts use all servers.
   const std::string placement_text =
       context.options.given("placement") ? context.options.text("placement") : "greedy";
   const Placement placement = parse_placement(placement_text, "parameter_server:placement");
-  return std::make_unique<Served>(context, parse_sync(sync), placement, staged);
+  return std::make_unique<Served>(context, link, parse_sync(sync), placement, staged);
 }
 
 std::size_t part_bytes_of(const Options& options, std::string_view name) {
   const std::uint64_t bytes = options.bytes(name);
-  if (bytes < sizeof(float) || bytes > kMaxFrame) {
+  if (bytes < sizeof(float) || bytes > cluster::kMaxFrame) {
     throw ConfigError(fmt::format("{} is {}; expected 4 bytes to {} MiB", name, options.text(name),
-                                  kMaxFrame >> 20));
+                                  cluster::kMaxFrame >> 20));
   }
   return static_cast<std::size_t>(bytes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// parameter_server with servers that are processes of their own: one rank of each worker process
-// pushes the sum over the process's ranks, and all of them get the weights that come back.
+// parameter_server with servers in separate processes. One rank of each worker process pushes the
+// sum over the process's ranks, and all of them get the weights that the server returns.
 //
-// With w the servers' weights, g_i the gradients of worker i, u(w, g) an optimizer's update, and
-// scale 1 / ranks of all processes (mean), 1 / ranks of one (mean-sum), or 1 (sum):
-//   sync=mean   w = u(w, scale * (g_0 + g_1 + ...)), once, as replicated does: what
-//               SyncReplicasOptimizer does without backup workers
-//   sync=tf     w = u(w, scale' * g_i) for each i in the order of arrival, then all read w: what
-//               tf_cnn_benchmarks calls sync; mean is over a process's own ranks
+// Let w be the servers' weights, g_i the gradients of worker i, u(w, g) an optimizer's update, and
+// scale 1 / ranks of all processes (mean), 1 / ranks of one process (mean-sum), or 1 (sum):
+//   sync=mean   w = u(w, scale * (g_0 + g_1 + ...)), once, as in `replicated` and in
+//               SyncReplicasOptimizer without backup workers
+//   sync=tf     w = u(w, scale' * g_i) for each i in the order of arrival, then all workers read w,
+//               as sync does in tf_cnn_benchmarks; mean is over a process's own ranks
 //   sync=false  w = u(w, scale' * g_i) on arrival, and worker i reads w at once
-// staged: a step is computed with weights one update old, whose pull overlaps the step before.
+// staged: a step uses weights one update old, and their pull overlaps the previous step.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 #include "trainer/update_strategy.h"
 
-namespace penstock {
+namespace penstock::updates {
 
-/// `context.servers` and `context.hyper` are there; takes the options placement and part_bytes.
-std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, std::string_view sync,
-                                            bool staged);
+/// Takes the options placement and part_bytes.
+std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, const ServerLink& link,
+                                            std::string_view sync, bool staged);
 
-/// Bytes from the option of that name. Throws ConfigError where no message can have as many.
+/// The bytes in the option of that name. Throws ConfigError if they exceed the limit of a message.
 std::size_t part_bytes_of(const Options& options, std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::updates

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synchronous model averaging as KungFu's SynchronousAveragingOptimizer has it: in each step
+// Synchronous model averaging as in KungFu's SynchronousAveragingOptimizer. Each step computes
 //   w <- w + alpha (mean over ranks of w - w),
-// and behind it the rank's own gradient, which was computed with the weights before. Nobody's
-// gradient travels: ranks exchange weights, as many bytes as an all-reduce of gradients. Running
-// statistics of batch norm stay each rank's own. The reduction is a mean whatever
-// --gradient-reduction says, since what is reduced are no gradients.
+// then applies the rank's own gradient, which was computed with the weights before that. No
+// gradient is sent: ranks exchange weights, as many bytes as an all-reduce of gradients. Each rank
+// keeps its own running statistics of batch norm. The reduction is always a mean, even if
+// --gradient-reduction says otherwise, because the reduced values are not gradients.
 #include "dataflow/error.h"
 #include "trainer/update_strategy.h"
 #include "trainer/updates/arena_copy.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
@@ -68,4 +68,4 @@ extern constinit const UpdateEntry sma_update{
     },
 };
 
-}  // namespace penstock
+}  // namespace penstock::updates

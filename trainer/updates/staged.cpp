@@ -6,7 +6,7 @@
 #include "trainer/updates/arena_copy.h"
 #include "trainer/updates/homes.h"
 
-namespace penstock {
+namespace penstock::updates {
 namespace {
 
 class StagedServer final : public UpdateStrategy {
@@ -18,8 +18,6 @@ class StagedServer final : public UpdateStrategy {
         homes_(context, placement),
         current_(context) {}
 
-  bool rank_0_knows_all() const noexcept override { return homes_.rank_0_knows_all(); }
-
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
     collective_.broadcast(set.weights, 0, stream);
@@ -30,17 +28,18 @@ class StagedServer final : public UpdateStrategy {
   KeptArenas kept(const ParameterSet& set) override {
     return {.weights = current_.beside(set.weights),
             .carried = set.weights,
-            .carries = "staged_weight"};
+            .carries = "staged_weight",
+            .rank_0_knows_all = homes_.rank_0_knows_all()};
   }
   void resume() override { resumed_ = true; }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
     homes_.reduce(set, stream);
-    // The executable's become the homes' weights in front of this step, on every rank.
+    // On every rank, the executable's weights become the homes' weights before this step.
     if (homes_.updates()) copy(set.weights, current_set_->weights, stream);
     homes_.hand_out(set, set.weights, stream);
     if (!homes_.updates()) return;
-    copy(current_set_->weights, set.weights, stream);  // those of other homes, too
+    copy(current_set_->weights, set.weights, stream);  // also the parts of other homes
     optimizer_.apply(*current_set_, scale_, stream, result);
   }
 
@@ -61,4 +60,4 @@ std::unique_ptr<UpdateStrategy> make_staged_server(const UpdateContext& context,
   return std::make_unique<StagedServer>(context, placement);
 }
 
-}  // namespace penstock
+}  // namespace penstock::updates

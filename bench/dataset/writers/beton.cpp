@@ -17,7 +17,7 @@
 #include "bench/dataset/shard_file.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr std::uint32_t kPage = std::uint32_t{8} << 20;  // FFCV's own
@@ -86,7 +86,7 @@ class BetonWriter final : public DatasetWriter {
     file_.append(name);
     file_.append_zeros(kFieldBytes - 1 - name.size());
   }
-  /// Fills the page that is begun, and says where the next one ends.
+  /// Fills the current page, and returns the end of the next one.
   std::uint64_t begin_page() {
     file_.append_zeros(static_cast<std::size_t>((kPage - file_.size() % kPage) % kPage));
     return file_.size() + kPage;
@@ -111,4 +111,4 @@ extern constinit const DatasetWriterEntry beton_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -8,7 +8,7 @@
 #include "bench/dataset/shard_file.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr std::size_t kPixels = std::size_t{32} * 32;
@@ -53,4 +53,4 @@ extern constinit const DatasetWriterEntry cifar10_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder for each class, whose name is its label, with a file for each image.
+// Writes one folder per class, named by its label, with one file per image.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include "bench/dataset/shard_file.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 class ImageFolderWriter final : public DatasetWriter {
@@ -21,7 +21,7 @@ class ImageFolderWriter final : public DatasetWriter {
                       "at most {} of them; choose another format with --to",
                       plan.classes - 1, kMostClasses));
     }
-    // All classes, so that those without an image keep their place among the labels.
+    // Makes folders for all classes, so that a class without images keeps its label.
     for (std::int32_t label = 0; label < plan.classes; ++label) {
       std::error_code error;
       std::filesystem::create_directory(folder(label), error);
@@ -60,4 +60,4 @@ extern constinit const DatasetWriterEntry image_folder_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

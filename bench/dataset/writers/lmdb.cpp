@@ -13,12 +13,12 @@
 #include "bench/dataset/protobuf_text.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
-/// Room for a database that grows; a file has as many pages as are used.
+/// The largest size of the database; the file has only the pages in use.
 constexpr std::size_t kMapBytes = std::size_t{1} << 40;
-/// Less is tried if the address space has no gap that wide.
+/// If the address space has no gap of that size, smaller maps are tried, down to this one.
 constexpr std::size_t kLeastMapBytes = std::size_t{1} << 32;
 constexpr std::uint64_t kSamplesATransaction = 1000;
 
@@ -94,4 +94,4 @@ extern constinit const DatasetWriterEntry lmdb_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

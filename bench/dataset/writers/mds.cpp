@@ -12,10 +12,10 @@
 #include "bench/dataset/shard_file.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
-using Json = nlohmann::json;  // keys in order, as there
+using Json = nlohmann::json;  // sorted keys, as MDS writes them
 
 class MdsWriter final : public ShardedWriter {
  public:
@@ -78,7 +78,7 @@ class MdsWriter final : public ShardedWriter {
     index.close();
   }
 
-  std::vector<std::uint32_t> samples_;  // where they begin in data_, and its end
+  std::vector<std::uint32_t> samples_;  // begins of samples in data_, and its end
   std::vector<std::byte> data_;         // of this shard
   Json described_ = Json::array();
 };
@@ -95,4 +95,4 @@ extern constinit const DatasetWriterEntry mds_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels for NumPy: images.npy, uint8 [N, H, W, 3], and labels.npy, int32 [N]; with several shards
-// such a pair for each, 00000-images.npy and 00000-labels.npy.
+// Pixels for NumPy: images.npy, uint8 [N, H, W, 3], and labels.npy, int32 [N]. With several shards,
+// each has such a pair, 00000-images.npy and 00000-labels.npy.
 //
-//   npy := "\x93NUMPY", version 1.0, u16 length of the header, header: a Python dictionary, blanks
+//   npy := "\x93NUMPY", version 1.0, u16 length of the header, header: a Python dictionary, spaces
 //          and a line feed up to a multiple of 64 bytes; then the array
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "bench/dataset/shard_file.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 128;
@@ -40,7 +40,9 @@ class RawWriter final : public ShardedWriter {
 
   void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
-    if (labels_.empty()) shard.append_zeros(kHeaderBytes);  // until they are counted
+    if (labels_.empty())
+      shard.append_zeros(kHeaderBytes);  // a placeholder until the labels are
+                                         // counted
     labels_.push_back(label);
     shard.append(image);
   }
@@ -72,4 +74,4 @@ extern constinit const DatasetWriterEntry raw_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

@@ -2,8 +2,8 @@
 // MXNet's RecordIO with IRHeader, and the text index beside each file.
 //
 //   part   := u32 magic, u32 kind << 29 | length, data, zeros up to a multiple of four
-//   record := one part of kind 0, or parts of kind 1, 2, ..., 2, 3: data are cut where the magic
-//             stands at a multiple of four bytes, and it is left out
+//   record := one part of kind 0, or parts of kind 1, 2, ..., 2, 3: data are split at every magic
+//             at a multiple of four bytes, and the magic is omitted
 //   data   := u32 flag (0), f32 label, u64 id, u64 id2 (0), image
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "bench/dataset/shard_file.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr std::uint32_t kMagic = 0xced7230a;
@@ -27,7 +27,7 @@ void append_part(ShardFile& shard, unsigned kind, std::span<const std::byte> dat
   shard.append_zeros((4 - data.size() % 4) % 4);
 }
 
-/// Where the magic stands at a multiple of four.
+/// Places of the magic at multiples of four.
 std::vector<std::size_t> find_magic(std::span<const std::byte> data) {
   std::vector<std::size_t> places;
   for (std::size_t at = 0; at + sizeof(kMagic) <= data.size(); at += sizeof(kMagic)) {
@@ -98,4 +98,4 @@ extern constinit const DatasetWriterEntry recordio_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

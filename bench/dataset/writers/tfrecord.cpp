@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord files of tf.train.Example, with the keys and the labels from 1 on that ImageNet's have.
+// TFRecord files of tf.train.Example, with ImageNet's keys; labels start at 1.
 //
 //   record  := u64 length, u32 masked CRC32C of it, data, u32 masked CRC32C of the data
 //   Example := features (1) { feature (1) { key (1), value (2) { bytes (1) | int64 (3) { value (1)
@@ -8,9 +8,9 @@
 
 #include "bench/dataset/protobuf_text.h"
 #include "bench/dataset/shard_file.h"
-#include "dataflow/crc32c.h"
+#include "dataflow/values/crc32c.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr std::string_view kTrainName = "train";
@@ -46,9 +46,9 @@ class TfRecordWriter final : public ShardedWriter {
     append_field(example, 1, features);
     const std::uint64_t length = example.size();
     shard.append_number(length);
-    shard.append_number(masked(crc32c(std::as_bytes(std::span(&length, 1)))));
+    shard.append_number(masked(values::crc32c(std::as_bytes(std::span(&length, 1)))));
     shard.append(example);
-    shard.append_number(masked(crc32c(std::as_bytes(std::span(example)))));
+    shard.append_number(masked(values::crc32c(std::as_bytes(std::span(example)))));
   }
 };
 
@@ -64,4 +64,4 @@ extern constinit const DatasetWriterEntry tfrecord_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

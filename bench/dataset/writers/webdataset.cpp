@@ -7,7 +7,7 @@
 
 #include "bench/dataset/shard_file.h"
 
-namespace penstock {
+namespace penstock::dataset {
 namespace {
 
 constexpr std::size_t kBlock = 512;
@@ -64,4 +64,4 @@ extern constinit const DatasetWriterEntry webdataset_dataset_writer{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::dataset

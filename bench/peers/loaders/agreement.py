@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the pixels of a loader are from Pillow's: the same centre crop of the same files by both.
+"""Difference between the pixels of a loader and Pillow's, for the same centre crop of the same files.
 
-Each set holds images of one size, whose crop of 224/256 of the shorter side begins and ends at whole pixels, so that
-loaders with boxes of integers and those with centre crops of their own take the same one.
+Each set holds images of one size. Its crop of 224/256 of the shorter side begins and ends at whole pixels, so
+loaders with integer boxes and loaders with a built-in centre crop take the same crop.
 """
 import os
 
@@ -12,10 +12,10 @@ from PIL import Image, ImageOps
 import common
 
 IMAGES = 32
-# What a crop is reduced by: as in images of ImageNet's usual size, and where decoders may scale in the DCT.
+# Reduction of the crop: as in images of ImageNet's usual size, and large enough that decoders may scale in the DCT.
 SETS = {"1.5x": (512, 384), "3x": (1024, 768)}
 QUALITY = 96
-# Whether the filter looks at pixels beyond the crop differs, and changes the outermost pixels alone.
+# Some filters read pixels beyond the crop and others do not. This changes only the outermost pixels.
 FRAME = 2
 
 
@@ -30,7 +30,7 @@ def folder_of(scratch, name):
 
 
 def make_sets(files, scratch):
-    """Images of the data set side by side, each in a folder of its own. Returns nothing; a set that exists is kept."""
+    """Writes images of the data set side by side, each in a separate folder. A set that exists is kept."""
     tile = SETS["1.5x"]
     for name, (width, height) in SETS.items():
         folder = folder_of(scratch, name)

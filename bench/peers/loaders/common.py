@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all loaders share: the work they are given, the crop, the order of the files, and the clock."""
+"""Shared by all loaders: the description of a turn, the crop, the order of the files, and the clock."""
 import glob
 import math
 import os
@@ -21,7 +21,7 @@ SIDE = 224
 class Task:
     """One turn of one loader."""
     data_dir: str  # data_dir/<class>/<image>
-    files: list  # all images under it, sorted, and with each the index of its folder
+    files: list  # all images in data_dir, sorted, each with the index of its folder
     labels: list
     threads: int
     batch: int
@@ -30,11 +30,11 @@ class Task:
     scratch: str  # a folder that all turns of a measurement share
     penstock: str = ""
     decode_peer: str = ""
-    options: dict = field(default_factory=dict)  # what the loader's OPTIONS has, overridden by its name
+    options: dict = field(default_factory=dict)  # the loader's OPTIONS, overridden by options in its name
 
 
 def random_resized_crop(width, height, draw):
-    """Left, top, width and height, as torchvision's RandomResizedCrop draws them."""
+    """Left, top, width and height, drawn like torchvision's RandomResizedCrop."""
     area = width * height
     for _ in range(TRIES):
         target = area * draw.uniform(*AREA)
@@ -60,7 +60,7 @@ def endless_shuffle(items, seed=1):
 
 
 def libjpeg_of(program):
-    """The version of the libjpeg-turbo that a program is linked with, which it holds as text."""
+    """The version of the libjpeg-turbo that a program is linked with, found as text in its file."""
     found = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     library = re.search(r"libjpeg\.so\S* => (\S+)", found)
     with open(library[1] if library else program, "rb") as file:
@@ -69,7 +69,7 @@ def libjpeg_of(program):
 
 
 def check_batch(batch, size):
-    """A loader that leaves out part of the work would win: bytes, of full size, that are an image's."""
+    """Checks that batches are bytes of full size with image content. A loader that skipped work would be faster."""
     import numpy
     pixels = numpy.asarray(batch)
     if pixels.dtype != numpy.uint8 or pixels.shape not in ((size, SIDE, SIDE, 3), (size, 3, SIDE, SIDE)):
@@ -79,7 +79,7 @@ def check_batch(batch, size):
 
 
 def session_cpu_s():
-    """CPU time so far of this process and of those that it started: a turn is a session of its own."""
+    """CPU time so far of this process and its child processes. A turn is a session, so they are found by its id."""
     session, ticks = os.getsid(0), 0
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA DALI on the CPU: its fused decoder of random crops, then a resize and a flip.
 
-Its decoder on the CPU always upsamples chroma smoothly: jpeg_fancy_upsampling is for GPUs. `flip=normalize` mirrors in
-crop_mirror_normalize, as NVIDIA's ResNet examples do.
+The CPU decoder always upsamples chroma smoothly: jpeg_fancy_upsampling is for GPUs. `flip=normalize` mirrors in
+crop_mirror_normalize, as in NVIDIA's ResNet examples.
 """
 import numpy
 import nvidia.dali

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FFCV, from a .beton file that holds the very bytes of the JPEG files: its own writer would encode them anew.
+"""FFCV, from a .beton file that holds the unchanged bytes of the JPEG files: FFCV's writer would encode them again.
 
-FFCV decodes with the fast DCT and resizes by area, and neither can be chosen.
+FFCV decodes with the fast DCT and resizes by area; neither can be changed.
 """
 import importlib.metadata
 import os
@@ -17,7 +17,7 @@ from PIL import Image
 import common
 
 OPTIONS = {"ahead": "3"}
-PASSES = 64  # that one order of FFCV's covers, so that the ends of its epochs do not show
+PASSES = 64  # passes that one order of FFCV covers, so that its epochs do not end within a turn
 
 
 def settings(options):
@@ -31,7 +31,7 @@ def versions(task):
 
 
 class EncodedImageField(RGBImageField):
-    """Takes the path of a JPEG file, whose bytes become the record."""
+    """Takes the path of a JPEG file, and stores its bytes as the record."""
 
     def encode(self, destination, image, malloc):
         encoded = numpy.fromfile(image, numpy.uint8)
@@ -84,7 +84,7 @@ def rate(task):
 
 
 def evaluate(task, box):
-    """FFCV has its own centre crop: of `ratio` of the shorter side, which is the box wherever that is whole."""
+    """FFCV's centre crop, of `ratio` of the shorter side. It equals the box if that has whole pixels."""
     operations = [CenterCropRGBImageDecoder((common.SIDE, common.SIDE), common.SIDE / 256)]
     name = "evaluation-" + os.path.basename(os.path.normpath(task.data_dir))
     loader = loader_of(task, name, operations, OrderOption.SEQUENTIAL, len(task.files), None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libjpeg-turbo's plain full decode of the same files from memory, without crop, resize and flip: what decoding alone
-takes. A process for each core, since nothing is shared."""
+"""libjpeg-turbo's plain full decode of the same files from memory, without crop, resize and flip: the cost of decoding
+alone. One process for each core, since nothing is shared."""
 import os
 import re
 import subprocess

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCV in a pool of threads, which its functions let run side by side.
+"""OpenCV in a pool of threads; its functions run in parallel.
 
-Its bilinear filter is not antialiased; `resize=area`, for reductions only, is its nearest to that, and FFCV's choice.
+Its bilinear filter is not antialiased. `resize=area`, for reductions only, is its closest filter, and FFCV uses the same.
 """
 import random
 import threading
@@ -17,7 +17,7 @@ OPTIONS = {"resize": "area"}
 SETTINGS = {"decode": "whole image", "antialias": "area", "dct": "accurate integer", "dct_scaling": "no",
             "chroma": "smooth", "output": "HWC"}
 FLAGS = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-AHEAD = 3  # batches that are being filled
+AHEAD = 3  # batches that are filled at the same time
 
 
 def settings(options):

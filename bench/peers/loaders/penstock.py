@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Penstock's `queue` feeder before a model that computes nothing. Options are those of the feeder."""
+"""Penstock's `queue` feeder with a model that computes nothing. Options are the feeder's options."""
 import json
 import os
 import struct
@@ -40,7 +40,7 @@ def run(task, count, warmup):
     if child.returncode != 0:
         raise RuntimeError(child.stderr.strip())
     result = json.loads(child.stdout)
-    # Batches that lay ready before the window do not count, and neither do those left over.
+    # Neither batches that were ready before the window nor batches that remain after it count.
     return {"img_per_s": min(result["img_per_s"], result["sustained_img_per_s"]),
             "cpu_us": 1e6 * result["process_cpu_s"] / (count * task.batch)}
 
@@ -55,8 +55,8 @@ def rate(task):
 
 
 def evaluate(task, box):
-    """Through `penstock serve`, whose labels tell which image is which: each has a folder of its own. `box` is what
-    crop=center takes: 224/256 of the shorter side."""
+    """Through `penstock serve`. Each image has a separate folder, so its label identifies it. `box` is the crop of
+    crop=center: 224/256 of the shorter side."""
     import zmq
     pixels, seen = numpy.zeros((len(task.files), common.SIDE, common.SIDE, 3), numpy.uint8), set()
     with tempfile.TemporaryDirectory() as folder, zmq.Context() as context, context.socket(zmq.PULL) as socket:
@@ -79,7 +79,7 @@ def evaluate(task, box):
 
 
 def read_message(message):
-    """Labels and pixels of a zmq_op message: dataflow/wire/zmq_op.h has the format."""
+    """Labels and pixels of a zmq_op message; feeders/remote/wire/zmq_op.h describes the format."""
     tensors, at = {}, 4
     types = {3: numpy.int32, 4: numpy.uint8, 9: numpy.int64}
     for _ in range(struct.unpack_from("<i", message)[0]):

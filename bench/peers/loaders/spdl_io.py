@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPDL: FFmpeg's decoder and filters in SPDL's pipeline of threads, each thread a batch.
+"""SPDL: FFmpeg's decoder and filters in SPDL's pipeline of threads. Each thread makes a batch.
 
-SPDL's wheel comes without FFmpeg. Where the system has none, the one inside the wheel of PyAV is taken: see
+SPDL's wheel contains no FFmpeg. If the system has none, the one in PyAV's wheel is used: see
 `find_ffmpeg`.
 """
 import importlib.metadata
@@ -19,7 +19,7 @@ OPTIONS = {"flags": "bilinear"}
 
 
 def find_ffmpeg(scratch):
-    """Starts this program again with PyAV's libraries under the names that SPDL looks for."""
+    """Starts this program again with PyAV's libraries under the names that SPDL expects."""
     import spdl.io
     try:
         spdl.io.demux_config()  # loads the libraries
@@ -60,7 +60,7 @@ def frame_of(path, box_of, mirrored, flags):
     import spdl.io
     packets = spdl.io.demux_image(path)
     left, top, width, height = box_of(packets.width, packets.height)
-    # One thread in a filter: the pipeline has as many as there are cores.
+    # One thread in a filter, because the pipeline has one thread for each core.
     filters = (f"crop={width}:{height}:{left}:{top}:exact=1,"
                f"scale={common.SIDE}:{common.SIDE}:flags={flags}:threads=1,"
                f"{'hflip,' if mirrored else ''}format=pix_fmts=rgb24")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tf.data with decode_and_crop_jpeg, as TensorFlow's ResNet examples feed themselves.
+"""tf.data with decode_and_crop_jpeg, as in TensorFlow's ResNet examples.
 
-`antialias=false` is what those do, and what tf.image.resize does by default. `parallel=auto` leaves the number of
-calls to tf.data's autotuning.
+`antialias=false` matches those examples and the default of tf.image.resize. With `parallel=auto`, tf.data's
+autotuning chooses the number of calls.
 """
 import numpy
 import tensorflow as tf
@@ -26,7 +26,7 @@ def cropped(encoded, top, left, height, width, antialias):
     image = tf.io.decode_and_crop_jpeg(encoded, tf.stack([top, left, height, width]), channels=3,
                                        fancy_upscaling=True, dct_method="INTEGER_ACCURATE")
     image = tf.image.resize(image, [common.SIDE] * 2, method="bilinear", antialias=antialias)
-    return tf.cast(image + 0.5, tf.uint8)  # a mean of bytes lies between 0 and 255
+    return tf.cast(image + 0.5, tf.uint8)  # a mean of bytes is between 0 and 255
 
 
 def random_image(path, antialias):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchvision's DataLoader with Pillow: what most training scripts do.
+"""torchvision's DataLoader with Pillow, as in most training scripts.
 
-`workers` are processes; 0 loads in the consumer's own, which spares one core the copies between them.
+`workers` is the number of processes; 0 loads in the consumer's process, which avoids copies between processes on one core.
 """
 import torch
 import torchvision
@@ -44,7 +44,7 @@ class Endless(torch.utils.data.Sampler):
 
 
 def loader_of(task, load):
-    """Batches of a DataLoader as it is tuned by its documentation: workers that stay, and read ahead."""
+    """Batches of a DataLoader that is tuned as its documentation advises: persistent workers that read ahead."""
     torch.set_num_threads(1)
     workers = task.options["workers"]
     workers = (task.threads if task.threads > 1 else 0) if workers == "auto" else int(workers)

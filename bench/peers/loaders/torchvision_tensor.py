@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchvision's DataLoader with its own JPEG decoder and transforms of tensors, whose antialiased bilinear filter has
-vector code for bytes."""
+"""torchvision's DataLoader with its JPEG decoder and tensor transforms. Their antialiased bilinear filter has vector
+code for bytes."""
 import torch
 import torchvision
 from torchvision.io import ImageReadMode, decode_jpeg, read_file

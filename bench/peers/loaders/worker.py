@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One turn of one loader, in a process of its own: what loader_peers.py starts.
+"""Runs one turn of one loader in a separate process; loader_peers.py starts it.
 
-Usage: worker.py TURN.json, which says what to do and where the answer goes, in JSON as well.
+Usage: worker.py TURN.json. The file describes the turn and names the file for the answer, which is JSON, too.
 """
 import glob
 import importlib
@@ -18,7 +18,7 @@ MODULES = {"penstock": "penstock", "libjpeg-turbo": "libjpeg_turbo", "torchvisio
 
 
 def parse(text, options):
-    """The options of NAME:key=value,..., over the loader's own."""
+    """The options of NAME:key=value,..., merged over the loader's defaults."""
     for word in filter(None, text.split(",")):
         key, _, value = word.partition("=")
         if key not in options:
@@ -62,7 +62,7 @@ def main():
     os.sched_setaffinity(0, turn["cores"])
     try:
         result = answer(turn)
-    except BaseException as error:  # whatever it is, the other loaders go on
+    except BaseException as error:  # whatever the error, the other loaders continue
         lines = str(error).strip().splitlines()
         result = {"failed": f"{type(error).__name__}: {lines[-1] if lines else ''}"[:200]}
         if not isinstance(error, (ImportError, KeyboardInterrupt)):
@@ -72,7 +72,7 @@ def main():
     with open(turn["answer"], "w", encoding="utf-8") as file:
         json.dump(result, file)
     sys.stderr.flush()
-    os._exit(0)  # threads and processes that read ahead would keep it
+    os._exit(0)  # threads and processes that read ahead would prevent a normal exit
 
 
 if __name__ == "__main__":

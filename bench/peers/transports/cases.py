@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What transport_rates.py measures: one line a case, who sends, who receives, and over what."""
+"""The cases of transport_rates.py: one line for each, with its sender, receiver and transport."""
 import dataclasses
 import os
 import re
@@ -9,8 +9,8 @@ WORD = re.compile(r"(?:--)?\w[\w-]*")
 TRANSPORTS = ("ipc", "abstract", "tcp")
 MIB = 1 << 20
 
-# Ways to run bare libzmq: the fastest over a transport is the limit there. Words of penstock_zmq_limit, for both sides
-# but malloc, which is pull's.
+# Ways to run bare libzmq: the fastest over a transport is the limit there. Arguments of penstock_zmq_limit, for both
+# sides except malloc, which is for pull.
 LIMIT_WAYS = {
     "as it is": {},
     "malloc kept": {"malloc": "keep"},
@@ -19,7 +19,7 @@ LIMIT_WAYS = {
     "malloc kept, 2 I/O threads": {"malloc": "keep", "io_threads": 2},
 }
 
-# Formats of `penstock serve`, and what its help has to have for them.
+# Formats of `penstock serve`, and the words that its help must contain for them.
 SERVE_FORMATS = {
     "zmq_op": ([], []),
     "numpy-frames": (["--format", "numpy-frames"], ["--format", "numpy-frames"]),
@@ -31,20 +31,20 @@ CREDIT = {"consume": ("credit={hwm}",), "consume_needs": ("credit",)}
 SHARED_MEMORY = (["--format", "framed", "--credit", "--shared-memory"], ["framed", "--credit", "--shared-memory"])
 COPIED = {"consume": ("credit={hwm}", "copy=true"), "consume_needs": ("credit", "copy")}
 
-# What penstock_zmq_limit says of the time from sent to received, and the facts of a run's result that say the same of
-# messages in Penstock's own format, in seconds.
+# Fields of penstock_zmq_limit for the time from sent to received, and the facts of a run's result for the same time of
+# messages in Penstock's framed format, in seconds.
 LATENCY_FACTS = {"latency_ms_median": "hand_off_median_s", "latency_ms_p99": "hand_off_p99_s"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One row. `serve` and `consume` are further words for those, {hwm} being --hwm's; `*_needs` is what their help
-    must have."""
+    """One row. `serve` and `consume` are further arguments of these verbs; {hwm} stands for --hwm. Their help must
+    contain the words of `*_needs`."""
     name: str
     group: str  # limit, ours, peer, latency, hand-off
     transport: str  # of TRANSPORTS; "memory": no socket
     format: str
-    producer: str  # serve, push, tensorpack; none: the consumer makes its batches itself
+    producer: str  # serve, push, tensorpack; none: the consumer makes its batches
     consumer: str  # run, pull, memcpy, tensorpack, torch
     producers: int = 1
     way: str = ""  # of LIMIT_WAYS
@@ -54,7 +54,7 @@ class Case:
     consume_needs: tuple = ()
     curve: bool = False
     paced: bool = False
-    copies: bool = True  # whether the consumer does what the limits do
+    copies: bool = True  # whether the consumer copies batches as the limits do
     python_needs: tuple = ()
 
     @property
@@ -98,7 +98,7 @@ def peers():
                    way="malloc kept, 1 MiB sent ahead", curve=True)
     yield Case("libzmq, ipc, 4 producers", "peer", "ipc", "zmq_op", "push", "pull", producers=4,
                way="malloc kept, 1 MiB sent ahead")
-    # The same bytes, from a producer that costs nothing, to both consumers; then tensorpack's own producer.
+    # The same bytes, from a producer without cost, to both consumers; then from tensorpack's producer.
     tensorpack = ("tensorpack", "zmq")
     for producer, words in (("push", "libzmq"), ("tensorpack", "tensorpack")):
         yield Case(f"{words} to tensorpack, pickle, ipc", "peer", "ipc", "pickle", producer, "tensorpack",
@@ -110,7 +110,7 @@ def peers():
 
 
 def latencies():
-    """Batches at a pace that no transport has trouble with: how long one takes, rather than how many wait."""
+    """Batches at a pace that every transport can sustain: measures the time of one batch, not the length of a queue."""
     for transport in TRANSPORTS:
         yield Case(f"libzmq, {transport}, paced", "latency", transport, "zmq_op", "push", "pull",
                    way="malloc kept, 1 MiB sent ahead", paced=True)
@@ -123,7 +123,7 @@ HARNESS = "the harness alone, paced"
 
 
 def hand_offs():
-    """At one rate, into a device whose copies are free: what a process that consumes uses beside the harness's own."""
+    """At one rate, into a device with free copies: measures the CPU time of the consuming process beyond the harness."""
     yield Case(HARNESS, "hand-off", "memory", "-", "none", "run", paced=True)
     words, needs = SHARED_MEMORY
     for name, consume in (("lent", CREDIT), ("copied", COPIED)):
@@ -139,7 +139,7 @@ def all_cases():
 
 
 class Abilities:
-    """What the program and the other Python can do, asked once."""
+    """What the program and the other Python support; each is queried once."""
 
     def __init__(self, penstock, python):
         self.serve_help = self.output([penstock, "serve", "--help-all"])
@@ -156,7 +156,7 @@ class Abilities:
 
     @staticmethod
     def options_of(component, listing):
-        """The indented lines below the component's own."""
+        """The indented lines below the component's line."""
         lines, found = listing.splitlines(), []
         for start, line in enumerate(lines):
             if line.split()[:1] == [component]:
@@ -174,7 +174,7 @@ class Abilities:
         return self.modules[name]
 
     def reason_to_skip(self, case):
-        """Empty: there is none."""
+        """The reason why a case cannot run; empty if it can."""
         words = WORD.findall(self.serve_help)
         for need in case.serve_needs if case.producer == "serve" else ():
             if need not in words:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of a turn: started, watched, ended, and what they used."""
+"""Processes of a turn: starts, watches and ends them, and measures what they used."""
 import os
 import re
 import signal
@@ -13,11 +13,11 @@ LINES_SHOWN = 8
 
 
 class Failed(Exception):
-    """A turn that came to nothing, and why."""
+    """A turn that failed, and why."""
 
 
 class Child:
-    """A process in a group of its own, with its output in files."""
+    """A process in a separate process group, with its output in files."""
 
     def __init__(self, command, folder, name):
         self.command = command
@@ -29,8 +29,8 @@ class Child:
                                             start_new_session=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
 
     def stat(self):
-        """Whether its first thread waits, and the CPU seconds of all its threads so far; of one that has ended, what
-        was seen last."""
+        """Whether its first thread waits, and the CPU seconds of all its threads so far. If the process has ended, the last
+        known values."""
         try:
             with open(f"/proc/{self.process.pid}/stat", encoding="utf-8") as file:
                 fields = file.read().rpartition(")")[2].split()
@@ -43,7 +43,7 @@ class Child:
         return self.stat()[1]
 
     def look_at_memory(self):
-        """Its peak, from /proc: that of getrusage counts this process from before it became the other."""
+        """Its peak memory, from /proc. The peak of getrusage includes the time before exec, when it was a copy of this process."""
         try:
             with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as file:
                 found = PEAK.search(file.read())
@@ -68,7 +68,7 @@ class Child:
         return True
 
     def end(self):
-        """Asks it to end, and then makes it and what it started."""
+        """Asks it to end, then kills it and its child processes."""
         if not self.ended():
             self.process.send_signal(signal.SIGTERM)
             self.wait(5)
@@ -97,7 +97,7 @@ class Child:
 
 
 def settle(children, seconds=20):
-    """Waits until none of them uses a processor: its batches are drawn, and it waits for a consumer."""
+    """Waits until all processes are idle: their batches are ready, and they wait for a consumer."""
     deadline = time.monotonic() + seconds
     still, before = 0, None
     while still < 4 and time.monotonic() < deadline:

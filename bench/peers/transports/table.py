@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns as Markdown: medians with the lowest and the highest, shares of the limit in the same round."""
+"""Turns as Markdown: medians with the lowest and the highest, and shares of the limit in the same round."""
 import statistics
 
 from cases import HARNESS, LIMIT_WAYS, TRANSPORTS
@@ -23,7 +23,7 @@ def rates(turns):
 
 
 def best_ways(cases, results):
-    """For each transport the fastest of the ways to run bare libzmq, as a case; none where none was measured."""
+    """For each transport the fastest way to run bare libzmq, as a case; none if none was measured."""
     found = {}
     for transport in TRANSPORTS:
         measured = [case for case in cases
@@ -34,7 +34,7 @@ def best_ways(cases, results):
 
 
 def share(turns, limit):
-    """Of the limit's rate in the same round, in per cent."""
+    """Percentage of the limit's rate in the same round."""
     parts = [100 * rate / limit[number] for number, rate in rates(turns).items() if number in limit]
     return spread(parts) if parts else "-"
 
@@ -62,7 +62,7 @@ def main_table(cases, results, failed):
         if not turns:
             lines.append(reason_row(case, failed.get(case.name, "no turn ended"), 3))
             continue
-        # What goes through no socket has the fastest of all transports beside it.
+        # Cases without a socket are compared with the fastest of all transports.
         limit = limits.get(case.transport) or max(limits.values(), default={},
                                                   key=lambda of: statistics.median(of.values()))
         name = f"**{case.name}**" if case.group == "limit" else case.name
@@ -104,7 +104,7 @@ def latency_table(cases, results, failed):
 
 
 def hand_off_table(cases, results, failed, batch):
-    """What feeding costs the process that consumes, beyond what the harness uses at the same pace in the same round."""
+    """The cost of feeding for the consuming process, beyond the cost of the harness at the same pace in the same round."""
     lines = ["| feeding | transport | img/s | consumer's CPU ms a batch | of them for the hand-off | of a core, % | "
              "MB a batch, copied + lent |\n|---|---|---|---|---|---|---|"]
     alone = {number: turn["consumer_cpu_ms"] for number, turn in results.get(HARNESS, {}).items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes batches with tensorpack's own RemoteDataZMQ and drops them; prints what that came to as a line of JSON.
+"""Receives batches with tensorpack's RemoteDataZMQ and drops them; prints the results as a line of JSON.
 
 Usage: tensorpack_consumer.py ENDPOINT BATCH IMAGE HWM SECONDS
 """

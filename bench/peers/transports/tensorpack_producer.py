@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends one constant batch again and again with tensorpack's own send_dataflow_zmq, until SIGTERM; or writes the bytes
+"""Sends one constant batch repeatedly with tensorpack's send_dataflow_zmq, until SIGTERM; or writes the bytes
 of its message into a file.
 
 Usage: tensorpack_producer.py ENDPOINT|FILE BATCH IMAGE HWM send|write
@@ -14,7 +14,7 @@ from tensorpack.utils.serialize import dumps
 
 
 class Constant(DataFlow):
-    """As cheap as a dataflow can be, so that what is measured is the sending."""
+    """The cheapest possible dataflow, so that only the sending is measured."""
 
     def __init__(self, batch, image):
         random = numpy.random.default_rng(1)
@@ -38,7 +38,7 @@ def main():
 
     def end(*_):
         print(f"tensorpack: sent {data.sent} batches", file=sys.stderr, flush=True)
-        os._exit(0)  # not through tensorpack's own ending, which waits for a socket that nobody reads
+        os._exit(0)  # skips tensorpack's shutdown, which waits for a socket that no process reads
 
     signal.signal(signal.SIGTERM, end)
     send_dataflow_zmq(data, where, hwm=int(hwm))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches from one worker of PyTorch's DataLoader: collated into shared memory by the worker, handed to this process,
-and copied once into recycled tensors. Prints what that came to as a line of JSON.
+"""Batches from one worker of PyTorch's DataLoader: the worker collates them into shared memory, and this process
+copies them once into recycled tensors. Prints the results as a line of JSON.
 
 Usage: torch_loader.py - BATCH IMAGE PREFETCH SLOTS SECONDS
 """
@@ -13,7 +13,7 @@ from window import Window
 
 
 class Constant(torch.utils.data.IterableDataset):
-    """The same image for ever, so that what is measured is the way of the batch."""
+    """Always the same image, so that only the transport of the batch is measured."""
 
     def __init__(self, image):
         self.sample = (torch.randint(0, 256, (image, image, 3), dtype=torch.uint8), 7)
@@ -39,7 +39,7 @@ def main():
             break
     window.show(versions={"torch": torch.__version__})
     sys.stdout.flush()
-    os._exit(0)  # not through the loader's own ending, which waits for its worker
+    os._exit(0)  # skips the loader's shutdown, which waits for its worker
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One turn of a case: its producers and its consumer as processes of their own, and what they reached."""
+"""One turn of a case: runs its producers and its consumer as separate processes, and collects their results."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ from cases import LATENCY_FACTS, LIMIT_WAYS
 from processes import Child, Failed, settle
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COUNTS = ("minor_faults", "voluntary_switches", "involuntary_switches")  # kept for a batch
+COUNTS = ("minor_faults", "voluntary_switches", "involuntary_switches")  # divided by the number of batches
 KEY = re.compile(r'(public|secret)-key\s*=\s*"([^"]+)"')
 
 
@@ -22,7 +22,7 @@ def free_port():
 
 
 def zmq_op_message(batch, image):
-    """The bytes of a batch of random pixels, as dataflow/wire/zmq_op.h has them."""
+    """The bytes of a batch of random pixels in the format of feeders/remote/wire/zmq_op.h."""
     pixels = batch * image * image * 3
     return (struct.pack("<3i4iq", 2, 4, 4, batch, image, image, 3, pixels) + os.urandom(pixels) +
             struct.pack("<2iiq", 3, 1, batch, 4 * batch) + bytes(4 * batch))
@@ -34,7 +34,7 @@ class Turns:
     def __init__(self, settings, abilities):
         self.settings, self.abilities = settings, abilities
         self.folder = tempfile.TemporaryDirectory(prefix="penstock-")
-        self.known = {}  # img/s of cases and of transports, to say how many batches a window has
+        self.known = {}  # img/s of cases and of transports, to choose the number of batches of a window
         self.count = 0
         with open(self.path("zmq_op"), "wb") as file:
             file.write(zmq_op_message(settings.batch, settings.image))
@@ -46,7 +46,7 @@ class Turns:
         return os.path.join(self.folder.name, *names)
 
     def keys(self, name):
-        """Those of a certificate that is made once: public and secret."""
+        """The public and secret key of a certificate, which is made once."""
         if not os.path.exists(self.path("keys", name + ".key_secret")):
             self.complete([self.settings.penstock, "keygen", "--out", self.path("keys"), "--name", name], "keygen")
         with open(self.path("keys", name + ".key_secret"), encoding="utf-8") as file:
@@ -82,7 +82,7 @@ class Turns:
         own = self.settings
         return [own.python, os.path.join(HERE, script), endpoint, str(own.batch), str(own.image), str(own.hwm), *words]
 
-    # ---- who sends ----
+    # ---- senders ----
     def producer(self, case, endpoint):
         own = self.settings
         if case.producer == "tensorpack":
@@ -117,7 +117,7 @@ class Turns:
     def limit(self, mode, words):
         return [self.abilities.limit, mode, *(f"{key}={value}" for key, value in words.items())]
 
-    # ---- who receives ----
+    # ---- receivers ----
     def consumer(self, case, endpoint):
         own = self.settings
         if case.consumer == "memcpy":
@@ -156,14 +156,14 @@ class Turns:
         return own.hand_off_rate if case.group == "hand-off" else own.pace * own.batch
 
     def batches(self, case):
-        """As many as should take the time of a window, by what was measured before."""
+        """The number of batches that should fill the window, by earlier measurements."""
         own = self.settings
         rate = self.pace(case) if case.paced else self.known.get(case.name, self.known.get(case.transport, 1000))
         return max(20, round(own.seconds * rate / own.batch))
 
     # ---- the turn ----
     def run(self, case):
-        """What it reached. Raises Failed."""
+        """The result of the turn. Raises Failed."""
         endpoint = self.endpoint(case)
         if case.curve:
             self.keys("consumer")
@@ -196,7 +196,7 @@ class Turns:
         return answer
 
     def reading(self, case, said):
-        """The consumer's answer in the words of the table."""
+        """The consumer's answer, with the table's names."""
         batch = self.settings.batch
         if case.consumer != "run":
             batches = said["batches"]
@@ -214,7 +214,7 @@ class Turns:
         if said["counters"].get("messages_rejected", 0) > 0:
             raise Failed("messages were refused: " + " / ".join(said["notes"]))
         batches = said["img_per_s"] * said["window_s"] / batch
-        # The lower of both: what lay ready before the window makes nothing faster.
+        # The lower rate of the two: batches that were ready before the window must not raise it.
         answer = {"img_per_s": min(said["img_per_s"], said["sustained_img_per_s"]),
                   "consumer_cpu_ms": 1e3 * said["process_cpu_s"] / batches,
                   "about": {key: said[key] for key in ("status", "facts", "notes", "window_s")}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window of a stated time behind some batches that warm up, and what this process used in it."""
+"""A window of a given time after some warm-up batches, and what this process used in it."""
 import json
 import os
 import resource
@@ -13,7 +13,7 @@ def usage():
 
 
 def cpu_of(pid):
-    """Seconds of another process and its threads."""
+    """CPU seconds of another process and its threads."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS

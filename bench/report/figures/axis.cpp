@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/axis.h"
+#include "bench/report/figures/axis.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr double kSwatch = 10, kLegendLine = 18, kCap = 4;
@@ -95,4 +95,4 @@ void whisker(Svg& svg, const Scale& x, double low, double high, double y) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

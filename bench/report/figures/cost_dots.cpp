@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/cost_dots.h"
+#include "bench/report/figures/cost_dots.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Share of the device's speed that each row loses";
@@ -22,8 +22,8 @@ std::string value_text(const CostDot& dot) {
   return has_interval(dot.percent) ? value + " " + interval_text(dot.percent, 1) : value;
 }
 
-/// An axis that holds everything that was measured, and intervals unless they would push that into
-/// a corner.
+/// The ends of the axis. They include all measured values, and intervals unless these would squeeze
+/// the values into a corner.
 std::pair<double, double> ends_of(const std::vector<CostDot>& dots) {
   double low = 0, high = 1;
   for (const CostDot& dot : dots) {
@@ -90,7 +90,7 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
     for (const double percent : dot.rounds) {
       if (std::isfinite(percent)) rounds.push_back({x(percent), y});
     }
-    const double reach = narrow ? 9 : row / 2;  // letters stay clear of the line at 0
+    const double reach = narrow ? 9 : row / 2;  // keeps letters clear of the line at 0
     svg.line({x(0), y - reach}, {x(0), y + reach}, "axis");
     svg.dots(rounds, 3, "starvation faint");
     whisker(svg, x, dot.percent.low, dot.percent.high, y);
@@ -104,4 +104,4 @@ std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize&
   return std::move(svg).finish(end + 4);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What share of a device's speed each row of a sweep loses: a dot and its interval, and every
-// round.
+// Draws the share of a device's speed that each row of a sweep loses: a dot with its interval, and
+// every round.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "bench/figures/svg.h"
+#include "bench/report/figures/svg.h"
 #include "bench/statistics/estimate.h"
 
-namespace penstock {
+namespace penstock::report {
 
 struct CostDot {
   std::string label;
-  Estimate percent;
-  std::vector<double> rounds;  ///< percent of each
+  statistics::Estimate percent;
+  std::vector<double> rounds;  ///< percent per round
 };
 
 std::string cost_dots_figure(const std::vector<CostDot>& dots, const FigureSize& size);
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/cost_split.h"
+#include "bench/report/figures/cost_split.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "What the cost consists of";
@@ -21,12 +21,12 @@ constexpr double kBar = 24, kBold = 1.15;
 struct Part {
   std::string_view name, classes;
   double value = 0;
-  std::string text;  ///< of the legend
+  std::string text;  ///< for the legend
 };
 
 std::array<Part, 4> parts_of(const SplitBar& bar) {
   const int decimals = decimals_of(bar.total_ms);
-  const auto text = [decimals](std::string_view name, const Estimate& estimate) {
+  const auto text = [decimals](std::string_view name, const statistics::Estimate& estimate) {
     return fmt::format("{} {} ms {}", name, fixed_text(estimate.value, decimals),
                        interval_text(estimate, decimals));
   };
@@ -39,7 +39,7 @@ std::array<Part, 4> parts_of(const SplitBar& bar) {
                fmt::format("residual {} ms", fixed_text(bar.residual_ms, decimals))}};
 }
 
-/// Sums of the parts below and above 0.
+/// The sums of the negative and of the positive parts.
 std::pair<double, double> reach_of(const SplitBar& bar) {
   std::pair<double, double> reach;
   for (const Part& part : parts_of(bar)) {
@@ -92,4 +92,4 @@ std::string cost_split_figure(const std::vector<SplitBar>& bars, const FigureSiz
   return std::move(svg).finish(y - 10);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/figure_style.h"
+#include "bench/report/figures/figure_style.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 struct Colour {
@@ -45,7 +45,7 @@ constexpr std::array kColours = {
     Colour{".narrow-place", "stroke", "#c5512d", "#ee8660"},
 };
 
-/// What does not depend on the light.
+/// Rules that are the same for light and dark.
 constexpr std::string_view kShapes =
     R"(.ps{font:12px/1.3 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-variant-numeric:tabular-nums}
 .ps .small{font-size:11px}
@@ -86,4 +86,4 @@ std::string figure_style() {
   return style + "}\n";
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

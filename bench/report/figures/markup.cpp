@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/markup.h"
+#include "bench/report/figures/markup.h"
 
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
@@ -17,7 +17,7 @@ struct Character {
   bool valid = false;
 };
 
-/// The character at the beginning of `text`, which is not empty (RFC 3629).
+/// The first character of `text`, which is not empty (RFC 3629).
 Character first_of(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   if (lead < 0x80) return {1, lead, true};
@@ -39,7 +39,7 @@ bool is_xml(std::uint32_t code) {
   return code != 0xFFFE && code != 0xFFFF && !(code >= 0x7F && code < 0xA0);
 }
 
-/// Em widths by kinds of letters, about those of DejaVu Sans, which is wider than most.
+/// Em widths by kind of letter, close to those of DejaVu Sans, which is wider than most.
 double em_width(char c) {
   if (std::string_view("il.,:;'|!j").find(c) != std::string_view::npos) return 0.33;
   if (std::string_view(" frt()[]-/").find(c) != std::string_view::npos) return 0.40;
@@ -96,4 +96,4 @@ std::string shortened(std::string_view text, double width, double size) {
   return std::string(text) + std::string(kEllipsis);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

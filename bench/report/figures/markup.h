@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that becomes part of a page or of a figure.
+// Prepares text for pages and figures: escapes it and estimates its width.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::report {
 
-/// `text` as character data or attribute value of HTML and of XML: markup is escaped; bytes that
-/// are no UTF-8, and characters that XML 1.0 does not have, become U+FFFD.
+/// `text` as character data or attribute value of HTML and XML. Markup is escaped. Bytes that are
+/// not UTF-8, and characters not allowed in XML 1.0, become U+FFFD.
 std::string escaped(std::string_view text);
 
-/// Characters, not bytes, of UTF-8 text.
+/// Number of characters, not bytes, in UTF-8 text.
 std::size_t length_of(std::string_view text);
 
-/// Width of `text` in a usual sans-serif typeface of `size` pixels, in pixels; rather too much than
-/// too little, since nobody knows which typeface a reader has.
+/// Width of `text` in pixels, in a usual sans-serif typeface of `size` pixels. Rather too large
+/// than too small, because the reader's typeface is unknown.
 double text_width(std::string_view text, double size);
 
-/// The longest beginning of `text` that is at most `width` pixels wide, with an ellipsis where
-/// something is left out.
+/// The longest beginning of `text` that is at most `width` pixels wide, with an ellipsis if it is
+/// cut.
 std::string shortened(std::string_view text, double width, double size);
 
-}  // namespace penstock
+}  // namespace penstock::report

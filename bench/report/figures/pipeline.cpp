@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/pipeline.h"
+#include "bench/report/figures/pipeline.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "The pipeline, and what each stage could do";
@@ -54,7 +54,7 @@ void draw_box(Svg& svg, const PipelineStage& stage, Box box) {
            Anchor::middle);
 }
 
-/// From left to right.
+/// Draws from left to right.
 std::string draw_across(const std::vector<PipelineStage>& stages, double demand,
                         const FigureSize& size, Svg svg) {
   const auto count = static_cast<double>(stages.size());
@@ -82,7 +82,7 @@ std::string draw_across(const std::vector<PipelineStage>& stages, double demand,
   return std::move(svg).finish(kTop + kBox + 6);
 }
 
-/// From top to bottom, rates beside the arrows.
+/// Draws from top to bottom, with rates beside the arrows.
 std::string draw_down(const std::vector<PipelineStage>& stages, double demand,
                       const FigureSize& size, Svg svg) {
   constexpr double kDown = 36;
@@ -126,4 +126,4 @@ std::string pipeline_figure(const std::vector<PipelineStage>& stages, double dem
               : draw_down(stages, demand_img_per_s, size, std::move(svg));
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/quantity.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kMinus = "\xE2\x88\x92";
@@ -40,7 +40,7 @@ std::string quantity_text(double value, std::string_view unit, int significant) 
   return unit.empty() ? number : fmt::format("{} {}", number, unit);
 }
 
-std::string interval_text(const Estimate& estimate, int decimals) {
+std::string interval_text(const statistics::Estimate& estimate, int decimals) {
   const bool low = std::isfinite(estimate.low), high = std::isfinite(estimate.high);
   if (estimate.is_spread && estimate.samples == 1) return "(once)";
   if (low && high) {
@@ -52,11 +52,11 @@ std::string interval_text(const Estimate& estimate, int decimals) {
   return "(no interval)";
 }
 
-bool has_interval(const Estimate& estimate) {
+bool has_interval(const statistics::Estimate& estimate) {
   return std::isfinite(estimate.low) && std::isfinite(estimate.high);
 }
 
-int decimals_of(const Estimate& estimate, int most) {
+int decimals_of(const statistics::Estimate& estimate, int most) {
   double largest = std::fabs(estimate.value);
   for (const double end : {estimate.low, estimate.high}) {
     if (std::isfinite(end)) largest = std::max(largest, std::fabs(end));
@@ -66,10 +66,11 @@ int decimals_of(const Estimate& estimate, int most) {
   return narrow ? decimals : std::min(decimals, decimals_for(estimate.half_width(), 2));
 }
 
-std::string estimate_text(const Estimate& estimate, std::string_view unit, int most_decimals) {
+std::string estimate_text(const statistics::Estimate& estimate, std::string_view unit,
+                          int most_decimals) {
   const int decimals = decimals_of(estimate, most_decimals);
   return fmt::format("{}{}{} {}", fixed_text(estimate.value, decimals), unit.empty() ? "" : " ",
                      unit, interval_text(estimate, decimals));
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/queue_occupancy.h"
+#include "bench/report/figures/queue_occupancy.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Batches ready in each ring over the window";
@@ -23,7 +23,7 @@ std::string summary_of(const QueueTrack& track) {
                      fixed_text(track.empty_percent, 0), fixed_text(track.full_percent, 0));
 }
 
-/// The name and the summary on one line where both fit, else on two; returns the strip's top.
+/// Draws name and summary on one line if both fit, else on two. Returns the top of the strip.
 double draw_head(Svg& svg, const QueueTrack& track, double top) {
   const std::string summary = summary_of(track);
   const double name_width = text_width(track.name, Svg::kText) * 1.15 + 12;
@@ -89,4 +89,4 @@ std::string queue_occupancy_figure(const std::vector<QueueTrack>& tracks, double
   return std::move(svg).finish(bottom + kAxisHeight);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/scale.h"
+#include "bench/report/figures/scale.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
-/// The least of 1, 2 or 5 times a power of ten that is not below `span` / `count`.
+/// The smallest of 1, 2 or 5 times a power of ten that is at least `span` / `count`.
 double step_of(double span, int count) {
   const double raw = span / std::max(count, 1);
   const double power = std::pow(10, std::floor(std::log10(raw)));
@@ -50,4 +50,4 @@ double rounded_up(double value, int count) {
   return std::ceil(value / step - 1e-9) * step;
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

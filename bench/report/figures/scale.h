@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// From values to pixels, and the round values in between.
+// Maps values to pixels, and finds round values for ticks.
 #pragma once
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::report {
 
-/// Linear. `from` and `to` are pixels, in either order.
+/// A linear scale. `from` and `to` are pixels, in either order.
 class Scale {
  public:
-  /// Ends that are not finite, or the same, are moved apart.
+  /// If the ends are not finite or are equal, they are moved apart.
   Scale(double low, double high, double from, double to) noexcept;
 
-  /// Pixel of a value; values outside, infinite ones too, land on the nearer end; not a number: on
+  /// The pixel of a value. Values outside, also infinite ones, go to the nearer end; NaN goes to
   /// the lower end.
   double operator()(double value) const noexcept;
   bool holds(double value) const noexcept { return value >= low_ && value <= high_; }
@@ -29,14 +29,14 @@ class Scale {
 struct Ticks {
   double step = 1;
   std::vector<double> values;  ///< ascending, within the ends
-  int decimals = 0;            ///< that tell them apart
+  int decimals = 0;            ///< enough to distinguish them
 };
 
-/// Multiples of 1, 2 or 5 times a power of ten between finite `low` < `high`, at most `count`
-/// (at least 2) of them where possible. `whole`: no fractions.
+/// Multiples of 1, 2 or 5 times a power of ten between finite `low` < `high`, if possible at most
+/// `count` (at least 2) of them. `whole`: no fractions.
 Ticks ticks_between(double low, double high, int count, bool whole = false);
 
-/// The least multiple of a step of ticks that is not below `value`: where an axis ends well.
+/// The smallest multiple of a tick step that is at least `value`: a good end for an axis.
 double rounded_up(double value, int count);
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/scaling_curve.h"
+#include "bench/report/figures/scaling_curve.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr double kPlot = 260, kPlus = 5, kGap = 26;
@@ -42,7 +42,7 @@ bool usable(const CurvePoint& point) {
   return std::isfinite(point.ranks) && point.ranks > 0 && std::isfinite(point.value);
 }
 
-/// From ranks and values to pixels.
+/// Maps ranks and values to pixels.
 class Plot {
  public:
   Plot(const ScalingCurves& data, double top, double width)
@@ -143,4 +143,4 @@ std::string scaling_curves_figure(const ScalingCurves& data, const FigureSize& s
   return std::move(svg).finish(bottom + kAxisHeight);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

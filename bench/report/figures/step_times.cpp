@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/step_times.h"
+#include "bench/report/figures/step_times.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Time of each step of the window";
@@ -33,7 +33,7 @@ bool has_causes(const StepSeries& times) {
   return !times.starved_ms.empty() || !times.copy_exposed_ms.empty() || !times.late_ms.empty();
 }
 
-/// Steps in equal parts of the window, of `stride` steps each.
+/// Groups the steps of the window into columns of `stride` steps each.
 std::vector<Column> columns_of(const StepSeries& times, std::size_t stride) {
   std::vector<Column> columns;
   for (std::size_t begin = 0; begin < times.step_ms.size(); begin += stride) {
@@ -60,7 +60,7 @@ std::vector<Column> columns_of(const StepSeries& times, std::size_t stride) {
   return columns;
 }
 
-/// Where the axis ends: above all steps but the longest few.
+/// The end of the axis: above all steps except the longest few.
 double limit_of(const StepSeries& times) {
   std::vector<double> sorted;
   for (const double step : times.step_ms) sorted.push_back(std::isfinite(step) ? step : 0);
@@ -71,7 +71,7 @@ double limit_of(const StepSeries& times) {
   return rounded_up(1.04 * std::max(most <= 1.6 * usual ? most : 1.3 * usual, floor), 6);
 }
 
-/// One part of every column, on top of `base`, which it raises.
+/// Draws one part of every column on top of `base`, and raises `base`.
 void draw_part(Svg& svg, const std::vector<Column>& columns, double Column::*part,
                std::vector<double>& base, const Scale& x, const Scale& y,
                std::string_view classes) {
@@ -91,7 +91,7 @@ void draw_part(Svg& svg, const std::vector<Column>& columns, double Column::*par
   svg.polygon(upper, classes);
 }
 
-/// `device`: the class of what the device did not wait in.
+/// `device` is the class of the time in which the device did not wait.
 void draw_columns(Svg& svg, const std::vector<Column>& columns, const Scale& x, const Scale& y,
                   bool grouped, std::string_view device) {
   std::vector<double> base(columns.size(), 0);
@@ -201,4 +201,4 @@ std::string step_times_figure(const StepSeries& times, const FigureSize& size) {
   return std::move(svg).finish(bottom + kAxisHeight);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

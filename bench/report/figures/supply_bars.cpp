@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/supply_bars.h"
+#include "bench/report/figures/supply_bars.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Supply against demand";
@@ -88,4 +88,4 @@ std::string supply_bars_figure(const std::vector<SupplyBar>& all, const FigureSi
   return std::move(svg).finish(legend(svg, 0, y + kAxisHeight, size.width, legend_of(bars)) + 4);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

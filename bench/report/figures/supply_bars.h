@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a feeder supplies against what the devices want: one bar for each feeder.
+// Draws what each feeder supplies, compared with what the devices could use: one bar per feeder.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "bench/figures/svg.h"
+#include "bench/report/figures/svg.h"
 #include "bench/statistics/estimate.h"
 
-namespace penstock {
+namespace penstock::report {
 
 struct SupplyBar {
   std::string label;
-  Estimate supply_img_per_s;
+  statistics::Estimate supply_img_per_s;
   double demand_img_per_s = 0;
 };
 
-/// All bars have the same scale. A supply of many times the demand is cut, and its bar is torn.
+/// All bars have the same scale. If a supply exceeds the scale, its bar is cut and drawn torn.
 std::string supply_bars_figure(const std::vector<SupplyBar>& bars, const FigureSize& size);
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/supply_demand.h"
+#include "bench/report/figures/supply_demand.h"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include <numeric>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Supply over cores against the device's demand";
@@ -24,7 +24,7 @@ double mean_of(const std::vector<double>& values) {
          static_cast<double>(std::max<std::size_t>(values.size(), 1));
 }
 
-bool usable(const ScalingPoint& point) {
+bool usable(const statistics::ScalingPoint& point) {
   return !point.img_per_s.empty() && std::isfinite(point.threads) &&
          std::all_of(point.img_per_s.begin(), point.img_per_s.end(),
                      [](double rate) { return std::isfinite(rate); });
@@ -32,7 +32,7 @@ bool usable(const ScalingPoint& point) {
 
 double measured_to(const SupplyDemand& data) {
   double most = data.needed ? data.needed->measured_to : 0;
-  for (const ScalingPoint& point : data.measured) {
+  for (const statistics::ScalingPoint& point : data.measured) {
     if (usable(point)) most = std::max(most, point.threads);
   }
   return most;
@@ -45,7 +45,7 @@ struct Plot {
 Plot plot_of(const SupplyDemand& data, double width) {
   double threads = measured_to(data) + 0.5;
   double rate = std::isfinite(data.demand_img_per_s) ? data.demand_img_per_s : 0;
-  for (const ScalingPoint& point : data.measured) {
+  for (const statistics::ScalingPoint& point : data.measured) {
     if (!usable(point)) continue;
     rate = std::max(rate, *std::max_element(point.img_per_s.begin(), point.img_per_s.end()));
   }
@@ -88,8 +88,8 @@ void draw_law(Svg& svg, const Plot& plot, const std::vector<LawPoint>& law) {
   svg.polyline(line, "law");
 }
 
-void draw_points(Svg& svg, const Plot& plot, const std::vector<ScalingPoint>& points) {
-  for (const ScalingPoint& point : points) {
+void draw_points(Svg& svg, const Plot& plot, const std::vector<statistics::ScalingPoint>& points) {
+  for (const statistics::ScalingPoint& point : points) {
     if (!usable(point)) continue;
     const auto [low, high] = std::minmax_element(point.img_per_s.begin(), point.img_per_s.end());
     const double x = plot.x(point.threads), mean = mean_of(point.img_per_s);
@@ -104,15 +104,15 @@ void draw_demand(Svg& svg, const Plot& plot, double demand, double supply) {
   const double y = plot.y(demand);
   svg.line({plot.x.from(), y}, {plot.x.to(), y}, "demand");
   const std::string text = fmt::format("demand: {} img/s", number_text(demand));
-  if (supply < demand) {  // free above the line on the left
+  if (supply < demand) {  // free space is on the left above the line
     svg.text({plot.x.from() + 6, y - 6}, text, "demand-text");
   } else {
     svg.text({plot.x.to() - 4, y + 15}, text, "demand-text", Anchor::end);
   }
 }
 
-/// On one line, or on two where `room` is less than that takes. `at`: of the first line, or of the
-/// last where `upwards`.
+/// Draws on one line, or on two if one does not fit into `room`. `at` is the place of the first
+/// line, or of the last line if `upwards`.
 void draw_answer(Svg& svg, Point at, double room, const std::string& text, Anchor anchor,
                  bool upwards) {
   constexpr double kLine = 16;
@@ -126,7 +126,8 @@ void draw_answer(Svg& svg, Point at, double room, const std::string& text, Ancho
   svg.text({at.x, at.y + kLine}, text.substr(colon + 2), "strong", anchor);
 }
 
-void draw_needed(Svg& svg, const Plot& plot, const ThreadsNeeded& needed, double demand) {
+void draw_needed(Svg& svg, const Plot& plot, const statistics::ThreadsNeeded& needed,
+                 double demand) {
   const double y = plot.y(demand), bottom = plot.y.from(), width = plot.x.to() - plot.x.from();
   const std::string text = needed_text(needed);
   if (!needed.reachable || !std::isfinite(needed.threads.value)) {
@@ -147,7 +148,7 @@ void draw_needed(Svg& svg, const Plot& plot, const ThreadsNeeded& needed, double
 
 }  // namespace
 
-std::string needed_text(const ThreadsNeeded& needed) {
+std::string needed_text(const statistics::ThreadsNeeded& needed) {
   if (!needed.known) {
     return needed.reachable ? fmt::format("at least {} cores needed", needed.whole)
                             : std::string("cores needed: not known");
@@ -169,7 +170,7 @@ std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& siz
   }
   std::string description = data.needed ? needed_text(*data.needed) + ". " : "";
   double supply = 0;
-  for (const ScalingPoint& point : data.measured) {
+  for (const statistics::ScalingPoint& point : data.measured) {
     if (!usable(point)) continue;
     supply = std::max(supply, mean_of(point.img_per_s));
     description += fmt::format("{} threads supply {} img/s. ", number_text(point.threads, 2),
@@ -196,4 +197,4 @@ std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& siz
                                4);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

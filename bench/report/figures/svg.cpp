@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/svg.h"
+#include "bench/report/figures/svg.h"
 
 #include <fmt/format.h>
 
@@ -8,16 +8,16 @@
 #include <iterator>
 #include <utility>
 
-#include "bench/figures/figure_style.h"
-#include "bench/figures/markup.h"
+#include "bench/report/figures/figure_style.h"
+#include "bench/report/figures/markup.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr double kFarAway = 1e5;
 constexpr double kLine = 16;
 
-/// A coordinate: finite, two decimals, no zeros behind them.
+/// A coordinate: finite, two decimals, without trailing zeros.
 std::string coordinate(double value) {
   if (std::isnan(value)) value = 0;
   std::string text = fmt::format("{:.2f}", std::clamp(value, -kFarAway, kFarAway));
@@ -147,4 +147,4 @@ std::string sentence_figure(const FigureSize& size, std::string_view title,
   return std::move(svg).finish(below);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/time_shares.h"
+#include "bench/report/figures/time_shares.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Where the time of a batch goes";
@@ -53,4 +53,4 @@ std::string time_shares_figure(const std::string& label, const std::vector<TimeS
   return std::move(svg).finish(legend(svg, 0, kTop + kBar + 6, size.width, entries) + 6);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/figures/waterfall.h"
+#include "bench/report/figures/waterfall.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "bench/figures/axis.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/quantity.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/quantity.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Time of a step, and what feeding adds to it";
@@ -52,7 +52,8 @@ Layout layout_of(const Waterfall& waterfall, double width) {
   return layout;
 }
 
-/// What the axis has to hold, from 0 on, unless all that matters is a small part of that.
+/// The ends of the axis. It begins at 0, unless all values differ by little compared with their
+/// size.
 std::pair<double, double> ends_of(const Waterfall& waterfall) {
   double least = std::numeric_limits<double>::infinity(), most = 0;
   for (const WaterfallBar& bar : waterfall.bars) {
@@ -91,7 +92,7 @@ void draw_bar(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
           top + kBar / 2);
 }
 
-/// Where the axis does not begin at 0, the bars that would are torn.
+/// If the axis does not begin at 0, bars that begin there are drawn torn.
 void draw_tear(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
   if (!(x.low() > 0) || !(bar.whole || bar.over_device)) return;
   const double at = x(x.low()) + 10;
@@ -161,4 +162,4 @@ std::string waterfall_figure(const Waterfall& waterfall, const FigureSize& size)
   return std::move(svg).finish(end + 4);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

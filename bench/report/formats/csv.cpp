@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// results.csv: a line for each row, under the names of results.json, nested ones joined by '_'.
-// Keys of the configuration keep their plain names; of lists of repetitions and steps the medians
-// remain. Nothing is rounded; what is not known is empty. Quoting follows RFC 4180, lines end in
-// LF.
+// results.csv: one line per row. Columns have the names of results.json, nested names joined by
+// '_'; keys of the configuration keep their plain names. Lists of repetitions and steps become
+// medians. Nothing is rounded; unknown values are empty. Quoting follows RFC 4180, lines end in LF.
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bench/report.h"
-#include "bench/result_json.h"
-#include "bench/statistics.h"
+#include "bench/record/result_json.h"
+#include "bench/record/statistics.h"
+#include "bench/report/report.h"
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -38,7 +37,7 @@ void flatten(const std::string& prefix, const Json& json, Cells& cells) {
   }
 }
 
-/// The median over repetitions of a figure of each; null where there is none.
+/// The median of a figure over repetitions; null without repetitions that have steps.
 template <typename Figure>
 Json median_over(const Row& row, Figure figure) {
   std::vector<double> values;
@@ -48,7 +47,7 @@ Json median_over(const Row& row, Figure figure) {
   return values.empty() ? Json(nullptr) : Json(median(values));
 }
 
-/// The same of a fact of the device; null where it has none of that name.
+/// The median of a fact over repetitions; null if no repetition has it.
 Json median_of_fact(const Row& row, const char* name) {
   std::vector<double> values;
   for (const Repetition& repetition : row.repetitions) {
@@ -122,4 +121,4 @@ extern constinit const ReportEntry csv_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html: the page that one would send on.
-#include "bench/pages/sweep_page.h"
-#include "bench/report.h"
+// report.html: the page for readers.
+#include "bench/report/pages/sweep_page.h"
+#include "bench/report/report.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
@@ -19,4 +19,4 @@ extern constinit const ReportEntry html_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// results.json: everything, every step time included. Lists of numbers stand on one line.
+// results.json: all data, with every step time. Lists of numbers are on one line.
 #include <algorithm>
 #include <string>
 
-#include "bench/report.h"
-#include "bench/result_json.h"
+#include "bench/record/result_json.h"
+#include "bench/report/report.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -48,4 +48,4 @@ extern constinit const ReportEntry json_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

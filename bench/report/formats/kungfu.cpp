@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of KungFu's system benchmark: Horovod's iterations without a total, then a line for
-// programs. Durations of its warm-up steps and of its start are not saved, and are left out.
+// The output of KungFu's system benchmark: Horovod's iterations without a total, then a
+// machine-readable line. The durations of warm-up and start are not saved, so they are left out.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bench/foreign_report.h"
-#include "bench/report.h"
+#include "bench/report/foreign_report.h"
+#include "bench/report/report.h"
 #include "feeders/feeder.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -26,13 +26,13 @@ void print(const RunResult& result, std::ostream& out) {
   const RunConfig& config = result.config;
   const std::string_view device = device_word(config);
   out << fmt::format("Model: {}\nBatch size: {}\nNumber of {}s: {}\n", config.model,
-                     config.batch_size, device, config.num_gpus);
+                     config.batch_size, device, all_devices(config));
   const IterationSummary summary = summarise_iterations(result);
   for (std::size_t i = 0; i < summary.rates.size(); ++i) {
     out << fmt::format("Iter #{}: {:.1f} img/sec per {}\n", i, summary.rates[i], device);
   }
   const Json attributes{{"framework", "penstock"},
-                        {"np", config.num_gpus},
+                        {"np", all_devices(config)},
                         {"strategy", plain_name(config.variable_update)},
                         {"bs", config.batch_size},
                         {"model", config.model},
@@ -58,4 +58,4 @@ extern constinit const ReportEntry kungfu_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

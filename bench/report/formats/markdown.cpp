@@ -4,14 +4,14 @@
 
 #include <string>
 
-#include "bench/pages/sweep_costs.h"
-#include "bench/report.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/report/pages/sweep_costs.h"
+#include "bench/report/report.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
-/// Text inside a cell: what would end it, or begin markup, is escaped.
+/// Escapes text for a cell: characters that would end the cell or begin markup.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -60,4 +60,4 @@ extern constinit const ReportEntry markdown_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

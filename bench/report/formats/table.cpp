@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table on the terminal: the answer in plain words above it, notes and how to read it below.
+// The table on the terminal: the answer above it; notes and explanations below.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "bench/pages/sweep_costs.h"
-#include "bench/report.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/report/pages/sweep_costs.h"
+#include "bench/report/report.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::size_t kGap = 2;
 
-/// Words of `text` on lines of at most `width` columns; longer words have a line of their own.
+/// Wraps `text` into lines of at most `width` columns. A longer word gets a separate line.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines;
   std::istringstream words(text);
@@ -50,7 +50,7 @@ std::string coloured(const std::string& text, Status status, const ReportStyle& 
   return fmt::format("{}{}\x1b[0m", colour, text);
 }
 
-/// Columns as wide as their widest cell; the last one is the status.
+/// Writes columns as wide as their widest cell. The last column is the status.
 void write_rows(const SweepResult& sweep, const ReportStyle& style, std::ostream& out) {
   const std::vector<std::string> heads = text_columns(sweep);
   std::vector<std::size_t> widths;
@@ -95,4 +95,4 @@ extern constinit const ReportEntry table_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tensorpack trainer logs, without its clock and source lines: epochs of fifty steps, the
-// samples per second of each, and a moving average of how full the queue was. Tensorpack's first
-// epoch is warm-up by convention; here the warm-up has its own steps, which are not shown.
+// The log of a tensorpack trainer, without its clock and source lines: epochs of fifty steps, the
+// throughput of each in samples per second, and a moving average of the queue size. Tensorpack's
+// first epoch is warm-up by convention; here, warm-up steps are separate and not shown.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "bench/foreign_report.h"
-#include "bench/report.h"
+#include "bench/report/foreign_report.h"
+#include "bench/report/report.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 constexpr std::size_t kStepsPerEpoch = 50;
 
-/// The moving average, with a decay of one half, of the host ring up to a share of the window.
+/// The moving average, with decay 0.5, of the host ring's fill level up to a share of the window.
 std::optional<double> queue_size(const RunResult& result, double share) {
   if (result.queues.empty() || result.queues.front().filled.empty()) return std::nullopt;
   const std::vector<double>& filled = result.queues.front().filled;
@@ -58,4 +58,4 @@ extern constinit const ReportEntry tensorpack_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console output of tf_cnn_benchmarks from saved steps: what `penstock run` prints while it
-// runs. Accuracies of single steps are not saved, so their columns are left out.
+// The console output of tf_cnn_benchmarks from saved steps, as `penstock run` prints it during a
+// run. Accuracies of single steps are not saved, so their columns are left out.
 #include <fmt/format.h>
 
 #include <string>
 #include <vector>
 
-#include "bench/foreign_report.h"
-#include "bench/report.h"
-#include "bench/step_table.h"
+#include "bench/report/foreign_report.h"
+#include "bench/report/report.h"
+#include "bench/report/step_table.h"
 #include "dataflow/entry.h"
 #include "feeders/feeder.h"
 #include "trainer/update_strategy.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
-/// What this program knows of a component by that name, or null.
+/// The entry of a component in this program's table, or null.
 template <typename Entry>
 const Entry* known(const Table<Entry>& table, std::string_view component) {
   for (const Entry* entry : table.entries) {
@@ -64,4 +64,4 @@ extern constinit const ReportEntry tf_cnn_benchmarks_report{
     .write = write,
 };
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/figure_files.h"
+#include "bench/report/pages/figure_files.h"
 
 #include <system_error>
 
-#include "bench/result_folder.h"
-#include "dataflow/io/output_file.h"
+#include "bench/sweep/result_folder.h"
+#include "dataflow/machine/output_file.h"
 
-namespace penstock {
+namespace penstock::report {
 
 void write_figure_files(const std::vector<PageFigure>& figures,
                         const std::filesystem::path& folder) {
@@ -22,4 +22,4 @@ void write_figure_files(const std::vector<PageFigure>& figures,
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

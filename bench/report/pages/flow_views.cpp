@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/flow_views.h"
+#include "bench/report/pages/flow_views.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,14 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/pipeline.h"
-#include "bench/figures/quantity.h"
-#include "bench/figures/scaling_curve.h"
-#include "bench/figures/supply_bars.h"
-#include "bench/pages/run_views.h"
+#include "bench/report/figures/pipeline.h"
+#include "bench/report/figures/quantity.h"
+#include "bench/report/figures/scaling_curve.h"
+#include "bench/report/figures/supply_bars.h"
+#include "bench/report/pages/run_views.h"
 #include "dataflow/entry.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 std::string counted(std::int32_t count, std::string noun) {
@@ -23,8 +23,8 @@ std::string counted(std::int32_t count, std::string noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-/// "2 decode threads"; a stage outside the run has none that are known.
-std::string workers_of(const RunResult* run, const StageFinding& finding) {
+/// "2 decode threads"; without a number for a stage outside the run.
+std::string workers_of(const RunResult* run, const isolate::StageFinding& finding) {
   if (run != nullptr) {
     for (const StageUse& stage : run->stages) {
       if (stage.name == finding.name && stage.workers == finding.workers) {
@@ -35,9 +35,9 @@ std::string workers_of(const RunResult* run, const StageFinding& finding) {
   return finding.workers;
 }
 
-/// A curve of the device rates up to `to` and what is trained at each, with `supply`.
+/// The curve of the training rate over device rates up to `to`, limited by the feeder's supply.
 Curve curve_of(const FeederSupply& feeder, CurveLook look, double to) {
-  const Estimate& supply = feeder.img_per_s;
+  const statistics::Estimate& supply = feeder.img_per_s;
   Curve curve;
   curve.name = fmt::format("{}: up to {}", feeder.label, quantity_text(supply.value, "img/s", 4));
   curve.look = look;
@@ -57,7 +57,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-PageFigure pipeline_of(const Row& row, const std::vector<StageFinding>& stages,
+PageFigure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
                        std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
                        double demand_img_per_s) {
   PageFigure figure{.file = "pipeline.svg"};
@@ -66,7 +66,7 @@ PageFigure pipeline_of(const Row& row, const std::vector<StageFinding>& stages,
   const RunResult* const result = run == nullptr ? nullptr : &run->result;
   std::vector<PipelineStage> boxes;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    const StageFinding& stage = stages[i];
+    const isolate::StageFinding& stage = stages[i];
     boxes.push_back({stage.name, workers_of(result, stage),
                      fmt::format("busy {} %", fixed_text(stage.utilisation_percent, 0)),
                      stage.capacity_img_per_s, bottleneck == i});
@@ -128,7 +128,7 @@ PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_
       {.name = "fed at once", .look = CurveLook::ideal, .points = {{start, start}, {to, to}}});
   for (std::size_t i = 0; i < feeders.size(); ++i) {
     data.curves.push_back(curve_of(feeders[i], kLooks[i], to));
-    const Estimate& supply = feeders[i].img_per_s;
+    const statistics::Estimate& supply = feeders[i].img_per_s;
     const std::string ends = interval_text(supply, 0);
     figure.caption +=
         fmt::format("{}{} is the bottleneck of devices that train more than {} img/s {}.",
@@ -141,7 +141,7 @@ PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_
   data.description = figure.caption;
   if (!kept_up.empty()) {
     figure.caption +=
-        fmt::format(" {} keep{} up with these devices; how much more would do was not measured.",
+        fmt::format(" {} keep{} up with these devices; a larger number was not measured.",
                     joined(kept_up), kept_up.size() == 1 ? "s" : "");
   }
   figure.draw = [data = std::move(data)](const FigureSize& size) {
@@ -157,4 +157,4 @@ std::string_view stage_terms() {
          "us/image: microseconds of computing; us/image: with waits for a core or for storage.";
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

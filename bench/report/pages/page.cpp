@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/page.h"
+#include "bench/report/pages/page.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 
-#include "bench/figures/figure_style.h"
-#include "bench/figures/markup.h"
-#include "bench/pages/page_style.h"
+#include "bench/report/figures/figure_style.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/pages/page_style.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
-/// With a capital and a full stop.
+/// Adds a capital letter and a full stop.
 std::string as_sentence(std::string text) {
   if (text.empty()) return text;
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
@@ -21,7 +21,7 @@ std::string as_sentence(std::string text) {
   return text;
 }
 
-/// Escaped, with numbers and their units on one line.
+/// Escapes the text and keeps numbers and units on one line.
 std::string prose(std::string_view text) {
   constexpr std::string_view kNoBreak = "\xC2\xA0";
   std::string result = escaped(text);
@@ -158,4 +158,4 @@ void write_figure(std::ostream& out, const PageFigure& figure) {
   out << "</figure>\n";
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

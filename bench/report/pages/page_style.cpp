@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/page_style.h"
+#include "bench/report/pages/page_style.h"
 
-namespace penstock {
+namespace penstock::report {
 
 std::string_view page_style() {
   return R"(:root { color-scheme: light dark; --ink: #1b2127; --soft: #56616b; --line: #dfe3e7;
@@ -83,4 +83,4 @@ details[open] summary { margin-bottom: .5rem; }
 )";
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

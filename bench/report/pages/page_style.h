@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stylesheet of pages, without that of figures.
+// The stylesheet of pages, without the rules for figures.
 #pragma once
 
 #include <string_view>
 
-namespace penstock {
+namespace penstock::report {
 
 std::string_view page_style();
 
-}  // namespace penstock
+}  // namespace penstock::report

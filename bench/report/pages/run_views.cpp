@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/run_views.h"
+#include "bench/report/pages/run_views.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "bench/figures/quantity.h"
-#include "bench/figures/queue_occupancy.h"
-#include "bench/figures/step_times.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/report/figures/quantity.h"
+#include "bench/report/figures/queue_occupancy.h"
+#include "bench/report/figures/step_times.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 bool counts(const Repetition& run) {
@@ -161,4 +161,4 @@ void write_surroundings(const SweepResult& sweep, std::ostream& out) {
   write_command(out, sweep.command);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pages show of single runs.
+// Views of single runs for pages.
 #pragma once
 
 #include <optional>
@@ -8,35 +8,35 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/pages/page.h"
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
+#include "bench/report/pages/page.h"
 
-namespace penstock {
+namespace penstock::report {
 
-/// The run that stands for its row: of those that ended well, the one with the middle rate. Null:
-/// none ended well.
+/// The run that represents its row: of the runs with steps that are ok or draining, the one with
+/// the median rate. Null: there is no such run.
 const Repetition* typical_run(const Row& row);
 
-/// "round 2, whose rate is the middle one". Here and below, `round` is what the page calls a round.
+/// "round 2, whose rate is the middle one". Here and below, `round` is the page's word for a round.
 std::string which_run(const Row& row, const Repetition& run, std::string_view round = "round");
 
-/// The time of a step of this row in the middle of its runs; none without any.
+/// The median step time of the typical run; none without such a run.
 std::optional<double> usual_step_ms(const Row& row);
 
-/// Steps of the typical run; `ceiling` may be null. Nothing to show where no run ended well.
+/// The steps of the typical run; `ceiling` may be null. No data without a typical run.
 PageFigure step_times_of(const Row& row, const Row* ceiling, std::string_view round = "round");
-/// Rings in the typical run; nothing to show where they were not recorded.
+/// The rings in the typical run. No data if they were not recorded.
 PageFigure queue_occupancy_of(const Row& row, std::string_view round = "round");
 
-/// Stages of the typical run, by their own counters: CPU time, waits and bytes per image. Empty
-/// rows where they were not recorded.
+/// The stages of the typical run from their counters: CPU time, waits and bytes per image. No rows
+/// if they were not recorded.
 PageTable stages_of(const Row& row);
 
-/// Every repetition of every row, folded.
+/// Every repetition of every row, in collapsed sections.
 void write_repetitions(const SweepResult& sweep, std::ostream& out,
                        std::string_view round = "round");
 
-/// Where it ran, and the command that repeats it.
+/// The environment, and the command to repeat the sweep.
 void write_surroundings(const SweepResult& sweep, std::ostream& out);
 
-}  // namespace penstock
+}  // namespace penstock::report

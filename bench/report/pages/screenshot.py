@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at pages in headless Chromium: pictures for people, and faults that a program can see.
+"""Renders pages in headless Chromium: pictures for people, and faults that a program can detect.
 
 screenshot.py --out FOLDER PAGE.html...   a PNG of each page at 1280 and 400 pixels, light and dark
 screenshot.py --check PAGE.html...        exits 1, and says where, if at either width the page is wider
-                                          than the screen, or letters of a figure overlap or leave it
+                                          than the screen, or text of a figure overlaps or leaves it
 
-Exits 77 where there is no Chromium.
+Exits 77 if Chromium is missing.
 """
 import argparse
 import html
@@ -24,7 +24,7 @@ SCHEMES = {"light": "1", "dark": "0"}  # values of Blink's preferredColorScheme
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT_S = 60
 
-# Runs beside the page, which lies in a frame as wide as the screen that is meant.
+# Runs beside the page, which is in a frame of the emulated screen's width.
 PROBE = """
 const frame = document.querySelector("iframe");
 frame.addEventListener("load", () => {
@@ -73,7 +73,7 @@ def browse(browser, *arguments):
 
 
 def probe(browser, page, width):
-    """{"height", "figures", "faults"} of a page as it is at a width."""
+    """{"height", "figures", "faults"} of a page at a width."""
     with tempfile.TemporaryDirectory() as folder:
         harness = pathlib.Path(folder) / "harness.html"
         harness.write_text(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/sweep_costs.h"
+#include "bench/report/pages/sweep_costs.h"
 
 #include <fmt/format.h>
 
@@ -9,25 +9,25 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/figures/quantity.h"
 #include "bench/isolate/cost.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/verdict.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/report/figures/quantity.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "trainer/backends/emulated/presets.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
-std::string_view tone_of(Verdict verdict) {
-  if (verdict == Verdict::slower) return "bad";
-  return verdict == Verdict::equal ? "good" : "open";
+std::string_view tone_of(statistics::Verdict verdict) {
+  if (verdict == statistics::Verdict::slower) return "bad";
+  return verdict == statistics::Verdict::equal ? "good" : "open";
 }
 
-/// Where a step's time goes in the mean of a run, in ms.
+/// The parts of a step's time in ms, as means over a run.
 struct MeanStep {
   double step = 0, starved = 0, copy = 0, late = 0, own = 0;
 };
@@ -48,7 +48,7 @@ MeanStep mean_step(const RunResult& run) {
           step - mean_of(run.device_idle_ms)};
 }
 
-/// A round in which both recorded what their devices waited for.
+/// A round in which both runs recorded what their devices waited for.
 struct SplitRound {
   MeanStep ceiling, coupled;
 };
@@ -66,9 +66,9 @@ std::vector<SplitRound> split_rounds(const Row& ceiling, const Row& row) {
 }
 
 SplitBar split_of(const std::vector<SplitRound>& rounds) {
-  std::vector<Pair> steps;
+  std::vector<statistics::Pair> steps;
   for (const SplitRound& round : rounds) steps.push_back({round.ceiling.step, round.coupled.step});
-  const RoundSummary summary(steps);
+  const statistics::RoundSummary summary(steps);
   const auto longer = [&](const auto& part) {
     std::vector<double> values;
     for (const SplitRound& round : rounds)
@@ -86,7 +86,7 @@ SplitBar split_of(const std::vector<SplitRound>& rounds) {
   return bar;
 }
 
-std::string number_word(std::int32_t number) {
+std::string number_word(std::int64_t number) {
   constexpr std::array<std::string_view, 9> kWords = {"One", "Two",   "Three", "Four", "Five",
                                                       "Six", "Seven", "Eight", "Nine"};
   const bool has_word = number >= 1 && static_cast<std::size_t>(number) <= kWords.size();
@@ -94,7 +94,7 @@ std::string number_word(std::int32_t number) {
                   : fmt::format("{}", number);
 }
 
-/// "H100", of the preset "h100-mlperf-storage" with this rate; empty: no preset has it.
+/// "H100", from the preset "h100-mlperf-storage" with this rate; empty if no preset has it.
 std::string preset_device(double img_per_s) {
   for (const emulated::Preset& preset : emulated::kPresets) {
     if (std::fabs(preset.img_per_s / img_per_s - 1) > 1e-9) continue;
@@ -109,7 +109,7 @@ std::string preset_device(double img_per_s) {
 
 /// "Two H100s would train 3,571 img/s".
 std::string demand_clause(const Row& ceiling) {
-  const std::int32_t devices = ceiling.config.num_gpus;
+  const std::int64_t devices = all_devices(ceiling.config);
   const std::string rate = fixed_text(ceiling.img_per_s->median, 0);
   const std::string count = number_word(devices);
   const std::string plural = devices == 1 ? "" : "s";
@@ -125,11 +125,11 @@ std::string demand_clause(const Row& ceiling) {
                      number_text(emulated->second, 4), devices == 1 ? "" : " each", rate);
 }
 
-/// The stage that limits a row, and the rows that it limits.
+/// The stage that limits rows, and the rows that it limits.
 struct Limit {
-  std::string work;  ///< "JPEG decoding"; empty: not known
+  std::string work;  ///< "JPEG decoding"; empty: unknown
   bool on_cores = false;
-  std::vector<const Row*> rows;  ///< the best first
+  std::vector<const Row*> rows;  ///< lowest cost first
 };
 
 std::vector<Limit> limits_of(const SweepResult& sweep) {
@@ -137,13 +137,13 @@ std::vector<Limit> limits_of(const SweepResult& sweep) {
   std::reverse(rows.begin(), rows.end());
   std::vector<Limit> limits;
   for (const Row* row : rows) {
-    if (row->input_cost->verdict != Verdict::slower) continue;
+    if (row->input_cost->verdict != statistics::Verdict::slower) continue;
     Limit limit;
-    const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, *row);
+    const std::optional<isolate::Diagnosis> diagnosis = diagnosis_of(sweep, *row);
     if (diagnosis && diagnosis->bottleneck) {
-      const StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
-      limit.work = work_of_stage(stage);
-      limit.on_cores = !is_outside(stage) && stage.workers != "stager";
+      const isolate::StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
+      limit.work = isolate::work_of_stage(stage);
+      limit.on_cores = !isolate::is_outside(stage) && stage.workers != "stager";
     }
     auto same = std::find_if(limits.begin(), limits.end(),
                              [&](const Limit& known) { return known.work == limit.work; });
@@ -160,8 +160,8 @@ std::string enumerated(std::vector<std::string> items) {
   return items.empty() ? last : join(items) + " and " + last;
 }
 
-/// A clause that begins with a capital, as it stands in the middle of a sentence: an abbreviation
-/// such as JPEG keeps it.
+/// Adapts a clause with a capital letter to the middle of a sentence. Abbreviations such as JPEG
+/// keep their capitals.
 std::string in_a_sentence(const std::string& clause) {
   const bool is_name =
       clause.size() < 2 || std::isupper(static_cast<unsigned char>(clause[1])) != 0;
@@ -182,7 +182,7 @@ std::string supply_clause(const SweepResult& sweep, const Row& ceiling, const Li
     rates.push_back(labelled ? fmt::format("{} with {}", rate, label_of(sweep, *row)) : rate);
   }
   if (limit.work.empty()) {
-    return fmt::format("{} {}", ceiling.config.num_gpus == 1 ? "it reaches" : "they reach",
+    return fmt::format("{} {}", all_devices(ceiling.config) == 1 ? "it reaches" : "they reach",
                        enumerated(std::move(rates)));
   }
   const std::int32_t cores = sweep.environment.usable_cores;
@@ -195,20 +195,21 @@ std::string supply_clause(const SweepResult& sweep, const Row& ceiling, const Li
 }
 
 /// "Copying batches to the device and receiving messages cost nothing measurable (host,
-/// zmq-consume: less than 1 %)." Work that limits other rows is not said to cost nothing.
+/// zmq-consume: less than 1 %)." If some work limits other rows, names the rows instead.
 std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& limits) {
   std::vector<std::string> works, labels;
   bool all_known = true;
   double margin = 0;
   for (const Row& row : sweep.rows) {
-    if (row.is_ceiling || !row.input_cost || row.input_cost->verdict != Verdict::equal) continue;
+    if (row.is_ceiling || !row.input_cost || row.input_cost->verdict != statistics::Verdict::equal)
+      continue;
     labels.push_back(label_of(sweep, row));
     margin = 100 * row.input_cost->margin;
-    const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, row);
+    const std::optional<isolate::Diagnosis> diagnosis = diagnosis_of(sweep, row);
     all_known = all_known && diagnosis && !diagnosis->stages.empty();
     if (!all_known) continue;
-    for (const StageFinding& stage : diagnosis->stages) {
-      const std::string work = work_of_stage(stage);
+    for (const isolate::StageFinding& stage : diagnosis->stages) {
+      const std::string work = isolate::work_of_stage(stage);
       const bool limits_others = std::any_of(
           limits.begin(), limits.end(), [&](const Limit& limit) { return limit.work == work; });
       all_known = all_known && !limits_others;
@@ -226,7 +227,7 @@ std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& li
                      margin);
 }
 
-/// The one row that others are measured against; null: there are none, or several.
+/// The only ceiling in the sweep; null if there is none, or more than one.
 const Row* only_ceiling(const SweepResult& sweep) {
   const Row* ceiling = nullptr;
   for (const Row& row : sweep.rows) {
@@ -239,16 +240,16 @@ const Row* only_ceiling(const SweepResult& sweep) {
 
 }  // namespace
 
-std::optional<Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row) {
+std::optional<isolate::Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row) {
   const Row* const ceiling = ceiling_of(sweep, row);
   if (row.is_ceiling || !row.input_cost || ceiling == nullptr) return std::nullopt;
-  std::optional<InputCostFinding> cost =
-      find_cost(pair_blocks(*ceiling, row), images_per_step(row), {});
+  std::optional<isolate::InputCostFinding> cost =
+      isolate::find_cost(isolate::pair_blocks(*ceiling, row), images_per_step(row), {});
   if (!cost) return std::nullopt;
-  static_cast<CostEstimate&>(*cost) = *row.input_cost;  // the one that every report prints
+  static_cast<statistics::CostEstimate&>(*cost) = *row.input_cost;  // the cost in every report
   const FeederEntry* const feeder =
       match_entry(feeder_table(), parse_component(row.config.fake_location).name);
-  return diagnose(
+  return isolate::diagnose(
       {.coupled = row, .cost = *cost, .has_producer = feeder != nullptr && feeder->needs_producer});
 }
 
@@ -271,8 +272,9 @@ std::vector<std::string> answer_of(const SweepResult& sweep) {
     }
   }
   for (const Row* row : rows) {
-    const Verdict verdict = row->input_cost->verdict;
-    const bool said = verdict == Verdict::slower || verdict == Verdict::equal;
+    const statistics::Verdict verdict = row->input_cost->verdict;
+    const bool said =
+        verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal;
     if (ceiling == nullptr || !said) answer.push_back(cost_sentence(sweep, *row));
   }
   return answer;
@@ -297,4 +299,4 @@ std::vector<SplitBar> splits_of(const SweepResult& sweep, const std::vector<cons
   return bars;
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

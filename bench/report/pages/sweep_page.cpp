@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pages/sweep_page.h"
+#include "bench/report/pages/sweep_page.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "bench/figures/cost_dots.h"
-#include "bench/pages/figure_files.h"
-#include "bench/pages/flow_views.h"
-#include "bench/pages/page.h"
-#include "bench/pages/run_views.h"
-#include "bench/pages/sweep_costs.h"
-#include "bench/report_text.h"
-#include "bench/sweep.h"
+#include "bench/record/report_text.h"
+#include "bench/report/figures/cost_dots.h"
+#include "bench/report/pages/figure_files.h"
+#include "bench/report/pages/flow_views.h"
+#include "bench/report/pages/page.h"
+#include "bench/report/pages/run_views.h"
+#include "bench/report/pages/sweep_costs.h"
+#include "bench/sweep/sweep.h"
 
-namespace penstock {
+namespace penstock::report {
 namespace {
 
 struct SweepFigures {
   PageFigure pipeline, supply, curve, cost, split, steps, queues;
-  const Row* shown = nullptr;  ///< the row whose steps and queues these are
+  const Row* shown = nullptr;  ///< the row of `steps` and `queues`
 };
 
 using Rows = std::vector<const Row*>;
@@ -41,15 +41,15 @@ PageFigure cost_figure(const SweepResult& sweep, const Rows& rows) {
   return figure;
 }
 
-/// What a row supplies: the share of its ceiling's rate that is not lost.
+/// The supply of a row: the share of its ceiling's rate that is not lost.
 FeederSupply supply_of(const SweepResult& sweep, const Row& row, double demand) {
-  const Estimate& lost = row.input_cost->percent;
+  const statistics::Estimate& lost = row.input_cost->percent;
   const auto rate = [demand](double percent) { return demand * (1 - percent / 100); };
   return {label_of(sweep, row),
           {rate(lost.value), rate(lost.high), rate(lost.low), lost.samples, lost.is_spread}};
 }
 
-/// The pipeline of the row that costs most, and what rows supply to its devices.
+/// Adds the pipeline of the row that costs most, and the supplies of all rows of its trainer.
 void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures) {
   figures.pipeline.file = "pipeline.svg";
   figures.supply.file = "supply.svg";
@@ -58,17 +58,19 @@ void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures)
   const Row* const ceiling = worst == nullptr ? nullptr : ceiling_of(sweep, *worst);
   if (ceiling == nullptr || !ceiling->img_per_s) return;
   const double demand = ceiling->img_per_s->median;
-  if (const std::optional<Diagnosis> diagnosis = diagnosis_of(sweep, *worst)) {
-    figures.pipeline = pipeline_of(*worst, diagnosis->stages, diagnosis->bottleneck,
-                                   worst->input_cost->verdict == Verdict::equal, demand);
+  if (const std::optional<isolate::Diagnosis> diagnosis = diagnosis_of(sweep, *worst)) {
+    figures.pipeline =
+        pipeline_of(*worst, diagnosis->stages, diagnosis->bottleneck,
+                    worst->input_cost->verdict == statistics::Verdict::equal, demand);
   }
   std::vector<FeederSupply> supplies, slower;
   std::vector<std::string> kept_up;
   for (const Row* row : rows) {
     if (!same_trainer(row->config, worst->config)) continue;
     supplies.push_back(supply_of(sweep, *row, demand));
-    if (row->input_cost->verdict == Verdict::slower) slower.push_back(supplies.back());
-    if (row->input_cost->verdict == Verdict::equal) kept_up.push_back(supplies.back().label);
+    if (row->input_cost->verdict == statistics::Verdict::slower) slower.push_back(supplies.back());
+    if (row->input_cost->verdict == statistics::Verdict::equal)
+      kept_up.push_back(supplies.back().label);
   }
   figures.supply = supply_bars_of(
       supplies, demand, "What each feeder supplied to the devices: the rate that it kept up.");
@@ -78,7 +80,8 @@ void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures)
 PageFigure split_of(const SweepResult& sweep, Rows rows) {
   constexpr std::size_t kMostBars = 6;
   PageFigure figure{.file = "split.svg", .heading = "What the cost consists of"};
-  std::erase_if(rows, [](const Row* row) { return row->input_cost->verdict == Verdict::equal; });
+  std::erase_if(
+      rows, [](const Row* row) { return row->input_cost->verdict == statistics::Verdict::equal; });
   if (rows.size() > kMostBars) rows.resize(kMostBars);
   std::vector<SplitBar> bars = splits_of(sweep, rows);
   if (bars.empty()) return figure;
@@ -115,12 +118,12 @@ SweepFigures figures_of(const SweepResult& sweep) {
   return figures;
 }
 
-/// The table of all rows, as on a terminal.
+/// The table of all rows, with the columns of the terminal.
 PageTable table_of(const SweepResult& sweep) {
   PageTable table;
   const std::vector<std::string> columns = text_columns(sweep);
   const std::size_t keys = sweep.varied.size();
-  for (std::size_t i = 0; i + 1 < columns.size(); ++i) {  // notes stand below, each once
+  for (std::size_t i = 0; i + 1 < columns.size(); ++i) {  // notes are listed below, each once
     table.columns.push_back({columns[i], i >= keys && i < keys + 4});
   }
   for (const Row& row : sweep.rows) {
@@ -139,16 +142,16 @@ void write_how_to_read(const SweepResult& sweep, std::ostream& out) {
                   "ceiling's run of the same round. From {} rounds on, costs are means over rounds "
                   "(of logarithms of step times) with 95 % intervals by Student's t; with fewer, "
                   "the middle round with the lowest and the highest.",
-                  kRoundsForInterval));
+                  statistics::kRoundsForInterval));
   lines.push_back(fmt::format(
       "loses: in {} rounds or more, Student's interval excludes 0 and the step is more than {:g} % "
       "longer. Keeps up: the 90 % interval lies within that. Anything else has no verdict.",
-      kRoundsForVerdict, 100 * CostTargets{}.margin));
+      statistics::kRoundsForVerdict, 100 * statistics::CostTargets{}.margin));
   write_list(out, lines);
   end_details(out);
 }
 
-/// The answer; its tone is that of the worst row.
+/// The answer. Its tone comes from the worst row.
 std::vector<VerdictLine> answer_lines(const SweepResult& sweep) {
   std::vector<VerdictLine> lines;
   for (std::string& sentence : answer_of(sweep)) lines.push_back({"open", std::move(sentence)});
@@ -211,4 +214,4 @@ void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& 
                      folder);
 }
 
-}  // namespace penstock
+}  // namespace penstock::report

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/exchange/exchange_report.h"
+#include "bench/scaling/exchange/exchange_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "bench/exchange/exchange_ways.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/scaling/exchange/exchange_ways.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The times of that name; null: there are none.
+/// The times of the way with this name; null if there are none.
 const WayTimes* find_times(const ExchangeReport& report, std::string_view name) {
   const auto found = std::find_if(report.times.begin(), report.times.end(),
                                   [&](const WayTimes& times) { return times.name == name; });
@@ -44,7 +44,7 @@ std::vector<std::string> cells(const ExchangeReport& report, std::size_t way) {
     const std::optional<Spread> speed = speed_against(report, way, kMpi);
     row.push_back(speed ? format_spread(*speed, 2) : "-");
   }
-  const std::optional<ExchangeCost>& cost = report.costs[way];
+  const std::optional<collectives::ExchangeCost>& cost = report.costs[way];
   row.push_back(cost ? fmt::format("{}", cost->steps) : "-");
   row.push_back(cost ? format_fixed(cost->bytes / 1e6, 1) : "-");
   row.push_back(fmt::format("{}", times.seconds.size()));
@@ -84,7 +84,7 @@ Json spread_of(const std::optional<Spread>& spread) {
   return {{"median", spread->median}, {"low", spread->low}, {"high", spread->high}};
 }
 
-/// What every rank's reading and writing of its gradients came to, in GB/s.
+/// The rate at which all ranks together read and write their gradients, in GB/s.
 double memory_gb_per_s(const ExchangeReport& report, double seconds) {
   return seconds > 0 ? 2 * report.bytes() * report.plan.ranks / seconds / 1e9 : 0;
 }
@@ -124,7 +124,7 @@ Json json_of(const ExchangeReport& report, std::size_t way) {
     json["algbw_gb_per_s"] = figures.algbw_gb_per_s;
     json["busbw_gb_per_s"] = figures.busbw_gb_per_s;
   }
-  if (const std::optional<ExchangeCost>& cost = report.costs[way]) {
+  if (const std::optional<collectives::ExchangeCost>& cost = report.costs[way]) {
     json["steps"] = cost->steps;
     json["bytes_moved"] = cost->bytes;
   }
@@ -210,4 +210,4 @@ Json to_json(const ExchangeReport& report) {
   return json;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

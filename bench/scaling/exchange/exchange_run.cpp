@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/exchange/exchange_run.h"
+#include "bench/scaling/exchange/exchange_run.h"
 
 #include <fmt/format.h>
 
@@ -20,11 +20,11 @@
 #include "dataflow/random.h"
 #include "trainer/collectives/meeting.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
-/// Element i of a rank's tensor in the check: small whole numbers, whose sums are exact in f32; for
-/// fp16 so much smaller that no sum is too large for it.
+/// Element i of a rank's tensor in the check: small whole numbers, whose sums are exact in f32. For
+/// fp16 they are scaled down so that no sum overflows.
 constexpr std::size_t kPeriod = 97;
 float unit_of(WireFormat wire) { return wire == WireFormat::f16 ? 0x1p-10F : 1.0F; }
 float known_element(WireFormat wire, std::int32_t rank, std::size_t i) {
@@ -35,13 +35,13 @@ float known_sum(WireFormat wire, std::int32_t ranks, std::size_t i) {
   return unit_of(wire) *
          static_cast<float>(ranks * (ranks + 1) / 2 * (static_cast<std::int32_t>(i % kPeriod) + 1));
 }
-/// How far a sum may be off, as a share of it: no algorithm rounds a number more often than once
-/// for each rank, and the sum once more.
+/// The allowed relative error of a sum: every algorithm rounds a number at most once per rank, and
+/// the sum once more.
 double tolerance(WireFormat wire, std::int32_t ranks) {
   return std::pow(1 + unit_roundoff(wire), ranks + 1) - 1;
 }
 
-/// The order of ways in an iteration: a shuffle that depends on seed and iteration alone.
+/// The order of ways in an iteration: a shuffle that depends only on seed and iteration.
 std::vector<std::size_t> order_of_ways(std::size_t ways, std::uint64_t seed,
                                        std::int64_t iteration) {
   std::vector<std::size_t> order(ways);
@@ -56,7 +56,7 @@ std::vector<std::size_t> order_of_ways(std::size_t ways, std::uint64_t seed,
 class ExchangeRun {
  public:
   ExchangeRun(const ExchangePlan& plan, std::span<const ExchangeWay> ways, Clock& clock,
-              Processes* processes)
+              cluster::Processes* processes)
       : plan_(plan),
         ways_(ways),
         clock_(clock),
@@ -73,11 +73,12 @@ class ExchangeRun {
       times_.back().seconds.reserve(static_cast<std::size_t>(plan.iterations));
     }
     if (processes == nullptr) return;
-    meeting_group_ = processes->make_group({.device = device_,
-                                            .patience = plan.patience,
-                                            .stopping = {},
-                                            .abandon = {},
-                                            .choice = {.method = ExchangeMethod::mpi}});
+    meeting_group_ =
+        processes->make_group({.device = device_,
+                               .patience = plan.patience,
+                               .stopping = {},
+                               .abandon = {},
+                               .choice = {.method = collectives::ExchangeMethod::mpi}});
     meeting_rank_ = meeting_group_->join(processes->launch().rank);
     meeting_stream_ = device_.make_stream();
   }
@@ -91,7 +92,7 @@ class ExchangeRun {
       return std::move(times_);
     }
     const std::stop_callback pass_on(stop, [this] { abandon_.request_stop(); });
-    std::vector<Clock::Participant> participants;  // all, before one of them runs
+    std::vector<Clock::Participant> participants;  // all of them, before any runs
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) participants.emplace_back(clock_);
     {
       std::vector<std::jthread> threads;
@@ -103,7 +104,7 @@ class ExchangeRun {
               });
         }
       } catch (const std::system_error&) {
-        abandon_.request_stop();  // for those that did start
+        abandon_.request_stop();  // for ranks that did start
         throw;
       }
       for (std::jthread& thread : threads) thread.join();
@@ -113,7 +114,7 @@ class ExchangeRun {
   }
 
  private:
-  /// What a rank's thread works with.
+  /// The state of a rank's thread.
   struct Rank {
     std::int32_t index;
     std::unique_ptr<Stream> stream;
@@ -130,7 +131,7 @@ class ExchangeRun {
       for (std::size_t way = 0; way < ways_.size(); ++way) {
         if (ways_[way].adds && !check(rank, way)) return;
       }
-      // Zeros stay what they are, however often they are added.
+      // Zeros remain zeros, however often they are added.
       std::fill(rank.values.begin(), rank.values.end(), 0.0F);
       for (std::int64_t i = 0; i < plan_.warmup + plan_.iterations; ++i) {
         for (const std::size_t way : order_of_ways(ways_.size(), plan_.seed, i)) {
@@ -148,8 +149,8 @@ class ExchangeRun {
     }
   }
 
-  /// Blocks until all ranks are here. False: processes were told to stop, and all leave. Threads
-  /// leave with an Error.
+  /// Blocks until all ranks are here. Processes return false after a stop request, and all leave.
+  /// Threads leave with an Error.
   bool meet() {
     if (processes_ == nullptr) {
       meeting_.meet();
@@ -160,14 +161,14 @@ class ExchangeRun {
     return told == 0;
   }
 
-  /// Makes each time the longest that a process found.
+  /// Replaces each time by the longest time of any process.
   void gather() {
     for (WayTimes& way : times_) {
       const std::string mine(reinterpret_cast<const char*>(way.seconds.data()),
                              way.seconds.size() * sizeof(double));
       for (const std::string& text :
            processes_->all_gather(mine, plan_.patience, "gathering the ranks' times")) {
-        PENSTOCK_ASSERT(text.size() == mine.size());  // they left together
+        PENSTOCK_ASSERT(text.size() == mine.size());  // processes left together
         std::vector<double> other(way.seconds.size());
         std::memcpy(other.data(), text.data(), text.size());
         for (std::size_t i = 0; i < other.size(); ++i) {
@@ -198,7 +199,7 @@ class ExchangeRun {
     }
   }
 
-  /// False: stopped. Throws Error where a sum is wrong.
+  /// Returns false if stopped. Throws Error if a sum is wrong.
   bool check(Rank& rank, std::size_t way) {
     const WireFormat wire = ways_[way].wire;
     for (std::size_t i = 0; i < elements_; ++i) {
@@ -214,12 +215,12 @@ class ExchangeRun {
           "please report this",
           ways_[way].name, i, elements_, rank.index, rank.values[i], sum));
     }
-    if (!meet()) return false;  // all ranks found it right
+    if (!meet()) return false;  // all ranks found the sum correct
     if (rank.index == 0) times_[way].checked = true;
     return true;
   }
 
-  /// None: stopped. Of threads, whole on rank 0 alone.
+  /// Returns none if stopped. With threads, only rank 0 returns the whole time.
   std::optional<Nanoseconds> timed_exchange(Rank& rank, std::size_t way) {
     Span& mine = spans_[static_cast<std::size_t>(rank.index)];
     if (!meet()) return std::nullopt;
@@ -239,17 +240,17 @@ class ExchangeRun {
   const ExchangePlan& plan_;
   const std::span<const ExchangeWay> ways_;
   Clock& clock_;
-  Processes* const processes_;
+  cluster::Processes* const processes_;
   HostDevice device_;
   const std::size_t elements_;
-  // By rank. They outlive all ranks: one may still read another's where that has been stopped.
+  // By rank. They outlive all ranks: after a stop, one rank may still read another's memory.
   std::vector<Buffer> memories_;
   std::stop_source abandon_;
-  Meeting meeting_;
+  collectives::Meeting meeting_;
   std::vector<Span> spans_;  // by rank; each rank writes its own between two meetings
   std::vector<std::unique_ptr<CollectiveGroup>> groups_;  // by way
   std::vector<WayTimes> times_;                           // by way; rank 0's until it ends
-  // Of a rank that is a process.
+  // For a rank that is a process.
   std::stop_token stop_;
   std::unique_ptr<CollectiveGroup> meeting_group_;
   std::unique_ptr<Collective> meeting_rank_;
@@ -261,10 +262,11 @@ class ExchangeRun {
 }  // namespace
 
 std::vector<WayTimes> measure_exchanges(const ExchangePlan& plan, std::span<const ExchangeWay> ways,
-                                        Clock& clock, std::stop_token stop, Processes* processes) {
+                                        Clock& clock, std::stop_token stop,
+                                        cluster::Processes* processes) {
   PENSTOCK_ASSERT(!plan.buckets.empty() && plan.ranks > 0);
   PENSTOCK_ASSERT(processes == nullptr || processes->launch().size == plan.ranks);
   return ExchangeRun(plan, ways, clock, processes).run(stop);
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

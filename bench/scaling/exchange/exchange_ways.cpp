@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/exchange/exchange_ways.h"
+#include "bench/scaling/exchange/exchange_ways.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "bench/exchange/exchange_rules.h"
+#include "bench/config/exchange_rules.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 #include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/threads.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
-ExchangeWay between_processes(std::string name, const ExchangeChoice& choice,
-                              const ExchangeWish& wish) {
+ExchangeWay between_processes(std::string name, const collectives::ExchangeChoice& choice,
+                              const ExchangeArguments& arguments) {
   return {.name = std::move(name),
           .make =
-              [choice, &processes = *wish.processes, timeout = wish.timeout](
+              [choice, &processes = *arguments.processes, timeout = arguments.timeout](
                   std::span<Device* const> devices, Clock&, std::stop_token stop) {
                 return processes.make_group({.device = *devices.front(),
                                              .patience = timeout,
@@ -31,76 +31,83 @@ ExchangeWay between_processes(std::string name, const ExchangeChoice& choice,
           .wire = choice.wire};
 }
 
-ExchangeWay shared_memory(const ExchangeWish& wish) {
-  const ExchangeChoice choice{.method = ExchangeMethod::shared_memory, .wire = wish.wire};
-  if (wish.processes != nullptr) {
-    return between_processes(std::string(kSharedMemory), choice, wish);
+ExchangeWay shared_memory(const ExchangeArguments& arguments) {
+  const collectives::ExchangeChoice choice{.method = collectives::ExchangeMethod::shared_memory,
+                                           .wire = arguments.wire};
+  if (arguments.processes != nullptr) {
+    return between_processes(std::string(kSharedMemory), choice, arguments);
   }
   return {.name = std::string(kSharedMemory),
           .make =
               [choice](std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
-                return std::make_unique<ThreadsGroup>(devices, clock, std::move(stop), choice);
+                return std::make_unique<collectives::ThreadsGroup>(devices, clock, std::move(stop),
+                                                                   choice);
               },
-          .wire = wish.wire};
+          .wire = arguments.wire};
 }
 
-/// MPI knows no 16 bits.
-ExchangeWay by_mpi(std::string_view name, const ExchangeWish& wish) {
-  if (wish.processes == nullptr) {
+/// MPI has no 16-bit floating-point type.
+ExchangeWay by_mpi(std::string_view name, const ExchangeArguments& arguments) {
+  if (arguments.processes == nullptr) {
     throw ConfigError(fmt::format(
         "--algorithm {} is of ranks that are processes; start them with `mpirun -np 2 penstock "
         "allreduce ...`, or leave it out",
         name));
   }
-  const ExchangeMethod method = name == kMpi ? ExchangeMethod::mpi_blocking : ExchangeMethod::mpi;
-  return between_processes(std::string(name), {.method = method}, wish);
+  const collectives::ExchangeMethod method =
+      name == kMpi ? collectives::ExchangeMethod::mpi_blocking : collectives::ExchangeMethod::mpi;
+  return between_processes(std::string(name), {.method = method}, arguments);
 }
 
-ExchangeWay over_links(std::string name, AllReducePlan plan, const ExchangeWish& wish) {
-  const ExchangeChoice choice{.method = ExchangeMethod::links,
-                              .plan = plan,
-                              .local_ranks = wish.local_ranks,
-                              .wire = wish.wire};
-  ExchangeWay way{.wire = wish.wire};
-  if (wish.processes != nullptr) {
-    way = between_processes(std::move(name), choice, wish);
+ExchangeWay over_links(std::string name, collectives::AllReducePlan plan,
+                       const ExchangeArguments& arguments) {
+  const collectives::ExchangeChoice choice{.method = collectives::ExchangeMethod::links,
+                                           .plan = plan,
+                                           .local_ranks = arguments.local_ranks,
+                                           .wire = arguments.wire};
+  ExchangeWay way{.wire = arguments.wire};
+  if (arguments.processes != nullptr) {
+    way = between_processes(std::move(name), choice, arguments);
   } else {
     way.name = std::move(name);
-    way.make = [choice, timeout = wish.timeout](std::span<Device* const> devices, Clock& clock,
-                                                std::stop_token stop) {
-      return std::make_unique<LinkGroup>(devices, clock, timeout, std::move(stop), choice);
+    way.make = [choice, timeout = arguments.timeout](std::span<Device* const> devices, Clock& clock,
+                                                     std::stop_token stop) {
+      return std::make_unique<collectives::LinkGroup>(devices, clock, timeout, std::move(stop),
+                                                      choice);
     };
   }
   way.plan = std::move(plan);
   return way;
 }
 
-ExchangeWay find_way(const std::string& name, const ExchangeWish& wish) {
+ExchangeWay find_way(const std::string& name, const ExchangeArguments& arguments) {
   const std::string canonical = canonical_name(name);
-  if (canonical == kSharedMemory) return shared_memory(wish);
+  if (canonical == kSharedMemory) return shared_memory(arguments);
   for (const std::string_view mpi : {kMpi, kMpiNonblocking}) {
-    if (canonical == mpi) return by_mpi(mpi, wish);
+    if (canonical == mpi) return by_mpi(mpi, arguments);
   }
-  const AllReduceEntry& entry = find_entry(all_reduce_table(), name);
-  return over_links(std::string(entry.name), {{.algorithm = &entry}}, wish);
+  const collectives::AllReduceEntry& entry = find_entry(collectives::all_reduce_table(), name);
+  return over_links(std::string(entry.name), {{.algorithm = &entry}}, arguments);
 }
 
-std::vector<std::string> names_of_all(const ExchangeWish& wish) {
+std::vector<std::string> names_of_all(const ExchangeArguments& arguments) {
   std::vector<std::string> names;
-  if (wish.processes != nullptr) names = {std::string(kMpi), std::string(kMpiNonblocking)};
+  if (arguments.processes != nullptr) names = {std::string(kMpi), std::string(kMpiNonblocking)};
   names.emplace_back(kSharedMemory);
-  for (const AllReduceEntry* entry : all_reduce_table().entries) names.emplace_back(entry->name);
+  for (const collectives::AllReduceEntry* entry : collectives::all_reduce_table().entries)
+    names.emplace_back(entry->name);
   return names;
 }
 
-void add_way(std::vector<ExchangeWay>& ways, const std::string& name, const ExchangeWish& wish) {
-  ExchangeWay way = find_way(name, wish);
+void add_way(std::vector<ExchangeWay>& ways, const std::string& name,
+             const ExchangeArguments& arguments) {
+  ExchangeWay way = find_way(name, arguments);
   const bool known = std::any_of(ways.begin(), ways.end(),
                                  [&](const ExchangeWay& other) { return other.name == way.name; });
   if (!known) ways.push_back(std::move(way));
 }
 
-/// Adds nothing: touches every element of its own tensor.
+/// Adds nothing; reads and writes every element of its tensor.
 class TouchingGroup final : public CollectiveGroup {
  public:
   std::unique_ptr<Collective> join(std::int32_t) override { return std::make_unique<Touching>(); }
@@ -121,18 +128,19 @@ class TouchingGroup final : public CollectiveGroup {
 
 }  // namespace
 
-std::vector<ExchangeWay> exchange_ways(const ExchangeWish& wish) {
+std::vector<ExchangeWay> exchange_ways(const ExchangeArguments& arguments) {
   std::vector<ExchangeWay> ways;
-  for (const std::string& name : split_component_list(wish.algorithms)) {
+  for (const std::string& name : split_component_list(arguments.algorithms)) {
     if (canonical_name(name) != "all") {
-      add_way(ways, name, wish);
+      add_way(ways, name, arguments);
       continue;
     }
-    for (const std::string& each : names_of_all(wish)) add_way(ways, each, wish);
+    for (const std::string& each : names_of_all(arguments)) add_way(ways, each, arguments);
   }
-  if (!wish.all_reduce_spec.empty()) {
-    ways.push_back(over_links(wish.all_reduce_spec,
-                              all_reduce_plan(wish.all_reduce_spec, "--all-reduce-spec"), wish));
+  if (!arguments.all_reduce_spec.empty()) {
+    ways.push_back(over_links(arguments.all_reduce_spec,
+                              all_reduce_plan(arguments.all_reduce_spec, "--all-reduce-spec"),
+                              arguments));
   }
   return ways;
 }
@@ -144,13 +152,14 @@ ExchangeWay memory_bound_way() {
           .adds = false};
 }
 
-ExchangeCost exchange_cost(const ExchangeWay& way, std::span<const std::size_t> buckets,
-                           std::int32_t ranks, std::int32_t local_ranks) {
-  ExchangeCost total;
+collectives::ExchangeCost exchange_cost(const ExchangeWay& way,
+                                        std::span<const std::size_t> buckets, std::int32_t ranks,
+                                        std::int32_t local_ranks) {
+  collectives::ExchangeCost total;
   for (const std::size_t elements : buckets) {
-    const AllReduceChoice& choice = choice_for(*way.plan, elements);
+    const collectives::AllReduceChoice& choice = collectives::choice_for(*way.plan, elements);
     const double bytes = static_cast<double>(elements * element_bytes(way.wire));
-    const ExchangeCost cost = choice.algorithm->cost(
+    const collectives::ExchangeCost cost = choice.algorithm->cost(
         {.ranks = ranks, .local_ranks = local_ranks, .bytes = bytes / choice.shards});
     total.steps += cost.steps * choice.shards;
     total.bytes += cost.bytes * choice.shards;
@@ -158,4 +167,4 @@ ExchangeCost exchange_cost(const ExchangeWay& way, std::span<const std::size_t> 
   return total;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

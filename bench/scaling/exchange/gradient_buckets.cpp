@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/exchange/gradient_buckets.h"
+#include "bench/scaling/exchange/gradient_buckets.h"
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::scaling {
 
 std::vector<std::size_t> gradient_sizes(const Graph& graph) {
   std::vector<std::size_t> sizes;
@@ -23,4 +23,4 @@ std::vector<std::size_t> bucket_sizes(std::span<const std::size_t> sizes,
   return buckets;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

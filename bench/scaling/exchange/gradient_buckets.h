@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of a model as they are exchanged: sizes in the order in which backward finishes
-// them, packed into buckets. Pure functions.
+// The sizes of a model's gradients, in the order in which backward completes them, and their
+// packing into buckets. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 #include "trainer/buckets.h"
 #include "trainer/graph.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 /// Elements of each trainable tensor, in the order of nodes from the last to the first.
 std::vector<std::size_t> gradient_sizes(const Graph& graph);
 
-/// Elements of each bucket that a run would exchange them in.
+/// Elements of each bucket in which a run would exchange them.
 std::vector<std::size_t> bucket_sizes(std::span<const std::size_t> sizes,
                                       const BucketLimits& limits);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

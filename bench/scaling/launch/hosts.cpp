@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/launch/hosts.h"
+#include "bench/scaling/launch/hosts.h"
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -11,20 +11,20 @@
 #include <iterator>
 #include <sstream>
 
-#include "bench/child_process.h"
-#include "bench/launch/mpirun.h"
+#include "bench/run/child_process.h"
+#include "bench/scaling/launch/mpirun.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 #include "dataflow/options.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr std::int64_t kMostSlots = 65536;
 constexpr std::uintmax_t kMostBytes = 1 << 20;
 
-/// A name that can stand on a command line: no option, no list.
+/// Checks that a name can stand on a command line: neither an option nor a list.
 void expect_name(const std::string& name, std::string_view where) {
   const auto fits = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -54,7 +54,7 @@ void add(std::vector<Host>& hosts, Host host) {
   }
 }
 
-/// A line of mpirun's host file; options other than slots do not matter for one run.
+/// A line of mpirun's host file. One run ignores options except slots.
 Host mpirun_line(const std::vector<std::string>& words, const std::string& where) {
   Host host{.name = words.front(), .address = {}, .slots = 0};
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -85,7 +85,7 @@ bool is_ssh(const std::string& agent) {
   return !words.empty() && std::filesystem::path(words.front()).filename() == "ssh";
 }
 
-/// What ssh makes of a name by its own configuration; empty where it cannot be asked.
+/// Resolves a name by ssh's configuration; empty if ssh cannot be asked.
 std::string name_by_ssh(const std::string& agent, const std::string& name) {
   std::vector<std::string> words = split_words(agent);
   words.insert(words.end(), {"-G", name});
@@ -95,12 +95,12 @@ std::string name_by_ssh(const std::string& agent, const std::string& name) {
     for (std::string key, value; lines >> key && std::getline(lines >> std::ws, value);) {
       if (key == "hostname") return value;
     }
-  } catch (const Error&) {  // no ssh here: the names have to do without
+  } catch (const Error&) {  // no ssh here: use names without it
   }
   return {};
 }
 
-/// Another agent than ssh may have names of its own, and is asked when machines are reached.
+/// An agent other than ssh may know more names; it is asked when machines are reached.
 bool is_known(const std::string& name, const std::string& agent) {
   if (resolves(name) || !is_ssh(agent)) return true;
   const std::string by_ssh = name_by_ssh(agent, name);
@@ -203,9 +203,9 @@ void expect_known(std::span<const Host> hosts, const std::string& agent) {
   }
   if (unknown.empty()) return;
   throw ConfigError(fmt::format(
-      "nobody knows the machine{} {}: neither the resolver (DNS, /etc/hosts) nor ssh's "
-      "configuration; correct the names of --hosts, or say with --ssh how they are reached",
+      "unknown machine{} {}: not found by the resolver (DNS, /etc/hosts), nor in the configuration "
+      "of ssh; correct the names of --hosts, or set with --ssh how to reach them",
       unknown.size() == 1 ? "" : "s", join(unknown)));
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

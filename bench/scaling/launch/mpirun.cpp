@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/launch/mpirun.h"
+#include "bench/scaling/launch/mpirun.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "dataflow/error.h"
-#include "trainer/launch.h"
+#include "trainer/cluster/launch.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr std::string_view kInstall = "install it: apt-get install openmpi-bin";
@@ -70,8 +70,8 @@ void expect_mpirun() {
 }
 
 void refuse_nested_launch(std::string_view verb) {
-  const std::optional<Launch> launch =
-      read_launch([](const char* name) { return std::getenv(name); });
+  const std::optional<cluster::Launch> launch =
+      cluster::read_launch([](const char* name) { return std::getenv(name); });
   if (!launch) return;
   throw ConfigError(fmt::format(
       "penstock {} starts mpirun, and {} has started {} of it; start it once, without {}", verb,
@@ -85,4 +85,4 @@ std::vector<std::string> split_words(std::string_view text) {
   return words;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

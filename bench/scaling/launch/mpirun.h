@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open MPI's mpirun as this program starts it: found, checked, and with the flags that ranks with
-// threads of their own need.
+// Finds and checks Open MPI's mpirun, and builds its command line for ranks with several threads.
 #pragma once
 
 #include <cstdint>
@@ -9,40 +8,40 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/launch/hosts.h"
+#include "bench/scaling/launch/hosts.h"
 #include "dataflow/clock.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 struct MpirunPlan {
   std::int32_t ranks = 1;
-  /// Where they go, their slots adding up to `ranks`; none: all on this machine.
+  /// The hosts of ranks; their slots must add up to `ranks`. None: all ranks on this machine.
   std::vector<Host> hosts{};
   /// Reaches other machines: a command that takes a machine's name and a command.
   std::string agent{};
-  /// What ranks have from SIGTERM to SIGKILL when the run is ended, whole seconds. mpirun waits
-  /// that long whenever it ends ranks, whether they need it or not.
+  /// Time between SIGTERM and SIGKILL when ranks are ended, in whole seconds. mpirun always waits
+  /// this long when it ends ranks, even if they exit sooner.
   Nanoseconds grace = std::chrono::seconds(1);
   bool as_root = false;
-  /// Several of the names are one machine: ranks must not take each other for those of one launch,
-  /// as Open MPI's shared memory does, which then crashes.
+  /// Several names are one machine. Ranks must then not treat each other as local ranks of one
+  /// launch: Open MPI's shared memory does that and crashes.
   bool shared_machine = false;
 };
 
-/// ssh that asks nobody: for those who give no agent of their own.
+/// ssh without questions; used if the user gives no agent.
 inline constexpr std::string_view kPlainSsh = "ssh -o BatchMode=yes -o ConnectTimeout=10";
 
-/// mpirun's own words, up to the program that it starts. Nothing is bound to cores, since ranks
-/// have thread pools; idle ranks yield, since the pools take turns with them.
+/// mpirun's arguments before the program. Ranks are not bound to cores, because they have thread
+/// pools. Idle ranks yield, because the pools share cores with them.
 std::vector<std::string> mpirun_words(const MpirunPlan& plan);
 
-/// Throws Unavailable where PATH has no mpirun, or another MPI's.
+/// Throws Unavailable if PATH has no mpirun, or the mpirun of another MPI.
 void expect_mpirun();
 
-/// Throws ConfigError where this process has been started by a launcher itself.
+/// Throws ConfigError if a launcher started this process.
 void refuse_nested_launch(std::string_view verb);
 
-/// Words between blanks.
+/// Splits text at spaces.
 std::vector<std::string> split_words(std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

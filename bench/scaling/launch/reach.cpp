@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/launch/reach.h"
+#include "bench/scaling/launch/reach.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
@@ -12,11 +12,11 @@
 #include <cstring>
 #include <memory>
 
-#include "bench/child_process.h"
-#include "bench/launch/mpirun.h"
+#include "bench/run/child_process.h"
+#include "bench/scaling/launch/mpirun.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr Nanoseconds kPatience = std::chrono::seconds(30);
@@ -72,7 +72,7 @@ std::vector<std::string> names_of_machines(std::span<const Host> hosts, const st
     const std::vector<std::string> said = split_words(exit.output);
     if (exit.cause != ChildExit::Cause::ended || exit.code != 0 || said.empty()) {
       throw Unavailable(fmt::format(
-          "cannot reach {} of --hosts: `{} {} hostname` {}; it has to work without a question",
+          "cannot reach {} of --hosts: `{} {} hostname` {}; it must work without asking for input",
           host.name, agent, host.name, exit.describe()));
     }
     names.push_back(said.front());
@@ -85,4 +85,4 @@ bool any_twice(std::vector<std::string> names) {
   return std::adjacent_find(names.begin(), names.end()) != names.end();
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether machines can be reached before ranks are started on them, and who they are.
+// Checks that machines are reachable before ranks start on them, and asks for their names.
 #pragma once
 
 #include <span>
@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "bench/launch/hosts.h"
+#include "bench/scaling/launch/hosts.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 /// Is it a name of this machine, on which mpirun starts ranks without an agent?
 bool is_local(const std::string& name);
 
-/// The name that each machine gives itself, asked through `agent`, one after the other; this
-/// machine's own is not asked. Throws Unavailable that names the first that does not answer within
-/// half a minute, and what the agent said.
+/// Returns the name that each machine reports, asked through `agent`, one after the other. This
+/// machine is not asked. If a machine does not answer within half a minute, throws Unavailable with
+/// its name and the agent's output.
 std::vector<std::string> names_of_machines(std::span<const Host> hosts, const std::string& agent,
                                            const std::stop_token& stop);
 
-/// Do several of the names belong to one machine?
+/// Do several names belong to one machine?
 bool any_twice(std::vector<std::string> names);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

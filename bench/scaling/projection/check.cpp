@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/check.h"
+#include "bench/scaling/projection/check.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,14 @@
 #include <limits>
 #include <string>
 
-#include "bench/projection/exchange_time.h"
-#include "bench/projection/overlap.h"
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
+#include "bench/scaling/projection/exchange_time.h"
+#include "bench/scaling/projection/overlap.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
-/// Where a constant is looked for; on a logarithmic grid unless it may be 0.
+/// The search range of a constant; the grid is logarithmic unless the constant may be 0.
 struct Range {
   double low, high;
   bool logarithmic;
@@ -29,7 +29,7 @@ double between(const Range& range, double share) {
   return range.low * std::pow(range.high / range.low, share);
 }
 
-/// As wide as `share` of `whole` and around `middle`, as far as `whole` reaches.
+/// A range around `middle` of `share` times the width of `whole`, clipped to `whole`.
 Range around(double middle, const Range& whole, double share) {
   if (whole.logarithmic) {
     const double factor = std::pow(whole.high / whole.low, share / 2);
@@ -53,7 +53,7 @@ struct Search {
   Range per_image, bandwidth, jitter;
 };
 
-/// The best point of the grid over what is open.
+/// The best point of the grid over the open constants.
 FittedConstants best_of(const PublishedSeries& series, const Search& search) {
   const auto steps = [](bool open) { return open ? kGrid : 1; };
   double least = std::numeric_limits<double>::infinity();
@@ -91,7 +91,7 @@ int open_count(const OpenConstants& open) {
   return (open.per_image ? 1 : 0) + (open.bandwidth ? 1 : 0) + (open.jitter ? 1 : 0);
 }
 
-/// Without the sign of a zero that was rounded.
+/// Avoids the sign of a rounded zero.
 double percent(double error) { return std::fabs(error) < 5e-4 ? 0 : 100 * error; }
 
 void write_points(const CheckedSeries& checked, bool fitted, std::ostream& out) {
@@ -198,4 +198,4 @@ void write_check_text(std::span<const CheckedSeries> checked, std::ostream& out)
   for (const std::string_view why : left_out()) out << "  " << why << ".\n";
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

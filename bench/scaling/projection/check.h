@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The projection's formulas against figures that others published. Constants are fitted to some
-// points of a series; the error at those says that the form can bend that far, and only the error
-// at the others says what it predicts.
+// Compares the projection's formulas with published figures. Constants are fitted to some points of
+// a series. The error at these points shows only how well the formula can fit. The error at the
+// other points shows how well it predicts.
 //
 //   step = b p (1 + j slowest_of(n)) + max(0, 2 (n-1)/n S/B - kHidden b p);  img/s = n b / step
 //
-// with b images of a device, p ms for each, j the jitter, S bytes of gradients, B bytes/s.
+// with b images per device, p ms per image, j the jitter, S bytes of gradients, B bytes/s.
 #pragma once
 
 #include <ostream>
@@ -13,34 +13,34 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/projection/published_scaling.h"
+#include "bench/scaling/projection/published_scaling.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
-/// Backward, about two thirds of a step, hides exchange, but for the last bucket of it.
+/// Backward takes about two thirds of a step. It hides the exchange of all buckets but the last.
 inline constexpr double kHidden = 0.6;
 
 struct FittedConstants {
-  double ms_per_image = 0;  ///< 0: each point has its own
+  double ms_per_image = 0;  ///< 0: given for each point
   double gb_per_s = 0;      ///< 0: exchange takes no time
   double jitter = 0;
 };
 
-/// img/s of all devices.
+/// Rate of all devices.
 double modelled_img_per_s(const PublishedPoint& point, double gradient_mb,
                           const FittedConstants& constants);
 
 struct CheckedSeries {
   const PublishedSeries* series = nullptr;
   FittedConstants constants;
-  std::vector<double> errors;  ///< modelled / published - 1, by point
+  std::vector<double> errors;  ///< modelled / published - 1, per point
 };
 
-/// Constants that make the largest relative error at the fitted points smallest, by a search over a
-/// grid that narrows.
+/// Finds the constants that minimise the largest relative error at the fitted points, by a search
+/// over a narrowing grid.
 FittedConstants fit(const PublishedSeries& series);
 CheckedSeries check(const PublishedSeries& series);
 
 void write_check_text(std::span<const CheckedSeries> checked, std::ostream& out);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/exchange_time.h"
+#include "bench/scaling/projection/exchange_time.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "bench/statistics/distributions.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 /// ceil(log2 n).
@@ -57,8 +57,8 @@ double byteps_seconds(std::int64_t n, std::int64_t servers, double bytes, double
 double slowest_of(std::int64_t n) {
   if (n < 2) return 0;
   const auto count = static_cast<double>(n);
-  return student_t_quantile((count - 0.375) / (count + 0.25),
-                            std::numeric_limits<double>::infinity());
+  return statistics::student_t_quantile((count - 0.375) / (count + 0.25),
+                                        std::numeric_limits<double>::infinity());
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

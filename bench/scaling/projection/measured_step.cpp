@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/measured_step.h"
+#include "bench/scaling/projection/measured_step.h"
 
 #include <fmt/format.h>
 
@@ -10,17 +10,18 @@
 #include <set>
 #include <span>
 
-#include "bench/saved_results.h"
+#include "bench/record/saved_results.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "trainer/backend.h"
 #include "trainer/buckets.h"
 #include "trainer/model.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
-/// A device that is starved for more of its time than this was limited by its feeder.
+/// A device that is starved for a larger share of its time was limited by its feeder.
 constexpr double kStarved = 0.02;
 
 double mean_of(std::span<const double> values) {
@@ -28,7 +29,7 @@ double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Of all steps but the first, in front of which nobody measured idleness.
+/// Excludes the first step, whose idle time is not measured.
 double mean_of_steps(const std::vector<double>& values) {
   return mean_of(std::span(values).subspan(values.size() > 1 ? 1 : 0));
 }
@@ -57,7 +58,7 @@ std::vector<double> backward_macs(const Graph& graph) {
   return macs;
 }
 
-/// What is left of backward, as a share, once it has done node i.
+/// The share of backward that remains after node i.
 std::vector<double> left_of_backward(const Graph& graph) {
   std::vector<double> left = backward_macs(graph);
   std::exclusive_scan(left.begin(), left.end(), left.begin(), 0.0);
@@ -83,7 +84,7 @@ void add_feeder(const RunResult& run, MeasuredStep& step) {
       100 * starved, *step.feeder_img_per_s));
 }
 
-/// A device's own time: its step without what it waited for, input and exchange.
+/// A device's compute time: its step without waiting for input and exchange.
 double own_ms(const RunResult& run, MeasuredStep& step) {
   const double whole = mean_of_steps(run.step_ms), idle = mean_of_steps(run.device_idle_ms);
   const double exposed = fact_of(run, "exchange_exposed_ms_per_step");
@@ -144,7 +145,7 @@ std::vector<ReadyBucket> derived_buckets(const Graph& graph, double first_bucket
   std::reverse(specs.begin(), specs.end());
   std::size_t elements = 0;
   for (const ParameterSpec& spec : specs) elements += static_cast<std::size_t>(spec.count());
-  // The plan is arithmetic over addresses: nothing of this is ever touched.
+  // Planning only computes with addresses; the memory is never accessed.
   const auto arena = std::make_unique_for_overwrite<float[]>(elements);
   ParameterSet set;
   set.gradients = {arena.get(), elements, DType::f32};
@@ -161,7 +162,7 @@ std::vector<ReadyBucket> derived_buckets(const Graph& graph, double first_bucket
   for (std::size_t i = 0; i < specs.size(); ++i) {
     ReadyBucket& bucket = buckets[plan.bucket_of(i)];
     bucket.bytes += static_cast<double>(specs[i].count()) * sizeof(float);
-    // The last of a bucket's gradients decides; they come in this order.
+    // The last gradient of a bucket decides; gradients come in this order.
     bucket.lead_ms = backward_ms * left[static_cast<std::size_t>(specs[i].node)];
   }
   return buckets;
@@ -169,7 +170,7 @@ std::vector<ReadyBucket> derived_buckets(const Graph& graph, double first_bucket
 
 MeasuredStep measured_step(const RunResult& run) {
   if (run.status != Status::ok && run.status != Status::draining) {
-    throw ConfigError(fmt::format("the record's run is {}: {}; project from one that ended well",
+    throw ConfigError(fmt::format("the record's run is {}: {}; project from a run that completed",
                                   to_string(run.status), run.reason));
   }
   if (run.step_ms.empty() || run.config.batch_size < 1) {
@@ -204,7 +205,9 @@ MeasuredStep measured_step(const RunResult& run) {
   step.jitter_ms = deviation_of(run.step_ms);
   add_buckets(run, graph, step);
   add_feeder(run, step);
-  if (parse_component(run.config.device).name == "emulated") {
+  const BackendEntry* const backend =
+      match_entry(backend_table(), parse_component(run.config.device).name);
+  if (backend != nullptr && backend->emulates) {
     step.notes.emplace_back(
         "the record's device is emulated: its rate is a statement, not a measurement, and rates "
         "that others published include their exchange");
@@ -225,11 +228,11 @@ RunResult read_record(const std::filesystem::path& path) {
     if (status == Status::ok || status == Status::draining) runs.push_back(&repetition.result);
   }
   if (runs.empty()) {
-    throw ConfigError(fmt::format("'{}' holds no run that ended well", path.native()));
+    throw ConfigError(fmt::format("'{}' holds no completed run", path.native()));
   }
   std::sort(runs.begin(), runs.end(),
             [](const RunResult* a, const RunResult* b) { return a->img_per_s < b->img_per_s; });
   return *runs[runs.size() / 2];
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

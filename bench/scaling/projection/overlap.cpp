@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/overlap.h"
+#include "bench/scaling/projection/overlap.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace penstock {
+namespace penstock::scaling {
 
 ExchangeCourse overlapped(std::span<const ReadyBucket> buckets,
                           const std::function<double(double bytes)>& exchange_ms) {
@@ -23,4 +23,4 @@ ExchangeCourse hidden_share(double exchange_ms, double compute_ms, double share)
   return {exchange_ms, std::max(0.0, exchange_ms - share * compute_ms)};
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/projection.h"
+#include "bench/scaling/projection/projection.h"
 
 #include <algorithm>
 
-#include "bench/projection/exchange_time.h"
+#include "bench/scaling/projection/exchange_time.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr double kMilli = 1e3;
-/// An exchange that shows for less of a step than this limits nothing worth the word.
+/// An exchange that is exposed for a smaller share of a step is not called the limit.
 constexpr double kShows = 0.01;
 
 double slowdown_of(const ProjectionPlan& plan, std::int64_t ranks) {
@@ -89,4 +89,4 @@ std::vector<ProjectedRow> project(const MeasuredStep& step, const ProjectionPlan
   return rows;
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step that was measured would become on more devices: no measurement, and every row says
-// so.
+// Projects a measured step to more devices. The result is not a measurement, and every row says so.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/figures/svg.h"
-#include "bench/projection/measured_step.h"
-#include "bench/projection/topology.h"
+#include "bench/report/figures/svg.h"
+#include "bench/scaling/projection/measured_step.h"
+#include "bench/scaling/projection/topology.h"
 
-namespace penstock {
+namespace penstock::scaling {
 
 inline constexpr std::string_view kProjected = "projected, not measured";
 
@@ -23,13 +22,15 @@ struct ProjectionPlan {
   Topology topology;
   std::vector<std::int32_t> ranks;
   std::vector<const ExchangeModel*> exchanges;
-  /// Not set: each bucket goes as soon as it is ready. Else that share of the compute hides
-  /// exchange: 0 hides nothing, 0.6 to 0.67 is what backward can hide, 1 hides behind the next
-  /// forward too.
+  /// Not set: the exchange of each bucket starts as soon as the bucket is ready. Otherwise the
+  /// share of compute time that hides exchange: 0 hides nothing, backward can hide 0.6 to 0.67, and
+  /// 1 also hides behind the next forward.
   std::optional<double> hidden_share;
-  std::optional<double> jitter_ms;         ///< not set: the record's
-  std::optional<double> sigma;             ///< what is left of the rate beside stragglers, instead
-  std::optional<double> feeder_img_per_s;  ///< of a host; not set: the record's, if it shows one
+  std::optional<double> jitter_ms;         ///< not set: from the record
+  std::optional<double> sigma;             ///< replaces stragglers: the share of the rate that
+                                           ///< remains
+  std::optional<double> feeder_img_per_s;  ///< per host; not set: from the record, if it shows a
+                                           ///< limit
 };
 
 enum class Limit : unsigned char { compute, exchange, feeder };
@@ -38,10 +39,11 @@ std::string_view to_string(Limit limit);
 struct ProjectedRow {
   std::string_view exchange;
   std::int64_t ranks = 1, hosts = 1;
-  double exchange_ms = 0, exposed_ms = 0;  ///< of a step
-  double step_ms = 0;                      ///< exchange and stragglers included, input not
-  double img_per_s = 0;                    ///< of all ranks, input included
-  double efficiency = 0;                   ///< of as many devices that wait for nobody
+  double exchange_ms = 0, exposed_ms = 0;  ///< per step
+  double step_ms = 0;                      ///< with exchange and stragglers, without input
+  double img_per_s = 0;                    ///< of all ranks, with input
+  double efficiency = 0;                   ///< relative to the same number of devices that never
+                                           ///< wait
   Limit limit = Limit::compute;
 };
 
@@ -52,16 +54,17 @@ struct Projection {
   std::vector<ProjectedRow> rows;  ///< by exchange, then by ranks
 };
 
-/// step = forward + (1 + slowdown) backward + exposed + jitter (slowest_of(n) - slowest_of(n0)),
-/// the last for more ranks than the record's n0; img/s = min(n batch / step, feeders). Feeders are
-/// those of the fullest host, for whose ranks all others wait.
+/// step = forward + (1 + slowdown) backward + exposed + jitter (slowest_of(n) - slowest_of(n0)).
+/// The last term applies if there are more ranks than the record's n0.
+/// img/s = min(n batch / step, feeders). The feeders are those of the fullest host, because all
+/// other ranks wait for its ranks.
 std::vector<ProjectedRow> project(const MeasuredStep& step, const ProjectionPlan& plan);
 
 void write_projection_text(const Projection& projection, std::ostream& out);
-/// A row each, with a column that says that it is projected.
+/// One line per row, with a column that says that it is projected.
 std::string projection_csv(const Projection& projection);
 nlohmann::ordered_json to_json(const Projection& projection);
-/// Efficiency over ranks, a curve for each exchange.
-std::string projection_figure(const Projection& projection, const FigureSize& size);
+/// Efficiency over ranks, one curve per exchange.
+std::string projection_figure(const Projection& projection, const report::FigureSize& size);
 
-}  // namespace penstock
+}  // namespace penstock::scaling

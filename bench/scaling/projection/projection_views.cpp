@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A projection as a table, CSV, JSON and a figure.
+// Writes a projection as a table, CSV, JSON and a figure.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "bench/figures/scaling_curve.h"
-#include "bench/projection/projection.h"
-#include "bench/report_text.h"
+#include "bench/record/report_text.h"
+#include "bench/report/figures/scaling_curve.h"
+#include "bench/scaling/projection/projection.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -38,8 +38,8 @@ std::string feeder_text(const Projection& projection) {
     return fmt::format("feeders supply {:.1f} img/s a host, as in the record",
                        *projection.step.feeder_img_per_s);
   }
-  return "feeders are not limited: the record was not short of input, so it does not show what its "
-         "feeder can supply (--feeder-img-per-s says it)";
+  return "feeders are not limited: the record was not short of input, so the capacity of its "
+         "feeder is unknown (set --feeder-img-per-s)";
 }
 
 std::vector<std::string> assumptions(const Projection& projection) {
@@ -63,7 +63,7 @@ const ProjectedRow* find_row(const Projection& projection, std::string_view exch
   return nullptr;
 }
 
-/// "1234 (98.1)x": with a mark of what limits it.
+/// "1234 (98.1)x": with a mark for its limit.
 std::string cell_of(const ProjectedRow& row) {
   constexpr std::string_view kMarks[] = {" ", "x", "f"};
   return fmt::format("{:.{}f} ({:.1f}){}", row.img_per_s, row.img_per_s < 100 ? 1 : 0,
@@ -92,8 +92,9 @@ double megabytes(const MeasuredStep& step) {
   return bytes / 1e6;
 }
 
-constexpr CurveLook kLooks[] = {CurveLook::first, CurveLook::second, CurveLook::third,
-                                CurveLook::fourth, CurveLook::fifth};
+constexpr report::CurveLook kLooks[] = {report::CurveLook::first, report::CurveLook::second,
+                                        report::CurveLook::third, report::CurveLook::fourth,
+                                        report::CurveLook::fifth};
 
 }  // namespace
 
@@ -119,7 +120,7 @@ void write_projection_text(const Projection& projection, std::ostream& out) {
     table.push_back(std::move(cells));
   }
   write_table(table, out);
-  out << "\n%: of as many devices that wait for nobody; x: exchange shows; f: feeders are the "
+  out << "\n%: of ideal scaling, in which no device waits; x: exchange shows; f: feeders are the "
          "limit.\n";
   for (const ExchangeModel* exchange : projection.plan.exchanges) {
     out << fmt::format("{}: {}.\n", exchange->name, exchange->summary);
@@ -129,9 +130,9 @@ void write_projection_text(const Projection& projection, std::ostream& out) {
   for (const std::string& note : step.notes) out << "  " << note << ".\n";
   out << "Assumed:\n";
   for (const std::string& text : assumptions(projection)) out << "  " << text << ".\n";
-  out << "`penstock project --check` says how far such a formula was off published figures, and "
-         "how "
-         "little of their links others got: measure the bandwidths that you give.\n";
+  out << "`penstock project --check` shows the error of this formula against published figures, "
+         "and the small share of link bandwidth that they reached: measure the bandwidths that you "
+         "give.\n";
 }
 
 std::string projection_csv(const Projection& projection) {
@@ -178,20 +179,21 @@ Json to_json(const Projection& projection) {
               {"rows", std::move(rows)}};
 }
 
-std::string projection_figure(const Projection& projection, const FigureSize& size) {
+std::string projection_figure(const Projection& projection, const report::FigureSize& size) {
   const MeasuredStep& step = projection.step;
-  ScalingCurves data{
+  report::ScalingCurves data{
       .title = fmt::format("{}, batch {} per device", step.model, step.batch),
       .description = "Efficiency over ranks, projected and not measured. ",
       .ranks_title = fmt::format("ranks, {} to a host", projection.plan.topology.devices_per_host),
-      .value_title = "% of as many devices that wait for nobody",
+      .value_title = "% of ideal scaling",
       .stamp = std::string(kProjected),
       .doublings = true,
       .at_least = 100,
       .curves = {}};
   for (std::size_t i = 0; i < projection.plan.exchanges.size(); ++i) {
     const std::string_view name = projection.plan.exchanges[i]->name;
-    Curve curve{.name = std::string(name), .look = kLooks[i % std::size(kLooks)], .points = {}};
+    report::Curve curve{
+        .name = std::string(name), .look = kLooks[i % std::size(kLooks)], .points = {}};
     for (const ProjectedRow& row : projection.rows) {
       if (row.exchange != name) continue;
       const double percent = 100 * row.efficiency;
@@ -203,7 +205,7 @@ std::string projection_figure(const Projection& projection, const FigureSize& si
     }
     data.curves.push_back(std::move(curve));
   }
-  return scaling_curves_figure(data, size);
+  return report::scaling_curves_figure(data, size);
 }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/published_scaling.h"
+#include "bench/scaling/projection/published_scaling.h"
 
 #include <array>
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr bool kFitted = true, kPredicted = false;
 constexpr double kResnet50 = 102.2, kResnet101 = 178, kResnet152 = 240.8, kInception3 = 95,
                  kVgg16 = 553, kAlexnet = 249.5;  // MB of gradients, f32
 
-// KungFu's repository, benchmarks/system: 16 V100 in two DGX-1, 100 Gbit/s, over the global batch;
-// read off the figure, by 20 img/s up or down.
+// KungFu's repository, benchmarks/system: 16 V100 in two DGX-1, 100 Gbit/s, over the global batch.
+// Read off the figure, within 20 img/s.
 
 constexpr std::array kKungfu0{
     PublishedPoint{16, 16, 1360, kFitted},    PublishedPoint{16, 32, 2766, kPredicted},
@@ -276,4 +276,4 @@ std::span<const PublishedSeries> published_scaling() { return kSeries; }
 
 std::span<const std::string_view> left_out() { return kLeftOut; }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// How training scaled for others, as they published it: what projections can be checked against.
+// Published measurements of training scaling, to check projections against.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::scaling {
 
 struct PublishedPoint {
   std::int32_t ranks = 1;
-  std::int32_t batch = 1;  ///< images of a device
+  std::int32_t batch = 1;  ///< images per device
   double img_per_s = 0;    ///< of all devices
-  bool fitted = false;     ///< the formula's constants come from it; else they predict it
-  /// Where points of a series are not of one model: its own name, size and speed.
+  bool fitted = false;     ///< true: used to fit the formula's constants; false: predicted
+  /// If the points of a series have different models: this point's name, size and speed.
   std::string_view model{};
-  double gradient_mb = 0;   ///< 0: the series'
+  double gradient_mb = 0;   ///< 0: that of the series
   double ms_per_image = 0;  ///< of one device alone, given and not fitted; 0: the series' constant
 };
 
-/// The constants that a series leaves open; those that are closed do not act.
+/// The constants to fit for a series; the others have no effect.
 struct OpenConstants {
-  bool per_image = true;   ///< ms of a device for an image
-  bool bandwidth = false;  ///< bytes/s that an exchange gets
+  bool per_image = true;   ///< ms per image of a device
+  bool bandwidth = false;  ///< bytes/s of an exchange
   bool jitter = false;     ///< standard deviation of a step, as a share of it
 };
 
@@ -36,7 +36,7 @@ struct PublishedSeries {
 
 std::span<const PublishedSeries> published_scaling();
 
-/// Figures that were looked at and left out, and why; a sentence each.
+/// Published figures that are not used, and why; one sentence each.
 std::span<const std::string_view> left_out();
 
-}  // namespace penstock
+}  // namespace penstock::scaling

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/projection/topology.h"
+#include "bench/scaling/projection/topology.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "bench/projection/exchange_time.h"
+#include "bench/scaling/projection/exchange_time.h"
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::scaling {
 namespace {
 
 constexpr double kGiga = 1e9, kMicro = 1e-6;
 constexpr std::int64_t kMostDevices = 1024, kMostServers = 65536;
 
-// Latencies are those of NCCL 2.28's tuner, protocol Simple, for a ring: 14 us over a network, 3.4
-// us over NVLink; so is the efficiency of its trees. The efficiency of a link is what fits
-// Horovod's published VGG-16 on 512 GPUs; plain sockets reach far less.
+// Latencies are from NCCL 2.28's tuner, protocol Simple, for a ring: 14 us over a network, 3.4 us
+// over NVLink. The efficiency of trees is from the same tuner. The link efficiency fits Horovod's
+// published VGG-16 on 512 GPUs; plain sockets reach far less.
 constexpr std::array kOptions = {
     OptionSpec{"devices", "8", "devices per host"},
     OptionSpec{"local", "100", "bus bandwidth between devices of a host in GB/s"},
@@ -56,8 +56,8 @@ double inside_host(double bytes, std::int64_t ranks, const Topology& topology) {
                       topology.local_latency_s);
 }
 
-/// A datum passes 2 (n-1) hops, of which 2 (m-1) lead from one of the m hosts to another, as NCCL's
-/// tuner counts them; each host's link carries the ring once.
+/// A datum passes 2 (n-1) hops. 2 (m-1) of them connect two of the m hosts, as NCCL's tuner counts.
+/// The ring passes each host's link once.
 double ring(double bytes, std::int64_t ranks, const Topology& topology) {
   const std::int64_t hosts = topology.hosts_of(ranks);
   if (hosts < 2) return inside_host(bytes, ranks, topology);
@@ -82,8 +82,8 @@ double tree(double bytes, std::int64_t ranks, const Topology& topology) {
          chain * topology.local_latency_s;
 }
 
-/// Scattered inside each host first, so that each of its devices exchanges its part with those of
-/// the other hosts; together they send as much over the host's link as a ring of hosts does.
+/// Scatters inside each host first; each device then exchanges its part with the other hosts.
+/// Together, the devices of a host send as much over its link as a ring of hosts does.
 double hierarchical(double bytes, std::int64_t ranks, const Topology& topology) {
   return inside_host(bytes, ranks, topology) + ring_seconds(topology.hosts_of(ranks), bytes,
                                                             topology.between_hosts(),
@@ -105,7 +105,7 @@ constexpr std::array kModels = {
     ExchangeModel{"ring", "one ring through all devices", ring},
     ExchangeModel{"tree", "two trees over the hosts, a chain inside each", tree},
     ExchangeModel{"hierarchical", "inside each host, then a ring of hosts", hierarchical},
-    ExchangeModel{"ps", "parameter servers on hosts of their own, every device pushing and pulling",
+    ExchangeModel{"ps", "parameter servers on separate hosts; every device pushes and pulls",
                   servers},
     ExchangeModel{"byteps", "inside each host, then all hosts and servers adding shares", byteps},
 };
@@ -133,4 +133,4 @@ Topology parse_topology(std::string_view text) {
 
 std::span<const ExchangeModel> exchange_models() { return kModels; }
 
-}  // namespace penstock
+}  // namespace penstock::scaling

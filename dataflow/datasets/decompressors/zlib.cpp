@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deflate with the frames of gzip (RFC 1952) and zlib (RFC 1950).
+// Decompresses Deflate in the frames of gzip (RFC 1952) and zlib (RFC 1950).
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_stream.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr int kWindowBits = 15, kGzipFrame = 16;
@@ -48,7 +48,7 @@ class Inflater final : public Decompressor {
   }
 
  private:
-  /// False: the file has ended where it may.
+  /// False: the file has ended at a valid place.
   bool refill() {
     const std::size_t count = compressed_.read(input_);
     if (count == 0 && !behind_member_) throw DataError("the compressed file is cut off");
@@ -56,7 +56,8 @@ class Inflater final : public Decompressor {
     stream_.avail_in = static_cast<uInt>(count);
     return count > 0;
   }
-  /// A file of gzip is one member or several; zeros behind the last one are padding.
+  /// Starts the next member of a gzip file, which may have several. Zeros after the last one are
+  /// padding.
   bool begin_member() {
     if (!gzip_ || *stream_.next_in == 0) return false;
     behind_member_ = false;
@@ -89,4 +90,4 @@ extern constinit const DecompressorEntry zlib_decompressor{
     },
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

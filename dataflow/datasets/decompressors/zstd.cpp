@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of Zstandard (RFC 8878). The library takes windows of up to 128 MiB.
+// Decompresses frames of Zstandard (RFC 8878). The library accepts windows of up to 128 MiB.
 #include <zstd.h>
 
 #include <new>
 #include <string>
 #include <vector>
 
+#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_stream.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 class ZstdDecompressor final : public Decompressor {
@@ -60,4 +60,4 @@ extern constinit const DecompressorEntry zstd_decompressor{
     },
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// FFCV's .beton files. A record is the image's bytes; of a damaged sample it is the row, which says
-// why.
-#include "dataflow/packed/beton.h"
+// The source for FFCV's .beton files. A record is the image's bytes. For a damaged sample it is the
+// row, from which open() finds the problem.
+#include "dataflow/datasets/beton.h"
 
 #include <map>
 #include <string>
 
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
@@ -70,8 +70,8 @@ class Beton final : public RecordFormat {
     }
     if (raw == 0 || raw < layout.samples) return;
     refuse_file(shard.path(),
-                "has uncompressed images alone (mode raw), and the decoder reads JPEG; pack it "
-                "with RGBImageField(write_mode='jpg')");
+                "has uncompressed images only (mode raw), and the decoder reads JPEG; pack it with "
+                "RGBImageField(write_mode='jpg')");
   }
 
   void open(Sample& sample) const override {
@@ -79,7 +79,7 @@ class Beton final : public RecordFormat {
     const auto& [layout, image, label] = files_.find(sample.file)->second;
     try {
       const BetonSample row = parse_beton_row(sample.lent, image, label);
-      throw DataError("its image should lie at byte " + std::to_string(row.image_at) +
+      throw DataError("its row places the image at byte " + std::to_string(row.image_at) +
                       ", where the file has no data");
     } catch (const DataError& error) {
       refuse_record(sample, error.what());
@@ -118,4 +118,4 @@ extern constinit const SourceEntry beton_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

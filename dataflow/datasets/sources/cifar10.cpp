@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// CIFAR-10 as it is distributed (Krizhevsky, "Learning multiple layers of features from tiny
-// images", 2009): five files of 10,000 images to train with and one to test with, each of 32x32
-// pixels in three planes. In the binary version a record is a byte of label and the pixels; in the
-// Python version a file is a pickle, a dictionary with `data`, an array, and `labels`, a list.
+// The source for CIFAR-10 as it is distributed (Krizhevsky, "Learning multiple layers of features
+// from tiny images", 2009): five training files and one test file of 10,000 images, each of 32x32
+// pixels in three planes. In the binary version a record is a byte of label and the pixels. In the
+// Python version a file is a pickle: a dictionary with `data`, an array, and `labels`, a list.
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string>
 
+#include "dataflow/datasets/record_source.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/wire/pickle.h"
+#include "dataflow/values/pickle.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,14 +73,14 @@ class PickledArrays final : public RecordFormat {
                         "; expected a file of the Python version of CIFAR-10; fetch it again");
     };
     try {
-      const ValueTree tree = parse_pickle(shard.bytes());
-      const Value *data = tree.find(tree.root(), "data"),
-                  *labels = tree.find(tree.root(), "labels");
-      if (data == nullptr || data->kind != ValueKind::array || labels == nullptr ||
-          labels->kind != ValueKind::list) {
+      const values::ValueTree tree = values::parse_pickle(shard.bytes());
+      const values::Value *data = tree.find(tree.root(), "data"),
+                          *labels = tree.find(tree.root(), "labels");
+      if (data == nullptr || data->kind != values::ValueKind::array || labels == nullptr ||
+          labels->kind != values::ValueKind::list) {
         refuse("lacks data, an array, or labels, a list");
       }
-      const NumpyArray& array = data->array;
+      const values::NumpyArray& array = data->array;
       const bool bytes = array.type.kind == 'u' && array.type.bytes == 1 && !array.fortran_order;
       if (!bytes || array.data.size() != labels->items.size() * kLayout.bytes()) {
         refuse("does not hold a uint8 array of 3072 values for each label");
@@ -91,8 +91,8 @@ class PickledArrays final : public RecordFormat {
         refuse("holds its array as text; write it again with protocol 4");
       }
       std::uint64_t at = static_cast<std::uint64_t>(array.data.data() - begin);
-      for (const ValueId id : labels->items) {
-        const std::int64_t label = integer_of(tree.at(id)).value_or(-1);
+      for (const values::ValueId id : labels->items) {
+        const std::int64_t label = values::integer_of(tree.at(id)).value_or(-1);
         add({at, static_cast<std::uint32_t>(kLayout.bytes()),
              label >= 0 && label < kClasses ? static_cast<std::int32_t>(label) : -1});
         at += kLayout.bytes();
@@ -112,14 +112,14 @@ class PickledArrays final : public RecordFormat {
   }
 };
 
-/// Where the files are, and what their names end with.
+/// The files' folder, and how their names end.
 struct Version {
   fs::path folder;
   std::string ending;
   bool pickled = false;
 };
 
-/// The version in `place`, or in the folder of its usual name there.
+/// Finds the version in `place`, or in the folder with the usual name below it.
 Version find_version(const std::string& place) {
   const fs::path here(place);
   for (const Version& version : {Version{here, ".bin"},
@@ -175,4 +175,4 @@ extern constinit const SourceEntry cifar10_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

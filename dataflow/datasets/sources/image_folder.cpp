@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a folder of classes, each read when its turn comes.
+// The source for a folder of classes. It reads each file when its turn comes.
 #include <utility>
 
-#include "dataflow/image_files.h"
-#include "dataflow/open_image_folder.h"
-#include "dataflow/sample_order.h"
+#include "dataflow/datasets/image_files.h"
+#include "dataflow/datasets/open_image_folder.h"
+#include "dataflow/datasets/sample_order.h"
 #include "dataflow/source.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 class ImageFolder final : public Source {
@@ -51,7 +51,8 @@ extern constinit const SourceEntry image_folder_source{
     .name = "image-folder",
     .summary = "a folder of class folders, as ImageNet unpacks: directory/<class>/<image>",
     .options = kImageFolderOptions,
+    .class_folders = true,
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

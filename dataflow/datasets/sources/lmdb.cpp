@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// LMDB databases of images: Caffe's, whose values are Datum messages, and those of tensorpack's
-// LMDBSerializer. Values are lent from the file's pages. Indexing looks into each value for its
-// label.
+// The source for LMDB databases of images: Caffe's, whose values are Datum messages, and those of
+// tensorpack's LMDBSerializer. Values are views of the mapped file. Indexing looks into each value
+// for its label.
 #include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "dataflow/datasets/datum.h"
+#include "dataflow/datasets/lmdb_tree.h"
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/datapoint.h"
-#include "dataflow/packed/datum.h"
-#include "dataflow/packed/lmdb_tree.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
-#include "dataflow/wire/pickle.h"
+#include "dataflow/values/datapoint.h"
+#include "dataflow/values/pickle.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,12 +29,12 @@ constexpr OptionSpec kOptions[] = {
 
 enum class Format : std::uint8_t { datum, datapoint };
 
-/// An image as a value has it.
+/// An image as a value stores it.
 struct StoredImage {
   std::span<const std::byte> content;
   PixelLayout layout{};
   std::int32_t label = -1;
-  ValueTree owner;  ///< of the content where the value does not have it as it is
+  values::ValueTree owner;  ///< holds the content if the value does not contain it as is
 };
 
 std::int32_t label_of(std::int64_t label) {
@@ -42,7 +42,7 @@ std::int32_t label_of(std::int64_t label) {
   return fits ? static_cast<std::int32_t>(label) : -1;
 }
 
-/// Throws DataError for pixels that are not as many as they should be, or too many.
+/// Throws DataError if the number of pixels is wrong or too large.
 PixelLayout make_layout(std::int64_t width, std::int64_t height, std::int64_t channels,
                         std::size_t bytes) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -71,7 +71,7 @@ StoredImage image_of_datum(std::span<const std::byte> value, bool bgr) {
 }
 
 StoredImage image_of_datapoint(std::span<const std::byte> value, bool bgr) {
-  Datapoint point = parse_datapoint(value);
+  values::Datapoint point = values::parse_datapoint(value);
   StoredImage image{
       .content = point.image, .layout = {}, .label = label_of(point.label), .owner = {}};
   const std::vector<std::int64_t>& shape = point.shape;
@@ -106,7 +106,7 @@ class ImageDatabase final : public RecordFormat {
       try {
         record.label = parse(format_, entry.value, bgr_).label;
       } catch (const DataError&) {
-        // Said by open(), when its turn comes.
+        // open() reports it when its turn comes.
       }
       add(record);
       return true;
@@ -119,8 +119,7 @@ class ImageDatabase final : public RecordFormat {
   }
 
   void open(Sample& sample) const override {
-    if (sample.lent.empty())
-      refuse_record(sample, "there is no value, or the database is damaged there");
+    if (sample.lent.empty()) refuse_record(sample, "it has no value, or the database is damaged");
     const std::span<const std::byte> value = sample.lent;
     std::string problem;
     try {
@@ -138,7 +137,7 @@ class ImageDatabase final : public RecordFormat {
     if (!problem.empty()) refuse_record(sample, problem);
   }
 
-  /// tensorpack's entry beside the datapoints.
+  /// True for the list of keys that tensorpack stores beside the datapoints.
   static bool is_list_of_keys(const LmdbEntry& entry) {
     constexpr std::string_view kKey = "__keys__";
     return std::string_view(reinterpret_cast<const char*>(entry.key.data()), entry.key.size()) ==
@@ -169,9 +168,9 @@ Format format_of(std::span<const std::byte> value, const std::string& wanted) {
     throw ConfigError("lmdb: option 'format' is '" + wanted +
                       "'; expected datum, datapoint or auto");
   }
-  // A list of two in MessagePack; a Datum begins with a tag below 0x40.
+  // 0x92 begins a list of two in MessagePack; a Datum begins with a tag below 0x40.
   const bool list = !value.empty() && value[0] == std::byte{0x92};
-  return list || is_pickle(value) ? Format::datapoint : Format::datum;
+  return list || values::is_pickle(value) ? Format::datapoint : Format::datum;
 }
 
 bool parse_bgr(const std::string& text) {
@@ -186,7 +185,7 @@ FileList list_databases(const DataPlan& plan) {
   return list_shards(plan, is_database, "LMDB", "data.mdb or train.lmdb");
 }
 
-/// What the first readable image is.
+/// Finds the format from the first readable image.
 std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& options) {
   const bool bgr = parse_bgr(options.text("channels"));
   std::unique_ptr<RecordFormat> result;
@@ -229,4 +228,4 @@ extern constinit const SourceEntry lmdb_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

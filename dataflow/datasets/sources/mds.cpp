@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// MosaicML Streaming's MDS shards, in the order of their index.json. A record is a whole sample; of
-// one that has no place it is the entry of the shard's table that should say where it lies.
-#include "dataflow/packed/mds.h"
+// The source for MosaicML Streaming's MDS shards, in the order of their index.json. A record is a
+// whole sample. If a sample has no valid position, its record is the entry of the shard's table
+// that should hold the position.
+#include "dataflow/datasets/mds.h"
 
 #include <filesystem>
 #include <string>
 #include <unordered_map>
 
+#include "dataflow/datasets/record_source.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/record_source.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,7 +25,7 @@ constexpr OptionSpec kOptions[] = {
      "cls, target or y"},
 };
 
-/// What the index says of a shard.
+/// The index's description of a shard.
 struct Described {
   MdsShard shard;
   MdsColumns columns;
@@ -54,7 +55,7 @@ fs::path find_index(const fs::path& place) {
              (is_parent ? " (did you mean '" + (place / "train").native() + "'?)" : ""));
 }
 
-/// How a user gets `file` from what it was compressed to.
+/// The command with which a user decompresses to `file`.
 std::string decompression(const std::string& compression, const std::string& compressed,
                           const std::string& file) {
   const std::string kind = compression.substr(0, compression.find(':'));
@@ -66,7 +67,7 @@ std::string decompression(const std::string& compression, const std::string& com
   return "decompress it to" + to;
 }
 
-/// That every shard is there.
+/// Checks that every shard exists.
 void check_files(const fs::path& folder, const std::vector<MdsShard>& shards) {
   std::error_code error;
   for (const MdsShard& shard : shards) {
@@ -76,10 +77,10 @@ void check_files(const fs::path& folder, const std::vector<MdsShard>& shards) {
     if (shard.compressed_file.empty() || !fs::exists(compressed, error)) {
       refuse("shard '" + file.native() + "'", "is missing");
     }
-    throw ConfigError("the shard '" + file.native() + "' is there in compressed form alone (" +
-                      shard.compression + "); expected it as it is read; " +
+    throw ConfigError("the shard '" + file.native() + "' exists only in compressed form (" +
+                      shard.compression + "); expected an uncompressed file; " +
                       decompression(shard.compression, compressed.native(), file.native()) +
-                      ", and likewise for each shard");
+                      ", and do so for each shard");
   }
 }
 
@@ -155,4 +156,4 @@ extern constinit const SourceEntry mds_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

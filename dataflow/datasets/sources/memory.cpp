@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set that lies in memory: all of it is read before the run by the source that its files
-// have, or as much as fits: of an image folder from all classes in turn, of other sets at random.
-// Samples keep their places in the set and come in its order, so that a set that fits gives the
-// batches that its files would give.
+// The source for a data set held in memory. Before the run it reads the whole set with the source
+// for its files, or as much as fits: from an image folder it takes all classes in turn, from other
+// sets random samples. Samples keep their index and come in the set's order, so a set that fits
+// gives the same batches as its files.
 //
-// With `pixels` it holds what a decoder makes of each image at the batch's size. A sample that
-// cannot be read or decoded fails when its turn comes, as it would have from its file.
+// With `pixels` it holds the decoded images at the batch's size. A sample that cannot be read or
+// decoded fails when its turn comes, as it would from its file.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -14,16 +14,16 @@
 #include <set>
 #include <utility>
 
+#include "dataflow/datasets/detect_source.h"
+#include "dataflow/datasets/open_image_folder.h"
+#include "dataflow/datasets/sample_order.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/memory_limit.h"
-#include "dataflow/open_image_folder.h"
-#include "dataflow/packed/detect_source.h"
-#include "dataflow/sample_order.h"
+#include "dataflow/machine/memory_limit.h"
+#include "dataflow/machine/workers.h"
 #include "dataflow/source.h"
-#include "dataflow/workers.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
@@ -35,18 +35,18 @@ constexpr OptionSpec kOptions[] = {
      "source to read from, such as tfrecord, with its options; auto: by file names in --data-dir"},
 };
 
-/// One sample in memory, or why it is not.
+/// One sample in memory, or the error that it caused.
 struct Held {
   std::vector<std::byte> bytes;
   std::exception_ptr failure;         // a DataError
-  const std::string* file = nullptr;  // among those of the source
+  const std::string* file = nullptr;  // one of the source's files
   std::uint64_t index = 0, offset = 0;
   std::int32_t label = -1;
   PixelLayout layout;
 };
 
-/// An image folder once: the first file of each class, the second of each, and so on. Whatever is
-/// cut off at the end, classes are represented as evenly as they can be.
+/// Reads an image folder once: the first file of each class, the second of each, and so on. If the
+/// end is cut off, classes stay as balanced as possible.
 class ImagesInTurn final : public Source {
  public:
   explicit ImagesInTurn(ImageFiles images) : images_(std::move(images)) {
@@ -92,13 +92,13 @@ class MemorySource final : public Source {
       : plan_(plan),
         pixels_(options.text("pixels")),
         limit_(std::min<std::uint64_t>(options.bytes("limit"), available_memory() / 2)),
-        from_(source_text(options.text("from"), plan.directory)) {
-    if (from_.name == "memory") {
-      throw ConfigError("the source memory is filled from another source, and from is '" +
+        from_(source_text(options.text("from"), plan.directory)),
+        from_entry_(find_entry(source_table(), from_.name)) {
+    if (from_entry_.in_memory) {
+      throw ConfigError("the source memory reads another source, but from is '" +
                         options.text("from") + "'; expected one that reads files; leave from out");
     }
-    in_turn_ = canonical_name(from_.name) == "image-folder";
-    // In order as far as possible, which is how disks like it.
+    // Tries to read in order first, which is fastest on disks.
     if (!hold_all(false) && !in_turn_) hold_all(true);
     if (held_.empty()) {
       throw ConfigError("the source memory holds none of the " + std::to_string(all_) +
@@ -142,10 +142,9 @@ class MemorySource final : public Source {
   }
 
  private:
-  /// The whole set once, whatever the rank.
+  /// Opens the whole set once, for any rank.
   std::unique_ptr<Source> open(bool shuffle) const {
-    const SourceEntry& entry = find_entry(source_table(), from_.name);
-    const Options options(entry.name, entry.options, from_);
+    const Options options(from_entry_.name, from_entry_.options, from_);
     if (in_turn_) return std::make_unique<ImagesInTurn>(open_image_folder(plan_, options));
     DataPlan plan = plan_;
     plan.rank = 0;
@@ -153,7 +152,7 @@ class MemorySource final : public Source {
     plan.epochs = 1;
     plan.first_sample = 0;
     plan.shuffle = shuffle;
-    return entry.make(plan, options);
+    return from_entry_.make(plan, options);
   }
 
   /// False: something did not fit.
@@ -199,9 +198,9 @@ class MemorySource final : public Source {
 
   bool hold_pixels(Source& inner) {
     if (inner.kind() == SampleKind::pixels) {
-      throw ConfigError("the source memory is to hold what '" + pixels_ +
-                        "' makes of images, and " + from_.name +
-                        " gives pixels; leave pixels (decode=raw) out");
+      throw ConfigError("the source memory was asked to hold the pixels that '" + pixels_ +
+                        "' decodes, but " + from_.name +
+                        " already gives pixels; leave pixels (decode=raw) out");
     }
     const ComponentText parts = parse_component(pixels_);
     const DecoderEntry& entry = find_entry(decoder_table(), parts.name);
@@ -209,9 +208,9 @@ class MemorySource final : public Source {
     std::vector<std::unique_ptr<Decoder>> decoders;
     for (std::int32_t i = 0; i < plan_.threads; ++i) decoders.push_back(entry.make(options));
     const std::uint64_t most = std::min(limit_ / plan_.image.elements(), inner.size());
-    held_.reserve(most);  // workers keep places in it
+    held_.reserve(most);  // workers keep pointers into it
     std::mutex mutex;
-    std::exception_ptr failure;  // all below under mutex
+    std::exception_ptr failure;  // mutex protects everything below
     bool fits = true;
     const auto take = [&](Sample& sample) -> Held* {
       const std::lock_guard lock(mutex);
@@ -265,10 +264,11 @@ class MemorySource final : public Source {
   }
 
   const DataPlan plan_;
-  const std::string pixels_;  // the decoder's text; empty: the content is held as it is
+  const std::string pixels_;  // the decoder's text; empty: the content is kept undecoded
   const std::uint64_t limit_;
   const ComponentText from_;
-  bool in_turn_ = false;
+  const SourceEntry& from_entry_;
+  const bool in_turn_ = from_entry_.class_folders;
   std::uint64_t all_ = 0;  // samples of the set
   std::int32_t classes_ = 0;
   SampleKind kind_ = SampleKind::encoded;
@@ -288,7 +288,8 @@ extern constinit const SourceEntry memory_source{
     .name = "memory",
     .summary = "a data set of any format, read into memory before the run as far as it fits",
     .options = kOptions,
+    .in_memory = true,
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels in NumPy's files, for runs without decoding: images of one shape in files such as
-// images.npy, [N,H,W,C], [N,C,H,W] or [N,H,W] of uint8, and a label for each in labels.npy beside
-// it. Several pairs are one set: a-images.npy and a-labels.npy, b-images.npy and b-labels.npy.
+// The source for pixels in NumPy files, for runs without decoding: images of one shape in files
+// such as images.npy, [N,H,W,C], [N,C,H,W] or [N,H,W] of uint8, and a label for each in labels.npy
+// beside it. Several pairs form one set: a-images.npy and a-labels.npy, b-images.npy and
+// b-labels.npy.
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
 
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/npy.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
+#include "dataflow/values/npy.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
@@ -29,9 +30,9 @@ constexpr std::string_view kImages = "images", kLabels = "labels";
                     "whole numbers in labels.npy; check --data-dir and the options of raw");
 }
 
-NumpyArray parse_file(const MappedFile& file) {
+values::NumpyArray parse_file(const MappedFile& file) {
   try {
-    return parse_npy(file.bytes());
+    return values::parse_npy(file.bytes());
   } catch (const DataError& error) {
     refuse(file.path(), std::string("is ") + error.what());
   }
@@ -44,18 +45,21 @@ bool is_images(std::string_view name) {
 std::string labels_beside(const std::string& images) {
   const std::size_t at = images.rfind(kImages);
   if (at == std::string::npos || images.find('/', at) != std::string::npos) {
-    refuse(images, "has no 'images' in its name, for which its labels would have 'labels'");
+    refuse(images,
+           "has no 'images' in its name, so the name of its file of labels is unknown (it has "
+           "'labels' instead)");
   }
   std::string labels = images;
   return labels.replace(at, kImages.size(), kLabels);
 }
 
-/// How images lie in an array of that shape.
-PixelLayout layout_of(const MappedFile& file, const NumpyArray& array, const Options& options) {
+/// The layout of images in an array of that shape.
+PixelLayout layout_of(const MappedFile& file, const values::NumpyArray& array,
+                      const Options& options) {
   const std::string& wanted = options.text("layout");
   const std::vector<std::int64_t>& shape = array.shape;
-  if (array.type != NumpyType{'u', 1, array.type.big_endian}) {
-    refuse(file.path(), "holds something else than uint8");
+  if (array.type != values::NumpyType{'u', 1, array.type.big_endian}) {
+    refuse(file.path(), "does not hold uint8 values");
   }
   if (array.fortran_order && shape.size() > 1) refuse(file.path(), "is in Fortran's order");
   const auto is_channels = [](std::int64_t length) { return length == 1 || length == 3; };
@@ -72,7 +76,7 @@ PixelLayout layout_of(const MappedFile& file, const NumpyArray& array, const Opt
                      channels = hw ? 1 : shape[chw ? 1 : 3];
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (height < 1 || width < 1 || height > kMost / channels / width) {
-    refuse(file.path(), "has images of no size, or of 2 GiB and more");
+    refuse(file.path(), "has images of 0 bytes, or of 2 GiB or more");
   }
   return {.width = static_cast<std::int32_t>(width),
           .height = static_cast<std::int32_t>(height),
@@ -90,24 +94,24 @@ class ImageArrays final : public RecordFormat {
 
   void index(const MappedFile& shard,
              const std::function<void(const Record&)>& add) const override {
-    const NumpyArray images = parse_file(shard);
+    const values::NumpyArray images = parse_file(shard);
     if (layout_of(shard, images, options_) != layout_) {
       refuse(shard.path(), "has images of another shape than the first file");
     }
     const MappedFile labels_file(labels_beside(shard.path()));
-    const NumpyArray labels = parse_file(labels_file);
+    const values::NumpyArray labels = parse_file(labels_file);
     const auto count = static_cast<std::uint64_t>(images.shape[0]);
     check_labels(labels_file, labels, count);
     const auto begin = static_cast<std::uint64_t>(images.data.data() - shard.bytes().data());
     const std::uint64_t whole = images.data.size() / layout_.bytes();
     for (std::uint64_t i = 0; i < whole; ++i) {
       const std::optional<std::int64_t> label =
-          numpy_integer(labels.type, labels.data.subspan(i * labels.type.bytes));
+          values::numpy_integer(labels.type, labels.data.subspan(i * labels.type.bytes));
       const bool fits = label && *label >= 0 && *label < std::numeric_limits<std::int32_t>::max();
       add({begin + i * layout_.bytes(), static_cast<std::uint32_t>(layout_.bytes()),
            fits ? static_cast<std::int32_t>(*label) : -1});
     }
-    // What a cut file lacks is one damaged record.
+    // The missing rest of a truncated file is one damaged record.
     const auto rest = static_cast<std::uint32_t>(images.data.size() - whole * layout_.bytes());
     if (whole < count) add({begin + whole * layout_.bytes(), rest, -1});
   }
@@ -122,9 +126,10 @@ class ImageArrays final : public RecordFormat {
   }
 
  private:
-  static void check_labels(const MappedFile& file, const NumpyArray& labels, std::uint64_t count) {
+  static void check_labels(const MappedFile& file, const values::NumpyArray& labels,
+                           std::uint64_t count) {
     if (labels.type.kind != 'u' && labels.type.kind != 'i') {
-      refuse(file.path(), "holds something else than whole numbers");
+      refuse(file.path(), "does not hold whole numbers");
     }
     // One dimension, or one column.
     const bool flat =
@@ -160,4 +165,4 @@ extern constinit const SourceEntry raw_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

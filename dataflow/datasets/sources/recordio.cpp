@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MXNet's .rec files. Damage costs the records that it touches: the next one is found by its magic
-// number, or in the .idx file.
-#include "dataflow/packed/recordio.h"
+// The source for MXNet's .rec files. Damage costs only the records that it touches: the next record
+// is found by its magic number, or in the .idx file.
+#include "dataflow/datasets/recordio.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,11 +9,11 @@
 #include <limits>
 #include <string>
 
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr OptionValue kIndexValues[] = {
@@ -100,7 +100,7 @@ class Recordio final : public RecordFormat {
     if (file.empty() != offsets.empty()) disagree("one of them is empty");
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       const std::uint64_t at = offsets[i];
-      if (i == 0 && at != 0) disagree("it leaves out what lies at byte 0");
+      if (i == 0 && at != 0) disagree("it lacks the record at byte 0");
       if (!recordio_begins(file, at)) disagree("no record begins at byte " + std::to_string(at));
       const std::uint64_t next = i + 1 < offsets.size()
                                      ? std::min<std::uint64_t>(offsets[i + 1], file.size())
@@ -108,7 +108,7 @@ class Recordio final : public RecordFormat {
       try {
         const std::uint64_t end = recordio_end(file.first(next), at);
         if (end < next && recordio_begins(file, end)) {
-          disagree("it leaves out the record at byte " + std::to_string(end));
+          disagree("it lacks the record at byte " + std::to_string(end));
         }
         add(end == next ? whole_record(file, at, end) : damaged_record(at, next));
       } catch (const DataError&) {
@@ -162,4 +162,4 @@ extern constinit const SourceEntry recordio_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards of TFRecord files that hold tf.train.Example messages, as tf_cnn_benchmarks' and MLPerf's
-// ImageNet are kept, or tensorpack's datapoints. Indexing touches the lengths and the small
-// features; a record's CRCs are compared when it is read. Compressed shards are streams.
+// The source for shards of TFRecord files. They hold tf.train.Example messages, as ImageNet for
+// tf_cnn_benchmarks and MLPerf, or tensorpack's datapoints. Indexing touches the lengths and the
+// small features; a record's CRCs are compared when it is read. Compressed shards are streams.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/shard_stream.h"
+#include "dataflow/datasets/stream_source.h"
+#include "dataflow/datasets/tfrecord.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/datapoint.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
-#include "dataflow/packed/shard_stream.h"
-#include "dataflow/packed/stream_source.h"
-#include "dataflow/packed/tfrecord.h"
+#include "dataflow/values/datapoint.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
@@ -37,13 +37,13 @@ constexpr OptionSpec kOptions[] = {
     kStreamOptions[3],
 };
 
-/// The image and the label of a record, where it has them.
+/// The image and the label of a record, if it has them.
 struct ParsedRecord {
   ExampleView view;
-  ValueTree owner;  ///< of the image where the record does not have it as it is
+  values::ValueTree owner;  ///< holds the image if the record does not contain it as is
 };
 
-/// What is expected of a record, from the options.
+/// What the options expect of a record.
 struct RecordRules {
   bool datapoints = false;
   std::string image_key, label_key;
@@ -70,12 +70,12 @@ struct RecordRules {
 
   ParsedRecord parse(std::span<const std::byte> data) const {
     if (!datapoints) return {parse_example(data, {image_key, label_key}), {}};
-    Datapoint point = parse_datapoint(data);
+    values::Datapoint point = values::parse_datapoint(data);
     if (point.shape.size() > 1) throw DataError("its image is pixels; expected an encoded image");
     return {{.image = point.image, .label = point.label}, std::move(point.tree)};
   }
 
-  /// Counted from 0; what is no label of any class is below.
+  /// The label, counted from 0; negative if it is not a class label.
   std::int32_t label_of(const ExampleView& view) const noexcept {
     if (label_key.empty()) return 0;
     if (!view.label) return -1;
@@ -84,7 +84,7 @@ struct RecordRules {
     return static_cast<std::int32_t>(*view.label - label_base);
   }
 
-  /// Empty: it is a sample.
+  /// Empty: it is a valid sample.
   std::string problem_of(const ExampleView& view) const {
     if (!view.image) return "it has no feature '" + image_key + "', the image";
     if (view.image->empty()) return "its image is empty";
@@ -97,17 +97,17 @@ struct RecordRules {
 
 [[noreturn]] void refuse_file(const std::string& path) {
   throw ConfigError("the data file '" + path +
-                    "' holds no TFRecords: it does not begin with a length and the CRC of it; "
-                    "expected TFRecord files of tf.train.Example; check --data-dir");
+                    "' holds no TFRecords: it does not begin with a length and the CRC of that "
+                    "length; expected TFRecord files of tf.train.Example; check --data-dir");
 }
 
-/// A whole record shows that the options do not fit the file.
+/// Throws ConfigError: an intact record shows that the options do not match the file.
 [[noreturn]] void refuse_options(const std::string& path, std::uint64_t offset,
                                  std::span<const std::byte> data, const std::string& problem) {
   std::string keys = "cannot be told (tensorpack's records are record=datapoint)";
   try {
     keys = list_example_keys(data);
-  } catch (const DataError&) {  // it is no Example
+  } catch (const DataError&) {  // it is not an Example
   }
   throw ConfigError(
       "the record at byte " + std::to_string(offset) + " of '" + path + "' is whole, but " +
@@ -159,7 +159,7 @@ class TfRecordFormat final : public RecordFormat {
  private:
   static constexpr std::uint64_t kMaxRecord = std::numeric_limits<std::uint32_t>::max();
 
-  /// Of the data of the record at byte `at`. Empty: nobody knows where the next record begins.
+  /// The data length of the record at byte `at`. Empty if the start of the next record is unknown.
   std::optional<std::uint64_t> length_of(const MappedFile& shard, std::uint64_t at) const {
     const std::span<const std::byte> rest = shard.bytes().subspan(at);
     TfRecordHeader header;
@@ -173,8 +173,8 @@ class TfRecordFormat final : public RecordFormat {
     return std::nullopt;
   }
 
-  /// Counted from 0; below 0: the record is damaged. Throws ConfigError where an intact record
-  /// shows that the options do not fit the file.
+  /// The label, counted from 0; negative: the record is damaged. Throws ConfigError if an intact
+  /// record shows that the options do not match the file.
   std::int32_t label_at(const MappedFile& shard, std::uint64_t at,
                         std::span<const std::byte> record) const {
     const std::span<const std::byte> data =
@@ -194,7 +194,8 @@ class TfRecordFormat final : public RecordFormat {
       problem = error.what();
     }
     if (problem.empty()) return label < classes_ || is_intact() ? label : -1;
-    // A label of no class is not damage, and what no shard begins with is found in none of it.
+    // A label outside the classes is not damage. An intact first record with a problem shows that
+    // the options are wrong.
     if ((at == 0 || (has_label && label < 0)) && is_intact()) {
       refuse_options(shard.path(), at, data, problem);
     }
@@ -217,7 +218,7 @@ class TfRecordStream final : public SampleStream {
     if (ended_) return false;
     try {
       if (!read_record()) return false;
-    } catch (const DataError& error) {  // where the next record begins is not known
+    } catch (const DataError& error) {  // the start of the next record is unknown
       sample.problem = error.what();
       sample.is_last = ended_ = true;
       return true;
@@ -249,7 +250,7 @@ class TfRecordStream final : public SampleStream {
   }
 
  private:
-  /// False: there are no more. Throws DataError where it cannot be read as a whole.
+  /// False: there are no more. Throws DataError if the record cannot be read as a whole.
   bool read_record() {
     record_.resize(kTfRecordHeader);
     const std::uint64_t offset = bytes_.position();
@@ -284,7 +285,7 @@ class TfRecordStreamFormat final : public StreamFormat {
  public:
   explicit TfRecordStreamFormat(RecordRules rules) : rules_(std::move(rules)) {}
 
-  /// A length may begin like a file of gzip; its CRC tells.
+  /// A length may look like the start of a gzip file; its CRC decides.
   std::string_view compression(std::span<const std::byte> front) const noexcept override {
     const bool is_plain = front.size() >= kTfRecordHeader &&
                           parse_tfrecord_header(front.first<kTfRecordHeader>()).crc_matches;
@@ -299,7 +300,7 @@ class TfRecordStreamFormat final : public StreamFormat {
   const RecordRules rules_;
 };
 
-/// TFRecord files have no ending of their own; indexes that lie beside them have.
+/// TFRecord files have no file extension of their own; the index files beside them do.
 bool is_tfrecord_name(std::string_view name) {
   if (name.ends_with(".idx") || name.ends_with(".index")) return false;
   return std::ranges::any_of(
@@ -327,4 +328,4 @@ extern constinit const SourceEntry tfrecord_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

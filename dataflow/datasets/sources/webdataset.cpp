@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// WebDataset shards: tar files whose members follow each other in samples. A shard is indexed once,
-// by its headers and labels; an image is a view of the page cache. Compressed shards are streams.
+// The source for WebDataset shards: tar files whose consecutive members form samples. A shard is
+// indexed once, by its headers and labels; an image is a view of the page cache. Compressed shards
+// are streams.
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <string>
 #include <utility>
 
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/shard_stream.h"
+#include "dataflow/datasets/stream_source.h"
+#include "dataflow/datasets/webdataset.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/record_source.h"
-#include "dataflow/packed/shard_list.h"
-#include "dataflow/packed/shard_stream.h"
-#include "dataflow/packed/stream_source.h"
-#include "dataflow/packed/webdataset.h"
 
-namespace penstock {
+namespace penstock::datasets {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
@@ -40,7 +41,7 @@ WebDatasetRules parse_rules(const Options& options) {
   for (const std::string& kind : rules.images) {
     if (kind == rules.label) {
       throw ConfigError("webdataset: the kind '" + kind +
-                        "' is among images and is label; expected one of both");
+                        "' is both in images and in label; keep it in one of them");
     }
   }
   if (rules.images.empty()) {
@@ -56,13 +57,13 @@ WebDatasetRules parse_rules(const Options& options) {
                     "source='webdataset:images=jpg;png,label=json,json_key=KEY'");
 }
 
-/// Goes through all samples of a shard, and says at their end, or beginning, if it is none.
+/// Iterates over all samples of a shard. Throws if none of them is whole.
 class ShardSamples {
  public:
   ShardSamples(WebDatasetReader reader, const std::string& path)
       : reader_(std::move(reader)), path_(path) {}
 
-  /// As WebDatasetReader's. Throws ConfigError for what is no tar, and where no sample is whole.
+  /// As WebDatasetReader's. Throws ConfigError if the file is not a tar, or if no sample is whole.
   bool next(WebDatasetSample& sample, std::vector<std::byte>* image = nullptr) {
     if (!reader_.next(sample, image)) {
       if (!any_ && !reader_.passed_over().empty()) {
@@ -85,7 +86,7 @@ class ShardSamples {
  private:
   WebDatasetReader reader_;
   const std::string& path_;
-  std::string problem_;  // of the first sample, until one is whole
+  std::string problem_;  // the problem of the first sample, until one is whole
   bool any_ = false;
 };
 
@@ -93,7 +94,8 @@ class WebDatasetFormat final : public RecordFormat {
  public:
   explicit WebDatasetFormat(WebDatasetRules rules) : rules_(std::move(rules)) {}
 
-  /// A whole sample's record is its image; a damaged one's is all of it, for open() to say why.
+  /// The record of a whole sample is its image. That of a damaged one is the whole sample, from
+  /// which open() finds the problem.
   void index(const MappedFile& shard,
              const std::function<void(const Record&)>& add) const override {
     constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
@@ -150,7 +152,7 @@ class WebDatasetStreamFormat final : public StreamFormat {
 
   std::string_view compression(std::span<const std::byte> front) const noexcept override {
     const std::string_view found = compression_by_magic(front);
-    return found == "zlib" ? "" : found;  // a tar may begin so, with a name
+    return found == "zlib" ? "" : found;  // a tar may begin like that, with a name
   }
   std::unique_ptr<SampleStream> open(ByteStream& bytes, const std::string& path,
                                      std::uint64_t max_record) const override {
@@ -186,4 +188,4 @@ extern constinit const SourceEntry webdataset_source{
     .make = make,
 };
 
-}  // namespace penstock
+}  // namespace penstock::datasets

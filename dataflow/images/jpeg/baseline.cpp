@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/baseline.h"
+#include "dataflow/images/jpeg/baseline.h"
 
 #include <algorithm>
 
@@ -27,7 +27,7 @@ bool BaselineDecoder::begin(const Frame& frame, const PixelRange& columns, const
       (!colour && frame.horizontal * frame.vertical != 1)) {
     return false;
   }
-  // Two sets of tables: both chroma components use the same, as everybody writes them.
+  // There are two sets of tables, since both chroma components use the same one in practice.
   if (colour && (!(frame.dc[1] == frame.dc[2]) || !(frame.ac[1] == frame.ac[2]))) return false;
   for (std::size_t i = 0; i < (colour ? 2U : 1U); ++i) {
     if (!dc_[i].build(frame.dc[i])) return false;
@@ -35,7 +35,7 @@ bool BaselineDecoder::begin(const Frame& frame, const PixelRange& columns, const
   rows_ = rows;
   wide_ = frame.horizontal == 2;
   high_ = frame.vertical == 2;
-  // libjpeg's filter needs three columns, unless it works on rows alone.
+  // libjpeg's filter needs three columns, unless it filters rows only.
   const bool enough = !wide_ || divide_up(frame.width, 2) > 2;
   smooth_across_ = smooth && enough && wide_;
   smooth_down_ = smooth && enough && high_;
@@ -73,7 +73,7 @@ bool BaselineDecoder::begin(const Frame& frame, const PixelRange& columns, const
   return true;
 }
 
-/// The row of chroma that a row of pixels takes most from, or the other one that it takes from.
+/// The row of chroma nearest to a row of pixels, or, if `farther`, the other row that it uses.
 std::int32_t BaselineDecoder::chroma_row(std::int32_t row, bool farther) const {
   if (!high_) return row;
   const std::int32_t nearer = row / 2;
@@ -81,7 +81,7 @@ std::int32_t BaselineDecoder::chroma_row(std::int32_t row, bool farther) const {
   return std::clamp(row % 2 == 0 ? nearer - 1 : nearer + 1, 0, chroma_height_ - 1);
 }
 
-/// Which samples of a component the window needs.
+/// Finds the samples of a component that the window needs.
 void BaselineDecoder::choose_samples(Plane& plane, const Frame& frame, const PixelRange& columns) {
   const bool luma = &plane == planes_.data();
   plane.horizontal = luma ? frame.horizontal : 1;
@@ -99,7 +99,7 @@ void BaselineDecoder::choose_samples(Plane& plane, const Frame& frame, const Pix
                 std::max(chroma_row(last, false), chroma_row(last, true)) + 1};
 }
 
-/// Room for the samples of the window's units, and vectors beyond.
+/// Allocates the samples of the window's units, with room for whole vectors.
 void BaselineDecoder::make_room() {
   std::int32_t end_unit = 0;
   first_unit_ = units_across_;
@@ -126,7 +126,7 @@ void BaselineDecoder::make_room() {
   for (std::vector<std::uint8_t>& row : chroma_) grow(row, width + kBeyond);
 }
 
-/// For each column of units a bit for every block that the window's columns need.
+/// Marks, for each column of units, every block that the window's columns need.
 void BaselineDecoder::mark_columns() {
   wanted_.assign(static_cast<std::size_t>(units_across_), 0);
   for (std::int32_t column = first_unit_; column < units_across_; ++column) {
@@ -157,7 +157,7 @@ std::uint8_t BaselineDecoder::rows_mask(std::int32_t unit_row) const {
   return static_cast<std::uint8_t>(mask);
 }
 
-/// Whether no block on the way to the window's last row is passed over; `all` has their bits.
+/// True if no block up to the window's last row can be skipped; `all` has a bit for each.
 bool BaselineDecoder::wants_all(std::uint8_t all) const {
   return rows_mask(0) == all && rows_mask(end_row_ - 1) == all &&
          std::ranges::count(wanted_, all) == units_across_;
@@ -208,7 +208,7 @@ void BaselineDecoder::write_row(std::int32_t row, std::uint8_t* to) {
   }
 }
 
-/// A component's samples for a row of pixels: in the plane, or made in `room`.
+/// A component's samples for a row of pixels: in the plane, or computed in `room`.
 const std::uint8_t* BaselineDecoder::chroma(Plane& plane, std::int32_t row,
                                             std::vector<std::uint8_t>& room) {
   const std::int32_t nearer = chroma_row(row, false), farther = chroma_row(row, true);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window of a baseline JPEG image (ITU T.81, sequential DCT, Huffman coding, 8 bits): grey, or
-// YCbCr with luma once or twice as wide and as high as chroma, in one scan of all components.
+// Decodes a window of a baseline JPEG image (ITU T.81, sequential DCT, Huffman coding, 8 bits):
+// grey, or YCbCr with luma once or twice as wide and as high as chroma, in one scan of all
+// components.
 //
 //   bits -> coefficients of what the window needs -> samples, two rows of units -> RGBX, row by row
 //
-// Pixels are those that libjpeg-turbo's accurate decode gives, bit for bit. What is not as it
-// should be is not repaired: decoding ends, and whoever wants to know more asks libjpeg. One
-// decoder belongs to one thread; its memory grows with the widest image, and is kept.
+// Pixels are bit-identical to libjpeg-turbo's accurate decode. The decoder does not repair damage:
+// it stops, and the caller may decode again with libjpeg. One decoder belongs to one thread. Its
+// memory grows with the widest image and is kept.
 #pragma once
 
 #include <array>
@@ -15,33 +16,33 @@
 #include <span>
 #include <vector>
 
-#include "dataflow/filter_taps.h"
-#include "dataflow/jpeg/entropy.h"
-#include "dataflow/jpeg/huffman_tables.h"
-#include "dataflow/jpeg/idct.h"
-#include "dataflow/jpeg/instruction_set.h"
-#include "dataflow/jpeg/upsample.h"
-#include "dataflow/jpeg/ycc.h"
+#include "dataflow/images/filter_taps.h"
+#include "dataflow/images/jpeg/entropy.h"
+#include "dataflow/images/jpeg/huffman_tables.h"
+#include "dataflow/images/jpeg/idct.h"
+#include "dataflow/images/jpeg/instruction_set.h"
+#include "dataflow/images/jpeg/upsample.h"
+#include "dataflow/images/jpeg/ycc.h"
 
 namespace penstock::jpeg {
 
-/// What the headers of a file say.
+/// What the headers of a file contain.
 struct Frame {
-  std::int32_t width = 0, height = 0;                  ///< in pixels
-  std::int32_t components = 3;                         ///< 1: grey; 3: YCbCr
-  std::int32_t horizontal = 1, vertical = 1;           ///< luma samples for each of chroma: 1 or 2
-  std::uint32_t restart_interval = 0;                  ///< in minimum coded units; 0: none
-  std::array<const std::uint16_t*, 3> quantisation{};  ///< of each component: 64, row * 8 + column
-  std::array<HuffmanSpec, 3> dc, ac;                   ///< of each component
-  std::span<const std::byte> data;                     ///< behind the scan's header
+  std::int32_t width = 0, height = 0;         ///< in pixels
+  std::int32_t components = 3;                ///< 1: grey; 3: YCbCr
+  std::int32_t horizontal = 1, vertical = 1;  ///< luma samples for each chroma sample: 1 or 2
+  std::uint32_t restart_interval = 0;         ///< in minimum coded units; 0: none
+  std::array<const std::uint16_t*, 3> quantisation{};  ///< per component: 64, row * 8 + column
+  std::array<HuffmanSpec, 3> dc, ac;                   ///< per component
+  std::span<const std::byte> data;                     ///< the data after the scan's header
 };
 
-/// What takes rows of the window, from the top.
+/// Receives the rows of the window, from the top.
 class RowSink {
  public:
-  /// Where row `row` goes: four bytes a pixel, BaselineDecoder::width() pixels from left() on.
+  /// The address for row `row`: four bytes a pixel, BaselineDecoder::width() pixels from left() on.
   virtual std::uint8_t* row(std::int32_t row) = 0;
-  /// All rows of the window before `end` are written.
+  /// Says that all rows of the window before `end` are written.
   virtual void written(std::int32_t end) = 0;
 
  protected:
@@ -52,26 +53,25 @@ class BaselineDecoder final : UnitSink {
  public:
   explicit BaselineDecoder(InstructionSet set = best_instruction_set());
 
-  /// Prepares the window, which is not empty, of `frame`, whose memory must outlive the decoding.
-  /// `smooth`: chroma by a triangle filter; else each sample repeated. False: this decoder cannot
-  /// decode such a frame.
+  /// Prepares the window of `frame`. The window must not be empty, and the frame's memory must
+  /// outlive the decoding. `smooth`: upsample chroma with a triangle filter; otherwise repeat each
+  /// sample. False: this decoder does not support such a frame.
   bool begin(const Frame& frame, const PixelRange& columns, const PixelRange& rows, bool smooth);
 
-  /// The columns that rows consist of, which include the window's. Pixels beyond the image have any
-  /// colour.
+  /// The columns of the written rows, which include the window's. Pixels beyond the image may have
+  /// any colour.
   std::int32_t left() const noexcept { return left_; }
   std::int32_t width() const noexcept { return width_; }
 
-  /// Decodes from the first unit to the last row that the window needs. False if the data are not
-  /// as they should be; some rows may have been written.
+  /// Decodes from the first unit to the last row that the window needs. False if the data are
+  /// damaged; some rows may have been written.
   bool decode(RowSink& sink);
 
  private:
-  /// Samples of a component: of the columns those of the window's units, of the rows the last two
-  /// rows of units.
+  /// Samples of a component: the columns of the window's units, and the last two rows of units.
   struct Plane {
-    std::int32_t horizontal = 1, vertical = 1;  // blocks of a unit
-    std::int32_t first_block = 0;               // in a unit
+    std::int32_t horizontal = 1, vertical = 1;  // blocks per unit
+    std::int32_t first_block = 0;               // index of its first block in a unit
     PixelRange columns{}, rows{};               // samples that the window needs
     Quantisation quantisation{};
     std::vector<std::uint8_t> samples;
@@ -104,16 +104,16 @@ class BaselineDecoder final : UnitSink {
   std::array<AcTable, 2> ac_;
   std::array<Plane, 3> planes_;
   std::uint32_t plane_count_ = 0;
-  std::array<std::uint8_t, kMaxUnitBlocks> components_{};  // of a unit's blocks
+  std::array<std::uint8_t, kMaxUnitBlocks> components_{};  // the component of each block of a unit
   PixelRange rows_{};
   std::int32_t left_ = 0, width_ = 0, chroma_height_ = 0;
   std::int32_t units_across_ = 0, first_unit_ = 0;    // columns of units
   std::int32_t unit_row_ = 0, end_row_ = 0;           // rows of units
   bool wide_ = false, high_ = false;                  // chroma is upsampled in this direction
   bool smooth_across_ = false, smooth_down_ = false;  // by the filter
-  std::vector<std::uint8_t> wanted_;                  // blocks, of each column of units
-  std::vector<std::uint16_t> sums_;                   // one row of chroma, and samples beside it
-  std::array<std::vector<std::uint8_t>, 2> chroma_;   // one row of blue and red, upsampled
+  std::vector<std::uint8_t> wanted_;                  // a mask of blocks for each column of units
+  std::vector<std::uint16_t> sums_;  // one row of chroma, and the samples next to it
+  std::array<std::vector<std::uint8_t>, 2> chroma_;  // one row of blue and red chroma, upsampled
   Idct::Beyond beyond_{};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/bit_reader.h"
+#include "dataflow/images/jpeg/bit_reader.h"
 
 #include <algorithm>
 
@@ -58,8 +58,8 @@ void BitReader::fill(std::uint8_t* to) {
   end_ = to;
   if (at_marker_ || at_end_) {
     std::memset(to, 0, kLookahead);
-    // libjpeg looks some bytes ahead, and warns of a missing marker then: so close to the end, it
-    // shall decide.
+    // libjpeg reads some bytes ahead, and then warns of a missing marker. So close to the end,
+    // leave the decision to libjpeg.
     constexpr std::ptrdiff_t kClose = 16;
     enough_ = at_marker_ ? end_ : end_ - std::min(kClose, end_ - bytes_.data());
   } else {

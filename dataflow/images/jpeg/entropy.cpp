@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/entropy.h"
+#include "dataflow/images/jpeg/entropy.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kLast = 63;
 
-/// Where a coefficient goes: beyond the block's 64 where its place is none.
+/// Where a coefficient goes; invalid positions go after the block's 64.
 constexpr std::array<std::uint8_t, 256> kPlaces = [] {
   std::array<std::uint8_t, 256> places{};
   places.fill(64);
@@ -24,18 +24,18 @@ constexpr std::array<std::uint8_t, 256> kPlaces = [] {
   return places;
 }();
 
-/// An advance that leads to a place where no block ends, from any place within one.
+/// An advance from any position in a block to one where no block ends.
 constexpr std::uint16_t kNowhere = 65;
 
-/// Whether a block ends at this place: after its last coefficient, or by a code that says so.
+/// True if a block ends at this position: after its last coefficient, or by an end-of-block code.
 constexpr bool ends(unsigned place) {
   return place == kLast || (place >= kEndOfBlock && place < kEndOfBlock + kLast);
 }
 
-/// A symbol by itself, of a code of any length.
+/// One symbol, with a code of any length.
 struct Symbol {
   std::int32_t value = 0;
-  std::uint16_t advance = kNowhere;  // where no code begins like this, or the value is too large
+  std::uint16_t advance = kNowhere;  // the default means an invalid code or a too large value
   std::uint16_t bits = 0;
 };
 
@@ -48,8 +48,8 @@ struct Symbol {
           static_cast<std::uint16_t>(code.length + size)};
 }
 
-/// Of symbols that one look found together, those that belong to the block that begins before
-/// them at `place`: how many bits they take, or 0 if they do not end it.
+/// One look-up may find symbols of two blocks. Returns the number of bits of those that belong to
+/// the block at `place`, or 0 if they do not end it.
 [[gnu::noinline]] unsigned bits_to_end(std::uint64_t bits, const AcTable& table, unsigned place) {
   unsigned taken = 0;
   while (place < kLast) {
@@ -60,7 +60,7 @@ struct Symbol {
   return ends(place) ? taken : 0;
 }
 
-/// The difference to the DC coefficient before. False: no code begins like this.
+/// Adds the difference to the previous DC coefficient. False: invalid code.
 [[gnu::always_inline]] inline bool decode_dc(BitState& state, const DcTable& table,
                                              std::int64_t& dc) {
   state.refill();
@@ -71,13 +71,13 @@ struct Symbol {
   return code.length != 0;
 }
 
-/// All AC coefficients of a block into `to`, which is zero; `last` is then the last place in zigzag
-/// order that was reached.
+/// Decodes all AC coefficients of a block into `to`, which is zero before. Sets `last` to the last
+/// position reached in zigzag order.
 [[gnu::always_inline]] inline bool decode_ac(BitState& state, const AcTable& table,
                                              std::int16_t* to, std::uint8_t& last) {
   unsigned place = 0, first_place = 0;
   std::uint64_t before = 0;
-  // One look, for which enough bits are there. Returns whether the block goes on.
+  // One look-up; enough bits must be there. Returns whether the block continues.
   const auto step = [&]() __attribute__((always_inline)) {
     const AcTable::Entry& entry = table.look(state.bits);
     before = state.bits;
@@ -103,7 +103,7 @@ struct Symbol {
     state.refill();
   } while (step() && step() && step());
   static_assert(2 * AcTable::kLookBits + 16 + AcTable::kMaxSize <= 56);
-  if (first_place == kLast && place > kLast) {  // the second symbol is the next block's
+  if (first_place == kLast && place > kLast) {  // the second symbol belongs to the next block
     const AcTable::Entry& entry = table.look(before);
     state.bits = before << entry.first_bits;
     state.count += entry.bits - entry.first_bits;
@@ -113,7 +113,7 @@ struct Symbol {
   return ends(place);
 }
 
-/// The same without coefficients.
+/// The same without storing coefficients.
 [[gnu::always_inline]] inline bool skip_ac(BitState& state, const AcTable& table) {
   unsigned place = 0, place_before = 0;
   std::uint64_t before = 0;
@@ -138,7 +138,7 @@ struct Symbol {
   static_assert(AcTable::kSkipBits + AcTable::kMaxSize + 16 + AcTable::kMaxSize <= 56);
   const AcTable::Skip& skip = table.look_to_skip(before);
   if (place_before + skip.before >= kLast) {
-    // It ended before the last symbol, which is the next block's.
+    // The block ended before the last symbol, which belongs to the next block.
     const unsigned bits = bits_to_end(before, table, place_before);
     state.bits = before << bits;
     state.count += skip.bits - bits;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entropy-coded data of one scan that interleaves all components (ITU T.81, A.2.3 and F.2.2),
-// unit by unit: blocks that are wanted become coefficients, of others DC differences are added up.
+// Decodes the entropy-coded data of one scan that interleaves all components (ITU T.81, A.2.3 and
+// F.2.2), unit by unit. Wanted blocks become coefficients. Of other blocks only the DC differences
+// are added up.
 #pragma once
 
 #include <array>
@@ -8,38 +9,38 @@
 #include <cstdint>
 #include <span>
 
-#include "dataflow/jpeg/bit_reader.h"
-#include "dataflow/jpeg/huffman_tables.h"
-#include "dataflow/jpeg/instruction_set.h"
+#include "dataflow/images/jpeg/bit_reader.h"
+#include "dataflow/images/jpeg/huffman_tables.h"
+#include "dataflow/images/jpeg/instruction_set.h"
 
 namespace penstock::jpeg {
 
-/// T.81, figure 5: from a place in zigzag order to row * 8 + column.
+/// T.81, figure 5: from a position in zigzag order to row * 8 + column.
 extern const std::array<std::uint8_t, 64> kZigzag;
 
-/// A block's coefficients as they were written (not dequantised), row * 8 + column, and a place for
-/// those that no block has.
+/// A block's coefficients as stored in the file (not dequantised), row * 8 + column. The values
+/// after the first 64 take coefficients with invalid positions.
 struct alignas(64) Coefficients {
   std::array<std::int16_t, 96> values;
 };
 
-/// How the blocks of one component are coded.
+/// The codes of one component's blocks.
 struct BlockCode {
   const DcTable* dc = nullptr;
   const AcTable* ac = nullptr;
-  std::int32_t max_dc = 0;  ///< larger ones, of either sign, are damage
+  std::int32_t max_dc = 0;  ///< a larger value of either sign is damage
 };
 
 constexpr unsigned kMaxUnitBlocks = 6;
 
-/// One minimum coded unit, in the order of its blocks.
+/// One minimum coded unit, with its blocks in order.
 struct Unit {
   std::array<Coefficients, kMaxUnitBlocks> blocks;
-  /// Of each block that was wanted, the last place in zigzag order that may hold a coefficient.
+  /// For each wanted block, the last position in zigzag order that may hold a coefficient.
   std::array<std::uint8_t, kMaxUnitBlocks> last{};
 };
 
-/// What takes the units that hold something wanted; others are passed over.
+/// Receives the units that have a wanted block. Other units are skipped.
 class UnitSink {
  public:
   virtual void take(std::uint32_t column, std::uint32_t wanted, const Unit& unit) = 0;
@@ -48,19 +49,19 @@ class UnitSink {
   ~UnitSink() = default;
 };
 
-/// Decodes a scan. Belongs to one thread.
+/// Decodes a scan. It belongs to one thread.
 class EntropyDecoder {
  public:
   explicit EntropyDecoder(InstructionSet set);
 
-  /// `components[i]` is what block i of a unit belongs to, 0 to 2; `restart_interval` in units, or
-  /// 0. `data` begins behind the scan's header and must outlive the decoding.
+  /// `components[i]` is the component of block i of a unit, 0 to 2. `restart_interval` is in units,
+  /// or 0. `data` begins after the scan's header and must outlive the decoding.
   void begin(std::span<const std::byte> data, std::span<const std::uint8_t> components,
              const std::array<BlockCode, 3>& codes, std::uint32_t restart_interval);
 
-  /// The next row of units. Bit i of wanted[column] is set if block i of that unit is wanted;
-  /// `rows` masks all of them. False where the data are not as they should be, or where only
-  /// libjpeg knows what it makes of them: nothing more can be decoded then.
+  /// Decodes the next row of units. Bit i of wanted[column] is set if block i of that unit is
+  /// wanted; `rows` masks all of them. False if the data are damaged, or if only libjpeg can tell
+  /// how to decode them; then nothing more can be decoded.
   bool decode_row(std::span<const std::uint8_t> wanted, std::uint8_t rows, UnitSink& sink);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/huffman_tables.h"
+#include "dataflow/images/jpeg/huffman_tables.h"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ bool CodeTable::build(const HuffmanSpec& spec, bool& changed) {
   std::int32_t place = 0;
   for (unsigned length = 1; length <= 16; ++length, code <<= 1) {
     const std::uint32_t count = spec.counts[length];
-    // T.81, C: a code of ones alone is none.
+    // T.81, C: a code must not consist of ones alone.
     if (place + static_cast<std::int32_t>(count) > 256 || code + count >= (1U << length)) {
       return false;
     }
@@ -57,11 +57,11 @@ bool DcTable::build(const HuffmanSpec& spec) {
 
 namespace {
 
-/// What a pattern of bits begins with.
+/// The symbol at the start of a pattern of bits.
 struct Symbol {
-  std::uint8_t code_bits = 0, size = 0;  // 0: no code that is whole
+  std::uint8_t code_bits = 0, size = 0;  // 0: no whole code
   std::uint8_t advance = 0;
-  std::int8_t value = 0;  // if its bits are in the pattern, too
+  std::int8_t value = 0;  // valid if the pattern also has its bits
 
   unsigned bits() const { return unsigned{code_bits} + size; }
   bool fits(unsigned end, unsigned pattern_bits) const {
@@ -74,7 +74,7 @@ constexpr std::uint8_t advance_of(std::uint8_t symbol) {
   return static_cast<std::uint8_t>(size == 0 && run != 15 ? kEndOfBlock : run + 1);
 }
 
-/// What patterns of kLookBits begin with.
+/// The first symbol of each pattern of kLookBits.
 std::array<Symbol, std::size_t{1} << AcTable::kLookBits> symbols_of(const CodeTable& codes) {
   constexpr unsigned kBits = AcTable::kLookBits;
   std::array<Symbol, std::size_t{1} << kBits> symbols{};
@@ -137,9 +137,9 @@ void AcTable::build_entries() {
   }
 }
 
-/// Patterns of one bit, of two, and so on: what follows a pattern's first symbol is a shorter
-/// pattern, of which is known already what it holds. Patterns of n bits are words from 1 << n on: a
-/// word is bits, advance << 8 and before << 16, or 0 where no code is whole.
+/// Computes patterns of one bit, of two, and so on. The bits after a pattern's first symbol are a
+/// shorter pattern, whose entry is already known. Patterns of n bits are at words[1 << n] and
+/// after; a word is bits | advance << 8 | before << 16, or 0 if it has no whole code.
 void AcTable::build_skips() {
   std::array<std::uint32_t, std::size_t{2} << kSkipBits> words;
   words[1] = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Huffman tables of baseline JPEG (ITU T.81, annex C and F.2.2), laid out for decoding by looking
-// up the next bits: an entry says how many of them are spent and what they mean.
+// Huffman tables of baseline JPEG (ITU T.81, annex C and F.2.2). They are laid out for decoding by
+// table look-up of the next bits: an entry tells how many bits are used and what they mean.
 #pragma once
 
 #include <array>
@@ -9,30 +9,30 @@
 
 namespace penstock::jpeg {
 
-/// As a DHT segment gives it (T.81, B.2.4.2).
+/// A table as a DHT segment contains it (T.81, B.2.4.2).
 struct HuffmanSpec {
-  std::array<std::uint8_t, 17> counts{};   ///< [length]: codes of that many bits; [0] unused
+  std::array<std::uint8_t, 17> counts{};   ///< [length]: codes with that many bits; [0] unused
   std::array<std::uint8_t, 256> values{};  ///< in the order of their codes
   bool operator==(const HuffmanSpec&) const = default;
 };
 
-/// Position in a block's zigzag order that no coefficient has: the block ended.
+/// A position after all of a block's zigzag order; it means that the block has ended.
 constexpr unsigned kEndOfBlock = 128;
 
-/// What all tables share: symbols by their codes, the short ones by one look.
+/// The common part of all tables: finds symbols by their codes, short ones with one look-up.
 class CodeTable {
  public:
   static constexpr unsigned kLookBits = 9;
   struct Code {
-    std::uint8_t length = 0;  ///< in bits; 0: no code begins like this
+    std::uint8_t length = 0;  ///< in bits; 0: invalid code
     std::uint8_t symbol = 0;
   };
 
-  /// False if the counts make no prefix code. Builds nothing if `spec` is the one of last time, and
-  /// then leaves `changed` false.
+  /// False if the counts make no prefix code. If `spec` is the same as last time, it builds nothing
+  /// and leaves `changed` false.
   bool build(const HuffmanSpec& spec, bool& changed);
 
-  /// Calls `use(code, length, symbol)` for every code of at most `longest` bits, in their order.
+  /// Calls `use(code, length, symbol)` for every code of at most `longest` bits, in order.
   template <typename Use>
   void for_each(unsigned longest, const Use& use) const {
     std::uint32_t code = 0;
@@ -44,7 +44,7 @@ class CodeTable {
     }
   }
 
-  /// The code that the 64 bits begin with.
+  /// The code at the start of the 64 bits.
   [[gnu::always_inline]] Code find(std::uint64_t bits) const {
     const Code code = short_[bits >> (64 - kLookBits)];
     return code.length != 0 ? code : find_long(bits);
@@ -56,11 +56,11 @@ class CodeTable {
   HuffmanSpec spec_;
   bool built_ = false;
   std::array<Code, std::size_t{1} << kLookBits> short_{};
-  std::array<std::uint32_t, 17> end_{};    // [length]: first 16 bits that are no such code any more
-  std::array<std::int32_t, 17> offset_{};  // [length]: from a code to its place in values
+  std::array<std::uint32_t, 17> end_{};    // [length]: first 16 bits after such codes
+  std::array<std::int32_t, 17> offset_{};  // [length]: from a code to its index in values
 };
 
-/// Differences of DC coefficients: the symbol is the number of bits that follow.
+/// The table for differences of DC coefficients. The symbol is the number of bits that follow.
 class DcTable {
  public:
   bool build(const HuffmanSpec& spec);
@@ -73,36 +73,37 @@ class DcTable {
   bool valid_ = false;
 };
 
-/// AC coefficients. Most looks find two symbols at once with their values, or, where values do not
-/// matter, as many as there are.
+/// The table for AC coefficients. Most look-ups find two symbols at once with their values. If
+/// values do not matter, a look-up finds as many symbols as fit.
 class AcTable {
  public:
   static constexpr unsigned kLookBits = 11, kSkipBits = 12;
   static constexpr unsigned kMaxSize = 10;  ///< T.81, table F.2, for 8 bits; more is damage
-  /// Set in the number of bits of what takes more than a look.
+  /// Set in the number of bits if one look-up is not enough.
   static constexpr std::uint8_t kSpecial = 0x80;
 
-  /// What the next bits hold: two symbols, or one that then counts as both. Special are symbols
-  /// whose values have 8 bits or more or do not fit, and codes that do not fit, which have 0 bits.
+  /// What the next bits hold: two symbols, or one that then counts as both. Special entries are
+  /// symbols whose values have 8 bits or more or do not fit, and codes that do not fit, which have
+  /// 0 bits.
   struct Entry {
-    std::uint8_t bits = kSpecial;    ///< that the symbols take; the code alone, if special
-    std::uint8_t first_bits = 0;     ///< that the first one takes
-    std::uint8_t first_advance = 0;  ///< by how much it moves on in zigzag order
-    std::uint8_t advance = 0;        ///< by how much both do
+    std::uint8_t bits = kSpecial;    ///< bits of both symbols; of the code alone, if special
+    std::uint8_t first_bits = 0;     ///< bits of the first symbol
+    std::uint8_t first_advance = 0;  ///< how far it advances in zigzag order
+    std::uint8_t advance = 0;        ///< how far both advance
     std::int8_t first_value = 0, value = 0;
     std::uint8_t size = 0;  ///< bits of a special value
     std::uint8_t unused = 0;
   };
-  /// Symbols that have whole codes there: all of them, or fewer. Special are codes that do not fit.
+  /// Whole codes in the next bits: all symbols that fit. Special entries are codes that do not fit.
   struct Skip {
     std::uint8_t bits = kSpecial;
     std::uint8_t advance = 0;
-    std::uint8_t before = 0;  ///< by how much all but the last move on
+    std::uint8_t before = 0;  ///< how far all but the last symbol advance
     std::uint8_t unused = 0;
   };
 
-  /// False if the counts make no prefix code. Of a table that is the one of last time nothing is
-  /// built again. look_to_skip() may be called only if `skips`.
+  /// False if the counts make no prefix code. If `spec` is the same as last time, nothing is built
+  /// again. Call look_to_skip() only if `skips` is true.
   bool build(const HuffmanSpec& spec, bool skips = true);
   [[gnu::always_inline]] const Entry& look(std::uint64_t bits) const {
     return entries_[bits >> (64 - kLookBits)];
@@ -122,7 +123,7 @@ class AcTable {
   alignas(64) std::array<Skip, std::size_t{1} << kSkipBits> skips_{};
 };
 
-/// T.81, F.2.2.1 (EXTEND): the value of `size` bits that stand at the top of `bits`; 0 for none.
+/// T.81, F.2.2.1 (EXTEND): the value of the top `size` bits of `bits`; 0 if `size` is 0.
 [[gnu::always_inline]] inline std::int32_t extend(std::uint64_t bits, unsigned size) {
   const auto magnitude = static_cast<std::int32_t>(bits >> 1 >> (63 - size));
   const auto negative = static_cast<std::int32_t>(static_cast<std::int64_t>(~bits) >> 63);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/idct.h"
+#include "dataflow/images/jpeg/idct.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 namespace penstock::jpeg {
 namespace {
 
-// The compiler's own vectors, one lane for each of eight columns or rows. Unsigned, so that sums
-// may wrap around where coefficients make no sense.
+// The compiler's own vectors, with one lane for each of eight columns or rows. They are unsigned,
+// so that sums of invalid coefficients may wrap around.
 using Shorts8 = std::int16_t __attribute__((vector_size(16)));
 using UnsignedShorts8 = std::uint16_t __attribute__((vector_size(16)));
 using Ints8 = std::int32_t __attribute__((vector_size(32)));
@@ -22,8 +22,8 @@ constexpr std::uint32_t fixed(double value) {
   return static_cast<std::uint32_t>(static_cast<std::int32_t>(scaled + (scaled < 0 ? -0.5 : 0.5)));
 }
 
-/// One pass over all lanes: v[0..7] in frequency to v[0..7] in space, where only the first `used`
-/// are not zero, rounded to `shift` bits less.
+/// One pass over all lanes: v[0..7] in frequency to v[0..7] in space. Only the first `used` are not
+/// zero. Results are rounded to `shift` fewer bits.
 template <int used, int shift>
 [[gnu::always_inline]] inline void transform(Words8* v) {
   static_assert(used == 4 || used == 8);
@@ -55,7 +55,7 @@ template <int used, int shift>
     odd[1] = v[3] * fixed(3.072711026) + (z2 + z35);
     odd[0] = v[1] * fixed(1.501321110) + (z1 + z45);
   } else {
-    // The same sums of integers, with what is zero left out.
+    // The same integer sums without the zero terms.
     const Words8 z5 = (v[3] + v[1]) * fixed(1.175875602);
     const Words8 z1 = v[1] * fixed(-0.899976223), z2 = v[3] * fixed(-2.562915447);
     const Words8 z35 = v[3] * fixed(-1.961570560) + z5, z45 = v[1] * fixed(-0.390180644) + z5;
@@ -89,7 +89,7 @@ template <int used, int shift>
   return (Words8)__builtin_shufflevector((Longs4)a, (Longs4)b, 2, 3, 6, 7);
 }
 
-/// Rows become columns. With 4 used columns only the first four results are made.
+/// Swaps rows and columns. With 4 used columns it makes only the first four results.
 template <int used>
 [[gnu::always_inline]] inline void transpose(Words8* v) {
   Words8 quads[8];  // [i], [i + 4]: columns i of rows 0 to 3 and of rows 4 to 7
@@ -122,7 +122,7 @@ template <int used>
   Words8 v[8], outside;
   std::memcpy(&outside, beyond.data(), sizeof outside);
   for (int row = 0; row < used; ++row) {
-    // Unsigned, so that what is beyond its limit may wrap around.
+    // Unsigned, so that values beyond their limit may wrap around.
     const auto products = (UnsignedShorts8)load(coefficients, row) *
                           (UnsignedShorts8)load(quantisation.steps.data(), row);
     v[row] = (Words8) __builtin_convertvector((Shorts8)products, Ints8);
@@ -140,7 +140,7 @@ template <int used>
   for (int row = 0; row < 8; ++row) outside |= v[row] + 0x4000U;
   std::memcpy(beyond.data(), &outside, sizeof outside);
   transpose<used>(v);
-  // The middle of the range of samples joins the first sum.
+  // Adds the middle of the sample range to the first term.
   v[0] += 128U << (kPassBits + 3);
   transform<used, kConstBits + kPassBits + 3>(v);  // rows
   for (Words8& column : v) {
@@ -160,7 +160,7 @@ template <int used>
   for (int i = 0; i < 8; ++i) std::memcpy(to + kRows[i] * stride, rows + i, sizeof rows[i]);
 }
 
-/// Both passes of a block that has nothing but its mean.
+/// Both passes for a block that has only its mean.
 void inverse_flat(const std::int16_t* coefficients, const Quantisation& quantisation,
                   std::uint8_t* to, std::ptrdiff_t stride, Idct::Beyond&) {
   const std::int32_t mean = coefficients[0] * quantisation.steps[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From quantised coefficients to 8x8 samples: the accurate integer IDCT of the Independent JPEG
+// Converts quantised coefficients to 8x8 samples: the accurate integer IDCT of the Independent JPEG
 // Group's library ("islow"), after Loeffler, Ligtenberg and Moschytz, ICASSP 1989, with the same
 // rounding after each of the two passes.
 #pragma once
@@ -8,20 +8,21 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "dataflow/jpeg/instruction_set.h"
+#include "dataflow/images/jpeg/instruction_set.h"
 
 namespace penstock::jpeg {
 
-/// Dequantised coefficients up to this give what libjpeg-turbo gives; beyond it its 16-bit vectors
-/// wrap around, other than its plain code. No image that was made from 8-bit samples has such.
+/// Up to this dequantised coefficient the results equal libjpeg-turbo's. Beyond it, libjpeg-turbo's
+/// 16-bit vectors wrap around, unlike its plain code. Images made from 8-bit samples have no such
+/// coefficients.
 constexpr std::int32_t kMaxCoefficient = 8191;
 
-/// What a table of quantisation says, row * 8 + column.
+/// A quantisation table, row * 8 + column.
 struct Quantisation {
   alignas(64) std::array<std::int16_t, 64> steps{};   ///< 1 to 255
   alignas(64) std::array<std::int16_t, 64> limits{};  ///< of coefficients, by kMaxCoefficient
-  /// Whether a coefficient of 10 bits, the largest there is but for the first, can be beyond its
-  /// limit. The first has to be compared by whoever decodes it.
+  /// True if a coefficient of 10 bits, the largest except the first one, can exceed its limit. The
+  /// caller must check the first coefficient itself.
   bool coarse = false;
 
   /// False if a step is not 1 to 255.
@@ -31,8 +32,8 @@ struct Quantisation {
 struct Idct {
   static const Idct& choose(InstructionSet set);
 
-  /// Collects whether a value left the range in which libjpeg-turbo's vectors give the same: then a
-  /// bit above the lowest 15 is set in one of them.
+  /// Collects whether a value left the range in which libjpeg-turbo's vectors give the same result.
+  /// If so, a bit above the lowest 15 is set in one element.
   using Beyond = std::array<std::uint32_t, 8>;
   static bool any(const Beyond& beyond);
 
@@ -40,10 +41,10 @@ struct Idct {
   using Function = void(const std::int16_t* coefficients, const Quantisation& quantisation,
                         std::uint8_t* to, std::ptrdiff_t stride, Beyond& beyond);
   Function* full;
-  Function* corner;  ///< only the first four columns of the first four rows are not zero
-  Function* flat;    ///< only the first is not zero
+  Function* corner;  ///< needs: only the first four columns of the first four rows are not zero
+  Function* flat;    ///< needs: only the first coefficient is not zero
 
-  /// The one for blocks whose coefficients end at this place in zigzag order.
+  /// The function for blocks whose coefficients end at this position in zigzag order.
   Function* for_last(unsigned place) const noexcept {
     return place == 0 ? flat : place <= 9 ? corner : full;
   }

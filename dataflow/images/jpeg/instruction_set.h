@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which vectors the code for pixels is compiled for. Results are the same with all of them.
+// The vector instructions for which pixel code is compiled. Results are the same with all of them.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock::jpeg {
 
-/// portable: those of the build.
+/// portable: the build's own instruction set.
 enum class InstructionSet : std::uint8_t { portable, avx2, avx512 };
 
-/// The widest that this processor has.
+/// The widest instruction set of this processor.
 inline InstructionSet best_instruction_set() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel, a class whose static run() is always inlined, compiled for each InstructionSet.
+// Compiles a kernel for each InstructionSet. A kernel is a class whose static run() is always
+// inlined.
 #pragma once
 
 namespace penstock::jpeg {

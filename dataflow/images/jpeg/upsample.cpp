@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/upsample.h"
+#include "dataflow/images/jpeg/upsample.h"
 
 #include <bit>
 #include <cstring>
 
-#include "dataflow/jpeg/kernel_variants.h"
+#include "dataflow/images/jpeg/kernel_variants.h"
 
 namespace penstock::jpeg {
 namespace {
@@ -24,7 +24,7 @@ static_assert(kLanes * 2 <= Upsample::kOver);
   std::memcpy(&shorts, from, sizeof shorts);
   return shorts;
 }
-/// Two bytes a lane, the even one first in memory.
+/// Stores two bytes per lane, the even one first in memory.
 [[gnu::always_inline]] inline void store_pairs(Shorts even, Shorts odd, std::uint8_t* to) {
   const Shorts pairs =
       std::endian::native == std::endian::little ? even | odd << 8 : even << 8 | odd;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/jpeg/ycc.h"
+#include "dataflow/images/jpeg/ycc.h"
 
 #include <bit>
 #include <cstring>
 
-#include "dataflow/jpeg/kernel_variants.h"
+#include "dataflow/images/jpeg/kernel_variants.h"
 
 namespace penstock::jpeg {
 namespace {
@@ -23,11 +23,11 @@ constexpr float fixed(double value) {
 [[gnu::always_inline]] inline Ints load(const std::uint8_t* from) {
   Bytes bytes;
   std::memcpy(&bytes, from, sizeof bytes);
-  // In steps of two: wider ones are taken apart element by element.
+  // Converts in steps of two: the compiler splits wider conversions element by element.
   return __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints);
 }
 
-/// y plus a product of 16 fractional bits: what float holds is below 2^24, and exact.
+/// y plus a product with 16 fractional bits. The float values are below 2^24, and exact.
 [[gnu::always_inline]] inline Ints channel(Ints y, Floats product) {
   constexpr float kHalf = 1 << (kBits - 1);
   Ints value = y + (__builtin_convertvector(product + kHalf, Ints) >> kBits);

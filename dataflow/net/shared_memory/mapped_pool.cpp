@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/shared_memory/mapped_pool.h"
+#include "dataflow/net/shared_memory/mapped_pool.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -19,21 +19,21 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/shared_memory/unix_name.h"
-#include "dataflow/stop_signal.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/net/shared_memory/unix_name.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
 constexpr std::uint64_t kAlignment = 4096;
-/// More descriptors than this the kernel closes itself.
+/// If a message has more descriptors than this, the kernel closes the rest.
 constexpr std::size_t kMostDescriptors = 8;
-/// Between two tries to connect while the producer's queue is full.
+/// Time between two attempts to connect while the producer's queue is full.
 constexpr std::chrono::milliseconds kRetry{2};
 
 std::string text_of(int error) { return std::strerror(error); }
 
-/// Waits that end at the same moment, or when a stop is requested.
+/// Waits that share one deadline, or end when a stop is requested.
 class Patience {
  public:
   Patience(const std::string& name, Nanoseconds limit, const std::stop_token& stop)
@@ -42,35 +42,35 @@ class Patience {
                   std::min<Nanoseconds>(limit, std::chrono::hours(1))),
         wake_(stop, Send{&signal_}) {}
 
-  /// Until `fd` (-1: none) is readable or `most` has passed; throws when there is no time left.
+  /// Waits until `fd` (-1: none) is readable or `most` has passed. Throws if no time is left.
   void wait(int fd, std::chrono::milliseconds most = std::chrono::hours(2)) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
     if (left.count() <= 0) {
       throw DataError("pool '" + name_ + "' did not answer in time; expected its descriptor");
     }
-    pollfd items[] = {{signal_.fd(), POLLIN, 0}, {fd, POLLIN, 0}};
+    pollfd items[] = {{signal_.get(), POLLIN, 0}, {fd, POLLIN, 0}};
     poll(items, 2, static_cast<int>(std::min(left, most).count()));
     if (items[0].revents != 0) throw DataError("pool '" + name_ + "': a stop was requested");
   }
 
  private:
   struct Send {
-    StopSignal* signal;
-    void operator()() const noexcept { signal->send(); }
+    EventFd* signal;
+    void operator()() const noexcept { signal->signal(); }
   };
   const std::string& name_;
   const std::chrono::steady_clock::time_point deadline_;
-  StopSignal signal_;
+  EventFd signal_;
   std::stop_callback<Send> wake_;
 };
 
-Descriptor connect_to(const std::string& name, Patience& patience) {
+FileDescriptor connect_to(const std::string& name, Patience& patience) {
   const std::optional<UnixAddress> address = abstract_address(name);
   if (!address) {
     throw DataError("a producer's pool is no abstract Unix socket; expected '@' and its name");
   }
-  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) throw DataError("pool '" + name + "': cannot open a socket: " + text_of(errno));
   while (connect(socket.get(), address->get(), address->bytes) != 0) {
     if (errno != EAGAIN && errno != EINTR) {
@@ -86,9 +86,9 @@ Descriptor connect_to(const std::string& name, Patience& patience) {
                   "; expected user " + std::to_string(geteuid()));
 }
 
-/// All descriptors that came with a message; they are ours from here on, wanted or not.
-std::vector<Descriptor> descriptors_of(msghdr& message) {
-  std::vector<Descriptor> found;
+/// Takes ownership of all descriptors in a message, so that unwanted ones are closed too.
+std::vector<FileDescriptor> descriptors_of(msghdr& message) {
+  std::vector<FileDescriptor> found;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -102,8 +102,8 @@ std::vector<Descriptor> descriptors_of(msghdr& message) {
   return found;
 }
 
-Descriptor receive_descriptor(const std::string& name, const Descriptor& socket,
-                              Patience& patience) {
+FileDescriptor receive_descriptor(const std::string& name, const FileDescriptor& socket,
+                                  Patience& patience) {
   std::array<char, 2> bytes{};
   iovec data{bytes.data(), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
@@ -121,7 +121,7 @@ Descriptor receive_descriptor(const std::string& name, const Descriptor& socket,
     }
     patience.wait(socket.get());
   }
-  std::vector<Descriptor> found = descriptors_of(message);
+  std::vector<FileDescriptor> found = descriptors_of(message);
   if (count == 1 && found.size() == 1 && (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0) {
     return std::move(found.front());
   }
@@ -131,9 +131,9 @@ Descriptor receive_descriptor(const std::string& name, const Descriptor& socket,
                   " bytes; expected one with one byte");
 }
 
-Descriptor fetch(const std::string& name, Nanoseconds limit, const std::stop_token& stop) {
+FileDescriptor fetch(const std::string& name, Nanoseconds limit, const std::stop_token& stop) {
   Patience patience(name, limit, stop);
-  const Descriptor socket = connect_to(name, patience);
+  const FileDescriptor socket = connect_to(name, patience);
   return receive_descriptor(name, socket, patience);
 }
 
@@ -143,7 +143,7 @@ MappedPool::MappedPool(const std::string& name, std::uint64_t max_bytes, Nanosec
                        const std::stop_token& stop)
     : MappedPool(fetch(name, limit, stop), max_bytes) {}
 
-MappedPool::MappedPool(const Descriptor& fd, std::uint64_t max_bytes) {
+MappedPool::MappedPool(const FileDescriptor& fd, std::uint64_t max_bytes) {
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0) {
@@ -154,7 +154,7 @@ MappedPool::MappedPool(const Descriptor& fd, std::uint64_t max_bytes) {
     throw DataError("a producer's pool has the seals " + std::to_string(seals) +
                     "; expected F_SEAL_SHRINK and F_SEAL_GROW");
   }
-  // Huge pages that were set apart can be taken away again, and reading them then is a signal.
+  // Reserved huge pages can be taken away again; reading them would then raise a signal.
   struct statfs system {};
   if (fstatfs(fd.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
     throw DataError("a producer's pool is of huge pages; expected a memfd of small ones");
@@ -190,4 +190,4 @@ std::span<const std::byte> MappedPool::view(std::uint64_t offset, std::uint64_t 
   return memory_.subspan(offset, bytes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

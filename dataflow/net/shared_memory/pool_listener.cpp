@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/shared_memory/pool_listener.h"
+#include "dataflow/net/shared_memory/pool_listener.h"
 
 #include <poll.h>
 #include <sys/random.h>
@@ -13,16 +13,16 @@
 #include <thread>
 
 #include "dataflow/error.h"
-#include "dataflow/shared_memory/descriptor.h"
-#include "dataflow/shared_memory/unix_name.h"
-#include "dataflow/stop_signal.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
+#include "dataflow/net/shared_memory/unix_name.h"
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
-/// Connections that may wait to be served.
+/// The number of connections that may wait for service.
 constexpr int kBacklog = 16;
-/// Before another try where the process is out of descriptors.
+/// Time before another attempt if the process has no free descriptor.
 constexpr int kRetryMilliseconds = 100;
 
 [[noreturn]] void refuse(const char* call) {
@@ -59,7 +59,7 @@ bool send_descriptor(int connection, int fd) {
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof fd);
   std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-  // A connection that is new has room for one byte.
+  // A new connection has room for one byte.
   return sendmsg(connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
@@ -77,15 +77,15 @@ struct PoolListener::State {
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { stop.send(); }
+  ~State() { stop.signal(); }
 
   void run() {
     bool starved = false;
     while (true) {
-      pollfd items[] = {{stop.fd(), POLLIN, 0}, {starved ? -1 : socket.get(), POLLIN, 0}};
+      pollfd items[] = {{stop.get(), POLLIN, 0}, {starved ? -1 : socket.get(), POLLIN, 0}};
       if (poll(items, 2, starved ? kRetryMilliseconds : -1) < 0 && errno != EINTR) return;
       if (items[0].revents != 0) return;
-      const Descriptor connection(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const FileDescriptor connection(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
       starved = !connection && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
       if (connection) serve(connection.get());
     }
@@ -105,9 +105,9 @@ struct PoolListener::State {
   const uid_t uid;
   const std::string name = unguessable_name();
   std::atomic<std::int64_t> served{0}, refused{0};
-  StopSignal stop;
-  Descriptor socket;
-  std::jthread thread;  // last: it ends first
+  EventFd stop;
+  FileDescriptor socket;
+  std::jthread thread;  // last: the thread ends first
 };
 
 PoolListener::PoolListener(int fd, uid_t uid) : state_(std::make_unique<State>(fd, uid)) {}
@@ -121,4 +121,4 @@ std::int64_t PoolListener::refused() const noexcept {
   return state_->refused.load(std::memory_order_relaxed);
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

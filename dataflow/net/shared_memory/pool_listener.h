@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands a pool's descriptor to the processes of this user that ask for it: each that connects to an
-// abstract Unix socket (SOCK_SEQPACKET), whose name nobody guesses, gets one byte with the
-// descriptor beside it, and the connection ends.
+// Hands a pool's descriptor to processes of this user. It listens on an abstract Unix socket
+// (SOCK_SEQPACKET) with a random name. Each process that connects gets one byte with the
+// descriptor, and then the connection ends.
 //
-// Thread-safety: it has a thread of its own; its members may be called from any.
+// Thread-safety: it has its own thread; any thread may call its members.
 #pragma once
 
 #include <sys/types.h>
@@ -12,18 +12,19 @@
 #include <memory>
 #include <string>
 
-namespace penstock {
+namespace penstock::net {
 
 class PoolListener {
  public:
-  /// `fd` stays open as long as the listener. Only processes of user `uid` get it. Throws
-  /// ConfigError where there is no such socket to be had.
+  /// `fd` must stay open as long as the listener exists. Only processes of user `uid` get it.
+  /// Throws ConfigError if no such socket can be made.
   PoolListener(int fd, uid_t uid);
   ~PoolListener();
 
   /// "@penstock-...".
   const std::string& name() const noexcept;
-  /// Connections that were given the descriptor, and those of other users, who were not.
+  /// The number of connections that got the descriptor, and of other users' connections, which did
+  /// not.
   std::int64_t served() const noexcept;
   std::int64_t refused() const noexcept;
 
@@ -32,4 +33,4 @@ class PoolListener {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/shared_memory/shared_pool.h"
+#include "dataflow/net/shared_memory/shared_pool.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,14 +10,14 @@
 #include <string>
 
 #include "dataflow/error.h"
-#include "dataflow/memory_limit.h"
+#include "dataflow/machine/memory_limit.h"
 
-// Of Linux 5.1; older headers lack it.
+// From Linux 5.1; older headers lack it.
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-namespace penstock {
+namespace penstock::net {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -27,7 +27,7 @@ std::size_t checked_stride(std::size_t slot_bytes, std::size_t slots) {
   PENSTOCK_ASSERT(slot_bytes > 0 && slots > 0);
   if (slot_bytes > kMost - kPage || slots > kMost / (slot_bytes + kPage)) {
     throw DeviceError("cannot share " + std::to_string(slots) + " slots of " +
-                      std::to_string(slot_bytes) + " bytes: no machine has as many");
+                      std::to_string(slot_bytes) + " bytes: more than the address space");
   }
   return (slot_bytes + kPage - 1) / kPage * kPage;
 }
@@ -39,8 +39,8 @@ std::size_t checked_stride(std::size_t slot_bytes, std::size_t slots) {
                     "--shared-memory");
 }
 
-/// Before anybody else has it: a size that never changes, so that reading it never fails, and,
-/// once `fd` is mapped here, no other writer.
+/// Call it before another process has `fd`. Fixes the size, so that reads never fail, and, if `fd`
+/// is mapped here first, forbids other writers.
 bool seal(int fd) {
   constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   return fcntl(fd, F_ADD_SEALS, kSize | F_SEAL_FUTURE_WRITE) == 0 ||
@@ -54,7 +54,7 @@ SharedPool::SharedPool(std::size_t slot_bytes, std::size_t slots)
       slots_(slots),
       fd_(memfd_create("penstock-batches", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   const std::size_t size = stride_ * slots;
-  // The kernel itself would go on until it ends a process for want of memory.
+  // The kernel itself would grant the memory, and later end a process when it runs out.
   const MemoryNeed need{.what = "slots in shared memory",
                         .bytes = static_cast<double>(size),
                         .factors = {{"slots", static_cast<double>(slots)}}};
@@ -74,4 +74,4 @@ SharedPool::SharedPool(std::size_t slot_bytes, std::size_t slots)
 
 SharedPool::~SharedPool() { munmap(memory_.data(), memory_.size()); }
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of abstract Unix sockets, which are written "@NAME" and leave nothing behind in any folder.
+// Names of abstract Unix sockets. They are written "@NAME" and leave no file behind.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::net {
 
 struct UnixAddress {
   sockaddr_un address{};
@@ -19,7 +19,7 @@ struct UnixAddress {
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-/// Empty: not '@' and 1 to 107 characters of printable ASCII.
+/// Empty unless the name is '@' and 1 to 107 characters of printable ASCII.
 inline std::optional<UnixAddress> abstract_address(std::string_view name) noexcept {
   UnixAddress result;
   if (name.size() < 2 || name.size() > sizeof result.address.sun_path || name.front() != '@' ||
@@ -32,7 +32,7 @@ inline std::optional<UnixAddress> abstract_address(std::string_view name) noexce
   return result;
 }
 
-/// Who is at the other end of a Unix socket; empty: the system does not tell.
+/// The process at the other end of a Unix socket; empty if the system does not tell.
 inline std::optional<ucred> credentials_of(int connection) noexcept {
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -40,4 +40,4 @@ inline std::optional<ucred> credentials_of(int connection) noexcept {
   return peer;
 }
 
-}  // namespace penstock
+}  // namespace penstock::net

@@ -1,9 +1,9 @@
 /* Build: cc -std=c99 -o producer producer.c -lzmq
- * Run:   ./producer ipc://feed 64, beside
+ * Run:   ./producer ipc://feed 64, together with
  *        penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
  * SPDX-License-Identifier: Apache-2.0
- * Feeds random images to Penstock with libzmq alone: its framed format, written by hand
- * (feeders/framed_format.md). */
+ * Feeds random images to Penstock with libzmq alone. It writes Penstock's framed format by hand
+ * (feeders/remote/framed_format.md). */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdio.h>
@@ -37,13 +37,13 @@ static void check(int result) {
   exit(1);
 }
 
-/* Over ipc a consumer that has no room (libzmq 4.3) drops what it has not read of a connection that ends. Waits until
- * the other side has read every byte that lies in the kernel, of all sockets of this process, and libzmq has no more
- * to follow: so many looks in a row. */
+/* Waits until the consumer has read every byte that the kernel holds, for all sockets of this
+ * process. Several checks in a row must find none, because libzmq may send more. Without this wait,
+ * a consumer without room (libzmq 4.3, ipc) drops what it has not read when the connection ends. */
 static void await_all_read(void) {
   const struct timespec pause = {0, 5000000};
   int all = 0;
-  for (int looks = 0; looks < 10 && all < 6000; ++looks, ++all) { /* for half a minute at most */
+  for (int looks = 0; looks < 10 && all < 6000; ++looks, ++all) { /* at most half a minute */
     for (int descriptor = 3; descriptor < 1024; ++descriptor) {
       int unread = 0;
       if (ioctl(descriptor, TIOCOUTQ, &unread) == 0 && unread > 0) looks = -1;
@@ -58,11 +58,11 @@ int main(int count, char** arguments) {
     return 2;
   }
   const uint32_t images = (uint32_t)atoi(arguments[2]);
-  const long batches = count > 3 ? atol(arguments[3]) : 0; /* 0: for ever */
+  const long batches = count > 3 ? atol(arguments[3]) : 0; /* 0: no limit */
   const uint32_t side = count > 4 ? (uint32_t)atoi(arguments[4]) : 224;
   const size_t pixel_bytes = (size_t)images * side * side * 3, label_bytes = (size_t)images * 4;
   unsigned char* const pixels = malloc(pixel_bytes);
-  int32_t* const labels = malloc(label_bytes); /* as little-endian machines have them */
+  int32_t* const labels = malloc(label_bytes); /* little-endian */
   unsigned char header[96];
   uint64_t number;
   if (pixels == NULL || labels == NULL) return 1;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# producer.c is C99, and feeds `penstock run`.
+# Checks that producer.c is valid C99 and feeds `penstock run`.
 # Usage: producer_test.sh PENSTOCK
 set -eu
 here=$(dirname "$0")

@@ -1,8 +1,8 @@
-// Run: producer ipc://feed 64, beside
+// Run: producer ipc://feed 64, together with
 //      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 // SPDX-License-Identifier: Apache-2.0
-// Feeds random images to Penstock through its library for producers. CMakeLists.txt beside this
-// file builds it anywhere.
+// Feeds random images to Penstock through its library for producers. The CMakeLists.txt in this
+// folder builds it outside Penstock's source tree.
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -23,7 +23,7 @@ int main(int count, char** arguments) {
     penstock::BatchShape shape;
     shape.images = static_cast<std::uint32_t>(std::atoi(arguments[2]));
     shape.height = shape.width = 224;
-    const long batches = count > 3 ? std::atol(arguments[3]) : 0;  // 0: for ever
+    const long batches = count > 3 ? std::atol(arguments[3]) : 0;  // 0: no limit
     const std::size_t words = std::size_t{shape.images} * 224 * 224 * 3 / 8;
     std::mt19937_64 random(1);
     for (long i = 0; batches == 0 || i < batches; ++i) {

@@ -2,8 +2,8 @@
 # Run: python3 produce.py --endpoint ipc://feed --data-dir /data/imagenet/train --batch 64, beside
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds Penstock from an NVIDIA DALI pipeline: JPEG files of class folders, decoded, cropped at random and resized on
-the CPU or, with --device gpu, on a GPU. Needs DALI and pyzmq."""
+"""Feeds Penstock from an NVIDIA DALI pipeline. The JPEG files of class folders are decoded, cropped at random and resized
+on the CPU or, with --device gpu, on a GPU. Needs DALI and pyzmq."""
 import argparse
 import json
 
@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--endpoint", default="ipc://testpipe")
     parser.add_argument("--data-dir", required=True, help="a folder of class folders")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
-    parser.add_argument("--size", type=int, default=224, help="of the images; default: %(default)s")
+    parser.add_argument("--size", type=int, default=224, help="height and width of the images; default: %(default)s")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     args = parser.parse_args()
@@ -39,7 +39,7 @@ def main():
     socket.connect(args.endpoint)
     while True:
         images, labels = pipeline.run()
-        # DALI writes its next batches over this one: as_array() is a copy.
+        # as_array() copies the batch, because DALI overwrites it with the next one.
         arrays = [(images.as_cpu() if on_gpu else images).as_array(), labels.as_array().reshape(-1)]
         header = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
         socket.send_multipart([json.dumps(header).encode(), *arrays], copy=False)

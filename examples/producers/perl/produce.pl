@@ -2,7 +2,7 @@
 # Run: perl produce.pl ipc://feed 64, beside
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-# Feeds random images to Penstock in its framed format (feeders/framed_format.md). Needs Debian's libzmq-ffi-perl.
+# Feeds random images to Penstock in its framed format (feeders/remote/framed_format.md). Needs Debian's libzmq-ffi-perl.
 use strict;
 use warnings;
 use FFI::Platypus;
@@ -31,22 +31,22 @@ $socket->connect($endpoint);
 my $producer = unpack('Q<', random_bytes(8)) | 1;    # not 0
 my $sequence = 0;
 
-# kind, encoding, begun, ready, [images, height, width, channels], bytes behind the header
+# kind, encoding, begun, ready, [images, height, width, channels], bytes after the header
 sub header {
     my ($kind, $encoding, $begun, $ready, $shape, $payload) = @_;
     return pack('a8 S<4 Q<2 q<3 L<4 L<2 Q<2', 'PENSTOCK', 1, $kind, $encoding, 0, $producer, $sequence,
         $begun, $ready, now_ns(), @$shape, 0, 0, $payload, $sequence * $images);
 }
 
-# Over ipc a consumer that has no room (libzmq 4.3) drops what it has not read of a connection that ends. Waits until the
-# other side has read every byte that lies in the kernel, of all sockets of this process, and libzmq has no more to
-# follow: so many looks in a row.
+# Over ipc, if a connection ends while the consumer has no room, the consumer (libzmq 4.3) drops its unread messages.
+# This waits until the other side has read every byte that the kernel holds, for all sockets of this process, and libzmq
+# has no more to send: ten checks in a row.
 my $libc = FFI::Platypus->new(lib => [undef]);
 $libc->attach([ ioctl => 'ioctl_of' ] => [ 'int', 'unsigned long', 'int*' ] => 'int');
 sub await_all_read {
     my $outq = 0x5411;    # TIOCOUTQ
     my $all = 0;
-    for (my $looks = 0; $looks < 10 && $all < 6000; ++$looks, ++$all) {    # for half a minute at most
+    for (my $looks = 0; $looks < 10 && $all < 6000; ++$looks, ++$all) {    # half a minute at most
         for my $descriptor (3 .. 1023) {
             my $unread = 0;
             $looks = -1 if ioctl_of($descriptor, $outq, \$unread) == 0 && $unread > 0;
@@ -67,4 +67,4 @@ while (!$batches || $sequence < $batches) {
 $socket->send(header($end_kind, 0, 0, 0, [0, 0, 0, 0], 0));
 await_all_read();
 $socket->close;
-$context->destroy;    # waits until all is sent
+$context->destroy;    # waits until all messages are sent

@@ -2,9 +2,9 @@
 # Run: python3 produce.py --endpoint ipc://testpipe --batch 64, beside
 #      penstock run --fake-location zmq-consume --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds random images to Penstock over ZeroMQ, in any of the formats that it reads; numpy-frames and framed copy
-nothing. With --jpeg FOLDER the JPEG files of a folder of class folders, for Penstock to decode. Needs pyzmq and NumPy,
-and msgpack and msgpack-numpy for the format of that name."""
+"""Feeds random images to Penstock over ZeroMQ, in any format that Penstock reads; numpy-frames and framed make no copy.
+With --jpeg FOLDER it sends the JPEG files of a folder of class folders, for Penstock to decode. Needs pyzmq and NumPy,
+and msgpack and msgpack-numpy for the format msgpack."""
 import argparse
 import fcntl
 import json
@@ -21,22 +21,22 @@ import time
 import numpy
 import zmq
 
-DTYPES = {"uint8": 4, "int32": 3, "int64": 9}  # as TensorFlow numbers them
+DTYPES = {"uint8": 4, "int32": 3, "int64": 9}  # TensorFlow's numbers of these types
 
 
 def header(array):
-    """What stands before an array's bytes: dtype, ndim, dims (int32 each), nbytes (int64)."""
+    """The header of an array: dtype, ndim, dims (int32 each), nbytes (int64)."""
     return struct.pack(f"<{2 + array.ndim}iq", DTYPES[array.dtype.name], array.ndim, *array.shape,
                        array.nbytes)
 
 
 def zmq_op(images, labels):
-    """One frame: the number of arrays, then each with its header. Arrays must be C-contiguous."""
+    """One frame: the number of arrays, then each array after its header. Arrays must be C-contiguous."""
     return [b"".join([struct.pack("<i", 2), header(images), images.data, header(labels), labels.data])]
 
 
 def numpy_frames(images, labels):
-    """A header in JSON, then each array's bytes, a frame each."""
+    """A header in JSON, then one frame for each array's bytes."""
     arrays = [{"dtype": array.dtype.name, "shape": array.shape} for array in (images, labels)]
     return [json.dumps(arrays).encode(), images, labels]
 
@@ -53,7 +53,7 @@ def msgpacked(images, labels):
 
 
 class Framed:
-    """Penstock's own format (feeders/framed_format.md): messages say who made them, when, and how many there were."""
+    """Penstock's framed format (feeders/remote/framed_format.md): a message names its producer, time and sequence number."""
 
     HEADER = struct.Struct("<8s4H2Q3q6I2Q")
     BATCH, HELLO, END = 1, 2, 3
@@ -66,7 +66,7 @@ class Framed:
 
     def hello(self, encoding, shape):
         about = {"name": pathlib.Path(sys.argv[0]).name, "host": platform.node(), "pid": os.getpid()}
-        boot = pathlib.Path("/proc/sys/kernel/random/boot_id")  # of one machine, whose processes share a clock
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id")  # identifies a machine, whose processes share a clock
         if boot.exists():
             about["boot"] = boot.read_text().strip()
         return self.message(self.HELLO, encoding, shape, [json.dumps(about).encode()])
@@ -103,14 +103,14 @@ FORMATS = {"zmq_op": zmq_op, "numpy-frames": numpy_frames, "pickle": pickled, "m
 
 
 def random_batches(random, batch, size):
-    """Images and labels, for ever."""
+    """Yields images and labels without end."""
     while True:
         images = random.integers(0, 256, (batch, size, size, 3), numpy.uint8)
         yield images, random.integers(0, 1000, batch, numpy.int32)
 
 
 def jpeg_batches(random, batch, folder):
-    """Files and labels, for ever: those of the class folders of `folder`, drawn at random."""
+    """Yields files and labels without end, drawn at random from the class folders of `folder`."""
     classes = sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir())
     paths = [(path, label) for label, directory in enumerate(classes) for path in sorted(directory.glob("*.[jJ][pP]*"))]
     if not paths:
@@ -121,7 +121,7 @@ def jpeg_batches(random, batch, folder):
 
 
 def messages(args):
-    """What is sent, in its order."""
+    """Yields the messages in the order in which they are sent."""
     random = numpy.random.default_rng(1)
     if args.jpeg:
         batches = jpeg_batches(random, args.batch, args.jpeg)
@@ -145,21 +145,21 @@ def messages(args):
 
 
 def unread_bytes():
-    """Of those that lie in the kernel, of all sockets of this process."""
+    """Unsent bytes that the kernel holds, for all sockets of this process."""
     count = 0
     for descriptor in map(int, os.listdir("/dev/fd")):
         try:
             if descriptor > 2:
                 count += struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))[0]
-        except OSError:  # it is no connection, or has gone
+        except OSError:  # the descriptor is not a connection, or is closed
             continue
     return count
 
 
 def await_all_read(unsent):
-    """Over ipc a consumer that has no room (libzmq 4.3) drops what it has not read of a connection that ends. Waits
-    until libzmq is done with all messages, and the other side has read every byte: three looks in a row, as what libzmq
-    holds may follow what was read."""
+    """Over ipc, if a connection ends while the consumer has no room, the consumer (libzmq 4.3) drops its unread messages.
+    This waits until libzmq has handed over all messages and the other side has read every byte: three checks in a row,
+    because libzmq may still send messages after the others were read."""
     for message in unsent:
         message.wait()
     looks = 0
@@ -172,13 +172,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoint", default="ipc://testpipe")
     parser.add_argument("--format", choices=[*FORMATS, "framed"], default="zmq_op",
-                        help="of the messages; default: %(default)s")
-    parser.add_argument("--jpeg", metavar="FOLDER", help="send its files undecoded, in the format framed")
+                        help="message format; default: %(default)s")
+    parser.add_argument("--jpeg", metavar="FOLDER", help="send the JPEG files of FOLDER undecoded, in the format framed")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
-    parser.add_argument("--size", type=int, default=224, help="of random images; default: %(default)s")
-    parser.add_argument("--hwm", type=int, default=8, help="batches that wait in the socket")
-    parser.add_argument("--count", type=int, default=0, help="batches to send; 0: for ever")
-    parser.add_argument("--bind", action="store_true", help="else connect, as Penstock binds")
+    parser.add_argument("--size", type=int, default=224, help="height and width of random images; default: %(default)s")
+    parser.add_argument("--hwm", type=int, default=8, help="most batches that wait in the socket")
+    parser.add_argument("--count", type=int, default=0, help="batches to send; 0: no limit")
+    parser.add_argument("--bind", action="store_true", help="bind the endpoint; default: connect, because Penstock binds")
     args = parser.parse_args()
     if args.jpeg:
         args.format = "framed"
@@ -186,15 +186,15 @@ def main():
     context = zmq.Context()
     socket = context.socket(zmq.PUSH)
     socket.sndhwm = args.hwm
-    socket.copy_threshold = 0  # of small frames, too, libzmq tells when it is done with them
+    socket.copy_threshold = 0  # libzmq then reports completion of small frames, too
     socket.bind(args.endpoint) if args.bind else socket.connect(args.endpoint)
-    unsent = []  # messages that libzmq is not done with, as far as is known
+    unsent = []  # messages that libzmq may still be reading
     for frames in messages(args):
         unsent = [message for message in unsent if not message.done]
         unsent.append(socket.send_multipart(frames, copy=False, track=True))
     await_all_read(unsent)
     socket.close()
-    context.term()  # waits until all is sent
+    context.term()  # waits until all messages are sent
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Run: python3 produce.py --endpoint ipc://feed --data-dir /data/imagenet/train --batch 64, beside
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds Penstock from a PyTorch DataLoader: an ImageFolder with torchvision's usual augmentation, or, without
+"""Feeds Penstock from a PyTorch DataLoader: an ImageFolder with torchvision's usual augmentation or, without
 --data-dir, random tensors. Needs PyTorch and pyzmq, and torchvision for folders."""
 import argparse
 import json
@@ -28,7 +28,7 @@ def image_folder(folder, size):
     return datasets.ImageFolder(folder, transforms.Compose([
         transforms.RandomResizedCrop(size),
         transforms.RandomHorizontalFlip(),
-        transforms.PILToTensor(),  # bytes: Penstock's devices normalise
+        transforms.PILToTensor(),  # bytes, because Penstock's devices normalise
     ]))
 
 
@@ -37,7 +37,7 @@ def main():
     parser.add_argument("--endpoint", default="ipc://testpipe")
     parser.add_argument("--data-dir", help="a folder of class folders; default: random tensors")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
-    parser.add_argument("--size", type=int, default=224, help="of the images; default: %(default)s")
+    parser.add_argument("--size", type=int, default=224, help="height and width of the images; default: %(default)s")
     parser.add_argument("--workers", type=int, default=2, help="processes of the DataLoader")
     args = parser.parse_args()
 
@@ -49,7 +49,7 @@ def main():
     socket = zmq.Context().socket(zmq.PUSH)
     socket.sndhwm = 4
     socket.connect(args.endpoint)
-    while True:  # an epoch each time
+    while True:  # one epoch in each pass
         for images, labels in loader:
             pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
             arrays = [pixels, labels.numpy()]

@@ -2,7 +2,7 @@
 # Run: python3 produce.py --endpoint ipc://feed --batch 64, beside
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds random images to Penstock with tensorpack's own send_dataflow_zmq, in its default format or in zmq_op. Needs
+"""Feeds random images to Penstock with tensorpack's send_dataflow_zmq, in its default format or in zmq_op. Needs
 tensorpack and pyzmq, and for zmq_op the module of github.com/tensorpack/zmq_ops."""
 import argparse
 

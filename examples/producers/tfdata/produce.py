@@ -2,8 +2,8 @@
 # Run: python3 produce.py --endpoint ipc://feed --data-dir /data/imagenet/train --batch 64, beside
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds Penstock from tf.data: JPEG files of class folders, of which only a random crop is decoded, or, without
---data-dir, random images. Needs TensorFlow 2 and pyzmq."""
+"""Feeds Penstock from tf.data: it decodes only a random crop of the JPEG files of class folders or, without
+--data-dir, sends random images. Needs TensorFlow 2 and pyzmq."""
 import argparse
 import json
 import pathlib
@@ -13,7 +13,7 @@ import zmq
 
 
 def crop_of(path, label, size):
-    """A random resized crop of a file, mirrored every other time."""
+    """A random resized crop of a file, mirrored with probability 1/2."""
     file = tf.io.read_file(path)
     begin, extent, _ = tf.image.sample_distorted_bounding_box(
         tf.image.extract_jpeg_shape(file), tf.zeros([1, 0, 4]), area_range=(0.08, 1.0),
@@ -42,7 +42,7 @@ def main():
     parser.add_argument("--endpoint", default="ipc://testpipe")
     parser.add_argument("--data-dir", help="a folder of class folders; default: random images")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch")
-    parser.add_argument("--size", type=int, default=224, help="of the images; default: %(default)s")
+    parser.add_argument("--size", type=int, default=224, help="height and width of the images; default: %(default)s")
     args = parser.parse_args()
 
     if args.data_dir:

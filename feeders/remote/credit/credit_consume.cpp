@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/credit_consume.h"
+#include "feeders/remote/credit/credit_consume.h"
 
 #include <algorithm>
 #include <array>
@@ -14,13 +14,13 @@
 
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
-#include "feeders/credit_intake.h"
-#include "feeders/lent_slots.h"
+#include "feeders/remote/credit/credit_intake.h"
+#include "feeders/remote/receive/lent_slots.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Between two looks at whether a device has read what it was lent.
+/// Time between two checks whether a device has finished reading a loan.
 constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
 
 class CreditConsume final : public Feeder {
@@ -33,7 +33,7 @@ class CreditConsume final : public Feeder {
         timeout_(context.timeout),
         copies_(context.options.flag("copy")),
         intake_(context, socket, FramedEncoding::pixels),
-        desk_(intake_.desk()),
+        consumer_(intake_.consumer()),
         images_(probe_.counter("images_received")),
         copied_(probe_.counter("bytes_copied")),
         lent_(probe_.counter("bytes_lent")),
@@ -43,7 +43,7 @@ class CreditConsume final : public Feeder {
         labels_(static_cast<std::size_t>(spec_.images)) {}
 
   void run(BatchRing& out, std::stop_token stop) override {
-    takes_loans_ = out.takes_loans();
+    accepts_foreign_ = out.accepts_foreign();
     loans_.resize(out.slots());
     const auto slots = std::make_shared<LentSlots>(out.slots(), clock_);
     slots_ = slots;
@@ -60,33 +60,33 @@ class CreditConsume final : public Feeder {
       images_.add(spec_.images);
     }
     if (is_over) await_readers(out, stop);
-    desk_.summarise(copy_seconds());
+    consumer_.summarise(copy_seconds());
   }
 
  private:
-  /// The next good batch, into a slot; false: stopped, or the producer has ended.
+  /// Receives the next good batch into a slot; false: stopped, or the producer has ended.
   bool fill(WriteLease& lease, const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     const Time deadline = clock_.now() + timeout_;
     StageTimer::Item item(receiving_);
     while (true) {
-      const std::optional<CreditDesk::Arrival> arrival = receive(deadline, item, stop);
+      const std::optional<CreditConsumer::Arrival> arrival = receive(deadline, item, stop);
       if (!arrival) return false;
       try {
         take(*arrival, lease, item);
-        desk_.look();
+        consumer_.look();
         return true;
       } catch (const DataError& error) {
-        desk_.refuse(*arrival, error.what());
-        desk_.look();
+        consumer_.refuse(*arrival, error.what());
+        consumer_.look();
         if (clock_.now() >= deadline) throw TimeoutError(intake_.silence());
       }
     }
   }
 
-  /// Lends it to the slot's readers where it lies, or copies it. Whoever shares memory with us may
-  /// change it meanwhile: pixels may be anything, but labels are checked as copied.
-  void take(const CreditDesk::Arrival& arrival, WriteLease& lease, StageTimer::Item& item) {
+  /// Lends the batch to the slot's readers without a copy, or copies it. The producer may change
+  /// shared memory at any time. Pixels may have any value, but labels are checked in our copy.
+  void take(const CreditConsumer::Arrival& arrival, WriteLease& lease, StageTimer::Item& item) {
     FramedMessage message = arrival.message;
     FramedShared divided;
     std::array<std::span<const std::byte>, 2> frames;
@@ -100,21 +100,21 @@ class CreditConsume final : public Feeder {
       message.payload = frames;
     }
     const WireBatch batch = framed_pixels(message, spec_);
-    desk_.accept(arrival);
+    consumer_.accept(arrival);
     item.done(spec_.images, static_cast<std::int64_t>(batch.pixels.size() + batch.labels.size()));
     {
       const auto wait = unpacking_.wait_out();
       lease.await();
     }
-    end_loans();  // that of this slot among them
-    if (takes_loans_ && arrival.is_lendable()) {
+    end_loans();  // also the loan of this slot
+    if (accepts_foreign_ && arrival.is_lendable()) {
       lend(arrival, batch, lease);
     } else {
       copy(arrival, batch, lease);
     }
   }
 
-  void lend(const CreditDesk::Arrival& arrival, const WireBatch& batch, WriteLease& lease) {
+  void lend(const CreditConsumer::Arrival& arrival, const WireBatch& batch, WriteLease& lease) {
     const Mark mark(marks_, "lend");
     StageTimer::Item lending(unpacking_);
     const Batch& slot = lease.batch();
@@ -122,64 +122,66 @@ class CreditConsume final : public Feeder {
     const auto number = static_cast<std::size_t>(slot.slot);
     slots_->keep(slot.slot, arrival.pool);
     lease.lend(batch.pixels, slots_);
-    loans_[number] = desk_.lend(arrival);
+    loans_[number] = consumer_.lend(arrival);
     lent_.add(static_cast<std::int64_t>(batch.pixels.size()));
     copied_.add(static_cast<std::int64_t>(batch.labels.size()));
     lending.done(spec_.images, static_cast<std::int64_t>(batch.labels.size()));
-    note_way(said_lent_, "are lent to the device where they lie: this process copies none");
+    note_way(said_lent_, "are lent to the device in place: this process copies none");
   }
 
-  void copy(const CreditDesk::Arrival& arrival, const WireBatch& batch, WriteLease& lease) {
+  void copy(const CreditConsumer::Arrival& arrival, const WireBatch& batch, WriteLease& lease) {
     const Mark mark(marks_, "copy out of the message");
     StageTimer::Item copying(unpacking_);
     copy_batch(batch, lease.batch());
     lease.lend(lease.batch().pixels, slots_);
-    desk_.finish(arrival);
+    consumer_.finish(arrival);
     copied_.add(static_cast<std::int64_t>(spec_.bytes()));
     copying.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
     if (arrival.pool == nullptr) return;
     note_way(said_copied_,
-             copies_         ? "are copied into slots, as copy=true says"
-             : !takes_loans_ ? "are copied into slots, whose readers need their own memory"
+             copies_ ? "are copied into slots, because of copy=true"
+             : !accepts_foreign_
+                 ? "are copied into slots, because the readers of the slots need their own memory"
              : arrival.pool->pin == nullptr
-                 ? "are copied into slots, as the device cannot read memory of other processes"
-                 : "are copied into slots once their producer has gone");
+                 ? "are copied into slots, because the device cannot read memory of other processes"
+                 : "are copied into slots, because their producer has disconnected");
   }
 
-  /// Says once how batches in shared memory come to their readers.
+  /// Notes once how readers get batches from shared memory.
   void note_way(bool& said, const char* how) {
     if (!std::exchange(said, true)) {
       probe_.note(std::string("zmq-consume: batches in shared memory ") + how);
     }
   }
 
-  /// Gives leases back of slots whose readers are done.
+  /// Returns the leases of slots whose readers are done.
   LentSlots::News end_loans() {
     return slots_->collect([this](std::int32_t slot) {
-      std::optional<CreditDesk::Loan>& loan = loans_[static_cast<std::size_t>(slot)];
-      if (loan) desk_.end_loan(*std::exchange(loan, std::nullopt));
+      std::optional<CreditConsumer::Loan>& loan = loans_[static_cast<std::size_t>(slot)];
+      if (loan) consumer_.end_loan(*std::exchange(loan, std::nullopt));
     });
   }
 
-  /// While no slot is free, until one may be; producers are served meanwhile.
+  /// Waits until a slot may be free, and serves producers meanwhile.
   void await_slot() {
     const LentSlots::News news = end_loans();
     if (news.any) return;
-    desk_.look();
-    slots_->wait(news.pending ? kReadBeat : CreditDesk::kBeat);
+    consumer_.look();
+    slots_->wait(news.pending ? kReadBeat : CreditConsumer::kBeat);
   }
 
-  /// The data have ended: producers wait until their leases are back, and readers for no more.
+  /// Call when the data have ended: readers get no more batches, and producers wait for their
+  /// leases.
   void await_readers(BatchRing& out, const std::stop_token& stop) {
     out.close();
     const auto is_lent = [](const auto& loan) { return loan.has_value(); };
     while (!stop.stop_requested() && std::any_of(loans_.begin(), loans_.end(), is_lent)) {
       await_slot();
     }
-    desk_.look();
+    consumer_.look();
   }
 
-  /// Of one batch, on average; 0: not timed.
+  /// Average time to copy one batch; 0: not timed.
   double copy_seconds() const {
     const std::int64_t items = unpacked_.timed_items.value();
     if (items == 0) return 0;
@@ -187,16 +189,16 @@ class CreditConsume final : public Feeder {
   }
 
   /// Empty: stopped, or the producer has ended.
-  std::optional<CreditDesk::Arrival> receive(Time deadline, StageTimer::Item& item,
-                                             const std::stop_token& stop) {
+  std::optional<CreditConsumer::Arrival> receive(Time deadline, StageTimer::Item& item,
+                                                 const std::stop_token& stop) {
     while (true) {
-      std::optional<CreditDesk::Arrival> arrival = desk_.next(stop);
+      std::optional<CreditConsumer::Arrival> arrival = consumer_.next(stop);
       if (stop.stop_requested()) return std::nullopt;
       if (arrival) return arrival;
       const LentSlots::News news = end_loans();
-      desk_.look();
+      consumer_.look();
       const auto waiting = receiving_.wait_in();
-      const Nanoseconds limit = news.pending ? kReadBeat : CreditDesk::kBeat;
+      const Nanoseconds limit = news.pending ? kReadBeat : CreditConsumer::kBeat;
       if (!intake_.await(deadline, stop, slots_->fd(), limit)) return std::nullopt;
       item.restart();
     }
@@ -207,18 +209,18 @@ class CreditConsume final : public Feeder {
   Probe& probe_;
   const Marks marks_;
   const Nanoseconds timeout_;
-  const bool copies_;  // all batches, as copy=true says
+  const bool copies_;  // option copy=true: every batch
   CreditIntake intake_;
-  CreditDesk& desk_;
+  CreditConsumer& consumer_;
   Counter &images_, &copied_, &lent_;
   StageTimer receiving_;
   StageCounters& unpacked_;
   StageTimer unpacking_;
   std::vector<std::int32_t> labels_;  // of a batch in shared memory
-  bool takes_loans_ = false;          // the ring that is filled
+  bool accepts_foreign_ = false;      // whether the ring accepts them
   bool said_lent_ = false, said_copied_ = false;
-  std::shared_ptr<LentSlots> slots_;                    // of that ring, which keeps it too
-  std::vector<std::optional<CreditDesk::Loan>> loans_;  // by slot
+  std::shared_ptr<LentSlots> slots_;                        // of the ring, which owns it too
+  std::vector<std::optional<CreditConsumer::Loan>> loans_;  // by slot
 };
 
 }  // namespace
@@ -228,7 +230,7 @@ std::unique_ptr<Feeder> make_credit_consume(const FeederContext& context, ZmqSoc
 }
 
 std::vector<MemoryNeed> credit_memory_needs(const Options& options, const BatchSpec& spec) {
-  if (options.flag("shared_memory")) return {};  // it is the producers'
+  if (options.flag("shared_memory")) return {};  // shared memory belongs to producers
   const auto credit = static_cast<double>(
       checked_count("zmq-consume:credit", options.integer("credit"), CreditIntake::kMostCredit));
   const auto producers =
@@ -247,4 +249,4 @@ std::int64_t credit_reserve(const Options& options) {
          checked_count("zmq-consume:hwm", options.integer("hwm"), INT_MAX) + 2;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread has the desk where producers send their messages, and the workers of a DecodePool decode
-// the images where they lie. Whoever lets the last image of a message go rings for that thread,
-// which gives its producer's credit back.
-#include "feeders/credit_consume_encoded.h"
+// One thread runs the consumer and receives messages. The workers of a DecodePool decode the images
+// in the message buffers. The worker that releases the last image of a message wakes the first
+// thread, which then returns the producer's credit.
+#include "feeders/remote/credit/credit_consume_encoded.h"
 
 #include <exception>
 #include <mutex>
@@ -14,27 +14,27 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/event_fd.h"
 #include "dataflow/stage_timer.h"
-#include "dataflow/wire/framed.h"
-#include "feeders/bell.h"
-#include "feeders/credit_intake.h"
 #include "feeders/image_decoding.h"
-#include "feeders/message_images.h"
-#include "feeders/zmq_consume_encoded.h"
-#include "feeders/zmq_memory.h"
+#include "feeders/remote/credit/credit_intake.h"
+#include "feeders/remote/receive/message_images.h"
+#include "feeders/remote/receive/zmq_consume_encoded.h"
+#include "feeders/remote/receive/zmq_memory.h"
+#include "feeders/remote/wire/framed.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 constexpr std::string_view kName = "zmq-consume";
 
-/// Image files lie in the messages.
+/// Shared memory is not supported: image files lie in the messages.
 void check_options(const Options& options) {
   for (const char* name : {"shared_memory", "max_pool"}) {
     if (!options.given(name)) continue;
     throw ConfigError(std::string("zmq-consume:") + name +
-                      " is about pixels in memory that a producer shares; image files come in "
-                      "messages; leave it out, or encoded");
+                      " applies to pixels in shared memory, but image files come in messages; "
+                      "leave it out, or leave encoded out");
   }
 }
 
@@ -47,11 +47,11 @@ class CreditConsumeEncoded final : public Feeder {
         timeout_(context.timeout),
         decoding_({kName, context}),
         intake_(context, socket, FramedEncoding::jpeg),
-        desk_(intake_.desk()),
+        consumer_(intake_.consumer()),
         received_(context.probe.counter("images_received")),
         receiving_(context.probe.stage({"receive", "receiver"}), clock_),
         images_(static_cast<std::size_t>(intake_.together()), spec_.classes, clock_,
-                [this](const CreditDebt& debt) { note_done(debt); }) {
+                [this](const BatchReceipt& receipt) { note_done(receipt); }) {
     decoding_.open({kName, skipping_bad_images(context)}, images_);
     if (context.options.flag("keep_memory")) {
       keep_message_memory(spec_.images * spec_.image.elements());
@@ -69,20 +69,20 @@ class CreditConsumeEncoded final : public Feeder {
     } catch (const MessageImages::Failed&) {
       images_.rethrow();
     }
-    desk_.summarise(0);
+    consumer_.summarise(0);
   }
 
  private:
-  /// On any thread.
-  void note_done(const CreditDebt& debt) {
+  /// Callable from any thread.
+  void note_done(const BatchReceipt& receipt) {
     {
       const std::lock_guard lock(mutex_);
-      done_.push_back(debt);
+      done_.push_back(receipt);
     }
-    bell_.ring();
+    message_done_.signal();
   }
 
-  // The receiver's thread.
+  // Body of the receiver's thread.
   void receive_all(const std::stop_token& stop) noexcept {
     try {
       while (receive(stop)) {
@@ -93,23 +93,23 @@ class CreditConsumeEncoded final : public Feeder {
     }
   }
 
-  /// The next message of image files. False: stopped, or the producer has ended.
+  /// Receives the next message of image files. False: stopped, or the producer has ended.
   bool receive(const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     StageTimer::Item item(receiving_);
     Time since = clock_.now();
     while (true) {
       give_back();
-      // Those of producers that have gone may still be in use.
-      std::optional<CreditDesk::Arrival> arrival;
-      if (images_.has_free()) arrival = desk_.next(stop);
-      desk_.look();
+      // Producers that have gone may have left messages that are still in use.
+      std::optional<CreditConsumer::Arrival> arrival;
+      if (images_.has_free()) arrival = consumer_.next(stop);
+      consumer_.look();
       if (stop.stop_requested()) return false;
       if (arrival) {
         if (take(*arrival, item, stop)) return true;
         continue;
       }
-      // As long as there are images to decode, nobody is late.
+      // No timeout while there are images to decode.
       const bool idle = images_.is_idle();
       if (!idle) since = clock_.now();
       if (!await(idle, since + timeout_, stop)) return false;
@@ -119,10 +119,10 @@ class CreditConsumeEncoded final : public Feeder {
 
   bool await(bool idle, Time deadline, const std::stop_token& stop) {
     const auto wait_for = [&] {
-      return idle ? intake_.await(deadline, stop, bell_.fd())
-                  : intake_.await_bell(stop, bell_.fd());
+      return idle ? intake_.await(deadline, stop, message_done_.get())
+                  : intake_.await_without_timeout(stop, message_done_.get());
     };
-    if (!idle && !desk_.awaits_batches()) {
+    if (!idle && !consumer_.awaits_batches()) {
       const auto waiting = receiving_.wait_out();
       return wait_for();
     }
@@ -131,30 +131,30 @@ class CreditConsumeEncoded final : public Feeder {
   }
 
   void give_back() {
-    bell_.reset();
+    message_done_.drain();
     {
       const std::lock_guard lock(mutex_);
       done_.swap(finished_);
     }
-    for (const CreditDebt& debt : finished_) desk_.finish(debt);
+    for (const BatchReceipt& receipt : finished_) consumer_.finish(receipt);
     finished_.clear();
   }
 
-  /// False: it is no good.
-  bool take(const CreditDesk::Arrival& arrival, StageTimer::Item& item,
+  /// Returns false if the message is invalid.
+  bool take(const CreditConsumer::Arrival& arrival, StageTimer::Item& item,
             const std::stop_token& stop) {
     std::optional<FramedImages> images;
     try {
       images.emplace(arrival.message, spec_);
-      desk_.accept(arrival);
+      consumer_.accept(arrival);
     } catch (const DataError& error) {
-      desk_.refuse(arrival, error.what());
+      consumer_.refuse(arrival, error.what());
       return false;
     }
     ImageMessage* const to = images_.free(stop);
     if (to == nullptr) return false;
-    to->name = desk_.name_of(arrival);
-    to->debt = desk_.keep(arrival, to->message);
+    to->name = consumer_.name_of(arrival);
+    to->receipt = consumer_.keep(arrival, to->message);
     to->images = std::move(images);
     const auto count = static_cast<std::int64_t>(to->images->size());
     item.done(count, to->message.bytes());
@@ -169,13 +169,13 @@ class CreditConsumeEncoded final : public Feeder {
   const Nanoseconds timeout_;
   ImageDecoding decoding_;
   CreditIntake intake_;
-  CreditDesk& desk_;
+  CreditConsumer& consumer_;
   Counter& received_;
   StageTimer receiving_;
-  Bell bell_;  // something is done
+  EventFd message_done_;
   std::mutex mutex_;
-  std::vector<CreditDebt> done_;      // under mutex_: what nobody decodes any more
-  std::vector<CreditDebt> finished_;  // of them, those that are given back
+  std::vector<BatchReceipt> done_;      // under mutex_: messages that are decoded
+  std::vector<BatchReceipt> finished_;  // taken from done_, while they are given back
   MessageImages images_;
 };
 
@@ -187,4 +187,4 @@ std::unique_ptr<Feeder> make_credit_consume_encoded(const FeederContext& context
   return std::make_unique<CreditConsumeEncoded>(context, socket);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/credit_desk.h"
+#include "feeders/remote/credit/credit_consumer.h"
 
 #include <algorithm>
 #include <array>
@@ -9,28 +9,28 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/wire/framed_text.h"
-#include "feeders/credit_desk_state.h"
+#include "feeders/remote/credit/credit_consumer_state.h"
+#include "feeders/remote/wire/framed_text.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// How long a producer may take to hand out the descriptor of its pool: others wait for it.
+/// How long a producer may take to send the file descriptor of its pool. Other producers wait.
 constexpr Nanoseconds kPoolPatience = std::chrono::seconds(1);
-/// Connections that others took over, of which something may still come.
+/// How many taken-over connections are kept, because messages of them may still arrive.
 constexpr std::size_t kMostDisplaced = 64;
 
 void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
   if (header.encoding == wanted) return;
-  throw DataError("its batches are " + std::string(to_string(header.encoding)) + ", where " +
-                  std::string(to_string(wanted)) + " are expected; " +
+  throw DataError("its batches are " + std::string(to_string(header.encoding)) + "; expected " +
+                  std::string(to_string(wanted)) + "; " +
                   (wanted == FramedEncoding::pixels
-                       ? "say zmq-consume:encoded=true, or start the producer without --encoded"
+                       ? "use zmq-consume:encoded=true, or start the producer without --encoded"
                        : "start the producer as `penstock serve --encoded --credit`, or leave "
                          "zmq-consume:encoded=true out"));
 }
 
-/// Of a message that lends memory, as it seems, whatever else is wrong with it.
+/// Lease number of a message that seems to lend memory, even if the rest is invalid.
 std::optional<std::uint64_t> lease_number(MessageFrames frames) {
   const auto header = frames.size() == 2 ? read_framed_header(frames[0]) : std::nullopt;
   if (!header || (header->flags & kFramedShared) == 0 || frames[1].size() != kFramedLeaseBytes) {
@@ -43,8 +43,9 @@ std::optional<std::uint64_t> lease_number(MessageFrames frames) {
 
 }  // namespace
 
-CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endpoint& endpoint,
-                       const ZmqSocketOptions& socket, Probe& probe, PeerReports reports)
+CreditConsumer::CreditConsumer(const CreditPlan& plan, const BatchSpec& spec,
+                               const net::Endpoint& endpoint, const ZmqSocketOptions& socket,
+                               Probe& probe, net::PeerReports reports)
     : plan_(plan),
       spec_(spec),
       probe_(probe),
@@ -64,17 +65,17 @@ CreditDesk::CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endp
   PENSTOCK_ASSERT(socket.role == ZmqSocketOptions::Role::router);
 }
 
-CreditDesk::~CreditDesk() = default;
+CreditConsumer::~CreditConsumer() = default;
 
-std::size_t CreditDesk::producers() const noexcept { return state_->by_id.size(); }
+std::size_t CreditConsumer::producers() const noexcept { return state_->by_id.size(); }
 
-std::int64_t CreditDesk::rejected() const noexcept { return state_->bad.count(); }
+std::int64_t CreditConsumer::rejected() const noexcept { return state_->bad.count(); }
 
-bool CreditDesk::awaits_batches() const noexcept { return state_->book.has_unused(); }
+bool CreditConsumer::awaits_batches() const noexcept { return state_->book.has_unused(); }
 
 // ---- messages in ------------------------------------------------------------
 
-bool CreditDesk::receive() {
+bool CreditConsumer::receive() {
   zmq::socket_ref socket(zmq::from_handle, socket_.native());
   zmq::message_t sender;
   if (!socket.recv(sender, zmq::recv_flags::dontwait)) return false;
@@ -89,7 +90,7 @@ bool CreditDesk::receive() {
   return true;
 }
 
-std::optional<CreditDesk::Arrival> CreditDesk::next(const std::stop_token& stop) {
+std::optional<CreditConsumer::Arrival> CreditConsumer::next(const std::stop_token& stop) {
   while (!stop.stop_requested() && receive()) {
     std::optional<Arrival> arrival = handle(stop);
     if (arrival) return arrival;
@@ -99,7 +100,7 @@ std::optional<CreditDesk::Arrival> CreditDesk::next(const std::stop_token& stop)
   return std::nullopt;
 }
 
-std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& stop) {
+std::optional<CreditConsumer::Arrival> CreditConsumer::handle(const std::stop_token& stop) {
   try {
     const FramedMessage message = parse(sender());
     switch (message.header.kind) {
@@ -121,11 +122,12 @@ std::optional<CreditDesk::Arrival> CreditDesk::handle(const std::stop_token& sto
   return std::nullopt;
 }
 
-FramedMessage CreditDesk::parse(CreditPeer* peer) {
+FramedMessage CreditConsumer::parse(CreditPeer* peer) {
   try {
     return parse_framed(state_->message.frames());
   } catch (const DataError&) {
-    // Whoever sent it takes it for a batch, most likely, and would wait for that credit for ever.
+    // The sender probably counts this message as a batch. Without this it would wait for the credit
+    // forever.
     if (peer != nullptr && !peer->gone && state_->book.take(peer->id)) {
       state_->book.give_back(peer->id);
       if (const auto lease = lease_number(state_->message.kept_frames())) {
@@ -137,27 +139,27 @@ FramedMessage CreditDesk::parse(CreditPeer* peer) {
   }
 }
 
-/// Of the message at hand; null: nobody that was let in.
-CreditPeer* CreditDesk::sender() {
+/// The producer that sent the current message; null: none that was let in.
+CreditPeer* CreditConsumer::sender() {
   const auto found = state_->peers.find(state_->routing_id);
   return found == state_->peers.end() ? nullptr : found->second.get();
 }
 
-CreditPeer& CreditDesk::peer_of_message(const FramedHeader& header) {
+CreditPeer& CreditConsumer::peer_of_message(const FramedHeader& header) {
   CreditPeer* found = sender();
   if (found == nullptr) found = displaced(header.producer);
   if (found == nullptr) found = taken_over(header.producer);
   if (found == nullptr) {
-    throw DataError("it comes from a producer that was not let in; expected a hello before it");
+    throw DataError("it comes from a producer that was not accepted; expected a hello before it");
   }
   CreditPeer& peer = *found;
   if (header.producer == peer.producer) return peer;
   throw DataError("its producer's number is not that of " + peer.name + ", which it comes from");
 }
 
-/// What is left of a connection whose routing id another has taken over comes by an id that libzmq
-/// drew for it.
-CreditPeer* CreditDesk::displaced(std::uint64_t producer) {
+/// When a routing id is taken over, libzmq gives the old connection a new id. Its remaining
+/// messages arrive with that new id.
+CreditPeer* CreditConsumer::displaced(std::uint64_t producer) {
   std::vector<std::unique_ptr<CreditPeer>>& all = state_->displaced;
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const auto& peer) { return peer->producer == producer; });
@@ -168,20 +170,20 @@ CreditPeer* CreditDesk::displaced(std::uint64_t producer) {
   return peer;
 }
 
-/// The same before the hello of who took it over: libzmq changes the id as soon as that one
-/// connects. Ids that begin with 0 are libzmq's own, which nobody takes over.
-CreditPeer* CreditDesk::taken_over(std::uint64_t producer) {
+/// Like displaced(), before the hello of the new connection: libzmq changes the id as soon as it
+/// connects. Ids that begin with 0 were drawn by libzmq, and no connection takes them over.
+CreditPeer* CreditConsumer::taken_over(std::uint64_t producer) {
   for (const auto& [routing_id, peer] : state_->peers) {
     if (peer->producer == producer && routing_id.front() != '\0') return peer.get();
   }
   return nullptr;
 }
 
-void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& stop) {
+void CreditConsumer::let_in(const FramedMessage& message, const std::stop_token& stop) {
   const FramedHeader& header = message.header;
   State& state = *state_;
   if (auto known = state.peers.extract(state.routing_id)) {
-    if (!known.mapped()->gone) leave(*known.mapped());  // it began anew before it was missed
+    if (!known.mapped()->gone) leave(*known.mapped());  // it restarted unnoticed
     if (state.displaced.size() == kMostDisplaced) {
       note_loss(*state.displaced.front());
       state.displaced.erase(state.displaced.begin());
@@ -196,17 +198,18 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     check_framed_shape(header, spec_);
     for (const auto& [id, other] : state.by_id) {
       if (other->producer != header.producer) continue;
-      leave(*other);  // it came back before it was missed
+      leave(*other);  // it came back before we noticed that it had gone
       break;
     }
     if (std::cmp_greater_equal(state.by_id.size(), plan_.producers)) {
       throw DataError("there are " + std::to_string(state.by_id.size()) +
-                      " producers already; let in more with zmq-consume:max_producers=N");
+                      " producers already; raise the limit with zmq-consume:max_producers=N");
     }
     if (hello.pool.empty() && plan_.shared_only) {
-      throw DataError("it shares no memory, and zmq-consume:shared_memory=true wants that");
+      throw DataError("it shares no memory, which zmq-consume:shared_memory=true requires");
     }
-    // Decoders read a file more than once: it must not change meanwhile.
+    // Image files are not read from shared memory: decoders read a file more than once, so it must
+    // not change meanwhile.
     const bool maps = plan_.encoding == FramedEncoding::pixels;
     if (maps && !hello.pool.empty()) peer->pool = map_pool(hello, stop);
     state.accounts.greet(message);
@@ -236,7 +239,7 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   peer->producer = header.producer;
   state.by_id[peer->id] = peer.get();
   state.book.add(peer->id);
-  // What came of it before is of a connection that it had not ended.
+  // Its earlier messages came over a connection that did not end properly.
   for (const auto& [id, other] : state.peers) {
     if (other->gone && other->producer == header.producer) note_loss(*other);
   }
@@ -244,11 +247,10 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
     if (other->producer == header.producer) note_loss(*other);
   }
   if (state.lost.erase(header.producer) > 0) {
-    probe_.note(
-        peer->name +
-        " is back: it had not ended its connection, or goes on after a stop; libzmq cuts off "
-        "those that send more than max_message = " +
-        std::to_string(max_message_) + " bytes in a frame, and does not say so");
+    probe_.note(peer->name +
+                " is back: it had not ended its connection, or was stopped and continues; libzmq "
+                "disconnects producers silently if a frame has more than max_message = " +
+                std::to_string(max_message_) + " bytes");
   }
   welcomed_.add();
   if (peer->shares_clock) peer->report_clock({}, probe_);
@@ -256,10 +258,10 @@ void CreditDesk::let_in(const FramedMessage& message, const std::stop_token& sto
   state.peers[state.routing_id] = std::move(peer);
 }
 
-std::shared_ptr<const ProducerPool> CreditDesk::map_pool(const FramedHello& hello,
-                                                         const std::stop_token& stop) {
+std::shared_ptr<const ProducerPool> CreditConsumer::map_pool(const FramedHello& hello,
+                                                             const std::stop_token& stop) {
   if (!hello.boot.empty() && hello.boot != state_->boot) {
-    throw DataError("it shares memory, and runs on another machine");
+    throw DataError("it shares memory, but runs on another machine");
   }
   const std::shared_ptr<ProducerPool> pool(
       new ProducerPool{{hello.pool, plan_.max_pool, kPoolPatience, stop}, nullptr});
@@ -269,8 +271,8 @@ std::shared_ptr<const ProducerPool> CreditDesk::map_pool(const FramedHello& hell
   return pool;
 }
 
-/// The ring may hold a lease in each slot; beside them one is on its way and one is being filled.
-void CreditDesk::note_few_leases(const CreditPeer& peer) {
+/// The ring may hold one lease per slot. Two more are needed: one in transit, one being filled.
+void CreditConsumer::note_few_leases(const CreditPeer& peer) {
   if (!peer.pool || peer.pool->pin == nullptr) return;
   const std::size_t batches = peer.pool->batches(spec_.bytes());
   if (batches >= plan_.slots + 2) return;
@@ -281,7 +283,7 @@ void CreditDesk::note_few_leases(const CreditPeer& peer) {
               " or more (penstock serve --hwm), a smaller --prefetch, or zmq-consume:copy=true");
 }
 
-CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
+CreditConsumer::Arrival CreditConsumer::admit(const FramedMessage& message) {
   const FramedHeader& header = message.header;
   CreditPeer& peer = peer_of_message(header);
   if (!peer.gone && !state_->book.take(peer.id)) {
@@ -297,58 +299,59 @@ CreditDesk::Arrival CreditDesk::admit(const FramedMessage& message) {
     if (!message.is_shared()) return arrival;
     const FramedLease lease = framed_lease(message);
     if (plan_.encoding != FramedEncoding::pixels) {
-      throw DataError("its image files lie in shared memory; expected them in the message");
+      throw DataError("its image files are in shared memory; expected them in the message");
     }
-    if (!peer.pool) throw DataError("it lies in shared memory, and its hello named no pool");
+    if (!peer.pool)
+      throw DataError("it is in shared memory, but the hello of its producer named no pool");
     arrival.shared = peer.pool->memory.view(lease.offset, lease.bytes);
     arrival.pool = peer.pool;
     shared_bytes_.add(static_cast<std::int64_t>(lease.bytes));
     return arrival;
   } catch (const DataError&) {
-    finish(debt_of(arrival));
+    finish(receipt_of(arrival));
     throw;
   }
 }
 
-void CreditDesk::take_end(const FramedHeader& header) {
+void CreditConsumer::take_end(const FramedHeader& header) {
   CreditPeer& peer = peer_of_message(header);
   state_->accounts.end(header);
   peer.ended = true;
   if (!peer.gone) state_->book.retire(peer.id);
 }
 
-// ---- what becomes of them ---------------------------------------------------
+// ---- what happens to batches ------------------------------------------------
 
-CreditDebt CreditDesk::debt_of(const Arrival& arrival) {
-  CreditDebt debt{.producer = arrival.peer->id, .lease = std::nullopt};
-  if (arrival.message.is_shared()) debt.lease = framed_lease(arrival.message).lease;
-  return debt;
+BatchReceipt CreditConsumer::receipt_of(const Arrival& arrival) {
+  BatchReceipt receipt{.producer = arrival.peer->id, .lease = std::nullopt};
+  if (arrival.message.is_shared()) receipt.lease = framed_lease(arrival.message).lease;
+  return receipt;
 }
 
-void CreditDesk::finish(const CreditDebt& debt) {
-  const auto found = state_->by_id.find(debt.producer);
+void CreditConsumer::finish(const BatchReceipt& receipt) {
+  const auto found = state_->by_id.find(receipt.producer);
   if (found == state_->by_id.end()) return;  // it has gone
-  state_->book.give_back(debt.producer);
-  if (!debt.lease) return;
-  found->second->returns.push_back(*debt.lease);
+  state_->book.give_back(receipt.producer);
+  if (!receipt.lease) return;
+  found->second->returns.push_back(*receipt.lease);
   found->second->owes_credit = true;
 }
 
-std::string CreditDesk::name_of(const Arrival& arrival) {
+std::string CreditConsumer::name_of(const Arrival& arrival) {
   return "batch " + std::to_string(arrival.message.header.sequence) + " of " + arrival.peer->name;
 }
 
-void CreditDesk::finish(const Arrival& arrival) {
+void CreditConsumer::finish(const Arrival& arrival) {
   state_->bad.accept(state_->message);
-  finish(debt_of(arrival));
+  finish(receipt_of(arrival));
   state_->message.clear();
 }
 
-bool CreditDesk::Arrival::is_lendable() const noexcept {
+bool CreditConsumer::Arrival::is_lendable() const noexcept {
   return pool && pool->pin != nullptr && !peer->gone;
 }
 
-CreditDesk::Loan CreditDesk::lend(const Arrival& arrival) {
+CreditConsumer::Loan CreditConsumer::lend(const Arrival& arrival) {
   CreditPeer& peer = *arrival.peer;
   const Loan loan{peer.id, framed_lease(arrival.message).lease};
   state_->bad.accept(state_->message);
@@ -358,40 +361,40 @@ CreditDesk::Loan CreditDesk::lend(const Arrival& arrival) {
   return loan;
 }
 
-void CreditDesk::end_loan(const Loan& loan) {
+void CreditConsumer::end_loan(const Loan& loan) {
   const auto found = state_->by_id.find(loan.producer);
-  if (found == state_->by_id.end()) return;  // it has gone, and its leases with it
+  if (found == state_->by_id.end()) return;  // it has gone, and its leases are void
   CreditPeer& peer = *found->second;
   --peer.lent;
-  peer.quiet_since = std::chrono::steady_clock::now();  // it may have had no memory to send in
+  peer.quiet_since = std::chrono::steady_clock::now();  // it may have had no free memory
   peer.returns.push_back(loan.lease);
   peer.owes_credit = true;
 }
 
-CreditDebt CreditDesk::keep(const Arrival& arrival, ZmqMessage& to) {
+BatchReceipt CreditConsumer::keep(const Arrival& arrival, ZmqMessage& to) {
   state_->bad.accept(state_->message);
   to.swap(state_->message);
-  return debt_of(arrival);
+  return receipt_of(arrival);
 }
 
-void CreditDesk::accept(const Arrival& arrival) {
+void CreditConsumer::accept(const Arrival& arrival) {
   state_->accounts.accept(arrival.message.header, state_->arrival_ns, arrival.peer->clock());
 }
 
-bool CreditDesk::has_ended() const {
-  return state_->accounts.flow() != ProducerLedger::Flow::coming;
+bool CreditConsumer::has_ended() const {
+  return state_->accounts.flow() != ProducerAccounts::Flow::coming;
 }
 
-void CreditDesk::summarise(double copy_s) { state_->accounts.summarise(copy_s); }
+void CreditConsumer::summarise(double copy_s) { state_->accounts.summarise(copy_s); }
 
-void CreditDesk::refuse(const Arrival& arrival, const std::string& why) {
-  finish(debt_of(arrival));
+void CreditConsumer::refuse(const Arrival& arrival, const std::string& why) {
+  finish(receipt_of(arrival));
   reject(arrival.peer, why);
 }
 
-void CreditDesk::reject(CreditPeer* peer, const std::string& why) {
+void CreditConsumer::reject(CreditPeer* peer, const std::string& why) {
   State& state = *state_;
-  // Strangers, and who passes for another, are in no accounts.
+  // Messages of strangers, or with the number of another producer, are in no account.
   const MessageFrames frames = state.message.kept_frames();
   const auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
   if (peer != nullptr && header && header->producer == peer->producer) {
@@ -405,4 +408,4 @@ void CreditDesk::reject(CreditPeer* peer, const std::string& why) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

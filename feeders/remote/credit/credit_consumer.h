@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The consumer's end of the credit protocol (feeders/framed_format.md): a ROUTER socket, the
-// producers that said hello on it, and how many batches each may send. It lets producers in or
-// tells them why not, maps their shared memory, gives credits and leases back, and notices who has
-// gone.
+// The consumer's end of the credit protocol (feeders/remote/framed_format.md): a ROUTER socket, its
+// producers, and how many batches each may send. The consumer accepts producers or tells them the
+// reason for a refusal. It maps their shared memory, returns credits and leases, and notices when a
+// producer has gone.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -20,98 +20,99 @@
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
 #include "dataflow/probe.h"
-#include "dataflow/wire/framed.h"
-#include "feeders/credit_book.h"
-#include "feeders/credit_debt.h"
 #include "feeders/feeder.h"
-#include "feeders/producer_pool.h"
-#include "feeders/zmq_message.h"
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/credit/batch_receipt.h"
+#include "feeders/remote/credit/credit_scheduler.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/send/producer_pool.h"
+#include "feeders/remote/wire/framed.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 struct CreditPeer;
 struct FramedHello;
 
 struct CreditPlan {
-  FramedEncoding encoding = FramedEncoding::pixels;  ///< of batches, all of them
-  std::int64_t credit = 1;                           ///< batches under way, of each producer
-  std::int64_t together = 1;                         ///< the same of all of them
-  std::int64_t producers = 1;                        ///< at most so many at once
-  std::int64_t ends_with = 0;  ///< the data end with the end of so many; 0: they do not
-  Nanoseconds patience{};      ///< so long credits may lie unused while another producer has none
-  std::uint64_t max_pool = 0;  ///< bytes of a producer's shared memory, at most
-  bool shared_only = false;    ///< lets in producers alone that share memory
-  Device* reader = nullptr;    ///< reads their memory where it lies; null: nobody does
-  std::size_t slots = 1;       ///< of the ring that is filled
-  BadSamplePolicy on_bad_sample;  ///< a message that cannot be used is such a sample
+  FramedEncoding encoding = FramedEncoding::pixels;  ///< of all batches
+  std::int64_t credit = 1;                           ///< limit of batches in flight, per producer
+  std::int64_t together = 1;   ///< limit of batches in flight, of all producers
+  std::int64_t producers = 1;  ///< limit of producers at once
+  std::int64_t ends_with = 0;  ///< the data end after this many producers have ended; 0: never
+  Nanoseconds patience{};      ///< how long credits may stay unused while another producer has none
+  std::uint64_t max_pool = 0;  ///< largest shared memory of a producer, in bytes
+  bool shared_only = false;    ///< accept only producers that share memory
+  Device* reader = nullptr;    ///< device that reads shared memory without a copy; null: none
+  std::size_t slots = 1;       ///< of the ring to fill
+  BadSamplePolicy on_bad_sample;  ///< also applies to messages that cannot be used
 };
 
-class CreditDesk {
+class CreditConsumer {
  public:
-  /// `socket.role` is router. The probe outlives the desk. Throws ConfigError.
-  CreditDesk(const CreditPlan& plan, const BatchSpec& spec, const Endpoint& endpoint,
-             const ZmqSocketOptions& socket, Probe& probe, PeerReports reports);
-  CreditDesk(const CreditDesk&) = delete;
-  CreditDesk& operator=(const CreditDesk&) = delete;
-  ~CreditDesk();
+  /// `socket.role` must be router. The probe outlives the consumer. Throws ConfigError.
+  CreditConsumer(const CreditPlan& plan, const BatchSpec& spec, const net::Endpoint& endpoint,
+                 const ZmqSocketOptions& socket, Probe& probe, net::PeerReports reports);
+  CreditConsumer(const CreditConsumer&) = delete;
+  CreditConsumer& operator=(const CreditConsumer&) = delete;
+  ~CreditConsumer();
 
-  /// A batch that its producer might send. Valid until the next call of next() or finish().
+  /// A message from a producer that may hold a batch. Valid until the next call of next() or
+  /// finish().
   struct Arrival {
     CreditPeer* peer = nullptr;
     FramedMessage message;
-    /// Of a batch in shared memory: the bytes of its lease, which may change at any moment. They
-    /// stay readable as long as `pool` is held, and are ours until the lease is returned.
+    /// For a batch in shared memory: the bytes of its lease, which the producer may change at any
+    /// moment. They stay readable while `pool` is held, and are ours until the lease is returned.
     std::span<const std::byte> shared;
     std::shared_ptr<const ProducerPool> pool;
-    /// Whether a device may read those bytes where they lie. Nobody can give a producer that has
-    /// gone its lease back: it may take it at any moment.
+    /// Whether a device may read those bytes without a copy. False if the producer has gone:
+    /// nothing can return its lease, and it may reuse the memory at any moment.
     bool is_lendable() const noexcept;
   };
-  /// A lease that is out while its bytes are read where they lie.
+  /// A lease that a reader of the ring uses without a copy.
   struct Loan {
-    CreditBook::Producer producer = 0;
+    CreditScheduler::Producer producer = 0;
     std::uint64_t lease = 0;
   };
 
-  /// The next batch that is there, and all other messages before it dealt with. Empty: none is
-  /// there. What cannot be used is refused, or throws DataError where the policy says so.
+  /// Handles all messages up to the next batch, and returns that batch. Empty: no batch has
+  /// arrived. Refuses a message that cannot be used, or throws DataError if the policy says so.
   std::optional<Arrival> next(const std::stop_token& stop);
-  /// It can be used: it goes into the accounts of its producer, before finish() or keep(). Throws
-  /// DataError where its number, or what it says, contradicts them; it is refused then.
+  /// Records a usable batch in the accounts of its producer. Call before finish() or keep(). Throws
+  /// DataError, and refuses the batch, if its number or header contradicts the accounts.
   void accept(const Arrival& arrival);
-  /// "batch 17 of loader on host7, pid 4711".
+  /// Names the batch, such as "batch 17 of loader on host7, pid 4711".
   static std::string name_of(const Arrival& arrival);
-  /// The batch is good, and its message is the caller's from now on; what was seen of its frames
-  /// stays where it lies. What is owed for it is finished once, whoever has gone meanwhile.
-  CreditDebt keep(const Arrival& arrival, ZmqMessage& to);
-  void finish(const CreditDebt& debt);
+  /// Moves the message of a good batch into `to`. Views of its frames stay valid. The caller must
+  /// pass the returned receipt to finish() once, even if the producer has gone by then.
+  BatchReceipt keep(const Arrival& arrival, ZmqMessage& to);
+  void finish(const BatchReceipt& receipt);
   /// Whether any producer may send a batch, or may have sent one.
   bool awaits_batches() const noexcept;
-  /// The batch has been copied: its lease is returned, and its producer may send another.
+  /// Call when the batch has been copied. Returns its lease, and its producer may send another.
   void finish(const Arrival& arrival);
-  /// The batch is in a slot, where it lies: its producer may send another, and gets the lease back
-  /// with end_loan.
+  /// Call when the batch is in a slot without a copy. Its producer may send another, and gets the
+  /// lease back with end_loan().
   Loan lend(const Arrival& arrival);
   void end_loan(const Loan& loan);
-  /// The same of a batch that is no good. Throws DataError where the policy says so.
+  /// Like finish(), for a batch that is invalid. Throws DataError if the policy says so.
   void refuse(const Arrival& arrival, const std::string& why);
-  /// Sends what producers are to hear, and looks for those who have gone. To be called at least
-  /// every kBeat while waiting for batches.
+  /// Sends what is due to producers, and checks which have gone. Call at least every kBeat while
+  /// waiting for batches.
   void look();
   static constexpr Nanoseconds kBeat = std::chrono::milliseconds(50);
 
-  /// For waiting, and for who there is.
+  /// To wait on, and to see who is connected.
   ZmqSocket& socket() noexcept { return socket_; }
   std::size_t producers() const noexcept;
   std::int64_t received() const noexcept { return received_.value(); }
   /// Messages that could not be used.
   std::int64_t rejected() const noexcept;
-  /// Whether all those have ended with whose end the data do.
+  /// Whether as many producers have ended as the plan's `ends_with` says.
   bool has_ended() const;
-  /// FramedIntake::summarise.
+  /// Calls FramedIntake::summarise().
   void summarise(double copy_s);
-  /// What is known where no batch comes; empty: nothing.
+  /// Explains why no batch arrives; empty: nothing is known.
   std::string silence() const;
 
  private:
@@ -128,7 +129,7 @@ class CreditDesk {
   CreditPeer* displaced(std::uint64_t producer);
   CreditPeer* taken_over(std::uint64_t producer);
   CreditPeer& peer_of_message(const FramedHeader& header);
-  static CreditDebt debt_of(const Arrival& arrival);
+  static BatchReceipt receipt_of(const Arrival& arrival);
   void reject(CreditPeer* peer, const std::string& why);
   enum class Sent : std::uint8_t { yes, later, gone };
   Sent send(const std::string& routing_id, const FramedHeader& header, MessageFrames payload);
@@ -151,4 +152,4 @@ class CreditDesk {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What producers hear from a CreditDesk: credits and returned leases; and how those who have gone
-// are found by it.
+// The outgoing half of CreditConsumer: sends credits and returned leases to producers, and finds
+// out which producers have gone.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,18 +8,18 @@
 #include <utility>
 #include <zmq.hpp>
 
-#include "feeders/credit_desk_state.h"
+#include "feeders/remote/credit/credit_consumer_state.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// When a connection ends, libzmq says which one to nobody, and a moment early. Sending something
-/// to a producer that is gone fails, so for this long each of them is sent its credit again.
+/// libzmq does not say which connection ended, and reports the end slightly early. A send to a
+/// producer that has gone fails, so for this long each producer gets its credit again.
 constexpr Nanoseconds kProbing = std::chrono::seconds(1),
                       kProbePeriod = std::chrono::milliseconds(10);
-/// Returned leases that a producer may leave unread.
+/// How many returned leases a producer may leave unread.
 constexpr std::size_t kMostReturns = 1 << 16;
 
 template <typename Call>
@@ -32,8 +32,8 @@ auto unless_interrupted(const Call& call) {
 
 }  // namespace
 
-CreditDesk::Sent CreditDesk::send(const std::string& routing_id, const FramedHeader& header,
-                                  MessageFrames payload) {
+CreditConsumer::Sent CreditConsumer::send(const std::string& routing_id, const FramedHeader& header,
+                                          MessageFrames payload) {
   void* const socket = socket_.native();
   const auto put = [&](const void* data, std::size_t bytes, bool more) {
     const int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
@@ -42,7 +42,7 @@ CreditDesk::Sent CreditDesk::send(const std::string& routing_id, const FramedHea
   if (!put(routing_id.data(), routing_id.size(), true)) {
     return zmq_errno() == EAGAIN ? Sent::later : Sent::gone;
   }
-  // Where the first frame goes, the others do.
+  // If libzmq accepts the first frame, it accepts the others.
   const auto first = make_framed_header(header, payload);
   put(first.data(), first.size(), !payload.empty());
   for (std::size_t i = 0; i < payload.size(); ++i) {
@@ -51,7 +51,7 @@ CreditDesk::Sent CreditDesk::send(const std::string& routing_id, const FramedHea
   return Sent::yes;
 }
 
-void CreditDesk::send_credit(CreditPeer& peer) {
+void CreditConsumer::send_credit(CreditPeer& peer) {
   const std::uint64_t total = state_->book.granted(peer.id);
   const std::array leases{std::as_bytes(std::span(peer.returns))};
   const FramedHeader credit{.kind = FramedKind::credit,
@@ -72,9 +72,9 @@ void CreditDesk::send_credit(CreditPeer& peer) {
   }
 }
 
-/// With leases out, one that has half of its credits left hears of more when it gets a lease back:
-/// one message for both.
-bool CreditDesk::has_to_hear(const CreditPeer& peer) const {
+/// While leases are out, a producer with more than half of its credits left waits for more until a
+/// lease returns. Then one message carries both.
+bool CreditConsumer::has_to_hear(const CreditPeer& peer) const {
   if (peer.owes_credit || !peer.has_more_credit || peer.lent == 0) {
     return peer.owes_credit || peer.has_more_credit;
   }
@@ -83,7 +83,7 @@ bool CreditDesk::has_to_hear(const CreditPeer& peer) const {
   return 2 * left <= static_cast<std::uint64_t>(plan_.credit);
 }
 
-void CreditDesk::look() {
+void CreditConsumer::look() {
   socket_.look();
   State& state = *state_;
   const std::int64_t left = socket_.peers().left;
@@ -95,9 +95,9 @@ void CreditDesk::look() {
   }
   const bool probes = now < state.probe_until && now >= state.next_probe;
   if (probes) state.next_probe = now + kProbePeriod;
-  // What has not been looked at yet may be of those that seem silent.
+  // Messages that are not read yet may come from producers that seem silent.
   if (std::exchange(state.has_heard_all, false) && state.book.is_short()) let_credits_lapse();
-  for (const CreditBook::Producer id : state.book.grant()) {
+  for (const CreditScheduler::Producer id : state.book.grant()) {
     state.by_id.at(id)->has_more_credit = true;
     state.by_id.at(id)->quiet_since = now;
   }
@@ -106,42 +106,44 @@ void CreditDesk::look() {
   }
 }
 
-/// Of who has credits and has sent nothing for long, while others wait for them.
-void CreditDesk::let_credits_lapse() {
+/// Takes credits from producers that sent nothing for a long time while others wait for credits.
+void CreditConsumer::let_credits_lapse() {
   const SteadyTime now = std::chrono::steady_clock::now();
   for (const auto& [id, peer] : state_->by_id) {
     if (peer->ended || now - peer->quiet_since < plan_.patience) continue;
     const std::int64_t unused = state_->book.lapse(id);
     if (unused == 0) continue;
     lapsed_.add(unused);
-    peer->owes_credit = true;  // so that it hears of it
+    peer->owes_credit = true;  // tells the producer
     if (std::exchange(peer->is_known_as_silent, true)) continue;
-    probe_.note(peer->name + " leaves its credits unused while others have none: they get them");
+    probe_.note(peer->name +
+                " does not use its credits while other producers have none: they get them");
   }
 }
 
-void CreditDesk::leave(CreditPeer& peer) {
+void CreditConsumer::leave(CreditPeer& peer) {
   peer.gone = true;
   state_->book.remove(peer.id);
   state_->by_id.erase(peer.id);
   cut_short_.add(peer.lent);
   state_->accounts.left(peer.producer);
-  if (peer.lent > 0) note_loss(peer);  // before it is read what may be overwritten
+  if (peer.lent > 0) note_loss(peer);  // before its memory, which may be overwritten, is read
 }
 
-/// Of one that has gone: what it sent before has been read, or it would have waited for its leases.
-void CreditDesk::note_loss(CreditPeer& peer) {
+/// Call for a producer that has gone, after its messages were read, or at once if leases are out.
+void CreditConsumer::note_loss(CreditPeer& peer) {
   if (peer.ended || std::exchange(peer.is_known_as_lost, true)) return;
   if (state_->lost.size() < State::kMostLeft) state_->lost.insert(peer.producer);
-  probe_.note(peer.name + " has gone without an end, after " + std::to_string(peer.received) +
-              " batches" +
-              (peer.lent == 0 ? ""
-                              : ", of which " + std::to_string(peer.lent) +
-                                    " lie in its memory: if it lives, it may overwrite them"));
+  probe_.note(peer.name + " disconnected without an end message, after " +
+              std::to_string(peer.received) + " batches" +
+              (peer.lent == 0
+                   ? ""
+                   : ", of which " + std::to_string(peer.lent) +
+                         " are in its memory: if the process still runs, it may overwrite them"));
   lost_.add();
 }
 
-void CreditDesk::forget_the_gone() {
+void CreditConsumer::forget_the_gone() {
   for (const auto& peer : std::exchange(state_->displaced, {})) note_loss(*peer);
   std::erase_if(state_->peers, [this](const auto& entry) {
     if (entry.second->gone) note_loss(*entry.second);
@@ -149,7 +151,7 @@ void CreditDesk::forget_the_gone() {
   });
 }
 
-std::string CreditDesk::silence() const {
+std::string CreditConsumer::silence() const {
   const State& state = *state_;
   std::string text;
   if (const std::string refused = state.bad.last(); !refused.empty()) {
@@ -164,4 +166,4 @@ std::string CreditDesk::silence() const {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CreditDesk knows, for its two halves: credit_desk.cpp, messages in, and
-// credit_desk_out.cpp, messages out.
+// The state of a CreditConsumer, shared by credit_consumer.cpp, which handles incoming messages,
+// and credit_consumer_out.cpp, which handles outgoing ones.
 #pragma once
 
 #include <chrono>
@@ -11,43 +11,43 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/wire/framed_text.h"
-#include "feeders/bad_messages.h"
-#include "feeders/credit_book.h"
-#include "feeders/credit_desk.h"
-#include "feeders/credit_peer.h"
-#include "feeders/framed_intake.h"
-#include "feeders/zmq_message.h"
+#include "feeders/remote/credit/credit_consumer.h"
+#include "feeders/remote/credit/credit_peer.h"
+#include "feeders/remote/credit/credit_scheduler.h"
+#include "feeders/remote/receive/bad_messages.h"
+#include "feeders/remote/receive/framed_intake.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/wire/framed_text.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-struct CreditDesk::State {
+struct CreditConsumer::State {
   State(const CreditPlan& plan, const BatchSpec& spec, Probe& probe)
       : book(plan.credit, plan.together),
         bad(plan.on_bad_sample, probe),
         accounts(spec, probe, plan.ends_with, false,
                  {.producers = static_cast<std::size_t>(plan.producers) + kMostLeft}) {}
-  /// Producers that are remembered when they have gone.
+  /// How many producers are remembered after they have gone.
   static constexpr std::size_t kMostLeft = 1024;
 
   std::map<std::string, std::unique_ptr<CreditPeer>> peers;  // by routing id
-  std::map<CreditBook::Producer, CreditPeer*> by_id;
-  std::vector<std::unique_ptr<CreditPeer>> displaced;  // gone, and their routing ids are others'
-  CreditBook::Producer ids = 0;
-  CreditBook book;
+  std::map<CreditScheduler::Producer, CreditPeer*> by_id;
+  std::vector<std::unique_ptr<CreditPeer>> displaced;  // gone; routing id taken over
+  CreditScheduler::Producer ids = 0;
+  CreditScheduler book;
   const std::string boot = boot_id();
 
-  // The message that came last, without its routing id.
+  // The last message, without its routing id.
   std::string routing_id;
   ZmqMessage message;
   std::int64_t arrival_ns = 0;
   BadMessages bad;
   FramedIntake accounts;
 
-  std::set<std::uint64_t> lost;  // numbers of producers that went without an end, until they return
-  bool has_heard_all = false;    // that had come when the desk was last asked for a batch
+  std::set<std::uint64_t> lost;  // producers that left without an end and are not back
+  bool has_heard_all = false;    // whether next() had read all messages when it was last called
   std::int64_t seen_left = 0;
   std::chrono::steady_clock::time_point probe_until{}, next_probe{};
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

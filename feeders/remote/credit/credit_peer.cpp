@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/credit_peer.h"
+#include "feeders/remote/credit/credit_peer.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Producers whose clocks are among the facts of a run.
-constexpr CreditBook::Producer kMostClocks = 8;
+/// Number of producers whose clocks appear among the facts of a run.
+constexpr CreditScheduler::Producer kMostClocks = 8;
 
 }  // namespace
 
@@ -13,13 +13,13 @@ void CreditPeer::note_batch(const FramedHeader& header, std::int64_t arrival_ns,
   last_sent_ns = header.sent_ns;
   last_arrival_ns = arrival_ns;
   const std::uint64_t number = received++;
-  // It was sent after the first credit that allowed it, and before it came.
+  // The batch was sent after the first credit that allowed it, and before it arrived.
   while (!permits_.empty() && permits_.front().total <= number) permits_.pop_front();
   if (shares_clock || id > kMostClocks) return;
   if (!permits_.empty()) clock_.after(header.sent_ns, permits_.front().sent_ns);
   clock_.before(header.sent_ns, arrival_ns);
   const std::optional<ClockBounds::Estimate> estimate = clock_.estimate();
-  // Each fact takes a lock: what is hardly better is left out.
+  // Each fact takes a lock, so small improvements are not reported.
   const bool better =
       estimate && (reported_bound_ns_ == 0 || estimate->bound_ns < 0.8 * reported_bound_ns_);
   if (!better) return;
@@ -42,4 +42,4 @@ void CreditPeer::report_clock(const ClockBounds::Estimate& estimate, Probe& prob
   probe.fact(fact + "bound_us", 1e-3 * estimate.bound_ns);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

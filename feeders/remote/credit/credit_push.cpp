@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/credit_push.h"
+#include "feeders/remote/credit/credit_push.h"
 
 #include <unistd.h>
 
@@ -14,23 +14,23 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/shared_memory/pool_listener.h"
-#include "dataflow/wire/framed.h"
-#include "feeders/credit_line.h"
-#include "feeders/ready_batches.h"
-#include "feeders/shared_frame_memory.h"
+#include "dataflow/net/shared_memory/pool_listener.h"
+#include "feeders/remote/credit/producer_session.h"
+#include "feeders/remote/receive/ready_batches.h"
+#include "feeders/remote/receive/shared_frame_memory.h"
+#include "feeders/remote/wire/framed.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// libzmq may hold the last bytes of small messages in a buffer of its own.
+/// libzmq may keep the last bytes of small messages in a buffer.
 constexpr std::chrono::milliseconds kLinger{1000};
 
-/// Room in the socket beside batches: for a hello, an end and a few credits.
+/// Room in the socket besides batches: for a hello, an end and a few credits.
 constexpr std::int64_t kOtherMessages = 16;
 
-/// What waits in the socket is bounded by the slots, so that it takes whatever there is a credit
-/// for.
+/// The number of slots limits what waits in the socket. So the socket has room for every batch that
+/// has a credit.
 ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t slots) {
   options.hwm = static_cast<std::int64_t>(slots) + kOtherMessages;
   return options;
@@ -57,19 +57,19 @@ struct CreditPush::State {
   struct Out {
     State* owner = nullptr;
     ReadLease lease;
-    std::span<std::byte> labels;  // where the ring's readers look for them
+    std::span<std::byte> labels;  // the slot's own place for labels
     std::byte* moved_labels = nullptr;
   };
 
-  /// Complete before libzmq's threads begin, which are told of them by messages alone.
+  /// Filled before libzmq's threads start: only messages tell those threads about slots.
   static std::vector<Out> slots_of(State& owner, std::size_t count) {
     std::vector<Out> slots(count);
     for (Out& slot : slots) slot.owner = &owner;
     return slots;
   }
 
-  State(BatchRing& ring, const SharedPool* pool, const Endpoint& endpoint,
-        const ZmqSocketOptions& options, Clock& clock, Probe& probe, PeerReports reports);
+  State(BatchRing& ring, const net::SharedPool* pool, const net::Endpoint& endpoint,
+        const ZmqSocketOptions& options, Clock& clock, Probe& probe, net::PeerReports reports);
 
   void run(const PushPlan& plan, const std::stop_token& stop);
   void send(ReadyBatches::Ready ready);
@@ -87,28 +87,28 @@ struct CreditPush::State {
   [[noreturn]] void nobody_takes(Nanoseconds timeout) const;
 
   BatchRing& ring;
-  const SharedPool* const pool;
-  const Endpoint endpoint;
+  const net::SharedPool* const pool;
+  const net::Endpoint endpoint;
   Clock& clock;
   Counter &batches, &bytes, &sent_images, &wait_ns, &feed_wait_ns, &lost;
-  const std::unique_ptr<PoolListener> listener;
+  const std::unique_ptr<net::PoolListener> listener;
   std::uint64_t sequence = 0, images = 0;
-  std::map<std::uint64_t, Out*> leases;  // lent in shared memory
+  std::map<std::uint64_t, Out*> leases;  // slots lent in shared memory, by lease number
   std::uint64_t lease_numbers = 0;
-  Time progress{};  // a batch went out, or a lease came back
+  Time progress{};  // when a batch was sent or a lease returned
 
   std::mutex mutex;
-  // Below under mutex: libzmq's thread gives slots back.
+  // All below are under mutex: libzmq's thread gives slots back.
   std::vector<Out> out;
   std::size_t in_libzmq = 0;
 
-  ZmqSocket socket;  // closes before what is above: libzmq gives back what it still holds
-  CreditLine line;
+  ZmqSocket socket;  // closes before the members above: libzmq gives back slots that it holds
+  ProducerSession line;
 };
 
-CreditPush::State::State(BatchRing& ring_, const SharedPool* pool_, const Endpoint& endpoint_,
-                         const ZmqSocketOptions& options, Clock& clock_, Probe& probe,
-                         PeerReports reports)
+CreditPush::State::State(BatchRing& ring_, const net::SharedPool* pool_,
+                         const net::Endpoint& endpoint_, const ZmqSocketOptions& options,
+                         Clock& clock_, Probe& probe, net::PeerReports reports)
     : ring(ring_),
       pool(pool_),
       endpoint(endpoint_),
@@ -119,7 +119,8 @@ CreditPush::State::State(BatchRing& ring_, const SharedPool* pool_, const Endpoi
       wait_ns(probe.counter("send_wait_ns")),
       feed_wait_ns(probe.counter("feed_wait_ns")),
       lost(probe.counter("leases_lost")),
-      listener(pool_ == nullptr ? nullptr : std::make_unique<PoolListener>(pool_->fd(), geteuid())),
+      listener(pool_ == nullptr ? nullptr
+                                : std::make_unique<net::PoolListener>(pool_->fd(), geteuid())),
       out(slots_of(*this, ring_.slots())),
       socket(endpoint_, with_room(options, ring_.slots()), std::move(reports)),
       line(socket, endpoint_, offer_of(ring_.spec(), listener ? listener->name() : ""),
@@ -173,18 +174,18 @@ void CreditPush::State::send_over_socket(FramedHeader header, ReadLease lease,
     slot.lease = std::move(lease);
     ++in_libzmq;
   }
-  zmq::message_t pixels(batch.pixels.data(), pixel_bytes, given_back, &slot);  // from here libzmq's
+  zmq::message_t pixels(batch.pixels.data(), pixel_bytes, given_back, &slot);  // libzmq's now
   zmq::socket_ref to(zmq::from_handle, socket.native());
   constexpr auto kMore = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
-  // A connection that ends takes the rest of a message with it.
+  // When a connection ends, the rest of a message is dropped with it.
   if (!line.put(first, true)) return;
-  // Whatever becomes of the pixels, the last frame ends the message: libzmq would take the next one
-  // for its rest.
+  // Always send the last frame, even if the pixels fail. Otherwise libzmq would take the next
+  // message for the rest of this one.
   static_cast<void>(to.send(pixels, kMore));
   static_cast<void>(to.send(last, zmq::send_flags::dontwait));
 }
 
-/// Called by libzmq: the pixels of a slot are no longer needed.
+/// libzmq calls this when it no longer needs the pixels of a slot.
 void CreditPush::State::given_back(void*, void* hint) {
   Out& slot = *static_cast<Out*>(hint);
   State& owner = *slot.owner;
@@ -211,11 +212,11 @@ void CreditPush::State::lend(FramedHeader header, ReadLease lease, std::size_t p
                              .bytes = labels_at + label_bytes});
   const std::array<std::span<const std::byte>, 1> frames{frame};
   header.flags = kFramedShared;
-  // Where there is no connection any more, the lease is taken back when its end is seen.
+  // If the connection has ended, the lease is taken back when look() notices.
   if (line.put(make_framed_header(header, frames), true)) line.put(frame, false);
 }
 
-/// The consumer is gone.
+/// The consumer has gone: takes all leases back.
 void CreditPush::State::lose_leases() {
   for (const auto& [number, slot] : leases) take_back(*slot);
   lost.add(static_cast<std::int64_t>(leases.size()));
@@ -231,14 +232,14 @@ void CreditPush::State::take_back(std::uint64_t lease) {
 }
 
 void CreditPush::State::take_back(Out& slot) {
-  // Constant feeders fill a slot once and publish it again and again.
+  // Restore the labels: constant feeders fill a slot once and publish it again and again.
   std::memmove(slot.labels.data(), slot.moved_labels, slot.labels.size());
   slot.lease = ReadLease();
 }
 
 void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
   ReadyBatches ready(ring, plan, clock);
-  bool ended = false;  // and its end was sent
+  bool ended = false;  // whether the end was sent
   std::size_t held = 0;
   progress = clock.now();
   while (!stop.stop_requested()) {
@@ -249,12 +250,12 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
     const std::size_t held_now = held_by_libzmq();
     if (std::exchange(held, held_now) != held_now) progress = clock.now();
     if (over && leases.empty() && held == 0 && !socket.has_unread_bytes()) break;
-    // Waiting for the feeder is nobody's fault.
+    // Waiting for our own feeder does not count toward the timeout.
     if (!over && !has_one) progress = std::max(progress, clock.now());
     if (clock.now() - progress > plan.timeout) nobody_takes(plan.timeout);
     const Time asked = clock.now();
     const bool wants_batch = !over && !has_one;
-    socket.wait(CreditLine::kBeat, stop, wants_batch ? ready.fd() : -1);
+    socket.wait(ProducerSession::kBeat, stop, wants_batch ? ready.fd() : -1);
     if (has_one) wait_ns.add((clock.now() - asked).count());
     if (wants_batch) {
       feed_wait_ns.add((clock.now() - asked).count());
@@ -267,21 +268,21 @@ void CreditPush::State::run(const PushPlan& plan, const std::stop_token& stop) {
 void CreditPush::State::nobody_takes(Nanoseconds timeout) const {
   const ZmqSocket::Peers peers = socket.peers();
   throw TimeoutError(
-      "nobody took a batch at " + describe(endpoint) + " within " + seconds_text(timeout) + "; " +
+      "no consumer took a batch at " + describe(endpoint) + " within " + seconds_text(timeout) +
+      "; " +
       (peers.joined == 0    ? "no consumer ever connected"
-       : !line.is_welcome() ? "nobody who is connected answered the hello"
+       : !line.is_welcome() ? "no connected consumer answered the hello"
        : leases.empty()     ? "the consumer has no room for more"
                             : "the consumer holds " + std::to_string(leases.size()) + " leases") +
-      (peers.refused == 0
-           ? ""
-           : "; " + std::to_string(peers.refused) + " tries to come in were refused") +
+      (peers.refused == 0 ? ""
+                          : "; " + std::to_string(peers.refused) + " connections were refused") +
       "; start one, such as `penstock run --fake-location zmq-consume:credit=2,endpoint=" +
       endpoint.text + "`, or wait longer with --timeout");
 }
 
-CreditPush::CreditPush(BatchRing& ring, const SharedPool* pool, const Endpoint& endpoint,
+CreditPush::CreditPush(BatchRing& ring, const net::SharedPool* pool, const net::Endpoint& endpoint,
                        const ZmqSocketOptions& socket, Clock& clock, Probe& probe,
-                       PeerReports reports)
+                       net::PeerReports reports)
     : state_(std::make_unique<State>(ring, pool, endpoint, socket, clock, probe,
                                      std::move(reports))) {}
 CreditPush::~CreditPush() = default;
@@ -293,4 +294,4 @@ std::optional<ClockBounds::Estimate> CreditPush::clock() const noexcept {
   return state_->line.clock();
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

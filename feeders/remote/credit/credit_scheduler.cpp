@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/credit_book.h"
+#include "feeders/remote/credit/credit_scheduler.h"
 
 #include <algorithm>
 #include <tuple>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-void CreditBook::remove(Producer producer) {
+void CreditScheduler::remove(Producer producer) {
   const auto found = accounts_.find(producer);
   if (found == accounts_.end()) return;
   under_way_ -= found->second.under_way();
   accounts_.erase(found);
 }
 
-void CreditBook::retire(Producer producer) {
+void CreditScheduler::retire(Producer producer) {
   Account& account = accounts_.at(producer);
   lapse(producer);
   account.granted = account.most_granted = account.taken;
@@ -23,7 +23,7 @@ void CreditBook::retire(Producer producer) {
   account.retired = true;
 }
 
-bool CreditBook::take(Producer producer) {
+bool CreditScheduler::take(Producer producer) {
   Account& account = accounts_.at(producer);
   if (account.taken == account.most_granted) return false;
   under_way_ -= account.under_way();
@@ -33,7 +33,7 @@ bool CreditBook::take(Producer producer) {
   return true;
 }
 
-std::int64_t CreditBook::lapse(Producer producer) {
+std::int64_t CreditScheduler::lapse(Producer producer) {
   Account& account = accounts_.at(producer);
   const auto unused = static_cast<std::int64_t>(account.granted - account.taken);
   if (account.lapsed || unused == 0) return 0;
@@ -43,7 +43,7 @@ std::int64_t CreditBook::lapse(Producer producer) {
   return unused;
 }
 
-bool CreditBook::is_short() const noexcept {
+bool CreditScheduler::is_short() const noexcept {
   return under_way_ >= together_ &&
          std::any_of(accounts_.begin(), accounts_.end(), [this](const auto& entry) {
            const Account& account = entry.second;
@@ -52,19 +52,19 @@ bool CreditBook::is_short() const noexcept {
          });
 }
 
-void CreditBook::give_back(Producer producer) {
+void CreditScheduler::give_back(Producer producer) {
   Account& account = accounts_.at(producer);
   PENSTOCK_ASSERT(account.given_back < account.taken);
   ++account.given_back;
   --under_way_;
 }
 
-bool CreditBook::has_unused() const noexcept {
+bool CreditScheduler::has_unused() const noexcept {
   return std::any_of(accounts_.begin(), accounts_.end(),
                      [](const auto& entry) { return entry.second.granted > entry.second.taken; });
 }
 
-std::vector<CreditBook::Producer> CreditBook::grant() {
+std::vector<CreditScheduler::Producer> CreditScheduler::grant() {
   std::vector<Producer> grown;
   while (under_way_ < together_ && !accounts_.empty()) {
     const auto next =
@@ -83,4 +83,4 @@ std::vector<CreditBook::Producer> CreditBook::grant() {
   return grown;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

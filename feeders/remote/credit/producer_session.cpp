@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/credit_line.h"
+#include "feeders/remote/credit/producer_session.h"
 
 #include <unistd.h>
 
@@ -11,16 +11,17 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-CreditLine::CreditLine(ZmqSocket& socket, const Endpoint& endpoint, CreditOffer offer, Hooks hooks)
+ProducerSession::ProducerSession(ZmqSocket& socket, const net::Endpoint& endpoint,
+                                 CreditOffer offer, Hooks hooks)
     : socket_(socket), endpoint_(endpoint), offer_(std::move(offer)), hooks_(std::move(hooks)) {}
 
-/// A connection that ends takes its credits and leases with it; a new one begins with a hello.
-void CreditLine::look() {
+/// When a connection ends, its credits and leases end too. A new connection begins with a hello.
+void ProducerSession::look() {
   socket_.look();
   const ZmqSocket::Peers peers = socket_.peers();
-  // Of several connections, a stranger's may be the one that ended.
+  // Of several connections, the one that ended may not be our consumer's.
   const bool one_left = std::exchange(seen_left_, peers.left) != peers.left;
   if (one_left && peers.joined <= peers.left) forget_consumer();
   if (std::exchange(seen_joined_, peers.joined) != peers.joined) {
@@ -30,20 +31,20 @@ void CreditLine::look() {
   if (peers.joined - peers.left > 1) {
     throw ConfigError(std::to_string(peers.joined - peers.left) + " consumers are connected at " +
                       describe(endpoint_) +
-                      "; by credit, batches go to one: start a producer for each");
+                      "; a producer with credit serves one consumer: start a producer for each");
   }
   if (wants_hello_) say_hello();
   while (receive()) {
   }
 }
 
-void CreditLine::forget_consumer() {
+void ProducerSession::forget_consumer() {
   welcomed_ = false;
   credits_ = sent_since_welcome_ = 0;
   if (hooks_.lost) hooks_.lost();
 }
 
-void CreditLine::say_hello() {
+void ProducerSession::say_hello() {
   const std::string text = write_framed_hello(offer_.hello);
   const std::array frames{std::as_bytes(std::span(text))};
   FramedHeader header = offer_.header;
@@ -53,7 +54,7 @@ void CreditLine::say_hello() {
   wants_hello_ = false;
 }
 
-bool CreditLine::send_end(std::uint64_t batches, std::uint64_t images) {
+bool ProducerSession::send_end(std::uint64_t batches, std::uint64_t images) {
   return put(make_framed_header({.kind = FramedKind::end,
                                  .producer = producer(),
                                  .sequence = batches,
@@ -62,29 +63,29 @@ bool CreditLine::send_end(std::uint64_t batches, std::uint64_t images) {
              false);
 }
 
-bool CreditLine::put(std::span<const std::byte> frame, bool more) {
+bool ProducerSession::put(std::span<const std::byte> frame, bool more) {
   zmq::socket_ref to(zmq::from_handle, socket_.native());
   const auto flags =
       zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
   return to.send(zmq::buffer(frame.data(), frame.size()), flags).has_value();
 }
 
-/// One message; false: there is none.
-bool CreditLine::receive() {
+/// Handles one message; false: there is none.
+bool ProducerSession::receive() {
   if (!heard_.receive(socket_.native())) return false;
   try {
     hear(parse_framed(heard_.frames()));
   } catch (const DataError& error) {
-    throw DataError("whoever answers at " + describe(endpoint_) +
-                    " is no consumer by credit: " + error.what() +
+    throw DataError("the process that answers at " + describe(endpoint_) +
+                    " is not a consumer with credit: " + error.what() +
                     "; expected `penstock run --fake-location zmq-consume:credit=N`");
   }
   return true;
 }
 
-void CreditLine::hear(const FramedMessage& message) {
+void ProducerSession::hear(const FramedMessage& message) {
   const FramedHeader& header = message.header;
-  // What a consumer before this one had to say may still come.
+  // Messages of an earlier consumer may still arrive.
   if (header.producer != producer()) return;
   switch (header.kind) {
     case FramedKind::welcome:
@@ -92,22 +93,22 @@ void CreditLine::hear(const FramedMessage& message) {
     case FramedKind::credit:
       if (!welcomed_) return;
       note_times(header);
-      credits_ = header.sequence;  // which may have fallen
+      credits_ = header.sequence;  // may be lower than before
       for (const std::uint64_t number : framed_credit_leases(message)) {
         if (hooks_.returned) hooks_.returned(number);
       }
       return;
     case FramedKind::refusal:
       throw ConfigError("the consumer at " + describe(endpoint_) +
-                        " does not want these batches: " + parse_framed_refusal(message));
+                        " refused these batches: " + parse_framed_refusal(message));
     default:
       throw DataError("it sends a " + std::string(to_string(header.kind)));
   }
 }
 
-void CreditLine::hear_welcome(const FramedMessage& message) {
+void ProducerSession::hear_welcome(const FramedMessage& message) {
   const FramedWelcome wanted = parse_framed_welcome(message);
-  if (message.header.begun_ns != hello_sent_ns_) return;  // of a hello before the last
+  if (message.header.begun_ns != hello_sent_ns_) return;  // answers an earlier hello
   const FramedHeader& ours = offer_.header;
   const bool pixels = ours.encoding == FramedEncoding::pixels;
   const bool fits =
@@ -130,8 +131,8 @@ void CreditLine::hear_welcome(const FramedMessage& message) {
   welcomed_ = true;
 }
 
-/// Four times, of which the first is ours, and the last is now.
-void CreditLine::note_times(const FramedHeader& header) {
+/// Uses four times: the first is ours, and the last is now.
+void ProducerSession::note_times(const FramedHeader& header) {
   const std::int64_t now = wall_clock_ns();
   if (header.begun_ns != 0) clock_.after(header.ready_ns, header.begun_ns);
   clock_.before(header.sent_ns, now);
@@ -154,4 +155,4 @@ std::uint64_t draw_producer_number() {
   return number;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

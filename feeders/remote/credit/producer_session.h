@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A producer's talk with its consumer by credit (feeders/framed_format.md): it says hello on each
-// connection anew, hears what is wanted, and knows how many batches it may send. The batches
-// themselves are its user's, who sends them through the same socket.
+// The producer's end of the credit protocol (feeders/remote/framed_format.md). It says hello on
+// each connection, hears what the consumer wants, and knows how many batches it may send. The
+// caller sends the batches through the same socket.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -13,51 +13,53 @@
 #include <span>
 #include <string>
 
-#include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
-#include "feeders/clock_bounds.h"
-#include "feeders/zmq_message.h"
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_text.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// What a producer says of itself and of its batches.
+/// What a producer tells about itself and its batches.
 struct CreditOffer {
-  FramedHeader header;  ///< of a hello, but for when it is sent
+  FramedHeader header;  ///< header of the hello, without its time of sending
   FramedHello hello;
-  std::int32_t classes = 0;  ///< labels are below
+  std::int32_t classes = 0;  ///< number of classes; labels are below it
 };
 
-class CreditLine {
+class ProducerSession {
  public:
-  /// What comes of it, while look() runs.
+  /// Called during look().
   struct Hooks {
-    std::function<void()> lost;                   ///< the consumer is gone, and what it was lent
-    std::function<void(std::uint64_t)> returned;  ///< this lease is ours again
+    std::function<void()> lost;                   ///< the consumer has gone; leases are void
+    std::function<void(std::uint64_t)> returned;  ///< the consumer returned this lease
   };
 
-  /// `socket`, a dealer, outlives it.
-  CreditLine(ZmqSocket& socket, const Endpoint& endpoint, CreditOffer offer, Hooks hooks = {});
+  /// `socket`, a DEALER, outlives this object.
+  ProducerSession(ZmqSocket& socket, const net::Endpoint& endpoint, CreditOffer offer,
+                  Hooks hooks = {});
 
-  /// Sees who is connected, says hello where that is due, and hears all that was said. To be called
-  /// before each batch, and every kBeat. Throws ConfigError where the consumer does not want these
-  /// batches, and DataError for what no consumer says.
+  /// Checks the connection, says hello if due, and handles all received messages. Call it before
+  /// each batch, and every kBeat. Throws ConfigError if the consumer does not want these batches,
+  /// and DataError if a message is not one of a consumer.
   void look();
-  /// Between two looks: libzmq wakes nobody for who comes and goes.
+  /// Longest time between two calls of look(): libzmq does not wake a waiter for connects and
+  /// disconnects.
   static constexpr Nanoseconds kBeat = std::chrono::milliseconds(20);
 
   bool is_welcome() const noexcept { return welcomed_; }
-  /// There is room for one more batch.
+  /// Whether the consumer has room for one more batch.
   bool may_send() const noexcept { return welcomed_ && sent_since_welcome_ < credits_; }
-  /// A batch went out.
+  /// Call when a batch was sent.
   void note_sent() noexcept { ++sent_since_welcome_; }
-  /// An end goes out, once all batches have. False: it did not.
+  /// Sends an end. Call after all batches. False: it was not sent.
   bool send_end(std::uint64_t batches, std::uint64_t images);
 
-  /// A frame is copied; false: nobody is connected.
+  /// Sends a copy of the frame. False: no consumer is connected.
   bool put(std::span<const std::byte> frame, bool more);
   std::uint64_t producer() const noexcept { return offer_.header.producer; }
-  /// How far the consumer's clock is ahead; empty: not known yet.
+  /// How far the consumer's clock is ahead of ours; empty: not known yet.
   std::optional<ClockBounds::Estimate> clock() const noexcept { return clock_.estimate(); }
 
  private:
@@ -69,11 +71,11 @@ class CreditLine {
   void note_times(const FramedHeader& header);
 
   ZmqSocket& socket_;
-  const Endpoint endpoint_;
+  const net::Endpoint endpoint_;
   const CreditOffer offer_;
   const Hooks hooks_;
 
-  // Of the consumer that is connected.
+  // About the connected consumer.
   std::int64_t seen_joined_ = 0, seen_left_ = 0;
   bool wants_hello_ = false, welcomed_ = false;
   std::uint64_t credits_ = 0, sent_since_welcome_ = 0;
@@ -82,10 +84,10 @@ class CreditLine {
   ZmqMessage heard_;
 };
 
-/// The hello of a program on this machine: its name, process, host and boot id.
+/// The hello of this process: `name`, process id, host and boot id.
 FramedHello hello_of_this_process(const std::string& name);
 
-/// Of a producer that begins.
+/// Draws the number of a new producer.
 std::uint64_t draw_producer_number();
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that is taken up in an order, done side by side, and ended in that order again.
+// Lets threads start work in an order, do it in parallel, and finish it in the same order.
 //
-//   Turn turn(turns, number);  // 1, 2, 3, ...: each number once, none left out
+//   Turn turn(turns, number);  // 1, 2, 3, ...: each number once, without gaps
 //   ...; turn.await(); publish;
 //
-// Thread-safety: Turns from any thread; a Turn belongs to one. Turns outlive theirs.
+// Thread-safety: any thread may use Turns; only one thread may use a Turn. Turns must outlive each
+// Turn.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +13,7 @@
 #include <mutex>
 #include <utility>
 
-namespace penstock {
+namespace penstock::remote {
 
 class Turns {
  public:
@@ -24,7 +25,7 @@ class Turns {
     std::unique_lock lock(mutex_);
     passed_.wait(lock, [&] { return next_ == number; });
   }
-  /// Only by whoever has the turn.
+  /// Only for the thread that has the turn.
   void pass() {
     const std::lock_guard lock(mutex_);
     ++next_;
@@ -37,10 +38,10 @@ class Turns {
   std::int64_t next_ = 1;  // under mutex_
 };
 
-/// A place in the order. At its end it is passed on, once it has come.
+/// A place in the order. Its destructor waits for the turn and passes it on.
 class Turn {
  public:
-  /// None: its turn is always.
+  /// No place: the turn has always come.
   Turn() = default;
   Turn(Turns& turns, std::int64_t number) : turns_(&turns), number_(number) {}
   Turn(Turn&& other) noexcept
@@ -54,7 +55,7 @@ class Turn {
   ~Turn() { end(); }
 
   bool has_come() const { return turns_ == nullptr || turns_->has_come(number_); }
-  /// Blocks until all before it have ended.
+  /// Blocks until all earlier turns have ended.
   void await() const {
     if (turns_ != nullptr) turns_->await(number_);
   }
@@ -70,4 +71,4 @@ class Turn {
   std::int64_t number_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "producer/batch_sender.h"
+#include "feeders/remote/producer/batch_sender.h"
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,10 @@
 #include <random>
 #include <utility>
 
-#include "dataflow/crc32c.h"
-#include "producer/connections.h"
-#include "producer/failure.h"
-#include "producer/hello.h"
+#include "dataflow/values/crc32c.h"
+#include "feeders/remote/producer/connections.h"
+#include "feeders/remote/producer/failure.h"
+#include "feeders/remote/producer/hello.h"
 
 namespace penstock::producer {
 namespace {
@@ -19,16 +19,16 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint32_t kMostJpegs = 65'536;
-/// libzmq may hold the last bytes of small messages in a buffer of its own.
+/// libzmq may keep the last bytes of small messages in a buffer.
 constexpr milliseconds kLinger{1000};
-/// No wait is longer: far from where sums of times overflow.
+/// Longest wait, so that sums of times do not overflow.
 constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
 
 SteadyTime after(milliseconds time) {
   return std::chrono::steady_clock::now() + std::min(time, kLongest);
 }
 
-/// As headers have it: since 1970.
+/// Time for headers: ns since 1970.
 std::int64_t now_ns() noexcept {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -47,8 +47,8 @@ std::string seconds_text(milliseconds time) {
   return text + " s";
 }
 
-FramedHeader header_of(const PixelShape& shape) {
-  return {.encoding = FramedEncoding::pixels,
+remote::FramedHeader header_of(const PixelShape& shape) {
+  return {.encoding = remote::FramedEncoding::pixels,
           .ready_ns = now_ns(),
           .images = shape.images,
           .height = shape.height,
@@ -65,7 +65,7 @@ void BatchSender::begin() noexcept { begun_ns_ = now_ns(); }
 
 void BatchSender::send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                               std::span<const std::int32_t> labels) {
-  const FramedHeader header = header_of(shape);
+  const remote::FramedHeader header = header_of(shape);
   std::vector<Frame> frames;
   frames.push_back(Frame::copy_of(pixels));
   send_batch(header, std::move(frames), labels);
@@ -73,7 +73,7 @@ void BatchSender::send_pixels(std::span<const std::byte> pixels, const PixelShap
 
 void BatchSender::lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                               std::span<const std::int32_t> labels, std::function<void()> release) {
-  const FramedHeader header = header_of(shape);
+  const remote::FramedHeader header = header_of(shape);
   std::vector<Frame> frames;
   frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
   send_batch(header, std::move(frames), labels);
@@ -85,9 +85,9 @@ void BatchSender::send_jpegs(std::span<const std::span<const std::byte>> files,
     throw invalid("a batch of " + std::to_string(files.size()) + " JPEG files; expected 1 to " +
                   std::to_string(kMostJpegs));
   }
-  const FramedHeader header{.encoding = FramedEncoding::jpeg,
-                            .ready_ns = now_ns(),
-                            .images = static_cast<std::uint32_t>(files.size())};
+  const remote::FramedHeader header{.encoding = remote::FramedEncoding::jpeg,
+                                    .ready_ns = now_ns(),
+                                    .images = static_cast<std::uint32_t>(files.size())};
   std::vector<std::uint32_t> lengths;
   std::size_t total = 0;
   for (const auto& file : files) {
@@ -109,7 +109,7 @@ void BatchSender::send_jpegs(std::span<const std::span<const std::byte>> files,
 
 void BatchSender::end() {
   check_not_ended();
-  send({.kind = FramedKind::end, .sequence = batches_, .images_before = images_}, {},
+  send({.kind = remote::FramedKind::end, .sequence = batches_, .images_before = images_}, {},
        after(options_.timeout));
   ended_ = true;
 }
@@ -117,14 +117,13 @@ void BatchSender::end() {
 std::int64_t BatchSender::close(milliseconds timeout) {
   const SteadyTime deadline = after(timeout);
   const std::int64_t held = outbox_.wait_until_empty(deadline);
-  // A receiver whose socket is full (libzmq 4.3) drops what it has not read of a connection that
-  // ends.
+  // When a connection ends, a receiver with a full socket (libzmq 4.3) drops what it has not read.
   const bool read = held == 0 && socket_.wait_until_read(deadline);
   socket_.close(read ? kLinger : milliseconds(0));
   return held == 0 && !read ? 1 : held;
 }
 
-void BatchSender::send_batch(FramedHeader header, std::vector<Frame> frames,
+void BatchSender::send_batch(remote::FramedHeader header, std::vector<Frame> frames,
                              std::span<const std::int32_t> labels) {
   check_not_ended();
   check_shape(header);
@@ -140,11 +139,11 @@ void BatchSender::send_batch(FramedHeader header, std::vector<Frame> frames,
   images_ += header.images;
 }
 
-void BatchSender::say_hello(const FramedHeader& of_batch, SteadyTime deadline) {
+void BatchSender::say_hello(const remote::FramedHeader& of_batch, SteadyTime deadline) {
   const std::string text =
       hello_text(options_.name.empty() ? program_name() : std::string_view(options_.name));
-  FramedHeader header = of_batch;
-  header.kind = FramedKind::hello;
+  remote::FramedHeader header = of_batch;
+  header.kind = remote::FramedKind::hello;
   header.ready_ns = 0;
   std::vector<Frame> frames;
   frames.push_back(
@@ -153,22 +152,23 @@ void BatchSender::say_hello(const FramedHeader& of_batch, SteadyTime deadline) {
   said_hello_ = true;
 }
 
-/// The last frame takes the message out of the outbox when libzmq has passed it on.
-void BatchSender::send(FramedHeader header, std::vector<Frame> frames, SteadyTime deadline) {
+/// The last frame removes the message from the outbox when libzmq has passed it on.
+void BatchSender::send(remote::FramedHeader header, std::vector<Frame> frames,
+                       SteadyTime deadline) {
   header.producer = number_;
-  if (options_.checksum && !frames.empty()) header.flags = kFramedChecksum;
+  if (options_.checksum && !frames.empty()) header.flags = remote::kFramedChecksum;
   for (const Frame& frame : frames) {
     header.payload_bytes += frame.bytes().size();
-    if (header.flags != 0) header.checksum = crc32c(frame.bytes(), header.checksum);
+    if (header.flags != 0) header.checksum = values::crc32c(frame.bytes(), header.checksum);
   }
   while (socket_.wait_for_room(deadline)) {
-    std::array<std::byte, kFramedHeaderBytes> bytes{};
+    std::array<std::byte, remote::kFramedHeaderBytes> bytes{};
     header.sent_ns = now_ns();
-    write_framed_header(bytes, header);
+    remote::write_framed_header(bytes, header);
     Frame first = frames.empty() ? Frame::copy_of(bytes, [this] { outbox_.remove(false); })
                                  : Frame::copy_of(bytes);
     if (!socket_.begin(first, !frames.empty())) continue;
-    outbox_.add(header.kind == FramedKind::batch);
+    outbox_.add(header.kind == remote::FramedKind::batch);
     socket_.finish(frames);
     return;
   }
@@ -176,24 +176,24 @@ void BatchSender::send(FramedHeader header, std::vector<Frame> frames, SteadyTim
 }
 
 void BatchSender::check_not_ended() const {
-  if (ended_) throw invalid("this producer has said its end; open another one to send more");
+  if (ended_) throw invalid("this producer has sent its end; open another one to send more");
 }
 
-/// Consumers refuse a producer that changes what its batches are.
-void BatchSender::check_shape(const FramedHeader& header) {
+/// Consumers refuse a producer whose batches change their shape.
+void BatchSender::check_shape(const remote::FramedHeader& header) {
   if (!shape_) shape_ = header;
-  const bool pixels = header.encoding == FramedEncoding::pixels;
+  const bool pixels = header.encoding == remote::FramedEncoding::pixels;
   if (shape_->encoding == header.encoding && shape_->height == header.height &&
       shape_->width == header.width && (!pixels || shape_->images == header.images)) {
     return;
   }
-  const auto text = [](const FramedHeader& of) {
-    if (of.encoding == FramedEncoding::jpeg) return std::string("JPEG files");
+  const auto text = [](const remote::FramedHeader& of) {
+    if (of.encoding == remote::FramedEncoding::jpeg) return std::string("JPEG files");
     return std::to_string(of.images) + " x " + std::to_string(of.height) + " x " +
            std::to_string(of.width) + " x 3 bytes";
   };
   throw invalid("a batch of " + text(header) + " after one of " + text(*shape_) +
-                "; expected the same as long as a producer lives: open another one");
+                "; a producer sends batches of one shape: open another one");
 }
 
 void BatchSender::nobody_takes() const {

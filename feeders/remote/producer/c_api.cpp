@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of penstock_producer.h: arguments checked, exceptions turned into codes and texts.
+// Implements penstock_producer.h: checks arguments, and turns exceptions into codes and texts.
 #include <algorithm>
 #include <climits>
 #include <cstring>
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "producer/batch_sender.h"
-#include "producer/failure.h"
-#include "producer/penstock_producer.h"
+#include "feeders/remote/producer/batch_sender.h"
+#include "feeders/remote/producer/failure.h"
+#include "feeders/remote/producer/penstock_producer.h"
 
 using penstock::producer::BatchSender;
 using penstock::producer::Failure;
@@ -30,7 +30,7 @@ struct penstock_producer {
 
 namespace {
 
-/// What `action` threw, as a code; its reason is left in `error`.
+/// Runs `action`. Returns the code of what it threw, and puts the reason into `error`.
 template <typename Action>
 int guarded(std::string& error, Action action) noexcept {
   try {
@@ -78,7 +78,7 @@ SenderOptions read_options(const char* endpoint, const penstock_producer_options
           .timeout = std::chrono::milliseconds(options.timeout_ms)};
 }
 
-/// Throws Failure for what is no batch of pixels.
+/// Throws Failure if the arguments are not a batch of pixels.
 std::span<const std::byte> checked_pixels(const void* pixels, const PixelShape& shape,
                                           const std::int32_t* labels) {
   if (pixels == nullptr || labels == nullptr) throw invalid("no pixels, or no labels");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "producer/connections.h"
+#include "feeders/remote/producer/connections.h"
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "producer/failure.h"
+#include "feeders/remote/producer/failure.h"
 
 namespace penstock::producer {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HAN
 
 constexpr std::chrono::seconds kHangUp{1};
 
-/// What libzmq reports in two frames: a number of 16 bits and a value of 32, and the endpoint.
+/// libzmq reports an event in two frames: a 16-bit number with a 32-bit value, and the endpoint.
 struct Event {
   std::uint16_t number = 0;
   std::int32_t value = 0;
@@ -43,7 +43,7 @@ bool receive(void* socket, Event& event) {
   return received;
 }
 
-/// 0: it is closed.
+/// 0: the descriptor is closed.
 ino_t inode_of(int descriptor) {
   struct stat about {};
   return fstat(descriptor, &about) == 0 ? about.st_ino : 0;
@@ -55,13 +55,13 @@ std::string reason(const Event& event) {
   }
   if (event.number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
     if (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
-      return "one side has CURVE keys and the other none";
+      return "only one of the two sides has CURVE keys";
     }
     if (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) {
       return "server_key is not the consumer's public key";
     }
   }
-  return "the consumer broke the handshake off, as it does where server_key is not its own";
+  return "the consumer aborted the handshake; check that server_key is its public key";
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Connections::Connections(void* context, void* watched)
     : watched_(watched), socket_(zmq_socket(context, ZMQ_PAIR)) {
   const std::string address =
       "inproc://connections-" + std::to_string(reinterpret_cast<std::uintptr_t>(watched));
-  constexpr int kNone = 0;  // no limit: a full pipe would block libzmq's own thread
+  constexpr int kNone = 0;  // no limit: a full pipe would block libzmq's thread
   if (!socket_ || zmq_socket_monitor(watched, address.c_str(), kEvents) != 0 ||
       zmq_setsockopt(socket_.get(), ZMQ_LINGER, &kNone, sizeof kNone) != 0 ||
       zmq_setsockopt(socket_.get(), ZMQ_RCVHWM, &kNone, sizeof kNone) != 0 ||

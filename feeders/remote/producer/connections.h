@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libzmq tells of the connections of a socket.
+// Tracks the connections of a socket through libzmq's events.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -15,22 +15,22 @@ namespace penstock::producer {
 
 class Connections {
  public:
-  /// Made before the socket binds or connects, and destroyed before it. Throws Failure.
+  /// Construct before the socket binds or connects, and destroy before the socket. Throws Failure.
   Connections(void* context, void* watched);
   ~Connections();
 
-  /// To be polled for input.
+  /// Poll it for input.
   void* handle() const noexcept { return socket_.get(); }
-  /// Takes in what has happened since the last time.
+  /// Handles all events since the last call.
   void look();
 
-  /// Ends those that are open, and waits until libzmq has taken note of it, a second at most.
+  /// Closes open connections, and waits until libzmq has noticed, a second at most.
   void hang_up() noexcept;
 
-  /// Whether bytes of ours lie in the kernel that their receiver has not read.
+  /// Whether the kernel holds bytes of ours that the receiver has not read.
   bool have_unread_bytes() const;
-  /// How many there were, have ended, and came to nothing, up to the last look: " (no consumer ever
-  /// connected)".
+  /// Describes how many connections there were, have ended, or failed, as of the last look(), such
+  /// as " (no consumer ever connected)".
   std::string describe() const;
 
  private:
@@ -40,10 +40,10 @@ class Connections {
 
   void* const watched_;
   std::unique_ptr<void, Close> socket_;
-  std::map<int, ino_t> open_;  // descriptors: libzmq's, and another's once it has closed them
+  std::map<int, ino_t> open_;  // file descriptors; may be reused once libzmq has closed them
   std::int64_t joined_ = 0, left_ = 0, refused_ = 0;
-  bool handshake_failed_ = false;  // of the connection that ends next
-  std::string why_;                // the last one did
+  bool handshake_failed_ = false;  // of the next connection to end
+  std::string why_;                // reason of the last failure
 };
 
 }  // namespace penstock::producer

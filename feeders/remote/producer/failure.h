@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong inside the library, with the code that its callers in C get.
+// Errors inside the library, with the code that callers in C get.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 
-#include "producer/penstock_producer.h"
+#include "feeders/remote/producer/penstock_producer.h"
 
 namespace penstock::producer {
 

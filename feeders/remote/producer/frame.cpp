@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "producer/frame.h"
+#include "feeders/remote/producer/frame.h"
 
 #include <zmq.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame of a message, and the count of messages that libzmq still holds.
+// A frame of a message, and a counter of messages that libzmq still holds.
 #pragma once
 
 #include <chrono>
@@ -15,22 +15,22 @@ struct zmq_msg_t;
 
 namespace penstock::producer {
 
-/// Memory that libzmq borrows. One thread until it is handed over.
+/// Memory that libzmq borrows. Only one thread may use it until it is handed over.
 class Frame {
  public:
-  /// `done` is called once, on any thread, when the bytes are no longer needed; never where the
-  /// frame is not handed over. What it holds lives at least as long as the bytes are needed. Throws
-  /// std::bad_alloc.
+  /// `done` is called once, on any thread, when the bytes are no longer needed; never if the frame
+  /// is not handed over. What `done` captures lives at least that long. Throws std::bad_alloc.
   Frame(const void* data, std::size_t bytes, std::function<void()> done);
-  /// A frame with a copy.
+  /// A frame with a copy of the bytes.
   static Frame copy_of(std::span<const std::byte> bytes, std::function<void()> done = {});
   Frame(Frame&&) noexcept = default;
   Frame& operator=(Frame&&) noexcept = default;
 
   std::span<const std::byte> bytes() const noexcept;
-  /// To be sent: libzmq's, or closed with the frame, and `done` called, whatever comes of it.
+  /// Hands the frame to libzmq for sending. From then on `done` is called, even if the frame is
+  /// only closed.
   zmq_msg_t* hand_over() noexcept;
-  /// libzmq did not take it.
+  /// Call if libzmq did not accept the frame.
   void take_back() noexcept { holder_->handed_over = false; }
 
  private:
@@ -42,16 +42,16 @@ class Frame {
     void operator()(zmq_msg_t* message) const noexcept;
   };
 
-  Holder* holder_;  // libzmq's
+  Holder* holder_;  // owned by libzmq
   std::unique_ptr<zmq_msg_t, Close> message_;
 };
 
-/// How many messages, and batches among them, libzmq has not passed on. Any thread.
+/// Counts messages, and batches among them, that libzmq has not passed on. Any thread.
 class Outbox {
  public:
   void add(bool batch);
   void remove(bool batch);
-  /// Blocks until nothing is left, at most until then; returns the batches that are.
+  /// Blocks until nothing is left, or until the deadline. Returns the number of batches left.
   std::int64_t wait_until_empty(std::chrono::steady_clock::time_point deadline);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "producer/hello.h"
+#include "feeders/remote/producer/hello.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a producer says of itself before its first batch.
+// What a producer says about itself before its first batch.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace penstock::producer {
 
-/// JSON of at most kMaxFramedText bytes: name, host, pid, and boot where /proc tells it. What is
-/// not printable ASCII becomes '?', and names are cut behind 255 characters.
+/// JSON of at most kMaxFramedText bytes: name, host, pid, and boot id if /proc tells it. Other
+/// characters than printable ASCII become '?', and names are cut after 255 characters.
 std::string hello_text(std::string_view name);
 
 /// The name of this process's program.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock_producer.h for C++17 and later: a producer that closes itself, and failures that throw
+// penstock_producer.h for C++17 and later. The producer closes itself, and failures throw
 // std::runtime_error with the reason and what to do.
 #pragma once
 
@@ -17,17 +17,17 @@
 
 namespace penstock {
 
-/// With their defaults.
+/// Options with their defaults.
 struct ProducerOptions : penstock_producer_options {
   ProducerOptions() noexcept { penstock_producer_options_init(this); }
 };
 
-/// Of a batch of pixels: NHWC.
+/// Shape of a batch of pixels: NHWC.
 struct BatchShape {
   std::uint32_t images = 0, height = 0, width = 0, channels = 3;
 };
 
-/// One thread at a time.
+/// Thread-safety: one thread at a time.
 class Producer {
  public:
   explicit Producer(const std::string& endpoint, const ProducerOptions& options = {}) {
@@ -40,7 +40,7 @@ class Producer {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  /// Gives consumers a second to take what still waits. close() first to know that they have it.
+  /// Gives consumers a second to take what waits. Call close() first to know that they have it.
   ~Producer() { penstock_producer_close(handle_, 1000, nullptr); }
 
   std::string address() const { return penstock_producer_address(handle_); }
@@ -53,8 +53,8 @@ class Producer {
                                         shape.channels, labels));
   }
 
-  /// Without a copy: `owner`, whatever it is, is held until the pixels are no longer needed, and
-  /// then let go on another thread.
+  /// Sends without a copy. Holds `owner` until the pixels are no longer needed, and releases it on
+  /// another thread.
   template <typename Owner>
   void lend_pixels(std::shared_ptr<Owner> owner, const void* pixels, const BatchShape& shape,
                    const std::int32_t* labels) {
@@ -66,7 +66,7 @@ class Producer {
     static_cast<void>(held.release());
   }
 
-  /// As many labels as files.
+  /// Needs one label per file.
   void send_jpegs(const std::vector<std::string_view>& files,
                   const std::vector<std::int32_t>& labels) {
     if (files.size() != labels.size()) {
@@ -83,11 +83,11 @@ class Producer {
                                        static_cast<std::uint32_t>(files.size()), labels.data()));
   }
 
-  /// Says that no more batches will come.
+  /// Tells consumers that no more batches will come.
   void end() { check(penstock_producer_end(handle_)); }
 
-  /// Waits until consumers have what was sent; returns how many batches they are known not to have.
-  /// Nothing else may be called after it.
+  /// Waits until consumers have what was sent. Returns how many batches are known to be
+  /// undelivered. No other call may follow.
   std::int64_t close(std::int64_t timeout_ms = 30'000) noexcept {
     std::int64_t undelivered = 0;
     penstock_producer_close(std::exchange(handle_, nullptr), timeout_ms, &undelivered);

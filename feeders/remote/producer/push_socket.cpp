@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "producer/push_socket.h"
+#include "feeders/remote/producer/push_socket.h"
 
 #include <zmq.h>
 
@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "producer/connections.h"
-#include "producer/failure.h"
-#include "producer/socket_file.h"
+#include "feeders/remote/producer/connections.h"
+#include "feeders/remote/producer/failure.h"
+#include "feeders/remote/producer/socket_file.h"
 
 namespace penstock::producer {
 namespace {
@@ -22,10 +22,10 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kKeyCharacters = 40;
 
-/// As Penstock's own sockets are: an end to handshakes, and TCP's probes of silent hosts.
+/// The same limits as Penstock's own sockets: a timeout for handshakes, and TCP keep-alive.
 constexpr std::array<std::pair<int, int>, 7> kBounds{{
     {ZMQ_LINGER, 0},
-    {ZMQ_IMMEDIATE, 1},  // batches do not pile up for a consumer that never comes
+    {ZMQ_IMMEDIATE, 1},  // queue only for connected consumers
     {ZMQ_HANDSHAKE_IVL, 10'000},
     {ZMQ_TCP_KEEPALIVE, 1},
     {ZMQ_TCP_KEEPALIVE_IDLE, 15},
@@ -33,7 +33,7 @@ constexpr std::array<std::pair<int, int>, 7> kBounds{{
     {ZMQ_TCP_KEEPALIVE_CNT, 3},
 }};
 
-/// Between two looks at whether consumers have read everything: the kernel reports no event for it.
+/// Time between checks whether consumers have read everything: the kernel has no event for it.
 constexpr milliseconds kUnreadPeriod{5};
 
 [[noreturn]] void fail(const std::string& what) {
@@ -116,7 +116,7 @@ struct PushSocket::State {
   std::unique_ptr<void, CloseSocket> socket;
   std::optional<Connections> connections;
   std::string address;
-  std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
+  std::optional<SocketFile> file;  // removed while we listen: the name is still ours
 };
 
 PushSocket::PushSocket(const PushOptions& options) : state_(std::make_unique<State>(options)) {}
@@ -163,7 +163,7 @@ void PushSocket::finish(std::span<Frame> others) {
     while (!gone && zmq_msg_send(message, state_->socket.get(), flags) < 0) {
       if (zmq_errno() == EINTR) continue;
       if (zmq_errno() != EAGAIN) fail("cannot send");
-      // The consumer is. libzmq drops what comes up to the end of the message, which this is.
+      // The consumer has gone. libzmq drops frames up to the end of the message; send that end.
       if (more) zmq_send(state_->socket.get(), nullptr, 0, ZMQ_DONTWAIT);
       gone = true;
     }
@@ -171,7 +171,7 @@ void PushSocket::finish(std::span<Frame> others) {
 }
 
 bool PushSocket::wait_until_read(SteadyTime deadline) {
-  // Twice in a row: libzmq writes on what it had kept back while the kernel was full.
+  // Twice in a row, because libzmq sends more when the kernel has room again.
   for (int looks = 0; looks < 2;) {
     state_->connections->look();
     looks = state_->connections->have_unread_bytes() ? 0 : looks + 1;
@@ -182,7 +182,7 @@ bool PushSocket::wait_until_read(SteadyTime deadline) {
 }
 
 void PushSocket::close(milliseconds linger) noexcept {
-  // libzmq 4.3 aborts where it drops a message that is half written to a connection that ends.
+  // libzmq 4.3 aborts the process if it drops a half-written message on a connection that ends.
   if (linger == milliseconds(0)) state_->connections->hang_up();
   const int time = static_cast<int>(std::clamp<std::int64_t>(linger.count(), 0, INT_MAX));
   zmq_setsockopt(state_->socket.get(), ZMQ_LINGER, &time, sizeof time);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PUSH socket with a context of its own, and what is known of the consumers at its other end.
+// A PUSH socket with its own libzmq context, and the state of its connections to consumers.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "producer/frame.h"
+#include "feeders/remote/producer/frame.h"
 
 namespace penstock::producer {
 
@@ -20,7 +20,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 struct PushOptions {
   std::string endpoint;
   bool bind = false;
-  int hwm = 4;                                     ///< messages that wait, per consumer
+  int hwm = 4;                                     ///< messages that may wait, per consumer
   std::string server_key, public_key, secret_key;  ///< Z85; empty: no CURVE
 };
 
@@ -28,24 +28,25 @@ class PushSocket {
  public:
   /// Throws Failure.
   explicit PushSocket(const PushOptions& options);
-  /// Drops what waits.
+  /// Drops waiting messages.
   ~PushSocket();
 
-  /// The endpoint in full.
+  /// The full endpoint.
   const std::string& address() const noexcept;
   const Connections& connections() const noexcept;
 
-  /// Blocks until a message can be sent; false: it is too late.
+  /// Blocks until a message can be sent; false: the deadline has passed.
   bool wait_for_room(SteadyTime deadline);
-  /// The first frame of a message; false: there is no room, and it was not taken. `more`: others
-  /// follow, and have to.
+  /// Sends the first frame of a message. False: no room, and the frame was not taken. `more`: other
+  /// frames must follow.
   bool begin(Frame& first, bool more);
-  /// All others. Where the consumer that has the first one is gone, they are dropped with it.
+  /// Sends the other frames. If the consumer of the first frame has gone, they are dropped with it.
   void finish(std::span<Frame> others);
 
-  /// Blocks until the kernel holds nothing that a consumer has not read; false: it is too late.
+  /// Blocks until consumers have read all that the kernel holds; false: the deadline has passed.
   bool wait_until_read(SteadyTime deadline);
-  /// Closes the socket and drops what waits, or gives it that time. Nothing else may follow.
+  /// Closes the socket. Waiting messages get `linger` to leave, then are dropped. No other call may
+  /// follow.
   void close(std::chrono::milliseconds linger) noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "producer/socket_file.h"
+#include "feeders/remote/producer/socket_file.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kScheme = "ipc://";
 
-/// Empty: it has no file.
+/// Empty: the endpoint has no file.
 std::string path_of(const std::string& endpoint) {
   if (!endpoint.starts_with(kScheme) || endpoint.starts_with("ipc://@")) return "";
   return endpoint.substr(kScheme.size());
@@ -31,7 +31,7 @@ bool is_listened_to(const std::string& endpoint) {
   const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return false;
   const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
-  // EAGAIN: its queue is full.
+  // EAGAIN: the listener's queue is full.
   const bool listens = connect(descriptor, generic, sizeof address) == 0 || errno == EAGAIN;
   close(descriptor);
   return listens;

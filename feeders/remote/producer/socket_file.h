@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of ipc:// endpoints, which libzmq takes from a live process without a word, and leaves
-// behind. Endpoints of other kinds have none, and nothing is done.
+// The socket files of ipc:// endpoints. libzmq takes them over from a running process silently, and
+// leaves them behind. For other endpoints these functions do nothing.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,10 +9,10 @@
 
 namespace penstock::producer {
 
-/// Whether a process listens there.
+/// Whether a process listens on the endpoint.
 bool is_listened_to(const std::string& endpoint);
 
-/// The file that a bind made, removed at the end unless it is another's by then.
+/// The file that a bind created. Removed at the end, unless it belongs to another socket by then.
 class SocketFile {
  public:
   explicit SocketFile(const std::string& endpoint);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/bad_messages.h"
+#include "feeders/remote/receive/bad_messages.h"
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Bad messages in a row for which a producer is cut off, where bad ones are skipped.
+/// If bad messages are skipped, a producer is cut off after as many in a row.
 constexpr int kMostInARow = 8;
 
 }  // namespace
@@ -19,15 +19,17 @@ BadMessages::BadMessages(BadSamplePolicy policy, Probe& probe)
 
 void BadMessages::reject(const ZmqMessage& message, std::string_view endpoint,
                          const std::string& why) {
-  const MessageSender sender = message.sender();
-  const std::string text = "message " + std::to_string(message.number) + " of " + describe(sender) +
-                           " at " + std::string(endpoint) + " refused: " + why;
+  const net::MessageSender sender = message.sender();
+  const std::string text = "message " + std::to_string(message.number) + " of " +
+                           net::describe(sender) + " at " + std::string(endpoint) +
+                           " refused: " + why;
   const std::lock_guard lock(mutex_);
   const bool fails = policy_.action == BadSamplePolicy::Action::fail;
   if (!fails) probe_.note(text);
   rejected_.add();
   if (fails) {
-    throw DataError(text + "; mend the producer, or skip such messages with --on-bad-sample skip");
+    throw DataError(text +
+                    "; correct the producer, or skip such messages with --on-bad-sample skip");
   }
   if (policy_.limit >= 0 && rejected_.value() > policy_.limit) {
     throw DataError(text + "; that is more than --on-bad-sample skip:limit=" +
@@ -64,9 +66,9 @@ std::vector<BadMessages::Offender> BadMessages::take_offenders() {
 void BadMessages::note_cut_off(const Offender& offender) {
   cut_off_.add();
   probe_.note(
-      "cut off " + describe(offender.sender) + " after " + std::to_string(kMostInARow) +
+      "cut off " + net::describe(offender.sender) + " after " + std::to_string(kMostInARow) +
       " bad messages in a row" +
       (offender.sender.public_key.empty() ? ", until it connects anew" : "; its key is banned"));
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

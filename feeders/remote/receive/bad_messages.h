@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of messages that are no batches, and of those who send one after the other.
+// Counts and rejects messages that are not usable batches, and lists senders of many such messages
+// in a row.
 //
-// Thread-safety: any thread. Takes a lock of its own, for a bad message and for the first good one
-// behind it.
+// Thread-safety: any thread. Takes a lock for a bad message and for the first good message after
+// it.
 #pragma once
 
 #include <atomic>
@@ -16,32 +17,32 @@
 
 #include "dataflow/probe.h"
 #include "feeders/feeder.h"
-#include "feeders/zmq_message.h"
+#include "feeders/remote/receive/zmq_message.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class BadMessages {
  public:
   BadMessages(BadSamplePolicy policy, Probe& probe);
 
-  /// Throws DataError where the policy says so. `endpoint`: where the message came by.
+  /// Rejects a message that arrived at `endpoint`. Throws DataError if the policy says so.
   void reject(const ZmqMessage& message, std::string_view endpoint, const std::string& why);
-  /// This one was good.
+  /// Records a good message.
   void accept(const ZmqMessage& message);
 
   std::int64_t count() const noexcept { return rejected_.value(); }
-  /// The last refusal; empty: there was none.
+  /// The last reason; empty: no message was rejected.
   std::string last() const;
 
-  /// Whoever sent too many of them in a row, and by which endpoint: to be cut off by the thread
-  /// that has the socket.
+  /// A sender of too many bad messages in a row, and its endpoint. The thread that owns the socket
+  /// must cut it off.
   struct Offender {
     std::size_t endpoint = 0;
-    MessageSender sender;
+    net::MessageSender sender;
   };
   bool has_offenders() const noexcept { return has_offenders_.load(std::memory_order_relaxed); }
   std::vector<Offender> take_offenders();
-  /// Says that this one is cut off.
+  /// Notes that this sender was cut off.
   void note_cut_off(const Offender& offender);
 
  private:
@@ -58,4 +59,4 @@ class BadMessages {
   std::string last_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

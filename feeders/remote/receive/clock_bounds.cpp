@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/clock_bounds.h"
+#include "feeders/remote/receive/clock_bounds.h"
 
 #include <algorithm>
 #include <chrono>
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Far from where differences overflow: the year 2116.
+/// Later times are ignored, so that differences cannot overflow: the year 2116.
 constexpr std::int64_t kLatest = std::int64_t{1} << 62;
 
 std::optional<std::int64_t> difference(std::int64_t theirs, std::int64_t ours) noexcept {
@@ -47,4 +47,4 @@ std::optional<ClockBounds::Estimate> ClockBounds::estimate() const noexcept {
                   .bound_ns = static_cast<double>(*most_ - *least_) / 2};
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/delivery_times.h"
+#include "feeders/remote/receive/delivery_times.h"
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Longer than this is no time of a batch: sums of so many fit.
-constexpr std::int64_t kLongest = std::int64_t{1} << 44;  // ns: some five hours
-/// What is hardly better is left out: each fact takes a lock.
+/// Longer times are ignored, so that sums fit.
+constexpr std::int64_t kLongest = std::int64_t{1} << 44;  // ns: about five hours
+/// Each fact takes a lock, so small improvements are not reported.
 constexpr double kBetter = 0.8;
 
-/// Empty: it does not fit.
+/// Empty: the difference overflows.
 std::optional<std::int64_t> difference(std::int64_t later, std::int64_t earlier) noexcept {
   std::int64_t result = 0;
   if (__builtin_sub_overflow(later, earlier, &result)) return std::nullopt;
   return result;
 }
 
-/// Is it the time that something took?
+/// Whether this can be a duration.
 bool is_duration(const std::optional<std::int64_t>& time) noexcept {
   return time && *time >= 0 && *time <= kLongest;
 }
@@ -47,7 +47,7 @@ void DeliveryTimes::add(const FramedHeader& header, std::int64_t received_ns,
   auto way = difference(received_ns, header.sent_ns);
   if (!is_duration(making) || !is_duration(holding) || !way) return;
   if (ahead) {
-    // Within its bound an offset may make a way end before it began.
+    // The offset has an error, so a batch may seem to arrive before it was sent.
     const double known = static_cast<double>(*way) + ahead->offset_ns;
     if (known < -ahead->bound_ns || known > static_cast<double>(kLongest)) return;
     way = static_cast<std::int64_t>(std::max(0.0, known));
@@ -90,4 +90,4 @@ void DeliveryTimes::note_clock(std::uint64_t producer,
   probe_.fact("hand_off_clock_bound_us", 1e-3 * widest);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

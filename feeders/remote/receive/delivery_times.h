@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What batches' own times (feeders/framed_format.md) say of those that came in the window: sums, as
-// stages of the run that are nobody's here (bench/stage_use.h), so that means over the window come
-// of them. hand_off_times.h has their distributions over the whole run.
+// Sums the times that batches carry (feeders/remote/framed_format.md), for batches that arrive in
+// the window. The sums are counters of stages outside this process (bench/run/stage_use.h), which
+// give means over the window. hand_off_times.h has the distributions over the whole run.
 //
-// Of a producer whose clock is not known, ways are those beyond the shortest one that had come
-// until then.
+// If the producer's clock is unknown, a transit time is counted relative to the shortest one seen
+// so far.
 //
-// Left out are batches that were ready before it was made: producers that outlive their consumers
-// hold some, which waited for nobody.
+// Batches that were ready before this object existed are left out. Producers that outlive their
+// consumers hold such batches, which waited without a consumer.
 //
-// Thread-safety: any thread; clocks that are not known, and wider bounds, take a lock.
+// Thread-safety: any thread. An unknown clock or a wider bound takes a lock.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,22 @@
 #include <optional>
 
 #include "dataflow/probe.h"
-#include "dataflow/wire/framed_header.h"
-#include "feeders/clock_bounds.h"
+#include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/wire/framed_header.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class DeliveryTimes {
  public:
   static constexpr std::size_t kProducers = 1024;
 
-  /// While components are made, at that time of CLOCK_REALTIME. The probe outlives it.
+  /// Made with the components of the run, at CLOCK_REALTIME `made_ns`. The probe outlives this
+  /// object.
   explicit DeliveryTimes(Probe& probe, std::int64_t made_ns = wall_clock_ns());
 
-  /// A batch was received at that time of this machine's CLOCK_REALTIME, in ns. `ahead`: the
-  /// producer's clock, as far as it is known. Batches that said not when they were ready and sent,
-  /// or whose times cannot be, are left out.
+  /// Adds a batch that was received at `received_ns` (CLOCK_REALTIME of this machine, in ns).
+  /// `ahead`: how far the producer's clock is ahead, if known. Leaves out batches without times of
+  /// ready and sent, and batches with impossible times.
   void add(const FramedHeader& header, std::int64_t received_ns,
            const std::optional<ClockBounds::Estimate>& ahead);
 
@@ -45,9 +46,9 @@ class DeliveryTimes {
   StageCounters &making_, &holding_, &carrying_;
   std::mutex mutex_;
   // All below under mutex_.
-  std::map<std::uint64_t, std::int64_t> shortest_;  // ways of other clocks, which may be below 0
+  std::map<std::uint64_t, std::int64_t> shortest_;  // transit times, may be below 0
   std::map<std::uint64_t, double> bounds_;
   bool unknown_noted_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

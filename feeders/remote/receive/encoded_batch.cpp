@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/encoded_batch.h"
+#include "feeders/remote/receive/encoded_batch.h"
 
 #include <bit>
 #include <limits>
 #include <string>
 
-#include "dataflow/crc32c.h"
 #include "dataflow/error.h"
+#include "dataflow/values/crc32c.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-static_assert(std::endian::native == std::endian::little, "numbers are sent as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are sent in native byte order, which must be little-endian");
 
 void EncodedBatch::begin(std::size_t images) {
   lengths_.clear();
@@ -38,8 +39,9 @@ std::uint64_t EncodedBatch::payload_bytes() const noexcept {
 }
 
 std::uint32_t EncodedBatch::checksum() const noexcept {
-  const std::uint32_t sum = crc32c(files_, crc32c(std::as_bytes(std::span(lengths_))));
-  return crc32c(std::as_bytes(std::span(labels_)), sum);
+  const std::uint32_t sum =
+      values::crc32c(files_, values::crc32c(std::as_bytes(std::span(lengths_))));
+  return values::crc32c(std::as_bytes(std::span(labels_)), sum);
 }
 
 void EncodedBatch::write_header(FramedHeader header) noexcept {
@@ -53,4 +55,4 @@ std::array<std::span<std::byte>, EncodedBatch::kFrames> EncodedBatch::frames() n
           std::span<std::byte>(files_), std::as_writable_bytes(std::span(labels_))};
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch of image files as a message of Penstock's own format has it (framed_format.md), built up
-// image by image in memory that is used again.
+// Builds a batch of image files in Penstock's message format (framed_format.md), image by image, in
+// memory that is reused.
 //
-// Thread-safety: one thread at a time; while a message lies with libzmq, nobody writes.
+// Thread-safety: one thread at a time. No thread may write while libzmq holds a message.
 #pragma once
 
 #include <array>
@@ -12,29 +12,30 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/wire/framed_header.h"
+#include "feeders/remote/wire/framed_header.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class EncodedBatch {
  public:
-  /// The header and what stands behind it.
+  /// The header and the frames after it.
   static constexpr std::size_t kFrames = 4;
 
-  /// Begins anew, with room for so many images. Memory stays.
+  /// Starts a new batch with room for `images`. Keeps the memory.
   void begin(std::size_t images);
-  /// Adds the bytes of an image file, which are copied. Throws DataError, naming `file`, where it
-  /// is larger than a message can say.
+  /// Adds a copy of an image file. Throws DataError, which names `file`, if it is larger than the
+  /// format allows.
   void add(std::span<const std::byte> content, std::int32_t label, std::string_view file);
 
   std::size_t images() const noexcept { return labels_.size(); }
-  /// Of the frames behind the header.
+  /// Of the frames after the header.
   std::uint64_t payload_bytes() const noexcept;
-  /// CRC32C of the frames behind the header.
+  /// CRC32C of the frames after the header.
   std::uint32_t checksum() const noexcept;
-  /// Writes the first frame; `images` and `payload_bytes` are filled in. Once all images are there.
+  /// Writes the first frame, and fills in `images` and `payload_bytes`. Call after all images are
+  /// added.
   void write_header(FramedHeader header) noexcept;
-  /// Valid until begin or add.
+  /// Valid until begin() or add().
   std::array<std::span<std::byte>, kFrames> frames() noexcept;
 
  private:
@@ -44,4 +45,4 @@ class EncodedBatch {
   std::vector<std::int32_t> labels_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/framed_intake.h"
+#include "feeders/remote/receive/framed_intake.h"
 
 #include <fmt/format.h>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Producers of which images are missing that are named.
+/// How many producers with missing images are named.
 constexpr std::size_t kMostNamed = 4;
 
-/// "1.25 ms".
+/// Formats a time, such as "1.25 ms".
 std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
 
 }  // namespace
 
 FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, std::int64_t producers,
-                           bool one_machine, ProducerLedger::Limits limits)
+                           bool one_machine, ProducerAccounts::Limits limits)
     : spec_(spec),
       probe_(probe),
       producers_(static_cast<std::uint64_t>(producers)),
       boot_(boot_id()),
       one_machine_(one_machine),
-      ledger_(limits),
+      accounts_(limits),
       delivery_(probe) {}
 
 std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t received_ns) {
@@ -33,8 +33,8 @@ std::optional<WireBatch> FramedIntake::take(MessageFrames frames, std::int64_t r
   try {
     if (message->header.encoding == FramedEncoding::jpeg) {
       throw DataError(
-          "a batch of image files, where pixels are expected; say zmq-consume:encoded=true, or "
-          "start the producer without --encoded");
+          "a batch of image files; expected pixels; use zmq-consume:encoded=true, or start the "
+          "producer without --encoded");
     }
     batch = framed_pixels(*message, spec_);
   } catch (const DataError& error) {
@@ -62,7 +62,7 @@ std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
     }
   } catch (const DataError& error) {
     if (message) throw;
-    // Its header may be whole all the same.
+    // The header may still be valid.
     const auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
     if (!header || header->producer == 0) throw;
     throw DataError(reject(*header, error.what()));
@@ -74,17 +74,17 @@ std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
 void FramedIntake::greet(const FramedMessage& message) {
   const FramedHeader& header = message.header;
   const FramedHello hello = parse_framed_hello(message);
-  ledger_.hello(header, hello);
+  accounts_.hello(header, hello);
   count();
   try {
     check_framed_shape(header, spec_);
   } catch (const DataError& error) {
-    throw DataError(ledger_.name_of(header.producer) + ": " + error.what());
+    throw DataError(accounts_.name_of(header.producer) + ": " + error.what());
   }
 }
 
 void FramedIntake::end(const FramedHeader& header) {
-  ledger_.ended(header);
+  accounts_.ended(header);
   count();
 }
 
@@ -96,7 +96,7 @@ void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns) 
 void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns,
                           const std::optional<ClockBounds::Estimate>& ahead) {
   try {
-    ledger_.received(header);
+    accounts_.received(header);
   } catch (const DataError&) {
     count();
     throw;
@@ -115,15 +115,15 @@ void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns,
 
 std::string FramedIntake::reject(const FramedHeader& header, const std::string& why) {
   if (header.kind == FramedKind::batch) {
-    ledger_.rejected(header);
+    accounts_.rejected(header);
     count();
   }
-  if (!ledger_.hello_of(header.producer)) return why;
-  return ledger_.name_of(header.producer) + ": " + why;
+  if (!accounts_.hello_of(header.producer)) return why;
+  return accounts_.name_of(header.producer) + ": " + why;
 }
 
 bool FramedIntake::has_our_clock(std::uint64_t producer) const {
-  return !boot_.empty() && ledger_.is_of_boot(producer, boot_, one_machine_);
+  return !boot_.empty() && accounts_.is_of_boot(producer, boot_, one_machine_);
 }
 
 void FramedIntake::count() {
@@ -134,26 +134,26 @@ void FramedIntake::count() {
                                probe_.counter("images_rejected"), probe_.counter("batches_missing"),
                                probe_.counter("batches_duplicate")});
   }
-  const LedgerTotals now = ledger_.totals();
-  const auto add = [&](Counter& counter, std::uint64_t LedgerTotals::*total) {
+  const AccountTotals now = accounts_.totals();
+  const auto add = [&](Counter& counter, std::uint64_t AccountTotals::*total) {
     counter.add(static_cast<std::int64_t>(now.*total - counted_.*total));
   };
-  add(counters_->seen, &LedgerTotals::producers_seen);
-  add(counters_->ended, &LedgerTotals::producers_ended);
-  add(counters_->sent, &LedgerTotals::images_sent);
-  add(counters_->missing, &LedgerTotals::images_missing);
-  add(counters_->rejected, &LedgerTotals::images_rejected);
-  add(counters_->batches_missing, &LedgerTotals::batches_missing);
-  add(counters_->duplicate, &LedgerTotals::batches_duplicate);
+  add(counters_->seen, &AccountTotals::producers_seen);
+  add(counters_->ended, &AccountTotals::producers_ended);
+  add(counters_->sent, &AccountTotals::images_sent);
+  add(counters_->missing, &AccountTotals::images_missing);
+  add(counters_->rejected, &AccountTotals::images_rejected);
+  add(counters_->batches_missing, &AccountTotals::batches_missing);
+  add(counters_->duplicate, &AccountTotals::batches_duplicate);
   counted_ = now;
 }
 
-ProducerLedger::Flow FramedIntake::flow() const {
-  return producers_ == 0 ? ProducerLedger::Flow::coming : ledger_.flow(producers_);
+ProducerAccounts::Flow FramedIntake::flow() const {
+  return producers_ == 0 ? ProducerAccounts::Flow::coming : accounts_.flow(producers_);
 }
 
 std::string FramedIntake::silence() const {
-  const LedgerTotals totals = ledger_.totals();
+  const AccountTotals totals = accounts_.totals();
   if (totals.producers_seen == 0) return "";
   std::string text = fmt::format("; {} {} seen, and ", totals.producers_seen,
                                  totals.producers_seen == 1 ? "producer was" : "producers were");
@@ -161,20 +161,19 @@ std::string FramedIntake::silence() const {
     return text + fmt::format("{} of them have sent their end", totals.producers_ended);
   }
   text += "all of them have sent their end";
-  if (producers_ != 0) return text + fmt::format("; producers={} waits for more", producers_);
-  return text + fmt::format("; with producers={} the data end then", totals.producers_ended);
+  if (producers_ != 0) return text + fmt::format("; the run waits for producers={}", producers_);
+  return text + fmt::format("; producers={} ends the data after them", totals.producers_ended);
 }
 
 void FramedIntake::window_begins() noexcept { window_begin_ns_ = realtime_ns(); }
 
 void FramedIntake::summarise(double copy_s) {
-  const LedgerTotals totals = ledger_.totals();
+  const AccountTotals totals = accounts_.totals();
   if (totals.images_missing > 0) {
     std::string note = fmt::format(
-        "of {} images that producers sent, {} are missing, lost or gone to another "
-        "consumer",
+        "of {} images that producers sent, {} are missing: lost, or received by another consumer",
         totals.images_sent, totals.images_missing);
-    for (const auto& [name, sent, missing] : ledger_.absences(kMostNamed)) {
+    for (const auto& [name, sent, missing] : accounts_.absences(kMostNamed)) {
       note += fmt::format("; of {}: {} of {}", name, missing, sent);
     }
     probe_.note(note);
@@ -193,11 +192,12 @@ void FramedIntake::summarise(double copy_s) {
   probe_.fact("hand_off_median_s", times.way_median);
   probe_.fact("hand_off_p99_s", times.way_p99);
   const char* clocks = "by one clock";
-  if (times.other_clocks == times.batches) clocks = "beyond the fastest one, as clocks differ";
+  if (times.other_clocks == times.batches)
+    clocks = "measured from the fastest one, because the clocks differ";
   if (times.other_clocks > 0 && times.other_clocks < times.batches) {
-    clocks = "by one clock or, where clocks differ, beyond the fastest one";
+    clocks = "by one clock or, if clocks differ, measured from the fastest one";
   }
-  // Medians: batches that were ready before anybody took one waited for that alone.
+  // Medians, because batches that were ready before a consumer existed waited for it.
   const double whole = times.making_median + times.waiting_median + times.way_median + copy_s;
   const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
   probe_.note(fmt::format(
@@ -209,4 +209,4 @@ void FramedIntake::summarise(double copy_s) {
       copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/hand_off_times.h"
+#include "feeders/remote/receive/hand_off_times.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,13 +8,13 @@
 
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Longer than this is no time of a batch: differences of two such times fit.
+/// Longer times are ignored, so that the difference of two fits.
 constexpr std::int64_t kLongest = std::int64_t{1} << 61;
 
-/// Empty: it does not fit.
+/// Empty: the difference does not fit.
 std::optional<std::int64_t> difference(std::int64_t later, std::int64_t earlier) noexcept {
   std::int64_t result = 0;
   if (__builtin_sub_overflow(later, earlier, &result) || result > kLongest || result < -kLongest) {
@@ -27,7 +27,7 @@ struct Distribution {
   double median = 0, p99 = 0;
 };
 
-/// Of times in ns, by nearest rank.
+/// Distribution of times in ns, by nearest rank.
 Distribution distribution_of(std::vector<double>& times) {
   if (times.empty()) return {};
   const auto rank = [&](double share) {
@@ -68,7 +68,7 @@ void HandOffTimes::add(const FramedHeader& header, std::int64_t received_ns, boo
     samples_.push_back(sample);
     return;
   }
-  // Each batch is among the samples with the same probability.
+  // Each batch is among the samples with equal probability.
   const std::uint64_t place = Random(1, 0, index).bits() % (index + 1);
   if (place < kSamples) samples_[place] = sample;
 }
@@ -100,4 +100,4 @@ std::int64_t realtime_ns() noexcept {
       .count();
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

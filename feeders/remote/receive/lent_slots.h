@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// News of the slots that a feeder lent to the readers of its ring: which of them came back, in a
-// form that can be waited for together with sockets; and what keeps lent memory mapped meanwhile,
-// also when the feeder ends first.
+// Tracks the slots that a feeder lent to the readers of its ring: which ones came back, with a file
+// descriptor to wait for together with sockets. It also keeps the lent memory mapped, even if the
+// feeder ends first.
 //
-// Thread-safety: `returned` and `wake` from any thread, all else from the feeder's.
+// Thread-safety: `returned` and `wake` from any thread, all else from the feeder's thread.
 #pragma once
 
 #include <cstddef>
@@ -14,33 +14,33 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "dataflow/lender.h"
-#include "dataflow/shared_memory/descriptor.h"
+#include "dataflow/foreign_pixels.h"
+#include "dataflow/machine/event_fd.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-class LentSlots final : public Lender {
+class LentSlots final : public ForeignPixels {
  public:
-  /// Of a ring of `slots`; the clock outlives this. Throws ConfigError where the process is out of
-  /// descriptors.
+  /// For a ring of `slots`; the clock outlives this object. Throws ConfigError if the process has
+  /// no free file descriptor.
   LentSlots(std::size_t slots, Clock& clock);
 
-  /// Readable when a slot came back, or after wake, until the next collect.
-  int fd() const noexcept { return bell_.get(); }
+  /// Readable after a slot came back or after wake(), until the next collect().
+  int fd() const noexcept { return news_.get(); }
   void wake() noexcept;
   void returned(std::int32_t slot, const Event* read) noexcept override;
 
-  /// Holds `memory` while what it lends is in the slot: until it is collected, or until this ends.
+  /// Keeps `memory` while the slot is lent: until the slot is collected, or this object ends.
   void keep(std::int32_t slot, std::shared_ptr<const void> memory);
 
   struct News {
-    bool any = false;      ///< slots came back since the last time
-    bool pending = false;  ///< some of which a device still reads: nobody says when it is done
+    bool any = false;      ///< slots came back since the last call
+    bool pending = false;  ///< a device still reads some of them; poll until it is done
   };
-  /// Calls `is_back` for each slot that came back and that no device reads any more. While the ring
-  /// lives; throws what waiting for its events does.
+  /// Calls `is_back` for each slot that came back and that no device reads any more. Call while the
+  /// ring lives. Throws what a wait for its events throws.
   News collect(const std::function<void(std::int32_t)>& is_back);
-  /// Blocks until the descriptor is readable or `limit` has passed.
+  /// Blocks until fd() is readable or `limit` has passed.
   void wait(Nanoseconds limit) const;
 
  private:
@@ -49,14 +49,14 @@ class LentSlots final : public Lender {
     const Event* read = nullptr;
   };
   Clock& clock_;
-  const Descriptor bell_;  // an eventfd
+  const EventFd news_;
   std::vector<std::shared_ptr<const void>> kept_;
   std::vector<Returned> pending_;
 
   std::mutex mutex_;
-  // Below under mutex_.
+  // All below under mutex_.
   std::vector<Returned> returned_;
-  bool rung_ = false;
+  bool signalled_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

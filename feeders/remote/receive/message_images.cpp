@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/message_images.h"
+#include "feeders/remote/receive/message_images.h"
 
 #include <utility>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 MessageImages::MessageImages(std::size_t messages, std::int32_t classes, Clock& clock, LetGo let_go)
     : most_(messages), classes_(classes), clock_(clock), let_go_(std::move(let_go)) {
@@ -101,18 +101,18 @@ bool MessageImages::begin_message() {
   return true;
 }
 
-/// On whichever thread lets the last image go.
+/// Runs on the thread that releases the last image.
 void MessageImages::give_back(ImageMessage& message) noexcept {
   message.images.reset();
   message.message.clear();
-  const CreditDebt debt = message.debt;
+  const BatchReceipt receipt = message.receipt;
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(&message);
     --in_use_;
     clock_.wake(freed_);
   }
-  if (let_go_) let_go_(debt);
+  if (let_go_) let_go_(receipt);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The images of messages as a Source: each is lent as it lies in its message, which goes back to be
-// used again once all that was lent of it has been let go. There are so many messages and no more:
-// who receives waits until one is free.
+// Makes the images of messages available as a Source. Each image is lent from the message buffer
+// without a copy. A message is reused when all its images have been released. The number of
+// messages is limited, so the receiver waits until one is free.
 //
-//   receiver: free() -> receive -> put()      decoders: await() -> next() -> let go
+//   receiver: free() -> receive -> put()      decoders: await() -> next() -> release
 //
-// Thread-safety: free(), has_free(), is_idle(), put() and end() on one thread, a Source's members
-// as it says.
+// Thread-safety: one thread calls free(), has_free(), is_idle(), put() and end(). Members of Source
+// as there.
 #pragma once
 
 #include <cstddef>
@@ -23,48 +23,47 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/source.h"
-#include "dataflow/wire/framed.h"
-#include "feeders/credit_debt.h"
-#include "feeders/zmq_message.h"
+#include "feeders/remote/credit/batch_receipt.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/wire/framed.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 /// A message of image files.
 struct ImageMessage {
   ZmqMessage message;
   std::optional<FramedImages> images;  ///< views of the message
-  std::string name;                    ///< "batch 17 of loader on host7, pid 4711"
-  CreditDebt debt;                     ///< by credit: what is owed once it is free again
+  std::string name;                    ///< such as "batch 17 of loader on host7, pid 4711"
+  BatchReceipt receipt;                ///< with credit: what we owe once the message is free again
 };
 
 class MessageImages final : public Source {
  public:
-  /// Images of so many count as an epoch, for who looks for one without a good sample.
+  /// How many images count as an epoch, for callers that search an epoch for a good sample.
   static constexpr std::uint64_t kEpoch = 65'536;
 
-  /// Thrown by next() at the end where there was a failure: a DataError would be taken for a
-  /// sample's.
+  /// next() throws this at the end after a failure. A DataError would be taken for a bad sample.
   struct Failed {};
 
-  /// Told, on any thread, of a message whose images have all been let go, and whose memory is free.
-  using LetGo = std::function<void(const CreditDebt&)>;
+  /// Called when all images of a message are released and its memory is free. Any thread.
+  using LetGo = std::function<void(const BatchReceipt&)>;
 
-  /// At most `messages` at once, made as they are needed. The clock outlives this, and this what it
-  /// lends.
+  /// Holds at most `messages` at once, made when needed. The clock outlives this object, and this
+  /// object outlives what it lends.
   MessageImages(std::size_t messages, std::int32_t classes, Clock& clock, LetGo let_go = {});
   ~MessageImages() override { current_.reset(); }
 
-  /// One to receive into, which the caller has until put(); null: stopped.
+  /// Returns a free message to receive into; the caller holds it until put(). Null: stopped.
   ImageMessage* free(const std::stop_token& stop);
-  /// free() does not block now.
+  /// Whether free() would return without blocking.
   bool has_free();
-  /// No message is in use but those free() gave and put() has not had back.
+  /// Whether no message is in use, except those that free() returned and put() has not taken.
   bool is_idle();
-  /// Its images come behind those of the messages before it.
+  /// Adds the images of this message after those of earlier messages.
   void put(ImageMessage& message);
-  /// There will be no more, and why; null: the data end.
+  /// No more messages will come. `failure` says why; null: the data end.
   void end(std::exception_ptr failure);
-  /// Throws that failure.
+  /// Throws the failure given to end().
   [[noreturn]] void rethrow();
 
   bool is_ready() override;
@@ -84,9 +83,9 @@ class MessageImages final : public Source {
   Clock& clock_;
   const LetGo let_go_;
 
-  // Of whoever calls next().
+  // Used by the thread that calls next().
   std::shared_ptr<ImageMessage> current_;  // whose images are being lent; null: none
-  std::size_t place_ = 0;                  // of the next one in it
+  std::size_t place_ = 0;                  // of its next image
   std::uint64_t lent_ = 0;                 // images so far
 
   std::mutex mutex_;
@@ -94,10 +93,10 @@ class MessageImages final : public Source {
   Gate freed_, filled_;
   std::deque<ImageMessage> all_;
   std::vector<ImageMessage*> free_;
-  std::deque<ImageMessage*> waiting_;  // in the order in which they came
-  std::size_t in_use_ = 0;             // that were put and are not free again
+  std::deque<ImageMessage*> waiting_;  // in the order of arrival
+  std::size_t in_use_ = 0;             // given to put() and not free again
   bool ended_ = false;
   std::exception_ptr failure_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/producer_ledger.h"
+#include "feeders/remote/receive/producer_accounts.h"
 
 #include <algorithm>
 #include <span>
@@ -7,40 +7,39 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Numbers of batches and images are below this: sums of all producers do not wrap.
+/// Limit for numbers of batches and images, so that sums of all producers do not overflow.
 constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 48;
 
 }  // namespace
 
-ProducerLedger::Shape ProducerLedger::shape_of(const FramedHeader& header) {
+ProducerAccounts::Shape ProducerAccounts::shape_of(const FramedHeader& header) {
   return {header.encoding, header.encoding == FramedEncoding::jpeg ? 0 : header.images,
           header.height, header.width, header.channels};
 }
 
-std::string ProducerLedger::text_of(const Shape& shape) {
+std::string ProducerAccounts::text_of(const Shape& shape) {
   const std::string encoding(to_string(shape.encoding));
   if (shape.encoding != FramedEncoding::pixels) return encoding;
   return encoding + " [" + std::to_string(shape.images) + "," + std::to_string(shape.height) + "," +
          std::to_string(shape.width) + "," + std::to_string(shape.channels) + "]";
 }
 
-std::string ProducerLedger::describe(std::uint64_t number) const {
+std::string ProducerAccounts::describe(std::uint64_t number) const {
   const auto found = producers_.find(number);
   const bool named = found != producers_.end() && found->second.hello;
-  return penstock::describe(named ? *found->second.hello : FramedHello{}, number);
+  return remote::describe(named ? *found->second.hello : FramedHello{}, number);
 }
 
-ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
+ProducerAccounts::Producer& ProducerAccounts::find(const FramedHeader& header) {
   ++messages_;
   auto found = producers_.find(header.producer);
   if (found == producers_.end()) {
     if (!make_room()) {
-      throw DataError(describe(header.producer) +
-                      " is one producer too many: " + std::to_string(limits_.producers) +
-                      " are known that have not ended, nor been silent for long");
+      throw DataError(describe(header.producer) + " is one producer too many: " +
+                      std::to_string(limits_.producers) + " are known that are still active");
     }
     ++totals_.producers_seen;
     found = producers_.try_emplace(header.producer).first;
@@ -49,10 +48,10 @@ ProducerLedger::Producer& ProducerLedger::find(const FramedHeader& header) {
   return found->second;
 }
 
-/// Forgets one where there are too many: one that has ended, if there is any of which nothing is
-/// missing; or, of those that have left or been silent for long, the one that has been for longest.
-/// False: there is none to forget.
-bool ProducerLedger::make_room() {
+/// Drops a producer if there are too many. First choice is one that has ended, best without missing
+/// batches; then one that has left or been silent for long. Among equals, the one that has been
+/// silent longest. False: none can be dropped.
+bool ProducerAccounts::make_room() {
   if (producers_.size() < limits_.producers) return true;
   const auto rank = [this](const Producer& producer) {
     if (producer.has_ended) return producer.gaps.empty() ? 3 : 2;
@@ -68,7 +67,7 @@ bool ProducerLedger::make_room() {
   return true;
 }
 
-void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header) const {
+void ProducerAccounts::check_shape(Producer& producer, const FramedHeader& header) const {
   const Shape shape = shape_of(header);
   if (!producer.shape) producer.shape = shape;
   if (*producer.shape == shape) return;
@@ -77,7 +76,7 @@ void ProducerLedger::check_shape(Producer& producer, const FramedHeader& header)
                   "; expected one shape as long as it runs");
 }
 
-void ProducerLedger::hello(const FramedHeader& header, FramedHello hello) {
+void ProducerAccounts::hello(const FramedHeader& header, FramedHello hello) {
   const std::lock_guard lock(mutex_);
   Producer& producer = find(header);
   producer.hello = std::move(hello);
@@ -85,7 +84,7 @@ void ProducerLedger::hello(const FramedHeader& header, FramedHello hello) {
   check_shape(producer, header);
 }
 
-void ProducerLedger::received(const FramedHeader& header) {
+void ProducerAccounts::received(const FramedHeader& header) {
   const std::lock_guard lock(mutex_);
   Producer& producer = find(header);
   check_shape(producer, header);
@@ -98,7 +97,7 @@ void ProducerLedger::received(const FramedHeader& header) {
     case Fault::repeated:
       ++totals_.batches_duplicate;
       throw DataError(batch + describe(header.producer) +
-                      " came a second time, or long after those behind it");
+                      " came a second time, or long after later batches");
     case Fault::contradictory:
       throw DataError(batch + describe(header.producer) + " with " +
                       std::to_string(header.images_before) + " images before it and " +
@@ -108,7 +107,7 @@ void ProducerLedger::received(const FramedHeader& header) {
   }
 }
 
-void ProducerLedger::rejected(const FramedHeader& header) {
+void ProducerAccounts::rejected(const FramedHeader& header) {
   const std::lock_guard lock(mutex_);
   if (!producers_.contains(header.producer) && producers_.size() >= limits_.producers) return;
   if (place(find(header), header) != Fault::none) return;
@@ -116,7 +115,7 @@ void ProducerLedger::rejected(const FramedHeader& header) {
   totals_.images_rejected += header.images;
 }
 
-void ProducerLedger::ended(const FramedHeader& header) {
+void ProducerAccounts::ended(const FramedHeader& header) {
   const std::lock_guard lock(mutex_);
   Producer& producer = find(header);
   const bool fits =
@@ -132,14 +131,14 @@ void ProducerLedger::ended(const FramedHeader& header) {
   if (!std::exchange(producer.has_ended, true)) ++totals_.producers_ended;
 }
 
-void ProducerLedger::left(std::uint64_t producer) {
+void ProducerAccounts::left(std::uint64_t producer) {
   const std::lock_guard lock(mutex_);
   const auto found = producers_.find(producer);
   if (found != producers_.end()) found->second.has_left = true;
 }
 
-/// Enters one more batch.
-ProducerLedger::Fault ProducerLedger::place(Producer& producer, const FramedHeader& header) {
+/// Records one more batch.
+ProducerAccounts::Fault ProducerAccounts::place(Producer& producer, const FramedHeader& header) {
   if (header.sequence < producer.next) return fill(producer, header);
   if (producer.has_ended || header.images == 0) return Fault::contradictory;
   const Fault fault = advance(producer, header.sequence, header.images_before);
@@ -150,9 +149,9 @@ ProducerLedger::Fault ProducerLedger::place(Producer& producer, const FramedHead
   return Fault::none;
 }
 
-/// What lies between what is known and `next` is missing.
-ProducerLedger::Fault ProducerLedger::advance(Producer& producer, std::uint64_t next,
-                                              std::uint64_t images_before) {
+/// Records the numbers between the known ones and `next` as missing.
+ProducerAccounts::Fault ProducerAccounts::advance(Producer& producer, std::uint64_t next,
+                                                  std::uint64_t images_before) {
   if (next >= kMostCounted || images_before >= kMostCounted || next < producer.next ||
       images_before < producer.images_next) {
     return Fault::contradictory;
@@ -172,8 +171,8 @@ ProducerLedger::Fault ProducerLedger::advance(Producer& producer, std::uint64_t 
   return Fault::none;
 }
 
-/// A number that was skipped.
-ProducerLedger::Fault ProducerLedger::fill(Producer& producer, const FramedHeader& header) {
+/// Records a batch whose number was skipped.
+ProducerAccounts::Fault ProducerAccounts::fill(Producer& producer, const FramedHeader& header) {
   const std::uint64_t number = header.sequence, before = header.images_before;
   auto gap = std::upper_bound(producer.gaps.begin(), producer.gaps.end(), number,
                               [](std::uint64_t value, const Gap& of) { return value < of.end; });
@@ -195,7 +194,7 @@ ProducerLedger::Fault ProducerLedger::fill(Producer& producer, const FramedHeade
   gap->images_end = before;
   if (ahead == 0) gap = producer.gaps.erase(gap);
   if (behind != 0) producer.gaps.insert(ahead == 0 ? gap : gap + 1, rest);
-  // One more than there may be; of two halves neither is older by much.
+  // The split gave one gap too many: drop the oldest.
   if (producer.gaps.size() > limits_.gaps) producer.gaps.erase(producer.gaps.begin());
   --totals_.batches_missing;
   totals_.images_missing -= header.images;
@@ -203,7 +202,7 @@ ProducerLedger::Fault ProducerLedger::fill(Producer& producer, const FramedHeade
   return Fault::none;
 }
 
-ProducerLedger::Flow ProducerLedger::flow(std::uint64_t producers) const {
+ProducerAccounts::Flow ProducerAccounts::flow(std::uint64_t producers) const {
   const std::lock_guard lock(mutex_);
   if (totals_.producers_ended < producers) return Flow::coming;
   for (const auto& [number, producer] : producers_) {
@@ -212,18 +211,19 @@ ProducerLedger::Flow ProducerLedger::flow(std::uint64_t producers) const {
   return Flow::complete;
 }
 
-std::string ProducerLedger::name_of(std::uint64_t producer) const {
+std::string ProducerAccounts::name_of(std::uint64_t producer) const {
   const std::lock_guard lock(mutex_);
   return describe(producer);
 }
 
-std::optional<FramedHello> ProducerLedger::hello_of(std::uint64_t producer) const {
+std::optional<FramedHello> ProducerAccounts::hello_of(std::uint64_t producer) const {
   const std::lock_guard lock(mutex_);
   const auto found = producers_.find(producer);
   return found == producers_.end() ? std::nullopt : found->second.hello;
 }
 
-bool ProducerLedger::is_of_boot(std::uint64_t producer, std::string_view boot, bool untold) const {
+bool ProducerAccounts::is_of_boot(std::uint64_t producer, std::string_view boot,
+                                  bool untold) const {
   const std::lock_guard lock(mutex_);
   const auto found = producers_.find(producer);
   const bool is_told =
@@ -231,12 +231,12 @@ bool ProducerLedger::is_of_boot(std::uint64_t producer, std::string_view boot, b
   return is_told ? found->second.hello->boot == boot : untold;
 }
 
-LedgerTotals ProducerLedger::totals() const {
+AccountTotals ProducerAccounts::totals() const {
   const std::lock_guard lock(mutex_);
   return totals_;
 }
 
-std::vector<ProducerLedger::Absence> ProducerLedger::absences(std::size_t most) const {
+std::vector<ProducerAccounts::Absence> ProducerAccounts::absences(std::size_t most) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<std::uint64_t, const Producer*>> found;
   for (const auto& [number, producer] : producers_) {
@@ -254,4 +254,4 @@ std::vector<ProducerLedger::Absence> ProducerLedger::absences(std::size_t most) 
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accounts of producers that number their batches (feeders/framed_format.md): what came, what
-// was refused, what is missing, and who has ended. What is known of all the images that producers
-// sent is, at any time,
+// Accounts of producers that number their batches (feeders/remote/framed_format.md): what arrived,
+// what was rejected, what is missing, and which producers have ended. At any time, for all images
+// that producers are known to have sent:
 //
 //   sent = received + rejected + missing
 //
-// A number that was skipped is missing until it comes: lost, gone to another consumer, or late. A
-// producer whose numbers contradict each other is refused by name, and changes no account.
+// A skipped number is missing until it arrives: lost, gone to another consumer, or late. A batch
+// whose numbers contradict the accounts is refused with its producer's name, and changes no
+// account.
 //
-// Memory is bounded, whatever is sent: of at most Limits::producers, each with at most Limits::gaps
-// runs of missing numbers. The oldest run gives way, and stays missing. Of producers, one that has
-// ended or left does; else, since those that are killed never end, the one that has been silent for
-// longest, while Limits::silence messages came or more. Should it come back, it is taken for a new
-// one. If there is none of any kind, the new one is refused.
+// Memory is bounded, whatever is sent: at most Limits::producers producers, each with at most
+// Limits::gaps runs of missing numbers. The oldest run is dropped, and stays missing. If there are
+// too many producers, one that has ended is dropped. Otherwise, of those that have left or been
+// silent while Limits::silence messages came, the one that has been silent longest is dropped:
+// killed producers never end. If a dropped producer comes back, it counts as a new one. If none can
+// be dropped, the new producer is refused.
 //
 // Thread-safety: any thread; each call takes one lock.
 #pragma once
@@ -26,66 +28,65 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/wire/framed_header.h"
-#include "dataflow/wire/framed_text.h"
+#include "feeders/remote/wire/framed_header.h"
+#include "feeders/remote/wire/framed_text.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// Of all producers. Sums are modulo 2^64, of numbers below 2^48.
-struct LedgerTotals {
+/// Totals of all producers. Sums are modulo 2^64, of numbers below 2^48.
+struct AccountTotals {
   std::uint64_t producers_seen = 0, producers_ended = 0;
   std::uint64_t batches_received = 0, batches_rejected = 0, batches_missing = 0;
-  std::uint64_t batches_duplicate = 0;  ///< refused, as their numbers had come; in no other sum
-  std::uint64_t images_sent = 0;        ///< as far as headers said
+  std::uint64_t batches_duplicate = 0;  ///< refused: known number; in no other sum
+  std::uint64_t images_sent = 0;        ///< as headers say
   std::uint64_t images_received = 0, images_rejected = 0, images_missing = 0;
-  bool operator==(const LedgerTotals&) const = default;
+  bool operator==(const AccountTotals&) const = default;
 };
 
-class ProducerLedger {
+class ProducerAccounts {
  public:
   struct Limits {
     std::size_t producers = 1024;
-    std::size_t gaps = 256;        ///< of each producer
-    std::uint64_t silence = 1024;  ///< messages: of as many killed producers each sent one
+    std::size_t gaps = 256;        ///< per producer
+    std::uint64_t silence = 1024;  ///< messages: one from each of as many killed producers
   };
-  ProducerLedger() = default;
-  explicit ProducerLedger(const Limits& limits) : limits_(limits) {}
+  ProducerAccounts() = default;
+  explicit ProducerAccounts(const Limits& limits) : limits_(limits) {}
 
-  /// A producer says who it is and what it will send; a second time, it says so again. Throws
-  /// DataError as received() does.
+  /// Records the hello of a producer, or its repetition. Throws DataError as received() does.
   void hello(const FramedHeader& header, FramedHello hello);
 
-  /// A good batch has come. Throws DataError where it must not be used, naming its producer: its
-  /// number has come before, it has another shape than those before it, or what it says
-  /// contradicts what was said.
+  /// Records a good batch. Throws DataError, which names the producer, if the batch must not be
+  /// used: its number came before, its shape differs from earlier batches, or its header
+  /// contradicts earlier ones.
   void received(const FramedHeader& header);
 
-  /// A batch has come that cannot be used. What contradicts the accounts is left out of them.
+  /// Records a batch that cannot be used. Values that contradict the accounts are ignored.
   void rejected(const FramedHeader& header);
 
-  /// A producer says how much it has sent. Throws DataError as received() does.
+  /// Records how much a producer says it has sent. Throws DataError as received() does.
   void ended(const FramedHeader& header);
 
-  /// Nothing reaches it any more: it may give way to others. A hello brings it back.
+  /// Records that the producer cannot be reached: it may be dropped. A hello brings it back.
   void left(std::uint64_t producer);
 
-  /// Whether there is more to come when so many producers, 1 or more, are to end.
+  /// Whether more is to come if the run waits for as many producers to end. At least 1.
   enum class Flow : std::uint8_t {
-    coming,      ///< not all have ended
-    stragglers,  ///< they have, and some of what they sent is missing
-    complete,    ///< it is all here
+    coming,      ///< fewer producers have ended
+    stragglers,  ///< enough have ended, and some of their batches are missing
+    complete,    ///< enough have ended, and all batches are here
   };
   Flow flow(std::uint64_t producers) const;
 
-  /// "loader on host7, pid 4711", or by its number.
+  /// "loader on host7, pid 4711", or the producer's number.
   std::string name_of(std::uint64_t producer) const;
-  /// What its hello said; empty: none came.
+  /// The last hello of the producer; empty: none came.
   std::optional<FramedHello> hello_of(std::uint64_t producer) const;
-  /// Whether its hello said that boot id; `untold` where no hello said any.
+  /// Whether its hello had that boot id; returns `untold` if no hello had one.
   bool is_of_boot(std::uint64_t producer, std::string_view boot, bool untold = false) const;
-  LedgerTotals totals() const;
+  AccountTotals totals() const;
 
-  /// Of whom images are missing, the most first; at most so many of them.
+  /// Producers with missing images, at most `most` of them, the largest number first.
   struct Absence {
     std::string name;
     std::uint64_t images_sent = 0, images_missing = 0;
@@ -106,11 +107,11 @@ class ProducerLedger {
   struct Producer {
     std::optional<FramedHello> hello;
     std::optional<Shape> shape;
-    std::uint64_t next = 0, images_next = 0;  // all below it is in the accounts
-    std::vector<Gap> gaps;                    // in their order
+    std::uint64_t next = 0, images_next = 0;  // everything below is in the accounts
+    std::vector<Gap> gaps;                    // sorted
     std::uint64_t images_missing = 0;
     bool has_ended = false, has_left = false;
-    std::uint64_t heard = 0;  // messages that had come when its last one did
+    std::uint64_t heard = 0;  // value of messages_ at its last message
   };
   enum class Fault : std::uint8_t { none, repeated, contradictory };
 
@@ -128,8 +129,8 @@ class ProducerLedger {
   mutable std::mutex mutex_;
   // All below under mutex_.
   std::map<std::uint64_t, Producer> producers_;
-  std::uint64_t messages_ = 0;  // of all producers, in the accounts or not
-  LedgerTotals totals_;
+  std::uint64_t messages_ = 0;  // of all producers, including messages in no account
+  AccountTotals totals_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

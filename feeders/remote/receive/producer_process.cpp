@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/producer_process.h"
+#include "feeders/remote/receive/producer_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,14 +14,15 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Milliseconds between the request to end and the order to.
+/// Milliseconds between SIGTERM and SIGKILL.
 constexpr int kGrace = 1000;
 
-/// Runs the command, and ends as it ends. When the thread that started this shell dies, the kernel
-/// sends SIGUSR1, and all of the process group is killed: what the command started does not know.
+/// Runs the command and exits with its status. If the thread that started this shell dies, the
+/// kernel sends SIGUSR1, and the shell kills the whole process group. The command's own children
+/// would not get that signal.
 constexpr const char* kKeeper = R"(trap 'kill -KILL 0' USR1
 /bin/sh -c "$1" &
 wait $!
@@ -48,14 +49,14 @@ exit $status)";
 }  // namespace
 
 ProducerProcess::ProducerProcess(std::string command) : command_(std::move(command)) {
-  // This process becomes the parent of what the command leaves behind, so that the CPU time of that
-  // counts with its children's rather than as other programs'.
+  // Become the parent of orphans of the command, so that their CPU time counts as that of our
+  // children.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) run_shell(command_.c_str(), parent);
   if (pid_ > 0) {
-    setpgid(pid_, pid_);  // the child does the same: whoever comes first
+    setpgid(pid_, pid_);  // both processes call it, whichever is first
     fd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   }
   if (fd_ >= 0) return;
@@ -74,9 +75,9 @@ ProducerProcess::~ProducerProcess() {
     pollfd ended{fd_, POLLIN, 0};
     poll(&ended, 1, kGrace);
   }
-  // The first process is not reaped yet, or the group has others: nobody else can have its number.
+  // The first process is not reaped yet, or the group has others, so the group id is not reused.
   if (group_lives()) kill(-pid_, SIGKILL);
-  // A process whose parent has been reaped becomes ours.
+  // Orphans of the group become our children.
   while (!(wait_status_ && group_gone_) && (waitpid(-pid_, nullptr, 0) > 0 || errno == EINTR)) {
   }
   close(fd_);
@@ -98,11 +99,11 @@ std::string ProducerProcess::describe_end() const {
 }
 
 bool ProducerProcess::group_lives() {
-  // Ended processes that the command left behind stay in the group until they are reaped.
+  // Orphans that have ended stay in the group until they are reaped.
   while (wait_status_ && !group_gone_ && waitpid(-pid_, nullptr, WNOHANG) > 0) {
   }
   if (!group_gone_) group_gone_ = kill(-pid_, 0) != 0;
   return !group_gone_;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A producer as a child process: a shell command in a process group of its own. Whatever happens,
-// the group ends: with this object, or with the thread that made it. The CPU time of all of the
-// group is then that of this process's children (RUSAGE_CHILDREN).
+// Runs a producer as a child process: a shell command in a new process group. The group ends with
+// this object, or with the thread that made it. The CPU time of the group then counts among that of
+// this process's children (RUSAGE_CHILDREN).
 //
-// Its standard output goes to standard error, where it cannot mix with results; its input is empty.
+// Its standard output goes to standard error, so that it does not mix with results. Its input is
+// empty.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +12,15 @@
 #include <optional>
 #include <string>
 
-namespace penstock {
+namespace penstock::remote {
 
 class ProducerProcess {
  public:
-  /// Starts `/bin/sh -c command`. Throws ConfigError when there is no room for another process.
+  /// Starts `/bin/sh -c command`. Throws ConfigError if the system cannot start a process.
   explicit ProducerProcess(std::string command);
   ProducerProcess(const ProducerProcess&) = delete;
   ProducerProcess& operator=(const ProducerProcess&) = delete;
-  /// Asks the group to end (SIGTERM), ends what is left of it a second later (SIGKILL), and reaps.
+  /// Asks the group to end (SIGTERM), kills what is left a second later (SIGKILL), and reaps it.
   ~ProducerProcess();
 
   const std::string& command() const noexcept { return command_; }
@@ -27,9 +28,9 @@ class ProducerProcess {
   int fd() const noexcept { return fd_; }
   /// How the command ended: 0 is success. Empty while it runs.
   std::optional<int> status();
-  /// "ended with status 3", "was ended by signal 9". Only once it has ended.
+  /// "ended with status 3", "was ended by signal 9". Call only after it has ended.
   std::string describe_end() const;
-  /// Whether the command left processes behind that may still send.
+  /// Whether processes of the command still run and may send.
   bool group_lives();
 
  private:
@@ -37,7 +38,7 @@ class ProducerProcess {
   pid_t pid_ = -1;
   int fd_ = -1;
   std::optional<int> wait_status_;
-  bool group_gone_ = false;  // for good: its number may be another's since
+  bool group_gone_ = false;  // final: the group id may be reused
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/ready_batches.h"
+#include "feeders/remote/receive/ready_batches.h"
 
 #include <utility>
 
 #include "dataflow/pace.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 ReadyBatches::ReadyBatches(BatchRing& ring, const PushPlan& plan, Clock& clock)
     : ring_(ring), plan_(plan), clock_(clock) {
@@ -25,13 +25,13 @@ void ReadyBatches::run(const std::stop_token& stop) noexcept {
         const std::lock_guard lock(mutex_);
         ready_.push_back({std::move(lease), since});
       }
-      bell_.ring();
+      news_.signal();
     }
   } catch (...) {
     failure_ = std::current_exception();
   }
   ended_.store(true, std::memory_order_release);
-  bell_.ring();
+  news_.signal();
 }
 
 bool ReadyBatches::has_one() const {
@@ -52,4 +52,4 @@ bool ReadyBatches::is_over() const {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The batches of a ring, as they become ready, taken on a thread of its own: so that one thread can
-// wait for them and for a socket at once.
+// Takes the ready batches of a ring on a separate thread, so that the caller can wait for them and
+// for a socket at once.
 //
-// Thread-safety: one thread at a time, beside its own.
+// Thread-safety: one caller at a time, besides the internal thread.
 #pragma once
 
 #include <atomic>
@@ -12,29 +12,29 @@
 #include <thread>
 
 #include "dataflow/batch_ring.h"
-#include "feeders/bell.h"
-#include "feeders/zmq_push.h"
+#include "dataflow/machine/event_fd.h"
+#include "feeders/remote/send/zmq_push.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class ReadyBatches {
  public:
-  /// Takes what the plan says, for reader 0; all of it outlives this. Throws ConfigError where the
-  /// process is out of descriptors.
+  /// Takes the batches that the plan asks for, as reader 0. All arguments outlive this object.
+  /// Throws ConfigError if the process has no free file descriptor.
   ReadyBatches(BatchRing& ring, const PushPlan& plan, Clock& clock);
 
-  /// Readable when there may be another one, or an end, until reset.
-  int fd() const noexcept { return bell_.fd(); }
-  void reset() noexcept { bell_.reset(); }
+  /// Readable when there may be another batch, or an end, until reset().
+  int fd() const noexcept { return news_.get(); }
+  void reset() noexcept { news_.drain(); }
 
   bool has_one() const;
   struct Ready {
     ReadLease lease;
-    Time since;  ///< when it was ready; of a stated pace, when a loader of that pace would have it
+    Time since;  ///< when it was ready; with a given pace, when a loader of that pace would have it
   };
-  /// There is one.
+  /// Call only if has_one().
   Ready pop();
-  /// Whether there will be no more; rethrows what the ring was failed with.
+  /// Whether there are no more batches; rethrows the failure of the ring.
   bool is_over() const;
 
  private:
@@ -43,7 +43,7 @@ class ReadyBatches {
   BatchRing& ring_;
   const PushPlan& plan_;
   Clock& clock_;
-  Bell bell_;
+  EventFd news_;
   mutable std::mutex mutex_;
   std::deque<Ready> ready_;     // under mutex_
   std::exception_ptr failure_;  // written before ended_
@@ -51,4 +51,4 @@ class ReadyBatches {
   std::jthread thread_;  // last: it ends first
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

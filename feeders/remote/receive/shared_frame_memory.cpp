@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/shared_frame_memory.h"
+#include "feeders/remote/receive/shared_frame_memory.h"
 
 #include <string>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 Buffer SharedFrameMemory::allocate(std::size_t bytes, MemoryKind) {
   if (allocated_ == pool_.slots() || bytes + kFrameAlignment > pool_.slot(0).size()) {
@@ -15,4 +15,4 @@ Buffer SharedFrameMemory::allocate(std::size_t bytes, MemoryKind) {
   return Buffer(pool_.slot(allocated_++).data(), bytes, [](std::byte*) {});
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

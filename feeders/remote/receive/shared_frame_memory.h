@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a ring whose slots consumers on the same machine read where they lie. A slot ends with
-// room to move its labels to the next multiple of 64, where consumers look for them.
+// Memory of a ring whose slots consumers on the same machine read without a copy. Each slot has
+// room at its end to move its labels to the next multiple of 64, where consumers expect them.
 #pragma once
 
 #include <cstddef>
 
 #include "dataflow/device.h"
-#include "dataflow/shared_memory/shared_pool.h"
+#include "dataflow/net/shared_memory/shared_pool.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class SharedFrameMemory final : public Device {
  public:
-  /// For `slots` allocations of at most `slot_bytes` each. Lends the streams and events of `host`,
-  /// which outlives it; it outlives what it allocates. Throws DeviceError.
+  /// For `slots` allocations of at most `slot_bytes` each. Uses the streams and events of `host`,
+  /// which outlives this object. This object outlives what it allocates. Throws DeviceError.
   SharedFrameMemory(Device& host, std::size_t slot_bytes, std::size_t slots)
       : host_(host), pool_(slot_bytes + kFrameAlignment, slots) {}
   static constexpr std::size_t kFrameAlignment = 64;
@@ -21,12 +21,12 @@ class SharedFrameMemory final : public Device {
   Buffer allocate(std::size_t bytes, MemoryKind) override;
   std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
   std::unique_ptr<Event> make_event() override { return host_.make_event(); }
-  const SharedPool& pool() const noexcept { return pool_; }
+  const net::SharedPool& pool() const noexcept { return pool_; }
 
  private:
   Device& host_;
-  SharedPool pool_;
+  net::SharedPool pool_;
   std::size_t allocated_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

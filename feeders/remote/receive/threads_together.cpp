@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/threads_together.h"
+#include "feeders/remote/receive/threads_together.h"
 
 #include <exception>
 #include <mutex>
@@ -11,7 +11,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 void run_together(std::int32_t threads, const std::stop_token& stop,
                   const std::function<void(const std::stop_token&)>& work) {
@@ -46,4 +46,4 @@ void run_together(std::int32_t threads, const std::stop_token& stop,
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread receives whole messages, at most so many at once, and the workers of a DecodePool decode
-// their images where they lie; where one message ends and the next begins makes no difference to
-// batches. While all that may be held are, the socket fills, and then those of the producers.
-#include "feeders/zmq_consume_encoded.h"
+// One thread receives whole messages, up to a limit, and the workers of a DecodePool decode their
+// images in the message buffers. Batches need not match message boundaries. When the limit is
+// reached, the socket fills, and then the sockets of the producers (back-pressure).
+#include "feeders/remote/receive/zmq_consume_encoded.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,19 +16,19 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
-#include "dataflow/wire/batch_message.h"
-#include "dataflow/wire/framed.h"
-#include "feeders/hand_off_times.h"
-#include "feeders/message_images.h"
-#include "feeders/zmq_intake.h"
-#include "feeders/zmq_memory.h"
+#include "feeders/remote/receive/hand_off_times.h"
+#include "feeders/remote/receive/message_images.h"
+#include "feeders/remote/receive/zmq_intake.h"
+#include "feeders/remote/receive/zmq_memory.h"
+#include "feeders/remote/wire/batch_message.h"
+#include "feeders/remote/wire/framed.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 constexpr std::string_view kName = "zmq-consume";
 constexpr std::int64_t kMostHeld = 4096;
-/// Files of one message may well be larger than its pixels would be.
+/// Image files of one message may be larger than its pixels.
 constexpr std::int64_t kLeastMaxMessage = std::int64_t{64} << 20;
 
 std::int64_t held_messages(const Options& options) {
@@ -52,7 +52,7 @@ class ZmqConsumeEncoded final : public Feeder {
     context.probe.counter("receive_bound_bytes")
         .add((plan_.socket.hwm + 1 + held_) * plan_.socket.max_message);
     context.probe.note("up to " + std::to_string(plan_.most_waiting()) +
-                       " messages of each producer wait in sockets, if its hwm is ours, and " +
+                       " messages of each producer wait in sockets, if it has the same hwm, and " +
                        std::to_string(held_) + " are held until their images are decoded");
     if (plan_.keep_memory) keep_message_memory(spec_.images * spec_.image.elements());
   }
@@ -73,7 +73,7 @@ class ZmqConsumeEncoded final : public Feeder {
   }
 
  private:
-  /// The receiver's thread.
+  /// Body of the receiver's thread.
   void receive_all(const std::stop_token& stop) noexcept {
     try {
       while (true) {
@@ -93,7 +93,7 @@ class ZmqConsumeEncoded final : public Feeder {
     }
   }
 
-  /// The next message of image files. False: stopped, or the producer has ended.
+  /// Receives the next message of image files. False: stopped, or the producer has ended.
   bool receive(ImageMessage& to, const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     const Time since = clock_.now();
@@ -114,7 +114,7 @@ class ZmqConsumeEncoded final : public Feeder {
     return false;
   }
 
-  /// False: no batch, but a message that is as it should be. Throws DataError.
+  /// False: a valid message, but not a batch. Throws DataError.
   bool read(ImageMessage& to) {
     const MessageFrames frames = to.message.frames();
     if (detect_message_format(frames) != MessageFormat::framed) {
@@ -132,14 +132,14 @@ class ZmqConsumeEncoded final : public Feeder {
     }
     intake_.framed().accept(header, realtime_ns());
     to.name = "batch " + std::to_string(header.sequence) + " of " +
-              intake_.framed().ledger().name_of(header.producer);
+              intake_.framed().accounts().name_of(header.producer);
     return true;
   }
 
   [[noreturn]] static void refuse_pixels(const std::string& what) {
     throw DataError(what +
-                    ", where image files are expected; start the producer as `penstock serve "
-                    "--encoded`, or leave zmq-consume:encoded=true out");
+                    "; expected image files; start the producer as `penstock serve --encoded`, or "
+                    "leave zmq-consume:encoded=true out");
   }
 
   const BatchSpec spec_;
@@ -163,13 +163,13 @@ bool wants_image_files(const Options& options) {
   for (const OptionSpec& option : kAbout) {
     if (option.name == "encoded" || !options.given(option.name)) continue;
     throw ConfigError("zmq-consume:" + std::string(option.name) +
-                      " is about image files, and messages hold pixels; say encoded=true, and have "
-                      "the producer send files (penstock serve --encoded), or leave it out");
+                      " applies to image files, but messages hold pixels; use encoded=true with a "
+                      "producer that sends files (penstock serve --encoded), or leave it out");
   }
   return false;
 }
 
-/// As if one small image were a batch: how large a message is, is for its producer to say.
+/// Reads the plan as if one small image were a batch: the producer decides how large messages are.
 ConsumePlan read_encoded_plan(const Options& options, const BatchSpec& spec) {
   BatchSpec bytes = spec;
   bytes.pixel = DType::u8;
@@ -219,4 +219,4 @@ void shape_consumed_batches(const Options& options, BatchSpec& batches) {
   if (options.flag("encoded")) normalise_batches(options, batches);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume:encoded=true: messages of image files, which this side decodes, as the feeder `queue`
-// does those of a folder.
+// zmq-consume:encoded=true: receives messages of image files and decodes them, as the feeder
+// `queue` decodes the files of a folder.
 #pragma once
 
 #include <memory>
 
 #include "dataflow/options.h"
-#include "dataflow/wire/wire_batch.h"
 #include "feeders/feeder.h"
 #include "feeders/image_decoding.h"
-#include "feeders/zmq_consume_plan.h"
+#include "feeders/remote/wire/wire_batch.h"
+#include "feeders/remote/zmq_consume_plan.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 inline constexpr OptionSpec kEncodedOptions[] = {
     {"encoded", "false",
@@ -21,29 +21,29 @@ inline constexpr OptionSpec kEncodedOptions[] = {
      "messages that may wait for decoding, beside those in the socket; not with credit"},
 };
 
-/// All options of zmq-consume: of every message, of those with image files, and of decoding them.
+/// All options of zmq-consume: general ones, those for image files, and those for decoding.
 inline constexpr auto kAllConsumeOptions =
     joined_options(kConsumeOptions, kEncodedOptions, kDecoderOptions, kDecodePoolOptions);
 
-/// Does the run want image files? Throws ConfigError for options that are about them where it does
-/// not.
+/// Whether the run receives image files. Throws ConfigError if it does not, but has options for
+/// them.
 bool wants_image_files(const Options& options);
 
-/// Throws ConfigError.
+/// Reads the options for messages of image files. Throws ConfigError.
 ConsumePlan read_encoded_plan(const Options& options, const BatchSpec& spec);
 
-/// Bad messages are skipped unless the user says otherwise, and so are the images in them: a
-/// context for those who decode.
+/// Returns a context for decoding. Bad images are skipped, like bad messages, unless the user says
+/// otherwise.
 FeederContext skipping_bad_images(const FeederContext& context);
 
-/// Throws ConfigError.
+/// Makes the feeder. Throws ConfigError.
 std::unique_ptr<Feeder> make_encoded_consumer(const FeederContext& context);
 
-/// Messages of image files that may lie ready when the window begins, a batch each. Throws
-/// ConfigError.
+/// Limit of messages with image files that may wait when the window begins; each counts as one
+/// batch. Throws ConfigError.
 std::int64_t encoded_reserve(const Options& options, const BatchSpec& spec);
 
-/// Makes of batches of bytes those that options ask for.
+/// Adjusts the batch spec to the options.
 void shape_consumed_batches(const Options& options, BatchSpec& batches);
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_intake.h"
+#include "feeders/remote/receive/zmq_intake.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// What a producer that has ended left in the kernel's buffers arrives within this time.
+/// Data of an ended producer in kernel buffers arrive within this time.
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
 
-/// Between two looks at who has gone, and at what piles up outside of messages, while none comes.
+/// Time between checks for peers that left and for floods of bytes, while no message comes.
 constexpr Nanoseconds kLookPeriod = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -47,7 +47,7 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
   cut_off_offenders();
   if (clock_.now() >= deadline(since)) throw TimeoutError(silence());
   while (true) {
-    if (framed_.flow() == ProducerLedger::Flow::complete) return false;
+    if (framed_.flow() == ProducerAccounts::Flow::complete) return false;
     if (receive_now(message)) break;
     if (!await_message(since, timer, stop)) return false;
     item.restart();
@@ -59,7 +59,7 @@ bool ZmqIntake::receive(ZmqMessage& message, Time since, StageTimer& timer, Stag
   return true;
 }
 
-/// The endpoint behind the one that was served last comes first.
+/// Begins with the endpoint after the one that was read last.
 bool ZmqIntake::receive_now(ZmqMessage& message) {
   for (std::size_t i = 0; i < receivers_.size(); ++i) {
     const std::size_t index = (turn_ + i) % receivers_.size();
@@ -70,13 +70,13 @@ bool ZmqIntake::receive_now(ZmqMessage& message) {
   return false;
 }
 
-/// Until there may be a message; false: stopped, or producers went in peace and all they sent is
-/// here, or cannot come any more.
+/// Waits until there may be a message. False: stopped, or the producers have ended without error
+/// and all they sent is here, or can no longer arrive.
 bool ZmqIntake::await_message(Time since, StageTimer& timer, const std::stop_token& stop) {
   const bool ended = producer_ended();
-  const bool straggles = framed_.flow() == ProducerLedger::Flow::stragglers;
+  const bool straggles = framed_.flow() == ProducerAccounts::Flow::stragglers;
   Nanoseconds limit = deadline(since) - clock_.now();
-  // What other threads have in hand may be the last message.
+  // Another thread may hold the last message.
   if (ended || straggles || is_shared_) limit = std::min(limit, kFlush);
   const ZmqSocket::Wake wake = wait(timer, limit, producer_ && !ended ? producer_->fd() : -1, stop);
   if (wake != ZmqSocket::Wake::late) return wake != ZmqSocket::Wake::stopped;
@@ -119,17 +119,17 @@ void ZmqIntake::cut_off_offenders() {
   }
 }
 
-/// Whether our own producer has ended, as it may; throws when it failed.
+/// Whether the producer that we started has ended without error. Throws if it failed.
 bool ZmqIntake::producer_ended() {
   const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
   if (status.value_or(0) == 0) return status.has_value();
   const std::string refused = good_at_.load() == Time::min() ? refusals() : "";
   throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
-                  " while batches were still wanted; " +
-                  (refused.empty() ? "run it by itself to see why" : refused));
+                  " while the run still needed batches; " +
+                  (refused.empty() ? "run it alone to see the reason" : refused));
 }
 
-/// The producer went in peace: throws where it sent nothing.
+/// Call when the producer has ended without error. Throws if it sent nothing usable.
 void ZmqIntake::end_of_producer() const {
   if (good_at_.load() != Time::min()) return;
   const std::string refused = bad_.last();
@@ -138,14 +138,13 @@ void ZmqIntake::end_of_producer() const {
                   (refused.empty() ? "" : "; the last: " + refused));
 }
 
-/// How many messages were refused, and why; empty: none was.
+/// How many messages were refused, and the last reason; empty: none.
 std::string ZmqIntake::refusals() const {
   const std::string last = bad_.last();
   if (last.empty()) return {};
   return std::to_string(bad_.count()) + " messages were refused, the last: " + last;
 }
 
-/// What is known when nothing usable came in time.
 std::string ZmqIntake::silence() const {
   const bool single = receivers_.size() == 1;
   std::string text = bad_.count() > 0 ? "no usable batch came over " : "no batch came over ";
@@ -161,7 +160,7 @@ std::string ZmqIntake::silence() const {
     if (!single || refused.empty()) text += receiver->silence();
   }
   if (!refused.empty()) text += (single ? "" : "; ") + refused;
-  return text + framed_.silence() + (refused.empty() ? "; " : "; mend the producer, or ") +
+  return text + framed_.silence() + (refused.empty() ? "; " : "; correct the producer, or ") +
          receivers_[0]->advice(spec_);
 }
 
@@ -174,4 +173,4 @@ void ZmqIntake::note_silent_endpoints() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_memory.h"
+#include "feeders/remote/receive/zmq_memory.h"
 
 #include <malloc.h>
 #include <sys/socket.h>
@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <climits>
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 #ifdef __GLIBC__
-/// glibc takes no larger M_MMAP_THRESHOLD on 64-bit machines.
+/// Largest M_MMAP_THRESHOLD that glibc accepts on 64-bit machines.
 constexpr std::size_t kMostThreshold = std::size_t{32} << 20;
 
-/// The size of a thread's heaps: one with less room than M_TOP_PAD before it is not given back.
+/// Size of a thread's heap. glibc keeps a heap if the one before it has less room than M_TOP_PAD.
 constexpr int kHeap = 64 << 20;
 #endif
 
@@ -27,7 +27,7 @@ void enlarge_send_buffer(int connection, std::int64_t bytes) noexcept {
     return;
   size = sizeof found;
   if (getsockopt(connection, SOL_SOCKET, SO_SNDBUF, &found, &size) != 0) return;
-  // The kernel doubles what it is asked for, and says so.
+  // The kernel doubles the requested size, and reports the doubled one.
   const int wanted = static_cast<int>(std::min<std::int64_t>(bytes, INT_MAX / 2));
   if (found / 2 >= wanted) return;
   static_cast<void>(setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted));
@@ -35,7 +35,7 @@ void enlarge_send_buffer(int connection, std::int64_t bytes) noexcept {
 
 void keep_message_memory(std::size_t bytes) noexcept {
 #ifdef __GLIBC__
-  // Room for libzmq's own part of the message.
+  // 4096: room for libzmq's own part of the message.
   if (bytes + 4096 < kMostThreshold) {
     mallopt(M_MMAP_THRESHOLD, kMostThreshold);
   } else {
@@ -48,4 +48,4 @@ void keep_message_memory(std::size_t bytes) noexcept {
 #endif
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

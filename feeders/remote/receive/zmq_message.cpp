@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_message.h"
+#include "feeders/remote/receive/zmq_message.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 struct ZmqMessage::Frames {
   std::array<zmq::message_t, kMaxMessageFrames> kept;
@@ -25,7 +25,7 @@ bool ZmqMessage::receive(void* native) {
   for (bool more = true; more; ++count_) {
     const bool kept = count_ < kMaxMessageFrames;
     zmq::message_t& frame = kept ? frames_->kept[count_] : frames_->surplus;
-    // The frames of a message arrive as one: none of them is late.
+    // The frames of a message arrive together, so this never waits for one.
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) return false;
     if (kept) views_[count_] = {frame.data<std::byte>(), frame.size()};
     bytes_ += static_cast<std::int64_t>(frame.size());
@@ -44,7 +44,7 @@ MessageFrames ZmqMessage::kept_frames() const noexcept {
   return std::span(views_).first(std::min(count_, kMaxMessageFrames));
 }
 
-MessageSender ZmqMessage::sender() const { return sender_of(frames_->kept[0].handle()); }
+net::MessageSender ZmqMessage::sender() const { return net::sender_of(frames_->kept[0].handle()); }
 
 int ZmqMessage::connection() const { return zmq_msg_get(frames_->kept[0].handle(), ZMQ_SRCFD); }
 
@@ -64,4 +64,4 @@ void ZmqMessage::clear() {
   frames_->surplus.rebuild();
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One message off a socket, as it came: its frames in libzmq's memory, and who sent it.
+// One message from a socket: its frames in libzmq's memory, and its sender.
 //
-// Thread-safety: one thread at a time, whichever thread the socket belongs to.
+// Thread-safety: one thread at a time; it may differ from the thread that owns the socket.
 #pragma once
 
 #include <array>
@@ -10,38 +10,37 @@
 #include <memory>
 #include <span>
 
-#include "dataflow/wire/batch_message.h"
-#include "dataflow/zmq_monitor.h"
+#include "dataflow/net/zmq_monitor.h"
+#include "feeders/remote/wire/batch_message.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// Used for message after message: nothing is allocated for them.
+/// One object serves many messages, without allocation.
 class ZmqMessage {
  public:
   ZmqMessage();
   ~ZmqMessage();
 
-  /// Takes the next message off a socket, whole; false: there is none now. Of one with more frames
-  /// than a batch can have, those beyond are dropped.
+  /// Receives the next message as a whole; false: there is none now. If it has more frames than a
+  /// batch can have, the rest is dropped.
   bool receive(void* socket);
-  /// Valid until the message is cleared or another one received. Throws DataError where frames were
-  /// dropped.
+  /// Valid until clear() or the next receive(). Throws DataError if frames were dropped.
   MessageFrames frames() const;
-  /// The same without those that were dropped.
+  /// Like frames(), but does not throw: without dropped frames.
   MessageFrames kept_frames() const noexcept;
-  /// Of all its frames, those that were dropped too.
+  /// Of all frames, including dropped ones.
   std::int64_t bytes() const noexcept { return bytes_; }
-  MessageSender sender() const;
-  /// The descriptor of the connection that it came by; -1: none.
+  net::MessageSender sender() const;
+  /// File descriptor of the connection that it came by; -1: none.
   int connection() const;
-  /// Each has what the other had; what was seen of their frames stays where it lies in memory.
+  /// Swaps two messages; views of their frames stay valid.
   void swap(ZmqMessage& other) noexcept;
-  /// Gives libzmq its memory back.
+  /// Gives the memory back to libzmq.
   void clear();
 
-  // By whoever receives it:
+  // The receiver sets these:
   std::int64_t number = 0;   ///< among all messages, from 1
-  std::size_t endpoint = 0;  ///< which of several it came by
+  std::size_t endpoint = 0;  ///< index of the endpoint that it came by
 
  private:
   struct Frames;
@@ -51,4 +50,4 @@ class ZmqMessage {
   std::int64_t bytes_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_receiver.h"
+#include "feeders/remote/receive/zmq_receiver.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 ZmqSocketOptions options_of(const ConsumePlan& plan, std::size_t index) {
@@ -11,8 +11,8 @@ ZmqSocketOptions options_of(const ConsumePlan& plan, std::size_t index) {
   return options;
 }
 
-/// Peers that were turned away, in the result.
-PeerReports peer_reports(const ConsumePlan& plan, std::size_t index, Probe& probe) {
+/// Puts peers that were turned away into the result.
+net::PeerReports peer_reports(const ConsumePlan& plan, std::size_t index, Probe& probe) {
   const std::string at =
       plan.endpoints.size() == 1 ? "" : "at " + plan.endpoints[index].endpoint.text + ": ";
   return {.refused = [&counter = probe.counter("peers_refused")] { counter.add(); },
@@ -53,16 +53,16 @@ void ZmqReceiver::look() {
   for (const std::string& peer : socket_.cut_off_floods(flood_bytes_)) {
     cut_off_.add();
     probe_.note("cut off " + peer + " at " + endpoint() + ": it sent more than " +
-                std::to_string(flood_bytes_) + " bytes that were no whole messages");
+                std::to_string(flood_bytes_) + " bytes without a complete message");
   }
 }
 
 void ZmqReceiver::say_mute_peers() {
   for (const std::string& peer : socket_.mute_peers()) {
     probe_.note(peer + " came to " + endpoint() +
-                " and went without a message; libzmq cuts off those that send more than "
-                "max_message = " +
-                std::to_string(max_message_) + " bytes in a frame, and does not say so");
+                " and disconnected without a message; libzmq disconnects producers silently if a "
+                "frame has more than max_message = " +
+                std::to_string(max_message_) + " bytes");
     mute_.add();
   }
 }
@@ -70,19 +70,19 @@ void ZmqReceiver::say_mute_peers() {
 std::string ZmqReceiver::refusals() const {
   const std::int64_t refused = socket_.peers().refused;
   if (refused == 0) return "";
-  return std::to_string(refused) + " tries to come in were refused, see the notes about keys";
+  return std::to_string(refused) + " connections were refused, see the notes about keys";
 }
 
 std::string ZmqReceiver::silence() const {
-  if (is_inproc()) return "no thread of this process sends any";
+  if (is_inproc()) return "no thread of this process sends batches";
   const ZmqSocket::Peers peers = socket_.peers();
   if (peers.joined == 0) return "no producer ever connected";
   std::string text = received_ == 0 ? "" : std::to_string(received_) + " messages came; ";
   if (peers.left == 0) return text + "a producer is connected but silent";
   text += std::to_string(peers.left) + " of " + std::to_string(peers.joined) +
           " connections of producers have ended";
-  if (peers.left < peers.joined) text += ", and who is left is silent";
-  return text + "; libzmq cuts off those that send more than max_message = " +
+  if (peers.left < peers.joined) text += ", and the remaining ones are silent";
+  return text + "; libzmq disconnects producers that send more than max_message = " +
          std::to_string(max_message_) + " bytes";
 }
 
@@ -93,4 +93,4 @@ std::string ZmqReceiver::advice(const BatchSpec& spec) const {
          "`, or wait longer with --timeout";
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One socket of zmq-consume: whole messages off it, who sent too many bad ones cut off, and what is
-// known where nothing comes.
+// One socket of zmq-consume: receives whole messages, cuts off senders of too many bad ones, and
+// explains why no message comes.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -9,43 +9,46 @@
 #include <string>
 
 #include "dataflow/probe.h"
-#include "feeders/zmq_consume_plan.h"
-#include "feeders/zmq_message.h"
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/zmq_consume_plan.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class ZmqReceiver {
  public:
-  /// Of the endpoint number `index` of the plan; the probe outlives it. Throws ConfigError.
+  /// Opens endpoint number `index` of the plan; the probe outlives this object. Throws ConfigError.
   ZmqReceiver(const ConsumePlan& plan, std::size_t index, Probe& probe);
 
-  /// The next message, if one is there.
+  /// Receives the next message; false: none is there.
   bool receive(ZmqMessage& message);
-  /// Looks who came and went, and ends connections whose bytes pile up outside of messages.
+  /// Checks which peers came and went, and closes connections that send many bytes outside
+  /// messages.
   void look();
-  /// Names those who came and went without a message. While none comes.
+  /// Names peers that came and went without a message. Call while no message comes.
   void say_mute_peers();
-  /// Whether bytes can pile up that libzmq does not count.
-  bool may_be_flooded() const noexcept { return endpoint_.endpoint.kind == Endpoint::Kind::tcp; }
+  /// Whether a peer can send bytes that libzmq does not count.
+  bool may_be_flooded() const noexcept {
+    return endpoint_.endpoint.kind == net::Endpoint::Kind::tcp;
+  }
   ZmqSocket& socket() noexcept { return socket_; }
   /// As the user wrote it.
   const std::string& endpoint() const noexcept { return endpoint_.endpoint.text; }
   std::int64_t received() const noexcept { return received_; }
 
   /// "ipc://feed (in /home/me)", "this side binds".
-  std::string place() const { return describe(endpoint_.endpoint); }
+  std::string place() const { return net::describe(endpoint_.endpoint); }
   std::string side() const { return endpoint_.bind ? "this side binds" : "this side connects"; }
-  /// Tries to come in that were refused; empty: none.
+  /// Describes refused connection attempts; empty: none.
   std::string refusals() const;
-  /// Why there may be no messages: nobody there, gone, or silent.
+  /// Explains why no message comes: no peer, peers gone, or peers silent.
   std::string silence() const;
-  /// "start one, such as `penstock serve ...`".
+  /// Advice such as "start one, such as `penstock serve ...`".
   std::string advice(const BatchSpec& spec) const;
 
  private:
-  /// Of those libzmq tells nothing.
-  bool is_inproc() const noexcept { return endpoint_.endpoint.kind == Endpoint::Kind::inproc; }
+  /// libzmq reports no peers for inproc.
+  bool is_inproc() const noexcept { return endpoint_.endpoint.kind == net::Endpoint::Kind::inproc; }
 
   const ConsumeEndpoint endpoint_;
   const std::size_t index_;
@@ -56,4 +59,4 @@ class ZmqReceiver {
   std::int64_t received_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/receive/zmq_socket.h"
 
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -22,26 +22,27 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/stop_signal.h"
-#include "dataflow/workers.h"
-#include "feeders/zmq_memory.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/workers.h"
+#include "feeders/remote/receive/zmq_memory.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// No wait is longer: far from where sums of times overflow.
+/// Longest wait, so that sums of times do not overflow.
 constexpr Nanoseconds kLongest = std::chrono::hours(24 * 365);
 
-/// Bytes around a message's frames, each of at most four: lengths, and CURVE's boxes.
+/// Bytes around the frames of a message, at most four frames: lengths, and the boxes of CURVE.
 constexpr std::int64_t kAroundMessage = 256;
 
-/// Peers that are kept until they are asked for.
+/// How many mute peers are kept until the caller asks for them.
 constexpr std::size_t kMostMute = 64;
 
-/// How long libzmq may take to note that connections were ended.
+/// How long libzmq may take to notice closed connections.
 constexpr std::chrono::seconds kHangUp{1};
 
-/// The socket file that a bind made, removed at the end unless it is another's by then.
+/// The socket file that a bind created. Removed at the end, unless it belongs to another socket by
+/// then.
 class SocketFile {
  public:
   explicit SocketFile(const std::string& address) {
@@ -76,12 +77,13 @@ int type_of(ZmqSocketOptions::Role role) noexcept {
   return -1;
 }
 
-[[noreturn]] void refuse(const Endpoint& endpoint, bool bind, const zmq::error_t& error) {
-  std::string text = std::string("cannot ") + (bind ? "bind " : "connect to ") + describe(endpoint);
+[[noreturn]] void refuse(const net::Endpoint& endpoint, bool bind, const zmq::error_t& error) {
+  std::string text =
+      std::string("cannot ") + (bind ? "bind " : "connect to ") + net::describe(endpoint);
   switch (error.num()) {
     case EADDRINUSE:
       text += std::string(": it is already in use by another ") +
-              (endpoint.kind == Endpoint::Kind::inproc ? "socket" : "process; stop that one") +
+              (endpoint.kind == net::Endpoint::Kind::inproc ? "socket" : "process; stop that one") +
               ", or give another endpoint";
       break;
     case ENOENT:
@@ -93,7 +95,7 @@ int type_of(ZmqSocketOptions::Role role) noexcept {
   throw ConfigError(text);
 }
 
-/// Bytes that a TCP connection has brought so far; 0: it is another kind of one.
+/// Bytes that a TCP connection has received so far; 0: not TCP.
 std::int64_t arrived_over_tcp(int connection) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -102,30 +104,29 @@ std::int64_t arrived_over_tcp(int connection) {
   return static_cast<std::int64_t>(info.tcpi_bytes_received);
 }
 
-/// Those of them that libzmq has not read.
+/// Bytes that the kernel has received and libzmq has not read.
 std::int64_t unread_over_tcp(int connection) {
   int unread = 0;
   return ioctl(connection, SIOCINQ, &unread) == 0 ? unread : 0;
 }
 
-/// Of all inproc:// endpoints; null: nobody asked for it.
+/// For all inproc:// endpoints; null: no caller asked for it yet.
 std::atomic<zmq::context_t*> shared_context{nullptr};
 
-/// Most sockets have one of their own.
-std::shared_ptr<zmq::context_t> context_for(const Endpoint& endpoint,
+/// inproc:// sockets share one context; every other socket gets a new one.
+std::shared_ptr<zmq::context_t> context_for(const net::Endpoint& endpoint,
                                             const ZmqSocketOptions& options) {
-  if (endpoint.kind != Endpoint::Kind::inproc) {
-    // libzmq ends the process where it cannot start its threads: those and the one that reaps.
+  if (endpoint.kind != net::Endpoint::Kind::inproc) {
+    // libzmq aborts the process if it cannot start its threads: I/O threads and one that reaps.
     expect_threads(static_cast<std::int32_t>(options.io_threads) + 1);
     return std::make_shared<zmq::context_t>(static_cast<int>(options.io_threads));
   }
   const std::string text = "ZeroMQ endpoint '" + endpoint.text + "' ";
   if (shared_context == nullptr) {
-    throw ConfigError(
-        text +
-        "reaches threads of this process alone, and none of them is at the other end; "
-        "expected ipc://PATH, ipc://@NAME or tcp://HOST:PORT (a program with threads "
-        "that push calls inproc_context() first)");
+    throw ConfigError(text +
+                      "reaches only threads of this process, but none has called inproc_context(); "
+                      "expected ipc://PATH, ipc://@NAME or tcp://HOST:PORT (a program with threads "
+                      "that push calls inproc_context() first)");
   }
   if (options.curve) throw ConfigError(text + "stays in this process and takes no CURVE keys");
   return {shared_context.load(), [](zmq::context_t*) {}};
@@ -140,7 +141,7 @@ void* inproc_context() {
 }
 
 struct ZmqSocket::State {
-  State(const Endpoint& endpoint, const ZmqSocketOptions& options, PeerReports reports)
+  State(const net::Endpoint& endpoint, const ZmqSocketOptions& options, net::PeerReports reports)
       : context(context_for(endpoint, options)),
         role(options.role),
         bind(options.bind),
@@ -149,7 +150,7 @@ struct ZmqSocket::State {
         security(context->handle(), options.curve, std::move(reports)),
         socket(*context, type_of(options.role)),
         monitor(context->handle(), socket.handle()) {
-    bound_socket(socket.handle(), options.max_message);
+    net::bound_socket(socket.handle(), options.max_message);
     security.set_up(socket.handle(), options.server);
     socket.set(zmq::sockopt::rcvhwm, static_cast<int>(options.hwm));
     socket.set(zmq::sockopt::sndhwm, static_cast<int>(options.hwm));
@@ -157,7 +158,7 @@ struct ZmqSocket::State {
       socket.set(zmq::sockopt::router_mandatory, 1);
       socket.set(zmq::sockopt::router_handover, 1);
     }
-    // Batches go to peers that are there, and do not pile up for one that never comes.
+    // Queue messages only for connected peers, not for one that may never come.
     socket.set(zmq::sockopt::immediate, 1);
     if (endpoint.host.starts_with('[')) socket.set(zmq::sockopt::ipv6, 1);
     try {
@@ -171,19 +172,19 @@ struct ZmqSocket::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// `judges`: peers that may not come in are named, and one that will never let us in is said.
+  /// `judges`: name peers that are turned away, and report a peer that permanently refuses us.
   void count_peers(bool judges = true) {
-    while (const std::optional<ConnectionEvent> event = monitor.next()) {
+    while (const std::optional<net::ConnectionEvent> event = monitor.next()) {
       switch (event->kind) {
-        case ConnectionEvent::Kind::opened:
+        case net::ConnectionEvent::Kind::opened:
           connections[event->connection] = 0;
           mute.insert(event->connection);
           if (send_buffer > 0) enlarge_send_buffer(event->connection, send_buffer);
           break;
-        case ConnectionEvent::Kind::joined:
+        case net::ConnectionEvent::Kind::joined:
           ++peers.joined;
           break;
-        case ConnectionEvent::Kind::ended:
+        case net::ConnectionEvent::Kind::ended:
           if (connections.erase(event->connection) > 0 && !event->fault) {
             ++peers.left;
             if (judges && left) left(event->peer, peers.joined - peers.left);
@@ -200,10 +201,10 @@ struct ZmqSocket::State {
   }
 
   void note_mute(const std::string& peer) {
-    if (peer != kGonePeer && gone_mute.size() < kMostMute) gone_mute.push_back(peer);
+    if (peer != net::kGonePeer && gone_mute.size() < kMostMute) gone_mute.push_back(peer);
   }
 
-  /// Ends all connections, and waits until libzmq has taken note of it, a second at most.
+  /// Closes all connections, and waits until libzmq has noticed, a second at most.
   void hang_up() {
     count_peers(false);
     for (const auto& [connection, taken] : connections) shutdown(connection, SHUT_RDWR);
@@ -215,27 +216,27 @@ struct ZmqSocket::State {
     }
   }
 
-  StopSignal stop;
+  EventFd stop;
   const std::shared_ptr<zmq::context_t> context;
   const ZmqSocketOptions::Role role;
   const bool bind;
   const std::int64_t send_buffer;
   const std::function<void(const std::string&, std::int64_t)> left;
-  SocketSecurity security;
+  net::SocketSecurity security;
   zmq::socket_t socket;
-  ZmqMonitor monitor;
+  net::ZmqMonitor monitor;
   Peers peers;
   int failures = 0;                         // of handshakes, in a row
-  std::map<int, std::int64_t> connections;  // and how many bytes of theirs were taken
-  std::set<int> mute;                       // of them, those by which no message came
-  std::vector<std::string> gone_mute;       // whose connections ended as such
+  std::map<int, std::int64_t> connections;  // and bytes received from each in messages
+  std::set<int> mute;                       // of them, those without a message
+  std::vector<std::string> gone_mute;       // peers that left without a message
   std::string address;
-  std::optional<SocketFile> file;  // removed while we still listen: nobody can have taken the name
+  std::optional<SocketFile> file;  // removed while we listen: the name is still ours
 };
 
-ZmqSocket::ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options,
-                     PeerReports reports) {
-  if (options.bind) check_bindable(endpoint, options.insecure || options.curve);
+ZmqSocket::ZmqSocket(const net::Endpoint& endpoint, const ZmqSocketOptions& options,
+                     net::PeerReports reports) {
+  if (options.bind) net::check_bindable(endpoint, options.insecure || options.curve);
   try {
     state_ = std::make_unique<State>(endpoint, options, std::move(reports));
   } catch (const zmq::error_t& error) {
@@ -245,8 +246,8 @@ ZmqSocket::ZmqSocket(const Endpoint& endpoint, const ZmqSocketOptions& options,
 }
 
 ZmqSocket::~ZmqSocket() {
-  // libzmq 4.3 aborts the process where it drops a message of several frames that is half written
-  // to a connection that ends at that moment.
+  // libzmq 4.3 aborts the process if it drops a half-written message of several frames on a
+  // connection that ends at that moment.
   const bool drops = state_->socket.get(zmq::sockopt::linger) == 0;
   if (drops && state_->role != ZmqSocketOptions::Role::pull) state_->hang_up();
 }
@@ -262,19 +263,19 @@ ZmqSocket::Peers ZmqSocket::peers() const noexcept {
 
 void ZmqSocket::look() { state_->count_peers(); }
 
-bool ZmqSocket::cut_off(const MessageSender& sender) {
+bool ZmqSocket::cut_off(const net::MessageSender& sender) {
   state_->security.ban(sender.public_key);
   state_->count_peers();
-  // The descriptor of a connection that has ended may be that of anything by now.
+  // The descriptor of an ended connection may have been reused.
   return state_->connections.contains(sender.connection) &&
-         peer_of(sender.connection).starts_with(sender.address) &&
+         net::peer_of(sender.connection).starts_with(sender.address) &&
          shutdown(sender.connection, SHUT_RDWR) == 0;
 }
 
 void ZmqSocket::took(int connection, std::int64_t bytes) {
   const auto found = state_->connections.find(connection);
   if (found == state_->connections.end()) return;
-  // What libzmq sends around frames is taken, too: never more than has arrived.
+  // Count libzmq's bytes around frames as taken, but never more than has arrived.
   found->second = std::min(found->second + bytes + kAroundMessage, arrived_over_tcp(connection));
 }
 
@@ -283,9 +284,9 @@ std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {
   for (auto& [connection, taken] : state_->connections) {
     const std::int64_t waiting = arrived_over_tcp(connection) - taken;
     if (waiting <= most || waiting - most <= unread_over_tcp(connection)) continue;
-    names.push_back(peer_of(connection));
+    names.push_back(net::peer_of(connection));
     state_->mute.erase(connection);  // named once
-    // Reset, for the peer would wait for room that a closed connection never has.
+    // Reset the connection: otherwise the peer would wait for buffer space that never comes.
     const struct linger reset { .l_onoff = 1, .l_linger = 0 };
     setsockopt(connection, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     shutdown(connection, SHUT_RDWR);
@@ -300,7 +301,7 @@ void ZmqSocket::heard(const ZmqMessage& message) {
   if (!state.connections.contains(connection)) state.count_peers();
   state.mute.erase(connection);
   if (state.gone_mute.empty()) return;
-  // It may have come by a connection that has ended since.
+  // Its connection may have ended since.
   const std::string address = message.sender().address;
   std::erase_if(state.gone_mute, [&](const std::string& name) {
     return name == address || name.starts_with(address + " ");
@@ -330,10 +331,10 @@ ZmqSocket::Wake ZmqSocket::wait(Nanoseconds limit, const std::stop_token& stop, 
 ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nanoseconds limit,
                                         const std::stop_token& stop, int other_fd, int another_fd) {
   PENSTOCK_ASSERT(!sockets.empty() && sockets.size() <= kMostTogether);
-  // Peers live in real time, so this wait does, whatever clock the harness runs on.
+  // Peers run in real time, so this wait does too, whatever clock the harness uses.
   const auto deadline = std::chrono::steady_clock::now() + std::min(limit, kLongest);
-  const StopSignal& stopping = sockets.front()->state_->stop;
-  const std::stop_callback wake(stop, [&stopping] { stopping.send(); });
+  const EventFd& stopping = sockets.front()->state_->stop;
+  const std::stop_callback wake(stop, [&stopping] { stopping.signal(); });
   // First the sockets, then their monitors.
   std::array<zmq::pollitem_t, 2 * kMostTogether + 3> items;
   const std::size_t count = sockets.size(), stopped = 2 * count, others = stopped + 1;
@@ -343,7 +344,7 @@ ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nan
     items[i] = {state.socket.handle(), 0, static_cast<short>(pushes ? ZMQ_POLLOUT : ZMQ_POLLIN), 0};
     items[count + i] = {state.monitor.handle(), 0, ZMQ_POLLIN, 0};
   }
-  items[stopped] = {nullptr, stopping.fd(), ZMQ_POLLIN, 0};
+  items[stopped] = {nullptr, stopping.get(), ZMQ_POLLIN, 0};
   std::size_t polled = others;
   for (const int fd : {other_fd, another_fd}) {
     if (fd >= 0) items[polled++] = {nullptr, fd, ZMQ_POLLIN, 0};
@@ -385,4 +386,4 @@ std::string seconds_text(Nanoseconds time) {
   return text + " s";
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

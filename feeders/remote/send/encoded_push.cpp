@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/encoded_push.h"
+#include "feeders/remote/send/encoded_push.h"
 
 #include <algorithm>
 #include <array>
@@ -13,17 +13,17 @@
 
 #include "dataflow/error.h"
 #include "dataflow/pace.h"
-#include "dataflow/wire/framed_text.h"
-#include "feeders/hand_off_times.h"
-#include "feeders/push_peers.h"
+#include "feeders/remote/receive/hand_off_times.h"
+#include "feeders/remote/send/push_peers.h"
+#include "feeders/remote/wire/framed_text.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Room in the socket, by credit, for what is no batch.
+/// With credit: room in the socket for messages that are not batches.
 constexpr std::int64_t kOtherMessages = 16;
 
-/// By credit, the socket takes whatever there is room for at the other end.
+/// With credit, the socket has room for every batch that the consumer has room for.
 ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t batches) {
   if (options.role == ZmqSocketOptions::Role::dealer) {
     options.hwm = static_cast<std::int64_t>(batches) + kOtherMessages;
@@ -33,7 +33,7 @@ ZmqSocketOptions with_room(ZmqSocketOptions options, std::size_t batches) {
 
 }  // namespace
 
-/// A batch, and how many of its frames lie with libzmq.
+/// A batch, and how many of its frames libzmq holds.
 struct EncodedPush::Held {
   Outgoing* owner = nullptr;
   EncodedBatch batch;
@@ -48,7 +48,7 @@ struct EncodedPush::Outgoing {
     }
   }
 
-  /// Called by libzmq: the bytes of a frame are no longer needed.
+  /// libzmq calls this when it no longer needs the bytes of a frame.
   static void give_back(void*, void* hint) {
     Held& held = *static_cast<Held*>(hint);
     Outgoing& owner = *held.owner;
@@ -65,9 +65,9 @@ struct EncodedPush::Outgoing {
   std::vector<Held*> free;
 };
 
-EncodedPush::EncodedPush(Source& source, const Plan& plan, const Endpoint& endpoint,
+EncodedPush::EncodedPush(Source& source, const Plan& plan, const net::Endpoint& endpoint,
                          const ZmqSocketOptions& options, Clock& clock, Probe& probe,
-                         PeerReports reports)
+                         net::PeerReports reports)
     : source_(source),
       plan_(plan),
       endpoint_(endpoint),
@@ -120,12 +120,12 @@ void EncodedPush::run(const PushPlan& plan, std::stop_token stop) {
   }
   if (!send_end(plan, stop)) return;
   for (std::size_t taken = 0; taken < plan_.batches; ++taken) {
-    if (free_batch(plan, stop) == nullptr) return;  // until libzmq has none any more
+    if (free_batch(plan, stop) == nullptr) return;  // until libzmq has returned all
   }
   await_all_read(socket_, endpoint_, clock_, plan.timeout, stop);
 }
 
-/// A batch that nobody holds, taken from those; null: stopped.
+/// Takes a free batch; null: stopped.
 EncodedPush::Held* EncodedPush::free_batch(const PushPlan& plan, const std::stop_token& stop) {
   const CountedWait wait(wait_ns_, clock_);
   std::unique_lock lock(outgoing_->mutex);
@@ -158,7 +158,7 @@ bool EncodedPush::fill(EncodedBatch& batch, const std::stop_token& stop) {
   return !stop.stop_requested();
 }
 
-/// Counts and names a bad sample; throws when there are too many.
+/// Counts and notes a bad sample; throws if there are too many.
 void EncodedPush::leave_out(const std::string& why) {
   bad_samples_.add();
   const BadSamplePolicy& policy = plan_.on_bad_sample;
@@ -186,15 +186,15 @@ FramedHeader EncodedPush::header(FramedKind kind) const noexcept {
   return header;
 }
 
-/// By credit, until the consumer has room for one more batch; pushed ones find that out by
-/// themselves. False: stopped.
+/// With credit, waits until the consumer has room for one more batch; otherwise returns at once.
+/// False: stopped.
 bool EncodedPush::await_credit(const PushPlan& plan, const std::stop_token& stop) {
   const Time asked = clock_.now();
   while (line_) {
     line_->look();
     if (line_->may_send()) break;
     if (clock_.now() - asked > plan.timeout) nobody_takes(endpoint_, socket_.peers(), plan.timeout);
-    if (socket_.wait(CreditLine::kBeat, stop) == ZmqSocket::Wake::stopped) return false;
+    if (socket_.wait(ProducerSession::kBeat, stop) == ZmqSocket::Wake::stopped) return false;
   }
   return true;
 }
@@ -234,11 +234,11 @@ bool EncodedPush::send(Held& held, FramedHeader header, const PushPlan& plan,
     if (socket.send(messages[0], zmq::send_flags::sndmore | zmq::send_flags::dontwait)) break;
     if (!line_) {
       if (!await_peer(plan, stop)) return false;
-    } else if (socket_.wait(CreditLine::kBeat, stop) == ZmqSocket::Wake::stopped) {
+    } else if (socket_.wait(ProducerSession::kBeat, stop) == ZmqSocket::Wake::stopped) {
       return false;  // the connection has just ended
     }
   }
-  // Whoever has taken the first frame has room for the others: none of these waits.
+  // The peer that accepted the first frame has room for the others, so these sends do not wait.
   for (std::size_t i = 1; i < messages.size(); ++i) {
     const bool last = i + 1 == messages.size();
     socket.send(messages[i], last ? zmq::send_flags::none : zmq::send_flags::sndmore);
@@ -268,12 +268,12 @@ bool EncodedPush::send_end(const PushPlan& plan, const std::stop_token& stop) {
   if (!line_) return send_plain(header(FramedKind::end), {}, plan, stop);
   line_->look();
   const FramedHeader end = header(FramedKind::end);
-  // A consumer that has gone, or was not there yet, waits for none.
+  // A consumer that has gone, or has not connected yet, does not expect an end.
   if (line_->is_welcome()) line_->send_end(end.sequence, end.images_before);
   return !stop.stop_requested();
 }
 
-/// A message without images: its header, and the text behind it where there is one. False: stopped.
+/// Sends a message without images: a header, and a text if there is one. False: stopped.
 bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const PushPlan& plan,
                              const std::stop_token& stop) {
   const std::array frames{std::as_bytes(std::span(text))};
@@ -290,4 +290,4 @@ bool EncodedPush::send_plain(FramedHeader header, std::string_view text, const P
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of ZeroMQ feeding with image files: a source's samples go out as they are
-// encoded, in messages of Penstock's own format (framed_format.md), for consumers to decode.
+// Sends image files over ZeroMQ: the encoded samples of a source, in messages of Penstock's own
+// format (framed_format.md). Consumers decode them.
 //
-//   source -> one copy into a batch -> libzmq, which gives the batch's memory back once its bytes
-//   are in the kernel
+//   source -> one copy into a batch -> libzmq -> kernel; then libzmq returns the batch's memory
 //
-// They are pushed, or sent by credit, as far as the one consumer has room.
+// Batches are pushed, or sent with credit while the one consumer has room.
 //
-// Batches are filled and sent by one thread; libzmq's own sends them on meanwhile. What waits is
-// bounded by the number of batches, whatever the hwm. Nothing is allocated for an image once all
-// batches have had their largest size.
+// One thread fills and sends batches, and libzmq's thread transmits them meanwhile. The number of
+// batches limits what waits, whatever the hwm. When all batches have reached their largest size, no
+// image needs an allocation.
 #pragma once
 
 #include <cstddef>
@@ -22,41 +21,40 @@
 
 #include "dataflow/probe.h"
 #include "dataflow/source.h"
-#include "feeders/credit_line.h"
-#include "feeders/encoded_batch.h"
 #include "feeders/feeder.h"
-#include "feeders/zmq_push.h"
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/credit/producer_session.h"
+#include "feeders/remote/receive/encoded_batch.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/send/zmq_push.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 class EncodedPush {
  public:
   struct Plan {
-    std::size_t images = 64;  ///< of a message; the last one of finite data may have fewer
-    std::size_t batches = 4;  ///< in memory: filled, waiting or under way
-    bool checksum = false;    ///< messages have one of their bytes
+    std::size_t images = 64;  ///< per message; the last message of finite data may have fewer
+    std::size_t batches = 4;  ///< in memory: being filled, waiting or in transit
+    bool checksum = false;    ///< each message carries a checksum
     BadSamplePolicy on_bad_sample{};
-    std::string name = "penstock serve";  ///< by which consumers know this producer
+    std::string name = "penstock serve";  ///< name of this producer for consumers
   };
 
-  /// Binds or connects; `options.role` is push, or dealer to send by credit; `reports` are
-  /// ZmqSocket's. `source` gives encoded images, and outlives this
-  /// object, as clock and probe do.
-  EncodedPush(Source& source, const Plan& plan, const Endpoint& endpoint,
+  /// Binds or connects. `options.role` must be push, or dealer to send with credit; `reports` go to
+  /// ZmqSocket. `source` gives encoded images. Source, clock and probe outlive this object.
+  EncodedPush(Source& source, const Plan& plan, const net::Endpoint& endpoint,
               const ZmqSocketOptions& options, Clock& clock, Probe& probe,
-              PeerReports reports = {});
+              net::PeerReports reports = {});
   ~EncodedPush();
 
-  /// Says who it is, and sends until the plan is done, the data end, or a stop is requested; unless
-  /// stopped, it says that this was the end, and returns when the kernel has every byte. Called
-  /// once. Counts as ZmqPush::run does, feed_wait_ns being the time in which batches are filled,
-  /// and bad_samples. Throws what that throws, and DataError for samples that cannot be read, if
-  /// none may be left out; by credit, what CreditLine does.
+  /// Sends a hello, then batches until the plan is done, the data end, or a stop is requested.
+  /// Unless stopped, it sends an end and returns when the kernel has every byte. Call once. Counts
+  /// what ZmqPush::run() counts, where feed_wait_ns is the time to fill batches, and bad_samples.
+  /// Throws what ZmqPush::run() throws; DataError if a sample cannot be read and may not be
+  /// skipped; with credit, what ProducerSession throws.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
-  /// Tries of consumers that had not the right key.
+  /// Connection attempts of consumers with a wrong key.
   std::int64_t refused() const noexcept { return socket_.peers().refused; }
 
  private:
@@ -78,7 +76,7 @@ class EncodedPush {
 
   Source& source_;
   const Plan plan_;
-  const Endpoint endpoint_;
+  const net::Endpoint endpoint_;
   Clock& clock_;
   Probe& probe_;
   Counter &batches_, &images_, &bytes_, &wait_ns_, &fill_ns_, &bad_samples_;
@@ -87,8 +85,8 @@ class EncodedPush {
   bool data_ended_ = false;
   std::uint64_t bad_in_a_row_ = 0;
   std::unique_ptr<Outgoing> outgoing_;
-  ZmqSocket socket_;  // closes before what is above: libzmq gives back what it still holds
-  std::optional<CreditLine> line_;  // empty: batches are pushed
+  ZmqSocket socket_;  // closes before the members above: libzmq gives back what it holds
+  std::optional<ProducerSession> line_;  // empty: batches are pushed
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

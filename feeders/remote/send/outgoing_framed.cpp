@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches as messages of Penstock's own format (framed_format.md): a hello, batches of pixels, an
-// end.
+// Lays out batches as messages of Penstock's own format (framed_format.md): a hello, batches of
+// pixels, an end.
 #include <unistd.h>
 
 #include <array>
@@ -8,12 +8,12 @@
 #include <random>
 #include <string>
 
-#include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
-#include "feeders/hand_off_times.h"
-#include "feeders/outgoing_messages.h"
+#include "feeders/remote/receive/hand_off_times.h"
+#include "feeders/remote/send/outgoing_messages.h"
+#include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_text.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 std::uint64_t random_number() {
@@ -91,7 +91,7 @@ class FramedMessages final : public OutgoingMessages {
     return made;
   }
 
-  /// Sums of the payload are taken here, once; only the time of sending changes later.
+  /// Computes the checksum of the payload once. Later only the time of sending changes.
   std::span<const OutgoingFrame> message(const FramedHeader& made,
                                          std::span<const OutgoingFrame> payload) {
     std::array<std::span<const std::byte>, kMaxFramedPayload> views;
@@ -112,7 +112,7 @@ class FramedMessages final : public OutgoingMessages {
   const std::uint64_t producer_;
   std::uint64_t batches_ = 0, images_ = 0;
   std::string text_;
-  FramedHeader current_;  // of the message that was asked for last
+  FramedHeader current_;  // of the last message
   std::array<std::byte, kFramedHeaderBytes> first_{};
   std::array<OutgoingFrame, 1 + kMaxFramedPayload> frames_;
 };
@@ -124,4 +124,4 @@ std::unique_ptr<OutgoingMessages> make_framed_outgoing(const BatchSpec& spec, co
   return std::make_unique<FramedMessages>(spec, clock, checksum);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

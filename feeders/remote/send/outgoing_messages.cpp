@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formats that are not our own: tensorpack's zmq_op, and plain frames of NumPy arrays.
-#include "feeders/outgoing_messages.h"
+// Lays out batches in formats of other programs: tensorpack's zmq_op, and plain frames of NumPy
+// arrays.
+#include "feeders/remote/send/outgoing_messages.h"
 
 #include <fmt/format.h>
 
@@ -9,15 +10,16 @@
 #include <string>
 
 #include "dataflow/error.h"
-#include "dataflow/wire/zmq_op.h"
+#include "feeders/remote/wire/zmq_op.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// A message is one frame, so a slot is laid out as one:
+/// A message is one frame, so the slot has the layout of a message:
 ///
-///   [header][pixels][header][labels]     the ring sees [pixels][labels]; labels move up to send,
-///   and back
+///   [header][pixels][header][labels]
+///
+/// The ring sees [pixels][labels]. Labels move up before sending, and back afterwards.
 class ZmqOpMessages final : public OutgoingMessages {
  public:
   explicit ZmqOpMessages(const BatchSpec& spec) : spec_(spec) {}
@@ -34,7 +36,7 @@ class ZmqOpMessages final : public OutgoingMessages {
   void give_back(const Batch& batch) noexcept override {
     const BatchLayout layout(spec_, batch.valid);
     const std::span<std::byte> labels = labels_of(batch);
-    // Constant feeders fill a slot once and publish it again and again.
+    // Restore the labels: constant feeders fill a slot once and publish it again and again.
     std::memmove(labels.data(), &frame_of(batch, layout)[layout.labels_at()], labels.size());
   }
 
@@ -87,4 +89,4 @@ std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const Batc
                     " are received, not sent; expected zmq_op, numpy-frames or framed");
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

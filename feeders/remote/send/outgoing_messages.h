@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How batches of a ring go out as messages, in each format: which frames a message has, most of
-// them the bytes of a slot as they lie. Sockets are ZmqPush's.
+// Lays out batches of a ring as messages of each format: the frames of a message, most of which are
+// bytes of the slot without a copy. ZmqPush sends them.
 //
-// Thread-safety: one thread at a time, except for give_back, which any thread may call for slots
-// that are out.
+// Thread-safety: one thread at a time. Any thread may call give_back for a slot that is in use.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +11,12 @@
 
 #include "dataflow/batch.h"
 #include "dataflow/clock.h"
-#include "dataflow/wire/batch_message.h"
+#include "feeders/remote/wire/batch_message.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// A frame of a message. One in a slot is sent as it lies, and the slot is given back once all such
-/// frames of the message are free; another is copied.
+/// A frame of a message. A frame in a slot is sent without a copy, and the slot is given back when
+/// all such frames of the message are free. Other frames are copied.
 struct OutgoingFrame {
   std::span<std::byte> bytes;
   bool in_slot = false;
@@ -27,28 +26,28 @@ class OutgoingMessages {
  public:
   virtual ~OutgoingMessages() = default;
 
-  // Frames are valid until the next call, at most kMaxMessageFrames.
-  /// A message before the first batch; empty: there is none.
+  // Returned frames are valid until the next call. At most kMaxMessageFrames.
+  /// Message before the first batch; empty: none.
   virtual std::span<const OutgoingFrame> hello() { return {}; }
-  /// The next batch, in FrameMemory, and when work on it began and it was ready. Lays the slot out.
+  /// Message for the next batch, which lies in FrameMemory. `begun` and `ready`: when work on it
+  /// began and when it was complete. Changes the layout of the slot.
   virtual std::span<const OutgoingFrame> batch(const Batch& batch, Time begun, Time ready) = 0;
-  /// A message behind the last batch; empty: there is none.
+  /// Message after the last batch; empty: none.
   virtual std::span<const OutgoingFrame> end() { return {}; }
 
-  /// The message that was asked for last is handed to a socket now: frames outside of slots may
-  /// change.
+  /// Call when the last message goes to a socket now. May change frames outside of slots.
   virtual void stamp() {}
-  /// What batch() moved in a slot lies where the ring's writers expect it again.
+  /// Restores what batch() moved in a slot, for the writers of the ring.
   virtual void give_back(const Batch&) noexcept {}
 };
 
-/// Formats that are sent: zmq_op, numpy-frames and framed. Throws ConfigError for others, and for a
-/// checksum where the format has none. The clock, which is the ring's, outlives it.
+/// Supports zmq_op, numpy-frames and framed. Throws ConfigError for other formats, and for a
+/// checksum if the format has none. The clock must be the ring's and outlive the returned object.
 std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const BatchSpec& spec,
                                                 const Clock& clock, bool checksum = false);
 
-/// Of `framed`, with a producer's number drawn at random.
+/// For format framed. Draws a random producer number.
 std::unique_ptr<OutgoingMessages> make_framed_outgoing(const BatchSpec& spec, const Clock& clock,
                                                        bool checksum);
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/push_peers.h"
+#include "feeders/remote/send/push_peers.h"
 
 #include <chrono>
 #include <string>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Between two looks at whether the receiver has read everything, after the last batch.
+/// Time between checks whether the receiver has read everything, after the last batch.
 constexpr Nanoseconds kUnreadPeriod = std::chrono::milliseconds(5);
-/// So many in a row have to find nothing.
+/// This many checks in a row must find no unread bytes.
 constexpr int kLooks = 3;
 
-/// libzmq may hold the last bytes of small messages in a buffer of its own.
+/// libzmq may keep the last bytes of small messages in a buffer.
 constexpr std::chrono::milliseconds kLinger{1000};
 
 }  // namespace
 
-void nobody_takes(const Endpoint& endpoint, const ZmqSocket::Peers& peers, Nanoseconds timeout) {
+void nobody_takes(const net::Endpoint& endpoint, const ZmqSocket::Peers& peers,
+                  Nanoseconds timeout) {
   throw TimeoutError(
-      "nobody took a batch at " + describe(endpoint) + " within " + seconds_text(timeout) + "; " +
+      "no consumer took a batch at " + net::describe(endpoint) + " within " +
+      seconds_text(timeout) + "; " +
       (peers.joined == 0 ? "no consumer ever connected"
                          : std::to_string(peers.joined) + " consumers connected, " +
                                std::to_string(peers.left) + " went away") +
-      (peers.refused == 0
-           ? ""
-           : "; " + std::to_string(peers.refused) + " tries to come in were refused") +
+      (peers.refused == 0 ? ""
+                          : "; " + std::to_string(peers.refused) + " connections were refused") +
       "; start one, such as `penstock run --fake-location zmq-consume:endpoint=" + endpoint.text +
       "`, or wait longer with --timeout");
 }
 
-void await_all_read(ZmqSocket& socket, const Endpoint& endpoint, Clock& clock, Nanoseconds timeout,
-                    const std::stop_token& stop) {
-  // A receiver whose socket is full (libzmq 4.3) drops what it has not read of a connection that
-  // ends. The kernel reports no event for "all was read", so it is asked, and asked again, as what
-  // libzmq holds may follow what was read.
+void await_all_read(ZmqSocket& socket, const net::Endpoint& endpoint, Clock& clock,
+                    Nanoseconds timeout, const std::stop_token& stop) {
+  // When a connection ends, a receiver with a full socket (libzmq 4.3) drops what it has not read.
+  // The kernel has no event for "all was read", so this polls. It polls several times in a row,
+  // because libzmq may send more after the kernel's bytes were read.
   const Time started = clock.now();
   for (int looks = 0; looks < kLooks && !stop.stop_requested();
        looks = socket.has_unread_bytes() ? 0 : looks + 1) {
@@ -46,4 +47,4 @@ void await_all_read(ZmqSocket& socket, const Endpoint& endpoint, Clock& clock, N
   if (!stop.stop_requested()) socket.linger(kLinger);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/zmq_push.h"
+#include "feeders/remote/send/zmq_push.h"
 
 #include <algorithm>
 #include <array>
@@ -10,13 +10,13 @@
 
 #include "dataflow/error.h"
 #include "dataflow/pace.h"
-#include "dataflow/wire/zmq_op.h"
-#include "feeders/push_peers.h"
+#include "feeders/remote/send/push_peers.h"
+#include "feeders/remote/wire/zmq_op.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Before the pixels, so that they stay aligned as Device::allocate promises.
+/// Space before the pixels. It keeps them aligned as Device::allocate promises.
 constexpr std::size_t kLead = 4096;
 
 }  // namespace
@@ -27,12 +27,12 @@ Buffer FrameMemory::allocate(std::size_t bytes, MemoryKind kind) {
   return Buffer(block.bytes().data() + kLead, bytes, [](std::byte*) {});
 }
 
-/// The slots that libzmq holds. Given back by whichever thread closes the last frame in one.
+/// The slots that libzmq holds. The thread that closes the last frame of a slot gives it back.
 struct ZmqPush::Outgoing {
   struct Slot {
     Outgoing* owner = nullptr;
     ReadLease lease;
-    std::size_t frames = 0;  // of it, that libzmq holds
+    std::size_t frames = 0;  // frames of this slot that libzmq holds
     Time free_since{};
   };
 
@@ -44,7 +44,7 @@ struct ZmqPush::Outgoing {
     }
   }
 
-  /// Called by libzmq: the bytes of a frame in a slot are no longer needed.
+  /// libzmq calls this when it no longer needs the bytes of a frame in a slot.
   static void give_back(void*, void* hint) {
     Slot& slot = *static_cast<Slot*>(hint);
     Outgoing& owner = *slot.owner;
@@ -66,8 +66,8 @@ struct ZmqPush::Outgoing {
   std::size_t held = 0;
 };
 
-ZmqPush::ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptions& options,
-                 Clock& clock, Probe& probe, PeerReports reports,
+ZmqPush::ZmqPush(BatchRing& ring, const net::Endpoint& endpoint, const ZmqSocketOptions& options,
+                 Clock& clock, Probe& probe, net::PeerReports reports,
                  std::unique_ptr<OutgoingMessages> messages)
     : ring_(ring),
       endpoint_(endpoint),
@@ -94,7 +94,7 @@ void ZmqPush::run(const PushPlan& plan, std::stop_token stop) {
     if (!lease) break;
     const std::int32_t images = lease.batch().valid;
     pace.await(images, stop);
-    // A loader of that pace would have it ready only now.
+    // A loader of that pace has it ready only now.
     const Time ready = plan.img_per_s > 0 ? clock_.now() : lease.batch().offered;
     if (!send(std::move(lease), ready, plan, stop)) return;
     batches_.add();
@@ -104,7 +104,8 @@ void ZmqPush::run(const PushPlan& plan, std::stop_token stop) {
   flush(plan, stop);
 }
 
-/// What it waits is the feeder's, unless that has no slot because nobody takes batches.
+/// Counts the wait as time of the feeder, unless the feeder has no slot because no consumer takes
+/// batches.
 ReadLease ZmqPush::next_batch(const std::stop_token& stop) {
   const bool has_slot = [&] {
     const std::lock_guard lock(outgoing_->mutex);
@@ -125,7 +126,7 @@ bool ZmqPush::send(ReadLease lease, Time ready, const PushPlan& plan, const std:
     const std::lock_guard lock(outgoing_->mutex);
     begun = slot->free_since;
   }
-  // A loader begins with a batch when it is done with the one before, and has room.
+  // A loader begins a batch when it has finished the previous one and has room.
   begun = std::min(ready, std::max(begun, last_ready_));
   last_ready_ = ready;
   const std::span<const OutgoingFrame> frames = messages_->batch(batch, begun, ready);
@@ -138,7 +139,7 @@ bool ZmqPush::send(ReadLease lease, Time ready, const PushPlan& plan, const std:
   return send(frames, slot, plan, stop);
 }
 
-/// Hands over all frames of a message, of which there may be none.
+/// Sends all frames of a message; `frames` may be empty.
 bool ZmqPush::send(std::span<const OutgoingFrame> frames, void* slot, const PushPlan& plan,
                    const std::stop_token& stop) {
   if (frames.empty()) return true;
@@ -168,8 +169,8 @@ bool ZmqPush::send(std::span<const OutgoingFrame> frames, void* slot, const Push
     messages_->stamp();
     messages[0] = message_of(frames[0]);
   }
-  // Whoever took the first frame takes the others without a wait, or has gone, and they are
-  // dropped.
+  // The peer that accepted the first frame accepts the others without a wait. If it has gone,
+  // libzmq drops them.
   for (std::size_t i = 1; i < frames.size(); ++i) {
     static_cast<void>(socket.send(messages[i], flags(i)));
   }
@@ -193,4 +194,4 @@ void ZmqPush::flush(const PushPlan& plan, const std::stop_token& stop) {
   await_all_read(socket_, endpoint_, clock_, plan.timeout, stop);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

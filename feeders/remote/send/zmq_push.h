@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of ZeroMQ feeding: batches of a ring go out as messages without being copied, in
-// the formats of outgoing_messages.h.
+// Sends batches of a ring over ZeroMQ without a copy, in the formats of outgoing_messages.h.
 //
-// The slot belongs to libzmq from send until its bytes are in the kernel; then libzmq's own thread
-// gives it back to the ring. What waits to be sent is thus bounded by the ring's slots, whatever
-// the hwm.
+// libzmq holds the slot from send until its bytes are in the kernel. Then libzmq's thread gives it
+// back to the ring. So the number of slots limits what waits to be sent, whatever the hwm.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +13,14 @@
 #include "dataflow/batch_ring.h"
 #include "dataflow/device.h"
 #include "dataflow/probe.h"
-#include "feeders/outgoing_messages.h"
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/send/outgoing_messages.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// Memory of a ring whose slots are sent as they lie, with room before and behind what the ring
-/// sees. Lends the streams and events of `host`, which
-/// outlives it; it outlives what it allocates.
+/// Memory of a ring whose slots are sent without a copy, with extra room before and after what the
+/// ring sees. Uses the streams and events of `host`, which outlives this object. This object
+/// outlives what it allocates.
 class FrameMemory final : public Device {
  public:
   explicit FrameMemory(Device& host) : host_(host) {}
@@ -36,30 +34,30 @@ class FrameMemory final : public Device {
 };
 
 struct PushPlan {
-  std::int64_t batches = 0;  ///< send so many; 0: for ever
-  double img_per_s = 0;      ///< at the pace of such a loader; 0: as fast as the peer takes them
-  Nanoseconds timeout{};     ///< how long no peer may take a batch
+  std::int64_t batches = 0;  ///< batches to send; 0: no limit
+  double img_per_s = 0;      ///< pace of a loader to imitate; 0: as fast as the peer takes
+  Nanoseconds timeout{};     ///< how long to wait for a peer to take a batch
 };
 
 class ZmqPush {
  public:
-  /// Binds or connects; `reports` are ZmqSocket's. Without `messages` they are of the format
-  /// zmq_op. `ring` has one reader and its slots in FrameMemory, and outlives this object, whose
-  /// destructor gives all slots back.
-  ZmqPush(BatchRing& ring, const Endpoint& endpoint, const ZmqSocketOptions& options, Clock& clock,
-          Probe& probe, PeerReports reports = {},
+  /// Binds or connects; `reports` go to ZmqSocket. `messages` defaults to format zmq_op. `ring` has
+  /// one reader and its slots in FrameMemory. It outlives this object, whose destructor gives all
+  /// slots back.
+  ZmqPush(BatchRing& ring, const net::Endpoint& endpoint, const ZmqSocketOptions& options,
+          Clock& clock, Probe& probe, net::PeerReports reports = {},
           std::unique_ptr<OutgoingMessages> messages = nullptr);
   ~ZmqPush();
 
-  /// Sends until the plan is done, the ring ends, or a stop is requested; unless stopped, returns
-  /// when the kernel has every byte. Called once. Counts batches_sent, images_sent, bytes_sent,
-  /// send_wait_ns, the time in which nobody took a batch, and feed_wait_ns, that in which there was
-  /// none. Throws TimeoutError, what the ring was failed with, and
-  /// ConfigError where the consumer that this side connects to will never let it in.
+  /// Sends until the plan is done, the ring ends, or a stop is requested. Unless stopped, it
+  /// returns when the kernel has every byte. Call once. Counts batches_sent, images_sent,
+  /// bytes_sent, send_wait_ns (time in which no consumer took a batch), and feed_wait_ns (time in
+  /// which there was no batch). Throws TimeoutError, the failure of the ring, and ConfigError if
+  /// the consumer that this side connects to permanently refuses it.
   void run(const PushPlan& plan, std::stop_token stop);
 
   const std::string& address() const noexcept { return socket_.address(); }
-  /// Tries of consumers that had not the right key.
+  /// Connection attempts of consumers with a wrong key.
   std::int64_t refused() const noexcept { return socket_.peers().refused; }
 
  private:
@@ -71,13 +69,13 @@ class ZmqPush {
   void flush(const PushPlan& plan, const std::stop_token& stop);
 
   BatchRing& ring_;
-  const Endpoint endpoint_;
+  const net::Endpoint endpoint_;
   Clock& clock_;
   Counter &batches_, &bytes_, &images_, &wait_ns_, &feed_wait_ns_;
   std::unique_ptr<OutgoingMessages> messages_;
-  Time last_ready_{};  // when the last batch that was sent was complete
+  Time last_ready_{};  // when the last sent batch was complete
   std::unique_ptr<Outgoing> outgoing_;
-  ZmqSocket socket_;  // closes first: libzmq gives back what it still holds
+  ZmqSocket socket_;  // closes first: libzmq gives back what it holds
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/batch_message.h"
+#include "feeders/remote/wire/batch_message.h"
 
 #include <algorithm>
 #include <array>
@@ -8,13 +8,13 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/wire/framed.h"
-#include "dataflow/wire/msgpack.h"
-#include "dataflow/wire/numpy_frames.h"
-#include "dataflow/wire/pickle.h"
-#include "dataflow/wire/zmq_op.h"
+#include "dataflow/values/msgpack.h"
+#include "dataflow/values/pickle.h"
+#include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/numpy_frames.h"
+#include "feeders/remote/wire/zmq_op.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 struct FormatRow {
@@ -28,12 +28,12 @@ constexpr FormatRow kFormats[] = {
     {MessageFormat::framed, "framed"},
 };
 
-/// A list or a map of MessagePack, and no number that could begin a zmq_op message.
+/// A MessagePack list or map; zmq_op messages never begin with such a byte.
 bool begins_as_msgpack(std::uint8_t first) noexcept {
   return (first >= 0x80 && first <= 0x9f) || (first >= 0xdc && first <= 0xdf);
 }
 
-std::string describe(const NumpyArray& array) {
+std::string describe(const values::NumpyArray& array) {
   std::string text = to_string(array.type);
   for (std::size_t i = 0; i < array.shape.size(); ++i) {
     text += i == 0 ? " [" : ",";
@@ -43,22 +43,22 @@ std::string describe(const NumpyArray& array) {
   return text + (array.fortran_order ? " in Fortran order" : "");
 }
 
-/// Pixels and labels, which message formats that hold plain arrays have in this order.
-WireBatch batch_of(std::span<const NumpyArray* const> arrays, const BatchSpec& spec,
+/// Builds a batch from pixels and labels, in this order, for formats with plain arrays.
+WireBatch batch_of(std::span<const values::NumpyArray* const> arrays, const BatchSpec& spec,
                    const std::string& message) {
   const ImageShape& image = spec.image;
-  const NumpyArray pixels{
+  const values::NumpyArray pixels{
       .type = {.kind = 'u', .bytes = 1},
       .shape = {spec.images, image.height, image.width, image.channels},
   };
-  const NumpyArray labels{.type = {.kind = 'i', .bytes = 4}, .shape = {spec.images}};
+  const values::NumpyArray labels{.type = {.kind = 'i', .bytes = 4}, .shape = {spec.images}};
   const bool fits = arrays.size() == 2 && arrays[0]->type == pixels.type &&
                     arrays[0]->shape == pixels.shape && !arrays[0]->fortran_order &&
                     (arrays[1]->type.kind == 'i' || arrays[1]->type.kind == 'u') &&
                     arrays[1]->shape == labels.shape;
   if (!fits) {
     std::string text = message + " holds ";
-    for (const NumpyArray* array : arrays) {
+    for (const values::NumpyArray* array : arrays) {
       text += (array == arrays.front() ? "" : " and ") + describe(*array);
     }
     text += std::string(arrays.empty() ? "no array" : "") + "; expected " + describe(pixels) +
@@ -74,20 +74,22 @@ WireBatch batch_of(std::span<const NumpyArray* const> arrays, const BatchSpec& s
   return batch;
 }
 
-/// The items of the list that producers send for a datapoint.
-std::vector<const NumpyArray*> arrays_of(const ValueTree& tree, const std::string& message) {
-  const Value& root = tree.root();
+/// Returns the items of the list that a producer sends for a datapoint.
+std::vector<const values::NumpyArray*> arrays_of(const values::ValueTree& tree,
+                                                 const std::string& message) {
+  const values::Value& root = tree.root();
   const auto refuse = [&](const std::string& what) {
     throw DataError(message + " holds " + what +
                     "; expected a list of two NumPy arrays: pixels "
                     "and labels");
   };
-  if (root.kind != ValueKind::list && root.kind != ValueKind::tuple) refuse("no list");
-  // A list may name one value any number of times.
+  if (root.kind != values::ValueKind::list && root.kind != values::ValueKind::tuple)
+    refuse("no list");
+  // A list may contain the same value several times.
   if (root.items.size() != 2) refuse("a list of " + std::to_string(root.items.size()));
-  std::vector<const NumpyArray*> arrays;
-  for (const ValueId item : root.items) {
-    if (tree.at(item).kind != ValueKind::array) {
+  std::vector<const values::NumpyArray*> arrays;
+  for (const values::ValueId item : root.items) {
+    if (tree.at(item).kind != values::ValueKind::array) {
       refuse("something other than an array at place " + std::to_string(arrays.size()));
     }
     arrays.push_back(&tree.at(item).array);
@@ -118,8 +120,8 @@ MessageFormat detect_message_format(MessageFrames frames) noexcept {
   if (begins_as_framed(frames[0])) return MessageFormat::framed;
   const auto first = std::to_integer<std::uint8_t>(frames[0][0]);
   if (frames.size() > 1 || first == '[') return MessageFormat::numpy_frames;
-  if (is_pickle(frames[0])) return MessageFormat::pickle;
-  // A number of tensors that large is none of zmq_op's either, whose bytes 1 to 3 are zeros.
+  if (values::is_pickle(frames[0])) return MessageFormat::pickle;
+  // zmq_op has no such large number of tensors: its bytes 1 to 3 are zeros.
   return begins_as_msgpack(first) ? MessageFormat::msgpack : MessageFormat::zmq_op;
 }
 
@@ -130,17 +132,18 @@ WireBatch BatchMessageReader::read(MessageFormat format, MessageFrames frames) {
   if (format == MessageFormat::framed) return framed_pixels(parse_framed(frames), spec_);
   const std::string message = std::string(to_string(format)) + " message";
   if (format == MessageFormat::numpy_frames) {
-    const std::vector<NumpyArray> arrays = parse_numpy_frames(frames);
-    std::vector<const NumpyArray*> views;
-    for (const NumpyArray& array : arrays) views.push_back(&array);
+    const std::vector<values::NumpyArray> arrays = parse_numpy_frames(frames);
+    std::vector<const values::NumpyArray*> views;
+    for (const values::NumpyArray& array : arrays) views.push_back(&array);
     return batch_of(views, spec_, message);
   }
   if (frames.size() != 1) {
     throw DataError(message + " of " + std::to_string(frames.size()) +
                     " frames; expected one frame");
   }
-  tree_ = format == MessageFormat::pickle ? parse_pickle(frames[0]) : parse_msgpack(frames[0]);
+  tree_ = format == MessageFormat::pickle ? values::parse_pickle(frames[0])
+                                          : values::parse_msgpack(frames[0]);
   return batch_of(arrays_of(tree_, message), spec_, message);
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches out of messages of every format that producers send: which format it is, by the first
-// bytes, and the batch in it.
+// Detects the format of a producer's message by its first bytes, and reads the batch in it.
 //
 //   zmq_op        tensorpack's; one frame (zmq_op.h)
 //   pickle        a list [pixels, labels] of NumPy arrays, protocols 2 to 5; nothing is executed
@@ -16,37 +15,37 @@
 #include <string_view>
 
 #include "dataflow/batch.h"
-#include "dataflow/wire/value_tree.h"
-#include "dataflow/wire/wire_batch.h"
+#include "dataflow/values/value_tree.h"
+#include "feeders/remote/wire/wire_batch.h"
 
-namespace penstock {
+namespace penstock::remote {
 
 enum class MessageFormat : std::uint8_t { zmq_op, pickle, msgpack, numpy_frames, framed };
 
-/// More frames than this are no batch of any format.
+/// A message with more frames is not a batch of any format.
 inline constexpr std::size_t kMaxMessageFrames = 4;
 
-/// "numpy-frames".
+/// Name of the format, such as "numpy-frames".
 std::string_view to_string(MessageFormat format) noexcept;
-/// By its name; "zmq_ops" is another name of zmq_op. Empty: there is none of that name.
+/// The format with that name; "zmq_ops" also means zmq_op. Empty: unknown name.
 std::optional<MessageFormat> message_format_of(std::string_view name);
-/// What a message's first bytes and number of frames say. Bytes that say nothing are zmq_op's,
-/// which has no mark of its own.
+/// Detects the format by the first bytes and the number of frames. Unknown bytes count as zmq_op,
+/// which has no magic number.
 MessageFormat detect_message_format(MessageFrames frames) noexcept;
 
-/// One thread at a time.
+/// Thread-safety: one thread at a time.
 class BatchMessageReader {
  public:
   explicit BatchMessageReader(const BatchSpec& spec) : spec_(spec) {}
 
-  /// The batch of a message, its labels checked; valid until the next call and while the frames
-  /// are. Throws DataError with what was found and what was expected. Of a framed message it is the
-  /// batch of pixels that its own frames hold.
+  /// Returns the batch of a message, with checked labels. Valid until the next call and while the
+  /// frames are. Throws DataError, which says what was found and what was expected. A framed
+  /// message must hold the pixels in its own frames, not in shared memory.
   WireBatch read(MessageFormat format, MessageFrames frames);
 
  private:
   const BatchSpec spec_;
-  ValueTree tree_;  // holds what a pickle does not have as plain bytes
+  values::ValueTree tree_;  // holds parts that a pickle does not store as plain bytes
 };
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/framed.h"
+#include "feeders/remote/wire/framed.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "dataflow/crc32c.h"
 #include "dataflow/error.h"
+#include "dataflow/values/crc32c.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-/// Between the beginnings of two frames in shared memory lies a multiple of this.
+/// In shared memory each frame begins at a multiple of this.
 constexpr std::uint64_t kSharedAlignment = 64;
 constexpr std::uint64_t kPoolAlignment = 4096;
 constexpr std::uint16_t kKnownFlags = kFramedChecksum | kFramedShared;
@@ -27,7 +27,7 @@ Number number_at(Bytes bytes, std::size_t at) noexcept {
   return value;
 }
 
-/// A product that may be anything; empty: more than 64 bits.
+/// Product of any factors; empty: it needs more than 64 bits.
 std::optional<std::uint64_t> product(std::initializer_list<std::uint64_t> factors) noexcept {
   std::uint64_t result = 1;
   for (const std::uint64_t factor : factors) {
@@ -44,7 +44,7 @@ std::uint64_t total_bytes(MessageFrames frames) noexcept {
 
 std::uint32_t checksum_of(MessageFrames frames) noexcept {
   std::uint32_t sum = 0;
-  for (const Bytes& frame : frames) sum = crc32c(frame, sum);
+  for (const Bytes& frame : frames) sum = values::crc32c(frame, sum);
   return sum;
 }
 
@@ -65,7 +65,7 @@ FramedHeader checked_header(MessageFrames frames) {
                    std::to_string(kFramedHeaderBytes));
 }
 
-/// What does not depend on the frames behind the header.
+/// Checks the fields that do not depend on other frames.
 void check_fields(const FramedHeader& header) {
   const bool batch = header.kind == FramedKind::batch;
   if (to_string(header.kind) == "?") {
@@ -86,7 +86,7 @@ void check_fields(const FramedHeader& header) {
   }
   if (header.producer == 0) refuse("its producer's number is 0; expected a random one");
   if ((header.flags & kFramedChecksum) == 0 && header.checksum != 0) {
-    refuse("it has a checksum, and flag 1, which says so, is not set");
+    refuse("it has a checksum, but flag 1 is not set");
   }
   if (!batch) return;
   if (header.images == 0 || (jpeg && header.images > kMaxFramedImages)) {
@@ -100,7 +100,7 @@ void check_fields(const FramedHeader& header) {
   }
 }
 
-/// How many frames there are behind the header.
+/// Checks the number of frames after the header.
 void check_count(const FramedHeader& header, std::size_t count) {
   std::size_t least = 1, most = 1;
   std::string_view wanted = "one";
@@ -134,7 +134,7 @@ std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
   return product({header.images, header.height, header.width, header.channels});
 }
 
-/// The frames of a batch, as its header has them.
+/// Checks that the frames of a batch have the sizes that its header says.
 void check_batch_sizes(const FramedHeader& header, MessageFrames payload) {
   const std::uint64_t numbers = 4 * std::uint64_t{header.images};
   if (header.encoding == FramedEncoding::pixels) {
@@ -160,7 +160,7 @@ void check_checksum(const FramedHeader& header, MessageFrames frames) {
   if (found == header.checksum) return;
   refuse("the checksum of batch " + std::to_string(header.sequence) + " is " +
          std::to_string(found) + ", its header says " + std::to_string(header.checksum) +
-         ": it was changed on its way");
+         ": it was changed in transit");
 }
 
 std::string shape_text(const std::array<std::uint64_t, 4>& lengths) {
@@ -178,17 +178,17 @@ void require_batch(const FramedMessage& message, FramedEncoding encoding) {
     refuse("it is of kind " + std::string(to_string(header.kind)) + "; expected a batch");
   }
   if (header.encoding != encoding) {
-    refuse("a batch of " + std::string(to_string(header.encoding)) + ", where " +
-           std::string(to_string(encoding)) + " were expected");
+    refuse("a batch of " + std::string(to_string(header.encoding)) + "; expected " +
+           std::string(to_string(encoding)));
   }
 }
 
-/// A batch whose frames are at hand, sizes checked.
+/// Checks that the message contains the frames of a batch, and their sizes.
 void require_frames(const FramedMessage& message, FramedEncoding encoding) {
   require_batch(message, encoding);
   const std::size_t wanted = encoding == FramedEncoding::pixels ? 2 : 3;
   if (message.payload.size() != wanted) {
-    refuse("its batch lies in shared memory; here it has to be in the message");
+    refuse("its batch is in shared memory; expected it in the message");
   }
 }
 
@@ -260,7 +260,7 @@ FramedImages::FramedImages(const FramedMessage& message, const BatchSpec& spec) 
 
 FramedLease framed_lease(const FramedMessage& message) {
   if (!message.is_shared() || message.payload.size() != 1) {
-    refuse("its payload does not lie in shared memory");
+    refuse("its payload is not in shared memory");
   }
   const Bytes bytes = message.payload[0];
   if (bytes.size() != kFramedLeaseBytes) {
@@ -370,4 +370,4 @@ std::string_view to_string(FramedEncoding encoding) noexcept {
   return "?";
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

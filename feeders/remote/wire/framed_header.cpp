@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/framed_header.h"
+#include "feeders/remote/wire/framed_header.h"
 
 #include <bit>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "fields are stored as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "fields are stored in native byte order, which must be little-endian");
 
 constexpr char kMagic[8] = {'P', 'E', 'N', 'S', 'T', 'O', 'C', 'K'};
 
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kReservedAt = 76, kReservedBytes = 4;
 
-/// Calls `field` with each field and where it lies. One list for both directions.
+/// Calls `field` with each field and its offset. Reading and writing share this list.
 template <typename Header, typename Field>
 void for_each_field(Header& header, Field field) {
   field(header.kind, 10);
@@ -71,4 +72,4 @@ std::optional<FramedHeader> read_framed_header(std::span<const std::byte> frame)
   return header;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

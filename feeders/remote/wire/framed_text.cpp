@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/framed_text.h"
+#include "feeders/remote/wire/framed_text.h"
 
 #include <algorithm>
 #include <climits>
@@ -8,15 +8,15 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 using nlohmann::json;
 
 constexpr std::size_t kMostCharacters = 100;
-/// An abstract Unix socket's, with its '@'.
+/// Longest name of an abstract Unix socket, with its '@'.
 constexpr std::size_t kMostPoolName = 107;
-/// Of a refusal: it has to fit with all its characters escaped.
+/// Longest reason of a refusal: the text must fit even if each character is escaped.
 constexpr std::size_t kMostWhy = 2000;
 
 [[noreturn]] void refuse(std::string_view kind, const std::string& what) {
@@ -43,7 +43,7 @@ json parse_object(const FramedMessage& message, FramedKind kind) {
   return object;
 }
 
-/// Empty: there is none.
+/// Empty: the key is missing.
 std::string text_of(const json& object, const char* key, std::string_view kind,
                     std::size_t most = kMostCharacters) {
   const auto found = object.find(key);
@@ -142,4 +142,4 @@ std::string boot_id() {
   return id;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

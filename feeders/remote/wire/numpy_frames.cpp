@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/numpy_frames.h"
+#include "feeders/remote/wire/numpy_frames.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 using nlohmann::json;
@@ -31,22 +31,22 @@ json parse_header(std::span<const std::byte> bytes) {
   return header;
 }
 
-NumpyArray describe_array(const json& entry, const std::string& name) {
+values::NumpyArray describe_array(const json& entry, const std::string& name) {
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape")) {
     refuse(name + " has no dtype and shape in the header");
   }
   const json &dtype = entry["dtype"], &shape = entry["shape"];
-  NumpyArray array;
-  const std::optional<NumpyType> type =
-      dtype.is_string() ? parse_numpy_type_or_name(dtype.get_ref<const std::string&>())
+  values::NumpyArray array;
+  const std::optional<values::NumpyType> type =
+      dtype.is_string() ? values::parse_numpy_type_or_name(dtype.get_ref<const std::string&>())
                         : std::nullopt;
   if (!type) {
     refuse(name + " has the dtype " + dtype.dump(-1, ' ', true, json::error_handler_t::replace) +
            "; expected one of plain numbers, such as \"uint8\" or \"<i4\"");
   }
   array.type = *type;
-  if (!shape.is_array() || shape.size() > kMaxNumpyDimensions) {
-    refuse(name + "'s shape is no list of at most " + std::to_string(kMaxNumpyDimensions) +
+  if (!shape.is_array() || shape.size() > values::kMaxNumpyDimensions) {
+    refuse(name + "'s shape is no list of at most " + std::to_string(values::kMaxNumpyDimensions) +
            " whole numbers");
   }
   for (const json& length : shape) {
@@ -60,20 +60,21 @@ NumpyArray describe_array(const json& entry, const std::string& name) {
 
 }  // namespace
 
-std::vector<NumpyArray> parse_numpy_frames(std::span<const std::span<const std::byte>> frames) {
+std::vector<values::NumpyArray> parse_numpy_frames(
+    std::span<const std::span<const std::byte>> frames) {
   if (frames.empty()) refuse("there is no frame");
   const json header = parse_header(frames[0]);
   if (header.size() + 1 != frames.size()) {
     refuse("its header names " + std::to_string(header.size()) + " arrays, and " +
            std::to_string(frames.size() - 1) + " frames follow it");
   }
-  std::vector<NumpyArray> arrays;
+  std::vector<values::NumpyArray> arrays;
   for (std::size_t i = 0; i < header.size(); ++i) {
     const std::string name = "array " + std::to_string(i);
     arrays.push_back(describe_array(header[i], name));
-    NumpyArray& array = arrays.back();
+    values::NumpyArray& array = arrays.back();
     array.data = frames[i + 1];
-    const std::optional<std::uint64_t> bytes = numpy_bytes(array.type, array.shape);
+    const std::optional<std::uint64_t> bytes = values::numpy_bytes(array.type, array.shape);
     if (!bytes || *bytes != array.data.size()) {
       refuse(name + " has " + std::to_string(array.data.size()) + " bytes; expected " +
              (bytes ? std::to_string(*bytes) : "no more than 2^63") + ", by its dtype and shape");
@@ -82,4 +83,4 @@ std::vector<NumpyArray> parse_numpy_frames(std::span<const std::span<const std::
   return arrays;
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

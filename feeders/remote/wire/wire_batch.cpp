@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/wire_batch.h"
+#include "feeders/remote/wire/wire_batch.h"
 
 #include <cstring>
 #include <string>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
-constexpr NumpyType kSlotLabel{.kind = 'i', .bytes = 4};
+constexpr values::NumpyType kSlotLabel{.kind = 'i', .bytes = 4};
 
 std::optional<std::int64_t> label_at(const WireBatch& batch, std::size_t index) {
-  return numpy_integer(batch.label_type, batch.labels.subspan(index * batch.label_type.bytes,
-                                                              batch.label_type.bytes));
+  return values::numpy_integer(
+      batch.label_type,
+      batch.labels.subspan(index * batch.label_type.bytes, batch.label_type.bytes));
 }
 
 }  // namespace
@@ -45,4 +46,4 @@ void copy_labels(const WireBatch& from, const Batch& to) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

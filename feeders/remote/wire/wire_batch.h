@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch as a message holds it, whatever the message's format: views of its bytes. Stateless: all
-// functions may run on any thread.
+// A batch in a message of any format: views of its bytes. Stateless: any thread may call any
+// function.
 #pragma once
 
 #include <cstddef>
@@ -8,27 +8,27 @@
 #include <string_view>
 
 #include "dataflow/batch.h"
-#include "dataflow/wire/numpy_array.h"
+#include "dataflow/values/numpy_array.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// A message's frames: views of its bytes, in their order.
+/// The frames of a message: views of its bytes, in order.
 using MessageFrames = std::span<const std::span<const std::byte>>;
 
-/// Of the run's shape: valid while the message's bytes are.
+/// A batch with the run's shape. Valid while the message's bytes are.
 struct WireBatch {
   std::span<const std::byte> pixels;  ///< [N,H,W,C] u8
   std::span<const std::byte> labels;  ///< [N]; not aligned
-  NumpyType label_type{.kind = 'i', .bytes = 4};
+  values::NumpyType label_type{.kind = 'i', .bytes = 4};
 };
 
-/// Throws DataError, which begins with `message`, where labels are no whole numbers of the run's
-/// classes. There is one for each image.
+/// Throws DataError, which begins with `message`, if a label is not the whole number of a class of
+/// the run. Expects one label per image.
 void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_view message);
 
 /// Copies a checked batch into a slot of the same spec.
 void copy_batch(const WireBatch& from, const Batch& to);
-/// The same of its labels alone.
+/// Copies only the labels.
 void copy_labels(const WireBatch& from, const Batch& to);
 
-}  // namespace penstock
+}  // namespace penstock::remote

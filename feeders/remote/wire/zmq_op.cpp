@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/zmq_op.h"
+#include "feeders/remote/wire/zmq_op.h"
 
 #include <bit>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::remote {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "zmq_op travels in native byte order");
@@ -28,13 +28,13 @@ constexpr TypeRow kTypes[] = {
     {WireType::u32, "uint32", 4},       {WireType::u64, "uint64", 8},
 };
 
-/// "zmq_op message, tensor 1 at byte 40: ndim is 9; expected 0 to 8".
+/// Throws a DataError such as "zmq_op message, tensor 1 at byte 40: ndim is 9; expected 0 to 8".
 [[noreturn]] void refuse(std::size_t tensor, std::size_t offset, const std::string& what) {
   throw DataError("zmq_op message, tensor " + std::to_string(tensor) + " at byte " +
                   std::to_string(offset) + ": " + what);
 }
 
-/// Reads from the front of a message and never past its end.
+/// Reads from the front of a message, never past its end.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> message) : message_(message) {}
@@ -55,7 +55,7 @@ class Reader {
     return value;
   }
 
-  /// `bytes` is at most left().
+  /// `bytes` must be at most left().
   std::span<const std::byte> take(std::size_t bytes) {
     const std::span<const std::byte> view = message_.subspan(offset_, bytes);
     offset_ += bytes;
@@ -67,7 +67,7 @@ class Reader {
   std::size_t offset_ = 0;
 };
 
-/// Bytes of a tensor with these dimensions; false where they exceed what a message can hold.
+/// Sets the size in bytes of a tensor with these dimensions; false if a message cannot hold it.
 bool data_bytes(const WireTensor& tensor, std::uint64_t& bytes) {
   bytes = size_of(tensor.type);
   for (std::size_t i = 0; i < tensor.dimensions; ++i) {
@@ -216,7 +216,7 @@ WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
     }
     throw DataError(text);
   }
-  const NumpyType label_type{.kind = 'i', .bytes = static_cast<std::uint8_t>(wide ? 8 : 4)};
+  const values::NumpyType label_type{.kind = 'i', .bytes = static_cast<std::uint8_t>(wide ? 8 : 4)};
   const WireBatch batch{pixels.data, labels.data, label_type};
   check_labels(batch, spec, "zmq_op message");
   return batch;
@@ -248,4 +248,4 @@ void BatchLayout::write_headers(std::span<std::byte> message) const {
                       std::span(shape_).first(1));
 }
 
-}  // namespace penstock
+}  // namespace penstock::remote

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensorpack's zmq_op message: bytes in, views out. Nothing is copied, and nothing is allocated
-// unless the message is refused.
+// Parses tensorpack's zmq_op message into views. Copies nothing, and allocates nothing unless the
+// message is refused.
 //
 //   message := int32 N, then N tensors
 //   tensor  := int32 type, int32 ndim, ndim x int32 dim, int64 nbytes, nbytes of row-major data
 //
-// Integers are little-endian and packed; there is no magic number, version, checksum or end of
-// stream. Every length is checked before it is used. Stateless: all functions may run on any
-// thread.
+// Integers are little-endian and packed. There is no magic number, version, checksum or end of
+// stream. Every length is checked before use. Stateless: any thread may call any function.
 #pragma once
 
 #include <array>
@@ -17,11 +16,11 @@
 #include <string_view>
 
 #include "dataflow/batch.h"
-#include "dataflow/wire/wire_batch.h"
+#include "feeders/remote/wire/wire_batch.h"
 
-namespace penstock {
+namespace penstock::remote {
 
-/// Element types by their number on the wire, which is TensorFlow's DataType.
+/// Element types by their number on the wire, as in TensorFlow's DataType.
 enum class WireType : std::int32_t {
   f32 = 1,
   f64 = 2,
@@ -39,9 +38,9 @@ enum class WireType : std::int32_t {
   u64 = 23,
 };
 
-/// One tensor of a message. A view: valid while the message's bytes are.
+/// One tensor of a message. Valid while the message's bytes are.
 struct WireTensor {
-  static constexpr std::size_t kMaxDimensions = 8;  ///< as tensorpack's reader
+  static constexpr std::size_t kMaxDimensions = 8;  ///< as in tensorpack's reader
 
   WireType type = WireType::u8;
   std::size_t dimensions = 0;
@@ -51,26 +50,25 @@ struct WireTensor {
 };
 
 struct WireMessage {
-  static constexpr std::size_t kMaxTensors = 8;  ///< ours; a batch has two
+  static constexpr std::size_t kMaxTensors = 8;  ///< our limit; a batch has two
 
   std::size_t tensors = 0;
   std::array<WireTensor, kMaxTensors> tensor{};
 };
 
-/// Takes a message apart. Throws DataError with the field, its value, what was expected, and the
-/// offset.
+/// Parses a message. Throws DataError with the field, its value, what was expected, and the offset.
 WireMessage parse_zmq_op(std::span<const std::byte> message);
 
-/// Checks that `message` is one whole batch of `spec`, labels included: u8 [N,H,W,C] and i32 or i64
-/// [N]. Throws DataError with the wanted and the found shapes.
+/// Checks that `message` is one whole batch of `spec`, including labels: u8 [N,H,W,C] and i32 or
+/// i64 [N]. Throws DataError with the expected and the found shapes.
 WireBatch as_batch(const WireMessage& message, const BatchSpec& spec);
 
-/// Writes what stands before a tensor's data: type, dimensions and nbytes. Returns its length,
-/// which `to` must have room for: 16 bytes and 4 for each dimension.
+/// Writes what precedes a tensor's data: type, dimensions and nbytes. Returns its length, 16 bytes
+/// plus 4 per dimension, for which `to` must have room.
 std::size_t write_tensor_header(std::span<std::byte> to, WireType type,
                                 std::span<const std::int32_t> dims);
 
-/// Where the parts of a batch of `images` images lie in its message, and how to write the rest:
+/// Offsets of the parts of a message with `images` images, and a function to write its headers:
 ///
 ///   [header][pixels][header][labels i32]
 class BatchLayout {
@@ -84,7 +82,7 @@ class BatchLayout {
   std::size_t labels_at() const noexcept { return kPixelsAt + pixel_bytes_ + kLabelsHeader; }
   std::size_t size() const noexcept { return labels_at() + label_bytes_; }
 
-  /// Writes both headers into a message of size() bytes whose pixels and labels are already there.
+  /// Writes both headers into a message of size() bytes that already holds pixels and labels.
   void write_headers(std::span<std::byte> message) const;
 
  private:
@@ -92,10 +90,10 @@ class BatchLayout {
   std::size_t pixel_bytes_, label_bytes_;
 };
 
-/// "uint8", "int64"; "?" for numbers that are no type.
+/// Such as "uint8" or "int64"; "?" if unknown.
 std::string_view to_string(WireType type);
 
-/// Bytes of one element; 0 for numbers that are no type.
+/// Bytes of one element; 0 if unknown.
 std::size_t size_of(WireType type) noexcept;
 
-}  // namespace penstock
+}  // namespace penstock::remote

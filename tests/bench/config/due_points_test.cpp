@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/due_points.h"
+#include "bench/config/due_points.h"
 
 #include <gtest/gtest.h>
 

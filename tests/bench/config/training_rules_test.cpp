@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/training_rules.h"
+#include "bench/config/training_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(TrainingRules, ResNetsOfImageNetsSizeHaveTheirScheduleOnlyWithABaseRate) {
   config.variable_update = "replicated";
   config.gradient_reduction = resolve_gradient_reduction(config);
   EXPECT_EQ(config.gradient_reduction, "sum");
-  // 0.128 for 256 images, over four devices whose gradients are summed.
+  // 0.128 for 256 images, divided by four devices whose gradients are summed.
   EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kResNet, kExamples), 600), 0.032F);
   EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kOther, kExamples), 600), 0.005F);
   config.init_learning_rate = 0.5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/unused_flags.h"
+#include "bench/config/unused_flags.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ RunConfig parse(const Words& arguments) {
   parse_flags({.verb = "run"}, run_flags(config), arguments);
   return config;
 }
-/// All that is said of a run with these flags.
+/// All messages for a run with these flags.
 std::string said(const Words& arguments) {
   const RunConfig config = parse(arguments);
   std::string text;

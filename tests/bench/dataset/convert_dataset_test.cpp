@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets written in every format and read back, and checked sample by sample.
+// Writes data sets in every format, reads them back, and checks every sample.
 #include "bench/dataset/convert_dataset.h"
 
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@
 
 #include "bench/dataset/check_dataset.h"
 #include "bench/dataset/open_dataset.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/detect_source.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/temp_folder.h"
@@ -26,9 +26,10 @@ namespace {
 
 using Samples = std::vector<std::pair<std::int32_t, std::string>>;
 
-/// Labels and bytes of all samples, in order of label and content.
+/// Labels and bytes of all samples, sorted by label and content.
 Samples samples_of(const std::string& directory, const std::string& source = "auto") {
-  const std::unique_ptr<Source> opened = open_dataset({.directory = directory, .source = source});
+  const std::unique_ptr<Source> opened =
+      dataset::open_dataset({.directory = directory, .source = source});
   Samples samples;
   for (Sample sample; opened->next(sample);) {
     opened->load(sample);
@@ -39,8 +40,8 @@ Samples samples_of(const std::string& directory, const std::string& source = "au
   return samples;
 }
 
-/// Classes of 3, 0 and 8 JPEGs of different sizes; one has RecordIO's magic among its bytes, behind
-/// the image's end, where a decoder does not look.
+/// Classes of 3, 0 and 8 JPEGs of different sizes. One contains RecordIO's magic after the end of
+/// the image, where a decoder does not look.
 class ConvertDatasetTest : public testing::Test {
  protected:
   ConvertDatasetTest() {
@@ -61,13 +62,13 @@ class ConvertDatasetTest : public testing::Test {
   static void append_magic(std::vector<std::byte>& bytes) {
     constexpr std::uint32_t kMagic = 0xced7230a;
     bytes.resize((bytes.size() + 3) / 4 * 4);
-    for (int i = 0; i < 2; ++i) {  // twice in a row: a part without data lies between
+    for (int i = 0; i < 2; ++i) {  // twice in a row, with an empty part between
       bytes.resize(bytes.size() + sizeof kMagic);
       std::memcpy(bytes.data() + bytes.size() - sizeof kMagic, &kMagic, sizeof kMagic);
     }
   }
-  ConvertedDataset convert(const std::string& to) {
-    return convert_dataset(order_, find_entry(dataset_writer_table(), to), {});
+  dataset::ConvertedDataset convert(const std::string& to) {
+    return dataset::convert_dataset(order_, find_entry(dataset::dataset_writer_table(), to), {});
   }
   bool nothing_is_left() const {
     return !std::filesystem::exists(order_.out) &&
@@ -75,31 +76,31 @@ class ConvertDatasetTest : public testing::Test {
   }
 
   TempFolder folder_;
-  ConvertDataset order_;
+  dataset::ConvertDataset order_;
 };
 
 TEST_F(ConvertDatasetTest, WritesEveryFormatSoThatItReadsBack) {
   const Samples before = samples_of(order_.directory);
   ASSERT_EQ(before.size(), 11U);
-  for (const DatasetWriterEntry* format : dataset_writer_table().entries) {
+  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
     if (format->image_size > 0) continue;
     for (const std::uint64_t shards : {1U, 3U, 100U}) {
       SCOPED_TRACE(std::string(format->name) + ", " + std::to_string(shards));
       order_.out = (folder_ / (std::string(format->name) + std::to_string(shards))).string();
       order_.shards = shards;
-      const ConvertedDataset converted = convert(std::string(format->name));
+      const dataset::ConvertedDataset converted = convert(std::string(format->name));
       EXPECT_EQ(converted.samples, 11U);
       EXPECT_EQ(converted.shards,
                 format->shards > 0 ? format->shards : std::min<std::uint64_t>(shards, 11));
       EXPECT_GT(converted.bytes_before, 0U);
       EXPECT_GT(converted.bytes_after, 0U);
-      EXPECT_EQ(detect_source(order_.out), format->name);
+      EXPECT_EQ(datasets::detect_source(order_.out), format->name);
       EXPECT_EQ(samples_of(order_.out), before);
     }
   }
 }
 
-/// The centre of each image at a size, as the jpeg decoder has it: what a converted set holds.
+/// Converted sets of pixels hold the centre of each image, as the jpeg decoder makes it.
 TEST_F(ConvertDatasetTest, FormatsOfPixelsHoldTheCentreOfEachImage) {
   for (const auto& [name, size, shards, given] :
        {std::tuple{"raw", 20, 2U, 20}, {"raw", 224, 1U, 0}, {"cifar10", 32, 5U, 0}}) {
@@ -108,12 +109,12 @@ TEST_F(ConvertDatasetTest, FormatsOfPixelsHoldTheCentreOfEachImage) {
     order_.image_size = given;
     order_.shards = shards;
     EXPECT_EQ(convert(name).shards, shards);
-    EXPECT_EQ(detect_source(order_.out), name);
+    EXPECT_EQ(datasets::detect_source(order_.out), name);
     const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
     const auto decoder =
         entry.make(Options("jpeg", entry.options, parse_component("jpeg:crop=center,flip=false")));
-    const auto images = open_dataset({.directory = order_.directory}),
-               written = open_dataset({.directory = order_.out});
+    const auto images = dataset::open_dataset({.directory = order_.directory}),
+               written = dataset::open_dataset({.directory = order_.out});
     ASSERT_EQ(written->size(), 11U);
     const auto side = static_cast<std::size_t>(size);
     std::vector<std::byte> expected(3 * side * side);
@@ -151,7 +152,7 @@ TEST_F(ConvertDatasetTest, ShufflesByTheSeed) {
   const auto labels_in_order = [&](const std::string& out) {
     order_.out = (folder_ / out).string();
     convert("webdataset");
-    const auto source = open_dataset({.directory = order_.out});
+    const auto source = dataset::open_dataset({.directory = order_.out});
     std::string labels;
     for (Sample sample; source->next(sample);) labels += std::to_string(sample.label);
     return labels;
@@ -169,7 +170,7 @@ TEST_F(ConvertDatasetTest, ASampleThatCannotBeReadFailsItOrIsLeftOut) {
   EXPECT_NE(said.find("c/3.JPEG"), std::string::npos) << said;
   EXPECT_TRUE(nothing_is_left());
   order_.skips_bad = true;
-  const ConvertedDataset converted = convert("beton");
+  const dataset::ConvertedDataset converted = convert("beton");
   EXPECT_EQ(converted.samples, 10U);
   ASSERT_EQ(converted.left_out.size(), 1U);
   EXPECT_NE(converted.left_out.front().find("c/3.JPEG"), std::string::npos);
@@ -181,20 +182,20 @@ TEST_F(ConvertDatasetTest, LeavesNothingWhereItIsStopped) {
   order_.on_progress = [&](std::string_view phase, std::uint64_t done, std::uint64_t) {
     if (phase == "writing" && done == 5) stop.request_stop();
   };
-  const auto& format = find_entry(dataset_writer_table(), "webdataset");
-  EXPECT_TRUE(convert_dataset(order_, format, stop.get_token()).stopped);
+  const auto& format = find_entry(dataset::dataset_writer_table(), "webdataset");
+  EXPECT_TRUE(dataset::convert_dataset(order_, format, stop.get_token()).stopped);
   EXPECT_TRUE(nothing_is_left());
 }
 
 TEST_F(ConvertDatasetTest, TakesNoFolderThatHoldsSomething) {
   folder_.write("out/precious.txt", {});
   const std::string said = thrown_by<ConfigError>([&] { convert("webdataset"); });
-  EXPECT_NE(said.find("is there already"), std::string::npos) << said;
+  EXPECT_NE(said.find("already exists"), std::string::npos) << said;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/precious.txt"));
 }
 
 TEST_F(ConvertDatasetTest, SaysWhenItHasPaid) {
-  ConvertedDataset converted;
+  dataset::ConvertedDataset converted;
   converted.write_s = 12;
   converted.read_before_s = 5;
   converted.read_after_s = 1;
@@ -208,13 +209,13 @@ TEST_F(ConvertDatasetTest, CheckingFindsEveryBadSampleOfEveryFormat) {
   cut.resize(cut.size() / 2);
   folder_.write("in/a/9.JPEG", cut);
   folder_.write("in/c/9.JPEG", std::vector<std::byte>(100, std::byte{'x'}));
-  for (const DatasetWriterEntry* format : dataset_writer_table().entries) {
-    // Neither takes what is no JPEG.
+  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
+    // These formats accept only JPEGs.
     if (format->name == "beton" || format->image_size > 0) continue;
     SCOPED_TRACE(format->name);
     order_.out = (folder_ / std::string(format->name)).string();
     convert(std::string(format->name));
-    const CheckedDataset checked = check_dataset(
+    const dataset::CheckedDataset checked = dataset::check_dataset(
         {.directory = order_.out, .source = std::string(format->name), .threads = 2}, {});
     EXPECT_EQ(checked.samples, 13U);
     EXPECT_EQ(checked.bad, 2U);
@@ -231,8 +232,8 @@ TEST_F(ConvertDatasetTest, PixelsAreCheckedAndBecomeNoEncodedImages) {
   folder_.write("pixels/labels.npy",
                 npy_file("{'descr': '|i1', 'fortran_order': False, 'shape': (3,)}", labels));
   order_.directory = (folder_ / "pixels").string();
-  const CheckedDataset checked =
-      check_dataset({.directory = order_.directory, .source = "auto", .threads = 2}, {});
+  const dataset::CheckedDataset checked =
+      dataset::check_dataset({.directory = order_.directory, .source = "auto", .threads = 2}, {});
   EXPECT_EQ(checked.samples, 3U);
   EXPECT_EQ(checked.bytes, 2U * 48);
   EXPECT_EQ(checked.bad, 1U);
@@ -248,19 +249,21 @@ TEST_F(ConvertDatasetTest, PixelsAreCheckedAndBecomeNoEncodedImages) {
 TEST_F(ConvertDatasetTest, CheckingStopsWhenAsked) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THROW(check_dataset({.directory = order_.directory, .source = "auto"}, stop.get_token()),
-               Error);
+  EXPECT_THROW(
+      dataset::check_dataset({.directory = order_.directory, .source = "auto"}, stop.get_token()),
+      Error);
 }
 
 TEST(DetectSource, NamesWhatCannotBeTold) {
   TempFolder folder;
-  EXPECT_EQ(detect_source((folder / "missing").string()), "image-folder");
+  EXPECT_EQ(datasets::detect_source((folder / "missing").string()), "image-folder");
   folder.write("train-00000-of-00002", {});
-  EXPECT_EQ(detect_source(folder.path().string()), "tfrecord");
+  EXPECT_EQ(datasets::detect_source(folder.path().string()), "tfrecord");
   folder.write("x.tar", {});
-  const std::string said = thrown_by<ConfigError>([&] { detect_source(folder.path().string()); });
+  const std::string said =
+      thrown_by<ConfigError>([&] { datasets::detect_source(folder.path().string()); });
   EXPECT_NE(said.find("tfrecord, webdataset"), std::string::npos) << said;
-  EXPECT_EQ(detect_source((folder / "{x,y}.tar").string()), "webdataset");
+  EXPECT_EQ(datasets::detect_source((folder / "{x,y}.tar").string()), "webdataset");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock dataset` as a user types it: the built program in a process of its own.
+// Runs `penstock dataset` as a user does: the built program in a separate process.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A running program: its stderr is read as it comes, its stdout at the end.
+/// A running program. Its stderr is read while it runs, its stdout at the end.
 class Program {
  public:
   Program(const TempFolder& folder, std::vector<std::string> arguments)
@@ -54,7 +54,7 @@ class Program {
   }
 
   void send(int signal) const { kill(process_, signal); }
-  /// Reads stderr up to the end of a line, or of everything.
+  /// Reads stderr to the end of a line or of the stream.
   void read_line() {
     for (char c = 0; c != '\n' && read(err_, &c, 1) == 1;) errors += c;
   }
@@ -171,7 +171,7 @@ TEST(DatasetVerb, ControlCLeavesNothing) {
   const TempFolder folder;
   const std::string data = (folder / "data").string();
   Program program(folder, {"dataset", "make", "--data-dir", data, "--images=1000000"});
-  program.read_line();  // it says what it begins once it has begun
+  program.read_line();  // printed once the work has begun
   program.send(SIGINT);
   EXPECT_EQ(program.wait(), 130) << program.errors;
   EXPECT_TRUE(says(program.errors, "stopped")) << program.errors;

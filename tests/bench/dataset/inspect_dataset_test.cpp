@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A JPEG of 40 x 30 in a colour space and with a subsampling that encode_jpeg does not write.
+/// A JPEG of 40 x 30 with a colour space and subsampling that encode_jpeg does not write.
 std::string encode(J_COLOR_SPACE space, int components, bool progressive, int luma_factor) {
   jpeg_compress_struct codec{};
   jpeg_error_mgr error{};
@@ -52,9 +52,9 @@ std::string encode(J_COLOR_SPACE space, int components, bool progressive, int lu
 
 std::string plain() { return encode(JCS_RGB, 3, false, 2); }
 
-/// What is odd about the file whose path ends so; empty: nothing.
-std::string reason_of(const DatasetInventory& inventory, const std::string& ending) {
-  for (const OddFile& odd : inventory.odd) {
+/// The reason why the file with this path ending is odd; empty: it is not.
+std::string reason_of(const dataset::DatasetInventory& inventory, const std::string& ending) {
+  for (const dataset::OddFile& odd : inventory.odd) {
     if (odd.path.ends_with(ending)) return odd.reason;
   }
   return {};
@@ -62,11 +62,12 @@ std::string reason_of(const DatasetInventory& inventory, const std::string& endi
 
 TEST(InspectDataset, CountsWhatWasMade) {
   const TempFolder folder;
-  const MadeDataset made =
-      make_dataset({.directory = folder.path().string(),
-                    .parameters = {.images = 7, .val_images = 1, .classes = 3}},
-                   {});
-  const DatasetInventory train = inspect_dataset({.directory = (folder / "train").string()}, {});
+  const dataset::MadeDataset made =
+      dataset::make_dataset({.directory = folder.path().string(),
+                             .parameters = {.images = 7, .val_images = 1, .classes = 3}},
+                            {});
+  const dataset::DatasetInventory train =
+      dataset::inspect_dataset({.directory = (folder / "train").string()}, {});
   EXPECT_EQ(train.images(), 7);
   ASSERT_EQ(train.classes.size(), 3U);
   EXPECT_EQ(train.classes[0].name, "n00_balls");
@@ -76,15 +77,16 @@ TEST(InspectDataset, CountsWhatWasMade) {
   EXPECT_EQ(train.subsamplings, (std::map<std::string, std::int64_t>{{"4:2:0", 7}}));
   EXPECT_EQ(train.colour_spaces, (std::map<std::string, std::int64_t>{{"YCbCr", 7}}));
   EXPECT_EQ(train.progressive, 0);
-  const DatasetInventory val = inspect_dataset({.directory = (folder / "val").string()}, {});
+  const dataset::DatasetInventory val =
+      dataset::inspect_dataset({.directory = (folder / "val").string()}, {});
   EXPECT_EQ(train.classes[0].bytes + train.classes[1].bytes + train.classes[2].bytes +
                 val.classes[0].bytes,
             made.bytes);
-  const auto json = to_json(train);
+  const auto json = dataset::to_json(train);
   EXPECT_EQ(json["images"], 7);
   EXPECT_LE(json["file_bytes"]["min"], json["file_bytes"]["median"]);
   EXPECT_LE(json["file_bytes"]["median"], json["file_bytes"]["max"]);
-  EXPECT_NE(to_text(train).find("n02_checkers"), std::string::npos);
+  EXPECT_NE(dataset::to_text(train).find("n02_checkers"), std::string::npos);
 }
 
 TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
@@ -93,7 +95,8 @@ TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
   write_text(folder / "a/inks.jpg", encode(JCS_CMYK, 4, false, 1));
   write_text(folder / "a/full.jpeg", encode(JCS_RGB, 3, false, 1));
   write_text(folder / "a/progressive.JPG", encode(JCS_RGB, 3, true, 2));
-  const DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
+  const dataset::DatasetInventory inventory =
+      dataset::inspect_dataset({.directory = folder.path().string()}, {});
   EXPECT_EQ(inventory.images(), 4);
   EXPECT_EQ(inventory.progressive, 1);
   EXPECT_EQ(inventory.colour_spaces,
@@ -117,8 +120,9 @@ TEST(InspectDataset, NamesRubbish) {
   write_text(folder / "beside.jpg", image);
   write_text(folder / ".hidden/x.jpg", "not looked at");
   fs::create_symlink("nowhere", folder / "a/dangling.jpg");
-  ASSERT_EQ(mkfifo((folder / "a/pipe.jpg").c_str(), 0600), 0);  // reading it would block for ever
-  const DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
+  ASSERT_EQ(mkfifo((folder / "a/pipe.jpg").c_str(), 0600), 0);  // reading it would block forever
+  const dataset::DatasetInventory inventory =
+      dataset::inspect_dataset({.directory = folder.path().string()}, {});
   EXPECT_EQ(inventory.images(), 3);
   EXPECT_EQ(inventory.odd.size(), 9U);
   EXPECT_EQ(reason_of(inventory, "good.jpg"), "");
@@ -132,8 +136,8 @@ TEST(InspectDataset, NamesRubbish) {
   EXPECT_EQ(reason_of(inventory, "dangling.jpg"), "not a file");
   EXPECT_EQ(reason_of(inventory, "pipe.jpg"), "not a file");
   EXPECT_NE(reason_of(inventory, "beside.jpg"), "");
-  EXPECT_NE(to_text(inventory).find("png.JPEG"), std::string::npos);
-  EXPECT_EQ(to_json(inventory)["odd_files"].size(), 9U);
+  EXPECT_NE(dataset::to_text(inventory).find("png.JPEG"), std::string::npos);
+  EXPECT_EQ(dataset::to_json(inventory)["odd_files"].size(), 9U);
 }
 
 TEST(InspectDataset, SurvivesEveryDamagedByte) {
@@ -146,14 +150,15 @@ TEST(InspectDataset, SurvivesEveryDamagedByte) {
     write_text(folder / ("a/" + std::to_string(i) + ".jpg"), damaged);
   }
   write_text(folder / "b/good.jpg", image);
-  DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
+  dataset::DatasetInventory inventory =
+      dataset::inspect_dataset({.directory = folder.path().string()}, {});
   EXPECT_GT(inventory.images(), 1);
   EXPECT_GT(inventory.odd.size(), 0U);
-  // Whatever the header promises, decoding ends, with a picture or a DataError that names the file.
+  // Whatever the header promises, decoding ends with a picture or a DataError that names the file.
   int decoded = 0;
   for (const std::string& file : inventory.classes[0].files) {
     try {
-      decoded += read_jpeg_reduced(file, 160, 120).width > 0 ? 1 : 0;
+      decoded += dataset::read_jpeg_reduced(file, 160, 120).width > 0 ? 1 : 0;
     } catch (const DataError& error) {
       EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
     }
@@ -166,7 +171,7 @@ TEST(InspectDataset, RefusesFoldersWithoutImages) {
   fs::create_directories(folder / "train/cats");
   const auto refusal = [](const fs::path& path) {
     try {
-      inspect_dataset({.directory = path.string()}, {});
+      dataset::inspect_dataset({.directory = path.string()}, {});
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -188,9 +193,9 @@ TEST(JpegFile, ErrorsNameTheFile) {
     for (const bool whole : {false, true}) {
       try {
         if (whole) {
-          read_jpeg_reduced(path, 10, 10);
+          dataset::read_jpeg_reduced(path, 10, 10);
         } else {
-          read_jpeg_header(path);
+          dataset::read_jpeg_header(path);
         }
         FAIL() << "accepted " << path;
       } catch (const DataError& error) {
@@ -207,8 +212,8 @@ TEST(JpegFile, RefusesToDecodeImmenseImages) {
   ASSERT_NE(frame, std::string::npos);
   image.replace(frame + 5, 4, "\xff\x00\xff\x00", 4);  // 65,280 x 65,280 pixels in a kilobyte
   write_text(folder / "immense.jpg", image);
-  EXPECT_EQ(read_jpeg_header((folder / "immense.jpg").string()).width, 65280);
-  EXPECT_THROW(read_jpeg_reduced((folder / "immense.jpg").string(), 10, 10), DataError);
+  EXPECT_EQ(dataset::read_jpeg_header((folder / "immense.jpg").string()).width, 65280);
+  EXPECT_THROW(dataset::read_jpeg_reduced((folder / "immense.jpg").string(), 10, 10), DataError);
 }
 
 TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
@@ -219,9 +224,10 @@ TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
   std::string bad = plain();
   bad.replace(bad.find("\xff\xda"), 2, "\xff\xd9");  // ends before its only scan
   write_text(folder / "b/bad.jpg", bad);
-  DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
+  dataset::DatasetInventory inventory =
+      dataset::inspect_dataset({.directory = folder.path().string()}, {});
   const fs::path sheet = folder / "sheet.png";
-  write_contact_sheet(inventory, sheet.string(), {});
+  dataset::write_contact_sheet(inventory, sheet.string(), {});
   const std::string png = read_text(sheet);
   ASSERT_GT(png.size(), 24U);
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
@@ -237,10 +243,11 @@ TEST(ContactSheet, ShowsARowForEachClassAndNamesWhatItCannotShow) {
 TEST(ContactSheet, SaysWhereItCannotBeWritten) {
   const TempFolder folder;
   write_text(folder / "a/good.jpg", plain());
-  DatasetInventory inventory = inspect_dataset({.directory = folder.path().string()}, {});
+  dataset::DatasetInventory inventory =
+      dataset::inspect_dataset({.directory = folder.path().string()}, {});
   for (const std::string path : {"/dev/full", "/nowhere/sheet.png"}) {
     try {
-      write_contact_sheet(inventory, path, {});
+      dataset::write_contact_sheet(inventory, path, {});
       FAIL() << "wrote " << path;
     } catch (const DataError& error) {
       EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();

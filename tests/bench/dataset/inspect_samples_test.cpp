@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What inspecting says of sets whose images are not files of their own.
+// Inspecting data sets whose images are not separate files.
 #include "bench/dataset/inspect_samples.h"
 
 #include <gtest/gtest.h>
@@ -33,15 +33,15 @@ class InspectSamplesTest : public testing::Test {
       folder_.write(name, encode_jpeg(make_test_image(20 + 7 * i, 40 - i, 3, 1)));
     }
   }
-  void convert(const DatasetWriterEntry& format) {
-    ConvertDataset order;
+  void convert(const dataset::DatasetWriterEntry& format) {
+    dataset::ConvertDataset order;
     order.directory = path("in");
     order.source = "auto";
     order.out = path(std::string(format.name));
     order.threads = 2;
-    convert_dataset(order, format, {});
+    dataset::convert_dataset(order, format, {});
   }
-  /// One image of 4 x 4 in [N,H,W,C] for each colour, labelled as told.
+  /// One image of 4 x 4 in [N,H,W,C] per colour, with the given labels.
   void write_pixels(const std::vector<Colour>& colours, const std::vector<int>& labels) {
     std::vector<std::byte> pixels, numbers;
     for (const Colour& colour : colours) {
@@ -66,7 +66,7 @@ struct Sheet {
     bytes.resize(PNG_IMAGE_SIZE(image));
     png_image_finish_read(&image, nullptr, bytes.data(), 0, nullptr);
   }
-  /// In the middle of a picture.
+  /// The colour in the middle of a picture.
   Colour at(std::size_t row, std::size_t column) const {
     const std::size_t left = 4 + 164 * column + 80, top = 22 + (22 + 120 + 4) * row + 60;
     const std::uint8_t* const pixel = bytes.data() + 3 * (top * image.width + left);
@@ -78,14 +78,15 @@ struct Sheet {
 
 TEST_F(InspectSamplesTest, EveryFormatOfEncodedImagesIsCountedAsItsFolderIs) {
   write_images();
-  DatasetInventory folder = inspect_dataset({.directory = path("in")}, {});
+  dataset::DatasetInventory folder = dataset::inspect_dataset({.directory = path("in")}, {});
   std::ranges::sort(folder.file_bytes);
   ASSERT_EQ(folder.images(), 8);
-  for (const DatasetWriterEntry* format : dataset_writer_table().entries) {
+  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
     if (format->image_size > 0 || format->name == "image-folder") continue;
     SCOPED_TRACE(format->name);
     convert(*format);
-    DatasetInventory packed = inspect_dataset({.directory = path(std::string(format->name))}, {});
+    dataset::DatasetInventory packed =
+        dataset::inspect_dataset({.directory = path(std::string(format->name))}, {});
     EXPECT_EQ(packed.format, format->name);
     std::ranges::sort(packed.file_bytes);
     EXPECT_EQ(packed.file_bytes, folder.file_bytes);
@@ -98,13 +99,13 @@ TEST_F(InspectSamplesTest, EveryFormatOfEncodedImagesIsCountedAsItsFolderIs) {
     EXPECT_EQ(packed.classes[1].images(), 5U);
     EXPECT_EQ(packed.classes[1].bytes, folder.classes[1].bytes);
     EXPECT_TRUE(packed.odd.empty());
-    EXPECT_NE(to_text(packed).find(std::string(format->name)), std::string::npos);
-    EXPECT_EQ(to_json(packed)["source"], format->name);
+    EXPECT_NE(dataset::to_text(packed).find(std::string(format->name)), std::string::npos);
+    EXPECT_EQ(dataset::to_json(packed)["source"], format->name);
 
     const std::string sheet = path("sheet.png");
-    write_contact_sheet(packed, sheet, {});
+    dataset::write_contact_sheet(packed, sheet, {});
     EXPECT_TRUE(packed.odd.empty());
-    write_contact_sheet(folder, path("folder.png"), {});
+    dataset::write_contact_sheet(folder, path("folder.png"), {});
     const Sheet shown(sheet), files(path("folder.png"));
     ASSERT_FALSE(shown.bytes.empty());
     EXPECT_EQ(shown.image.height, files.image.height);
@@ -118,30 +119,30 @@ TEST_F(InspectSamplesTest, EveryFormatOfEncodedImagesIsCountedAsItsFolderIs) {
 
 TEST_F(InspectSamplesTest, EveryFormatOfPixelsIsCountedAndShown) {
   write_images();
-  for (const DatasetWriterEntry* format : dataset_writer_table().entries) {
+  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
     if (format->image_size == 0) continue;
     SCOPED_TRACE(format->name);
     convert(*format);
-    DatasetInventory inventory =
-        inspect_dataset({.directory = path(std::string(format->name))}, {});
+    dataset::DatasetInventory inventory =
+        dataset::inspect_dataset({.directory = path(std::string(format->name))}, {});
     EXPECT_EQ(inventory.images(), 8);
     EXPECT_EQ(inventory.sizes.size(), 1U);
     ASSERT_EQ(inventory.classes.size(), 2U);
     EXPECT_EQ(inventory.classes[1].images(), 5U);
-    write_contact_sheet(inventory, path("sheet.png"), {});
+    dataset::write_contact_sheet(inventory, path("sheet.png"), {});
     EXPECT_TRUE(inventory.odd.empty());
   }
 }
 
 TEST_F(InspectSamplesTest, PixelsAreShownAsTheyLie) {
   write_pixels({{250, 0, 0}, {0, 0, 240}, {230, 0, 0}, {0, 9, 0}}, {3, 7, 3, -56});
-  DatasetInventory inventory = inspect_dataset({.directory = path("pixels")}, {});
+  dataset::DatasetInventory inventory = dataset::inspect_dataset({.directory = path("pixels")}, {});
   EXPECT_EQ(inventory.format, "raw");
   EXPECT_EQ(inventory.images(), 3);
   EXPECT_EQ(inventory.sizes, (std::map<std::string, std::int64_t>{{"4x4", 3}}));
   EXPECT_EQ(inventory.colour_spaces, (std::map<std::string, std::int64_t>{{"RGB pixels", 3}}));
   EXPECT_TRUE(inventory.subsamplings.empty());
-  EXPECT_EQ(to_text(inventory).find("subsampling"), std::string::npos);
+  EXPECT_EQ(dataset::to_text(inventory).find("subsampling"), std::string::npos);
   ASSERT_EQ(inventory.classes.size(), 2U);
   EXPECT_EQ(inventory.classes[0].name, "label 3");
   EXPECT_EQ(inventory.classes[1].label, 7);
@@ -149,44 +150,47 @@ TEST_F(InspectSamplesTest, PixelsAreShownAsTheyLie) {
   EXPECT_EQ(inventory.odd[0].path, "sample 3");
   EXPECT_NE(inventory.odd[0].reason.find("images.npy"), std::string::npos);
 
-  write_contact_sheet(inventory, path("sheet.png"), {});
+  dataset::write_contact_sheet(inventory, path("sheet.png"), {});
   const Sheet sheet(path("sheet.png"));
   EXPECT_EQ(sheet.at(0, 0), (Colour{250, 0, 0}));
   EXPECT_EQ(sheet.at(0, 1), (Colour{230, 0, 0}));
   EXPECT_EQ(sheet.at(1, 0), (Colour{0, 0, 240}));
 
-  inventory = inspect_dataset({.directory = path("pixels"), .source = "raw:channels=bgr"}, {});
+  inventory =
+      dataset::inspect_dataset({.directory = path("pixels"), .source = "raw:channels=bgr"}, {});
   EXPECT_EQ(inventory.colour_spaces, (std::map<std::string, std::int64_t>{{"BGR pixels", 3}}));
-  write_contact_sheet(inventory, path("sheet.png"), {});
+  dataset::write_contact_sheet(inventory, path("sheet.png"), {});
   EXPECT_EQ(Sheet(path("sheet.png")).at(0, 0), (Colour{0, 0, 250})) << "channels are as they lie";
 }
 
 TEST_F(InspectSamplesTest, DamageIsNamedAndCostsItsSampleAlone) {
   write_images();
   std::vector<std::byte> cut = encode_jpeg(make_test_image(90, 70));
-  cut.resize(cut.size() / 4);  // a header, and not all of its pixels
+  cut.resize(cut.size() / 4);  // the header and part of its pixels
   folder_.write("in/a/cut.JPEG", cut);
   folder_.write("in/b/rubbish.JPEG", std::vector<std::byte>(100, std::byte{'x'}));
-  convert(find_entry(dataset_writer_table(), "tfrecord"));
-  DatasetInventory inventory = inspect_dataset({.directory = path("tfrecord")}, {});
+  convert(find_entry(dataset::dataset_writer_table(), "tfrecord"));
+  dataset::DatasetInventory inventory =
+      dataset::inspect_dataset({.directory = path("tfrecord")}, {});
   EXPECT_EQ(inventory.images(), 9);
   ASSERT_EQ(inventory.odd.size(), 2U);
   EXPECT_NE(inventory.odd[0].reason.find("end marker"), std::string::npos);
   EXPECT_NE(inventory.odd[1].reason.find(" at byte "), std::string::npos);
-  write_contact_sheet(inventory, path("sheet.png"), {});
+  dataset::write_contact_sheet(inventory, path("sheet.png"), {});
   EXPECT_EQ(inventory.odd.size(), 3U) << "what cannot be shown is odd";
-  EXPECT_NE(to_text(inventory).find("sample "), std::string::npos);
+  EXPECT_NE(dataset::to_text(inventory).find("sample "), std::string::npos);
 }
 
 TEST_F(InspectSamplesTest, SetsWithoutAnImageAreRefused) {
   folder_.write("in/a/rubbish.JPEG", std::vector<std::byte>(100, std::byte{'x'}));
-  convert(find_entry(dataset_writer_table(), "webdataset"));
-  const std::string said =
-      thrown_by<ConfigError>([&] { inspect_dataset({.directory = path("webdataset")}, {}); });
+  convert(find_entry(dataset::dataset_writer_table(), "webdataset"));
+  const std::string said = thrown_by<ConfigError>(
+      [&] { dataset::inspect_dataset({.directory = path("webdataset")}, {}); });
   EXPECT_NE(said.find("no image that can be read"), std::string::npos) << said;
   EXPECT_NE(said.find(".tar"), std::string::npos) << said;
-  EXPECT_THROW(inspect_dataset({.directory = path("webdataset"), .source = "tfrecrod"}, {}),
-               ConfigError);
+  EXPECT_THROW(
+      dataset::inspect_dataset({.directory = path("webdataset"), .source = "tfrecrod"}, {}),
+      ConfigError);
 }
 
 }  // namespace

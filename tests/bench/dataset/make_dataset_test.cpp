@@ -18,11 +18,12 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-using Outcome = MadeDataset::Outcome;
+using Outcome = dataset::MadeDataset::Outcome;
 
-constexpr DatasetParameters kSmall{.images = 9, .val_images = 5, .classes = 4};
+constexpr dataset::DatasetParameters kSmall{.images = 9, .val_images = 5, .classes = 4};
 
-MakeDataset order(const fs::path& directory, DatasetParameters parameters = kSmall) {
+dataset::MakeDataset order(const fs::path& directory,
+                           dataset::DatasetParameters parameters = kSmall) {
   return {.directory = directory.string(), .parameters = parameters, .threads = 2};
 }
 
@@ -44,7 +45,7 @@ std::size_t count(const fs::path& folder) {
 
 TEST(MakeDataset, LaysOutSplitsClassesAndADescription) {
   const TempFolder folder;
-  const MadeDataset made = make_dataset(order(folder / "data"), {});
+  const dataset::MadeDataset made = dataset::make_dataset(order(folder / "data"), {});
   EXPECT_EQ(made.outcome, Outcome::made);
   const auto files = files_below(folder / "data");
   EXPECT_EQ(files.size(), 9U + 5U + 1U);
@@ -59,12 +60,12 @@ TEST(MakeDataset, LaysOutSplitsClassesAndADescription) {
 
 TEST(MakeDataset, BytesDependOnTheSeedAndNotOnTheThreads) {
   const TempFolder folder;
-  MakeDataset alone = order(folder / "alone"), three = order(folder / "three");
-  MakeDataset other = order(folder / "other");
+  dataset::MakeDataset alone = order(folder / "alone"), three = order(folder / "three");
+  dataset::MakeDataset other = order(folder / "other");
   alone.threads = 1;
   three.threads = 3;
   other.parameters.seed = 2;
-  for (const MakeDataset& one : {alone, three, other}) make_dataset(one, {});
+  for (const dataset::MakeDataset& one : {alone, three, other}) dataset::make_dataset(one, {});
   const auto files = files_below(folder / "alone");
   EXPECT_EQ(files, files_below(folder / "three"));
   const std::string first = "train/n00_balls/n00_balls_000000.JPEG";
@@ -73,7 +74,7 @@ TEST(MakeDataset, BytesDependOnTheSeedAndNotOnTheThreads) {
 
 TEST(MakeDataset, SplitsShareNoImage) {
   const TempFolder folder;
-  make_dataset(order(folder.path()), {});
+  dataset::make_dataset(order(folder.path()), {});
   std::set<std::string> contents;
   const auto files = files_below(folder.path());
   for (const auto& [name, text] : files) contents.insert(text);
@@ -82,8 +83,8 @@ TEST(MakeDataset, SplitsShareNoImage) {
 
 TEST(MakeDataset, FilesAreAboutAsLargeAsImageNets) {
   const TempFolder folder;
-  const MadeDataset made =
-      make_dataset(order(folder.path(), {.images = 160, .val_images = 1, .classes = 8}), {});
+  const dataset::MadeDataset made = dataset::make_dataset(
+      order(folder.path(), {.images = 160, .val_images = 1, .classes = 8}), {});
   const double mean = static_cast<double>(made.bytes) / 161;
   EXPECT_GT(mean, 90e3);
   EXPECT_LT(mean, 130e3);
@@ -91,19 +92,19 @@ TEST(MakeDataset, FilesAreAboutAsLargeAsImageNets) {
 
 TEST(MakeDataset, DoesNothingWhereTheSameIsThere) {
   const TempFolder folder;
-  make_dataset(order(folder.path()), {});
+  dataset::make_dataset(order(folder.path()), {});
   const fs::path image = folder / "train/n00_balls/n00_balls_000000.JPEG";
   const auto written = fs::last_write_time(image);
-  EXPECT_EQ(make_dataset(order(folder.path()), {}).outcome, Outcome::already_there);
+  EXPECT_EQ(dataset::make_dataset(order(folder.path()), {}).outcome, Outcome::already_there);
   EXPECT_EQ(fs::last_write_time(image), written);
 }
 
 TEST(MakeDataset, MakesAgainWhatWasRemoved) {
   const TempFolder folder;
-  make_dataset(order(folder.path()), {});
+  dataset::make_dataset(order(folder.path()), {});
   const auto files = files_below(folder.path());
   fs::remove_all(folder / "train");
-  EXPECT_EQ(make_dataset(order(folder.path()), {}).outcome, Outcome::made);
+  EXPECT_EQ(dataset::make_dataset(order(folder.path()), {}).outcome, Outcome::made);
   EXPECT_EQ(files_below(folder.path()), files);
 }
 
@@ -111,26 +112,26 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   const TempFolder folder;
   write_text(folder / "data/val/mine/a.jpg", "mine");
   write_text(folder / "data/notes.txt", "mine");
-  MakeDataset wanted = order(folder / "data");
-  const std::string text = refusal([&] { make_dataset(wanted, {}); });
+  dataset::MakeDataset wanted = order(folder / "data");
+  const std::string text = refusal([&] { dataset::make_dataset(wanted, {}); });
   EXPECT_NE(text.find("--force"), std::string::npos) << text;
   EXPECT_NE(text.find(wanted.directory), std::string::npos) << text;
   EXPECT_EQ(files_below(folder / "data").size(), 2U);
 
   wanted.force = true;
-  EXPECT_EQ(make_dataset(wanted, {}).outcome, Outcome::made);
+  EXPECT_EQ(dataset::make_dataset(wanted, {}).outcome, Outcome::made);
   EXPECT_FALSE(fs::exists(folder / "data/val/mine"));
   EXPECT_EQ(read_text(folder / "data/notes.txt"), "mine");
   wanted.force = false;
   wanted.parameters.quality = 50;
-  EXPECT_NE(refusal([&] { make_dataset(wanted, {}); }), "");
+  EXPECT_NE(refusal([&] { dataset::make_dataset(wanted, {}); }), "");
 }
 
 TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
   const TempFolder folder;
   for (const char* name : {"train", "dataset.json"}) {
     write_text(folder / name, "{}");
-    EXPECT_NE(refusal([&] { make_dataset(order(folder.path()), {}); }), "") << name;
+    EXPECT_NE(refusal([&] { dataset::make_dataset(order(folder.path()), {}); }), "") << name;
     EXPECT_EQ(files_below(folder.path()), (std::map<std::string, std::string>{{name, "{}"}}));
     fs::remove(folder / name);
   }
@@ -142,10 +143,10 @@ TEST(MakeDataset, AddsNoClassesToAFolderThatHasSome) {
   std::ofstream(folder / "cat" / "1.JPEG") << "x";
   fs::create_directories(folder / "notes");  // without images
   for (const bool force : {false, true}) {
-    MakeDataset wanted = order(folder.path());
+    dataset::MakeDataset wanted = order(folder.path());
     wanted.force = force;
     try {
-      make_dataset(wanted, {});
+      dataset::make_dataset(wanted, {});
       FAIL() << "made";
     } catch (const ConfigError& error) {
       EXPECT_NE(std::string(error.what()).find("images in 'cat'"), std::string::npos)
@@ -160,11 +161,11 @@ TEST(MakeDataset, LeavesNothingWhenStoppedMidway) {
   fs::create_directory(folder / "there");
   for (const char* name : {"new/deep/data", "there"}) {
     std::stop_source stop;
-    MakeDataset endless = order(folder / name, {.images = 1'000'000});
+    dataset::MakeDataset endless = order(folder / name, {.images = 1'000'000});
     endless.on_progress = [&](std::int64_t done, std::int64_t) {
       if (done > 0) stop.request_stop();
     };
-    EXPECT_EQ(make_dataset(endless, stop.get_token()).outcome, Outcome::stopped);
+    EXPECT_EQ(dataset::make_dataset(endless, stop.get_token()).outcome, Outcome::stopped);
   }
   EXPECT_EQ(count(folder.path()), 1U);
   EXPECT_TRUE(fs::is_empty(folder / "there"));
@@ -175,7 +176,7 @@ TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
   write_text(folder / "file", "");
   for (const char* name : {"file", "file/data"}) {
     const std::string path = (folder / name).string();
-    const std::string text = refusal([&] { make_dataset(order(path), {}); });
+    const std::string text = refusal([&] { dataset::make_dataset(order(path), {}); });
     EXPECT_NE(text.find(path), std::string::npos) << text;
     EXPECT_NE(text.find("--data-dir"), std::string::npos) << text;
   }
@@ -183,14 +184,14 @@ TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
 }
 
 TEST(MakeDataset, LeavesNothingWhenTheDiskIsFull) {
-  // A limit on the size of files stands for a full disk: writes fail in the same place.
+  // A limit on file sizes replaces a full disk: writes fail at the same place.
   const TempFolder folder;
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit tight{10'000, before.rlim_max};
   const auto handler = signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
-  const std::string text = refusal([&] { make_dataset(order(folder / "data"), {}); });
+  const std::string text = refusal([&] { dataset::make_dataset(order(folder / "data"), {}); });
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
   EXPECT_NE(text.find("cannot write"), std::string::npos) << text;
@@ -203,7 +204,8 @@ TEST(MakeDataset, TwoAtOnceAgree) {
   {
     std::vector<std::jthread> makers;
     for (Outcome& outcome : outcomes) {
-      makers.emplace_back([&] { outcome = make_dataset(order(folder / "data"), {}).outcome; });
+      makers.emplace_back(
+          [&] { outcome = dataset::make_dataset(order(folder / "data"), {}).outcome; });
     }
   }
   EXPECT_EQ(static_cast<int>(outcomes[0] == Outcome::made) +
@@ -216,14 +218,14 @@ TEST(MakeDataset, TwoAtOnceAgree) {
 TEST(MakeDataset, ClearsUpAfterMakersThatWereKilled) {
   const TempFolder folder;
   write_text(folder / ".making-abcdef/train/n00_balls/half.JPEG", "half");
-  make_dataset(order(folder.path()), {});
+  dataset::make_dataset(order(folder.path()), {});
   EXPECT_EQ(count(folder.path()), 3U);
 }
 
 TEST(DefaultDataset, IsNotMadeWhereSomethingIs) {
   const TempFolder folder;
   write_text(folder / "train/cats/a.jpg", "mine");
-  ensure_default_dataset((folder / "train").string(), {});
+  dataset::ensure_default_dataset((folder / "train").string(), {});
   EXPECT_EQ(files_below(folder.path()).size(), 1U);
 }
 
@@ -232,7 +234,7 @@ TEST(DefaultDataset, LeavesNothingWhenStopped) {
   std::stop_source stop;
   stop.request_stop();
   const std::string directory = (folder / "data/train").string();
-  EXPECT_THROW(ensure_default_dataset(directory, stop.get_token()), Error);
+  EXPECT_THROW(dataset::ensure_default_dataset(directory, stop.get_token()), Error);
   EXPECT_TRUE(folder.empty());
 }
 

@@ -15,7 +15,7 @@ namespace penstock {
 namespace {
 
 constexpr std::int32_t kGrid = 8;
-/// Mean colours on a grid, and how much brightness changes across and along at two distances.
+/// Mean colours on a grid, and the horizontal and vertical change of brightness at two distances.
 constexpr std::size_t kColours = std::size_t{3} * kGrid * kGrid, kChanges = 4;
 constexpr std::size_t kFeatures = kColours + kChanges;
 using Features = std::array<double, kFeatures>;
@@ -27,8 +27,8 @@ struct Crop {
   bool flipped;
 };
 
-/// As augmentation draws it: a third to all of the area, flipped or not.
-Crop random_crop(const Photo& photo, Random& random) {
+/// As in augmentation: a third to all of the area, flipped or not.
+Crop random_crop(const dataset::Photo& photo, Random& random) {
   const double side = std::sqrt(random.uniform(0.35, 1));
   Crop crop{};
   crop.width = static_cast<std::int32_t>(side * photo.width);
@@ -39,7 +39,7 @@ Crop random_crop(const Photo& photo, Random& random) {
   return crop;
 }
 
-Features features_of(const Photo& photo, const Crop& crop) {
+Features features_of(const dataset::Photo& photo, const Crop& crop) {
   Features features{};
   std::array<double, std::size_t{kGrid} * kGrid> counts{};
   std::array<double, kChanges> changes{};
@@ -70,11 +70,12 @@ Features features_of(const Photo& photo, const Crop& crop) {
   features[kColours] = changes[0] + changes[1];      // how rough at 2 pixels
   features[kColours + 1] = changes[2] + changes[3];  // and at 8
   features[kColours + 2] = features[kColours + 1] - features[kColours];
-  features[kColours + 3] = changes[0] - changes[1] + changes[2] - changes[3];  // which way it lies
+  features[kColours + 3] = changes[0] - changes[1] + changes[2] - changes[3];  // the direction of
+                                                                               // the texture
   return features;
 }
 
-/// In units of the spread within classes; both kinds of features count alike.
+/// In units of the spread within classes; both kinds of features have equal weight.
 double squared_distance(const Features& a, const Features& b, const Features& variances) {
   double colours = 0, changes = 0;
   for (std::size_t i = 0; i < kFeatures; ++i) {
@@ -84,12 +85,12 @@ double squared_distance(const Features& a, const Features& b, const Features& va
 }
 
 Features sample(std::int32_t scene, std::uint64_t split, std::uint64_t index) {
-  const Photo photo = synthetic_photo(scene, 1, split, index);
+  const dataset::Photo photo = dataset::synthetic_photo(scene, 1, split, index);
   Random random(99, split, index);
   return features_of(photo, random_crop(photo, random));
 }
 
-/// The simplest of classifiers: whose mean is nearest?
+/// The simplest classifier: chooses the nearest mean.
 struct NearestCentroid {
   std::vector<Features> centroids;
   Features variances{};
@@ -119,7 +120,7 @@ struct NearestCentroid {
 
 TEST(SyntheticPhoto, ClassesDifferUnderCropsAndFlips) {
   constexpr std::uint64_t kTrain = 16, kHeldOut = 10;
-  const auto classes = static_cast<std::size_t>(DatasetParameters().classes);
+  const auto classes = static_cast<std::size_t>(dataset::DatasetParameters().classes);
   ASSERT_GE(classes, 8U);
   std::vector<std::vector<Features>> seen(classes);
   for (std::uint64_t i = 0; i < kTrain * classes; ++i) {
@@ -138,19 +139,20 @@ TEST(SyntheticPhoto, ClassesDifferUnderCropsAndFlips) {
 }
 
 TEST(SyntheticPhoto, IsAFunctionOfItsArguments) {
-  const Photo one = synthetic_photo(4, 7, 0, 3), same = synthetic_photo(4, 7, 0, 3);
+  const dataset::Photo one = dataset::synthetic_photo(4, 7, 0, 3),
+                       same = dataset::synthetic_photo(4, 7, 0, 3);
   EXPECT_EQ(one.rgb, same.rgb);
   EXPECT_EQ(one.rgb.size(), static_cast<std::size_t>(one.width) * one.height * 3U);
-  EXPECT_NE(one.rgb, synthetic_photo(4, 8, 0, 3).rgb);
-  EXPECT_NE(one.rgb, synthetic_photo(4, 7, 1, 3).rgb);
-  EXPECT_NE(one.rgb, synthetic_photo(4, 7, 0, 4).rgb);
+  EXPECT_NE(one.rgb, dataset::synthetic_photo(4, 8, 0, 3).rgb);
+  EXPECT_NE(one.rgb, dataset::synthetic_photo(4, 7, 1, 3).rgb);
+  EXPECT_NE(one.rgb, dataset::synthetic_photo(4, 7, 0, 4).rgb);
 }
 
 TEST(SyntheticPhoto, SizesSpreadAround500By375) {
   std::vector<std::int32_t> long_sides;
   int portrait = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
-    const Photo photo = synthetic_photo(3, 1, 0, i);
+    const dataset::Photo photo = dataset::synthetic_photo(3, 1, 0, i);
     long_sides.push_back(std::max(photo.width, photo.height));
     portrait += photo.height > photo.width ? 1 : 0;
   }
@@ -163,10 +165,10 @@ TEST(SyntheticPhoto, SizesSpreadAround500By375) {
 }
 
 TEST(SyntheticPhoto, HasDetailAtEveryScaleAsPhotographsHave) {
-  // In a 1/f spectrum the change of brightness grows slowly with distance: not at all for white
-  // noise, in proportion for smooth gradients.
-  for (std::int32_t scene = 0; scene < most_classes(); ++scene) {
-    const Photo photo = synthetic_photo(scene, 1, 0, 5);
+  // In a 1/f spectrum, the change of brightness grows slowly with distance. In white noise it does
+  // not grow; in smooth gradients it grows in proportion.
+  for (std::int32_t scene = 0; scene < dataset::most_classes(); ++scene) {
+    const dataset::Photo photo = dataset::synthetic_photo(scene, 1, 0, 5);
     double near = 0, far = 0;
     for (std::int32_t y = 0; y < photo.height; ++y) {
       for (std::int32_t x = 0; x + 16 < photo.width; ++x) {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The programs of a packed and unpacked bundle start in an empty environment, with its libraries.
+# The programs of an unpacked bundle start in an empty environment, with the bundle's libraries.
 # Usage: bundle_test.sh SOURCE_DIRECTORY BUILD_DIRECTORY [--without-cuda]
 set -eu
 source=$1 build=$2
@@ -17,7 +17,7 @@ alone ./run penstock list | grep -q '^device'
 alone ./run penstock_gpu_check device --driver host
 alone ./run visit 1 --dry --only device --out "$folder/out" --state "$folder/state" | grep -q '^device.*done'
 
-# What the machine that packed has in its own folders must come from the bundle.
+# Libraries from the packing machine's other folders must come from the bundle.
 alone ./run /usr/bin/ldd bin/penstock > "$folder/loaded"
 for library in lib/*; do
   name=$(basename "$library")

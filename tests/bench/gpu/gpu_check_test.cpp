@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What penstock_gpu_check judges with: that it sees what is wrong.
+// The checks of penstock_gpu_check detect wrong results.
 #include <gtest/gtest.h>
 
 #include <cmath>

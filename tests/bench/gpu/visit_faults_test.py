@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a visit to a GPU does when something there goes wrong. Scripts play Penstock's programs, its tools and its peer.
+"""A visit to a GPU machine when something fails there. Scripts stand in for Penstock's programs, its tools and its peer.
 
 Usage: visit_faults_test.py SOURCE_DIRECTORY COMPILER [TESTS...]
 """
@@ -22,7 +22,7 @@ GPU = SOURCE / "bench/gpu"
 ILLEGAL = "CUDA device 0: cudaEventSynchronize failed with cudaErrorIllegalAddress: an illegal memory access was encountered"
 RUN = """config='"config":{"model":"m","device":"'$device'","precision":"fp16","batch_size":256}'
 echo '{"img_per_s":100,"status":"ok",'$config'}'"""
-# The arguments go to a file; $device and $verb are what the script needs to know of them.
+# The script appends its arguments to a file; $device and $verb hold the parts of them that it needs.
 HEAD = """#!/bin/bash
 echo "$(basename "$0") $*" >> "$CALLS"
 verb=${1:-} device=
@@ -161,7 +161,7 @@ exit 8""")
 
 
 class Alternate(StandIns):
-    """The turns of Penstock and its peer."""
+    """Penstock's and its peer's turns."""
     PEER = """echo '{"ready": true}'; while read -r line; do echo '{"img_per_s": 50}'; done"""
 
     def alternate(self, *more):
@@ -240,7 +240,7 @@ class Libraries(StandIns):
 
 
 class Peers(unittest.TestCase):
-    """What needs PyTorch, without it: what is measured or compared already is not measured again."""
+    """Steps that need PyTorch, on a machine without it: earlier measurements and comparisons are not repeated."""
 
     def load(self, path):
         with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in ("numpy", "torch", "torch.nn", "pytorch_trainer")}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dry visit that is killed at random times leaves whole results, and on a fresh machine goes on from them
+"""A dry visit that is killed at random times leaves complete results. On a fresh machine it continues from them
 without repeating a finished step or turn.
 
 Usage: visit_kill_test.py SOURCE_DIRECTORY PROGRAMS
@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 
 SOURCE, PROGRAMS = pathlib.Path(sys.argv[1]), sys.argv[2]
-# Checks, turns, sweeps, and what each machine does again.
+# Checks, turns, sweeps, and steps that each machine repeats.
 STEPS = ["machine", "device", "kernels", "graphs", "rates", "trace", "dataset", "feeders", "updates"]
 OF_THE_MACHINE = {"machine", "dataset"}
 KILLS, LONGEST, DEADLINE = 3, 8.0, 200
@@ -30,17 +30,17 @@ def start(folder, resume):
 
 
 def end_session(session):
-    """What a machine that is taken away ends, too: steps are process groups of their own."""
+    """Ends the steps, too, as when a machine is taken away: steps are separate process groups."""
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             if int(stat.read_text().rsplit(")", 1)[1].split()[3]) == session:
                 os.kill(int(stat.parent.name), signal.SIGKILL)
         except (OSError, ValueError, IndexError):
-            pass  # ended meanwhile
+            pass  # it has already ended
 
 
 def rows(state):
-    """Lines of the journal, and the results by name, of a packed state; nothing without one."""
+    """Lines of the journal, and the results by name, of a packed state; empty if there is none."""
     if state is None:
         return [], {}
     with tarfile.open(state) as archive:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# With the toolkit's stub in the place of the driver's library, a dry call ends within its budget, and a real one
-# says at once that there is no GPU and runs no step that needs it.
+# With the toolkit's stub instead of the driver's library, a dry call ends within its budget. A real call reports at
+# once that there is no GPU and runs no step that needs one.
 # Usage: visit_stub_test.sh SOURCE_DIRECTORY PROGRAMS PYTHON
 set -eu
 source=$1

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A dry call of a visit reaches its end without a failed step, leaves its files, and a second call
+# A dry call of a visit finishes without a failed step, and writes its files; a second call
 # repeats nothing. The limits of its steps leave it under 560 s.
 # Usage: visit_test.sh CALL SOURCE_DIRECTORY PROGRAMS PYTHON
 set -eu
@@ -13,7 +13,7 @@ steps() { work=$folder NAME='' dry='' here='' state=$folder bash -uc '. "$1" && 
 limits=$(steps | awk -v call="$call" '$1 == call || $1 < call && $4 == "here" { sum += $3 } END { print sum }')
 [ "$limits" -lt 560 ] || { echo "the limits of call $call add up to $limits s"; exit 1; }
 
-# The steps of this call alone.
+# Only the steps of this call.
 only=$(steps | awk -v call="$call" '$1 == call { print $2 }' | paste -sd,)
 visit() { "$source/bench/gpu/visit.sh" "$call" --dry --out "$folder/out" --state "$folder/state" --only "$@"; }
 visit "$only"

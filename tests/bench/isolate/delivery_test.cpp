@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose share is too slow, from accounts of runs made by hand: producers, networks and consumers of
-// stated speeds.
+// Finds the slow side in made-up runs: producers, networks and consumers with known speeds.
 #include "bench/isolate/delivery.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "bench/isolate/delivery_cures.h"
+#include "bench/isolate/delivery_recommendations.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_page.h"
 #include "bench/isolate/isolation_text.h"
-#include "tests/bench/isolation_fixture.h"
+#include "tests/bench/isolate/isolation_fixture.h"
 
 namespace penstock {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 constexpr double kWindow = 10;  // s
 constexpr std::int32_t kBatch = 64;
 
-/// What comes before a device that would take 12,800 img/s. Times are of a batch, in ms.
+/// The supply of a device that could take 12,800 img/s. Times are per batch, in ms.
 struct Feed {
   double batches_per_s = 20;
   double producers = 2;
@@ -27,7 +26,7 @@ struct Feed {
   bool timed = true, begun = true;
   double receiving = 0.64, unpacking = 1.28;
   double waits_in = 0.95, waits_out = 0;  // shares of the receiver's time
-  double bound_us = 0;                    // of clocks; below 0: nobody knows
+  double bound_us = 0;                    // of clocks; below 0: not known
   std::string feeder = "zmq-consume:endpoint=ipc://feed";
 };
 
@@ -78,47 +77,49 @@ Row row_of(const Feed& feed) {
 
 class DeliveryTest : public testing::Test {
  protected:
-  const DeliveryFinding& find(const Feed& feed, double cost_percent = 50) {
+  const isolate::DeliveryFinding& find(const Feed& feed, double cost_percent = 50) {
     row_ = row_of(feed);
-    InputCostFinding cost;
+    isolate::InputCostFinding cost;
     cost.ceiling_img_per_s.value = 12800;
     cost.coupled_img_per_s.value = feed.batches_per_s * kBatch;
     cost.percent.value = cost_percent;
-    cost.verdict = cost_percent > 1 ? Verdict::slower : Verdict::equal;
+    cost.verdict = cost_percent > 1 ? statistics::Verdict::slower : statistics::Verdict::equal;
     cost.split.starvation_ms.value = cost_percent / 2;
-    diagnosis_ = diagnose({.coupled = row_, .cost = cost, .has_producer = true});
-    found_ = *find_delivery(row_, ladder_, diagnosis_);
-    cures_ = delivery_cures({.config = row_.config,
-                             .diagnosis = diagnosis_,
-                             .delivery = found_,
-                             .now = cost.coupled_img_per_s.value,
-                             .demand = 12800,
-                             .cores = 2});
+    diagnosis_ = isolate::diagnose({.coupled = row_, .cost = cost, .has_producer = true});
+    found_ = *isolate::find_delivery(row_, ladder_, diagnosis_);
+    recommendations_ = isolate::delivery_recommendations({.config = row_.config,
+                                                          .diagnosis = diagnosis_,
+                                                          .delivery = found_,
+                                                          .now = cost.coupled_img_per_s.value,
+                                                          .demand = 12800,
+                                                          .cores = 2});
     return found_;
   }
   void add_rung(const char* part, double img_per_s) {
-    RungFinding& rung = ladder_.emplace_back();
+    isolate::RungFinding& rung = ladder_.emplace_back();
     rung.part = part;
-    rung.supply_img_per_s = Estimate{img_per_s, img_per_s, img_per_s, 3};
+    rung.supply_img_per_s = statistics::Estimate{img_per_s, img_per_s, img_per_s, 3};
   }
   std::string said() const {
     std::string all;
-    for (const std::string& sentence : delivery_sentences(found_)) all += sentence + "\n";
+    for (const std::string& sentence : isolate::delivery_sentences(found_)) all += sentence + "\n";
     return all;
   }
   bool says(std::string_view text) const { return said().find(text) != std::string::npos; }
-  const StageFinding& bottleneck() const { return diagnosis_.stages.at(*diagnosis_.bottleneck); }
+  const isolate::StageFinding& bottleneck() const {
+    return diagnosis_.stages.at(*diagnosis_.bottleneck);
+  }
 
-  std::vector<RungFinding> ladder_;
+  std::vector<isolate::RungFinding> ladder_;
   Row row_;
-  Diagnosis diagnosis_;
-  DeliveryFinding found_;
-  std::vector<Cure> cures_;
+  isolate::Diagnosis diagnosis_;
+  isolate::DeliveryFinding found_;
+  std::vector<isolate::Recommendation> recommendations_;
 };
 
 TEST_F(DeliveryTest, ProducersThatAreAlwaysBusyAreToBlame) {
-  const DeliveryFinding& found = find({});  // two producers of 10 batches a second each
-  EXPECT_EQ(found.blame, Blame::producer);
+  const isolate::DeliveryFinding& found = find({});  // two producers of 10 batches a second each
+  EXPECT_EQ(found.blame, isolate::Blame::producer);
   EXPECT_NEAR(*found.making_percent, 100, 1e-9);
   EXPECT_NEAR(*found.held_percent, 0, 1e-9);
   EXPECT_NEAR(found.came_img_per_s, 1280, 1e-9);
@@ -126,16 +127,16 @@ TEST_F(DeliveryTest, ProducersThatAreAlwaysBusyAreToBlame) {
   EXPECT_EQ(bottleneck().name, "produce");
   EXPECT_TRUE(says("its 2 producers made 1280 img/s, busy for 100 % of the time")) << said();
   EXPECT_TRUE(says("Times are by one clock")) << said();
-  ASSERT_EQ(cures_.size(), 1U);
-  EXPECT_NEAR(cures_.front().img_per_s, 12800, 1e-6);
-  EXPECT_NE(cures_.front().text.find("20 producers like these 2, 18 more (penstock serve "
-                                     "--processes 20)"),
+  ASSERT_EQ(recommendations_.size(), 1U);
+  EXPECT_NEAR(recommendations_.front().img_per_s, 12800, 1e-6);
+  EXPECT_NE(recommendations_.front().text.find("20 producers like these 2, 18 more (penstock serve "
+                                               "--processes 20)"),
             std::string::npos)
-      << cures_.front().text;
+      << recommendations_.front().text;
 }
 
 TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
-  const DeliveryFinding& found = find({.making = 90, .holding = 5, .way = 10});
+  const isolate::DeliveryFinding& found = find({.making = 90, .holding = 5, .way = 10});
   ASSERT_EQ(found.parts.size(), 5U);
   EXPECT_NEAR(found.parts[0].ms.value, 90, 1e-9);
   EXPECT_NEAR(found.parts[1].ms.value, 5, 1e-9);
@@ -144,7 +145,7 @@ TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
   EXPECT_NEAR(found.parts[3].ms.value, 1.92, 1e-9);  // received and copied
   EXPECT_NEAR(found.parts[4].ms.value, 25, 1e-9);    // 0.5 batches at 20 a second
   double percent = 0;
-  for (const DeliveryPart& part : found.parts) percent += part.percent;
+  for (const isolate::DeliveryPart& part : found.parts) percent += part.percent;
   EXPECT_NEAR(percent, 100, 1e-9);
   EXPECT_NEAR(*found.ready, 0.1, 1e-9);
   EXPECT_NEAR(*found.under_way, 0.2, 1e-9);
@@ -152,110 +153,115 @@ TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
 
 TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) {
   add_rung("consumer", 9000);
-  const DeliveryFinding& found =
+  const isolate::DeliveryFinding& found =
       find({.producers = 1, .making = 5, .holding = 100, .way = 150, .bound_us = 35});
-  EXPECT_EQ(found.blame, Blame::network);
+  EXPECT_EQ(found.blame, isolate::Blame::network);
   EXPECT_NEAR(*found.making_percent, 10, 1e-9);
   EXPECT_NEAR(*found.held_percent, 100, 1e-9);
   EXPECT_NEAR(*found.ready, 2, 1e-9);
   EXPECT_NEAR(*found.under_way, 3, 1e-9);
   EXPECT_NEAR(*found.producers_img_per_s, 12800, 1e-9);
   EXPECT_EQ(bottleneck().workers, "network");
-  EXPECT_TRUE(says("set right to within 35 us")) << said();
-  ASSERT_EQ(cures_.size(), 1U) << "no shared memory between machines";
-  EXPECT_NE(cures_.front().text.find("--encoded"), std::string::npos);
+  EXPECT_TRUE(says("corrected to within 35 us")) << said();
+  ASSERT_EQ(recommendations_.size(), 1U) << "no shared memory between machines";
+  EXPECT_NE(recommendations_.front().text.find("--encoded"), std::string::npos);
   find({.producers = 1, .making = 5, .holding = 100, .way = 150});
-  ASSERT_EQ(cures_.size(), 2U);
-  EXPECT_NE(cures_.front().text.find("--shared-memory"), std::string::npos);
-  EXPECT_NEAR(cures_.front().img_per_s, 9000, 1e-6) << "what the consumer does out of memory";
+  ASSERT_EQ(recommendations_.size(), 2U);
+  EXPECT_NE(recommendations_.front().text.find("--shared-memory"), std::string::npos);
+  EXPECT_NEAR(recommendations_.front().img_per_s, 9000, 1e-6)
+      << "what the consumer does out of memory";
 }
 
 TEST_F(DeliveryTest, AProducerThatMakesBatchesAheadIsNotToBlame) {
-  // Busy with the next ones all the time, while one was always ready.
-  EXPECT_EQ(find({.producers = 1, .making = 200, .holding = 60}).blame, Blame::network);
+  // The producers are busy with the next batches all the time, while one batch is always ready.
+  EXPECT_EQ(find({.producers = 1, .making = 200, .holding = 60}).blame, isolate::Blame::network);
 }
 
 TEST_F(DeliveryTest, WithoutABeginReadyBatchesTell) {
-  EXPECT_EQ(find({.holding = 1, .begun = false}).blame, Blame::producer);
+  EXPECT_EQ(find({.holding = 1, .begun = false}).blame, isolate::Blame::producer);
   EXPECT_FALSE(found_.making_percent);
   EXPECT_FALSE(found_.producers_img_per_s);
-  EXPECT_EQ(find({.holding = 80, .begun = false}).blame, Blame::network);
+  EXPECT_EQ(find({.holding = 80, .begun = false}).blame, isolate::Blame::network);
 }
 
 TEST_F(DeliveryTest, AReceiverThatIsAlwaysBusyIsToBlameAndMoreOfThemHelp) {
-  // 20 batches a second at 50 ms each: a quarter of it alone, the rest on as many threads.
-  const DeliveryFinding& found = find({.making = 1,
-                                       .holding = 90,
-                                       .receiving = 12.5,
-                                       .unpacking = 37.5,
-                                       .waits_in = 0,
-                                       .feeder = "zmq-consume:endpoint='ipc://a,b'"});
-  EXPECT_EQ(found.blame, Blame::consumer);
+  // 20 batches per second at 50 ms each: a quarter of that time alone, the rest on as many threads.
+  const isolate::DeliveryFinding& found = find({.making = 1,
+                                                .holding = 90,
+                                                .receiving = 12.5,
+                                                .unpacking = 37.5,
+                                                .waits_in = 0,
+                                                .feeder = "zmq-consume:endpoint='ipc://a,b'"});
+  EXPECT_EQ(found.blame, isolate::Blame::consumer);
   EXPECT_NEAR(found.receiving_percent, 100, 1e-9);
-  ASSERT_EQ(cures_.size(), 1U);
-  EXPECT_NEAR(cures_.front().img_per_s, 2 * 1280, 1e-6);
-  EXPECT_EQ(cures_.front().config.fake_location, "zmq-consume:endpoint='ipc://a,b',receivers=2");
-  EXPECT_EQ(cures_.front().change, "--fake-location " + cures_.front().config.fake_location);
+  ASSERT_EQ(recommendations_.size(), 1U);
+  EXPECT_NEAR(recommendations_.front().img_per_s, 2 * 1280, 1e-6);
+  EXPECT_EQ(recommendations_.front().config.fake_location,
+            "zmq-consume:endpoint='ipc://a,b',receivers=2");
+  EXPECT_EQ(recommendations_.front().change,
+            "--fake-location " + recommendations_.front().config.fake_location);
 }
 
 TEST_F(DeliveryTest, MoreReceiversTakeNoMoreThanOneThreadReceives) {
   find({.receiving = 40, .unpacking = 10, .waits_in = 0});
-  ASSERT_EQ(cures_.size(), 1U);
-  EXPECT_NEAR(cures_.front().img_per_s, 25 * kBatch, 1e-6);
+  ASSERT_EQ(recommendations_.size(), 1U);
+  EXPECT_NEAR(recommendations_.front().img_per_s, 25 * kBatch, 1e-6);
 }
 
 TEST_F(DeliveryTest, NobodyIsToBlameWhereTheTrainerTakesAllItCan) {
-  const DeliveryFinding& found = find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
-  EXPECT_EQ(found.blame, Blame::nobody);
-  EXPECT_TRUE(says("none is to blame")) << said();
-  EXPECT_TRUE(cures_.empty());
+  const isolate::DeliveryFinding& found =
+      find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
+  EXPECT_EQ(found.blame, isolate::Blame::nobody);
+  EXPECT_TRUE(says("Neither the producer")) << said();
+  EXPECT_TRUE(recommendations_.empty());
 }
 
 TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
-  EXPECT_EQ(find({.timed = false}).blame, Blame::producer_or_network);
-  EXPECT_TRUE(says("messages of the format framed do")) << said();
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
+  EXPECT_TRUE(says("use the format framed")) << said();
   EXPECT_EQ(bottleneck().name, "send");
   EXPECT_EQ(found_.parts.size(), 2U) << "what this process sees itself";
   add_rung("network", 1.5 * 1280);
-  EXPECT_EQ(find({.timed = false}).blame, Blame::producer_or_network);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
   ladder_.clear();
   add_rung("network", 5 * 1280);
-  EXPECT_EQ(find({.timed = false}).blame, Blame::producer);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer);
   EXPECT_TRUE(says("the transport alone carries 6400")) << said();
-  ASSERT_FALSE(cures_.empty());
-  EXPECT_NEAR(cures_.front().img_per_s, 6400, 1e-6) << "no more than the transport carries";
+  ASSERT_FALSE(recommendations_.empty());
+  EXPECT_NEAR(recommendations_.front().img_per_s, 6400, 1e-6)
+      << "no more than the transport carries";
 }
 
 TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   const Feed feed{.timed = false, .feeder = "zmq-consume:endpoint=tcp://0.0.0.0:5555"};
   add_rung("network", 5 * 1280);
-  EXPECT_EQ(find(feed).blame, Blame::producer);
+  EXPECT_EQ(find(feed).blame, isolate::Blame::producer);
   ladder_.back().own_producer = true;
-  EXPECT_EQ(find(feed).blame, Blame::producer_or_network);
+  EXPECT_EQ(find(feed).blame, isolate::Blame::producer_or_network);
 }
 
 TEST_F(DeliveryTest, ClocksThatNobodyKnowsAreSaid) {
   find({.bound_us = -1});
-  EXPECT_TRUE(says("beyond the fastest one")) << said();
+  EXPECT_TRUE(says("from the fastest one")) << said();
   EXPECT_TRUE(says("zmq-consume:credit=N")) << said();
 }
 
 TEST_F(DeliveryTest, ReportsCarryTheParts) {
-  Isolation isolation = make_isolation();
+  isolate::Isolation isolation = make_isolation();
   isolation.delivery = find({.making = 90, .holding = 5, .way = 10});
-  const auto json = to_json(isolation);
+  const auto json = isolate::to_json(isolation);
   EXPECT_EQ(json["delivery"]["blame"], "producer");
   EXPECT_EQ(json["delivery"]["parts"].size(), 5U);
   EXPECT_EQ(json["delivery"]["parts"][2]["side"], "network");
   EXPECT_NEAR(json["delivery"]["batches_under_way"].get<double>(), 0.2, 1e-9);
   std::ostringstream text, page;
-  write_isolation_text(isolation, text);
+  isolate::write_isolation_text(isolation, text);
   EXPECT_NE(text.str().find("on its way"), std::string::npos);
-  write_isolation_page(isolation, page);
+  isolate::write_isolation_page(isolation, page);
   EXPECT_NE(page.str().find("Producer, network, consumer"), std::string::npos);
   EXPECT_NE(page.str().find("made (producer) 90.0 ms"), std::string::npos);
   isolation.delivery.reset();
-  EXPECT_TRUE(to_json(isolation)["delivery"].is_null());
+  EXPECT_TRUE(isolate::to_json(isolation)["delivery"].is_null());
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock isolate` of producers of the user's own, in other processes: who is to blame where one
-// side is many times slower than the others.
+// Runs `penstock isolate` with producers that the test starts, as a user would. One side is many
+// times slower than the others and must be blamed.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/child_process.h"
-#include "bench/child_run.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/child_run.h"
 
 namespace penstock {
 namespace {
@@ -46,7 +46,7 @@ class IsolateMessages : public testing::Test {
     return nlohmann::json::parse(file, nullptr, false);
   }
 
-  /// Nothing is to blame unless the blocks that a busy machine had time for show a cost.
+  /// If a busy machine leaves too few blocks to show a cost, nothing is blamed.
   static void expect_blame(const nlohmann::json& json, const char* blame) {
     const bool costs = json["cost"]["verdict"] == "slower";
     EXPECT_EQ(json["delivery"]["blame"], costs ? blame : "nobody") << json["delivery"];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock isolate` and `penstock selftest` as a user runs them: the built program, real child
+// Runs `penstock isolate` and `penstock selftest` as a user does: the built program, real child
 // processes, small budgets.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
-#include "bench/child_process.h"
-#include "bench/child_run.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/child_run.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
@@ -38,7 +38,7 @@ class IsolateProgram : public testing::Test {
     ChildProcess child({.arguments = words, .timeout = 50s});
     return child.wait();
   }
-  /// Before a device of 2 ms a step.
+  /// Isolates with a device of 2 ms per step.
   ChildExit isolate(std::vector<std::string> more) const {
     for (const char* word :
          {"--model=lenet", "--batch-size=32", "--budget=4s", "--device=emulated:img_per_s=16000"}) {
@@ -55,8 +55,7 @@ class IsolateProgram : public testing::Test {
 };
 
 TEST_F(IsolateProgram, AFeederOfAFifthOfTheDevicesRateIsFoundSo) {
-  // On a machine that stands still for a moment neither rate is what it would be: it is asked
-  // again.
+  // If the machine stalls for a moment, both rates are wrong, so the test tries again.
   ChildExit exit;
   nlohmann::json json;
   for (int tries = 0; tries < 4; ++tries) {
@@ -119,7 +118,7 @@ TEST_F(IsolateProgram, AnInterruptKeepsWhatThereIs) {
       {.arguments = {PENSTOCK_PROGRAM, "isolate", "--out=" + out().native(), "--fake-location=cpu",
                      "--model=lenet", "--batch-size=32", "--budget=1h", "--num-batches=20"},
        .timeout = 50s});
-  // A file of results is there once the first run has ended.
+  // The file of results exists once the first run has ended.
   ASSERT_TRUE(await([&] { return std::filesystem::exists(out() / "results.json"); }));
   const ChildExit& exit = child.stop();
   EXPECT_EQ(exit.code, 130) << exit.describe();

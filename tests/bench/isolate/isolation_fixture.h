@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An isolation made by hand: a JPEG feeder on two cores before a device that wants 3,571 img/s. The
-// figures fit each other as those of a real one do.
+// A made-up isolation: a JPEG feeder on two cores and a device that could take 3,571 img/s. The
+// figures are consistent, as those of a real isolation.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "bench/isolate/isolation.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
 
-/// Values around `mean` that look measured, and are the same each time.
+/// Values around `mean` that look measured, and are the same every time.
 inline std::vector<double> wobbly(std::size_t count, double mean, double spread, unsigned seed) {
   std::vector<double> values;
   std::uint32_t state = seed * 2654435761U + 1;
@@ -68,7 +68,7 @@ inline std::vector<StageUse> make_stages() {
           stage("copy", "stager", 1, 0.58, 14.1, 0.09, 4624220160)};
 }
 
-/// `lost_ms` of each step of 35.84 ms are the feeder's fault.
+/// The feeder adds `lost_ms` to steps of 35.84 ms.
 inline RunResult make_long_result(double lost_ms, unsigned seed) {
   RunResult result;
   const std::size_t steps = 240;
@@ -126,8 +126,8 @@ inline Environment make_environment() {
   return environment;
 }
 
-inline InputCostFinding make_cost() {
-  InputCostFinding cost;
+inline isolate::InputCostFinding make_cost() {
+  isolate::InputCostFinding cost;
   cost.ceiling_img_per_s = {3571.4, 3571.2, 3571.6, 5};
   cost.coupled_img_per_s = {2019.2, 1991.0, 2048.1, 5};
   cost.percent = {43.5, 42.6, 44.3, 5};
@@ -139,25 +139,26 @@ inline InputCostFinding make_cost() {
                 .residual_ms = 0.15};
   cost.ms_per_step = cost.split.total_ms;
   cost.rounds = {42.7, 43.1, 43.5, 43.9, 44.2};
-  cost.verdict = Verdict::slower;
+  cost.verdict = statistics::Verdict::slower;
   return cost;
 }
 
-/// `total` in ms of a step of 35.84 ms.
-inline InputCostFinding make_cost_of(double total) {
-  InputCostFinding cost = make_cost();
+/// `total` in ms, on a step of 35.84 ms.
+inline isolate::InputCostFinding make_cost_of(double total) {
+  isolate::InputCostFinding cost = make_cost();
   const auto percent = [](double ms) { return 100 * ms / (35.84 + ms); };
   cost.percent = {percent(total), percent(total - 0.8), percent(total + 0.8), 5};
   cost.split.total_ms = {total, total - 0.8, total + 0.8, 5};
   return cost;
 }
 
-inline std::vector<RungFinding> make_ladder() {
-  std::vector<RungFinding> ladder;
+inline std::vector<isolate::RungFinding> make_ladder() {
+  std::vector<isolate::RungFinding> ladder;
   double total = 0;
-  const auto rung = [&](std::string name, std::string adds, Estimate added, Estimate supply) {
+  const auto rung = [&](std::string name, std::string adds, statistics::Estimate added,
+                        statistics::Estimate supply) {
     total += added.value;
-    RungFinding finding;
+    isolate::RungFinding finding;
     finding.name = std::move(name);
     finding.adds = std::move(adds);
     finding.row = 1;
@@ -175,7 +176,7 @@ inline std::vector<RungFinding> make_ladder() {
   rung("region decode", "decoding only what is cropped", {-8.2, -9.1, -7.3, 5},
        {2030, 2000, 2060, 5});
   rung("warm files", "reading files in the page cache", {1.03, 0.5, 1.6, 5}, {2010, 1980, 2040, 5});
-  RungFinding cold;
+  isolate::RungFinding cold;
   cold.name = "cold files";
   cold.adds = "reading files from the disk";
   cold.unavailable = "pages stay resident on this file system (87 % after eviction)";
@@ -186,9 +187,9 @@ inline std::vector<RungFinding> make_ladder() {
   return ladder;
 }
 
-inline Isolation make_isolation() {
-  Isolation isolation;
-  SweepResult& sweep = isolation.sweep;
+inline isolate::Isolation make_isolation() {
+  isolate::Isolation isolation;
+  SweepResult& sweep = isolation.measurement.sweep;
   sweep.environment = make_environment();
   sweep.command =
       "penstock isolate --fake-location queue --data-dir data/train --device emulated --num-gpus 2 "
@@ -199,37 +200,37 @@ inline Isolation make_isolation() {
   sweep.rows.push_back(make_long_row("gpu", 0, true));
   sweep.rows.push_back(make_long_row("queue", 27.55));
   summarise(sweep);
-  isolation.coupled_row = 1;
-  isolation.blocks = isolation.measured_blocks = 5;
-  isolation.stopped_because = "the interval of the cost is within 1 % of the ceiling";
+  isolation.measurement.coupled_row = 1;
+  isolation.measurement.blocks = isolation.measurement.measured_blocks = 5;
+  isolation.measurement.stopped_because = "the interval of the cost is within 1 % of the ceiling";
   for (std::size_t block = 0; block < 5; ++block) {
-    BlockNoise noise;
+    isolate::BlockNoise noise;
     noise.block = block;
     noise.steal_percent = 0.1 + 0.1 * static_cast<double>(block);
     noise.cpu_pressure_percent = 12.5;
     noise.foreign_cpu_percent = 0.4;
-    isolation.noise.push_back(noise);
+    isolation.measurement.noise.push_back(noise);
   }
-  isolation.doubts = {
+  isolation.warnings = {
       "the supply curve was measured to 2 threads, the 4 that are needed lie beyond: repeat it on "
       "a "
       "machine with more cores before buying"};
   isolation.cost = make_cost();
-  isolation.supply_img_per_s = Estimate{2031, 2003, 2059, 5};
-  isolation.stages = {{"read", "decode threads", 60952, 3.3, 0, 0.2, 33, 33, 112300},
-                      {"decode", "decode threads", 2105, 96.1, 0, 0.2, 950, 969, 112300},
-                      {"copy", "stager", 53333, 3.8, 93, 0.6, 19, 19, 150528}};
-  isolation.bottleneck = 1;
-  isolation.gain_until_next = 1.769;
-  isolation.supply_curve = {{1, {1052, 1047, 1060, 1049, 1055}},
-                            {2, {2031, 1990, 2059, 2040, 2022}}};
-  isolation.law = ScalingLaw{1052, 0.036, 0};
-  isolation.cores_per_device = ThreadsNeeded{.reachable = true,
-                                             .threads = {3.81, 3.5, 4.3, 5},
-                                             .whole = 4,
-                                             .peak_img_per_s = {},
-                                             .measured_to = 2};
-  isolation.depths = {{"--prefetch 1", 1985}, {"", 2019}, {"--prefetch 6", 2024}};
+  isolation.supply_img_per_s = statistics::Estimate{2031, 2003, 2059, 5};
+  isolation.diagnosis.stages = {{"read", "decode threads", 60952, 3.3, 0, 0.2, 33, 33, 112300},
+                                {"decode", "decode threads", 2105, 96.1, 0, 0.2, 950, 969, 112300},
+                                {"copy", "stager", 53333, 3.8, 93, 0.6, 19, 19, 150528}};
+  isolation.diagnosis.bottleneck = 1;
+  isolation.diagnosis.gain_until_next = 1.769;
+  isolation.predictions.supply_curve = {{1, {1052, 1047, 1060, 1049, 1055}},
+                                        {2, {2031, 1990, 2059, 2040, 2022}}};
+  isolation.predictions.law = statistics::ScalingLaw{1052, 0.036, 0};
+  isolation.predictions.cores_per_device = statistics::ThreadsNeeded{.reachable = true,
+                                                                     .threads = {3.81, 3.5, 4.3, 5},
+                                                                     .whole = 4,
+                                                                     .peak_img_per_s = {},
+                                                                     .measured_to = 2};
+  isolation.predictions.depths = {{"--prefetch 1", 1985}, {"", 2019}, {"--prefetch 6", 2024}};
   isolation.verdict = {
       "The queue feeder costs 43 % of what the devices could train: 27.6 ms of each step of 63.4 "
       "ms.",
@@ -237,16 +238,23 @@ inline Isolation make_isolation() {
       "To feed this trainer takes 4 cores (3.5 to 4.3) in place of 2; behind them, the device "
       "itself "
       "is next."};
-  isolation.cures = {"give the feeder 4 cores: expected 3,571 img/s, 1.77 times as many",
-                     "store images at 256 pixels: decoding takes a third of the time",
-                     "a deeper queue does not help: 0.2 % more with 6 slots"};
-  isolation.verification = Verification{.change = "--feeder-threads 1",
-                                        .predicted_img_per_s = 1049,
-                                        .achieved_img_per_s = {1041, 1020, 1062, 3},
-                                        .error_percent = 0.8,
-                                        .agrees = true};
+  isolation.predictions.recommendations = {
+      {.text = "give the feeder 4 cores: expected 3,571 img/s, 1.77 times as many",
+       .change = {},
+       .config = {}},
+      {.text = "store images at 256 pixels: decoding takes a third of the time",
+       .change = {},
+       .config = {}},
+      {.text = "a deeper queue does not help: 0.2 % more with 6 slots",
+       .change = {},
+       .config = {}}};
+  isolation.verification = isolate::Verification{.change = "--feeder-threads 1",
+                                                 .predicted_img_per_s = 1049,
+                                                 .achieved_img_per_s = {1041, 1020, 1062, 3},
+                                                 .error_percent = 0.8,
+                                                 .agrees = true};
   isolation.ladder = make_ladder();
-  isolation.instrumentation_percent = 0.11;
+  isolation.diagnosis.instrumentation_percent = 0.11;
   return isolation;
 }
 

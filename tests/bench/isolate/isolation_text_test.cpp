@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was isolated, as text and as JSON.
+// Reports of `penstock isolate` as text and as JSON.
 #include "bench/isolate/isolation_text.h"
 
 #include <gtest/gtest.h>
@@ -10,20 +10,20 @@
 
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
-#include "bench/report_text.h"
-#include "tests/bench/isolation_fixture.h"
+#include "bench/record/report_text.h"
+#include "tests/bench/isolate/isolation_fixture.h"
 
 namespace penstock {
 namespace {
 
-std::string text_of(const Isolation& found) {
+std::string text_of(const isolate::Isolation& found) {
   std::ostringstream text;
-  write_isolation_text(found, text);
+  isolate::write_isolation_text(found, text);
   return text.str();
 }
 
 TEST(IsolationText, TheVerdictComesFirstAndTheCommandLast) {
-  const Isolation found = make_isolation();
+  const isolate::Isolation found = make_isolation();
   const std::string text = text_of(found);
   EXPECT_EQ(text.find(found.verdict.front().substr(0, 60)), 0U) << text;
   const std::size_t command = text.find("Again: penstock isolate");
@@ -51,9 +51,9 @@ TEST(IsolationText, ASentenceIsBrokenBetweenWords) {
 }
 
 TEST(IsolationText, WithoutAnAnswerThereAreNoTables) {
-  Isolation found = make_isolation();
+  isolate::Isolation found = make_isolation();
   found.cost.reset();
-  found.stages.clear();
+  found.diagnosis.stages.clear();
   found.verdict = {"There is no answer: the run failed."};
   const std::string text = text_of(found);
   EXPECT_EQ(text.find("There is no answer"), 0U);
@@ -61,8 +61,8 @@ TEST(IsolationText, WithoutAnAnswerThereAreNoTables) {
 }
 
 TEST(IsolationText, RungsWithTheSameReasonShareALine) {
-  Isolation found = make_isolation();
-  for (RungFinding& rung : found.ladder) rung.unavailable = "the ladder's budget ended";
+  isolate::Isolation found = make_isolation();
+  for (isolate::RungFinding& rung : found.ladder) rung.unavailable = "the ladder's budget ended";
   const std::string text = text_of(found);
   const std::size_t at = text.find("not measured: the ladder's budget ended.");
   ASSERT_NE(at, std::string::npos) << text;
@@ -79,7 +79,7 @@ TEST(IsolationText, EndsThatAreNotKnownAreQuestionMarks) {
 }
 
 TEST(IsolationJson, HasFindingsAndRawSamples) {
-  const nlohmann::json json = nlohmann::json::parse(to_json(make_isolation()).dump());
+  const nlohmann::json json = nlohmann::json::parse(isolate::to_json(make_isolation()).dump());
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["kind"], "isolation");
   EXPECT_EQ(json["cost"]["verdict"], "slower");
@@ -93,9 +93,9 @@ TEST(IsolationJson, HasFindingsAndRawSamples) {
 }
 
 TEST(IsolationJson, InfiniteEndsAreNull) {
-  Isolation found = make_isolation();
+  isolate::Isolation found = make_isolation();
   found.cost->percent.high = std::numeric_limits<double>::infinity();
-  const nlohmann::json json = nlohmann::json::parse(to_json(found).dump());
+  const nlohmann::json json = nlohmann::json::parse(isolate::to_json(found).dump());
   EXPECT_EQ(json["cost"]["percent"]["high"], nullptr);
 }
 

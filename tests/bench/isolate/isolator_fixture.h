@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An isolator over a simulated machine, on a clock that its runs turn.
+// An isolator of a simulated machine; its runs advance the clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class IsolatorTest : public testing::Test {
     machine_.drift = 0.05;
   }
 
-  const Isolation& isolate() {
+  const isolate::Isolation& isolate() {
     const auto run = [this](const RunConfig& config, const std::stop_token&) {
       RunResult result = machine_.run(config);
       if (change_) change_(result);
@@ -45,10 +45,10 @@ class IsolatorTest : public testing::Test {
     return isolator_->run(listener_, stop_.get_token());
   }
 
-  /// Others use `foreign_` per cent of the processors between any two looks.
-  NoiseReading look() {
+  /// Other processes use `foreign_` per cent of the processors between any two readings.
+  isolate::NoiseReading look() {
     all_ticks_ += 1000;
-    NoiseReading reading;
+    isolate::NoiseReading reading;
     reading.time = clock_.now();
     reading.all_ticks = all_ticks_;
     reading.busy_ticks = all_ticks_ / 100 * foreign_;
@@ -57,19 +57,19 @@ class IsolatorTest : public testing::Test {
 
   double elapsed_s() const { return std::chrono::duration<double>(clock_.now() - Time{}).count(); }
 
-  IsolatePlan plan_;
+  isolate::IsolatePlan plan_;
   SimulatedMachine machine_;
   TurnedClock clock_;
-  IsolateListener listener_;
+  isolate::IsolateListener listener_;
   std::stop_source stop_;
   std::uint64_t all_ticks_ = 0, foreign_ = 0;
   std::size_t stop_after_ = 100000;
   std::function<void(RunResult&)> change_;
   std::vector<RunConfig> ran_;
-  std::optional<Isolator> isolator_;
+  std::optional<isolate::Isolator> isolator_;
 };
 
-inline bool covers(const Estimate& estimate, double truth) {
+inline bool covers(const statistics::Estimate& estimate, double truth) {
   return estimate.low <= truth && truth <= estimate.high;
 }
 

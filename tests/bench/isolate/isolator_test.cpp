@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Isolating a simulated trainer and feeder of stated speeds: known answers for cost, split, cause,
-// cure and cores; budgets and stop rules on a clock that the runs turn.
+// Isolating a simulated trainer and feeder with known speeds: cost, split, cause, recommendation
+// and cores; budgets and stop rules with a clock that the runs advance.
 #include <set>
 
 #include "tests/bench/isolate/isolator_fixture.h"
@@ -15,34 +15,35 @@ using namespace std::chrono_literals;
 TEST_F(IsolatorTest, AFeederOfTwiceTheStepTimeCostsHalfAndDecodingIsBlamed) {
   machine_.device_ms = 10;
   machine_.feeder_ms = 40;  // 20 ms with two threads
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  EXPECT_EQ(found.cost->verdict, Verdict::slower);
+  EXPECT_EQ(found.cost->verdict, statistics::Verdict::slower);
   EXPECT_TRUE(covers(found.cost->percent, 50)) << found.verdict.front();
   EXPECT_LT(found.cost->percent.half_width(), 1);
   EXPECT_TRUE(covers(found.cost->split.total_ms, 10));
   EXPECT_NEAR(found.cost->split.starvation_ms.value, 10, 0.5);
   EXPECT_NEAR(found.cost->split.interference_ms.value, 0, 0.2);
-  ASSERT_TRUE(found.bottleneck);
-  EXPECT_EQ(found.stages[*found.bottleneck].name, "decode");
+  ASSERT_TRUE(found.diagnosis.bottleneck);
+  EXPECT_EQ(found.diagnosis.stages[*found.diagnosis.bottleneck].name, "decode");
   EXPECT_NE(found.verdict.front().find("JPEG decoding is the bottleneck"), std::string::npos);
-  EXPECT_TRUE(found.doubts.empty()) << found.doubts.front();
+  EXPECT_TRUE(found.warnings.empty()) << found.warnings.front();
 }
 
 TEST_F(IsolatorTest, WhatComesNextIsTheLeastBoundWithoutTheBottleneck) {
   machine_.device_ms = 5;
   machine_.feeder_ms = 40;  // 20 ms with two threads
   machine_.read_share = 0.4;
-  const Isolation& reading = isolate();
-  ASSERT_TRUE(reading.next_bottleneck);
-  EXPECT_EQ(reading.stages[*reading.next_bottleneck].name, "read");
-  EXPECT_NEAR(reading.gain_until_next, 2.5, 0.1) << "reading is left, and takes 8 of 20 ms";
+  const isolate::Isolation& reading = isolate();
+  ASSERT_TRUE(reading.diagnosis.next_bottleneck);
+  EXPECT_EQ(reading.diagnosis.stages[*reading.diagnosis.next_bottleneck].name, "read");
+  EXPECT_NEAR(reading.diagnosis.gain_until_next, 2.5, 0.1)
+      << "reading is left, and takes 8 of 20 ms";
   machine_.device_ms = 10;
   machine_.read_share = 0.1;
-  const Isolation& training = isolate();
-  EXPECT_TRUE(training.bottleneck);
-  EXPECT_FALSE(training.next_bottleneck) << "the trainer";
-  EXPECT_NEAR(training.gain_until_next, 2, 0.1);
+  const isolate::Isolation& training = isolate();
+  EXPECT_TRUE(training.diagnosis.bottleneck);
+  EXPECT_FALSE(training.diagnosis.next_bottleneck) << "the trainer";
+  EXPECT_NEAR(training.diagnosis.gain_until_next, 2, 0.1);
 }
 
 TEST_F(IsolatorTest, WallTimeIsNotBlamedWhereOthersComputeOnTheSameProcessors) {
@@ -55,26 +56,26 @@ TEST_F(IsolatorTest, WallTimeIsNotBlamedWhereOthersComputeOnTheSameProcessors) {
     read.wall_s = 0.7 * all_s;
     decode.wall_s = decode.cpu_s = 0.3 * all_s;
   };
-  const Isolation& quiet = isolate();
-  ASSERT_TRUE(quiet.bottleneck);
-  EXPECT_EQ(quiet.stages[*quiet.bottleneck].name, "read");
+  const isolate::Isolation& quiet = isolate();
+  ASSERT_TRUE(quiet.diagnosis.bottleneck);
+  EXPECT_EQ(quiet.diagnosis.stages[*quiet.diagnosis.bottleneck].name, "read");
   EXPECT_TRUE(mentions(quiet.verdict, "waiting for storage"));
   foreign_ = 50;
-  const Isolation& crowded = isolate();
-  ASSERT_TRUE(crowded.bottleneck);
-  EXPECT_EQ(crowded.stages[*crowded.bottleneck].name, "decode");
-  EXPECT_TRUE(mentions(crowded.doubts, "the machine was not quiet"));
+  const isolate::Isolation& crowded = isolate();
+  ASSERT_TRUE(crowded.diagnosis.bottleneck);
+  EXPECT_EQ(crowded.diagnosis.stages[*crowded.diagnosis.bottleneck].name, "decode");
+  EXPECT_TRUE(mentions(crowded.warnings, "the machine was not quiet"));
 }
 
 TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
   machine_.device_ms = 20;
-  machine_.feeder_ms = 60;  // 30 with two threads: starves for what the others leave
+  machine_.feeder_ms = 60;  // 30 with two threads: starves for the rest of the time
   machine_.slower_ms = 3;
   machine_.copy_exposed_ms = 1;
   machine_.late_ms = 0.5;
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  const CostSplit& split = found.cost->split;
+  const isolate::CostSplit& split = found.cost->split;
   EXPECT_NEAR(split.total_ms.value, 10, 0.3);
   EXPECT_NEAR(split.starvation_ms.value, 5.5, 0.3);
   EXPECT_NEAR(split.transfer_ms.value, 1, 0.05);
@@ -88,11 +89,11 @@ TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
 TEST_F(IsolatorTest, AFeederThatKeepsUpLeavesTheTrainerAsTheBottleneck) {
   machine_.device_ms = 30;
   machine_.feeder_ms = 40;
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  EXPECT_EQ(found.cost->verdict, Verdict::equal) << found.verdict.front();
-  EXPECT_FALSE(found.bottleneck);
-  EXPECT_TRUE(found.cures.empty());
+  EXPECT_EQ(found.cost->verdict, statistics::Verdict::equal) << found.verdict.front();
+  EXPECT_FALSE(found.diagnosis.bottleneck);
+  EXPECT_TRUE(found.predictions.recommendations.empty());
   EXPECT_NE(found.verdict.front().find("The trainer is the bottleneck"), std::string::npos);
 }
 
@@ -100,11 +101,11 @@ TEST_F(IsolatorTest, StepsThatGetSlowerAreInterference) {
   machine_.device_ms = 20;
   machine_.slower_ms = 4;
   machine_.feeder_ms = 20;
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  EXPECT_EQ(found.cost->verdict, Verdict::slower);
+  EXPECT_EQ(found.cost->verdict, statistics::Verdict::slower);
   EXPECT_NEAR(found.cost->split.interference_ms.value, 4, 0.2);
-  EXPECT_FALSE(found.bottleneck);
+  EXPECT_FALSE(found.diagnosis.bottleneck);
   EXPECT_NE(found.verdict.front().find("Feeding slows the steps themselves down"),
             std::string::npos);
 }
@@ -113,9 +114,9 @@ TEST_F(IsolatorTest, AnExposedCopyIsBlamedOnTheCopy) {
   machine_.device_ms = 20;
   machine_.copy_exposed_ms = 4;
   machine_.feeder_ms = 20;
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.bottleneck);
-  EXPECT_EQ(found.stages[*found.bottleneck].name, "copy");
+  const isolate::Isolation& found = isolate();
+  ASSERT_TRUE(found.diagnosis.bottleneck);
+  EXPECT_EQ(found.diagnosis.stages[*found.diagnosis.bottleneck].name, "copy");
 }
 
 TEST_F(IsolatorTest, AReceiverThatWaitsBlamesItsProducer) {
@@ -124,25 +125,26 @@ TEST_F(IsolatorTest, AReceiverThatWaitsBlamesItsProducer) {
   machine_.receives = true;
   machine_.device_ms = 10;
   machine_.feeder_ms = 40;
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.bottleneck);
-  EXPECT_EQ(found.stages[*found.bottleneck].workers, "producer");
-  EXPECT_NEAR(found.stages[*found.bottleneck].capacity_img_per_s, 64 / 0.020, 64 / 0.020 * 0.05);
+  const isolate::Isolation& found = isolate();
+  ASSERT_TRUE(found.diagnosis.bottleneck);
+  EXPECT_EQ(found.diagnosis.stages[*found.diagnosis.bottleneck].workers, "producer");
+  EXPECT_NEAR(found.diagnosis.stages[*found.diagnosis.bottleneck].capacity_img_per_s, 64 / 0.020,
+              64 / 0.020 * 0.05);
   EXPECT_NE(found.verdict.front().find(
-                "What is outside this run, producer or network, is the bottleneck"),
+                "The producer or the network, outside this run, is the bottleneck"),
             std::string::npos);
-  EXPECT_FALSE(found.cores_per_device);
+  EXPECT_FALSE(found.predictions.cores_per_device);
 }
 
 TEST_F(IsolatorTest, CoresNeededFollowFromTheSupplyCurve) {
   machine_.device_ms = 10;
   machine_.feeder_ms = 75;  // 7.5 threads, if they scale; 1 % more for the margin
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.cores_per_device);
-  EXPECT_TRUE(found.cores_per_device->reachable);
-  EXPECT_NEAR(found.cores_per_device->threads.value, 7.58, 0.6);
-  EXPECT_EQ(found.cores_per_device->whole, 8);
-  EXPECT_EQ(found.cores_per_device->measured_to, 4);
+  const isolate::Isolation& found = isolate();
+  ASSERT_TRUE(found.predictions.cores_per_device);
+  EXPECT_TRUE(found.predictions.cores_per_device->reachable);
+  EXPECT_NEAR(found.predictions.cores_per_device->threads.value, 7.58, 0.6);
+  EXPECT_EQ(found.predictions.cores_per_device->whole, 8);
+  EXPECT_EQ(found.predictions.cores_per_device->measured_to, 4);
   EXPECT_TRUE(mentions(found.verdict, "takes at least 8 cores like these"));
   EXPECT_TRUE(mentions(found.verdict, "extrapolated: 1, 2 and 4 threads supplied up to"));
 }
@@ -151,10 +153,10 @@ TEST_F(IsolatorTest, ADemandBeyondEveryNumberOfCoresIsNotReachable) {
   machine_.device_ms = 10;
   machine_.feeder_ms = 80;
   machine_.serial_share = 0.5;  // never below 40 ms
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.cores_per_device);
-  EXPECT_FALSE(found.cores_per_device->reachable);
-  EXPECT_FALSE(found.cores_per_device->known) << "three thread counts";
+  const isolate::Isolation& found = isolate();
+  ASSERT_TRUE(found.predictions.cores_per_device);
+  EXPECT_FALSE(found.predictions.cores_per_device->reachable);
+  EXPECT_FALSE(found.predictions.cores_per_device->known) << "three thread counts";
   EXPECT_TRUE(mentions(found.verdict, "is not known: 1, 2 and 4 threads supplied"));
   EXPECT_FALSE(mentions(found.verdict, "not reachable"));
 }
@@ -165,9 +167,9 @@ TEST_F(IsolatorTest, FourThreadCountsTellThatADemandIsNotReachable) {
   machine_.device_ms = 10;
   machine_.feeder_ms = 80;
   machine_.serial_share = 0.5;
-  const Isolation& found = isolate();
-  ASSERT_TRUE(found.cores_per_device);
-  EXPECT_TRUE(found.cores_per_device->known);
+  const isolate::Isolation& found = isolate();
+  ASSERT_TRUE(found.predictions.cores_per_device);
+  EXPECT_TRUE(found.predictions.cores_per_device->known);
   EXPECT_TRUE(mentions(found.verdict, "not reachable with any number of cores"));
 }
 
@@ -179,11 +181,11 @@ TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
   machine_.feeder_ms = 12;
   machine_.noise = 0.001;
   plan_.budget = 10min;
-  const Isolation& found = isolate();
-  EXPECT_EQ(found.blocks, kWantedBlocks);
-  EXPECT_EQ(found.stopped_because, "the interval is within 1 %");
+  const isolate::Isolation& found = isolate();
+  EXPECT_EQ(found.measurement.blocks, isolate::kWantedBlocks);
+  EXPECT_EQ(found.measurement.stopped_because, "the interval is within 1 %");
   EXPECT_LT(elapsed_s(), 60);
-  EXPECT_EQ(found.noise.size(), kWantedBlocks);
+  EXPECT_EQ(found.measurement.noise.size(), isolate::kWantedBlocks);
 }
 
 TEST_F(IsolatorTest, KeepsToItsBudgetAndStillHasThreeBlocks) {
@@ -192,19 +194,19 @@ TEST_F(IsolatorTest, KeepsToItsBudgetAndStillHasThreeBlocks) {
     const double factor = random.uniform(0.8, 1.2);
     for (double& ms : result.step_ms) ms *= factor;
   };
-  const Isolation& found = isolate();
-  EXPECT_EQ(found.stopped_because, "the budget of 45 s ended");
-  EXPECT_GE(found.blocks, kMinBlocks);
+  const isolate::Isolation& found = isolate();
+  EXPECT_EQ(found.measurement.stopped_because, "the budget of 45 s ended");
+  EXPECT_GE(found.measurement.blocks, isolate::kMinBlocks);
   EXPECT_LE(elapsed_s(), 45 * 1.1);
 }
 
 TEST_F(IsolatorTest, EveryBlockHasItsOwnOrderAndTheCeilingInIt) {
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   std::set<std::vector<std::size_t>> orders;
-  for (const std::vector<std::size_t>& round : found.sweep.rounds) {
+  for (const std::vector<std::size_t>& round : found.measurement.sweep.rounds) {
     orders.insert(round);
-    if (round.size() == found.sweep.rows.size()) {
-      EXPECT_EQ(std::count(round.begin(), round.end(), found.ceiling_row), 1);
+    if (round.size() == found.measurement.sweep.rows.size()) {
+      EXPECT_EQ(std::count(round.begin(), round.end(), found.measurement.ceiling_row), 1);
     }
   }
   EXPECT_GT(orders.size(), 1U);
@@ -217,18 +219,18 @@ TEST_F(IsolatorTest, WindowsOfAGivenLengthAreKept) {
 }
 
 TEST_F(IsolatorTest, AStopKeepsTheBlocksThatAreThere) {
-  stop_after_ = 3 + 5 * 4 + 2;  // a pilot, four blocks, and a bit
-  const Isolation& found = isolate();
-  EXPECT_EQ(found.stopped_because, "it was interrupted");
-  EXPECT_GE(found.blocks, 4U);
+  stop_after_ = 3 + 5 * 4 + 2;  // a pilot, four blocks, and part of a block
+  const isolate::Isolation& found = isolate();
+  EXPECT_EQ(found.measurement.stopped_because, "it was interrupted");
+  EXPECT_GE(found.measurement.blocks, 4U);
   EXPECT_TRUE(found.cost);
 }
 
 TEST_F(IsolatorTest, AStopInThePilotLeavesNoAnswer) {
   stop_after_ = 2;
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   EXPECT_FALSE(found.cost);
-  EXPECT_EQ(found.stopped_because, "it was interrupted");
+  EXPECT_EQ(found.measurement.stopped_because, "it was interrupted");
   EXPECT_NE(found.verdict.front().find("There is no answer"), std::string::npos);
 }
 

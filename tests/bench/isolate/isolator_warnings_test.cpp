@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same machine where an answer is put to the test, and where runs fail or do not compare.
+// Isolating a simulated machine: verification of a recommendation, and runs that fail or do not
+// compare.
 #include "tests/bench/isolate/isolator_fixture.h"
 
 namespace penstock {
@@ -9,7 +10,7 @@ TEST_F(IsolatorTest, VerifyTriesMoreThreadsAndAgrees) {
   plan_.verify = true;
   machine_.device_ms = 12;
   machine_.feeder_ms = 40;  // 20 with two threads, 10 with four
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.verification) << found.verdict.back();
   EXPECT_EQ(found.verification->change, "--feeder-threads 4");
   EXPECT_NEAR(found.verification->predicted_img_per_s, 64 / 0.012, 64 / 0.012 * 0.02);
@@ -22,11 +23,11 @@ TEST_F(IsolatorTest, VerifySaysSoWhereAPredictionDoesNotHold) {
   plan_.verify = true;
   machine_.device_ms = 12;
   machine_.feeder_ms = 40;
-  change_ = [](RunResult& result) {  // with the trainer, four threads stand in each other's way
+  change_ = [](RunResult& result) {  // with the trainer, four threads disturb each other
     if (result.config.feeder_threads != 4 || result.config.model == "null") return;
     for (double& ms : result.step_ms) ms *= 2;
   };
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.verification);
   EXPECT_FALSE(found.verification->agrees);
   EXPECT_TRUE(mentions(found.verdict, "does not hold"));
@@ -42,7 +43,7 @@ TEST_F(IsolatorTest, VerifyIsNotContentWithAnIntervalThatHoldsEverything) {
     const double factor = random.uniform(0.3, 4);
     for (double& ms : result.step_ms) ms *= factor;
   };
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.verification);
   EXPECT_FALSE(found.verification->agrees);
   EXPECT_TRUE(mentions(found.verdict, "neither confirmed nor refuted"));
@@ -53,10 +54,10 @@ TEST_F(IsolatorTest, VerifyTriesNothingThatThisMachineDoesNotHave) {
   plan_.cores = 2;
   machine_.device_ms = 5;
   machine_.feeder_ms = 40;
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   EXPECT_FALSE(found.verification);
-  EXPECT_FALSE(found.cures.empty());
-  EXPECT_TRUE(mentions(found.verdict, "not to be had on this machine"));
+  EXPECT_FALSE(found.predictions.recommendations.empty());
+  EXPECT_TRUE(mentions(found.verdict, "no remedy is possible on this machine"));
 }
 
 TEST_F(IsolatorTest, ARunThatFailsInThePilotIsTheAnswer) {
@@ -66,10 +67,10 @@ TEST_F(IsolatorTest, ARunThatFailsInThePilotIsTheAnswer) {
     result.status = Status::failed;
     result.reason = "no such image";
   };
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   EXPECT_FALSE(found.cost);
   EXPECT_NE(found.verdict.front().find("no such image"), std::string::npos);
-  EXPECT_EQ(found.stopped_because, "a run failed");
+  EXPECT_EQ(found.measurement.stopped_because, "a run failed");
   EXPECT_EQ(ran_.size(), 3U);
 }
 
@@ -79,19 +80,19 @@ TEST_F(IsolatorTest, RunsThatKeepFailingEndIt) {
     result.status = Status::failed;
     result.reason = "exited with code 8";
   };
-  const Isolation& found = isolate();
-  EXPECT_EQ(found.stopped_because, "runs kept failing");
+  const isolate::Isolation& found = isolate();
+  EXPECT_EQ(found.measurement.stopped_because, "runs kept failing");
   EXPECT_FALSE(found.cost);
-  EXPECT_TRUE(mentions(found.doubts, "exited with code 8"));
+  EXPECT_TRUE(mentions(found.warnings, "exited with code 8"));
 }
 
 TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
   change_ = [this](RunResult& result) {
     if (ran_.size() > 12) result.step_ms.front() = -1;
   };
-  const Isolation& found = isolate();
-  EXPECT_LT(found.blocks, kMinBlocks);
-  EXPECT_TRUE(mentions(found.doubts, "support no verdict"));
+  const isolate::Isolation& found = isolate();
+  EXPECT_LT(found.measurement.blocks, isolate::kMinBlocks);
+  EXPECT_TRUE(mentions(found.warnings, "support no verdict"));
 }
 
 TEST_F(IsolatorTest, BatchesThatLayReadyDoNotHideASlowFeeder) {
@@ -99,24 +100,24 @@ TEST_F(IsolatorTest, BatchesThatLayReadyDoNotHideASlowFeeder) {
   machine_.device_ms = 10;
   machine_.feeder_ms = 40;
   machine_.fast_steps = 12;
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
   EXPECT_NEAR(found.cost->percent.value, 50, 1.5) << "the first steps are warm-up";
 }
 
 TEST_F(IsolatorTest, RunsWithoutASplitLeaveItInTheResidualAndSaySo) {
   change_ = [](RunResult& result) { result.starved_ms.clear(); };
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
   EXPECT_NEAR(found.cost->split.residual_ms, found.cost->split.total_ms.value, 0.5);
-  EXPECT_TRUE(mentions(found.doubts, "did not say what their devices waited for"));
+  EXPECT_TRUE(mentions(found.warnings, "did not record what their devices waited for"));
 }
 
 TEST_F(IsolatorTest, StepsOfDifferentSizesDoNotCompare) {
   change_ = [](RunResult& result) {
     if (result.config.fake_location == "gpu") result.images_per_step = 32;
   };
-  EXPECT_TRUE(mentions(isolate().doubts, "the runs do not compare"));
+  EXPECT_TRUE(mentions(isolate().warnings, "the runs are not comparable"));
 }
 
 }  // namespace

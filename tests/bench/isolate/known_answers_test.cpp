@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Isolating real runs on a simulated clock: feeders held to a stated rate, before devices of a
-// stated rate.
+// Isolating real runs with a simulated clock: feeders that are limited to a known rate, and devices
+// of a known rate.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -22,9 +22,9 @@ class KnownAnswers : public testing::Test {
     config_.device = "emulated:img_per_s=12800,copy=none";  // 5 ms a step
   }
 
-  const Isolation& isolate(const std::string& feeder) {
+  const isolate::Isolation& isolate(const std::string& feeder) {
     config_.fake_location = feeder;
-    IsolatePlan plan;
+    isolate::IsolatePlan plan;
     plan.config = resolve(config_, find_components(config_));
     plan.budget = 1min;
     const auto run = [this](const RunConfig& config, const std::stop_token& stop) {
@@ -35,30 +35,30 @@ class KnownAnswers : public testing::Test {
       return result;
     };
     isolator_.emplace(
-        plan, run, [] { return NoiseReading{}; }, clock_);
+        plan, run, [] { return isolate::NoiseReading{}; }, clock_);
     return isolator_->run(listener_, {});
   }
 
   RunConfig config_;
   TurnedClock clock_;
-  IsolateListener listener_;
-  std::optional<Isolator> isolator_;
+  isolate::IsolateListener listener_;
+  std::optional<isolate::Isolator> isolator_;
 };
 
 TEST_F(KnownAnswers, AFeederOfATenthLessThanTheDeviceCostsATenth) {
-  const Isolation& found = isolate("host:img_per_s=11520");
+  const isolate::Isolation& found = isolate("host:img_per_s=11520");
   ASSERT_TRUE(found.cost) << found.verdict.front();
-  EXPECT_EQ(found.cost->verdict, Verdict::slower);
+  EXPECT_EQ(found.cost->verdict, statistics::Verdict::slower);
   EXPECT_NEAR(found.cost->ceiling_img_per_s.value, 12800, 1e-3);
   EXPECT_NEAR(found.cost->percent.value, 10, 0.05);
   EXPECT_NEAR(found.cost->split.total_ms.value, 5.0 / 9, 0.005);
   ASSERT_TRUE(found.supply_img_per_s);
   EXPECT_NEAR(found.supply_img_per_s->value, 11520, 12);
-  EXPECT_EQ(found.stopped_because, "the interval is within 1 %");
+  EXPECT_EQ(found.measurement.stopped_because, "the interval is within 1 %");
 }
 
 TEST_F(KnownAnswers, AFeederOfAQuarterStarvesTheDeviceForTheRest) {
-  const Isolation& found = isolate("host:img_per_s=3200");
+  const isolate::Isolation& found = isolate("host:img_per_s=3200");
   ASSERT_TRUE(found.cost);
   EXPECT_NEAR(found.cost->percent.value, 75, 0.1);
   EXPECT_NEAR(found.cost->split.starvation_ms.value, 15, 0.1);
@@ -66,23 +66,26 @@ TEST_F(KnownAnswers, AFeederOfAQuarterStarvesTheDeviceForTheRest) {
 }
 
 TEST_F(KnownAnswers, AFeederFasterThanTheDeviceCostsNothing) {
-  const Isolation& found = isolate("host:img_per_s=14000");
+  const isolate::Isolation& found = isolate("host:img_per_s=14000");
   ASSERT_TRUE(found.cost);
-  EXPECT_EQ(found.cost->verdict, Verdict::equal);
+  EXPECT_EQ(found.cost->verdict, statistics::Verdict::equal);
   EXPECT_NEAR(found.cost->percent.value, 0, 0.01);
-  EXPECT_FALSE(found.bottleneck);
+  EXPECT_FALSE(found.diagnosis.bottleneck);
 }
 
 TEST_F(KnownAnswers, DeeperQueuesDoNotHelpAFeederThatIsSlowerOnAverage) {
-  const Isolation& found = isolate("host:img_per_s=6400");
-  ASSERT_FALSE(found.depths.empty());
-  for (const Prediction& depth : found.depths) EXPECT_NEAR(depth.img_per_s, 6400, 64);
-  EXPECT_TRUE(found.cures.empty() || found.cures.front().find("--prefetch") == std::string::npos);
+  const isolate::Isolation& found = isolate("host:img_per_s=6400");
+  ASSERT_FALSE(found.predictions.depths.empty());
+  for (const isolate::Prediction& depth : found.predictions.depths)
+    EXPECT_NEAR(depth.img_per_s, 6400, 64);
+  EXPECT_TRUE(found.predictions.recommendations.empty() ||
+              found.predictions.recommendations.front().text.find("--prefetch") ==
+                  std::string::npos);
 }
 
 TEST_F(KnownAnswers, SeveralDevicesShareOneFeeder) {
   config_.num_gpus = 2;
-  const Isolation& found = isolate("host:img_per_s=12800");
+  const isolate::Isolation& found = isolate("host:img_per_s=12800");
   ASSERT_TRUE(found.cost);
   EXPECT_NEAR(found.cost->ceiling_img_per_s.value, 25600, 1e-3);
   EXPECT_NEAR(found.cost->percent.value, 50, 0.5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ladder is told of folders, packed sets and pixels.
-#include "bench/isolate/ladder_data.h"
+// What a ladder finds out about folders, packed sets and pixels.
+#include "bench/isolate/ladder.h"
 
 #include <gtest/gtest.h>
 
@@ -17,12 +17,12 @@ namespace {
 
 class LadderDataTest : public testing::Test {
  protected:
-  LadderData data(const std::string& feeder, const std::string& name) const {
+  isolate::LadderData data(const std::string& feeder, const std::string& name) const {
     RunConfig config;
     config.fake_location = feeder;
     config.data_dir = (folder_ / name).string();
     config.feeder_threads = 1;
-    return ladder_data(config);
+    return isolate::ladder_data(config);
   }
   TempFolder folder_;
 };
@@ -30,7 +30,7 @@ class LadderDataTest : public testing::Test {
 TEST_F(LadderDataTest, FoldersOfFilesAreNotOpened) {
   folder_.write("images/class/no_image.JPEG", {});
   for (const char* feeder : {"queue", "queue:source=image-folder", "queue:source=memory", "cpu"}) {
-    const LadderData found = data(feeder, "images");
+    const isolate::LadderData found = data(feeder, "images");
     EXPECT_TRUE(found.is_folder) << feeder;
     EXPECT_EQ(found.kind, SampleKind::encoded);
     EXPECT_EQ(found.examples, 0U);
@@ -48,7 +48,7 @@ TEST_F(LadderDataTest, PackedSetsSayWhatTheyHold) {
   std::vector<std::byte> bytes(tar.size());
   std::ranges::transform(tar, bytes.begin(), [](char c) { return static_cast<std::byte>(c); });
   folder_.write("packed/x.tar", bytes);
-  const LadderData packed = data("queue:source=webdataset", "packed");
+  const isolate::LadderData packed = data("queue:source=webdataset", "packed");
   EXPECT_FALSE(packed.is_folder);
   EXPECT_EQ(packed.kind, SampleKind::encoded);
   EXPECT_EQ(packed.examples, 2U);
@@ -57,7 +57,7 @@ TEST_F(LadderDataTest, PackedSetsSayWhatTheyHold) {
   folder_.write("pixels/images.npy",
                 npy_file(begin + " 4, 4, 3)}", std::vector<std::byte>(3 * 48)));
   folder_.write("pixels/labels.npy", npy_file(begin + ")}", std::vector<std::byte>(3)));
-  const LadderData pixels = data("gpu", "pixels");
+  const isolate::LadderData pixels = data("gpu", "pixels");
   EXPECT_EQ(pixels.kind, SampleKind::pixels);
   EXPECT_EQ(pixels.examples, 3U);
   EXPECT_THROW(data("queue:source=tfrecord", "pixels"), ConfigError);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rungs add, from simulated runs of them.
+// The cost that rungs add, from simulated runs.
 #include "bench/isolate/ladder.h"
 
 #include <gtest/gtest.h>
@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
 #include "tests/bench/isolate/simulated_machine.h"
 
 namespace penstock {
 namespace {
 
 /// A rung whose feeder takes `feeder_ms`, measured in three blocks beside a device of 10 ms.
-void measure(SweepResult& sweep, LadderRung& rung, double feeder_ms) {
+void measure(SweepResult& sweep, isolate::LadderRung& rung, double feeder_ms) {
   SimulatedMachine machine{.device_ms = 10, .feeder_ms = feeder_ms, .noise = 0.01, .drift = 0.05};
   for (const bool trains : {true, false}) {
     if (!trains && rung.is_ceiling) continue;
@@ -32,24 +32,24 @@ void measure(SweepResult& sweep, LadderRung& rung, double feeder_ms) {
   }
 }
 
-LadderRung rung_of(std::string name, std::string feeder) {
-  LadderRung rung;
+isolate::LadderRung rung_of(std::string name, std::string feeder) {
+  isolate::LadderRung rung;
   rung.name = std::move(name);
   rung.config.fake_location = std::move(feeder);
   rung.is_ceiling = rung.config.fake_location == "gpu";
   return rung;
 }
 
-std::vector<std::string> feeders_of(const std::vector<LadderRung>& rungs) {
+std::vector<std::string> feeders_of(const std::vector<isolate::LadderRung>& rungs) {
   std::vector<std::string> feeders;
-  for (const LadderRung& rung : rungs) feeders.push_back(rung.config.fake_location);
+  for (const isolate::LadderRung& rung : rungs) feeders.push_back(rung.config.fake_location);
   return feeders;
 }
 
 TEST(Ladder, ClimbsFromTheCeilingToColdFilesWithZeroMqAsABranch) {
   RunConfig base;
   base.fake_location = "queue:upsampling=plain,crop=center,engine=libjpeg,readahead=8";
-  const std::vector<LadderRung> rungs = ladder_rungs(base, {});
+  const std::vector<isolate::LadderRung> rungs = isolate::ladder_rungs(base, {});
   const std::vector<std::string> expected = {
       "gpu",
       "host",
@@ -76,8 +76,8 @@ TEST(Ladder, ClimbsFromTheCeilingToColdFilesWithZeroMqAsABranch) {
 TEST(Ladder, ReadsPackedSetsWhereTheyLie) {
   RunConfig base;
   base.fake_location = "queue:source=tfrecord:crc=false,decode=full";
-  const LadderData data{.is_folder = false, .examples = 1000};
-  const std::vector<LadderRung> rungs = ladder_rungs(base, data);
+  const isolate::LadderData data{.is_folder = false, .examples = 1000};
+  const std::vector<isolate::LadderRung> rungs = isolate::ladder_rungs(base, data);
   const std::vector<std::string> expected = {
       "gpu",
       "host",
@@ -99,7 +99,7 @@ TEST(Ladder, ReadsPackedSetsWhereTheyLie) {
 TEST(Ladder, PixelsAreNotDecoded) {
   RunConfig base;
   base.fake_location = "queue:crop=pad4";
-  const LadderData data{.is_folder = false, .kind = SampleKind::pixels, .examples = 10};
+  const isolate::LadderData data{.is_folder = false, .kind = SampleKind::pixels, .examples = 10};
   const std::vector<std::string> expected = {"gpu",
                                              "host",
                                              "cpu",
@@ -108,25 +108,25 @@ TEST(Ladder, PixelsAreNotDecoded) {
                                              "queue",
                                              "queue:readahead=64",
                                              "zmq-consume"};
-  EXPECT_EQ(feeders_of(ladder_rungs(base, data)), expected);
+  EXPECT_EQ(feeders_of(isolate::ladder_rungs(base, data)), expected);
 }
 
 TEST(Ladder, NormalisingOnTheCpuIsARungWhereItIsAskedFor) {
   RunConfig base;
   base.fake_location = "queue:normalise=f16";
-  const std::vector<std::string> feeders = feeders_of(ladder_rungs(base, {}));
+  const std::vector<std::string> feeders = feeders_of(isolate::ladder_rungs(base, {}));
   ASSERT_EQ(feeders.size(), 14U);
   EXPECT_EQ(feeders[8], "queue:source=memory");
   EXPECT_EQ(feeders[9], "queue:source=memory,normalise=f16");
   EXPECT_EQ(feeders[11], "queue:normalise=f16");
   base.fake_location = "queue:normalise=device";
-  EXPECT_EQ(ladder_rungs(base, {}).size(), 13U);
+  EXPECT_EQ(isolate::ladder_rungs(base, {}).size(), 13U);
 }
 
 TEST(Ladder, ColoursAreDistortedWhereCropsAreRandom) {
   RunConfig base;
   base.fake_location = "queue:chain=tensorpack,color=tf";
-  const std::vector<LadderRung> rungs = ladder_rungs(base, {});
+  const std::vector<isolate::LadderRung> rungs = isolate::ladder_rungs(base, {});
   EXPECT_EQ(rungs[3].config.fake_location,
             "queue:source=memory,decode=raw,chain=tensorpack,color=none");
   EXPECT_EQ(rungs[4].config.fake_location,
@@ -137,8 +137,9 @@ TEST(Ladder, ColoursAreDistortedWhereCropsAreRandom) {
 }
 
 TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
-  std::vector<LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("slow", "cpu"),
-                                   rung_of("cheaper", "host"), rung_of("branch", "zmq-consume")};
+  std::vector<isolate::LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("slow", "cpu"),
+                                            rung_of("cheaper", "host"),
+                                            rung_of("branch", "zmq-consume")};
   rungs.back().branch = true;
   SweepResult sweep;
   measure(sweep, rungs[0], 0);
@@ -146,7 +147,7 @@ TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
   measure(sweep, rungs[2], 16);
   measure(sweep, rungs[3], 12);
   summarise(sweep);
-  const std::vector<RungFinding> found = find_rungs(sweep, rungs, {});
+  const std::vector<isolate::RungFinding> found = isolate::find_rungs(sweep, rungs, {});
   ASSERT_EQ(found.size(), 4U);
   EXPECT_FALSE(found[0].added_ms) << "there is nothing below the ceiling";
   ASSERT_TRUE(found[1].cost);
@@ -163,15 +164,15 @@ TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
 }
 
 TEST(Ladder, ARungThatDoesNotProveWhatItClaimsIsNotShown) {
-  std::vector<LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("cold files", "queue"),
-                                   rung_of("after", "cpu")};
+  std::vector<isolate::LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("cold files", "queue"),
+                                            rung_of("after", "cpu")};
   rungs[1].proof = "page_cache_cold";
   SweepResult sweep;
   measure(sweep, rungs[0], 0);
   measure(sweep, rungs[1], 20);
   measure(sweep, rungs[2], 20);
   summarise(sweep);
-  std::vector<RungFinding> found = find_rungs(sweep, rungs, {});
+  std::vector<isolate::RungFinding> found = isolate::find_rungs(sweep, rungs, {});
   EXPECT_NE(found[1].unavailable.find("page_cache_cold"), std::string::npos);
   EXPECT_FALSE(found[1].cost);
   ASSERT_TRUE(found[2].added_ms);
@@ -179,24 +180,24 @@ TEST(Ladder, ARungThatDoesNotProveWhatItClaimsIsNotShown) {
   for (Repetition& repetition : sweep.rows[*rungs[1].row].repetitions) {
     repetition.result.facts["page_cache_cold"] = 1;
   }
-  found = find_rungs(sweep, rungs, {});
+  found = isolate::find_rungs(sweep, rungs, {});
   EXPECT_TRUE(found[1].unavailable.empty());
   EXPECT_TRUE(found[1].cost);
 }
 
 TEST(Ladder, AColdWindowIsNoLongerThanAnEpoch) {
-  LadderRung rung = rung_of("cold files", "queue");
+  isolate::LadderRung rung = rung_of("cold files", "queue");
   rung.proof = "page_cache_cold";
   RunResult pilot;
   pilot.images_per_step = 64;
-  EXPECT_FALSE(longest_window(rung, pilot));
+  EXPECT_FALSE(isolate::longest_window(rung, pilot));
   pilot.facts["page_cache_files"] = 6400;
-  ASSERT_TRUE(longest_window(rung, pilot));
-  EXPECT_LT(*longest_window(rung, pilot), 100 - 5);
-  EXPECT_GT(*longest_window(rung, pilot), 80);
+  ASSERT_TRUE(isolate::longest_window(rung, pilot));
+  EXPECT_LT(*isolate::longest_window(rung, pilot), 100 - 5);
+  EXPECT_GT(*isolate::longest_window(rung, pilot), 80);
   pilot.facts["page_cache_files"] = 2;  // shards
   rung.examples = 6400;
-  EXPECT_GT(*longest_window(rung, pilot), 80);
+  EXPECT_GT(*isolate::longest_window(rung, pilot), 80);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which runs tell producer, network and consumer apart.
+// The ladder that separates producer, network and consumer.
 #include "bench/isolate/message_ladder.h"
 
 #include <gtest/gtest.h>
@@ -11,22 +11,23 @@ namespace {
 
 class MessageLadderTest : public testing::Test {
  protected:
-  std::vector<LadderRung> rungs(const std::string& feeder, const std::string& endpoint = "") {
+  std::vector<isolate::LadderRung> rungs(const std::string& feeder,
+                                         const std::string& endpoint = "") {
     RunConfig base;
     base.fake_location = feeder;
     base.model = "lenet";
     base.batch_size = 32;
-    return message_rungs(base,
-                         {.program = "/opt/penstock", .folder = "/tmp/x", .endpoint = endpoint});
+    return isolate::message_rungs(
+        base, {.program = "/opt/penstock", .folder = "/tmp/x", .endpoint = endpoint});
   }
-  /// An option of the rung over the transport; empty: it has none.
-  static std::string option(const LadderRung& rung, std::string_view name) {
+  /// An option of the rung for the transport; empty if it has none.
+  static std::string option(const isolate::LadderRung& rung, std::string_view name) {
     for (const auto& [key, value] : parse_component(rung.config.fake_location).values) {
       if (key == name) return value;
     }
     return "";
   }
-  static bool serves(const LadderRung& rung, std::string_view text) {
+  static bool serves(const isolate::LadderRung& rung, std::string_view text) {
     return option(rung, "producer").find(text) != std::string::npos;
   }
 };
@@ -50,7 +51,7 @@ TEST_F(MessageLadderTest, ClimbsFromTheConsumerOverTheTransportToTheProducers) {
 }
 
 TEST_F(MessageLadderTest, TransportFormatAndProtocolAreThoseOfTheFeeder) {
-  const LadderRung tcp = rungs(
+  const isolate::LadderRung tcp = rungs(
       "zmq-consume:endpoint=bind:tcp://0.0.0.0:5555,insecure=true,"
       "format=zmq_op")[3];
   EXPECT_TRUE(option(tcp, "endpoint").starts_with("tcp://127.0.0.1:")) << option(tcp, "endpoint");
@@ -70,7 +71,7 @@ TEST_F(MessageLadderTest, WithoutProducersOfTheUsersTheTransportIsTheLast) {
 }
 
 TEST_F(MessageLadderTest, AUsersOwnConstantProducerStandsForTheTransport) {
-  const LadderRung rung =
+  const isolate::LadderRung rung =
       rungs("zmq-consume:endpoint=tcp://0.0.0.0:5555,insecure=true", "tcp://0.0.0.0:5556")[3];
   EXPECT_EQ(option(rung, "endpoint"), "tcp://0.0.0.0:5556");
   EXPECT_EQ(option(rung, "insecure"), "true");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A against A on simulated machines: quiet ones and ones whose blocks are not alike.
+// The selftest on simulated machines: quiet ones, and ones whose blocks differ.
 #include "bench/isolate/selftest.h"
 
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 namespace penstock {
 namespace {
 
-/// `blocks` blocks of both cases; `bias` slows B of the first case down.
-Selftest measured(std::size_t blocks, double noise, double bias = 1) {
-  const std::vector<SelftestCase> cases = selftest_cases();
+/// `blocks` blocks of both cases; `bias` slows down B of the first case.
+isolate::Selftest measured(std::size_t blocks, double noise, double bias = 1) {
+  const std::vector<isolate::SelftestCase> cases = isolate::selftest_cases();
   const SimulatedMachine machine{.device_ms = 1, .feeder_ms = 2, .noise = noise};
-  Selftest test;
+  isolate::Selftest test;
   test.sweep.seed = 7;
   for (std::size_t row = 0; row < 2 * cases.size(); ++row) {
     Row& made = test.sweep.rows.emplace_back();
@@ -30,16 +30,16 @@ Selftest measured(std::size_t blocks, double noise, double bias = 1) {
       made.repetitions.push_back({static_cast<std::int32_t>(block), std::move(result)});
     }
   }
-  judge_selftest(test, cases);
+  isolate::judge_selftest(test, cases);
   return test;
 }
 
 TEST(Selftest, IndependentBlocksRaiseFewFalseAlarms) {
-  const Selftest test = measured(200, 0.02);
-  for (const SelftestFinding& finding : test.findings) {
+  const isolate::Selftest test = measured(200, 0.02);
+  for (const isolate::SelftestFinding& finding : test.findings) {
     EXPECT_EQ(finding.pairs, 200U);
     EXPECT_EQ(finding.groups, 40U);
-    EXPECT_FALSE(is_alarming(finding)) << finding.without_margin;
+    EXPECT_FALSE(isolate::is_alarming(finding)) << finding.without_margin;
     EXPECT_LE(finding.drawn_alarms, 18U);
     EXPECT_LE(finding.drawn_alarms, finding.drawn_without_margin);
     EXPECT_GT(finding.detectable_percent, 0.5);
@@ -49,33 +49,33 @@ TEST(Selftest, IndependentBlocksRaiseFewFalseAlarms) {
 }
 
 TEST(Selftest, BlocksThatAreNotAlikeAreFoundOut) {
-  EXPECT_TRUE(is_alarming(measured(100, 0.005, 1.05).findings[0]));
+  EXPECT_TRUE(isolate::is_alarming(measured(100, 0.005, 1.05).findings[0]));
 }
 
 TEST(Selftest, AQuietMachineSeesSmallEffects) {
-  const Selftest test = measured(20, 0.001);
+  const isolate::Selftest test = measured(20, 0.001);
   EXPECT_LT(test.findings[0].detectable_percent, 0.5);
-  EXPECT_EQ(test.findings[0].verdict, Verdict::equal);
-  EXPECT_TRUE(test.doubts.empty());
+  EXPECT_EQ(test.findings[0].verdict, statistics::Verdict::equal);
+  EXPECT_TRUE(test.warnings.empty());
 }
 
 TEST(Selftest, FewPairsSayNothing) {
-  const Selftest test = measured(3, 0.01);
+  const isolate::Selftest test = measured(3, 0.01);
   EXPECT_EQ(test.findings[0].pairs, 3U);
   EXPECT_EQ(test.findings[0].detectable_percent, 0);
   std::ostringstream text;
-  write_selftest_text(test, text);
-  EXPECT_NE(text.str().find("nothing can be said"), std::string::npos);
+  isolate::write_selftest_text(test, text);
+  EXPECT_NE(text.str().find("inconclusive"), std::string::npos);
 }
 
 TEST(Selftest, ADifferenceThatIsThereIsSeenInAllPairsTogether) {
-  const Selftest test = measured(30, 0.005, 1.05);
-  EXPECT_EQ(test.findings[0].verdict, Verdict::slower);
+  const isolate::Selftest test = measured(30, 0.005, 1.05);
+  EXPECT_EQ(test.findings[0].verdict, statistics::Verdict::slower);
   EXPECT_NEAR(test.findings[0].ratio.value, 1.05, 0.01);
 }
 
 TEST(Selftest, TheFileHasFindingsAndRuns) {
-  const nlohmann::ordered_json json = to_json(measured(6, 0.01));
+  const nlohmann::ordered_json json = isolate::to_json(measured(6, 0.01));
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["findings"].size(), 2U);
   EXPECT_EQ(json["findings"][0]["pairs"], 6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer and a feeder of stated speeds, whose runs take no time: known answers for what isolates
-// costs and causes.
+// A trainer and a feeder with known speeds, whose runs take no time. The costs and causes that
+// isolate must find are therefore known.
 #pragma once
 
 #include <algorithm>
@@ -8,26 +8,26 @@
 #include <string>
 #include <vector>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/random.h"
 
 namespace penstock {
 
-/// All times are in ms a step of `images` images.
+/// All times are in ms per step of `images` images.
 struct SimulatedMachine {
   std::int64_t images = 64;
-  double device_ms = 10;        ///< a step, when nothing disturbs it
-  double feeder_ms = 40;        ///< of one thread; more share it
-  double serial_share = 0;      ///< of that, which no other thread can help with
-  double read_share = 0.1;      ///< of the feeder's time, spent reading
+  double device_ms = 10;        ///< per step, undisturbed
+  double feeder_ms = 40;        ///< with one thread; more threads share it
+  double serial_share = 0;      ///< of feeder_ms; no other thread can share it
+  double read_share = 0.1;      ///< of feeder_ms, spent reading
   double copy_exposed_ms = 0;   ///< with a feeder
-  double slower_ms = 0;         ///< the step itself, with a feeder
+  double slower_ms = 0;         ///< of the step itself, with a feeder
   double late_ms = 0;           ///< enqueued late, with a feeder
   double noise = 0;             ///< of single steps: +- this share
-  double drift = 0;             ///< between blocks: the same factor for all runs of one
-  double overhead_s = 0.3;      ///< of a run, beside its steps
-  std::int64_t fast_steps = 0;  ///< that batches of before the window feed
-  bool receives = false;        ///< its batches come from a producer outside
+  double drift = 0;             ///< between blocks: the same factor for all runs of a block
+  double overhead_s = 0.3;      ///< of a run, besides its steps
+  std::int64_t fast_steps = 0;  ///< steps fed by batches prepared before the window
+  bool receives = false;        ///< its batches come from an external producer
 
   double feed_ms(const RunConfig& config) const {
     if (config.fake_location == "gpu") return 0;
@@ -35,7 +35,7 @@ struct SimulatedMachine {
     return feeder_ms * (serial_share + (1 - serial_share) / threads);
   }
 
-  /// What a run of `config` would find, and how long it takes.
+  /// The result of a run of `config`.
   RunResult run(const RunConfig& config) const {
     const bool trains = config.model != "null", fed = config.fake_location != "gpu";
     const double busy = trains ? device_ms + (fed ? slower_ms : 0) : 0;

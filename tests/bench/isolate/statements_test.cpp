@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables that a newcomer sees first: a sweep of the feeders, `isolate` on a feeder that decodes
-// and on one that receives. Answers are simulated, so that the truth is known: no report may say
-// what the data do not support, and all reports of one result say the same.
+// The tables that a new user sees first: a sweep of the feeders, and `isolate` on a feeder that
+// decodes and on one that receives. The runs are simulated, so the truth is known. No report may
+// say what the data do not support, and all reports of one result must agree.
 #include <fmt/format.h>
 
 #include <map>
@@ -9,18 +9,18 @@
 #include <regex>
 #include <sstream>
 
-#include "bench/figures/quantity.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_page.h"
 #include "bench/isolate/isolation_text.h"
-#include "bench/pages/sweep_costs.h"
-#include "bench/report.h"
-#include "bench/report_text.h"
-#include "bench/result_json.h"
-#include "bench/sweep.h"
+#include "bench/record/report_text.h"
+#include "bench/record/result_json.h"
+#include "bench/report/figures/quantity.h"
+#include "bench/report/pages/sweep_costs.h"
+#include "bench/report/report.h"
+#include "bench/sweep/sweep.h"
+#include "tests/bench/isolate/isolation_fixture.h"
 #include "tests/bench/isolate/isolator_fixture.h"
-#include "tests/bench/isolation_fixture.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
 namespace {
@@ -36,7 +36,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-/// What a reader sees of a page, of Markdown or of wrapped lines: one text in all of them.
+/// The visible text of a page, of Markdown or of wrapped lines, in one common form.
 std::string seen(std::string text) {
   const std::pair<std::string_view, std::string_view> kMarks[] = {
       {"\xC2\xA0", " "}, {"\xE2\x88\x92", "-"}, {"&lt;", "<"},  {"&gt;", ">"},
@@ -49,7 +49,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Every match of a number in front of a word, as in "5 blocks".
+/// All numbers before a word, as in "5 blocks".
 std::vector<int> counts_of(const std::string& text, const std::string& pattern) {
   std::vector<int> counts;
   const std::regex regex(pattern);
@@ -62,14 +62,14 @@ std::vector<int> counts_of(const std::string& text, const std::string& pattern) 
 // ---- a sweep
 // -------------------------------------------------------------------------------------
 
-/// A row, and what it truly costs in per cent.
+/// A row, and its true cost in per cent.
 struct Fed {
   std::string feeder;
   double step_ms, truth;
 };
 const std::vector<Fed> kFeeders = {{"host", 10, 0}, {"queue", 16, 37.5}, {"zmq-consume", 40, 75}};
 
-/// Runs of a device of 10 ms a step, whose speeds differ by +- `noise` from run to run.
+/// Runs of a device of 10 ms per step. Speeds differ by +- `noise` from run to run.
 SweepResult simulated_sweep(std::uint64_t seed, std::int32_t rounds, double noise) {
   SweepResult sweep;
   sweep.command = "penstock sweep --out out";
@@ -92,12 +92,12 @@ SweepResult simulated_sweep(std::uint64_t seed, std::int32_t rounds, double nois
   return sweep;
 }
 
-/// Every report of a sweep that people or programs read, as they see it.
+/// The visible text of every report of a sweep, for people or programs.
 std::map<std::string, std::string> reports_of(const SweepResult& sweep) {
   std::map<std::string, std::string> reports;
   for (const char* name : {"table", "markdown", "html", "csv", "json"}) {
     std::ostringstream text;
-    find_entry(report_table(), name).write(sweep, {.width = 400}, text);
+    find_entry(report::report_table(), name).write(sweep, {.width = 400}, text);
     reports[name] = seen(text.str());
   }
   return reports;
@@ -106,7 +106,7 @@ std::map<std::string, std::string> reports_of(const SweepResult& sweep) {
 void expect_reports_agree(const SweepResult& sweep) {
   const std::map<std::string, std::string> reports = reports_of(sweep);
   const nlohmann::json json = nlohmann::json::parse(to_json(sweep).dump());
-  for (const std::string& sentence : answer_of(sweep)) {
+  for (const std::string& sentence : report::answer_of(sweep)) {
     for (const char* name : {"table", "markdown", "html"}) {
       EXPECT_TRUE(has(reports.at(name), seen(sentence))) << name << " does not say: " << sentence;
     }
@@ -117,15 +117,15 @@ void expect_reports_agree(const SweepResult& sweep) {
     ASSERT_TRUE(row.input_cost) << row.unresolved;
     const std::string sentence = cost_sentence(sweep, row);
     for (const auto& [name, text] : reports) {
-      if (name == "table") continue;  // its answer says the same in fewer words
+      if (name == "table") continue;  // its answer is shorter and says the same
       EXPECT_TRUE(has(text, seen(sentence))) << name << " does not say: " << sentence;
     }
-    const Estimate& percent = row.input_cost->percent;
+    const statistics::Estimate& percent = row.input_cost->percent;
     const nlohmann::json& cost = json["runs"][index]["input_cost"];
     EXPECT_EQ(cost["percent"]["median"], percent.value);
     EXPECT_EQ(cost["percent"]["low"], percent.low);
     EXPECT_EQ(cost["percent"]["high"], percent.high);
-    if (row.input_cost->verdict == Verdict::faster) continue;
+    if (row.input_cost->verdict == statistics::Verdict::faster) continue;
     for (const char* name : {"table", "markdown", "html"}) {
       EXPECT_TRUE(has(reports.at(name), format_estimate(percent, 1)))
           << name << " lacks " << format_estimate(percent, 1);
@@ -135,16 +135,17 @@ void expect_reports_agree(const SweepResult& sweep) {
   }
 }
 
-/// Counts verdicts that find a cost where there is none: of an interval of 95 %, 1 in 40.
+/// Counts verdicts of a cost where there is none: 1 in 40 for an interval of 95 %.
 void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_alarms) {
   for (std::size_t feeder = 0; feeder < kFeeders.size(); ++feeder) {
-    const CostEstimate& cost = *sweep.rows[feeder + 1].input_cost;
+    const statistics::CostEstimate& cost = *sweep.rows[feeder + 1].input_cost;
     const double truth = kFeeders[feeder].truth;
     EXPECT_LE(0, cost.percent.low);
     EXPECT_LE(cost.percent.low, cost.percent.value);
     EXPECT_LE(cost.percent.value, cost.percent.high);
     EXPECT_LE(cost.percent.high, 100);
-    EXPECT_EQ(cost.percent.is_spread, rounds < kRoundsForInterval || cost.percent.is_spread);
+    EXPECT_EQ(cost.percent.is_spread,
+              rounds < statistics::kRoundsForInterval || cost.percent.is_spread);
     const auto [low, high] = std::minmax_element(cost.rounds.begin(), cost.rounds.end());
     if (cost.percent.is_spread) {
       EXPECT_EQ(cost.percent.low, std::max(0.0, *low));
@@ -153,20 +154,20 @@ void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_a
     if (*low > 0) {
       EXPECT_GT(cost.percent.low, 0) << "every round lost something";
     }
-    if (rounds < kRoundsForVerdict) {
-      EXPECT_EQ(cost.verdict, Verdict::undecided);
+    if (rounds < statistics::kRoundsForVerdict) {
+      EXPECT_EQ(cost.verdict, statistics::Verdict::undecided);
     }
-    false_alarms += truth == 0 && cost.verdict == Verdict::slower ? 1 : 0;
+    false_alarms += truth == 0 && cost.verdict == statistics::Verdict::slower ? 1 : 0;
     if (truth > 0) {
-      EXPECT_NE(cost.verdict, Verdict::equal);
+      EXPECT_NE(cost.verdict, statistics::Verdict::equal);
     }
     if (truth > 0) {
-      EXPECT_NE(cost.verdict, Verdict::faster);
+      EXPECT_NE(cost.verdict, statistics::Verdict::faster);
     }
   }
 }
 
-/// The sentence of the answer that says what costs nothing; empty: none does.
+/// The sentence of the answer that names feeders without cost; empty: none.
 std::string free_sentence_of(const std::vector<std::string>& answer) {
   for (const std::string& sentence : answer) {
     if (has(sentence, "nothing measurable")) return sentence;
@@ -175,25 +176,27 @@ std::string free_sentence_of(const std::vector<std::string>& answer) {
 }
 
 void expect_answer_supported(const SweepResult& sweep) {
-  const std::vector<std::string> answer = answer_of(sweep);
+  const std::vector<std::string> answer = report::answer_of(sweep);
   ASSERT_FALSE(answer.empty());
   const double ceiling = sweep.rows[0].img_per_s->median;
-  EXPECT_TRUE(has(answer.front(), fixed_text(ceiling, 0) + " img/s")) << answer.front();
+  EXPECT_TRUE(has(answer.front(), report::fixed_text(ceiling, 0) + " img/s")) << answer.front();
   const auto slower = std::count_if(sweep.rows.begin(), sweep.rows.end(), [](const Row& row) {
-    return !row.is_ceiling && row.input_cost->verdict == Verdict::slower;
+    return !row.is_ceiling && row.input_cost->verdict == statistics::Verdict::slower;
   });
   for (const Row& row : sweep.rows) {
     if (row.is_ceiling) continue;
-    const CostEstimate& cost = *row.input_cost;
+    const statistics::CostEstimate& cost = *row.input_cost;
     const std::string label = label_of(sweep, row);
-    const std::string supply =
-        fmt::format("{} img/s ({} %)", fixed_text(ceiling * (1 - cost.percent.value / 100), 0),
-                    fixed_text(100 - cost.percent.value, 0));
+    const std::string supply = fmt::format(
+        "{} img/s ({} %)", report::fixed_text(ceiling * (1 - cost.percent.value / 100), 0),
+        report::fixed_text(100 - cost.percent.value, 0));
     const std::string with = slower > 1 ? supply + " with " + label : supply;
-    EXPECT_EQ(has(answer.front(), with), cost.verdict == Verdict::slower)
+    EXPECT_EQ(has(answer.front(), with), cost.verdict == statistics::Verdict::slower)
         << with << ": " << answer.front();
-    EXPECT_EQ(has(free_sentence_of(answer), label), cost.verdict == Verdict::equal) << label;
-    const bool open = cost.verdict == Verdict::undecided || cost.verdict == Verdict::faster;
+    EXPECT_EQ(has(free_sentence_of(answer), label), cost.verdict == statistics::Verdict::equal)
+        << label;
+    const bool open = cost.verdict == statistics::Verdict::undecided ||
+                      cost.verdict == statistics::Verdict::faster;
     EXPECT_EQ(std::count(answer.begin(), answer.end(), cost_sentence(sweep, row)), open ? 1 : 0)
         << label;
   }
@@ -227,14 +230,43 @@ TEST(SweepStatements, TheAnswerNamesTheEmulatedDevicesAndTheWorkThatLimits) {
     }
   }
   summarise(sweep);
-  EXPECT_EQ(answer_of(sweep),
+  EXPECT_EQ(report::answer_of(sweep),
             (std::vector<std::string>{
                 "Two H100s would train 3,571 img/s; JPEG decoding on these 2 cores supplies 2,020 "
                 "img/s (57 %).",
                 "Copying batches to the device costs nothing measurable (host: less than 1 %)."}));
   for (Repetition& repetition : sweep.rows[2].repetitions) repetition.result.stages.clear();
-  EXPECT_EQ(answer_of(sweep).front(),
+  EXPECT_EQ(report::answer_of(sweep).front(),
             "Two H100s would train 3,571 img/s; they reach 2,020 img/s (57 %) with queue.");
+  for (Row& row : sweep.rows) {
+    row.config.num_gpus = 1;
+    row.config.num_processes = 2;
+  }
+  EXPECT_EQ(report::answer_of(sweep).front(),
+            "Two H100s would train 3,571 img/s; they reach 2,020 img/s (57 %) with queue.");
+}
+
+TEST(SweepStatements, TheHeadlineSaysEachOfSeveralDevicesAndRowsAlone) {
+  SweepResult sweep;
+  sweep.repetitions = 3;
+  sweep.rows = {make_long_row("gpu", 0, true)};
+  const auto headline_for = [&](std::int32_t devices) {
+    for (Row& row : sweep.rows) {
+      row.config.num_gpus = devices;
+      for (Repetition& repetition : row.repetitions) {
+        repetition.result.facts["emulated_img_per_s"] = 400 / 0.224;
+      }
+    }
+    return headline(sweep);
+  };
+  const std::string one = headline_for(1);
+  EXPECT_TRUE(has(one, " device of 1785.7 img/s that trains ")) << one;
+  EXPECT_TRUE(has(one, ": 1 configuration, in at most 3 runs. ")) << one;
+  EXPECT_FALSE(has(one, " each")) << one;
+  sweep.rows.push_back(make_long_row("host", 0.02));
+  const std::string two = headline_for(2);
+  EXPECT_TRUE(has(two, " devices of 1785.7 img/s each that train ")) << two;
+  EXPECT_TRUE(has(two, ": 2 configurations compared, in at most 3 runs each. ")) << two;
 }
 
 TEST(SweepStatements, OfSeveralTrainersAreThoseOfEachRow) {
@@ -246,13 +278,13 @@ TEST(SweepStatements, OfSeveralTrainersAreThoseOfEachRow) {
   }
   sweep.varied.push_back(&find_config_key("num_gpus"));
   summarise(sweep);
-  const std::vector<std::string> answer = answer_of(sweep);
+  const std::vector<std::string> answer = report::answer_of(sweep);
   ASSERT_EQ(answer.size(), 6U);
   EXPECT_EQ(answer.front(), cost_sentence(sweep, *rows_by_cost(sweep).front()));
 }
 
 TEST(SweepStatements, APasteLineSaysTheCostItsSpreadTheMachineAndTheDay) {
-  CostEstimate cost;
+  statistics::CostEstimate cost;
   cost.percent = {22.8, 20.8, 58.7, 3, true};
   Environment environment = make_environment();
   EXPECT_EQ(paste_line("queue", cost, environment),
@@ -309,7 +341,7 @@ TEST(SweepStatements, OneRoundHasNoInterval) {
 
 TEST(SweepStatements, ARateAtTheCeilingCostsNothing) {
   SweepResult sweep = simulated_sweep(0, 3, 0);
-  for (Repetition& repetition : sweep.rows[1].repetitions) {  // one batch less lay ready at the end
+  for (Repetition& repetition : sweep.rows[1].repetitions) {  // one batch less was ready at the end
     repetition.result.sustained_img_per_s *= 0.99;
     repetition.result.reserve_start = 3;
     repetition.result.reserve_end = 2;
@@ -326,17 +358,17 @@ struct Isolated {
   nlohmann::json json;
 };
 
-Isolated reports_of(const Isolation& found) {
+Isolated reports_of(const isolate::Isolation& found) {
   std::ostringstream text, page;
-  write_isolation_text(found, text);
-  write_isolation_page(found, page);
+  isolate::write_isolation_text(found, text);
+  isolate::write_isolation_page(found, page);
   return {seen(text.str()), seen(page.str()), nlohmann::json::parse(to_json(found).dump())};
 }
 
 class IsolateStatements : public IsolatorTest {
  protected:
-  /// Another machine for each try: noise from none to much, budgets from short to long.
-  const Isolation& isolate_try(std::uint64_t seed) {
+  /// A different machine for each try: noise from none to much, budgets from short to long.
+  const isolate::Isolation& isolate_try(std::uint64_t seed) {
     plan_.config.seed = 1000 + seed;
     plan_.cores = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 4 : 8;
     plan_.budget = seed % 2 == 0 ? 45s : 12s;
@@ -357,7 +389,7 @@ class IsolateStatements : public IsolatorTest {
     return isolate();
   }
 
-  void expect_agreement(const Isolation& found) const {
+  void expect_agreement(const isolate::Isolation& found) const {
     const Isolated reports = reports_of(found);
     for (const std::string& sentence : found.verdict) {
       EXPECT_TRUE(has(reports.text, seen(sentence))) << "the terminal does not say: " << sentence;
@@ -368,23 +400,23 @@ class IsolateStatements : public IsolatorTest {
     EXPECT_EQ(reports.json["cost"]["percent"]["value"], found.cost->percent.value);
     EXPECT_EQ(reports.json["cost"]["verdict"], to_string(found.cost->verdict));
     expect_one_count_of_blocks(found, reports);
-    const bool blames = found.cost->verdict == Verdict::slower;
+    const bool blames = found.cost->verdict == statistics::Verdict::slower;
     if (!blames) {
       EXPECT_TRUE(reports.json["bottleneck"].is_null());
       EXPECT_FALSE(has(reports.text, "<- ")) << reports.text;
       EXPECT_FALSE(has(reports.page, ">bottleneck<"));
-      EXPECT_TRUE(found.cures.empty());
+      EXPECT_TRUE(found.predictions.recommendations.empty());
     }
-    if (found.cost->verdict == Verdict::undecided) {
+    if (found.cost->verdict == statistics::Verdict::undecided) {
       EXPECT_FALSE(has(reports.text, "too slow")) << reports.text;
-      EXPECT_FALSE(has(reports.text, "to blame")) << reports.text;
+      EXPECT_FALSE(has(reports.text, "Neither the producer")) << reports.text;
       EXPECT_FALSE(has(reports.text, "ms longer")) << reports.text;
     }
   }
 
-  static void expect_one_count_of_blocks(const Isolation& found, const Isolated& reports) {
-    const auto all = static_cast<int>(found.measured_blocks);
-    const auto usable = static_cast<int>(found.blocks);
+  static void expect_one_count_of_blocks(const isolate::Isolation& found, const Isolated& reports) {
+    const auto all = static_cast<int>(found.measurement.measured_blocks);
+    const auto usable = static_cast<int>(found.measurement.blocks);
     for (const std::string* text : {&reports.text, &reports.page}) {
       for (const int count : counts_of(*text, "(\\d+) blocks?\\b")) {
         EXPECT_TRUE(count == all || count == usable) << count << " blocks, of " << all;
@@ -392,13 +424,13 @@ class IsolateStatements : public IsolatorTest {
       EXPECT_TRUE(counts_of(*text, "round (\\d+)").empty()) << "isolate calls them blocks";
       for (const int number : counts_of(*text, "[^a-z]block (\\d+)")) EXPECT_LE(number, all);
     }
-    for (const Row& row : found.sweep.rows) {
-      EXPECT_EQ(row.repetitions.size(), found.measured_blocks);
+    for (const Row& row : found.measurement.sweep.rows) {
+      EXPECT_EQ(row.repetitions.size(), found.measurement.measured_blocks);
     }
   }
 
-  void expect_supported(const Isolation& found) {
-    const CostEstimate& cost = *found.cost;
+  void expect_supported(const isolate::Isolation& found) {
+    const statistics::CostEstimate& cost = *found.cost;
     ++verdicts_[cost.verdict];
     EXPECT_LE(0, cost.percent.low);
     EXPECT_LE(cost.percent.low, cost.percent.value);
@@ -412,36 +444,38 @@ class IsolateStatements : public IsolatorTest {
                   cost.percent.value, 1e-6);
     }
     if (keeps_up) {
-      EXPECT_NE(cost.verdict, Verdict::slower) << found.verdict.front();
+      EXPECT_NE(cost.verdict, statistics::Verdict::slower) << found.verdict.front();
     }
     if (!keeps_up) {
-      EXPECT_NE(cost.verdict, Verdict::equal) << found.verdict.front();
+      EXPECT_NE(cost.verdict, statistics::Verdict::equal) << found.verdict.front();
     }
     EXPECT_FALSE(mentions(found.verdict, "not reachable")) << "more threads always supply more";
-    if (found.cores_per_device && found.cores_per_device->reachable) {
-      EXPECT_EQ(found.cores_per_device->known,
-                found.cores_per_device->whole <= found.cores_per_device->measured_to ||
-                    found.cores_per_device->thread_counts >= kThreadCountsForLaw)
+    if (found.predictions.cores_per_device && found.predictions.cores_per_device->reachable) {
+      EXPECT_EQ(
+          found.predictions.cores_per_device->known,
+          found.predictions.cores_per_device->whole <=
+                  found.predictions.cores_per_device->measured_to ||
+              found.predictions.cores_per_device->thread_counts >= statistics::kThreadCountsForLaw)
           << "below four thread counts nothing is known of more";
     }
   }
 
-  std::map<Verdict, int> verdicts_;
+  std::map<statistics::Verdict, int> verdicts_;
 };
 
 TEST_F(IsolateStatements, OfAFeederThatDecodesAreSupportedAndTheSameInEveryReport) {
   for (std::uint64_t seed = 0; seed < kTries; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    const Isolation& found = isolate_try(seed);
+    const isolate::Isolation& found = isolate_try(seed);
     expect_agreement(found);
     expect_supported(found);
-    if (found.cost->verdict != Verdict::slower) continue;
-    ASSERT_TRUE(found.bottleneck);
-    EXPECT_EQ(found.stages[*found.bottleneck].name, "decode");
+    if (found.cost->verdict != statistics::Verdict::slower) continue;
+    ASSERT_TRUE(found.diagnosis.bottleneck);
+    EXPECT_EQ(found.diagnosis.stages[*found.diagnosis.bottleneck].name, "decode");
   }
-  EXPECT_GT(verdicts_[Verdict::slower], 0);
-  EXPECT_GT(verdicts_[Verdict::equal], 0);
-  EXPECT_GT(verdicts_[Verdict::undecided], 0);
+  EXPECT_GT(verdicts_[statistics::Verdict::slower], 0);
+  EXPECT_GT(verdicts_[statistics::Verdict::equal], 0);
+  EXPECT_GT(verdicts_[statistics::Verdict::undecided], 0);
 }
 
 TEST_F(IsolateStatements, OfAFeederThatReceivesAreSupportedAndTheSameInEveryReport) {
@@ -451,25 +485,25 @@ TEST_F(IsolateStatements, OfAFeederThatReceivesAreSupportedAndTheSameInEveryRepo
   machine_.receives = true;
   for (std::uint64_t seed = 0; seed < kTries; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    const Isolation& found = isolate_try(seed);
+    const isolate::Isolation& found = isolate_try(seed);
     expect_agreement(found);
     expect_supported(found);
-    if (found.cost->verdict != Verdict::slower) continue;
-    ASSERT_TRUE(found.bottleneck);
-    EXPECT_EQ(found.stages[*found.bottleneck].workers, "producer");
+    if (found.cost->verdict != statistics::Verdict::slower) continue;
+    ASSERT_TRUE(found.diagnosis.bottleneck);
+    EXPECT_EQ(found.diagnosis.stages[*found.diagnosis.bottleneck].workers, "producer");
   }
-  EXPECT_GT(verdicts_[Verdict::slower], 0);
-  EXPECT_GT(verdicts_[Verdict::equal], 0);
-  EXPECT_GT(verdicts_[Verdict::undecided], 0);
+  EXPECT_GT(verdicts_[statistics::Verdict::slower], 0);
+  EXPECT_GT(verdicts_[statistics::Verdict::equal], 0);
+  EXPECT_GT(verdicts_[statistics::Verdict::undecided], 0);
 }
 
 TEST_F(IsolateStatements, ACostOfFewBlocksIsNoIntervalWithoutWidth) {
   machine_.noise = machine_.drift = 0;
   machine_.feeder_ms = 80.0 / 3;  // 13.33 ms with two threads: a quarter is lost
   stop_after_ = 3 + 2 * 5;        // the pilot and two blocks
-  const Isolation& found = isolate();
+  const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  EXPECT_EQ(found.blocks, 2U);
+  EXPECT_EQ(found.measurement.blocks, 2U);
   EXPECT_EQ(found.verdict.front(),
             "Undecided: feeding with cpu: 25.0 % lost in 2 blocks; a verdict takes 3 or more.");
   expect_agreement(found);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/peers/loader_peers.py with few images and no other loader: Penstock's pixels are Pillow's, and what fails is
-named and does not stop the others.
+"""Runs bench/peers/loader_peers.py with few images and no other loader: Penstock's pixels equal Pillow's, and a failed
+loader is named and does not stop the others.
 
-Usage: loader_peers_test.py SOURCE_DIRECTORY PENSTOCK. Exits 77 where a module is missing.
+Usage: loader_peers_test.py SOURCE_DIRECTORY PENSTOCK. Exits 77 if a module is missing.
 """
 import importlib.util
 import json
@@ -23,7 +23,7 @@ def check(condition, text):
 
 
 def measure(source, penstock, folder, loaders, limit):
-    """The script's exit code, what it printed, and its JSON."""
+    """The script's exit code, its output, and its JSON."""
     out = os.path.join(folder, "result.json")
     child = subprocess.run(
         [sys.executable, os.path.join(source, "bench", "peers", "loader_peers.py"), penstock, sys.executable,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/peers/transport_rates.py with tiny batches and short turns: every case has its row, with a rate or with the
+"""Runs bench/peers/transport_rates.py with tiny batches and short turns: every case has a row with a rate or with the
 reason why it has none, and nothing is left behind.
 
 Usage: transport_rates_test.py SOURCE_DIRECTORY PENSTOCK
@@ -21,7 +21,7 @@ def check(condition, text):
 
 
 def measure(source, penstock, folder, *words):
-    """The script's exit code, what it printed, and its JSON."""
+    """The script's exit code, its output, and its JSON."""
     out = os.path.join(folder, "result.json")
     child = subprocess.run(
         [sys.executable, os.path.join(source, "bench", "peers", "transport_rates.py"), penstock, PYTHON, "--rounds",
@@ -42,7 +42,7 @@ def check_all(source, penstock, cases, folder):
         check((turns is None) != (why is None), f"{case.name} has {turns} and {why}")
         if why:
             check(why.startswith("skipped: "), f"{case.name}: {why}")
-            # What this build has must not be left out by mistake.
+            # Cases that this build supports must have a rate.
             needs = {*case.serve_needs, *case.consume_needs, *case.python_needs} - {"--send-buffer", "keep_memory"}
             check(needs or not has_limit, f"{case.name}: {why}")
             continue

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts on results made by hand, and what is refused.
-#include "bench/compare.h"
+// Comparisons of made-up results: verdicts and refusals.
+#include "bench/record/compare.h"
 
 #include <gtest/gtest.h>
 
@@ -10,14 +10,14 @@
 #include <sstream>
 
 #include "bench/statistics/unpaired.h"
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
 namespace {
 
-/// Repetitions of a row at those rates.
+/// A row with one repetition per rate.
 Row row_at(const std::string& feeder, const std::vector<double>& rates) {
   Row row = make_row(feeder, feeder == "gpu");
   std::int32_t round = 0;
@@ -56,8 +56,8 @@ bool has(const std::vector<std::string>& texts, const std::string& part) {
 TEST(Compare, CallsASlowerRowARegression) {
   const Comparison comparison = compare(steady(), steady(0.9), {});
   ASSERT_EQ(comparison.rows.size(), 2U);
-  EXPECT_EQ(comparison.rows[0].verdict, Verdict::equal);
-  EXPECT_EQ(comparison.rows[1].verdict, Verdict::slower);
+  EXPECT_EQ(comparison.rows[0].verdict, statistics::Verdict::equal);
+  EXPECT_EQ(comparison.rows[1].verdict, statistics::Verdict::slower);
   EXPECT_NEAR(comparison.rows[1].change_percent.value, -10, 1e-9);
   EXPECT_LT(comparison.rows[1].change_percent.low, -10);
   EXPECT_GT(comparison.rows[1].change_percent.high, -10);
@@ -66,15 +66,17 @@ TEST(Compare, CallsASlowerRowARegression) {
 
 TEST(Compare, CallsAFasterRowAndAnEqualOneWell) {
   const Comparison comparison = compare(steady(), steady(1.1), {});
-  EXPECT_EQ(comparison.rows[1].verdict, Verdict::faster);
+  EXPECT_EQ(comparison.rows[1].verdict, statistics::Verdict::faster);
   EXPECT_EQ(exit_code_of(comparison), 0);
   EXPECT_TRUE(comparison.settings.empty());
   EXPECT_TRUE(comparison.environment.empty());
 }
 
 TEST(Compare, AChangeWithinTheMarginIsEqual) {
-  EXPECT_EQ(compare(steady(), steady(0.97), {.margin = 0.05}).rows[1].verdict, Verdict::equal);
-  EXPECT_EQ(compare(steady(), steady(0.97), {.margin = 0.01}).rows[1].verdict, Verdict::slower);
+  EXPECT_EQ(compare(steady(), steady(0.97), {.margin = 0.05}).rows[1].verdict,
+            statistics::Verdict::equal);
+  EXPECT_EQ(compare(steady(), steady(0.97), {.margin = 0.01}).rows[1].verdict,
+            statistics::Verdict::slower);
 }
 
 TEST(Compare, NoisyOrFewRepetitionsDecideNothingAndSayWhatWould) {
@@ -82,12 +84,12 @@ TEST(Compare, NoisyOrFewRepetitionsDecideNothingAndSayWhatWould) {
   const SweepResult a = sweep_of_rows({row_at("queue", noisy)});
   const SweepResult b = sweep_of_rows({row_at("queue", times(noisy, 0.95))});
   const Comparison wide = compare(a, b, {});
-  EXPECT_EQ(wide.rows[0].verdict, Verdict::undecided);
+  EXPECT_EQ(wide.rows[0].verdict, statistics::Verdict::undecided);
   EXPECT_NE(wide.rows[0].reason.find("repetitions each would"), std::string::npos);
   EXPECT_EQ(exit_code_of(wide), 7);
   const SweepResult one = sweep_of_rows({row_at("queue", {500})});
   const Comparison few = compare(one, one, {});
-  EXPECT_EQ(few.rows[0].verdict, Verdict::undecided);
+  EXPECT_EQ(few.rows[0].verdict, statistics::Verdict::undecided);
   EXPECT_NE(few.rows[0].reason.find("at least 3 each"), std::string::npos) << few.rows[0].reason;
   EXPECT_TRUE(std::isinf(few.rows[0].change_percent.high));
 }
@@ -99,7 +101,7 @@ TEST(Compare, RowsThatDrainOrFailAreUndecided) {
   }
   summarise(after);
   const Comparison comparison = compare(steady(), after, {});
-  EXPECT_EQ(comparison.rows[1].verdict, Verdict::undecided);
+  EXPECT_EQ(comparison.rows[1].verdict, statistics::Verdict::undecided);
   EXPECT_NE(comparison.rows[1].reason.find("draining after"), std::string::npos);
 }
 
@@ -212,7 +214,7 @@ TEST(Compare, RenamedRowsArePaired) {
   const CompareOptions renamed{.renamed = "fake-location=queue:prefer=a:b:queue:decode=full"};
   const Comparison comparison = compare(a, b, renamed);
   ASSERT_EQ(comparison.rows.size(), 2U);
-  EXPECT_EQ(comparison.rows[1].verdict, Verdict::slower);
+  EXPECT_EQ(comparison.rows[1].verdict, statistics::Verdict::slower);
   EXPECT_TRUE(has(comparison.settings, "fake_location: queue:prefer=a:b -> queue:decode=full"));
   EXPECT_TRUE(comparison.unmatched.empty());
   EXPECT_EQ(exit_code_of(comparison), 1);
@@ -256,10 +258,10 @@ TEST(CompareText, JsonOfUnknownBoundsIsStillJson) {
 // ---- statistics ---------------------------------------------------------------
 
 TEST(UnpairedRatio, IsWelchsIntervalOfLogarithms) {
-  // Mean difference -+ t sqrt(sum of variances of means), exponentiated, where t of 6.51 degrees of
-  // freedom comes from integrating its density by Simpson's rule in 20000 parts, and bisection.
+  // The mean difference -+ t sqrt(sum of variances of means), exponentiated. The t for 6.51 degrees
+  // of freedom comes from integrating its density by Simpson's rule in 20000 parts, and bisection.
   const std::vector<double> a = {10, 11, 9.5, 10.5}, b = {12, 12.5, 11, 13, 12.2};
-  const Estimate ratio = unpaired_ratio(a, b);
+  const statistics::Estimate ratio = statistics::unpaired_ratio(a, b);
   EXPECT_NEAR(ratio.value, 1.184352628007, 1e-9);
   EXPECT_NEAR(ratio.low, 1.070702368040, 1e-9);
   EXPECT_NEAR(ratio.high, 1.310066353953, 1e-9);
@@ -268,16 +270,17 @@ TEST(UnpairedRatio, IsWelchsIntervalOfLogarithms) {
 
 TEST(UnpairedRatio, OfEqualValuesHasNoWidth) {
   const std::vector<double> a = {10, 10, 10}, b = {5, 5, 5};
-  EXPECT_EQ(unpaired_ratio(a, b).high, unpaired_ratio(a, b).low);
-  EXPECT_EQ(judge_unpaired(a, b, 0.01), Verdict::faster);
+  EXPECT_EQ(statistics::unpaired_ratio(a, b).high, statistics::unpaired_ratio(a, b).low);
+  EXPECT_EQ(statistics::judge_unpaired(a, b, 0.01), statistics::Verdict::faster);
 }
 
 TEST(UnpairedRatio, MoreValuesAreNeededForNarrowerIntervals) {
   const std::vector<double> a = {10, 11, 9.5, 10.5}, b = {12, 12.5, 11, 13, 12.2};
-  const std::size_t coarse = values_needed(a, b, 0.1), fine = values_needed(a, b, 0.02);
+  const std::size_t coarse = statistics::values_needed(a, b, 0.1),
+                    fine = statistics::values_needed(a, b, 0.02);
   EXPECT_GT(coarse, 2U);
   EXPECT_GT(fine, 10 * coarse);
-  EXPECT_EQ(values_needed(a, b, 1e-6), 1000U);
+  EXPECT_EQ(statistics::values_needed(a, b, 1e-6), 1000U);
 }
 
 }  // namespace

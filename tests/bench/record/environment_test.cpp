@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/environment.h"
+#include "bench/record/environment.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sweep or a run writes is read back whole; what is damaged, newer or foreign is refused by
-// name.
-#include "bench/saved_results.h"
+// Results of a sweep or a run are read back completely. Damaged, newer or foreign files are refused
+// by name.
+#include "bench/record/saved_results.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <functional>
 #include <sstream>
 
-#include "bench/report.h"
-#include "bench/result_json.h"
+#include "bench/record/result_json.h"
+#include "bench/report/report.h"
 #include "dataflow/error.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -52,11 +52,11 @@ SweepResult make_sweep() {
 
 std::string text_of(const SweepResult& sweep) {
   std::ostringstream text;
-  find_entry(report_table(), "json").write(sweep, {}, text);
+  find_entry(report::report_table(), "json").write(sweep, {}, text);
   return text.str();
 }
 
-/// What is said about the results of make_sweep after `damage`.
+/// The error message for the results of make_sweep after `damage`.
 std::string refusal(const std::function<void(Json&)>& damage) {
   Json json = Json::parse(text_of(make_sweep()));
   damage(json);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
 namespace {
@@ -30,8 +30,8 @@ Status status_of(std::initializer_list<Status> statuses) {
 }
 
 TEST(InputCost, OfPairsIsTheSpreadOfEachPairsCost) {
-  const Pair steps[] = {{100, 1000 / 9.0}, {100, 125}, {50, 100}};  // 100 images each
-  const CostEstimate cost = estimate_cost(steps, 100, {});
+  const statistics::Pair steps[] = {{100, 1000 / 9.0}, {100, 125}, {50, 100}};  // 100 images each
+  const statistics::CostEstimate cost = statistics::estimate_cost(steps, 100, {});
   EXPECT_TRUE(cost.percent.is_spread);
   EXPECT_NEAR(cost.percent.low, 10, 1e-9);
   EXPECT_NEAR(cost.percent.value, 20, 1e-9);
@@ -77,7 +77,7 @@ TEST(RowFigures, AreThoseOfTheRepetitionsThatAreOk) {
 }
 
 TEST(RowCost, ComparesRepetitionsOfTheSameRound) {
-  // The machine slows down from round to round: rates spread by half, the cost by nothing.
+  // The machine slows down from round to round: rates spread by half, the cost does not spread.
   Row ceiling = make_row("gpu", true), slow = make_row("cpu");
   for (std::int32_t round = 0; round < 3; ++round) {
     const double rate = 1000.0 / (round + 1);
@@ -86,7 +86,7 @@ TEST(RowCost, ComparesRepetitionsOfTheSameRound) {
   }
   const SweepResult sweep = summarised({slow, ceiling});
   ASSERT_TRUE(sweep.rows[0].input_cost.has_value()) << sweep.rows[0].unresolved;
-  const CostEstimate& cost = *sweep.rows[0].input_cost;
+  const statistics::CostEstimate& cost = *sweep.rows[0].input_cost;
   EXPECT_NEAR(cost.percent.low, 25, 1e-9);
   EXPECT_NEAR(cost.percent.high, 25, 1e-9);
   EXPECT_GE(cost.img_per_s_lost.value, 1000 / 3 / 4.0);
@@ -103,7 +103,7 @@ TEST(RowCost, UsesTheRateThatTheFeederKeepsUp) {
 }
 
 TEST(RowCost, AtTheRateOfTheCeilingIsNone) {
-  // A batch more or less is on its way at either end of a window.
+  // At both ends of a window, one batch more or less may be on its way.
   Row ceiling = make_row("gpu", true), fed = make_row("host");
   for (std::int32_t round = 0; round < 3; ++round) {
     add_repetition(ceiling, round, make_result(Status::ok, 2000, 2000));
@@ -112,9 +112,9 @@ TEST(RowCost, AtTheRateOfTheCeilingIsNone) {
     fed.repetitions.back().result.reserve_end = 2;
   }
   const SweepResult sweep = summarised({ceiling, fed});
-  const CostEstimate& cost = *sweep.rows[1].input_cost;
+  const statistics::CostEstimate& cost = *sweep.rows[1].input_cost;
   EXPECT_EQ(cost.percent.value, 0);
-  EXPECT_EQ(cost.verdict, Verdict::equal);
+  EXPECT_EQ(cost.verdict, statistics::Verdict::equal);
 }
 
 TEST(RowCost, ReachesUpToWhatBatchesOfBeforeAShortWindowMayHide) {
@@ -128,7 +128,7 @@ TEST(RowCost, ReachesUpToWhatBatchesOfBeforeAShortWindowMayHide) {
   EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.low, 0);
   EXPECT_DOUBLE_EQ(sweep.rows[1].input_cost->percent.value, 0);
   EXPECT_NEAR(sweep.rows[1].input_cost->percent.high, 33, 1e-9);
-  EXPECT_EQ(sweep.rows[1].input_cost->verdict, Verdict::undecided);
+  EXPECT_EQ(sweep.rows[1].input_cost->verdict, statistics::Verdict::undecided);
   EXPECT_DOUBLE_EQ(sweep.rows[0].input_cost->percent.high, 0) << "its batches cost nothing to make";
 }
 
@@ -140,7 +140,7 @@ TEST(RowCost, ComparesAcrossRoundsWhereNoneHasBoth) {
   add_repetition(slow, 1, make_result(Status::ok, 600, 600));
   const SweepResult sweep = summarised({ceiling, slow});
   EXPECT_NEAR(sweep.rows[1].input_cost->percent.value, 40, 1e-9);
-  EXPECT_EQ(sweep.rows[1].input_cost->verdict, Verdict::undecided) << "nothing cancels";
+  EXPECT_EQ(sweep.rows[1].input_cost->verdict, statistics::Verdict::undecided) << "nothing cancels";
 }
 
 TEST(RowCost, IsMeasuredAgainstTheSameTrainer) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sweeps made by hand, for tests of what is computed from them and written about them.
+// Made-up sweeps, for tests of calculations and reports.
 #pragma once
 
 #include <string>
 #include <utility>
 
-#include "bench/sweep_result.h"
+#include "bench/record/sweep_result.h"
 
 namespace penstock {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures: well-formed whatever they are given, with intervals, and with a sentence in place of
-// nothing.
+// Figures are well-formed for any input, show intervals, and show a sentence if there is no data.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,19 +9,19 @@
 #include <map>
 #include <string>
 
-#include "bench/figures/cost_dots.h"
-#include "bench/figures/cost_split.h"
-#include "bench/figures/markup.h"
-#include "bench/figures/pipeline.h"
-#include "bench/figures/quantity.h"
-#include "bench/figures/queue_occupancy.h"
-#include "bench/figures/scale.h"
-#include "bench/figures/scaling_curve.h"
-#include "bench/figures/step_times.h"
-#include "bench/figures/supply_bars.h"
-#include "bench/figures/supply_demand.h"
-#include "bench/figures/time_shares.h"
-#include "bench/figures/waterfall.h"
+#include "bench/report/figures/cost_dots.h"
+#include "bench/report/figures/cost_split.h"
+#include "bench/report/figures/markup.h"
+#include "bench/report/figures/pipeline.h"
+#include "bench/report/figures/quantity.h"
+#include "bench/report/figures/queue_occupancy.h"
+#include "bench/report/figures/scale.h"
+#include "bench/report/figures/scaling_curve.h"
+#include "bench/report/figures/step_times.h"
+#include "bench/report/figures/supply_bars.h"
+#include "bench/report/figures/supply_demand.h"
+#include "bench/report/figures/time_shares.h"
+#include "bench/report/figures/waterfall.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -32,11 +31,11 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr const char* kHostile = "</text><script>alert('1')</script>&\"\xff\x01 \xe2\x80\xae";
-const FigureSize kWide{.width = 860}, kNarrow{.width = 360};
+const report::FigureSize kWide{.width = 860}, kNarrow{.width = 360};
 
-using Figures = std::map<std::string, std::function<std::string(const FigureSize&)>>;
+using Figures = std::map<std::string, std::function<std::string(const report::FigureSize&)>>;
 
-/// What tests/bench/svg_faults.py says about each figure, in every size.
+/// The faults that tests/bench/svg_faults.py finds in each figure, in every size.
 std::string faults_of(const Figures& figures) {
   const TempFolder folder;
   for (const auto& [name, draw] : figures) {
@@ -60,49 +59,58 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-SupplyDemand make_supply() {
-  SupplyDemand data;
+report::SupplyDemand make_supply() {
+  report::SupplyDemand data;
   data.measured = {{1, {1050, 1040, 1060}}, {2, {2030, 2000, 2050}}};
   for (double threads = 0.5; threads < 5; threads += 0.5) {
     const double rate = 1050 * threads;
     data.law.push_back({threads, {rate, 0.95 * rate, 1.05 * rate, 3}});
   }
   data.demand_img_per_s = 3571;
-  data.needed = ThreadsNeeded{.reachable = true,
-                              .threads = {3.8, 3.5, 4.3, 3},
-                              .whole = 4,
-                              .peak_img_per_s = {},
-                              .measured_to = 2};
+  data.needed = statistics::ThreadsNeeded{.reachable = true,
+                                          .threads = {3.8, 3.5, 4.3, 3},
+                                          .whole = 4,
+                                          .peak_img_per_s = {},
+                                          .measured_to = 2};
   return data;
 }
 
-Waterfall make_waterfall() {
-  Waterfall waterfall{"a ladder", {}};
+report::Waterfall make_waterfall() {
+  report::Waterfall waterfall{"a ladder", {}};
   waterfall.bars.push_back(
-      {.label = "device", .added_ms = Estimate{35.8, 35.7, 35.9, 5}, .whole = true});
+      {.label = "device", .added_ms = statistics::Estimate{35.8, 35.7, 35.9, 5}, .whole = true});
   waterfall.bars.push_back(
-      {.label = "decode", .from_ms = 35.8, .added_ms = Estimate{30.1, 28.7, 31.5, 5}});
+      {.label = "decode", .from_ms = 35.8, .added_ms = statistics::Estimate{30.1, 28.7, 31.5, 5}});
   waterfall.bars.push_back(
-      {.label = "region", .from_ms = 65.9, .added_ms = Estimate{-8.2, -9.1, -7.3, 5}});
+      {.label = "region", .from_ms = 65.9, .added_ms = statistics::Estimate{-8.2, -9.1, -7.3, 5}});
   waterfall.bars.push_back({.label = "cold files"});
   return waterfall;
 }
 
-SplitBar make_split() {
+report::SplitBar make_split() {
   return {"queue",          {27.5, 26.6, 28.5, 5}, {24.9, 24, 25.8, 5},
           {1.1, 1, 1.2, 5}, {-1.4, -1.9, -0.9, 5}, 2.9};
 }
 
-Figures drawn(const Waterfall& waterfall, const std::vector<SplitBar>& splits,
-              const std::vector<CostDot>& dots, const std::vector<QueueTrack>& queues,
-              double window_s, const StepSeries& steps, const SupplyDemand& supply) {
-  return {{"waterfall", [=](const FigureSize& size) { return waterfall_figure(waterfall, size); }},
-          {"split", [=](const FigureSize& size) { return cost_split_figure(splits, size); }},
-          {"dots", [=](const FigureSize& size) { return cost_dots_figure(dots, size); }},
-          {"queues",
-           [=](const FigureSize& size) { return queue_occupancy_figure(queues, window_s, size); }},
-          {"steps", [=](const FigureSize& size) { return step_times_figure(steps, size); }},
-          {"supply", [=](const FigureSize& size) { return supply_demand_figure(supply, size); }}};
+Figures drawn(const report::Waterfall& waterfall, const std::vector<report::SplitBar>& splits,
+              const std::vector<report::CostDot>& dots,
+              const std::vector<report::QueueTrack>& queues, double window_s,
+              const report::StepSeries& steps, const report::SupplyDemand& supply) {
+  return {
+      {"waterfall",
+       [=](const report::FigureSize& size) { return report::waterfall_figure(waterfall, size); }},
+      {"split",
+       [=](const report::FigureSize& size) { return report::cost_split_figure(splits, size); }},
+      {"dots",
+       [=](const report::FigureSize& size) { return report::cost_dots_figure(dots, size); }},
+      {"queues",
+       [=](const report::FigureSize& size) {
+         return report::queue_occupancy_figure(queues, window_s, size);
+       }},
+      {"steps",
+       [=](const report::FigureSize& size) { return report::step_times_figure(steps, size); }},
+      {"supply",
+       [=](const report::FigureSize& size) { return report::supply_demand_figure(supply, size); }}};
 }
 
 TEST(Figures, AreWellFormedForUsualData) {
@@ -115,13 +123,15 @@ TEST(Figures, AreWellFormedForUsualData) {
 }
 
 TEST(Figures, AreWellFormedForHostileLabelsAndNumbersThatAreNone) {
-  const Estimate worst{kNan, -kInfinity, kInfinity, 0}, far{1e300, -1e300, kInfinity, 1};
-  Waterfall waterfall{kHostile, {}};
-  waterfall.bars.push_back({.label = kHostile, .added_ms = Estimate{10, 9, 11, 3}, .whole = true});
+  const statistics::Estimate worst{kNan, -kInfinity, kInfinity, 0},
+      far{1e300, -1e300, kInfinity, 1};
+  report::Waterfall waterfall{kHostile, {}};
+  waterfall.bars.push_back(
+      {.label = kHostile, .added_ms = statistics::Estimate{10, 9, 11, 3}, .whole = true});
   waterfall.bars.push_back({.label = kHostile, .from_ms = kNan, .added_ms = worst});
   waterfall.bars.push_back({.label = kHostile, .from_ms = kInfinity, .added_ms = far});
   waterfall.bars.push_back({.label = std::string(500, 'W'), .from_ms = 10, .over_device = true});
-  SupplyDemand supply = make_supply();
+  report::SupplyDemand supply = make_supply();
   supply.measured.push_back({kInfinity, {1}});
   supply.measured.push_back({4, {kNan}});
   supply.law.push_back({6, worst});
@@ -148,35 +158,38 @@ TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
 }
 
 TEST(Figures, TimeSharesAreWellFormedWhateverTheyHold) {
-  const Estimate worst{kNan, -kInfinity, kInfinity, 0}, far{1e300, -1e300, kInfinity, 1};
-  const auto drawn_of = [](std::string name, std::vector<TimeShare> parts) {
-    return std::pair<std::string, std::function<std::string(const FigureSize&)>>(
-        std::move(name), [parts = std::move(parts)](const FigureSize& size) {
-          return time_shares_figure(kHostile, parts, size);
+  const statistics::Estimate worst{kNan, -kInfinity, kInfinity, 0},
+      far{1e300, -1e300, kInfinity, 1};
+  const auto drawn_of = [](std::string name, std::vector<report::TimeShare> parts) {
+    return std::pair<std::string, std::function<std::string(const report::FigureSize&)>>(
+        std::move(name), [parts = std::move(parts)](const report::FigureSize& size) {
+          return report::time_shares_figure(kHostile, parts, size);
         });
   };
-  const TimeShare made{"made (producer)", {90, 88, 92, 3}, "device"};
+  const report::TimeShare made{"made (producer)", {90, 88, 92, 3}, "device"};
   EXPECT_EQ(faults_of({drawn_of("usual", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}),
                        drawn_of("hostile", {{kHostile, worst, "gain"}, {"b", far, "gain"}, made}),
                        drawn_of("zeros", {{"none", {}, "gain"}, made}), drawn_of("empty", {})}),
             "");
-  const std::string figure =
-      time_shares_figure("a batch", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}, kWide);
+  const std::string figure = report::time_shares_figure(
+      "a batch", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}, kWide);
   EXPECT_TRUE(has(figure, "made (producer) 90.0 ms (88.0 to 92.0) (90 %)")) << figure;
   EXPECT_TRUE(has(figure, "100 ms")) << figure;
 }
 
 TEST(Figures, ShowEveryInterval) {
-  const std::string waterfall = waterfall_figure(make_waterfall(), kWide);
+  const std::string waterfall = report::waterfall_figure(make_waterfall(), kWide);
   EXPECT_TRUE(has(waterfall, "+30.1 ms (28.7 to 31.5)")) << waterfall;
   EXPECT_TRUE(has(waterfall, "class=\"whisker\""));
-  EXPECT_TRUE(has(cost_split_figure({make_split()}, kWide), "starvation 24.9 ms (24.0 to 25.8)"));
   EXPECT_TRUE(
-      has(cost_dots_figure({{"queue", {43.5, 38, 49, 3}, {}}}, kWide), "43.5 % (38.0 to 49.0)"));
-  EXPECT_TRUE(has(supply_demand_figure(make_supply(), kWide), "4 cores needed: 3.8 (3.5 to 4.3)"));
+      has(report::cost_split_figure({make_split()}, kWide), "starvation 24.9 ms (24.0 to 25.8)"));
+  EXPECT_TRUE(has(report::cost_dots_figure({{"queue", {43.5, 38, 49, 3}, {}}}, kWide),
+                  "43.5 % (38.0 to 49.0)"));
+  EXPECT_TRUE(
+      has(report::supply_demand_figure(make_supply(), kWide), "4 cores needed: 3.8 (3.5 to 4.3)"));
 }
 
-std::vector<PipelineStage> make_pipeline() {
+std::vector<report::PipelineStage> make_pipeline() {
   return {{"read", "2 decode threads", "busy 3 %", 60952},
           {"decode", "2 decode threads", "busy 96 %", 2105, true},
           {"copy", "1 stager", "busy 4 %", 53333},
@@ -184,8 +197,8 @@ std::vector<PipelineStage> make_pipeline() {
 }
 
 TEST(Pipeline, HasEachStagesRateOnItsArrowAndMarksTheNarrowPlaceOnce) {
-  for (const FigureSize& size : {kWide, kNarrow}) {
-    const std::string figure = pipeline_figure(make_pipeline(), 3571, size);
+  for (const report::FigureSize& size : {kWide, kNarrow}) {
+    const std::string figure = report::pipeline_figure(make_pipeline(), 3571, size);
     for (const char* part : {"60,952", "2,105", "53,333", "3,571", "2 decode threads", "busy 96 %"})
       EXPECT_TRUE(has(figure, part)) << part;
     const std::size_t mark = figure.find(">narrow place<");
@@ -195,12 +208,12 @@ TEST(Pipeline, HasEachStagesRateOnItsArrowAndMarksTheNarrowPlaceOnce) {
 }
 
 TEST(Pipeline, IsWellFormedWhateverItHolds) {
-  const auto draw = [](std::vector<PipelineStage> stages, double demand) {
-    return [stages = std::move(stages), demand](const FigureSize& size) {
-      return pipeline_figure(stages, demand, size);
+  const auto draw = [](std::vector<report::PipelineStage> stages, double demand) {
+    return [stages = std::move(stages), demand](const report::FigureSize& size) {
+      return report::pipeline_figure(stages, demand, size);
     };
   };
-  std::vector<PipelineStage> many(9, {kHostile, kHostile, kHostile, kNan, true});
+  std::vector<report::PipelineStage> many(9, {kHostile, kHostile, kHostile, kNan, true});
   many[3].img_per_s = kInfinity;
   many[4].img_per_s = -1;
   EXPECT_EQ(faults_of({{"usual", draw(make_pipeline(), 3571)},
@@ -208,25 +221,26 @@ TEST(Pipeline, IsWellFormedWhateverItHolds) {
                        {"no-demand", draw(make_pipeline(), 0)},
                        {"nothing", draw({}, 0)}}),
             "");
-  EXPECT_TRUE(has(pipeline_figure({}, 0, kWide), "was not recorded"));
+  EXPECT_TRUE(has(report::pipeline_figure({}, 0, kWide), "was not recorded"));
 }
 
 TEST(SupplyBars, SayTheShareAndTearWhatIsManyTimesTheDemand) {
-  const std::vector<SupplyBar> bars = {{"queue", {2031, 2003, 2059, 5}, 3571},
-                                       {"cpu", {63700, 63000, 64000, 5}, 3571}};
-  const std::string figure = supply_bars_figure(bars, kWide);
+  const std::vector<report::SupplyBar> bars = {{"queue", {2031, 2003, 2059, 5}, 3571},
+                                               {"cpu", {63700, 63000, 64000, 5}, 3571}};
+  const std::string figure = report::supply_bars_figure(bars, kWide);
   EXPECT_TRUE(has(figure, "2,031 of 3,571 img/s (57 %)"));
   EXPECT_TRUE(has(figure, "torn bars are longer"));
   EXPECT_TRUE(has(figure, "class=\"tear\""));
-  const std::string whole = supply_bars_figure({bars.front()}, kWide);
+  const std::string whole = report::supply_bars_figure({bars.front()}, kWide);
   EXPECT_FALSE(has(whole, "class=\"tear\""));
   EXPECT_FALSE(has(whole, "more than is wanted"));
 }
 
 TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
-  const auto draw = [](std::vector<SupplyBar> bars) {
-    return
-        [bars = std::move(bars)](const FigureSize& size) { return supply_bars_figure(bars, size); };
+  const auto draw = [](std::vector<report::SupplyBar> bars) {
+    return [bars = std::move(bars)](const report::FigureSize& size) {
+      return report::supply_bars_figure(bars, size);
+    };
   };
   EXPECT_EQ(faults_of({{"usual", draw({{"queue", {2031, 2003, 2059, 5}, 3571}})},
                        {"hostile", draw({{kHostile, {kNan, kNan, kNan, 5}, 3571},
@@ -238,17 +252,17 @@ TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
 
 TEST(CostDots, MarkAnIntervalThatTheAxisCuts) {
   const std::string cut =
-      cost_dots_figure({{"queue", {22.8, -58, 75, 3}, {20.8, 22.8, 24.8}}}, kWide);
+      report::cost_dots_figure({{"queue", {22.8, -58, 75, 3}, {20.8, 22.8, 24.8}}}, kWide);
   EXPECT_TRUE(has(cut, "<polygon")) << "an arrowhead";
   EXPECT_TRUE(has(cut, "95 % interval"));
   const std::string whole =
-      cost_dots_figure({{"queue", {22.8, 20.8, 24.8, 3, true}, {20.8, 22.8, 24.8}}}, kWide);
+      report::cost_dots_figure({{"queue", {22.8, 20.8, 24.8, 3, true}, {20.8, 22.8, 24.8}}}, kWide);
   EXPECT_FALSE(has(whole, "<polygon"));
   EXPECT_TRUE(has(whole, "lowest to highest round"));
 }
 
 TEST(Waterfall, DrawsWhatTakesLessAsAGainAndSaysWhatWasNotMeasured) {
-  const std::string figure = waterfall_figure(make_waterfall(), kWide);
+  const std::string figure = report::waterfall_figure(make_waterfall(), kWide);
   EXPECT_TRUE(has(figure, "class=\"gain\""));
   EXPECT_TRUE(has(figure,
                   "\xE2\x88\x92"
@@ -259,64 +273,68 @@ TEST(Waterfall, DrawsWhatTakesLessAsAGainAndSaysWhatWasNotMeasured) {
 }
 
 TEST(Waterfall, SaysWhereItsAxisDoesNotBeginAtZero) {
-  Waterfall waterfall{"small", {}};
+  report::Waterfall waterfall{"small", {}};
   waterfall.bars.push_back({.label = "host",
                             .from_ms = 35.8,
-                            .added_ms = Estimate{0.2, 0.1, 0.3, 5},
+                            .added_ms = statistics::Estimate{0.2, 0.1, 0.3, 5},
                             .over_device = true});
-  EXPECT_TRUE(has(waterfall_figure(waterfall, kWide), "does not begin at 0"));
+  EXPECT_TRUE(has(report::waterfall_figure(waterfall, kWide), "does not begin at 0"));
 }
 
 TEST(SupplyDemand, MarksWhatIsExtrapolatedAndWhatCannotBeReached) {
-  SupplyDemand data = make_supply();
-  EXPECT_TRUE(has(supply_demand_figure(data, kWide), ">extrapolated</text>"));
-  EXPECT_TRUE(has(supply_demand_figure(data, kWide), "class=\"shade\""));
+  report::SupplyDemand data = make_supply();
+  EXPECT_TRUE(has(report::supply_demand_figure(data, kWide), ">extrapolated</text>"));
+  EXPECT_TRUE(has(report::supply_demand_figure(data, kWide), "class=\"shade\""));
   data.needed->reachable = false;
   data.needed->peak_img_per_s = {2900, 2500, 3300, 5};
-  EXPECT_TRUE(
-      has(supply_demand_figure(data, kWide), "not reachable: peak 2,900 img/s (2,500 to 3,300)"));
+  EXPECT_TRUE(has(report::supply_demand_figure(data, kWide),
+                  "not reachable: peak 2,900 img/s (2,500 to 3,300)"));
 }
 
 TEST(StepTimes, CountsStepsThatAreTooLongForTheFigure) {
   std::vector<double> steps(400, 10);
   steps[7] = 1000;
-  const std::string figure = step_times_figure({steps, {}, {}, {}, {}, {}}, kWide);
+  const std::string figure = report::step_times_figure({steps, {}, {}, {}, {}, {}}, kWide);
   EXPECT_TRUE(has(figure, "longest 1,000 ms. 1 above")) << figure.substr(0, 400);
   EXPECT_LT(figure.size(), 40000U) << "long windows are drawn in columns";
 }
 
 TEST(StepTimes, ShowIdlenessWhereItsCauseIsNotKnownAndNoComputingWhereNeitherIs) {
-  const std::string idle = step_times_figure({{60, 60}, {}, {}, {}, {24, 24}, {}}, kWide);
+  const std::string idle = report::step_times_figure({{60, 60}, {}, {}, {}, {24, 24}, {}}, kWide);
   EXPECT_TRUE(has(idle, ">idle</text>"));
   EXPECT_TRUE(has(idle, ">computing</text>"));
   EXPECT_FALSE(has(idle, ">no batch ready</text>"));
-  const std::string neither = step_times_figure({{60, 60}, {}, {}, {}, {}, {}}, kWide);
+  const std::string neither = report::step_times_figure({{60, 60}, {}, {}, {}, {}, {}}, kWide);
   EXPECT_FALSE(has(neither, ">computing</text>"));
   EXPECT_TRUE(has(neither, ">the whole step</text>"));
 }
 
-ScalingCurves make_curves(bool doublings) {
-  return {.title = "a ladder",
-          .description = "of ranks",
-          .ranks_title = "ranks",
-          .value_title = "img/s",
-          .stamp = "projected",
-          .doublings = doublings,
-          .from_origin = !doublings,
-          .curves = {{"measured", CurveLook::first, true, {{1, 100, 90, 110}, {8, 700, 650, 720}}},
-                     {"ideal", CurveLook::ideal, false, {{1, 100, 100, 100}, {8, 800, 800, 800}}}}};
+report::ScalingCurves make_curves(bool doublings) {
+  return {
+      .title = "a ladder",
+      .description = "of ranks",
+      .ranks_title = "ranks",
+      .value_title = "img/s",
+      .stamp = "projected",
+      .doublings = doublings,
+      .from_origin = !doublings,
+      .curves = {
+          {"measured", report::CurveLook::first, true, {{1, 100, 90, 110}, {8, 700, 650, 720}}},
+          {"ideal", report::CurveLook::ideal, false, {{1, 100, 100, 100}, {8, 800, 800, 800}}}}};
 }
 
 TEST(ScalingCurves, AreWellFormedWhateverTheyShow) {
-  ScalingCurves hostile = make_curves(false);
+  report::ScalingCurves hostile = make_curves(false);
   hostile.title = hostile.stamp = hostile.curves[0].name = kHostile;
   hostile.curves[0].points.push_back({kNan, 5, 0, 0});
   hostile.curves[0].points.push_back({-3, 5, 0, 0});
   hostile.curves[0].points.push_back({4096, 1e12, -kInfinity, kInfinity});
-  ScalingCurves single = make_curves(true);
-  for (Curve& curve : single.curves) curve.points.resize(1);
-  const auto draw = [](const ScalingCurves& data) {
-    return [data](const FigureSize& size) { return scaling_curves_figure(data, size); };
+  report::ScalingCurves single = make_curves(true);
+  for (report::Curve& curve : single.curves) curve.points.resize(1);
+  const auto draw = [](const report::ScalingCurves& data) {
+    return [data](const report::FigureSize& size) {
+      return report::scaling_curves_figure(data, size);
+    };
   };
   EXPECT_EQ(faults_of({{"linear", draw(make_curves(false))},
                        {"doublings", draw(make_curves(true))},
@@ -332,8 +350,8 @@ TEST(ScalingCurves, AreWellFormedWhateverTheyShow) {
 }
 
 TEST(ScalingCurves, BeginAtTheOriginWhereTheyShould) {
-  const std::string linear = scaling_curves_figure(make_curves(false), kWide);
-  const std::string doublings = scaling_curves_figure(make_curves(true), kWide);
+  const std::string linear = report::scaling_curves_figure(make_curves(false), kWide);
+  const std::string doublings = report::scaling_curves_figure(make_curves(true), kWide);
   EXPECT_TRUE(has(linear, ">0</text>"));
   EXPECT_TRUE(has(doublings, ">8</text>"));
   EXPECT_TRUE(has(doublings, "projected"));
@@ -341,40 +359,42 @@ TEST(ScalingCurves, BeginAtTheOriginWhereTheyShould) {
 }
 
 TEST(Figures, BringTheirStyleOnlyAsFiles) {
-  const std::string inlined = waterfall_figure(make_waterfall(), kWide);
-  const std::string file = waterfall_figure(make_waterfall(), {.width = 720, .standalone = true});
+  const std::string inlined = report::waterfall_figure(make_waterfall(), kWide);
+  const std::string file =
+      report::waterfall_figure(make_waterfall(), {.width = 720, .standalone = true});
   EXPECT_FALSE(has(inlined, "<style>"));
   EXPECT_TRUE(has(file, "prefers-color-scheme:dark"));
   EXPECT_FALSE(has(file, "url(")) << "nothing is fetched";
 }
 
 TEST(Markup, LeavesNothingThatAParserWouldTrip) {
-  EXPECT_EQ(escaped("<a b='c'>&\"d"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;d");
-  EXPECT_EQ(escaped("\xC3\xA4\n"), "\xC3\xA4\n");
+  EXPECT_EQ(report::escaped("<a b='c'>&\"d"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;d");
+  EXPECT_EQ(report::escaped("\xC3\xA4\n"), "\xC3\xA4\n");
   const std::string replacement = "\xEF\xBF\xBD";
-  EXPECT_EQ(escaped("\xff"), replacement);
-  EXPECT_EQ(escaped(std::string_view("\0", 1)), replacement);
-  EXPECT_EQ(escaped("\xC0\xAF"), replacement + replacement) << "overlong";
-  EXPECT_EQ(escaped("\xE2\x82"), replacement + replacement) << "cut short";
+  EXPECT_EQ(report::escaped("\xff"), replacement);
+  EXPECT_EQ(report::escaped(std::string_view("\0", 1)), replacement);
+  EXPECT_EQ(report::escaped("\xC0\xAF"), replacement + replacement) << "overlong";
+  EXPECT_EQ(report::escaped("\xE2\x82"), replacement + replacement) << "cut short";
 }
 
 TEST(Quantity, ReadsLikeANumberOfAPerson) {
-  EXPECT_EQ(number_text(3571.4), "3,571");
-  EXPECT_EQ(number_text(1234567), "1,234,567");
-  EXPECT_EQ(number_text(27.55), "27.6");
-  EXPECT_EQ(fixed_text(-0.04, 1), "0.0");
-  EXPECT_EQ(fixed_text(kNan, 1), "unknown");
-  EXPECT_EQ(estimate_text({27.55, 26.1, 29.04, 5}, "ms"), "27.6 ms (26.1 to 29.0)");
-  EXPECT_EQ(estimate_text({3571.4, 3570.2, 3572.1, 5}, "img/s"), "3,571 img/s (3,570 to 3,572)");
-  EXPECT_EQ(estimate_text({5, 4, kInfinity, 5}, ""), "5.00 (4.00 or more)");
-  EXPECT_EQ(estimate_text({5, -kInfinity, kInfinity, 1}, "ms"), "5.00 ms (no interval)");
+  EXPECT_EQ(report::number_text(3571.4), "3,571");
+  EXPECT_EQ(report::number_text(1234567), "1,234,567");
+  EXPECT_EQ(report::number_text(27.55), "27.6");
+  EXPECT_EQ(report::fixed_text(-0.04, 1), "0.0");
+  EXPECT_EQ(report::fixed_text(kNan, 1), "unknown");
+  EXPECT_EQ(report::estimate_text({27.55, 26.1, 29.04, 5}, "ms"), "27.6 ms (26.1 to 29.0)");
+  EXPECT_EQ(report::estimate_text({3571.4, 3570.2, 3572.1, 5}, "img/s"),
+            "3,571 img/s (3,570 to 3,572)");
+  EXPECT_EQ(report::estimate_text({5, 4, kInfinity, 5}, ""), "5.00 (4.00 or more)");
+  EXPECT_EQ(report::estimate_text({5, -kInfinity, kInfinity, 1}, "ms"), "5.00 ms (no interval)");
 }
 
 TEST(Scale, HasTicksAtOneTwoAndFiveAndKeepsToItsEnds) {
-  EXPECT_EQ(ticks_between(0, 63, 5).step, 20);
-  EXPECT_EQ(ticks_between(0, 0.9, 6).decimals, 1);
-  EXPECT_EQ(ticks_between(0, 3, 9, true).values, (std::vector<double>{0, 1, 2, 3}));
-  const Scale scale(0, 10, 100, 200);
+  EXPECT_EQ(report::ticks_between(0, 63, 5).step, 20);
+  EXPECT_EQ(report::ticks_between(0, 0.9, 6).decimals, 1);
+  EXPECT_EQ(report::ticks_between(0, 3, 9, true).values, (std::vector<double>{0, 1, 2, 3}));
+  const report::Scale scale(0, 10, 100, 200);
   EXPECT_EQ(scale(5), 150);
   EXPECT_EQ(scale(kInfinity), 200);
   EXPECT_EQ(scale(-kInfinity), 100);

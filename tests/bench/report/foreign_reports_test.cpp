@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports in the words of other benchmarks, to the letter.
+// Reports in the formats of other benchmarks must match exactly.
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "bench/foreign_report.h"
-#include "bench/report.h"
-#include "bench/saved_results.h"
-#include "tests/bench/sweep_rows.h"
+#include "bench/record/saved_results.h"
+#include "bench/report/foreign_report.h"
+#include "bench/report/report.h"
+#include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
 namespace {
@@ -29,9 +29,17 @@ RunResult make_run(std::size_t steps) {
   return result;
 }
 
+/// The same run in three processes: rank 0's steps with the images of all, as gather_ranks merges.
+RunResult make_run_of_three(std::size_t steps) {
+  RunResult result = make_run(steps);
+  result.config.num_processes = 3;
+  result.images_per_step *= 3;
+  return result;
+}
+
 std::string written(const char* report, const SweepResult& sweep) {
   std::ostringstream text;
-  find_entry(report_table(), report).write(sweep, {}, text);
+  find_entry(report::report_table(), report).write(sweep, {}, text);
   return text.str();
 }
 
@@ -40,9 +48,9 @@ std::string written(const char* report, const RunResult& result) {
 }
 
 TEST(GroupRates, AreOfWholeGroups) {
-  EXPECT_EQ(group_rates(make_run(25), 10), (std::vector<double>{1000, 1250}));
-  EXPECT_EQ(group_rates(make_run(3), 10), std::vector<double>{1000});
-  EXPECT_TRUE(group_rates(make_run(0), 10).empty());
+  EXPECT_EQ(report::group_rates(make_run(25), 10), (std::vector<double>{1000, 1250}));
+  EXPECT_EQ(report::group_rates(make_run(3), 10), std::vector<double>{1000});
+  EXPECT_TRUE(report::group_rates(make_run(0), 10).empty());
 }
 
 TEST(TfCnnBenchmarksReport, IsWhatARunPrints) {
@@ -94,6 +102,30 @@ TEST(HorovodReport, HasIterationsOfTenSteps) {
   EXPECT_NE(written("horovod", on_cores).find("Img/sec per CPU: "), std::string::npos);
 }
 
+TEST(HorovodReport, CountsTheDevicesOfAllProcesses) {
+  EXPECT_EQ(written("horovod", make_run_of_three(25)),
+            "# cpu on 6 x emulated, run 1 of 1: ok\n"
+            "Model: resnet50\n"
+            "Batch size: 50\n"
+            "Number of GPUs: 6\n"
+            "Running warmup...\n"
+            "Running benchmark...\n"
+            "Iter #0: 500.0 img/sec per GPU\n"
+            "Iter #1: 625.0 img/sec per GPU\n"
+            "Img/sec per GPU: 562.5 +-122.5\n"
+            "Total img/sec on 6 GPU(s): 3375.0 +-735.0\n");
+}
+
+TEST(HorovodReport, HasTheSameRatePerDeviceIfRanksWereNotGathered) {
+  RunResult result = make_run_of_three(25);
+  result.images_per_step = 100;  // of rank 0 alone
+  const std::string text = written("horovod", result);
+  EXPECT_TRUE(
+      text.ends_with("Img/sec per GPU: 562.5 +-122.5\n"
+                     "Total img/sec on 6 GPU(s): 3375.0 +-735.0\n"))
+      << text;
+}
+
 TEST(KungFuReport, EndsInALineForPrograms) {
   const std::string text = written("kungfu", make_run(25));
   EXPECT_TRUE(text.ends_with(
@@ -103,6 +135,15 @@ TEST(KungFuReport, EndsInALineForPrograms) {
       "{\"framework\":\"penstock\",\"np\":2,\"strategy\":\"replicated\",\"bs\":50,"
       "\"model\":\"resnet50\",\"xla\":false,\"kf-opt\":\"replicated\",\"fuse\":false,"
       "\"nvlink\":null,\"data\":\"memory\"}\n"))
+      << text;
+}
+
+TEST(KungFuReport, CountsTheDevicesOfAllProcesses) {
+  const std::string text = written("kungfu", make_run_of_three(25));
+  EXPECT_NE(text.find("Number of GPUs: 6\nIter #0: 500.0 img/sec per GPU\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("RESULT: 562.500000 +-122.500000 {\"framework\":\"penstock\",\"np\":6,"),
+            std::string::npos)
       << text;
 }
 
@@ -120,6 +161,17 @@ TEST(TensorpackReport, HasEpochsOfFiftySteps) {
             "QueueInput/queue_size: 2.5\n"
             "Throughput (samples/sec): 1136.4\n"
             "Training has finished!\n");
+}
+
+TEST(ForeignReports, HaveTheImagesOfAllProcessesInTheirTotals) {
+  const RunResult result = make_run_of_three(50);
+  EXPECT_NE(written("tensorpack", result).find("Throughput (samples/sec): 3260.9\n"),
+            std::string::npos);
+  const std::string table = written("tf_cnn_benchmarks", result);
+  EXPECT_NE(table.find("Batch size:  300 global\n             50 per device\n"), std::string::npos)
+      << table;
+  EXPECT_NE(table.find("Num batches: 20\nNum epochs:  6.00\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("1\timages/sec: 3000.0 +/- 0.0"), std::string::npos) << table;
 }
 
 TEST(ForeignReports, TellSeveralRunsApartAndNameThoseWithoutSteps) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes pages with made-up numbers, for whoever looks at them: page_samples FOLDER.
+// Writes pages with made-up numbers, to look at them: page_samples FOLDER.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "bench/isolate/isolation_page.h"
-#include "bench/pages/sweep_page.h"
-#include "tests/bench/isolation_fixture.h"
+#include "bench/report/pages/sweep_page.h"
+#include "tests/bench/isolate/isolation_fixture.h"
 
 namespace penstock {
 namespace {
@@ -42,17 +42,17 @@ SweepResult make_sample_sweep() {
 
 void write(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  Isolation isolation = make_isolation();
+  isolate::Isolation isolation = make_isolation();
   std::ofstream ladder(folder / "isolation.html");
-  write_isolation_page(isolation, ladder);
-  write_isolation_figures(isolation, folder / "figures");
+  isolate::write_isolation_page(isolation, ladder);
+  isolate::write_isolation_figures(isolation, folder / "figures");
   isolation.ladder.clear();
-  isolation.cores_per_device->reachable = false;
-  isolation.cores_per_device->peak_img_per_s = {2900, 2500, 3300, 5};
+  isolation.predictions.cores_per_device->reachable = false;
+  isolation.predictions.cores_per_device->peak_img_per_s = {2900, 2500, 3300, 5};
   std::ofstream plain(folder / "isolation-plain.html");
-  write_isolation_page(isolation, plain);
+  isolate::write_isolation_page(isolation, plain);
   std::ofstream sweep(folder / "sweep.html");
-  write_sweep_page(make_sample_sweep(), sweep);
+  report::write_sweep_page(make_sample_sweep(), sweep);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of sweeps and of one feeder's cost: what they say, in which order, and that they say it
-// once.
+// The pages of sweeps and of one feeder's cost: their contents, in the right order and without
+// repetition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "bench/isolate/isolation_page.h"
-#include "bench/pages/sweep_costs.h"
-#include "bench/pages/sweep_page.h"
-#include "bench/report_text.h"
-#include "tests/bench/isolation_fixture.h"
+#include "bench/record/report_text.h"
+#include "bench/report/pages/sweep_costs.h"
+#include "bench/report/pages/sweep_page.h"
+#include "tests/bench/isolate/isolation_fixture.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
 namespace penstock {
 namespace {
 
-/// With usual blanks between numbers and units.
+/// Replaces no-break spaces between numbers and units by spaces.
 std::string with_blanks(std::string page) {
   const std::string no_break = "\xC2\xA0";
   for (std::size_t at = 0; (at = page.find(no_break, at)) != std::string::npos;) {
@@ -28,15 +28,15 @@ std::string with_blanks(std::string page) {
   return page;
 }
 
-std::string page_of(const Isolation& isolation) {
+std::string page_of(const isolate::Isolation& isolation) {
   std::ostringstream page;
-  write_isolation_page(isolation, page);
+  isolate::write_isolation_page(isolation, page);
   return with_blanks(page.str());
 }
 
 std::string page_of(const SweepResult& sweep) {
   std::ostringstream page;
-  write_sweep_page(sweep, page);
+  report::write_sweep_page(sweep, page);
   return with_blanks(page.str());
 }
 
@@ -48,7 +48,7 @@ std::size_t count(const std::string& text, std::string_view part) {
   return found;
 }
 
-/// Are the parts there, in this order?
+/// Are the parts present in this order?
 testing::AssertionResult in_order(const std::string& text, const std::vector<std::string>& parts) {
   std::size_t at = 0;
   for (const std::string& part : parts) {
@@ -82,15 +82,15 @@ TEST(SweepCosts, AreMeansOverRoundsWithIntervalsAndTheWorstFirst) {
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0]->config.fake_location, "queue");
   EXPECT_EQ(rows[1]->config.fake_location, "zmq-consume");
-  const CostEstimate& worst = *rows[0]->input_cost;
+  const statistics::CostEstimate& worst = *rows[0]->input_cost;
   EXPECT_NEAR(worst.percent.value, 100 * 27.55 / (27.55 + 35.84), 0.1);
   EXPECT_LT(worst.percent.low, worst.percent.value);
   EXPECT_GT(worst.percent.high, worst.percent.value);
   EXPECT_FALSE(worst.percent.is_spread);
   EXPECT_NEAR(worst.ms_per_step.value, 27.55, 1e-6);
   EXPECT_EQ(worst.rounds.size(), 5U);
-  EXPECT_EQ(worst.verdict, Verdict::slower);
-  EXPECT_EQ(rows[2]->input_cost->verdict, Verdict::equal);
+  EXPECT_EQ(worst.verdict, statistics::Verdict::slower);
+  EXPECT_EQ(rows[2]->input_cost->verdict, statistics::Verdict::equal);
 }
 
 TEST(SweepCosts, HaveNoVerdictWithTwoRounds) {
@@ -98,16 +98,16 @@ TEST(SweepCosts, HaveNoVerdictWithTwoRounds) {
   for (Row& row : sweep.rows) row.repetitions.resize(2);
   summarise(sweep);
   const Row& worst = *rows_by_cost(sweep).front();
-  EXPECT_EQ(worst.input_cost->verdict, Verdict::undecided);
+  EXPECT_EQ(worst.input_cost->verdict, statistics::Verdict::undecided);
   EXPECT_EQ(cost_sentence(sweep, worst),
             "queue: 41.9 to 42.7 % lost in 2 rounds; a verdict takes 3 or more.");
 }
 
 TEST(SweepCosts, AreNotSplitWhereRunsDidNotRecordWhatTheDeviceWaitedFor) {
   SweepResult sweep = make_sweep();
-  const std::vector<SplitBar> splits = splits_of(sweep, rows_by_cost(sweep));
+  const std::vector<report::SplitBar> splits = report::splits_of(sweep, rows_by_cost(sweep));
   ASSERT_EQ(splits.size(), 3U);
-  const SplitBar& worst = splits.front();
+  const report::SplitBar& worst = splits.front();
   EXPECT_GT(worst.starvation_ms.value, worst.transfer_ms.value);
   EXPECT_NEAR(worst.starvation_ms.value + worst.transfer_ms.value + worst.interference_ms.value +
                   worst.residual_ms,
@@ -115,7 +115,7 @@ TEST(SweepCosts, AreNotSplitWhereRunsDidNotRecordWhatTheDeviceWaitedFor) {
   for (Row& row : sweep.rows) {
     for (Repetition& repetition : row.repetitions) repetition.result.starved_ms.clear();
   }
-  EXPECT_TRUE(splits_of(sweep, rows_by_cost(sweep)).empty());
+  EXPECT_TRUE(report::splits_of(sweep, rows_by_cost(sweep)).empty());
 }
 
 TEST(SweepPage, SaysTheAnswerFirstThenOneSentenceForEachRow) {
@@ -179,7 +179,7 @@ TEST(SweepPage, DoesWithoutRowsAndWithoutRuns) {
 TEST(SweepFigures, AreFilesAndThoseOfEarlierRunsDoNotStay) {
   const TempFolder folder;
   SweepResult sweep = make_sweep();
-  write_sweep_figures(sweep, folder.path());
+  report::write_sweep_figures(sweep, folder.path());
   for (const char* name : {"pipeline.svg", "supply.svg", "bottleneck.svg", "cost.svg", "split.svg",
                            "steps.svg", "queues.svg"}) {
     EXPECT_TRUE(read_text(folder / name).starts_with("<svg xmlns=")) << name;
@@ -187,12 +187,12 @@ TEST(SweepFigures, AreFilesAndThoseOfEarlierRunsDoNotStay) {
   write_text(folder / "mine.svg", "kept");
   for (Row& row : sweep.rows) row.repetitions.clear();
   summarise(sweep);
-  write_sweep_figures(sweep, folder.path());
+  report::write_sweep_figures(sweep, folder.path());
   EXPECT_EQ(files_below(folder.path()).size(), 1U);
 }
 
 TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
-  const Isolation isolation = make_isolation();
+  const isolate::Isolation isolation = make_isolation();
   EXPECT_TRUE(
       in_order(page_of(isolation), {"The queue feeder costs 43 %",
                                     "JPEG decoding is the bottleneck",
@@ -231,17 +231,17 @@ TEST(IsolationPage, ShowsWhatRungsLackAndThatSomeTakeLess) {
 }
 
 TEST(IsolationPage, DoesWithNothing) {
-  const std::string page = page_of(Isolation{});
+  const std::string page = page_of(isolate::Isolation{});
   EXPECT_NE(page.find("Nothing could be concluded."), std::string::npos);
   EXPECT_EQ(count(page, "<svg"), 0U);
   EXPECT_TRUE(page.ends_with("</html>\n"));
 }
 
 TEST(IsolationPage, HasNoNumberThatIsNone) {
-  Isolation isolation = make_isolation();
+  isolate::Isolation isolation = make_isolation();
   isolation.cost->split.total_ms.high = std::numeric_limits<double>::infinity();
   isolation.cost->split.starvation_ms.low = std::numeric_limits<double>::quiet_NaN();
-  isolation.supply_curve = {{1, {1050}}};
+  isolation.predictions.supply_curve = {{1, {1050}}};
   const std::string page = page_of(isolation);
   for (const char* none : {"nan", "=\"inf", "=\"-inf", ",inf", ",-inf"}) {
     for (std::size_t at = page.find(none); at != std::string::npos; at = page.find(none, at + 1)) {
@@ -252,7 +252,7 @@ TEST(IsolationPage, HasNoNumberThatIsNone) {
 
 TEST(IsolationFigures, AreFiles) {
   const TempFolder folder;
-  write_isolation_figures(make_isolation(), folder / "figures");
+  isolate::write_isolation_figures(make_isolation(), folder / "figures");
   const auto files = files_below(folder / "figures");
   ASSERT_EQ(files.size(), 8U);
   EXPECT_TRUE(files.contains("supply-demand.svg"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock report`, and what `run` and `sweep` have to do with it, as a user runs them.
+// Runs `penstock report` as a user does, on results of `run` and `sweep`.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/child_process.h"
-#include "bench/report.h"
-#include "bench/sweep.h"
+#include "bench/report/report.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/sweep.h"
 #include "dataflow/entry.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -29,7 +29,7 @@ class ReportProgram : public testing::Test {
 
   std::string path(const std::string& name) const { return (folder_.path() / name).native(); }
 
-  /// results.json of two rows, the second at that rate.
+  /// Writes results.json with two rows; the second has this rate.
   std::string save(const std::string& name, double img_per_s, const std::string& model = "null") {
     SweepResult sweep;
     sweep.repetitions = 3;
@@ -44,7 +44,7 @@ class ReportProgram : public testing::Test {
     }
     summarise(sweep);
     std::ofstream file(path(name));
-    find_entry(report_table(), "json").write(sweep, {}, file);
+    find_entry(report::report_table(), "json").write(sweep, {}, file);
     return path(name);
   }
 
@@ -53,7 +53,7 @@ class ReportProgram : public testing::Test {
 
 TEST_F(ReportProgram, ShowsSavedResultsInEveryForm) {
   const std::string file = save("a.json", 800);
-  for (const ReportEntry* report : report_table().entries) {
+  for (const report::ReportEntry* report : report::report_table().entries) {
     const ChildExit exit = penstock({"report", file, "--format", std::string(report->name)});
     EXPECT_EQ(exit.code, 0) << report->name << ": " << exit.last_words;
     EXPECT_FALSE(exit.output.empty()) << report->name;
@@ -94,7 +94,7 @@ TEST_F(ReportProgram, RefusesWhatItCannotReadByName) {
   EXPECT_EQ(penstock({"report", save("a.json", 1), "--format=pdf"}).code, 2);
 }
 
-/// Long enough that what lay ready in front of the window does not decide its rate.
+/// Long enough that batches prepared before the window do not decide the rate.
 const std::vector<std::string> kShortRun = {"--fake-location=cpu", "--model=null", "--batch-size=2",
                                             "--num-batches=2000", "--num-warmup-batches=1"};
 

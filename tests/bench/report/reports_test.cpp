@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every report of the table, with text in it that none of them may take for its own syntax.
+// Every report of the table, with text that looks like the syntax of report formats.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/report.h"
-#include "bench/report_text.h"
-#include "bench/result_json.h"
-#include "tests/bench/sweep_rows.h"
+#include "bench/record/report_text.h"
+#include "bench/record/result_json.h"
+#include "bench/report/report.h"
+#include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
 namespace {
@@ -43,9 +43,9 @@ SweepResult make_sweep() {
   return sweep;
 }
 
-std::string written(const char* report, const ReportStyle& style = {}) {
+std::string written(const char* report, const report::ReportStyle& style = {}) {
   std::ostringstream text;
-  find_entry(report_table(), report).write(make_sweep(), style, text);
+  find_entry(report::report_table(), report).write(make_sweep(), style, text);
   return text.str();
 }
 
@@ -56,7 +56,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Records of RFC 4180.
+/// Parses records of RFC 4180.
 std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
   std::vector<std::vector<std::string>> records(1, std::vector<std::string>(1));
   bool quoted = false;
@@ -130,7 +130,7 @@ TEST(JsonReport, SurvivesBytesThatAreNoText) {
   SweepResult sweep = make_sweep();
   sweep.rows[3].reason = "\xff\xfe";
   std::ostringstream text;
-  find_entry(report_table(), "json").write(sweep, {}, text);
+  find_entry(report::report_table(), "json").write(sweep, {}, text);
   EXPECT_FALSE(nlohmann::json::parse(text.str(), nullptr, false).is_discarded());
 }
 
@@ -211,7 +211,7 @@ TEST(TableReport, SaysOnceWhatIsRemarkableAboutAllRowsThatRan) {
       row.notes = {"devices are slow", "row of " + row.config.fake_location};
   }
   std::ostringstream text;
-  find_entry(report_table(), "table").write(sweep, {}, text);
+  find_entry(report::report_table(), "table").write(sweep, {}, text);
   const std::string table = text.str();
   EXPECT_NE(table.find("all rows: devices are slow."), std::string::npos) << table;
   EXPECT_EQ(table.find("devices are slow"), table.rfind("devices are slow")) << table;
@@ -226,12 +226,22 @@ TEST(TableReport, IsColouredOnRequestOnly) {
 TEST(MarkdownReport, HasCellsThatEndWhereTheyShould) {
   for (const std::string& line : lines_of(written("markdown"))) {
     if (!line.starts_with("| ")) continue;
-    std::size_t bars = 1;  // the one at the beginning
+    std::size_t bars = 1;  // the initial one
     for (std::size_t i = 1; i < line.size(); ++i) {
       bars += line[i] == '|' && line[i - 1] != '\\' ? 1 : 0;
     }
     EXPECT_EQ(bars, text_columns(make_sweep()).size() + 1) << line;
   }
+}
+
+TEST(ReportText, CountsTheDevicesOfAllProcesses) {
+  SweepResult sweep = make_sweep();
+  for (Row& row : sweep.rows) {
+    row.config.num_gpus = 2;
+    row.config.num_processes = 3;
+  }
+  EXPECT_TRUE(headline(sweep).starts_with("What it costs to feed 6 emulated devices that train "))
+      << headline(sweep);
 }
 
 TEST(ReportText, HasNoNegativeZero) {

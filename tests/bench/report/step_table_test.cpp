@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console output of tf_cnn_benchmarks, by which its users' parsers live.
-#include "bench/step_table.h"
+// The console output of tf_cnn_benchmarks, which existing parsers read.
+#include "bench/report/step_table.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ TEST(StepTable, HeaderLabelsArePaddedToThirteenColumns) {
   RunConfig config;
   config.num_gpus = 2;
   config.batch_size = 64;
-  EXPECT_EQ(format_header({config}),
+  EXPECT_EQ(report::format_header({config}),
             "Model:       resnet50\n"
             "Dataset:     imagenet (synthetic)\n"
             "Mode:        training\n"
@@ -37,7 +37,7 @@ std::string header_of(const char* feeder, const char* update, bool servers = fal
   RunConfig config;
   config.fake_location = feeder;
   config.variable_update = update;
-  return format_header({.config = config, .synthetic = false, .servers = servers});
+  return report::format_header({.config = config, .synthetic = false, .servers = servers});
 }
 
 bool has_line(const std::string& text, const std::string& line) {
@@ -47,8 +47,8 @@ bool has_line(const std::string& text, const std::string& line) {
 TEST(StepTable, TheHeaderSaysWhatTheRunDoes) {
   EXPECT_TRUE(has_line(header_of("queue:numa=0,cores=auto", "replicated"), "NUMA bind:   True"));
   RunConfig config;
-  const StepTableHeader cifar{.config = config, .synthetic = false, .dataset = "cifar10"};
-  EXPECT_TRUE(has_line(format_header(cifar), "Dataset:     cifar10"));
+  const report::StepTableHeader cifar{.config = config, .synthetic = false, .dataset = "cifar10"};
+  EXPECT_TRUE(has_line(report::format_header(cifar), "Dataset:     cifar10"));
 }
 
 TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
@@ -65,8 +65,18 @@ TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
   EXPECT_TRUE(has_line(header_of("queue", "distributed_all_reduce"), "AllReduce:   None"));
 }
 
+TEST(StepTable, TheHeaderListsTheDevicesOfAllProcessesUnderHorovod) {
+  RunConfig config;
+  config.batch_size = 64;
+  config.num_processes = 2;
+  config.variable_update = "horovod";
+  const std::string text = report::format_header({config});
+  EXPECT_TRUE(has_line(text, "Batch size:  128 global")) << text;
+  EXPECT_TRUE(has_line(text, "Devices:     ['horovod/emulated:0', 'horovod/emulated:1']")) << text;
+}
+
 TEST(StepTable, RowsHaveNineTokensAndRealTabs) {
-  const std::string row = format_row({.index = 9, .loss = 7.1234}, 64, {0.5, 0.25}, {});
+  const std::string row = report::format_row({.index = 9, .loss = 7.1234}, 64, {0.5, 0.25}, {});
   EXPECT_EQ(row, "10\timages/sec: 170.7 +/- 45.3 (jitter = 94.9)\t7.123\n");
   std::istringstream words(row);
   int tokens = 0;
@@ -76,19 +86,21 @@ TEST(StepTable, RowsHaveNineTokensAndRealTabs) {
 
 TEST(StepTable, AccuracyAddsTwoColumnsOfThreeDecimals) {
   RunConfig config;
-  EXPECT_EQ(format_title(config), "Step\tImg/sec\ttotal_loss\n");
+  EXPECT_EQ(report::format_title(config), "Step\tImg/sec\ttotal_loss\n");
   config.loss_type_to_report = "base_loss";
   config.print_training_accuracy = true;
-  EXPECT_EQ(format_title(config), "Step\tImg/sec\tbase_loss\ttop_1_accuracy\ttop_5_accuracy\n");
-  EXPECT_EQ(format_row({.index = 0, .loss = 7, .top1 = 0.25, .top5 = 0.875}, 64, {0.5}, config),
-            "1\timages/sec: 128.0 +/- 0.0 (jitter = 0.0)\t7.000\t0.250\t0.875\n");
+  EXPECT_EQ(report::format_title(config),
+            "Step\tImg/sec\tbase_loss\ttop_1_accuracy\ttop_5_accuracy\n");
+  EXPECT_EQ(
+      report::format_row({.index = 0, .loss = 7, .top1 = 0.25, .top5 = 0.875}, 64, {0.5}, config),
+      "1\timages/sec: 128.0 +/- 0.0 (jitter = 0.0)\t7.000\t0.250\t0.875\n");
 }
 
 TEST(StepTable, ForwardOnlyIsAModeWithAccuracies) {
   RunConfig config;
   config.forward_only = true;
-  EXPECT_NE(format_header({config}).find("Mode:        forward only\n"), std::string::npos);
-  EXPECT_NE(format_title(config).find("top_1_accuracy"), std::string::npos);
+  EXPECT_NE(report::format_header({config}).find("Mode:        forward only\n"), std::string::npos);
+  EXPECT_NE(report::format_title(config).find("top_1_accuracy"), std::string::npos);
 }
 
 TEST(StepTable, EvaluationsPrintRatesAndThenAccuracies) {
@@ -97,7 +109,7 @@ TEST(StepTable, EvaluationsPrintRatesAndThenAccuracies) {
   std::FILE* const file = open_memstream(&text, &size);
   RunConfig config;
   config.display_every = 2;
-  StepTable table(config, file);
+  report::StepTable table(config, file);
   table.evaluation_begins(40);
   for (std::size_t i = 0; i < 3; ++i) table.evaluation_step(i, 8, 0.5);
   table.evaluated({.step = 40, .images = 24, .top1 = 0.5, .top5 = 0.87654, .complete = true});
@@ -113,14 +125,14 @@ TEST(StepTable, TotalStandsBetweenTwoRulesOfSixtyFourDashes) {
   const std::string rule(64, '-');
   RunResult result;
   result.img_per_s = 1234.567;
-  EXPECT_EQ(format_total(result), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
+  EXPECT_EQ(report::format_total(result), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
 }
 
 TEST(StepTable, ATotalThatDoesNotLastSaysSoInItsLine) {
   RunResult result;
   result.img_per_s = 1999.97;
   result.status = Status::draining;
-  EXPECT_NE(format_total(result).find("\ntotal images/sec: 1999.97 (not sustained)\n"),
+  EXPECT_NE(report::format_total(result).find("\ntotal images/sec: 1999.97 (not sustained)\n"),
             std::string::npos);
 }
 

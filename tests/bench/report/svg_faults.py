@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the SVG files of a folder, a line each: svg_faults.py FOLDER. Silence is good.
+"""Prints the faults of a folder's SVG files, one line each: svg_faults.py FOLDER. No output means no fault.
 
-Well-formed XML, a title and a description, finite numbers inside the figure, and nothing that a
-browser would run or fetch.
+A file must be well-formed XML with a title and a description and finite numbers inside the figure. It must contain
+nothing that a browser would run or fetch.
 """
 import pathlib
 import re

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers worked out by hand.
-#include "bench/accelerator_utilisation.h"
+// Accelerator utilisation against values calculated by hand.
+#include "bench/run/accelerator_utilisation.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,8 @@ namespace penstock {
 namespace {
 
 TEST(AcceleratorUtilisation, TheRuleCountsStatedTimesAndLeavesOutTheFirstStepsInput) {
-  // Four steps of 40 ms computing; 60 ms before the first one, 10 ms before each of the others.
+  // Four steps of 40 ms computing; waits of 60 ms before the first and 10 ms before each other
+  // step.
   const std::vector<double> steps{100, 50, 50, 50};
   EXPECT_DOUBLE_EQ(au_percent_rule(steps, 40, 60), 100 * 160.0 / 190);
   EXPECT_DOUBLE_EQ(au_percent_rule(steps, 40, 0), 100 * 160.0 / 250);
@@ -32,14 +33,14 @@ TEST(AcceleratorUtilisation, DlioDropsTheFirstStepFromBothSums) {
 }
 
 TEST(AcceleratorUtilisation, OversleepRaisesDliosFigureOfADeviceThatWaits) {
-  // 40 of 50 ms: 80 %. Sleeps that last 2 ms too long eat from the wait: 42 of 50 ms, 84 %.
+  // 40 of 50 ms: 80 %. Sleeps that are 2 ms too long shorten the wait: 42 of 50 ms, 84 %.
   EXPECT_DOUBLE_EQ(dlio_compute_ms(50, 10, 0), 40);
   EXPECT_DOUBLE_EQ(dlio_compute_ms(50, 10, 2), 42);
   const std::vector<double> steps{50, 50, 50}, exact(3, dlio_compute_ms(50, 10, 0)),
       late(3, dlio_compute_ms(50, 10, 2));
   EXPECT_DOUBLE_EQ(au_percent_dlio(steps, exact), 80);
   EXPECT_DOUBLE_EQ(au_percent_dlio(steps, late), 84);
-  EXPECT_DOUBLE_EQ(au_percent_rule(steps, 40, 10), 100 * 120.0 / 140);  // whatever the oversleep
+  EXPECT_DOUBLE_EQ(au_percent_rule(steps, 40, 10), 100 * 120.0 / 140);  // for any oversleep
 }
 
 TEST(AcceleratorUtilisation, ComputingNeverLastsLongerThanItsStep) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the steady state a step allocates nothing: every operator new of this program is counted, from
-// one step of the window to a later one.
+// A step allocates no memory in steady state: the test counts every operator new of this program
+// between two steps of the window.
 #include <gtest/gtest.h>
 
-#include "bench/runner.h"
-#include "bench/trace.h"
+#include "bench/run/runner.h"
+#include "bench/run/trace.h"
 #include "tests/support/allocation_count.h"
 
 namespace penstock {

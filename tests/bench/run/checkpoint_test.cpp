@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that save themselves and go on later, on a model and a device small enough for a test.
+// Checkpoints and resumed runs, with a small model and device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class Checkpoints : public TrainingFixture {
   std::string file(const std::string& name, int step) const {
     return read_text(checkpoint_path(folder(name), step));
   }
-  /// Runs on to so many steps in that folder.
+  /// Trains up to `steps` steps in this folder, or resumes there.
   RunResult train(const std::string& name, std::int64_t steps) {
     config_.train_dir = folder(name);
     config_.num_batches = steps;
@@ -38,7 +38,7 @@ class Checkpoints : public TrainingFixture {
     EXPECT_EQ(result.exit_code, 0) << result.reason;
     return result;
   }
-  /// A checkpoint of 4 steps in "a", changed by `change`; why a run then refuses to go on.
+  /// Changes a checkpoint of 4 steps in "a" by `change`; returns why a resumed run then refuses it.
   template <typename Change>
   std::string refusal_after(Change change) {
     train("a", 4);
@@ -52,7 +52,7 @@ class Checkpoints : public TrainingFixture {
   }
 };
 
-/// Stops its run behind a step.
+/// Stops its run after a given step.
 class StopAfter final : public RunListener {
  public:
   explicit StopAfter(std::size_t step) : step_(step) {}
@@ -90,7 +90,7 @@ TEST_F(Checkpoints, TheSameOverTwoRanks) {
     train(std::string("whole-") + update, 13);
     train(std::string("parts-") + update, 6);
     train(std::string("parts-") + update, 13);
-    // Running statistics are rank 0's after a restart, and weights do not depend on them.
+    // Running statistics are rank 0's after a restart; weights do not depend on them.
     EXPECT_EQ(file(std::string("parts-") + update, 13).size(),
               file(std::string("whole-") + update, 13).size());
     const auto losses = [&](const std::string& name) {
@@ -130,7 +130,7 @@ TEST_F(Checkpoints, ARunThatCannotGoOnExactlySaysSo) {
   const auto says_so = [&](const std::string& name, std::int64_t steps) {
     const RunResult result = train(name, steps);
     return std::ranges::any_of(result.notes, [](const std::string& note) {
-      return says(note, "differs from one that never stopped");
+      return says(note, "is not identical to an uninterrupted one");
     });
   };
   for (const char* update : {"sma", "independent", "async-sgd"}) {
@@ -155,7 +155,7 @@ TEST_F(Checkpoints, SpreadHomesDoNotSaveAPartOfWhatTheirUpdateCarries) {
   config_.variable_update = "parameter_server:placement=greedy";
   EXPECT_EQ(refusal(), "accepted");
   config_.variable_update = "parameter_server:placement=greedy,staged=true";
-  EXPECT_TRUE(says(refusal(), "a part only of what the update remembers")) << refusal();
+  EXPECT_TRUE(says(refusal(), "only a part of the state of the update")) << refusal();
 }
 
 TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {
@@ -203,7 +203,7 @@ TEST_F(Checkpoints, AreSavedEverySoManySeconds) {
   config_.fake_location = "gpu";
   config_.save_model_secs = 0.03;
   config_.max_ckpts_to_keep = 0;
-  config_.num_batches = 100;  // of a millisecond
+  config_.num_batches = 100;  // one millisecond each
   config_.device = "tiny";
   const RunResult result = Runner(config_, clock, components()).run(silent, {});
   ASSERT_EQ(result.exit_code, 0) << result.reason;
@@ -238,7 +238,7 @@ TEST_F(Checkpoints, TheNewestIsEvaluatedWithoutTraining) {
   const RunResult trained = train("a", 60);
   config_.eval_during_training_at_specified_steps.clear();
   config_.eval = true;
-  config_.optimizer = "sgd";  // of no account
+  config_.optimizer = "sgd";  // irrelevant
   const RunResult evaluated = run();
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.reason;
   ASSERT_EQ(evaluated.evaluations.size(), 1U);
@@ -271,10 +271,10 @@ TEST_F(Checkpoints, NewerVersionsAndOtherFilesAreRefused) {
     };
   };
   const std::string newer = refusal_after(replace(R"("version":"1")", R"("version":"2")"));
-  EXPECT_TRUE(says(newer, "it is of version 2, and this program knows 1")) << newer;
+  EXPECT_TRUE(says(newer, "it is of version 2, but this program supports 1")) << newer;
   std::filesystem::remove_all(folder("a"));
   const std::string other = refusal_after(replace(R"("penstock")", R"("pensieve")"));
-  EXPECT_TRUE(says(other, "no checkpoint of penstock")) << other;
+  EXPECT_TRUE(says(other, "not a checkpoint of penstock")) << other;
 }
 
 TEST_F(Checkpoints, ThoseOfOtherTrainersAreRefusedWithWhatToType) {
@@ -302,13 +302,13 @@ TEST_F(Checkpoints, FlagsWithoutAFolderAreRefused) {
   config_.save_model_secs = 0;
   folder_.write("file", {std::byte{1}});
   config_.train_dir = folder("file") + "/below";
-  EXPECT_TRUE(says(refusal(), "where nothing can be written")) << refusal();
+  EXPECT_TRUE(says(refusal(), "which is not writable")) << refusal();
 }
 
 TEST_F(Checkpoints, AFailedSaveFailsTheRunAndKeepsWhatWasThere) {
   train("a", 4);
   const auto before = files_below(folder("a"));
-  // A folder by the name that the next checkpoint would have.
+  // A folder with the name of the next checkpoint.
   std::filesystem::create_directories(checkpoint_path(folder("a"), 6) / "x");
   config_.num_batches = 6;
   std::filesystem::rename(checkpoint_path(folder("a"), 6), folder_ / "aside");

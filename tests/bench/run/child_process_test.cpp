@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -24,14 +24,14 @@ ChildCommand shell(const std::string& script) {
   return {.arguments = {"/bin/sh", "-c", script}, .timeout = 30s, .grace = 5s};
 }
 
-/// Reaped, and no other process has its number yet.
+/// Is the process reaped, and its number not reused?
 bool is_gone(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
 
 /// Does a process that is not our child end within half a minute?
 bool ends(pid_t pid) {
   const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (process.number() < 0) return errno == ESRCH;
-  pollfd file{process.number(), POLLIN, 0};
+  if (!process) return errno == ESRCH;
+  pollfd file{process.get(), POLLIN, 0};
   return poll(&file, 1, 30000) == 1;
 }
 
@@ -66,7 +66,7 @@ TEST(ChildProcess, OutputMayGoToAListenerInstead) {
 
 TEST(ChildProcess, LinesOfAnInheritedPipeComeOneByOne) {
   std::vector<std::string> lines;
-  // The shell's last argument, its $0 aside, is the flag with the pipe's number.
+  // The shell's last argument, besides $0, is the flag with the number of the pipe.
   ChildCommand command = shell(
       "pipe=/dev/fd/${1#--lines=}; echo one > $pipe; printf 'two\\nthr' > $pipe; echo ee > $pipe; "
       "head -c 5000 /dev/zero | tr '\\0' x > $pipe; echo > $pipe; echo last > $pipe; echo $#");
@@ -199,8 +199,7 @@ TEST(ChildProcess, DoesNotOutliveAKilledParent) {
   const FileDescriptor from_parent(pipe_ends[0]);
   close(pipe_ends[1]);
   pid_t orphan = 0;
-  ASSERT_EQ(read(from_parent.number(), &orphan, sizeof orphan),
-            static_cast<ssize_t>(sizeof orphan));
+  ASSERT_EQ(read(from_parent.get(), &orphan, sizeof orphan), static_cast<ssize_t>(sizeof orphan));
   EXPECT_TRUE(ends(orphan));
   int status = 0;
   EXPECT_EQ(waitpid(parent, &status, 0), parent);

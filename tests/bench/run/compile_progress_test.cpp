@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/compile_progress.h"
+#include "bench/run/compile_progress.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What is said to a file, which is no terminal.
+/// The output to a file, which is not a terminal.
 template <typename Updates>
 std::string said(Updates updates) {
   char* text = nullptr;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs on an emulated device, on a simulated clock: copies that are slowed by a stated
-// amount, step times that scatter, a recorded run that is replayed, accelerator utilisation.
+// Whole runs on an emulated device with a simulated clock: slow copies, scattered step times,
+// replay of a recorded run, and accelerator utilisation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <span>
 
-#include "bench/result_json.h"
-#include "bench/runner.h"
+#include "bench/record/result_json.h"
+#include "bench/run/runner.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-/// Of kTinyModel a batch is 64 images of 2 x 2 x 3 pixels and their labels: 1024 bytes.
+/// A batch of kTinyModel has 64 images of 2 x 2 x 3 pixels and their labels: 1024 bytes.
 class EmulatedRuns : public ::testing::Test {
  protected:
   EmulatedRuns() {
@@ -37,7 +37,7 @@ class EmulatedRuns : public ::testing::Test {
 };
 
 TEST_F(EmulatedRuns, CopiesBehindSlowerStepsAreHidden) {
-  // 1024 bytes at 0.000256 GB/s: 4 ms beside steps of 5 ms.
+  // 1024 bytes at 0.000256 GB/s take 4 ms, beside steps of 5 ms.
   const RunResult result = run("emulated:img_per_s=12800,copy_gb_per_s=0.000256");
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
@@ -67,7 +67,7 @@ TEST_F(EmulatedRuns, ExchangesNothingAndSaysNothingOfIt) {
 }
 
 TEST_F(EmulatedRuns, CopiesSlowerThanStepsSetThePace) {
-  // 8 ms a batch: the device computes 5 of them, and is idle for 3.
+  // A batch takes 8 ms: the device computes for 5 ms and is idle for 3 ms.
   for (const char* copy : {"memcpy", "none"}) {
     const RunResult result =
         run(std::string("emulated:img_per_s=12800,copy_gb_per_s=0.000128,copy=") + copy);
@@ -110,7 +110,7 @@ TEST_F(EmulatedRuns, ScatteredStepsRepeatWithTheSeed) {
 }
 
 TEST_F(EmulatedRuns, ARecordedRunIsReplayedWithItsOwnTimesNotItsFeeders) {
-  // Recorded behind copies that make the device wait, replayed without them.
+  // Recorded with copies that make the device wait, and replayed without copies.
   const RunResult recorded =
       run("emulated:img_per_s=12800,distribution=uniform,cv=0.1,copy_gb_per_s=0.000128");
   EXPECT_GT(recorded.device_idle_percent, 30);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation while training goes on, on a model and a device small enough for a test.
+// Evaluation during training, with a small model and device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 class Evaluation : public TrainingFixture {
  protected:
-  static constexpr int kEvaluated = 13;  // no multiple of any batch
+  static constexpr int kEvaluated = 13;  // not a multiple of any batch size
 
   Evaluation() {
     write_coloured_images(folder_, "data/val", 1, kEvaluated);
@@ -22,7 +22,7 @@ class Evaluation : public TrainingFixture {
   }
 };
 
-/// What a listener hears, in a line for each call.
+/// Records one line for each call of a listener.
 class Script final : public RunListener {
  public:
   void window_begins() override { lines += "window\n"; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs whose ranks exchange gradients in buckets while backward goes on.
+// Whole runs whose ranks exchange gradients in buckets during backward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ TEST_F(ExchangeRuns, LossesDoNotDependOnTheBuckets) {
   const RunResult one = run();
   ASSERT_EQ(one.exit_code, 0) << one.reason;
   EXPECT_EQ(one.facts.at("gradient_buckets"), 1);
-  config_.bucket_mib = 1e-6;  // one byte: every tensor is a bucket
+  config_.bucket_mib = 1e-6;  // one byte, so every tensor is a bucket
   config_.first_bucket_mib = 0;
   const RunResult two = run();
   ASSERT_EQ(two.exit_code, 0) << two.reason;
@@ -32,8 +32,8 @@ TEST_F(ExchangeRuns, LossesDoNotDependOnTheBuckets) {
 }
 
 TEST_F(ExchangeRuns, LossesAreThoseOfTheDefaultWithEveryAlgorithmOfASpec) {
-  // The orders of addition differ: what one step makes of it stays below a millionth of the loss,
-  // and so over 20 steps below a ten thousandth.
+  // The orders of addition differ. One step changes the loss by less than a millionth, 20 steps by
+  // less than a ten thousandth.
   const RunResult reference = run();
   ASSERT_EQ(reference.exit_code, 0) << reference.reason;
   for (const char* spec : {"xring", "pscpu", "nccl/rechd#2", "tree:10:halving-doubling"}) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs on GPUs that the host plays: faults in mid-run, and gradients that overflow fp16.
+// Whole runs on GPUs that the host simulates: faults during a run, and gradients that overflow
+// fp16.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int kFailingStep = 8;
 
-/// One GPU, which fails at the launch of that step.
+/// One GPU, which fails when the given step is launched.
 constexpr BackendEntry kFailing{
     .name = "gpu",
     .options = gpu::kOptions,
@@ -49,7 +50,7 @@ constexpr BackendEntry kSeveral{
     .make = [](const Options& options, Clock&) { return make_several_gpus(options); },
 };
 
-/// The same, which a library connects.
+/// A failing GPU that a library connects.
 constexpr BackendEntry kConnected{
     .name = "gpu",
     .options = gpu::kOptions,
@@ -60,7 +61,7 @@ constexpr BackendEntry kConnected{
     },
 };
 
-/// Several GPUs. All ranks but the first wait in compile() until all of those are in it.
+/// Several GPUs. All ranks except the first wait in compile() until all of them are there.
 class Meeting final : public Backend {
  public:
   struct Compilations {
@@ -176,7 +177,7 @@ TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {
   EXPECT_LT(result.step_ms.size(), std::size_t{kFailingStep});
   EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const std::string& note) {
     return note ==
-           "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)";
+           "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)";
   }));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics responder over real sockets: what a Prometheus server reads, and clients that are
-// none.
-#include "bench/metrics_server.h"
+// The metrics responder over real sockets: requests of a Prometheus server, and of clients that
+// send something else.
+#include "bench/run/metrics_server.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/run_metrics.h"
+#include "bench/run/run_metrics.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -26,21 +26,21 @@ class Client {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(socket_.number(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
   void say(std::string_view text) const {
     while (!text.empty()) {
-      const ssize_t count = send(socket_.number(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (count <= 0) return;  // the server has had enough
+      const ssize_t count = send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (count <= 0) return;  // the server has closed the connection
       text.remove_prefix(static_cast<std::size_t>(count));
     }
   }
-  /// All until the server closes.
+  /// Reads until the server closes the connection.
   std::string listen() const {
     std::string text;
     std::array<char, 4096> buffer;
     for (ssize_t count = 1; count > 0;) {
-      count = recv(socket_.number(), buffer.data(), buffer.size(), 0);
+      count = recv(socket_.get(), buffer.data(), buffer.size(), 0);
       if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
     }
     return text;
@@ -93,7 +93,7 @@ TEST(MetricsServer, IdleClientsDoNotHoldOthersUp) {
   for (int i = 0; i < 8; ++i) idle.emplace_back(server.port());
   const auto asked = std::chrono::steady_clock::now();
   EXPECT_NE(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n").find("b 2"), std::string::npos);
-  // One after the other, each of them would have had a second.
+  // One after the other, each client would have had a second.
   EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(6));
 }
 

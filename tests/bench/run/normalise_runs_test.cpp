@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs on the cores of this machine: where pixels are normalised changes no loss.
+// Whole runs on this machine's cores: the place of normalisation does not change the loss.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/temp_folder.h"

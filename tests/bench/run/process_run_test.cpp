@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/process_run.h"
+#include "bench/run/process_run.h"
 
 #include <gtest/gtest.h>
 
@@ -13,11 +13,11 @@
 namespace penstock {
 namespace {
 
-/// Rank 0 of three, whose others have prepared what they say.
-class ScriptedProcesses final : public Processes {
+/// Rank 0 of three; the messages of the other ranks are prepared.
+class ScriptedProcesses final : public cluster::Processes {
  public:
   explicit ScriptedProcesses(std::vector<std::string> others) : others_(std::move(others)) {}
-  const Launch& launch() const noexcept override { return launch_; }
+  const cluster::Launch& launch() const noexcept override { return launch_; }
   std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
                                       std::string_view what) override {
     if (others_.empty()) throw TimeoutError(std::string(what) + ": rank 1 is gone");
@@ -30,16 +30,16 @@ class ScriptedProcesses final : public Processes {
   void exit_stopped(int) override { std::abort(); }
 
  private:
-  const Launch launch_{.launcher = "mpirun", .rank = 0, .size = 3};
+  const cluster::Launch launch_{.launcher = "mpirun", .rank = 0, .size = 3};
   const std::vector<std::string> others_;
 };
 
 class JoinRun : public ::testing::Test {
  protected:
-  std::string refusal(const std::optional<Launch>& launch) {
+  std::string refusal(const std::optional<cluster::Launch>& launch) {
     return thrown_by<ConfigError>([&] { join_run(config_, launch, clock_); });
   }
-  const Launch four_{.launcher = "mpirun", .rank = 1, .size = 4};
+  const cluster::Launch four_{.launcher = "mpirun", .rank = 1, .size = 4};
   RunConfig config_;
   VirtualClock clock_;
 };
@@ -48,7 +48,7 @@ TEST_F(JoinRun, TrainsAloneWhereNobodyStartedOthers) {
   EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
   config_.variable_update = "horovod";
   EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
-  EXPECT_EQ(join_run(config_, Launch{.launcher = "mpirun"}, clock_), nullptr);
+  EXPECT_EQ(join_run(config_, cluster::Launch{.launcher = "mpirun"}, clock_), nullptr);
 }
 
 TEST_F(JoinRun, RefusesAnUpdateThatTrainsInOneProcess) {
@@ -94,7 +94,7 @@ TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
   EXPECT_NE(message.find("rank 2 has"), std::string::npos) << message;
   EXPECT_NE(message.find("--batch-size=64"), std::string::npos) << message;
   EXPECT_NE(message.find("--prefetch=5"), std::string::npos) << message;
-  EXPECT_NE(message.find("rank 0 has"), std::string::npos) << message;
+  EXPECT_NE(message.find(" on rank 0"), std::string::npos) << message;
   EXPECT_NE(message.find("--batch-size=32"), std::string::npos) << message;
   EXPECT_EQ(message.find("rank 1 has"), std::string::npos) << message;
 }
@@ -148,7 +148,7 @@ TEST(GatherRanks, SaysWhereRatesAreOfOneRankAlone) {
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_DOUBLE_EQ(result.img_per_s, 100);
   ASSERT_EQ(result.notes.size(), 1U);
-  EXPECT_NE(result.notes[0].find("rank 0 alone"), std::string::npos);
+  EXPECT_NE(result.notes[0].find("rank 0 only"), std::string::npos);
   RunResult stopped = result_of_rank_0();
   stopped.exit_code = 130;
   gather_ranks(nobody, stopped);

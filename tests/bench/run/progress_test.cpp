@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said about runs under way, and how: as lines of JSON, on a terminal's one line.
-#include "bench/progress.h"
+// Progress of runs: as lines of JSON, and on a single line of a terminal.
+#include "bench/run/progress.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <limits>
 #include <memory>
 
-#include "bench/live_line.h"
-#include "bench/progress_meter.h"
+#include "bench/run/live_line.h"
+#include "bench/run/progress_meter.h"
 #include "dataflow/random.h"
 #include "tests/support/virtual_clock.h"
 
@@ -204,7 +204,7 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-/// What `use` leaves in a file.
+/// What `use` writes to a file.
 template <typename Use>
 std::string written(bool single, Use use) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::tmpfile());

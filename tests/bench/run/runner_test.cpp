@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The harness against known answers, on a simulated clock: what it reports has to be exact.
-#include "bench/runner.h"
-#include "bench/machine.h"
+// The harness against known answers, with a simulated clock: its results must be exact.
+#include "bench/run/runner.h"
+#include "bench/record/machine.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "bench/statistics.h"
+#include "bench/record/statistics.h"
 #include "dataflow/error.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 
 // ---- feeders that misbehave in stated ways ----------------------------------
 
-/// Publishes `burst` batches at once and then one every `period`; does not catch up when held up.
+/// Publishes `burst` batches at once and then one every `period`. It does not catch up after a
+/// delay.
 class Throttled final : public Feeder {
  public:
   explicit Throttled(const FeederContext& context)
@@ -145,21 +146,21 @@ TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
   EXPECT_EQ(result.device_idle_ms.front(), 0);
   for (std::size_t step = 1; step < 100; ++step) {
     EXPECT_NEAR(result.step_ms[step], 5 + result.device_idle_ms[step], 1e-9) << step;
-    if (step < 3) continue;  // what lay in the rings at the beginning is gone by now
+    if (step < 3) continue;  // the initial contents of the rings are used up
     EXPECT_NEAR(result.device_idle_ms[step], 3, 1e-9) << step;
   }
   const double supply = 64 / 8e-3, ceiling = 12800;
   EXPECT_NEAR(result.device_idle_percent, 100 * (1 - supply / ceiling), 0.5);
 }
 
-/// Where devices exchange gradients, the first one waits for the last one inside its step.
+/// If devices exchange gradients, the first one waits for the last one inside its step.
 TEST_F(RunnerTest, TheDeviceThatWaitsLongestSaysHowIdleDevicesAre) {
   config_.fake_location = "throttled:period=5ms";  // one batch for three devices of 5 ms
   config_.num_gpus = 3;
   config_.num_warmup_batches = 50;
   config_.variable_update = "replicated";
   EXPECT_NEAR(run(&kThrottled).device_idle_percent, 100 * 2 / 3.0, 1);
-  // Which of the devices that wait gets a batch is chance, where none waits for another.
+  // If devices do not wait for each other, chance decides which waiting device gets a batch.
   config_.variable_update = "independent";
   EXPECT_NEAR(run(&kThrottled).device_idle_percent, 100 * 2 / 3.0, 25);
 }
@@ -170,7 +171,7 @@ TEST_F(RunnerTest, AFeederOfHalfTheRateHalvesTwoDevices) {
   config_.num_warmup_batches = 50;
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::ok) << result.reason;
-  // A window of 200 batches may begin with one of them in the ring.
+  // A window of 200 batches may begin with one batch in the ring.
   EXPECT_NEAR(result.img_per_s, 12800, 12800 / 190.0);
   EXPECT_NEAR(input_cost(25600, result.sustained_img_per_s, 128).percent, 50, 50 / 190.0);
 }
@@ -182,11 +183,11 @@ TEST_F(RunnerTest, AWindowThatLivesOnTheReserveIsDraining) {
   config_.prefetch = 10;
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::draining);
-  EXPECT_NE(result.reason.find("lay ready"), std::string::npos) << result.reason;
+  EXPECT_NE(result.reason.find("batches were ready"), std::string::npos) << result.reason;
 }
 
 TEST_F(RunnerTest, AShortWindowWhoseReserveDidNotFallHasARateWithABound) {
-  config_.fake_location = "throttled:period=4ms";  // keeps up, behind full rings
+  config_.fake_location = "throttled:period=4ms";  // keeps up, with full rings
   config_.num_batches = 10;
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::ok) << result.reason;
@@ -215,12 +216,12 @@ TEST_F(RunnerTest, AProducerThatSaysWhenItSentItsBatchesBoundsWhatSocketsHid) {
   feeder.outside_reserve = [](const Options&, const BatchSpec&) -> std::int64_t { return 18; };
   feeder.make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
     context.probe.fact("producer_window_batches", sent);
-    context.probe.fact("producer_window_s", 0.08);  // of a window of 0.1
+    context.probe.fact("producer_window_s", 0.08);  // the window is 0.1 s
     return std::make_unique<Throttled>(context);
   };
   config_.fake_location = "throttled:period=4ms";
   config_.num_batches = 20;
-  sent = 16;  // as many as were consumed meanwhile
+  sent = 16;  // as many as were consumed in that time
   const RunResult kept_up = run(&feeder);
   EXPECT_EQ(kept_up.status, Status::ok) << kept_up.reason;
   EXPECT_NEAR(kept_up.facts.at("most_hidden_percent"), 100 / 16.0, 1e-6);
@@ -249,7 +250,7 @@ TEST_F(RunnerTest, AFeederThatKeepsUpCostsNothing) {
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
-  EXPECT_GE(result.sustained_img_per_s, 12800 - 1e-6);  // more where the reserve still fills
+  EXPECT_GE(result.sustained_img_per_s, 12800 - 1e-6);  // more while the reserve still fills
 }
 
 TEST_F(RunnerTest, ExchangeTimeLengthensEachStep) {
@@ -279,7 +280,7 @@ TEST_F(RunnerTest, AFailingFeederFailsTheRunWithItsReason) {
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_EQ(result.reason, "image 7 of a.tar is damaged");
-  EXPECT_EQ(result.step_ms.size(), 20U);  // what was measured before is kept
+  EXPECT_EQ(result.step_ms.size(), 20U);  // earlier measurements are kept
 }
 
 TEST_F(RunnerTest, DataThatEndEarlyMakeAPartialResult) {
@@ -290,6 +291,33 @@ TEST_F(RunnerTest, DataThatEndEarlyMakeAPartialResult) {
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_NE(result.reason.find("data ended"), std::string::npos) << result.reason;
   EXPECT_LE(result.step_ms.size(), 20U);
+}
+
+TEST_F(RunnerTest, DataThatEndDuringWarmUpAreAFailure) {
+  config_.fake_location = "throttled:batches=7";
+  const RunResult one = run(&kThrottled);
+  EXPECT_EQ(one.status, Status::failed);
+  EXPECT_EQ(one.exit_code, 6);
+  EXPECT_EQ(one.reason,
+            "the data ended during warm-up, after 7 of 10 steps; give more data or a smaller "
+            "--num-warmup-batches");
+  EXPECT_TRUE(one.step_ms.empty());
+  config_.num_gpus = 2;  // chance decides which device gets a batch
+  for (const char* update : {"replicated", "independent"}) {
+    config_.variable_update = update;
+    const RunResult two = run(&kThrottled);
+    EXPECT_EQ(two.status, Status::failed) << update;
+    EXPECT_EQ(two.exit_code, 6) << update;
+    EXPECT_NE(two.reason.find(" of 10 steps; give more data"), std::string::npos) << two.reason;
+  }
+}
+
+TEST_F(RunnerTest, DataThatEndWithTheWarmUpMakeAPartialResult) {
+  config_.fake_location = "throttled:batches=10";
+  const RunResult result = run(&kThrottled);
+  EXPECT_EQ(result.status, Status::partial);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(result.reason, "the feeder's data ended after 0 of 100 steps");
 }
 
 TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
@@ -319,7 +347,7 @@ TEST_F(RunnerTest, DataThatEndBeforeTheStepsThatWereAskedForAreCountedByThese) {
 }
 
 TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
-  // On the real clock: the stop comes from another thread while steps go on.
+  // Uses the real clock: another thread requests the stop during the steps.
   SteadyClock clock;
   config_.num_batches = 1'000'000;
   class StopAfter final : public RunListener {

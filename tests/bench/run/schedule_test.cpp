@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A global batch has one schedule: as many steps an epoch, and the same learning rate in each,
-// whether its devices are threads of one process or belong to several.
+// A global batch has one schedule: the same number of steps per epoch and the same learning rates,
+// whether its devices are threads of one process or belong to several processes.
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bench/run_parts.h"
+#include "bench/run/run_parts.h"
 #include "tests/support/training_fixture.h"
+#include "trainer/cluster/processes.h"
 #include "trainer/collectives/threads.h"
-#include "trainer/processes.h"
 
 namespace penstock {
 namespace {
 
-/// One of the processes of a run that is prepared and never steps.
-class PreparedProcess final : public Processes {
+/// One process of a run that is prepared but never steps.
+class PreparedProcess final : public cluster::Processes {
  public:
   PreparedProcess(std::int32_t rank, std::int32_t size, Clock& clock)
       : launch_{.launcher = "the test",
@@ -25,19 +25,19 @@ class PreparedProcess final : public Processes {
                 .local_rank = rank,
                 .local_size = size},
         clock_(clock) {}
-  const Launch& launch() const noexcept override { return launch_; }
+  const cluster::Launch& launch() const noexcept override { return launch_; }
   std::vector<std::string> all_gather(std::string_view, Nanoseconds, std::string_view) override {
     return {};
   }
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
     const std::vector<Device*> devices(static_cast<std::size_t>(launch_.size), &exchange.device);
-    return std::make_unique<ThreadsGroup>(devices, clock_, exchange.abandon);
+    return std::make_unique<collectives::ThreadsGroup>(devices, clock_, exchange.abandon);
   }
   void abort(int) override { std::abort(); }
   void exit_stopped(int) override { std::abort(); }
 
  private:
-  const Launch launch_;
+  const cluster::Launch launch_;
   Clock& clock_;
 };
 
@@ -45,7 +45,7 @@ class Schedule : public TrainingFixture {
  protected:
   static constexpr std::int32_t kGlobalBatch = 8;
 
-  /// The learning rate of each step, of which there are as many as the run takes.
+  /// The learning rate of each step of the run.
   std::vector<float> rates(std::int32_t processes, std::int32_t devices, std::int32_t rank) {
     RunConfig config = config_;
     config.device = device_;
@@ -56,8 +56,8 @@ class Schedule : public TrainingFixture {
     if (processes > 1) entries.processes = &process;
     const RunParts parts(config, clock_, entries, {}, {});
     std::vector<float> rates;
-    for (std::int64_t step = 0; step < parts.config.num_batches; ++step) {
-      rates.push_back(learning_rate(parts.learning_rates, step));
+    for (std::int64_t step = 0; step < parts.setup.config.num_batches; ++step) {
+      rates.push_back(learning_rate(parts.schedule.learning_rates, step));
     }
     return rates;
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs whose feeder finds out while they warm up how many threads it needs: on a simulated clock,
-// with a feeder that takes its time over a batch, divided by its threads.
+// Runs whose feeder finds its number of threads during warm-up. They use a simulated clock and a
+// feeder whose time per batch is divided by its threads.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 
-#include "bench/runner.h"
-#include "dataflow/thread_tuner.h"
+#include "bench/run/runner.h"
+#include "dataflow/images/thread_tuner.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 
@@ -98,7 +98,7 @@ TEST_F(SettlingTest, OrOnceThereAreNoMore) {
   config_.feeder_threads = 3;
   const RunResult result = run();
   EXPECT_NEAR(result.img_per_s, 64 * 3 / 17e-3, 200);
-  EXPECT_NE(notes_of(result).find("and there are no more threads"), std::string::npos)
+  EXPECT_NE(notes_of(result).find("and all threads are in use"), std::string::npos)
       << notes_of(result);
 }
 
@@ -114,7 +114,7 @@ TEST_F(SettlingTest, ItDoesNotWaitForEver) {
       << notes_of(result);
 }
 
-/// Stages and rings tell of the window alone, also where the ring was watched before it.
+/// Stages and rings report only the window, even if the ring was watched before it.
 TEST_F(SettlingTest, WhatWasWatchedBeforeTheWindowIsForgotten) {
   const RunResult result = run();
   ASSERT_FALSE(result.queues.empty());

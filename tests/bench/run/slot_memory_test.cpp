@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of a run's slots, and what its result says of them.
-#include "bench/slot_memory.h"
+// Memory pages of a run's slots, and their report in the result.
+#include "bench/run/slot_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ TEST(SlotMemory, NothingIsSaidOfWhatNobodyAskedFor) {
   EXPECT_FALSE(run_with("transparent").facts.contains("slots_mib"));
 }
 
-/// Memory that a driver has to allocate.
+/// A device whose driver must allocate the memory.
 class DriversDevice final : public Device {
  public:
   explicit DriversDevice(Clock& clock) : host_(clock) {}

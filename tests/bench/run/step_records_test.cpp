@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/step_records.h"
+#include "bench/run/step_records.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "bench/saved_results.h"
+#include "bench/record/saved_results.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/virtual_clock.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces of runs on a simulated clock: what they show has to be exact.
-#include "bench/trace.h"
+// Traces of runs with a simulated clock must be exact.
+#include "bench/run/trace.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/error.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
@@ -32,7 +32,7 @@ struct Event {
 };
 using Track = std::vector<Event>;
 
-/// How full rings were after each change, by "process / ring", in the order of the file.
+/// The levels of rings after each change, by "process / ring", in the order of the file.
 struct Level {
   std::int64_t time = 0;
   int batches = 0;

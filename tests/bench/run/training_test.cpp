@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that train for real, on a model and a device small enough for a test.
+// Real training runs with a small model and device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/record/machine.h"
 #include "tests/support/training_fixture.h"
 
 namespace penstock {
@@ -40,7 +40,7 @@ TEST_F(Training, ForwardOnlyLeavesTheWeightsAlone) {
   const RunResult result = run(slow);
   ASSERT_EQ(result.exit_code, 0) << result.reason;
   EXPECT_EQ(result.losses, std::vector<double>(20, 0.0));
-  config_.init_learning_rate = 1000;  // would show, were there an update
+  config_.init_learning_rate = 1000;  // would be visible if there were an update
   run(fast);
   ASSERT_EQ(fast.steps.size(), slow.steps.size());
   for (std::size_t i = 0; i < slow.steps.size(); ++i) {
@@ -69,7 +69,7 @@ TEST_F(Training, ALossHasTheDecaysShareFromTheFirstStepOnWhicheverUpdateAppliesI
 }
 
 TEST_F(Training, TwoRanksOnHalfTheBatchTrainLikeOne) {
-  // Without dropout's share of chance there is none: its masks differ by rank. So compare roughly.
+  // Dropout masks differ by rank, so compare only roughly.
   config_.num_batches = 60;
   const RunResult one = run();
   config_.num_gpus = 2;
@@ -112,9 +112,9 @@ TEST_F(Training, SpreadHomesRefuseToSaveAPartOfAnOptimizersState) {
   config_.num_gpus = 2;
   config_.variable_update = "parameter_server:placement=split";
   config_.train_dir = (folder_ / "checkpoints").string();
-  EXPECT_EQ(refusal(), "accepted");  // sgd remembers nothing
+  EXPECT_EQ(refusal(), "accepted");  // sgd has no state
   config_.optimizer = "momentum";
-  EXPECT_TRUE(says(refusal(), "rank 0 would save a part only")) << refusal();
+  EXPECT_TRUE(says(refusal(), "rank 0 would save only a part")) << refusal();
   config_.train_dir.clear();
   EXPECT_EQ(refusal(), "accepted");
 }
@@ -149,11 +149,11 @@ TEST_F(Training, HomesOfWholeTensorsTrainLayerWise_AndThoseOfPartsRefuse) {
 
 TEST_F(Training, RatesDecayAndClipping_ShowInTheStepThatTheyChange) {
   config_.fake_location = "queue:crop=full,flip=false";
-  config_.num_batches = 14;  // 40 images are 5 steps
+  config_.num_batches = 14;  // an epoch of 40 images has 5 steps
   config_.weight_decay = 0;
   const std::vector<double> plain = run().losses;
-  // The first step whose loss the flags change, which is that behind the first changed update; -1:
-  // none.
+  // The first step whose loss the flags change, which is the step after the first changed update;
+  // -1: none.
   const auto first_change = [&](const std::vector<std::pair<const char*, const char*>>& flags) {
     const RunConfig before = config_;
     for (const auto& [name, value] : flags) find_config_key(name).set(config_, value);
@@ -165,8 +165,8 @@ TEST_F(Training, RatesDecayAndClipping_ShowInTheStepThatTheyChange) {
   };
   EXPECT_EQ(first_change({}), -1);
   EXPECT_EQ(first_change({{"init_learning_rate", "0.02"}}), 1);
-  // int(2 * 5) - 1 = 9 is the last step of the first rate, so that step 10 is the first to have
-  // the second, and the loss of step 11 the first to show it.
+  // int(2 * 5) - 1 = 9 is the last step with the first rate. Step 10 is the first with the second
+  // rate, and step 11 the first whose loss shows it.
   EXPECT_EQ(first_change(
                 {{"init_learning_rate", "0"}, {"piecewise_learning_rate_schedule", "0.05;2;0.5"}}),
             11);

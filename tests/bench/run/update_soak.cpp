@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A long training of a very small model under each kind of update, in this process, or in those
-// that mpirun starts: exits with 0 where neither resident memory nor open files grow from a quarter
-// of the steps to their end, nor from one run to the next.
+// Trains a very small model for long under each kind of update, in this process or in the processes
+// that mpirun starts. Exits with 0 if neither resident memory nor open files grow, from a quarter
+// of the steps to their end and from one run to the next.
 //
 //   update_soak [STEPS [DEVICES OF EACH PROCESS [UPDATE...]]]
 #include <fmt/format.h>
@@ -20,14 +20,14 @@
 #include <thread>
 #include <vector>
 
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 #include "dataflow/error.h"
-#include "trainer/processes.h"
+#include "trainer/cluster/processes.h"
 
 namespace penstock {
 namespace {
 
-/// What allocators, page caches and messages on their way may take, in all steps together.
+/// The allowance for allocators, page caches and messages in flight, in all steps together.
 constexpr std::int64_t kMostGrowth = 1 << 20;
 
 struct Held {
@@ -38,7 +38,7 @@ Held held_now() {
   std::ifstream statm("/proc/self/statm");
   std::int64_t pages = 0, resident = 0;
   statm >> pages >> resident;
-  // Other threads open some for a moment.
+  // Other threads open files for a moment.
   std::int64_t files = std::numeric_limits<std::int64_t>::max();
   for (int look = 0; look < 5; ++look) {
     const auto open = std::filesystem::directory_iterator("/proc/self/fd");
@@ -55,7 +55,7 @@ class Watch final : public RunListener {
     if (report.index == steps_ / 4) early_ = held_now();
     if (report.index + 1 == steps_) late_ = held_now();
   }
-  /// Nothing: all is well.
+  /// None if all is well.
   std::optional<std::string> complaint() const {
     if (!late_) return "the last step was never reported";
     const std::int64_t grown = late_->resident_bytes - early_.resident_bytes;
@@ -74,14 +74,14 @@ class Watch final : public RunListener {
 
 class Soak {
  public:
-  Soak(Processes* processes, Clock& clock, std::int64_t steps, std::int32_t devices)
+  Soak(cluster::Processes* processes, Clock& clock, std::int64_t steps, std::int32_t devices)
       : processes_(processes), clock_(clock), steps_(steps), devices_(devices) {}
 
   void run(const std::string& update) {
     const Held before = held_now();
     train(update);
     const std::int64_t left = held_now().files - before.files;
-    if (left > 0 && trained_ > 0) {  // the first run opens what the program keeps
+    if (left > 0 && trained_ > 0) {  // the first run opens files that the program keeps open
       complain(update, fmt::format("{} files stayed open behind the run", left));
     }
     ++trained_;
@@ -101,7 +101,7 @@ class Soak {
     config.num_batches = steps_;
     config.num_gpus = devices_;
     config.compute_threads = 1;
-    config.timeout = 600;  // nobody watches here, and ranks may be apart where none waits
+    config.timeout = 600;  // no user waits here, and ranks may drift apart if they do not wait
     Runner::Components components = find_components(config);
     components.processes = processes_;
     Runner runner(config, clock_, components);
@@ -109,7 +109,7 @@ class Soak {
     const RunResult result = runner.run(watch, {});
     if (result.status != Status::ok) return complain(update, result.reason);
     if (const auto complaint = watch.complaint()) complain(update, *complaint);
-    if (processes_ != nullptr) {  // others may still read this one's model
+    if (processes_ != nullptr) {  // others may still read this process's model
       processes_->all_gather("", std::chrono::minutes(5), "ending a run");
     }
     if (processes_ == nullptr || processes_->launch().rank == 0) {
@@ -123,7 +123,7 @@ class Soak {
     failed_ = true;
   }
 
-  Processes* const processes_;
+  cluster::Processes* const processes_;
   Clock& clock_;
   const std::int64_t steps_;
   const std::int32_t devices_;
@@ -132,8 +132,8 @@ class Soak {
 };
 
 int run(const std::vector<std::string>& words) {
-  const std::optional<Launch> launch =
-      read_launch([](const char* name) { return std::getenv(name); });
+  const std::optional<cluster::Launch> launch =
+      cluster::read_launch([](const char* name) { return std::getenv(name); });
   const std::int64_t steps = words.empty() ? 2000 : std::stoll(words[0]);
   const std::int32_t devices = words.size() < 2 ? 1 : std::stoi(words[1]);
   std::vector<std::string> updates(words.begin() + std::min<std::ptrdiff_t>(2, std::ssize(words)),
@@ -145,8 +145,8 @@ int run(const std::vector<std::string>& words) {
                "independent", "async-sgd:prefetch=true"};
   }
   SteadyClock clock;
-  std::unique_ptr<Processes> processes;
-  if (launch && launch->size > 1) processes = join_processes(*launch, clock);
+  std::unique_ptr<cluster::Processes> processes;
+  if (launch && launch->size > 1) processes = cluster::join_processes(*launch, clock);
   Soak soak(processes.get(), clock, steps, devices);
   for (const std::string& update : updates) soak.run(update);
   if (soak.failed() && processes) processes->abort(1);

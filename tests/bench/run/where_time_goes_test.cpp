@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages, queues and the split of idle time against known answers, on a simulated clock.
+// Stages, queues and the split of idle time against known answers, with a simulated clock.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/run_window.h"
-#include "bench/runner.h"
+#include "bench/run/run_window.h"
+#include "bench/run/runner.h"
 #include "dataflow/host_device.h"
 #include "dataflow/stage_timer.h"
 #include "tests/support/tiny_model.h"
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 // ---- a feeder of stated pace --------------------------------------------------
 
-/// Draws each batch for as long as it is told.
+/// Takes a given time for each batch.
 class Paced final : public Feeder {
  public:
   explicit Paced(const FeederContext& context)
@@ -61,8 +61,8 @@ constexpr FeederEntry kPaced{
 // ---- a device of stated slowness ----------------------------------------------
 
 struct Delays {
-  Nanoseconds copy{};  ///< of a batch, on the device
-  Nanoseconds late{};  ///< of the host, before it lets a stream wait
+  Nanoseconds copy{};  ///< per batch, on the device
+  Nanoseconds late{};  ///< of the host, before a stream waits
 };
 
 /// Streams of a HostDevice with delays.
@@ -170,7 +170,7 @@ class WhereTimeGoes : public ::testing::Test {
     return result;
   }
 
-  /// In the steady state each step's idle time is the sum of these, in ms.
+  /// In steady state, the idle time of each step is the sum of these, in ms.
   static void expect_split(const RunResult& result, double starved, double copying, double late) {
     ASSERT_EQ(result.starved_ms.size(), result.device_idle_ms.size());
     ASSERT_EQ(result.copy_exposed_ms.size(), result.device_idle_ms.size());
@@ -178,7 +178,7 @@ class WhereTimeGoes : public ::testing::Test {
     for (std::size_t step = 0; step < result.device_idle_ms.size(); ++step) {
       EXPECT_NEAR(result.starved_ms[step] + result.copy_exposed_ms[step] + result.late_ms[step],
                   result.device_idle_ms[step], 1e-9);
-      if (step < 4) continue;  // what lay in the rings at the beginning is gone by now
+      if (step < 4) continue;  // the initial contents of the rings are used up
       EXPECT_NEAR(result.starved_ms[step], starved, 1e-9) << step;
       EXPECT_NEAR(result.copy_exposed_ms[step], copying, 1e-9) << step;
       EXPECT_NEAR(result.late_ms[step], late, 1e-9) << step;
@@ -269,7 +269,7 @@ TEST_F(WhereTimeGoes, StagersOfSeveralDevicesAddUp) {
   const StageUse& copy = result.stages[1];
   EXPECT_EQ(copy.threads, 2);
   EXPECT_NEAR(static_cast<double>(copy.items), 200, 2);
-  // Copying keeps no thread of the host.
+  // Copying uses no thread of the host.
   EXPECT_NEAR(copy.wait_in_s + copy.wait_out_s, 2 * result.window_s, 1e-9);
   ASSERT_EQ(result.queues.size(), 3U);
   EXPECT_EQ(result.queues[2].name, "device ring 1");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The verb `allreduce`: the table, JSON, what it refuses, and what a signal leaves.
+# The verb `allreduce`: the table, JSON, refused options, and the result after a signal.
 # Usage: allreduce_test.sh PENSTOCK
 set -u
 penstock=$1
@@ -39,7 +39,7 @@ for refused in --ranks=1 --ranks=many --num-iters=0 --model=null --model=resnet5
   expect "$refused" 2 $?
 done
 
-# A signal ends it with what was measured.
+# After a signal it prints the measurements so far.
 mkfifo ready
 "$penstock" allreduce --model tiny_cnn --num-iters 1000000 > partial 2> ready &
 running=$!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges of gradients alone: what is exchanged, and times that are known.
+// Exchanges of gradients without training: the exchanged data, and known times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/exchange/exchange_report.h"
-#include "bench/exchange/exchange_rules.h"
-#include "bench/exchange/exchange_run.h"
-#include "bench/exchange/exchange_ways.h"
-#include "bench/exchange/gradient_buckets.h"
+#include "bench/config/exchange_rules.h"
+#include "bench/scaling/exchange/exchange_report.h"
+#include "bench/scaling/exchange/exchange_run.h"
+#include "bench/scaling/exchange/exchange_ways.h"
+#include "bench/scaling/exchange/gradient_buckets.h"
 #include "dataflow/error.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/collectives/threads.h"
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 std::vector<std::size_t> sizes_of(std::string_view model) {
   const ModelEntry& entry = find_entry(model_table(), model);
-  return gradient_sizes(build_graph(entry, entry.image, entry.classes));
+  return scaling::gradient_sizes(build_graph(entry, entry.image, entry.classes));
 }
 
 TEST(GradientBuckets, ResNet50HasAllItsGradientsFromTheLastToTheFirst) {
@@ -43,26 +43,27 @@ TEST(GradientBuckets, ResNet50HasAllItsGradientsFromTheLastToTheFirst) {
 
 TEST(GradientBuckets, AreThoseOfARun) {
   const std::vector<std::size_t> sizes{1, 2, 3, 10, 1, 1};
-  EXPECT_EQ(bucket_sizes(sizes, {.first_bytes = 1, .bytes = 1}), sizes);
-  EXPECT_EQ(bucket_sizes(sizes, {.first_bytes = 0, .bytes = 12}),
+  EXPECT_EQ(scaling::bucket_sizes(sizes, {.first_bytes = 1, .bytes = 1}), sizes);
+  EXPECT_EQ(scaling::bucket_sizes(sizes, {.first_bytes = 0, .bytes = 12}),
             (std::vector<std::size_t>{3, 3, 10, 2}));
-  EXPECT_EQ(bucket_sizes(sizes, {.bytes = 0}), (std::vector<std::size_t>{18}));
-  EXPECT_EQ(bucket_sizes(sizes, {.pieces = 2}), (std::vector<std::size_t>{9, 9}));
+  EXPECT_EQ(scaling::bucket_sizes(sizes, {.bytes = 0}), (std::vector<std::size_t>{18}));
+  EXPECT_EQ(scaling::bucket_sizes(sizes, {.pieces = 2}), (std::vector<std::size_t>{9, 9}));
 }
 
 TEST(ExchangeRules, TheChoiceIsTheConfigurations) {
   RunConfig config;
   EXPECT_FALSE(chooses_exchange(config));
-  EXPECT_EQ(exchange_choice(config, 4, 4, nullptr).method, ExchangeMethod::fastest);
+  EXPECT_EQ(exchange_choice(config, 4, 4, nullptr).method, collectives::ExchangeMethod::fastest);
   EXPECT_EQ(exchange_choice(config, 4, 4, nullptr).local_ranks, 2) << "half of one host's";
   EXPECT_EQ(exchange_choice(config, 8, 4, nullptr).local_ranks, 4) << "those of a host";
   config.all_reduce_spec = "pscpu:2k:xring#2";
   config.gradient_wire = "bf16";
   EXPECT_TRUE(chooses_exchange(config));
-  const ExchangeChoice choice = exchange_choice(config, 4, 2, nullptr);
-  EXPECT_EQ(choice.method, ExchangeMethod::links);
+  const collectives::ExchangeChoice choice = exchange_choice(config, 4, 2, nullptr);
+  EXPECT_EQ(choice.method, collectives::ExchangeMethod::links);
   EXPECT_EQ(choice.wire, WireFormat::bf16);
-  EXPECT_EQ(describe(choice.plan), "gather-add up to 2048 elements, ring in 2 pieces beyond");
+  EXPECT_EQ(collectives::describe(choice.plan),
+            "gather-add up to 2048 elements, ring in 2 pieces beyond");
 }
 
 TEST(ExchangeRules, WhatNothingAllReducesIsRefused) {
@@ -83,7 +84,7 @@ TEST(ExchangeRules, WhatNothingAllReducesIsRefused) {
   EXPECT_EQ(exchange_spec(config).wire, WireFormat::f16);
 }
 
-/// What is said of the spec on that device; empty: it is accepted.
+/// The error message for this spec on this device; empty: it is accepted.
 std::string refusal_of(const std::string& spec, const std::string& device) {
   RunConfig config;
   config.all_reduce_spec = spec;
@@ -108,18 +109,20 @@ TEST(ExchangeRules, NcclIsOfGpus_AndOtherAlgorithmsAreOfOtherDevices) {
     EXPECT_EQ(refusal_of(spec, "cpu"), "");
     EXPECT_EQ(refusal_of(spec, "gpu"),
               "--all-reduce-spec is '" + std::string(spec) +
-                  "', which is of devices whose memory is the host's, and --device is gpu; use "
-                  "nccl, or leave it out");
+                  "', which is for devices that use host memory, but --device is gpu; use nccl, or "
+                  "leave it out");
   }
-  EXPECT_THROW(exchange_ways({.all_reduce_spec = "nccl"}), ConfigError) << "ranks have no GPUs";
+  EXPECT_THROW(scaling::exchange_ways({.all_reduce_spec = "nccl"}), ConfigError)
+      << "ranks have no GPUs";
 }
 
 TEST(ExchangeWays, AllAreTheSharedMemoryAndEveryAlgorithm) {
-  const std::vector<ExchangeWay> ways = exchange_ways({.all_reduce_spec = "pscpu:2k:xring#2"});
-  ASSERT_EQ(ways.size(), all_reduce_table().entries.size() + 2);
+  const std::vector<scaling::ExchangeWay> ways =
+      scaling::exchange_ways({.all_reduce_spec = "pscpu:2k:xring#2"});
+  ASSERT_EQ(ways.size(), collectives::all_reduce_table().entries.size() + 2);
   EXPECT_EQ(ways.front().name, "shared-memory");
   EXPECT_FALSE(ways.front().plan);
-  EXPECT_EQ(ways[1].name, all_reduce_table().entries.front()->name);
+  EXPECT_EQ(ways[1].name, collectives::all_reduce_table().entries.front()->name);
   EXPECT_EQ(ways.back().name, "pscpu:2k:xring#2");
   ASSERT_EQ(ways.back().plan->size(), 2U);
   EXPECT_EQ(ways.back().plan->front().max_elements, 2048U);
@@ -127,30 +130,33 @@ TEST(ExchangeWays, AllAreTheSharedMemoryAndEveryAlgorithm) {
 }
 
 TEST(ExchangeWays, AListNamesEachOnceInAnySpelling) {
-  const std::vector<ExchangeWay> ways =
-      exchange_ways({.algorithms = "Ring,halving_doubling,ring,shared_memory"});
+  const std::vector<scaling::ExchangeWay> ways =
+      scaling::exchange_ways({.algorithms = "Ring,halving_doubling,ring,shared_memory"});
   ASSERT_EQ(ways.size(), 3U);
   EXPECT_EQ(ways[0].name, "ring");
   EXPECT_EQ(ways[1].name, "halving-doubling");
   EXPECT_EQ(ways[2].name, "shared-memory");
-  EXPECT_THROW(exchange_ways({.algorithms = "rings"}), ConfigError);
-  EXPECT_THROW(exchange_ways({.algorithms = "mpi"}), ConfigError) << "ranks are threads";
+  EXPECT_THROW(scaling::exchange_ways({.algorithms = "rings"}), ConfigError);
+  EXPECT_THROW(scaling::exchange_ways({.algorithms = "mpi"}), ConfigError) << "ranks are threads";
 }
 
 TEST(ExchangeWays, TheCostIsThatOfAllBucketsInAllTheirPieces) {
-  ExchangeWay way =
-      exchange_ways({.algorithms = "shared-memory", .all_reduce_spec = "pscpu:10:xring#2"}).back();
-  // Of 4 ranks: 10 elements to and from rank 0 in 6 steps, then 2 pieces of 40 around the ring.
-  const ExchangeCost cost = exchange_cost(way, std::vector<std::size_t>{10, 80}, 4, 2);
+  scaling::ExchangeWay way =
+      scaling::exchange_ways({.algorithms = "shared-memory", .all_reduce_spec = "pscpu:10:xring#2"})
+          .back();
+  // With 4 ranks: 10 elements to and from rank 0 in 6 steps, then 2 pieces of 40 around the ring.
+  const collectives::ExchangeCost cost =
+      scaling::exchange_cost(way, std::vector<std::size_t>{10, 80}, 4, 2);
   EXPECT_EQ(cost.steps, 6 + 2 * 6);
   EXPECT_DOUBLE_EQ(cost.bytes, 3 * 40 + 2 * (1.5 * 160));
   way.wire = WireFormat::f16;
-  const ExchangeCost half = exchange_cost(way, std::vector<std::size_t>{10, 80}, 4, 2);
+  const collectives::ExchangeCost half =
+      scaling::exchange_cost(way, std::vector<std::size_t>{10, 80}, 4, 2);
   EXPECT_EQ(half.steps, cost.steps);
   EXPECT_DOUBLE_EQ(half.bytes, cost.bytes / 2);
 }
 
-/// Adds like the shared-memory group, and takes `time` for each bucket on the slowest rank.
+/// Adds like the shared-memory group. The slowest rank takes `time` per bucket.
 class SlowGroup final : public CollectiveGroup {
  public:
   SlowGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop, Nanoseconds time)
@@ -185,10 +191,10 @@ class SlowGroup final : public CollectiveGroup {
   const std::int32_t ranks_;
   Clock& clock_;
   const Nanoseconds time_;
-  ThreadsGroup group_;
+  collectives::ThreadsGroup group_;
 };
 
-ExchangeWay slow_way(std::string name, Nanoseconds time) {
+scaling::ExchangeWay slow_way(std::string name, Nanoseconds time) {
   return {.name = std::move(name),
           .make = [time](std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
             return std::make_unique<SlowGroup>(devices, clock, std::move(stop), time);
@@ -197,9 +203,10 @@ ExchangeWay slow_way(std::string name, Nanoseconds time) {
 
 TEST(ExchangeRun, AnIterationLastsAsLongAsAllBucketsOnTheSlowestRank) {
   VirtualClock clock;
-  const ExchangePlan plan{.buckets = {100, 1, 7}, .ranks = 3, .warmup = 2, .iterations = 5};
-  const std::vector<ExchangeWay> ways{slow_way("slow", 5ms), slow_way("slower", 20ms)};
-  const std::vector<WayTimes> times = measure_exchanges(plan, ways, clock, {});
+  const scaling::ExchangePlan plan{
+      .buckets = {100, 1, 7}, .ranks = 3, .warmup = 2, .iterations = 5};
+  const std::vector<scaling::ExchangeWay> ways{slow_way("slow", 5ms), slow_way("slower", 20ms)};
+  const std::vector<scaling::WayTimes> times = scaling::measure_exchanges(plan, ways, clock, {});
   ASSERT_EQ(times.size(), 2U);
   EXPECT_EQ(times[0].name, "slow");
   EXPECT_TRUE(times[0].checked);
@@ -211,21 +218,23 @@ TEST(ExchangeRun, AnIterationLastsAsLongAsAllBucketsOnTheSlowestRank) {
 TEST(ExchangeRun, EveryWayOfTheProgramAddsRightly) {
   SteadyClock clock;
   const std::vector<std::size_t> buckets =
-      bucket_sizes(sizes_of("tiny_cnn"), {.first_bytes = 0, .bytes = 1024});
+      scaling::bucket_sizes(sizes_of("tiny_cnn"), {.first_bytes = 0, .bytes = 1024});
   for (const WireFormat wire : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
-    std::vector<ExchangeWay> ways = exchange_ways({.local_ranks = 2, .wire = wire});
-    ways.push_back(memory_bound_way());
+    std::vector<scaling::ExchangeWay> ways =
+        scaling::exchange_ways({.local_ranks = 2, .wire = wire});
+    ways.push_back(scaling::memory_bound_way());
     for (const std::int32_t ranks : {2, 5}) {
-      const ExchangePlan plan{.buckets = buckets, .ranks = ranks, .warmup = 1, .iterations = 2};
-      for (const WayTimes& times : measure_exchanges(plan, ways, clock, {})) {
-        EXPECT_EQ(times.checked, times.name != kReadAndWrite) << times.name;
+      const scaling::ExchangePlan plan{
+          .buckets = buckets, .ranks = ranks, .warmup = 1, .iterations = 2};
+      for (const scaling::WayTimes& times : scaling::measure_exchanges(plan, ways, clock, {})) {
+        EXPECT_EQ(times.checked, times.name != scaling::kReadAndWrite) << times.name;
         EXPECT_EQ(times.seconds.size(), 2U) << times.name;
       }
     }
   }
 }
 
-/// Forgets to exchange.
+/// Does not exchange anything.
 class IdleGroup final : public CollectiveGroup {
  public:
   explicit IdleGroup(std::int32_t ranks) : ranks_(ranks) {}
@@ -251,16 +260,16 @@ class IdleGroup final : public CollectiveGroup {
 
 TEST(ExchangeRun, AWrongSumEndsItBeforeAnythingIsMeasured) {
   SteadyClock clock;
-  const ExchangeWay idle{
+  const scaling::ExchangeWay idle{
       .name = "idle", .make = [](std::span<Device* const> devices, Clock&, std::stop_token) {
         return std::make_unique<IdleGroup>(static_cast<std::int32_t>(devices.size()));
       }};
-  const ExchangePlan plan{.buckets = {3}, .ranks = 1, .iterations = 1};
-  EXPECT_TRUE(measure_exchanges(plan, std::vector{idle}, clock, {})[0].checked)
+  const scaling::ExchangePlan plan{.buckets = {3}, .ranks = 1, .iterations = 1};
+  EXPECT_TRUE(scaling::measure_exchanges(plan, std::vector{idle}, clock, {})[0].checked)
       << "one rank has nothing to add";
-  const ExchangePlan two{.buckets = {3}, .ranks = 2, .iterations = 1};
+  const scaling::ExchangePlan two{.buckets = {3}, .ranks = 2, .iterations = 1};
   try {
-    measure_exchanges(two, std::vector{idle}, clock, {});
+    scaling::measure_exchanges(two, std::vector{idle}, clock, {});
     FAIL() << "accepted";
   } catch (const Error& error) {
     const std::string message = error.what();
@@ -270,11 +279,11 @@ TEST(ExchangeRun, AWrongSumEndsItBeforeAnythingIsMeasured) {
 }
 
 TEST(ExchangeRun, AStopLeavesWhatWasMeasuredByThen) {
-  // The way itself asks for the stop, in its fourth iteration.
+  // The exchange itself requests the stop, in its fourth iteration.
   VirtualClock clock;
   std::stop_source stop;
   std::atomic<int> exchanges = 0;
-  constexpr int kBeforeStop = 4;  // the check, and three iterations
+  constexpr int kBeforeStop = 4;  // the check and three iterations
   class Stopping final : public CollectiveGroup {
    public:
     Stopping(std::unique_ptr<CollectiveGroup> group, std::stop_source& source,
@@ -309,23 +318,23 @@ TEST(ExchangeRun, AStopLeavesWhatWasMeasuredByThen) {
     std::stop_source& source_;
     std::atomic<int>& count_;
   };
-  const ExchangeWay slow = slow_way("", 5ms);
-  const ExchangeWay stopping{
+  const scaling::ExchangeWay slow = slow_way("", 5ms);
+  const scaling::ExchangeWay stopping{
       .name = "stopping",
       .make = [&](std::span<Device* const> devices, Clock& of, std::stop_token token) {
         return std::make_unique<Stopping>(slow.make(devices, of, std::move(token)), stop,
                                           exchanges);
       }};
-  const ExchangePlan plan{.buckets = {3}, .ranks = 2, .iterations = 1000};
-  const std::vector<WayTimes> times =
-      measure_exchanges(plan, std::vector{stopping}, clock, stop.get_token());
+  const scaling::ExchangePlan plan{.buckets = {3}, .ranks = 2, .iterations = 1000};
+  const std::vector<scaling::WayTimes> times =
+      scaling::measure_exchanges(plan, std::vector{stopping}, clock, stop.get_token());
   EXPECT_TRUE(times[0].checked);
   EXPECT_EQ(times[0].seconds, std::vector<double>(3, 0.005));
 }
 
 TEST(ExchangeFigures, AreThoseOfNcclTests) {
-  // 1 GB in 10 ms is 100 GB/s; among 4 ranks a ring moves 1.5 times that over each link.
-  const ExchangeFigures figures = exchange_figures({0.01, 0.02, 0.005}, 1e9, 4);
+  // 1 GB in 10 ms is 100 GB/s; with 4 ranks a ring moves 1.5 times that over each link.
+  const scaling::ExchangeFigures figures = scaling::exchange_figures({0.01, 0.02, 0.005}, 1e9, 4);
   EXPECT_DOUBLE_EQ(figures.ms.median, 10);
   EXPECT_DOUBLE_EQ(figures.ms.low, 5);
   EXPECT_DOUBLE_EQ(figures.ms.high, 20);
@@ -333,22 +342,23 @@ TEST(ExchangeFigures, AreThoseOfNcclTests) {
   EXPECT_DOUBLE_EQ(figures.busbw_gb_per_s, 150);
 }
 
-ExchangeReport sample_report() {
-  ExchangeReport report{.command = "penstock allreduce",
-                        .model = "made_up",
-                        .plan = {.buckets = {200'000, 50'000}, .ranks = 2, .iterations = 3},
-                        .stopped = true,
-                        .notes = {"2 ranks share 1 usable cores and take turns on them"}};
+scaling::ExchangeReport sample_report() {
+  scaling::ExchangeReport report{
+      .command = "penstock allreduce",
+      .model = "made_up",
+      .plan = {.buckets = {200'000, 50'000}, .ranks = 2, .iterations = 3},
+      .stopped = true,
+      .notes = {"2 ranks share 1 usable cores and take turns on them"}};
   report.times = {{"shared-memory", true, {0.001, 0.002, 0.004}},
                   {"ring", false, {}, WireFormat::bf16},
                   {"read-and-write", false, {0.0005, 0.001, 0.001}, WireFormat::f32, false}};
-  report.costs = {std::nullopt, ExchangeCost{.steps = 4, .bytes = 1e6}, std::nullopt};
+  report.costs = {std::nullopt, collectives::ExchangeCost{.steps = 4, .bytes = 1e6}, std::nullopt};
   return report;
 }
 
 TEST(ExchangeReport, TheTableHasARowForEachWay) {
   std::ostringstream out;
-  write_exchange_text(sample_report(), out);
+  scaling::write_exchange_text(sample_report(), out);
   const std::string text = out.str();
   for (const char* part : {
            "Exchange of the gradients of made_up: 250000 elements, 1.0 MB in 2 buckets; 2 ranks",
@@ -367,20 +377,20 @@ TEST(ExchangeReport, TheTableHasARowForEachWay) {
 }
 
 TEST(ExchangeReport, SpeedsAreAgainstMpiOfTheSameIteration) {
-  ExchangeReport report = sample_report();
+  scaling::ExchangeReport report = sample_report();
   report.times.push_back({"mpi", true, {0.002, 0.006, 0.004}});
   report.costs.emplace_back();
-  const nlohmann::ordered_json json = to_json(report);
+  const nlohmann::ordered_json json = scaling::to_json(report);
   EXPECT_EQ(json["rows"][0]["speed_against_mpi"]["median"], 2.0);
   EXPECT_EQ(json["rows"][0]["speed_against_mpi"]["high"], 3.0);
   std::ostringstream out;
-  write_exchange_text(report, out);
+  scaling::write_exchange_text(report, out);
   EXPECT_NE(out.str().find("2.00 (1.00..3.00)"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("x mpi: how often as fast"), std::string::npos) << out.str();
 }
 
 TEST(ExchangeReport, TheJsonHasEveryTimeAndSaysThatItIsPartial) {
-  const nlohmann::ordered_json json = to_json(sample_report());
+  const nlohmann::ordered_json json = scaling::to_json(sample_report());
   EXPECT_EQ(json["status"], "partial");
   EXPECT_EQ(json["bytes"], 1e6);
   EXPECT_EQ(json["bucket_elements"], (std::vector<int>{200'000, 50'000}));

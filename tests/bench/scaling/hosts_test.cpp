@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines as people write them down, and mpirun's words for them.
-#include "bench/launch/hosts.h"
+// Lists of machines as users write them, and mpirun's arguments for them.
+#include "bench/scaling/launch/hosts.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 
-#include "bench/launch/mpirun.h"
-#include "bench/launch/reach.h"
+#include "bench/scaling/launch/mpirun.h"
+#include "bench/scaling/launch/reach.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-using Hosts = std::vector<Host>;
+using Hosts = std::vector<scaling::Host>;
 
 std::string refusal(const std::function<void()>& action) {
   try {
@@ -28,56 +28,58 @@ std::string refusal(const std::function<void()>& action) {
 }
 
 TEST(Hosts, ListHasSlotsAndAddsUpNamesThatComeAgain) {
-  EXPECT_EQ(parse_host_list("a:2,b,a"), (Hosts{{"a", "", 3}, {"b", "", 1}}));
+  EXPECT_EQ(scaling::parse_host_list("a:2,b,a"), (Hosts{{"a", "", 3}, {"b", "", 1}}));
 }
 
 TEST(Hosts, ListRefusesWhatIsNoMachine) {
   for (const std::string text : {"", "a:0", "a:x", "-oProxyCommand=x", "a b", "a:99999999"}) {
-    EXPECT_THROW(parse_host_list(text), ConfigError) << text;
+    EXPECT_THROW(scaling::parse_host_list(text), ConfigError) << text;
   }
 }
 
 TEST(Hosts, NodeFileHasANameForPeersAndAnAlias) {
-  EXPECT_EQ(parse_host_file("# ours\n10.0.0.1 one\nnode2.lan  two # spare\n\n", "nodes"),
+  EXPECT_EQ(scaling::parse_host_file("# ours\n10.0.0.1 one\nnode2.lan  two # spare\n\n", "nodes"),
             (Hosts{{"one", "10.0.0.1", 0}, {"two", "node2.lan", 0}}));
 }
 
 TEST(Hosts, HostFileOfMpirunHasSlots) {
-  EXPECT_EQ(parse_host_file("a slots=4 max_slots=8\nb\n", "hosts"),
+  EXPECT_EQ(scaling::parse_host_file("a slots=4 max_slots=8\nb\n", "hosts"),
             (Hosts{{"a", "", 4}, {"b", "", 1}}));
 }
 
 TEST(Hosts, FileOfTwoKindsIsRefusedWithTheLine) {
-  const std::string text = refusal([] { parse_host_file("a slots=4\nx y\n", "hosts"); });
+  const std::string text = refusal([] { scaling::parse_host_file("a slots=4\nx y\n", "hosts"); });
   EXPECT_NE(text.find("hosts line 2"), std::string::npos) << text;
-  EXPECT_NE(refusal([] { parse_host_file("a cores=4\n", "hosts"); }).find("cores=4"),
+  EXPECT_NE(refusal([] { scaling::parse_host_file("a cores=4\n", "hosts"); }).find("cores=4"),
             std::string::npos);
-  EXPECT_NE(refusal([] { parse_host_file("# nothing\n", "hosts"); }).find("no machine"),
+  EXPECT_NE(refusal([] { scaling::parse_host_file("# nothing\n", "hosts"); }).find("no machine"),
             std::string::npos);
-  EXPECT_NE(refusal([] { read_host_file("/nowhere/hosts"); }).find("/nowhere/hosts"),
+  EXPECT_NE(refusal([] { scaling::read_host_file("/nowhere/hosts"); }).find("/nowhere/hosts"),
             std::string::npos);
 }
 
 TEST(Hosts, FirstMachineIsFilledFirstAndTheLastMayHaveFewer) {
   const Hosts hosts{{"a", "", 0}, {"b", "", 0}, {"c", "", 0}};
-  EXPECT_EQ(to_text(place_ranks(hosts, 8, 3)), "a:3,b:3,c:2");
-  EXPECT_EQ(to_text(place_ranks(hosts, 2, 3)), "a:2");
-  EXPECT_EQ(to_text(place_ranks(parse_host_list("a:1,b:4"), 3, 9)), "a:1,b:2");
+  EXPECT_EQ(scaling::to_text(scaling::place_ranks(hosts, 8, 3)), "a:3,b:3,c:2");
+  EXPECT_EQ(scaling::to_text(scaling::place_ranks(hosts, 2, 3)), "a:2");
+  EXPECT_EQ(scaling::to_text(scaling::place_ranks(scaling::parse_host_list("a:1,b:4"), 3, 9)),
+            "a:1,b:2");
 }
 
 TEST(Hosts, MoreRanksThanRoomAreRefused) {
-  const std::string text = refusal([] { place_ranks(parse_host_list("a:1,b:2"), 4, 1); });
+  const std::string text =
+      refusal([] { scaling::place_ranks(scaling::parse_host_list("a:1,b:2"), 4, 1); });
   EXPECT_NE(text.find("4 ranks do not fit: 2 machines take 3"), std::string::npos) << text;
 }
 
 TEST(Hosts, UnknownMachinesAreAllNamed) {
   // "invalid" is a domain that never resolves (RFC 2606).
   const Hosts hosts{{"localhost", "", 1}, {"one.invalid", "", 1}, {"localhost", "two.invalid", 1}};
-  const std::string agent(kPlainSsh);
-  const std::string text = refusal([&] { expect_known(hosts, agent); });
+  const std::string agent(scaling::kPlainSsh);
+  const std::string text = refusal([&] { scaling::expect_known(hosts, agent); });
   EXPECT_NE(text.find("machines one.invalid, two.invalid"), std::string::npos) << text;
-  EXPECT_NO_THROW(expect_known(Hosts{{"localhost", "127.0.0.1", 1}}, agent));
-  EXPECT_NO_THROW(expect_known(Hosts{{"one.invalid", "", 1}}, "an agent of its own"));
+  EXPECT_NO_THROW(scaling::expect_known(Hosts{{"localhost", "127.0.0.1", 1}}, agent));
+  EXPECT_NO_THROW(scaling::expect_known(Hosts{{"one.invalid", "", 1}}, "an agent of its own"));
 }
 
 TEST(Hosts, AliasOfSshIsKnown) {
@@ -85,22 +87,22 @@ TEST(Hosts, AliasOfSshIsKnown) {
   write_text(folder / "config", "Host one.invalid\n  HostName 127.0.0.1\n");
   const std::string agent = "ssh -F " + (folder / "config").native();
   try {
-    expect_known(Hosts{{"one.invalid", "", 1}}, agent);
+    scaling::expect_known(Hosts{{"one.invalid", "", 1}}, agent);
   } catch (const ConfigError& error) {
     if (std::system("ssh -V 2>/dev/null") != 0) GTEST_SKIP() << "no ssh here";
     FAIL() << error.what();
   }
-  EXPECT_THROW(expect_known(Hosts{{"two.invalid", "", 1}}, agent), ConfigError);
+  EXPECT_THROW(scaling::expect_known(Hosts{{"two.invalid", "", 1}}, agent), ConfigError);
 }
 
 TEST(Reach, ThisMachineIsKnownByItsNamesAndAddresses) {
-  EXPECT_TRUE(is_local("localhost"));
-  EXPECT_TRUE(is_local("127.0.0.1"));
-  EXPECT_FALSE(is_local("one.invalid"));
-  EXPECT_FALSE(is_local("192.0.2.1"));  // kept for documentation (RFC 5737)
+  EXPECT_TRUE(scaling::is_local("localhost"));
+  EXPECT_TRUE(scaling::is_local("127.0.0.1"));
+  EXPECT_FALSE(scaling::is_local("one.invalid"));
+  EXPECT_FALSE(scaling::is_local("192.0.2.1"));  // reserved for documentation (RFC 5737)
 }
 
-/// An agent that answers for machines that there are not.
+/// An agent that answers for machines that do not exist.
 std::string make_agent(const TempFolder& folder, const std::string& script) {
   const std::filesystem::path path = folder / "agent";
   write_text(path, "#!/bin/sh\n" + script + "\n");
@@ -112,17 +114,17 @@ TEST(Reach, MachinesSayTheirNames) {
   const TempFolder folder;
   const std::string agent = make_agent(folder, R"([ "$2" = hostname ] && echo "machine-${1%?}")");
   const Hosts hosts{{"a1", "", 1}, {"a2", "", 1}, {"b1", "", 1}};
-  const std::vector<std::string> names = names_of_machines(hosts, agent, {});
+  const std::vector<std::string> names = scaling::names_of_machines(hosts, agent, {});
   EXPECT_EQ(names, (std::vector<std::string>{"machine-a", "machine-a", "machine-b"}));
-  EXPECT_TRUE(any_twice(names));
-  EXPECT_FALSE(any_twice({"a", "b"}));
+  EXPECT_TRUE(scaling::any_twice(names));
+  EXPECT_FALSE(scaling::any_twice({"a", "b"}));
 }
 
 TEST(Reach, OneThatDoesNotAnswerIsNamed) {
   const TempFolder folder;
   const std::string agent = make_agent(folder, "echo 'no route' >&2; exit 255");
   try {
-    names_of_machines(Hosts{{"node7", "", 1}}, agent, {});
+    scaling::names_of_machines(Hosts{{"node7", "", 1}}, agent, {});
     FAIL() << "nothing was thrown";
   } catch (const Unavailable& error) {
     const std::string text = error.what();
@@ -136,7 +138,7 @@ bool has(const std::vector<std::string>& words, const std::vector<std::string>& 
 }
 
 TEST(MpirunWords, RanksOfOneMachineMayOutnumberItsCores) {
-  const std::vector<std::string> words = mpirun_words({.ranks = 4, .as_root = true});
+  const std::vector<std::string> words = scaling::mpirun_words({.ranks = 4, .as_root = true});
   EXPECT_TRUE(has(words, {"-np", "4", "--bind-to", "none"}));
   EXPECT_TRUE(has(words, {"--mca", "mpi_yield_when_idle", "1"}));
   EXPECT_TRUE(has(words, {"--oversubscribe"}));
@@ -144,8 +146,8 @@ TEST(MpirunWords, RanksOfOneMachineMayOutnumberItsCores) {
 }
 
 TEST(MpirunWords, MachinesKeepTheirSlots) {
-  const std::vector<std::string> words = mpirun_words(
-      {.ranks = 3, .hosts = parse_host_list("a:2,b"), .agent = "ssh -F c", .grace = {}});
+  const std::vector<std::string> words = scaling::mpirun_words(
+      {.ranks = 3, .hosts = scaling::parse_host_list("a:2,b"), .agent = "ssh -F c", .grace = {}});
   EXPECT_TRUE(has(words, {"--host", "a:2,b:1", "--map-by", "slot"}));
   EXPECT_TRUE(has(words, {"--mca", "plm_rsh_agent", "ssh -F c"}));
   EXPECT_TRUE(has(words, {"odls_base_sigkill_timeout", "1"}));
@@ -155,8 +157,11 @@ TEST(MpirunWords, MachinesKeepTheirSlots) {
 }
 
 TEST(MpirunWords, NamesOfOneMachineTalkOverSockets) {
-  const std::vector<std::string> words = mpirun_words(
-      {.ranks = 2, .hosts = parse_host_list("a,b"), .agent = "ssh", .shared_machine = true});
+  const std::vector<std::string> words =
+      scaling::mpirun_words({.ranks = 2,
+                             .hosts = scaling::parse_host_list("a,b"),
+                             .agent = "ssh",
+                             .shared_machine = true});
   EXPECT_TRUE(has(words, {"--mca", "btl", "self,tcp"}));
 }
 

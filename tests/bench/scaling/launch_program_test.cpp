@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock launch` as a user runs it.
+// Runs `penstock launch` as a user does.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -37,7 +37,7 @@ class LaunchProgram : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return {.arguments = words, .timeout = 50s, .grace = 10s};
   }
-  /// A short training that computes nothing, marked so that it can be found.
+  /// A short training without computation, marked so that its processes can be found.
   Words run(const Words& more) const {
     Words words{"-np",
                 "2",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange between real processes as a user measures and chooses it: `mpirun penstock
-// allreduce`, and `mpirun penstock run` with a choice of its own.
+// The exchange between real processes: `mpirun penstock allreduce`, and `mpirun penstock run` with
+// a chosen algorithm.
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -44,7 +44,7 @@ TEST_F(MpirunAllReduce, EveryWayAddsRightlyAndOneRankPrints) {
   ChildProcess child({.arguments = mpirun(3, measuring({"--json"})), .timeout = 50s});
   const ChildExit& exit = child.wait();
   ASSERT_EQ(exit.code, 0) << exit.last_words;
-  const nlohmann::json result = nlohmann::json::parse(exit.output);  // which one object is
+  const nlohmann::json result = nlohmann::json::parse(exit.output);  // exactly one object
   EXPECT_EQ(result["ranks"], 3);
   EXPECT_EQ(result["ranks_are"], "processes");
   std::set<std::string> names;
@@ -112,7 +112,7 @@ TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {
     return nlohmann::json::parse(exit.output, nullptr, false);
   };
   const nlohmann::json reference = result_of({});
-  // By the order of addition alone; by 16 bits, a share of it in each of few steps.
+  // Losses differ by the order of addition; with 16 bits by a share in each of few steps.
   const auto expect_alike = [&](const nlohmann::json& result, const std::string& how, double off) {
     const std::string expected = "ranks exchange through " + how;
     bool said = false;
@@ -148,7 +148,7 @@ class MpirunAllReduceOneWay : public MpirunFixture,
   }
 };
 
-/// In MPI_Allreduce itself, which cannot be given up, as in the others.
+/// Also in MPI_Allreduce itself, which cannot be cancelled.
 TEST_P(MpirunAllReduceOneWay, ARankThatStandsStillEndsAllAfterTheTimeout) {
   Words words{"mpirun", "-np", "2"};
   const Words rank =
@@ -160,7 +160,7 @@ TEST_P(MpirunAllReduceOneWay, ARankThatStandsStillEndsAllAfterTheTimeout) {
   const Ranks all = ranks();
   ASSERT_TRUE(all.contains(1));
   const double before = cpu_seconds_of(all.at(1));
-  // Some iterations, of milliseconds each.
+  // After some iterations, of milliseconds each.
   ASSERT_TRUE(await([&] { return cpu_seconds_of(all.at(1)) > before + 0.1; }));
   ASSERT_EQ(kill(all.at(1), SIGSTOP), 0);
   const bool returned = await_end();

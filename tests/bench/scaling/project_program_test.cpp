@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock project` as a user runs it.
+// Runs `penstock project` as a user does.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bench/child_process.h"
-#include "bench/folder_lock.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/folder_lock.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock scale` as a user runs it: on this machine, and over a real sshd of the test's own.
+// Runs `penstock scale` as a user does: on this machine, and over a real sshd that the test starts.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/child_process.h"
-#include "bench/folder_lock.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/folder_lock.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
@@ -28,7 +28,7 @@ ChildExit exit_of(const Words& words) {
   return child.wait();
 }
 
-/// A ladder of runs that are over at once.
+/// A ladder of runs that end immediately.
 Words scale(const std::filesystem::path& out, const Words& more) {
   Words words{PENSTOCK_PROGRAM,       "scale",
               "--model=trivial",      "--fake-location=host",
@@ -60,7 +60,7 @@ TEST(MpirunScale, ClimbsOnThisMachine) {
   EXPECT_NE(exit.output.find("efficiency %"), std::string::npos) << exit.output;
 }
 
-/// An mpirun that cannot start two ranks, in front of the real one.
+/// Puts an mpirun that cannot start two ranks before the real one in PATH.
 void shadow_mpirun(const TempFolder& folder) {
   const std::string path = std::getenv("PATH");
   write_text(folder / "bin/mpirun",
@@ -145,7 +145,7 @@ TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
 
 constexpr const char* kSshd = "/usr/sbin/sshd";
 
-/// Two names of this machine, nodea and nodeb, behind an sshd with keys of its own.
+/// Two names of this machine, nodea and nodeb, behind an sshd with test keys.
 class TwoNames {
  public:
   TwoNames() {
@@ -168,7 +168,7 @@ class TwoNames {
   }
 
   std::string agent() const { return "ssh -F " + (folder_ / "config").native(); }
-  /// Blocks until it lets us in. False: it does not; then the server's words say why.
+  /// Blocks until sshd accepts a login. Returns false if it does not; sshd's output says why.
   bool answers() {
     return await([&] {
       return exit_of({"ssh", "-F", (folder_ / "config").native(), "nodea", "true"}).code == 0;
@@ -185,7 +185,9 @@ class TwoNames {
 
 TEST(MpirunScale, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   if (access(kSshd, X_OK) != 0) GTEST_SKIP() << "no sshd here: apt-get install openssh-server";
-  if (geteuid() == 0) std::filesystem::create_directories("/run/sshd");  // sshd wants it, as root
+  if (geteuid() == 0)
+    std::filesystem::create_directories("/run/sshd");  // sshd requires it if
+                                                       // started by root
   TwoNames names;
   if (!names.answers()) GTEST_SKIP() << "sshd lets nobody in here: " << names.words();
   write_text(names / "nodes", "127.0.0.1 nodea\nlocalhost nodeb\n");
@@ -205,7 +207,7 @@ TEST(MpirunScale, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   EXPECT_GT(last["img_per_s_median"], 0);
   EXPECT_NE(last["command"].get<std::string>().find((copies / "penstock").native()),
             std::string::npos);
-  // Both names are this machine, and it is said.
+  // Both names are this machine, and the output says so.
   EXPECT_NE(exit.output.find("4 ranks were asked for on nodea, nodeb, and ran on 1 machine"),
             std::string::npos)
       << exit.output;
@@ -215,7 +217,7 @@ TEST(ScaleProgram, AMachineThatDoesNotAnswerIsNamedBeforeAnythingStarts) {
   if (access("/usr/bin/ssh", X_OK) != 0)
     GTEST_SKIP() << "no ssh here: apt-get install openssh-client";
   const TempFolder folder;
-  const ReservedPort port;  // where nobody listens
+  const ReservedPort port;  // no process listens here
   write_text(folder / "config",
              "Host nodea\n  HostName 127.0.0.1\n  Port " + port.text() + "\n  BatchMode yes\n");
   const ChildExit exit = exit_of(scale(

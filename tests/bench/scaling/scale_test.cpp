@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ladder's arithmetic and files, from results made up here.
+// Calculations and files of a ladder over ranks, from made-up results.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/scale/remote_program.h"
-#include "bench/scale/rungs.h"
-#include "bench/scale/scale_files.h"
-#include "bench/scale/scale_runner.h"
-#include "bench/scale/scale_text.h"
+#include "bench/scaling/remote_program.h"
+#include "bench/scaling/rungs.h"
+#include "bench/scaling/scale_files.h"
+#include "bench/scaling/scale_runner.h"
+#include "bench/scaling/scale_text.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -20,35 +20,36 @@ namespace {
 using Numbers = std::vector<std::int32_t>;
 
 TEST(Rungs, DoublingsEndAtTheLastThatFits) {
-  EXPECT_EQ(doublings(1), (Numbers{1}));
-  EXPECT_EQ(doublings(6), (Numbers{1, 2, 4}));
-  EXPECT_EQ(doublings(8), (Numbers{1, 2, 4, 8}));
+  EXPECT_EQ(scaling::doublings(1), (Numbers{1}));
+  EXPECT_EQ(scaling::doublings(6), (Numbers{1, 2, 4}));
+  EXPECT_EQ(scaling::doublings(8), (Numbers{1, 2, 4, 8}));
 }
 
 TEST(Rungs, ListsAreSortedAndChecked) {
-  EXPECT_EQ(parse_ranks("4,1,6,4"), (Numbers{1, 4, 6}));
-  EXPECT_THROW(parse_ranks(""), ConfigError);
-  EXPECT_THROW(parse_ranks("0"), ConfigError);
-  EXPECT_THROW(parse_ranks("1,two"), ConfigError);
+  EXPECT_EQ(scaling::parse_ranks("4,1,6,4"), (Numbers{1, 4, 6}));
+  EXPECT_THROW(scaling::parse_ranks(""), ConfigError);
+  EXPECT_THROW(scaling::parse_ranks("0"), ConfigError);
+  EXPECT_THROW(scaling::parse_ranks("1,two"), ConfigError);
 }
 
 TEST(Rungs, LettersOfTfperftestAreSpelledOut) {
   using Words = std::vector<std::string>;
-  EXPECT_EQ(spell_out(Words{"-m", "alexnet", "-g", "4", "-b", "256", "-r", "/tmp/x/", "-x", "8"}),
+  EXPECT_EQ(scaling::spell_out(
+                Words{"-m", "alexnet", "-g", "4", "-b", "256", "-r", "/tmp/x/", "-x", "8"}),
             (Words{"--model", "alexnet", "--gpu-per-machine", "4", "--batch-size", "256",
                    "--remote-dir", "/tmp/x/", "--max-gpu", "8"}));
-  EXPECT_EQ(spell_out(Words{"-h", "nodes", "-g", "2"}),
+  EXPECT_EQ(scaling::spell_out(Words{"-h", "nodes", "-g", "2"}),
             (Words{"--hosts", "nodes", "--gpu-per-machine", "2"}));
 }
 
 TEST(Rungs, MinusHWithoutAValueAsksForHelp) {
   using Words = std::vector<std::string>;
-  EXPECT_EQ(spell_out(Words{"-h"}), (Words{"-h"}));
-  EXPECT_EQ(spell_out(Words{"-h", "--ranks=1"}), (Words{"-h", "--ranks=1"}));
+  EXPECT_EQ(scaling::spell_out(Words{"-h"}), (Words{"-h"}));
+  EXPECT_EQ(scaling::spell_out(Words{"-h", "--ranks=1"}), (Words{"-h", "--ranks=1"}));
 }
 
 TEST(ScaleFiles, KeepTheNameThatTheModelWasAskedForBy) {
-  ScaleResult result;
+  scaling::ScaleResult result;
   result.model = "inception3";
   result.batch_size = 32;
   EXPECT_EQ(result.name(), "inception3_b32");
@@ -64,15 +65,15 @@ RunResult run_of(std::int32_t ranks, double img_per_s, const std::vector<std::st
   return run;
 }
 
-Rung rung_of(std::int32_t ranks, const std::vector<double>& rates) {
-  Rung rung;
+scaling::Rung rung_of(std::int32_t ranks, const std::vector<double>& rates) {
+  scaling::Rung rung;
   rung.ranks = ranks;
   for (const double rate : rates) rung.runs.push_back(run_of(ranks, rate, {}));
   return rung;
 }
 
-ScaleResult ladder() {
-  ScaleResult result;
+scaling::ScaleResult ladder() {
+  scaling::ScaleResult result;
   result.model = "resnet50";
   result.batch_size = 64;
   result.what = "feeder host";
@@ -83,33 +84,33 @@ ScaleResult ladder() {
 }
 
 TEST(Scale, FilesAreLaidOutAsTfperftestsWithoutTheRungThatFailed) {
-  const ScaleResult result = ladder();
-  EXPECT_EQ(rates_csv(result), "1,100.000\n4,310.000\n");
-  EXPECT_EQ(ideal_csv(result), "1,100.000\n4,400.000\n");
+  const scaling::ScaleResult result = ladder();
+  EXPECT_EQ(scaling::rates_csv(result), "1,100.000\n4,310.000\n");
+  EXPECT_EQ(scaling::ideal_csv(result), "1,100.000\n4,400.000\n");
   EXPECT_EQ(result.name(), "resnet50_b64");
-  EXPECT_TRUE(has_failures(result));
+  EXPECT_TRUE(scaling::has_failures(result));
 }
 
 TEST(Scale, LabelsAreTheDevicesThatRan) {
-  ScaleResult result = ladder();
+  scaling::ScaleResult result = ladder();
   for (RunResult& run : result.rungs[2].runs) run.config.num_gpus = 2;
-  EXPECT_EQ(rates_csv(result), "1,100.000\n8,310.000\n");
-  EXPECT_EQ(ideal_csv(result), "1,100.000\n8,800.000\n");
+  EXPECT_EQ(scaling::rates_csv(result), "1,100.000\n8,310.000\n");
+  EXPECT_EQ(scaling::ideal_csv(result), "1,100.000\n8,800.000\n");
 }
 
 TEST(Scale, IdealComesFromTheSmallestRungThatRan) {
-  ScaleResult result = ladder();
+  scaling::ScaleResult result = ladder();
   result.rungs.erase(result.rungs.begin());
-  EXPECT_EQ(ideal_rate(result)->devices, 4);
-  EXPECT_DOUBLE_EQ(ideal_rate(result)->per_device_img_per_s, 77.5);
+  EXPECT_EQ(scaling::ideal_rate(result)->devices, 4);
+  EXPECT_DOUBLE_EQ(scaling::ideal_rate(result)->per_device_img_per_s, 77.5);
   result.rungs.pop_back();
-  EXPECT_FALSE(ideal_rate(result).has_value());
-  EXPECT_EQ(ideal_csv(result), "");
+  EXPECT_FALSE(scaling::ideal_rate(result).has_value());
+  EXPECT_EQ(scaling::ideal_csv(result), "");
 }
 
 TEST(Scale, TableHasEfficiencyAndTheReasonOfAFailure) {
   std::ostringstream out;
-  write_scale_text(ladder(), out);
+  scaling::write_scale_text(ladder(), out);
   const std::string text = out.str();
   EXPECT_NE(text.find("310.0 (300.0..320.0)  400.0          77.5  ok"), std::string::npos) << text;
   EXPECT_NE(text.find("failed, exit code 4"), std::string::npos) << text;
@@ -119,20 +120,20 @@ TEST(Scale, TableHasEfficiencyAndTheReasonOfAFailure) {
 }
 
 TEST(Scale, TwoNamesOfOneMachineAreSaidToBeOne) {
-  ScaleResult result = ladder();
+  scaling::ScaleResult result = ladder();
   result.rungs[2].hosts = {{"a", "", 2}, {"b", "", 2}};
   result.rungs[2].runs.front() = run_of(4, 300, {"vm", "vm", "vm", "vm"});
-  ASSERT_EQ(notes_about_machines(result).size(), 1U);
-  EXPECT_EQ(notes_about_machines(result).front(),
+  ASSERT_EQ(scaling::notes_about_machines(result).size(), 1U);
+  EXPECT_EQ(scaling::notes_about_machines(result).front(),
             "4 ranks were asked for on a, b, and ran on 1 machine: vm");
   result.rungs[2].runs.front() = run_of(4, 300, {"x", "x", "y", "y"});
-  EXPECT_TRUE(notes_about_machines(result).empty());
+  EXPECT_TRUE(scaling::notes_about_machines(result).empty());
 }
 
 TEST(Scale, FilesReplaceThoseOfAnEarlierLadder) {
   const TempFolder folder;
   write_text(folder / "resnet50_b64.csv", "2,stale\n");
-  write_scale_files(ladder(), folder.path());
+  scaling::write_scale_files(ladder(), folder.path());
   const auto files = files_below(folder.path());
   EXPECT_EQ(files.at("resnet50_b64.csv"), "1,100.000\n4,310.000\n");
   EXPECT_EQ(files.at("resnet50_b64_g4/imagespersec"), "77.500\n");
@@ -145,19 +146,19 @@ TEST(Scale, FilesReplaceThoseOfAnEarlierLadder) {
 }
 
 TEST(Scale, RungsThatDoNotFitAreRefusedBeforeAnyRuns) {
-  ScalePlan plan;
+  scaling::ScalePlan plan;
   plan.program = "penstock";
-  plan.hosts = parse_host_list("a:2,b:2");
+  plan.hosts = scaling::parse_host_list("a:2,b:2");
   plan.ranks = {1, 3};
-  const std::vector<Rung> rungs = make_rungs(plan);
-  EXPECT_EQ(to_text(rungs[1].hosts), "a:2,b:1");
+  const std::vector<scaling::Rung> rungs = scaling::make_rungs(plan);
+  EXPECT_EQ(scaling::to_text(rungs[1].hosts), "a:2,b:1");
   EXPECT_NE(rungs[1].command.find("--num-processes=3"), std::string::npos) << rungs[1].command;
   plan.ranks = {5};
-  EXPECT_THROW(make_rungs(plan), ConfigError);
+  EXPECT_THROW(scaling::make_rungs(plan), ConfigError);
 }
 
 TEST(Scale, FolderOnHostsIsAnAbsolutePath) {
-  EXPECT_THROW(copy_program({}, "here", "ssh", {}), ConfigError);
+  EXPECT_THROW(scaling::copy_program({}, "here", "ssh", {}), ConfigError);
 }
 
 }  // namespace

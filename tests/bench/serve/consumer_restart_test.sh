@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Consumers that are killed with batches in flight: `serve` goes on with the next one, whichever side
-# binds, and whatever the dead one left behind. And endpoints that no other process can reach.
+# Consumers that are killed with batches in flight: `serve` continues with the next consumer, whichever side
+# binds, and whatever the killed one left behind. Also endpoints that no other process can reach.
 # Usage: consumer_restart_test.sh PENSTOCK
 set -u
 penstock=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The verb `keygen`, and `serve` against `run` with its keys: who has the right ones feeds the run, and
-# nobody else does. Usage: curve_test.sh PENSTOCK
+# The verb `keygen`, and `serve` against `run` with its keys: only a process with the right keys feeds the run.
+# Usage: curve_test.sh PENSTOCK
 set -u
 penstock=$1
 folder=$(mktemp -d)
@@ -25,7 +25,7 @@ mkdir allowed
 cp keys/alice.key allowed
 
 endpoint=ipc://$folder/feed
-serve() {  # serve NAME SERVER: as that client, to the owner of that key
+serve() {  # as that client, to the server with that key
   "$penstock" serve --model null --batch-size 8 --hwm 2 --endpoint "$endpoint" --timeout 30s --num-batches 22 \
     --curve-secret "keys/$1.key_secret" --curve-server-key "keys/$2.key" 2>> "$1-$2.txt"
 }
@@ -34,13 +34,13 @@ serve() {  # serve NAME SERVER: as that client, to the owner of that key
 run=$!
 serve mallory consumer
 expect "a key that is not admitted" 2 $?
-said mallory-consumer.txt "does not admit our key"
+said mallory-consumer.txt "does not accept the key of this side"
 serve alice mallory
 expect "the key of another server" 2 $?
 said alice-mallory.txt "and that curve_server_key"
 "$penstock" serve --model null --batch-size 8 --endpoint "$endpoint" --timeout 30s 2> plain.txt
 expect "no key" 2 $?
-said plain.txt "only those with CURVE keys"
+said plain.txt "only peers with CURVE keys"
 serve alice consumer
 expect "the right keys" 0 $?
 wait $run

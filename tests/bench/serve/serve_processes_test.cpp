@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock serve --processes N` and `--encoded`: each image once, and nobody left behind.
+// `penstock serve --processes N` and `--encoded`: each image is sent once, and no process remains.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/child_process.h"
-#include "bench/serve_report.h"
+#include "bench/run/child_process.h"
+#include "bench/serve/serve_report.h"
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/message_puller.h"
@@ -45,21 +45,21 @@ class ServeProcesses : public testing::Test {
     return command;
   }
 
-  /// Takes messages until all producers have said who they are; their process ids.
+  /// Takes messages until all producers have announced themselves; returns their process ids.
   std::set<pid_t> await_producers(MessagePuller& puller) const {
     std::set<pid_t> pids;
     while (pids.size() < kProcesses && !HasFailure()) {
       const FrameList frames = puller.next();
       if (frames.empty()) break;
       const auto views = views_of(frames);
-      const FramedMessage message = parse_framed(views);
-      if (message.header.kind != FramedKind::hello) continue;
-      pids.insert(static_cast<pid_t>(parse_framed_hello(message).pid));
+      const remote::FramedMessage message = remote::parse_framed(views);
+      if (message.header.kind != remote::FramedKind::hello) continue;
+      pids.insert(static_cast<pid_t>(remote::parse_framed_hello(message).pid));
     }
     return pids;
   }
 
-  /// They are no children of ours, so nobody but the kernel can say.
+  /// They are not children of this process, so only the kernel knows.
   static void expect_gone(const std::set<pid_t>& pids) {
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     for (const pid_t pid : pids) {
@@ -69,7 +69,7 @@ class ServeProcesses : public testing::Test {
       EXPECT_FALSE(is_alive(pid)) << pid;
     }
   }
-  /// Those that have ended may wait to be reaped.
+  /// Processes that have ended may wait to be reaped.
   static bool is_alive(pid_t pid) {
     std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
     std::string text((std::istreambuf_iterator<char>(status)), {});
@@ -92,14 +92,14 @@ TEST_F(ServeProcesses, EachImageIsSentOnce) {
     const FrameList frames = puller.next();
     if (frames.empty()) break;
     const auto views = views_of(frames);
-    const FramedMessage message = parse_framed(views);
+    const remote::FramedMessage message = remote::parse_framed(views);
     producers.insert(message.header.producer);
-    if (message.header.kind == FramedKind::end) {
+    if (message.header.kind == remote::FramedKind::end) {
       ++ends;
       said += message.header.images_before;
     }
-    if (message.header.kind != FramedKind::batch) continue;
-    const FramedImages images(message, kSpec);
+    if (message.header.kind != remote::FramedKind::batch) continue;
+    const remote::FramedImages images(message, kSpec);
     for (std::size_t i = 0; i < images.size(); ++i) {
       const auto file = images.file(i);
       ++times[{reinterpret_cast<const char*>(file.data()), file.size()}];
@@ -158,9 +158,9 @@ TEST_F(ServeProcesses, BatchesAreSharedOut) {
     const FrameList frames = puller.next();
     if (frames.empty()) break;
     const auto views = views_of(frames);
-    const FramedKind kind = parse_framed(views).header.kind;
-    ends += kind == FramedKind::end ? 1 : 0;
-    batches += kind == FramedKind::batch ? 1 : 0;
+    const remote::FramedKind kind = remote::parse_framed(views).header.kind;
+    ends += kind == remote::FramedKind::end ? 1 : 0;
+    batches += kind == remote::FramedKind::batch ? 1 : 0;
   }
   EXPECT_EQ(batches, 4);
   EXPECT_EQ(child.wait().code, 0);
@@ -183,14 +183,14 @@ TEST_F(ServeProcesses, WhatCannotBeIsRefused) {
   expect_said(refusal({"--fake-location=cpu"}), "makes pixels");
   expect_said(refusal({"--fake-location=queue:crop=center"}),
               "zmq-consume:encoded=true,crop=center");
-  expect_said(refusal({"--shared-memory"}), "take --encoded --credit");
+  expect_said(refusal({"--shared-memory"}), "use --encoded --credit");
   expect_said(refusal({"--format=zmq_op"}), "of the format framed");
   expect_said(refusal({"--noencoded", "--credit", "--checksum"}), "without checksums");
   expect_said(refusal({"--noencoded", "--epochs=1"}), "--epochs without --encoded");
 }
 
 TEST(ServeReport, TheSlowerSideIsNamed) {
-  ServeTotals totals{.batches = 10, .images = 40, .bytes = 4'000'000, .seconds = 2};
+  serve::ServeTotals totals{.batches = 10, .images = 40, .bytes = 4'000'000, .seconds = 2};
   totals.consumers_s = 1.5;
   totals.feeder_s = 0.4;
   EXPECT_EQ(describe(totals, false),
@@ -202,21 +202,22 @@ TEST(ServeReport, TheSlowerSideIsNamed) {
   totals.consumers_s = 0;
   EXPECT_NE(describe(totals, true).find("--img-per-s is the limit"), std::string::npos);
   EXPECT_NE(describe(totals, false).find("neither side waits"), std::string::npos);
-  EXPECT_EQ(describe(ServeTotals{}, false),
+  EXPECT_EQ(describe(serve::ServeTotals{}, false),
             "sent 0 batches, 0 images, 0.0 MB: 0.0 img/s, 0.0 MB/s in 0.0 s");
 }
 
 TEST(ServeReport, TotalsOfProcessesAddUp) {
-  const ServeTotals one{.batches = 1, .images = 4, .bytes = 100, .seconds = 2, .consumers_s = 1},
+  const serve::ServeTotals one{
+      .batches = 1, .images = 4, .bytes = 100, .seconds = 2, .consumers_s = 1},
       other{.batches = 2, .images = 8, .bytes = 300, .seconds = 3, .feeder_s = 2};
-  EXPECT_EQ(totals_from_line(to_line(other)), other);
-  EXPECT_THROW(totals_from_line("1 2 three"), Error);
-  EXPECT_EQ(sum_of(std::vector{one, other}), (ServeTotals{.batches = 3,
-                                                          .images = 12,
-                                                          .bytes = 400,
-                                                          .seconds = 3,
-                                                          .consumers_s = 0.5,
-                                                          .feeder_s = 1}));
+  EXPECT_EQ(serve::totals_from_line(serve::to_line(other)), other);
+  EXPECT_THROW(serve::totals_from_line("1 2 three"), Error);
+  EXPECT_EQ(serve::sum_of(std::vector{one, other}), (serve::ServeTotals{.batches = 3,
+                                                                        .images = 12,
+                                                                        .bytes = 400,
+                                                                        .seconds = 3,
+                                                                        .consumers_s = 0.5,
+                                                                        .feeder_s = 1}));
 }
 
 }  // namespace

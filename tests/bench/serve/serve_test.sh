@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The verb `serve`: feeds a run, ends by itself, by a signal and by a time-out, with the exit codes of
-# the shared table. Usage: serve_test.sh PENSTOCK
+# The verb `serve`: feeds a run, ends by itself, by a signal and by a timeout, with the documented exit
+# codes. Usage: serve_test.sh PENSTOCK
 set -u
 penstock=$1
 folder=$(mktemp -d)
@@ -13,7 +13,7 @@ expect() {  # expect WHAT WANTED FOUND
   echo "$1: $3"
 }
 
-# From a device feeder, over a name in the working directory; a finite producer sends every batch.
+# From a device feeder, over a file name in the working directory; a finite producer sends every batch.
 "$penstock" serve --fake-location gpu --model null --batch-size 8 --num-batches 22 --hwm 2 --timeout 30s &
 "$penstock" run --json --fake-location zmq-consume:hwm=2 --model null --batch-size 8 \
   --num-warmup-batches 2 --num-batches 20 --timeout 30s > result.json
@@ -23,7 +23,7 @@ expect "serve --num-batches" 0 $?
 grep -q '"images_received":176' result.json
 expect "22 batches of 8 arrived (grep)" 0 $?
 
-# In other formats; messages of our own are numbered, so that what is missing is known.
+# In other formats. Messages of Penstock's framed format are numbered, so missing ones are detected.
 for format in numpy-frames framed; do
   "$penstock" serve --format $format --model null --batch-size 8 --num-batches 22 --hwm 2 --timeout 30s &
   "$penstock" run --json --fake-location zmq-consume:hwm=2,format=$format --model null --batch-size 8 \
@@ -41,7 +41,7 @@ expect "a checksum in zmq_op" 2 $?
 "$penstock" serve --format pickle --timeout 300ms
 expect "a format that is not sent" 2 $?
 
-# A run that starts its producer measures until batches in sockets do not decide the rate, unless told not to.
+# A run that starts its producer extends the window until batches in sockets do not decide the rate, unless told not to.
 own="zmq-consume:endpoint=ipc://own,producer='$penstock serve --endpoint ipc://own --model null --batch-size 8'"
 "$penstock" run --fake-location "$own" --model null --batch-size 8 --num-warmup-batches 2 --num-batches 20 \
   --timeout 30s > total.txt 2> said.txt
@@ -58,11 +58,11 @@ expect "its rate need not last (grep)" 0 $?
 grep -q 'penstock: draining: ' said.txt
 expect "and the reason is said (grep)" 0 $?
 
-# Nobody takes a batch.
+# No consumer takes a batch.
 "$penstock" serve --model null --batch-size 8 --timeout 300ms
 expect "no consumer" 5 $?
 
-# A consumer that leaves is named, and may end the producer: pixels by push and by credit, and image files.
+# A consumer that leaves is named, and can end the producer: pixels by push and by credit, and image files.
 "$penstock" dataset make --data-dir data --images 4 --val-images 1 --classes 2 --brief
 for way in "--fake-location host" "--fake-location host --credit" "--encoded --data-dir data/train"; do
   case $way in

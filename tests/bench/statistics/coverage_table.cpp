@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints how often intervals cover what they should and verdicts are false, as a table in Markdown:
+// Prints how often intervals cover the truth and how often verdicts are false, as a Markdown table:
 //   coverage_table [SIMULATIONS]
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulations of simulations.h, few enough to be fast. Seeds are fixed: each either holds or
-// not.
+// A small number of the simulations of simulations.h, to be fast. Seeds are fixed, so the outcome
+// never varies.
 #include <gtest/gtest.h>
 
 #include "tests/bench/statistics/simulations.h"
@@ -21,7 +21,7 @@ TEST(Coverage, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
   expect_within_bounds(coverage_simulations(), 300);
 }
 
-// 18 of 200 is exceeded by a false alarm rate of 5 % once in 200 times.
+// A false alarm rate of 5 % exceeds 18 of 200 once in 200 times.
 TEST(Coverage, VerdictsOfEqualsAreRarelyFalse) {
   expect_within_bounds(false_alarm_simulations(), 200);
 }

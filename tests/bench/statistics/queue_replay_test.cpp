@@ -23,11 +23,13 @@ std::vector<double> exponential_times(std::size_t count, double mean, std::uint6
 
 TEST(QueueReplay, SteadyTimesGiveTheSlowerOfBoth) {
   for (const std::size_t slots : {1U, 2U, 9U}) {
-    const Replay starved = replay_queue(std::vector{5.0}, std::vector{4.0}, {.slots = slots});
+    const statistics::Replay starved =
+        statistics::replay_queue(std::vector{5.0}, std::vector{4.0}, {.slots = slots});
     EXPECT_NEAR(starved.ms_per_batch, 5, 1e-9);
     EXPECT_NEAR(starved.starved_percent, 20, 1e-6);
     EXPECT_EQ(starved.blocked_percent, 0);
-    const Replay blocked = replay_queue(std::vector{4.0}, std::vector{5.0}, {.slots = slots});
+    const statistics::Replay blocked =
+        statistics::replay_queue(std::vector{4.0}, std::vector{5.0}, {.slots = slots});
     EXPECT_NEAR(blocked.ms_per_batch, 5, 1e-9);
     EXPECT_EQ(blocked.starved_percent, 0);
     EXPECT_NEAR(blocked.blocked_percent, 20, 1e-6);
@@ -35,9 +37,9 @@ TEST(QueueReplay, SteadyTimesGiveTheSlowerOfBoth) {
 }
 
 TEST(QueueReplay, ExponentialTimesGiveTheQueueOfMarkov) {
-  // Batches that are finished and not yet consumed form a chain of births and deaths: 0 starves the
-  // consumer, slots + 2 (one consumed, one in the producer's hands) blocks the producer. It is the
-  // M/M/1/K queue of K = slots + 2; its states have probabilities in proportion to rho^n.
+  // Finished, unconsumed batches form a birth-death chain: 0 starves the consumer, and slots + 2
+  // (one being consumed, one held by the producer) blocks the producer. This is the M/M/1/K queue
+  // of K = slots + 2; the probabilities of its states are proportional to rho^n.
   const std::vector<double> consumer = exponential_times(50000, 10, 1);
   for (const double produce_ms : {8.0, 10.0, 14.0}) {
     const std::vector<double> producer = exponential_times(50000, produce_ms, 2);
@@ -46,8 +48,8 @@ TEST(QueueReplay, ExponentialTimesGiveTheQueueOfMarkov) {
       double sum = 0;
       for (std::size_t n = 0; n <= slots + 2; ++n) sum += std::pow(rho, n);
       const double starved = 1 / sum, blocked = std::pow(rho, slots + 2) / sum;
-      const Replay replay =
-          replay_queue(producer, consumer, {.slots = slots, .batches = 300000, .seed = 3});
+      const statistics::Replay replay = statistics::replay_queue(
+          producer, consumer, {.slots = slots, .batches = 300000, .seed = 3});
       SCOPED_TRACE(testing::Message() << produce_ms << " ms, " << slots << " slots");
       EXPECT_NEAR(replay.starved_percent, 100 * starved, 0.7);
       EXPECT_NEAR(replay.blocked_percent, 100 * blocked, 0.7);
@@ -59,37 +61,42 @@ TEST(QueueReplay, ExponentialTimesGiveTheQueueOfMarkov) {
 TEST(QueueReplay, MoreSlotsNeverCostAnything) {
   const std::vector<double> producer = exponential_times(500, 9, 4);
   const std::vector<double> consumer = exponential_times(500, 10, 5);
-  Replay before = replay_queue(producer, consumer, {.slots = 1});
+  statistics::Replay before = statistics::replay_queue(producer, consumer, {.slots = 1});
   for (const std::size_t slots : {2U, 3U, 4U, 6U, 8U, 16U, 64U}) {
-    const Replay replay = replay_queue(producer, consumer, {.slots = slots});
+    const statistics::Replay replay =
+        statistics::replay_queue(producer, consumer, {.slots = slots});
     EXPECT_LE(replay.ms_per_batch, before.ms_per_batch);
     EXPECT_LE(replay.starved_percent, before.starved_percent);
     before = replay;
   }
-  EXPECT_GE(before.ms_per_batch, 9.8);  // the consumer's own
+  EXPECT_GE(before.ms_per_batch, 9.8);  // the consumer's time
 }
 
 TEST(QueueReplay, AStallOutlastsTheQueueUnlessItIsDeep) {
-  // A stall of 100 ms after 99 batches of 1 ms; the consumer takes 2.2 ms, so that it needs 45
-  // batches in reserve to get over the stall.
+  // A stall of 100 ms after 99 batches of 1 ms. The consumer takes 2.2 ms, so it needs a reserve of
+  // 45 batches to survive the stall.
   std::vector<double> producer(99, 1.0);
   producer.push_back(100);
-  const Replay shallow = replay_queue(producer, std::vector{2.2}, {.slots = 2});
-  const Replay deep = replay_queue(producer, std::vector{2.2}, {.slots = 60});
+  const statistics::Replay shallow =
+      statistics::replay_queue(producer, std::vector{2.2}, {.slots = 2});
+  const statistics::Replay deep =
+      statistics::replay_queue(producer, std::vector{2.2}, {.slots = 60});
   EXPECT_GT(shallow.starved_percent, 20);
   EXPECT_LT(deep.starved_percent, shallow.starved_percent / 2);
 }
 
 TEST(QueueReplay, ConsecutiveTimesStayTogether) {
-  // The same times, once as blocks of fast and slow ones, once alternating: only a queue as deep as
+  // The same times, once in blocks of fast and slow ones, once alternating. Only a queue as deep as
   // a block evens out the blocks.
   std::vector<double> blocks, alternating;
   for (int k = 0; k < 400; ++k) {
     blocks.push_back(k / 20 % 2 == 0 ? 1.0 : 9.0);
     alternating.push_back(k % 2 == 0 ? 1.0 : 9.0);
   }
-  const double apart = replay_queue(blocks, std::vector{5.0}, {.slots = 4}).starved_percent;
-  const double mixed = replay_queue(alternating, std::vector{5.0}, {.slots = 4}).starved_percent;
+  const double apart =
+      statistics::replay_queue(blocks, std::vector{5.0}, {.slots = 4}).starved_percent;
+  const double mixed =
+      statistics::replay_queue(alternating, std::vector{5.0}, {.slots = 4}).starved_percent;
   EXPECT_GT(apart, 20);
   EXPECT_LT(mixed, 10);
 }
@@ -97,28 +104,31 @@ TEST(QueueReplay, ConsecutiveTimesStayTogether) {
 TEST(QueueReplay, TheSeedDecides) {
   const std::vector<double> producer = exponential_times(100, 9, 6);
   const auto replay = [&](std::uint64_t seed) {
-    return replay_queue(producer, std::vector{10.0}, {.slots = 2, .seed = seed}).ms_per_batch;
+    return statistics::replay_queue(producer, std::vector{10.0}, {.slots = 2, .seed = seed})
+        .ms_per_batch;
   };
   EXPECT_EQ(replay(1), replay(1));
   EXPECT_NE(replay(1), replay(2));
 }
 
 TEST(QueueReplay, TimesOfNothingGiveNothing) {
-  const Replay replay = replay_queue(std::vector{0.0}, std::vector{0.0}, {});
+  const statistics::Replay replay =
+      statistics::replay_queue(std::vector{0.0}, std::vector{0.0}, {});
   EXPECT_EQ(replay.ms_per_batch, 0);
   EXPECT_EQ(replay.starved_percent, 0);
   EXPECT_EQ(replay.blocked_percent, 0);
-  const Replay free = replay_queue(std::vector{0.0, 0.0}, std::vector{3.0}, {.batches = 0});
+  const statistics::Replay free =
+      statistics::replay_queue(std::vector{0.0, 0.0}, std::vector{3.0}, {.batches = 0});
   EXPECT_NEAR(free.ms_per_batch, 3, 1e-12);
   EXPECT_EQ(free.starved_percent, 0);
 }
 
 TEST(QueueReplay, WhatIsNoTimeOrNoQueueIsRefused) {
   const std::vector<double> ms{1.0};
-  EXPECT_THROW(replay_queue({}, ms, {}), std::logic_error);
-  EXPECT_THROW(replay_queue(ms, std::vector{-1.0}, {}), std::logic_error);
-  EXPECT_THROW(replay_queue(ms, std::vector{std::nan("")}, {}), std::logic_error);
-  EXPECT_THROW(replay_queue(ms, ms, {.slots = 0}), std::logic_error);
+  EXPECT_THROW(statistics::replay_queue({}, ms, {}), std::logic_error);
+  EXPECT_THROW(statistics::replay_queue(ms, std::vector{-1.0}, {}), std::logic_error);
+  EXPECT_THROW(statistics::replay_queue(ms, std::vector{std::nan("")}, {}), std::logic_error);
+  EXPECT_THROW(statistics::replay_queue(ms, ms, {.slots = 0}), std::logic_error);
 }
 
 }  // namespace

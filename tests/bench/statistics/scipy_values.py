@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints scipy_values.h: what SciPy and NumPy make of the same numbers as bench/statistics.
+"""Prints scipy_values.h: SciPy's and NumPy's results for the same numbers as in tests of bench/statistics.
 
 Usage: scipy_values.py | clang-format-14 --assume-filename=scipy_values.h > scipy_values.h
 Needs SciPy 1.10 or newer and NumPy: pip install scipy.
-The versions that made the committed file are in its first lines; others differ in the last digits.
+The first lines of the committed file name the versions that made it; other versions differ in the last digits.
 """
 import numpy as np
 import scipy
@@ -60,7 +60,7 @@ def scaling_case(random, law, threads, blocks, noise):
 
 
 def exact_effect(pairs):
-    """Effect over its standard error that a two-sided t test at 5 % finds upwards with 80 %."""
+    """The ratio of effect to standard error that a two-sided t test at 5 % detects as positive with 80 % power."""
     limit = stats.t.ppf(0.975, pairs - 1)
     return optimize.brentq(lambda d: stats.nct.sf(limit, pairs - 1, d) - 0.8, 0.1, 20)
 

@@ -13,17 +13,18 @@
 namespace penstock {
 namespace {
 
-constexpr double kLow = 90, kHigh = 99;  // per cent that nominal 95 % may be
+constexpr double kLow = 90, kHigh = 99;  // allowed per cent for a nominal 95 %
 constexpr std::size_t kResamples = 100;  // of scaling laws: a tenth of the default, for speed
 
-bool covers(const Estimate& estimate, double truth) {
+bool covers(const statistics::Estimate& estimate, double truth) {
   return estimate.low <= truth && truth <= estimate.high;
 }
 
 Simulation mean_of_ar1(double phi, std::size_t steps) {
   return {"mean_of_series", fmt::format("AR(1), phi {}, {} steps", phi, steps), kLow, kHigh,
           [=](std::size_t k) {
-            return covers(mean_of_series(make_ar1(steps, phi, 20, 2, Normal(1, k))), 20);
+            return covers(statistics::mean_of_series(make_ar1(steps, phi, 20, 2, Normal(1, k))),
+                          20);
           }};
 }
 
@@ -31,18 +32,20 @@ Simulation median_of_ar1(double phi, std::size_t steps) {
   return {"bootstrap_series", fmt::format("median, AR(1), phi {}, {} steps", phi, steps), kLow,
           kHigh, [=](std::size_t k) {
             const std::vector<double> series = make_ar1(steps, phi, 20, 2, Normal(2, k));
-            const auto block = static_cast<std::size_t>(3 * autocorrelation_time(series)) + 1;
+            const auto block =
+                static_cast<std::size_t>(3 * statistics::autocorrelation_time(series)) + 1;
             const auto middle = [](std::span<const double> values) {
-              return quantile(values, 0.5);
+              return statistics::quantile(values, 0.5);
             };
-            return covers(bootstrap_series(series, middle, block, k, 200), 20);
+            return covers(statistics::bootstrap_series(series, middle, block, k, 200), 20);
           }};
 }
 
-/// Lognormal times: the machine drifts by 10 % from pair to pair, each time by `deviation` more.
-std::vector<Pair> make_pairs(std::size_t count, double ratio, double deviation, Normal normal) {
-  std::vector<Pair> pairs(count);
-  for (Pair& pair : pairs) {
+/// Lognormal times: the machine drifts by 10 % between pairs; each time also varies by `deviation`.
+std::vector<statistics::Pair> make_pairs(std::size_t count, double ratio, double deviation,
+                                         Normal normal) {
+  std::vector<statistics::Pair> pairs(count);
+  for (statistics::Pair& pair : pairs) {
     const double machine = 20 * std::exp(0.1 * normal.next());
     pair.a = machine * std::exp(deviation * normal.next());
     pair.b = machine * ratio * std::exp(deviation * normal.next());
@@ -53,18 +56,21 @@ std::vector<Pair> make_pairs(std::size_t count, double ratio, double deviation, 
 Simulation ratio_of_blocks(std::size_t pairs, double deviation) {
   return {"paired_ratio", fmt::format("{} lognormal pairs, {} % noise", pairs, 100 * deviation),
           kLow, kHigh, [=](std::size_t k) {
-            return covers(paired_ratio(make_pairs(pairs, 1.07, deviation, Normal(3, k))), 1.07);
+            return covers(
+                statistics::paired_ratio(make_pairs(pairs, 1.07, deviation, Normal(3, k))), 1.07);
           }};
 }
 
-/// Rates of a law: the machine drifts by 3 % from block to block, each rate by `deviation` more.
-std::vector<ScalingPoint> make_points(const ScalingLaw& law, const std::vector<double>& threads,
-                                      std::size_t blocks, double deviation, Normal normal) {
-  std::vector<ScalingPoint> points;
+/// Rates of a law: the machine drifts by 3 % between blocks; each rate also varies by `deviation`.
+std::vector<statistics::ScalingPoint> make_points(const statistics::ScalingLaw& law,
+                                                  const std::vector<double>& threads,
+                                                  std::size_t blocks, double deviation,
+                                                  Normal normal) {
+  std::vector<statistics::ScalingPoint> points;
   for (const double n : threads) points.push_back({n, {}});
   for (std::size_t k = 0; k < blocks; ++k) {
     const double machine = std::exp(0.03 * normal.next());
-    for (ScalingPoint& point : points) {
+    for (statistics::ScalingPoint& point : points) {
       const double noise = std::exp(deviation * normal.next());
       point.img_per_s.push_back(law.rate(point.threads) * machine * noise);
     }
@@ -73,7 +79,7 @@ std::vector<ScalingPoint> make_points(const ScalingLaw& law, const std::vector<d
 }
 
 struct Supply {
-  ScalingLaw law;
+  statistics::ScalingLaw law;
   std::vector<double> threads;
   std::size_t blocks = 0;
   double needed = 0;  ///< threads that reach the demand
@@ -89,7 +95,8 @@ Simulation threads_for(const Supply& supply) {
             const auto points =
                 make_points(supply.law, supply.threads, supply.blocks, 0.02, Normal(4, k));
             const double demand = supply.law.rate(supply.needed);
-            const ThreadsNeeded needed = threads_needed(points, demand, k, kResamples);
+            const statistics::ThreadsNeeded needed =
+                statistics::threads_needed(points, demand, k, kResamples);
             return needed.reachable ? covers(needed.threads, supply.needed)
                                     : needed.peak_img_per_s.high >= demand;
           }};
@@ -99,7 +106,7 @@ Simulation rate_of(const Supply& supply) {
   return {"rate_at", describe(supply), kLow, kHigh, [=](std::size_t k) {
             const auto points =
                 make_points(supply.law, supply.threads, supply.blocks, 0.02, Normal(5, k));
-            return covers(rate_at(points, supply.needed, k, kResamples),
+            return covers(statistics::rate_at(points, supply.needed, k, kResamples),
                           supply.law.rate(supply.needed));
           }};
 }
@@ -109,7 +116,8 @@ Simulation peak_of(const Supply& supply) {
   return {"threads_needed, peak", describe(supply), kLow, kHigh, [=](std::size_t k) {
             const auto points =
                 make_points(supply.law, supply.threads, supply.blocks, 0.02, Normal(6, k));
-            return covers(threads_needed(points, 3 * peak, k, kResamples).peak_img_per_s, peak);
+            return covers(
+                statistics::threads_needed(points, 3 * peak, k, kResamples).peak_img_per_s, peak);
           }};
 }
 
@@ -118,42 +126,45 @@ Simulation verdicts_of_equals(std::size_t pairs, double deviation, double margin
           fmt::format("A against A, {} pairs, {} % noise, margin {} %", pairs, 100 * deviation,
                       100 * margin),
           0, 9, [=](std::size_t k) {
-            const Verdict verdict = judge(make_pairs(pairs, 1, deviation, Normal(7, k)), margin);
-            return verdict == Verdict::slower || verdict == Verdict::faster;
+            const statistics::Verdict verdict =
+                statistics::judge(make_pairs(pairs, 1, deviation, Normal(7, k)), margin);
+            return verdict == statistics::Verdict::slower || verdict == statistics::Verdict::faster;
           }};
 }
 
-/// Block after block until the interval is within 1 %, from 5 to 30 of them.
+/// Adds blocks until the interval is within 1 %, from 5 to 30 blocks.
 Simulation verdicts_after_looking(double deviation) {
-  return {"judge",
-          fmt::format("A against A, until within 1 % or 30 pairs, {} % noise, margin 0 %",
-                      100 * deviation),
-          0, 9, [=](std::size_t k) {
-            const std::vector<Pair> all = make_pairs(30, 1, deviation, Normal(10, k));
-            std::size_t count = 5;
-            while (count < all.size() && more_pairs(std::span(all).first(count), 0.01) > 0) ++count;
-            const Verdict verdict = judge(std::span(all).first(count), 0);
-            return verdict == Verdict::slower || verdict == Verdict::faster;
-          }};
+  return {
+      "judge",
+      fmt::format("A against A, until within 1 % or 30 pairs, {} % noise, margin 0 %",
+                  100 * deviation),
+      0, 9, [=](std::size_t k) {
+        const std::vector<statistics::Pair> all = make_pairs(30, 1, deviation, Normal(10, k));
+        std::size_t count = 5;
+        while (count < all.size() && statistics::more_pairs(std::span(all).first(count), 0.01) > 0)
+          ++count;
+        const statistics::Verdict verdict = statistics::judge(std::span(all).first(count), 0);
+        return verdict == statistics::Verdict::slower || verdict == statistics::Verdict::faster;
+      }};
 }
 
 Simulation drift_of_noise(double phi, std::size_t steps) {
   return {"find_warm_up, drifting", fmt::format("stationary AR(1), phi {}, {} steps", phi, steps),
           0, 10, [=](std::size_t k) {
-            return find_warm_up(make_ar1(steps, phi, 20, 2, Normal(8, k)), 20).drifting;
+            return statistics::find_warm_up(make_ar1(steps, phi, 20, 2, Normal(8, k)), 20).drifting;
           }};
 }
 
 Simulation verdicts_of_slower(std::size_t pairs) {
-  // Two pairs of either sign have the standard deviation that the simulated ones have.
+  // Two pairs of either sign have the standard deviation of the simulated pairs.
   constexpr double kDeviation = 0.02;
   const double spread = std::exp(kDeviation * std::numbers::sqrt2 * std::sqrt(0.75));
-  const std::vector<Pair> known{{1, spread}, {spread, 1}, {1, spread}, {spread, 1}};
-  const double effect = detectable_effect(known, pairs);
+  const std::vector<statistics::Pair> known{{1, spread}, {spread, 1}, {1, spread}, {spread, 1}};
+  const double effect = statistics::detectable_effect(known, pairs);
   return {"detectable_effect", fmt::format("{} pairs, slower by {:.2f} %", pairs, 100 * effect), 74,
           86, [=](std::size_t k) {
-            return judge(make_pairs(pairs, 1 + effect, kDeviation, Normal(9, k)), 0) ==
-                   Verdict::slower;
+            return statistics::judge(make_pairs(pairs, 1 + effect, kDeviation, Normal(9, k)), 0) ==
+                   statistics::Verdict::slower;
           }};
 }
 

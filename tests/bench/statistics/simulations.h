@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulated measurements whose truth is known: how often do intervals cover it, and how often do
-// verdicts cry wolf? One table serves a test that is fast and a program that counts for longer.
+// Simulated measurements with a known truth: how often intervals cover it, and how often verdicts
+// are false. Used by a fast test and by a program that runs more simulations.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class Normal {
   Random random_;
 };
 
-/// A stationary AR(1) series: x(k) = mean + phi (x(k - 1) - mean) + noise, of the given standard
-/// deviation.
+/// A stationary AR(1) series with the given standard deviation:
+/// x(k) = mean + phi (x(k - 1) - mean) + noise.
 std::vector<double> make_ar1(std::size_t steps, double phi, double mean, double deviation,
                              Normal normal);
 
@@ -33,12 +33,12 @@ struct Simulation {
   std::string figure;                ///< "mean_of_series"
   std::string conditions;            ///< "AR(1), phi 0.9, 400 steps"
   double at_least = 0, at_most = 0;  ///< per cent
-  /// Of simulation number k: was the truth covered, or was there a verdict?
+  /// For simulation number k: was the truth covered, or was there a verdict?
   std::function<bool(std::size_t k)> hit;
 };
 std::vector<Simulation> coverage_simulations();     ///< nominal 95 % intervals
-std::vector<Simulation> false_alarm_simulations();  ///< verdicts where nothing differs
-std::vector<Simulation> power_simulations();        ///< verdicts where something does
+std::vector<Simulation> false_alarm_simulations();  ///< verdicts if nothing differs
+std::vector<Simulation> power_simulations();        ///< verdicts if something differs
 
 /// Hits in simulations 0 to count - 1, in per cent.
 double percent_of_hits(const Simulation& simulation, std::size_t count);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a run whose process misbehaves, and the producer beside it. Shell scripts stand
-// in for this program.
-#include "bench/child_run.h"
+// Runs whose process or producer misbehaves. Shell scripts replace the program.
+#include "bench/sweep/child_run.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "bench/result_json.h"
+#include "bench/record/result_json.h"
 
 namespace penstock {
 namespace {
@@ -44,7 +43,7 @@ class ChildRun : public testing::Test {
 
   std::filesystem::path path(const char* name) const { return folder_.path() / name; }
 
-  /// A program whose verbs are these lines of shell; $dir is the test's folder.
+  /// A program whose verbs are these lines of shell. $dir is the test's folder.
   ChildRunOptions program(const std::string& run, const std::string& serve = "exit 1") {
     std::ofstream(path("program"))
         << "#!/bin/sh\ndir='" << folder_.path().native() << "'\ncase $1 in\nrun) " << run
@@ -103,6 +102,29 @@ TEST_F(ChildRun, ACrashIsAFailedRunEvenBehindAResult) {
       run_in_child(config_, kPlain, program("cat $dir/result.json; kill -ABRT $$"), {});
   EXPECT_EQ(late.status, Status::failed);
   EXPECT_NE(late.reason.find("signal 6"), std::string::npos) << late.reason;
+}
+
+TEST_F(ChildRun, NotesOfARunAreNotTheReasonOfItsEnd) {
+  RunResult noted;
+  noted.notes = {"the feeder yields to the trainer", "18 batches may wait in sockets"};
+  std::ofstream(path("noted.json")) << to_json(noted).dump();
+  const std::string said =
+      "cat $dir/noted.json; echo 'penstock: --hwm has no effect' >&2; "
+      "for note in 'the feeder yields to the trainer' '18 batches may wait in sockets'; do "
+      "echo \"penstock: $note\" >&2; done; ";
+  const RunResult killed = run_in_child(config_, kPlain, program(said + "kill -KILL $$"), {});
+  EXPECT_EQ(killed.status, Status::failed);
+  EXPECT_EQ(killed.reason, "the run was ended by signal 9 (Killed)");
+  EXPECT_EQ(killed.notes, noted.notes);
+
+  const std::string error = "echo 'terminate called' >&2; kill -ABRT $$";
+  EXPECT_EQ(run_in_child(config_, kPlain, program(said + error), {}).reason,
+            "the run was ended by signal 6 (Aborted); it said: terminate called");
+
+  ChildRunOptions late = program(said + "exec sleep 1000");
+  late.timeout = 3s;
+  EXPECT_EQ(run_in_child(config_, kPlain, late, {}).reason,
+            "the run did not end in time; was ended by signal 2 (Interrupt)");
 }
 
 TEST_F(ChildRun, ATimeoutIsAFailedRun) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/result_folder.h"
+#include "bench/sweep/result_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <memory>
 
-#include "bench/child_run.h"
+#include "bench/sweep/child_run.h"
 #include "dataflow/error.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {

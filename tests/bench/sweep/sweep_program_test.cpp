@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `penstock sweep` as a user runs it: the built program, real child processes, small
+// Runs `penstock sweep` as a user does: the built program, real child processes, small
 // configurations.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/child_process.h"
-#include "bench/child_run.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/child_run.h"
 
 namespace penstock {
 namespace {
@@ -41,9 +41,9 @@ class SweepProgram : public testing::Test {
  protected:
   std::filesystem::path out() const { return scratch_.path() / "out"; }
 
-  /// A sweep of runs that end at once; `more` comes first, and takes the place of what it repeats.
+  /// The command of a sweep with very short runs. `more` comes first and replaces defaults.
   std::vector<std::string> arguments(const std::vector<std::string>& more) const {
-    // A busy machine may slow one round down; a repeated one would change the counts here.
+    // A busy machine may slow down one round, and a repeated round would change the counts.
     std::vector<std::string> words{PENSTOCK_PROGRAM, "sweep", "--norepeat-outlier"};
     words.insert(words.end(), more.begin(), more.end());
     const std::string out_flag = "--out=" + out().native();
@@ -142,7 +142,7 @@ TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsSaidFirst) {
 }
 
 TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
-  // A limit on the length of files stands in for the disk: each run adds its steps to results.json.
+  // A file size limit replaces a full disk: each run adds its steps to results.json.
   std::vector<std::string> words{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh"};
   const std::vector<std::string> command =
       arguments({"--fake-location=gpu", "--num-batches=400", "--repetitions=8"});
@@ -160,7 +160,7 @@ TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
 TEST_F(SweepProgram, AnInterruptKeepsFinishedRunsAndLeavesNothing) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
-  // The timeout is a value that no other process has, and harmless.
+  // A harmless timeout that no other process uses marks the processes of this test.
   const std::string marker = std::to_string(70000000 + getpid());
   std::vector<std::string> words = arguments({"--fake-location=gpu,cpu", "--repetitions=10000",
                                               "--time-budget=1h", "--timeout=" + marker});

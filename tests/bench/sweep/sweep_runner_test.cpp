@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds, budget and order of a sweep, with runs that are no processes and a clock that they turn.
-#include "bench/sweep_runner.h"
+// Rounds, budget and order of a sweep, with fake runs that advance the clock.
+#include "bench/sweep/sweep_runner.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "dataflow/error.h"
-#include "tests/bench/sweep_rows.h"
+#include "tests/bench/record/sweep_rows.h"
 #include "tests/bench/turned_clock.h"
 
 namespace penstock {
@@ -195,7 +195,7 @@ TEST_F(SweepRunnerTest, BeginsOnABusyMachineWhenTheWaitIsOverAndSaysSo) {
   EXPECT_EQ(ran_.size(), 12U);
   EXPECT_EQ(listener_.rests_told, 30);
   EXPECT_TRUE(mentions(sweep.warnings,
-                       "did not come to rest before the first round: other "
+                       "was not idle before the first round: other "
                        "programs used 43 % of its processors"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sweep.h"
+#include "bench/sweep/sweep.h"
 
 #include <gtest/gtest.h>
 

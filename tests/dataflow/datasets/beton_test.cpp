@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// .beton files as Python packs them, and what damage costs.
-#include "dataflow/packed/beton.h"
+// .beton files that Python wrote, and damaged ones.
+#include "dataflow/datasets/beton.h"
 
 #include "dataflow/error.h"
 #include "tests/support/packed_set.h"
@@ -17,9 +17,9 @@ class BetonTest : public PackedSet {
   }
 
   std::string file() const { return read_text(path("set.beton")); }
-  BetonLayout layout() const {
+  datasets::BetonLayout layout() const {
     const std::string bytes = file();
-    return parse_beton_layout(std::as_bytes(std::span(bytes)));
+    return datasets::parse_beton_layout(std::as_bytes(std::span(bytes)));
   }
   std::string refusal(const std::string& source = "beton") {
     return thrown_by<ConfigError>([&] { open(source); });
@@ -27,7 +27,7 @@ class BetonTest : public PackedSet {
   void expect_refusal(const std::string& problem, const std::string& source = "beton") {
     EXPECT_NE(refusal(source).find(problem), std::string::npos) << refusal(source);
   }
-  /// The file with `bytes` at `at`.
+  /// Replaces the bytes of the file at `at`.
   void overwrite(std::uint64_t at, const std::string& bytes) {
     std::string changed = good_.empty() ? good_ = file() : good_;
     changed.replace(at, bytes.size(), bytes);
@@ -57,7 +57,7 @@ TEST_F(BetonTest, AsksWhichFieldWhereThereAreSeveral) {
   pack("beton", "set.beton", "fields=int:index,rgb:photo,int:label,rgb:a_very_long_name");
   expect_refusal("has 2 columns of RGB images; there are 'index' (int), 'photo' (RGB image)");
   expect_refusal("beton:image=NAME");
-  // Of numbers, that named `label` is taken; a name is kept to 16 characters.
+  // Of several number fields, `label` is used; names have at most 16 characters.
   EXPECT_EQ(all_of(*open("beton:image=photo")), images_);
   EXPECT_EQ(all_of(*open("beton:image=a_very_long_name_indeed")), images_);
   EXPECT_EQ(all_of(*open("beton:image=photo,label=index"))[11].first, 11);
@@ -71,7 +71,7 @@ TEST_F(BetonTest, AsksWhichFieldWhereThereAreSeveral) {
 
 TEST_F(BetonTest, RawImagesAreRefusedByName) {
   pack("beton", "set.beton", "raw=12");
-  expect_refusal("has uncompressed images alone (mode raw)");
+  expect_refusal("has uncompressed images only (mode raw)");
   pack("beton", "set.beton", "raw=5");
   const Images found = all_of(*open("beton"));
   ASSERT_EQ(found.size(), 12U);
@@ -85,9 +85,9 @@ TEST_F(BetonTest, RawImagesAreRefusedByName) {
 }
 
 TEST_F(BetonTest, DamageCostsItsSampleAlone) {
-  const BetonLayout layout = this->layout();
+  const datasets::BetonLayout layout = this->layout();
   const std::uint64_t row = layout.rows_at + 4 * layout.row_bytes;
-  // The six samples of odd number were written before those of even number.
+  // The six samples with odd numbers were written before those with even numbers.
   const std::uint64_t allocation = layout.allocations_at + (6 + 2) * 24;
   ASSERT_EQ(layout.row_bytes, 24U);
   const struct {
@@ -97,8 +97,8 @@ TEST_F(BetonTest, DamageCostsItsSampleAlone) {
       {row, "\x07", "its image has mode 7"},
       {row + 12, "\x7f", "where the file has no data"},
       {row + 5, "\x03", "where the file has no data"},
-      {row + 23, "\xff", "which numbers no class"},
-      {row + 20, "\x01", "its label is 4294967297, which numbers no class"},
+      {row + 23, "\xff", "which is not the number of a class"},
+      {row + 20, "\x01", "its label is 4294967297, which is not the number of a class"},
       {allocation + 23, "\x7f", "where the file has no data"},
       {allocation + 20, "\x01", "where the file has no data"},
       {allocation + 8, std::string(8, '\0'), "where the file has no data"},
@@ -118,7 +118,7 @@ TEST_F(BetonTest, DamageCostsItsSampleAlone) {
 
 TEST_F(BetonTest, FilesThatCannotBeReadAreRefused) {
   overwrite(0, "\x03");
-  expect_refusal("set.beton' has version 3, and version 2 is known");
+  expect_refusal("set.beton' has version 3; only version 2 is supported");
   overwrite(2, "\xff\xff");
   expect_refusal("ends within the descriptions of its 65535 fields");
   overwrite(14, "\x01");
@@ -128,11 +128,11 @@ TEST_F(BetonTest, FilesThatCannotBeReadAreRefused) {
   overwrite(8, "\x01");
   expect_refusal("more allocations than 1 samples");
   overwrite(16, std::string(8, '\0'));
-  expect_refusal("was never finished by its writer");
+  expect_refusal("is incomplete: its writer did not write");
   overwrite(16, std::string(8, '\xff'));
   expect_refusal("do not end with the table of allocations");
   overwrite(24, "\xff");
-  expect_refusal("has field 'image' of type 255, whose size in a row is not known");
+  expect_refusal("has field 'image' of type 255, which is unsupported");
   write_text(path("set.beton"), good_.substr(0, good_.size() - 1));
   expect_refusal("do not end with the table of allocations");
   write_text(path("set.beton"), good_.substr(0, 20));

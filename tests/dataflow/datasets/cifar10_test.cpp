@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// CIFAR-10 written byte by byte and by Python, read back, and fed to a run by the built program.
+// CIFAR-10 files, written byte by byte and by Python: reading, and feeding a run of the built
+// program.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 #include "dataflow/source.h"
@@ -31,7 +32,7 @@ class Cifar10Test : public testing::Test {
     plan_.classes = 10;
   }
 
-  /// Pixels of record `number`, different for each.
+  /// Pixels of record `number`, different for each record.
   static Bytes pixels_of(std::uint64_t number) {
     Bytes pixels(kPixels);
     Random(7, 0, number).fill(pixels);
@@ -46,7 +47,7 @@ class Cifar10Test : public testing::Test {
     }
     return bytes;
   }
-  /// Files of three records: 0 to 14 to train with, 15 to 17 to test with.
+  /// Files of three records: 0 to 14 for training, 15 to 17 for testing.
   void write_binary(const std::string& folder = "") {
     for (std::uint64_t i = 0; i < 5; ++i) {
       folder_.write(folder + "data_batch_" + std::to_string(i + 1) + ".bin", records(3 * i, 3));
@@ -85,7 +86,7 @@ TEST_F(Cifar10Test, TheBinaryVersionHasItsPixelsAndLabels) {
   }
 }
 
-/// A file of the Python version, opcode by opcode as Python 2 wrote them.
+/// A file of the Python version, with the opcodes that Python 2 wrote.
 Bytes pickled(const Bytes& pixels, const std::vector<int>& labels) {
   const auto length = [](std::size_t size) {
     std::string text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/flat_images.h"
+#include "dataflow/datasets/flat_images.h"
 
 #include <gtest/gtest.h>
 
@@ -22,11 +22,11 @@ class FlatImagesTest : public testing::Test {
     images_.labels = (folder_ / "labels.txt").string();
     images_.classes = 10;
   }
-  /// "a0 c0 b2": names with their labels, in the order of the listing.
+  /// "a0 c0 b2": names with labels, in the order of the listing.
   std::string list(const std::string& labels) {
     const auto* const data = reinterpret_cast<const std::byte*>(labels.data());
     folder_.write("labels.txt", {data, data + labels.size()});
-    const ImageFiles files = list_flat_images(images_);
+    const datasets::ImageFiles files = datasets::list_flat_images(images_);
     std::string text;
     for (std::size_t i = 0; i < files.files.size(); ++i) {
       const std::string path = files.files.path(i);
@@ -41,7 +41,7 @@ class FlatImagesTest : public testing::Test {
   }
 
   TempFolder folder_;
-  FlatImages images_;
+  datasets::FlatImages images_;
 };
 
 TEST_F(FlatImagesTest, TakesLabelsByNameOrByPlace) {
@@ -70,8 +70,9 @@ TEST_F(FlatImagesTest, WhatDoesNotFitIsSaid) {
   EXPECT_NE(refusal("a b c\n").find("line 1"), std::string::npos);
   EXPECT_NE(refusal("1\n2\n99999999999999999999\n").find("line 3"), std::string::npos);
   images_.labels += ".missing";
-  EXPECT_NE(thrown_by<ConfigError>([&] { list_flat_images(images_); }).find("cannot be read"),
-            std::string::npos);
+  EXPECT_NE(
+      thrown_by<ConfigError>([&] { datasets::list_flat_images(images_); }).find("cannot be read"),
+      std::string::npos);
 }
 
 }  // namespace

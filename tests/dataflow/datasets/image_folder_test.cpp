@@ -19,7 +19,7 @@ std::unique_ptr<Source> open(DataPlan plan) {
   return entry.make(plan, Options(entry.name, entry.options, ComponentText{}));
 }
 
-/// The next sample with its bytes; false: end of data.
+/// Takes the next sample with its bytes; false at the end of data.
 bool take(Source& source, Sample& sample) {
   if (!source.next(sample)) return false;
   source.load(sample);
@@ -35,7 +35,7 @@ std::string error_of(const DataPlan& plan) {
   return "";
 }
 
-/// 3 classes of 5, 7 and 9 files; each holds its own name.
+/// 3 classes of 5, 7 and 9 files; each file holds its name.
 class ImageFolderTest : public testing::Test {
  protected:
   ImageFolderTest() {
@@ -157,7 +157,7 @@ TEST_F(ImageFolderTest, AFileThatCannotBeReadIsNamedAndPassed) {
   ASSERT_TRUE(take(*source, sample));
   for (const auto& [name, reason] : {std::pair{"ant/1.jpg", "empty"},
                                      {"ant/2.JpG", "No such file"},
-                                     {"ant/3.png", "no regular file"}}) {
+                                     {"ant/3.png", "not a regular file"}}) {
     try {
       take(*source, sample);
       ADD_FAILURE() << name << " was read";

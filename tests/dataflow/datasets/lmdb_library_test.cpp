@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Databases that liblmdb writes: what its cursor says of them, read_lmdb says too.
+// Databases written by liblmdb: read_lmdb returns the same entries as liblmdb's cursor.
 #include <gtest/gtest.h>
 #include <lmdb.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/packed/lmdb_tree.h"
-#include "dataflow/packed/mapped_file.h"
+#include "dataflow/datasets/lmdb_tree.h"
+#include "dataflow/datasets/mapped_file.h"
 #include "dataflow/random.h"
 #include "tests/support/temp_folder.h"
 
@@ -65,10 +65,10 @@ class LmdbLibraryTest : public testing::Test {
   }
   Pairs by_us() const {
     Pairs pairs;
-    const MappedFile file(path());
-    read_lmdb(
+    const datasets::MappedFile file(path());
+    datasets::read_lmdb(
         file.bytes(),
-        [&](const LmdbEntry& entry) {
+        [&](const datasets::LmdbEntry& entry) {
           pairs.emplace_back(text_of(entry.key), text_of(entry.value));
           return true;
         },
@@ -84,7 +84,7 @@ TEST_F(LmdbLibraryTest, TreesOfSeveralLevelsHaveTheLibrarysEntries) {
   EXPECT_EQ(by_us(), Pairs{});
   Random random(3);
   for (int round = 0; round < 4; ++round) {
-    // Small values, such that fill pages, and such that overflow; written in no order.
+    // Small values, values that fill pages, and values that overflow; written in random order.
     write([&](MDB_txn* transaction, MDB_dbi database) {
       for (int i = 0; i < 5000; ++i) {
         std::string key =
@@ -99,7 +99,7 @@ TEST_F(LmdbLibraryTest, TreesOfSeveralLevelsHaveTheLibrarysEntries) {
       }
     });
     EXPECT_EQ(by_us(), by_library()) << round;
-    // Holes, which the next round fills.
+    // Creates holes, which the next round fills.
     Pairs pairs = by_library();
     write([&](MDB_txn* transaction, MDB_dbi database) {
       for (std::size_t i = 0; i < pairs.size(); i += 3) {

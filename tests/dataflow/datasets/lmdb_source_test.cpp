@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Databases of images: of Caffe's Datum, and of tensorpack's datapoints.
+// LMDB databases of images: Caffe's Datum and tensorpack's datapoints.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 
+#include "dataflow/datasets/datum.h"
+#include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/datum.h"
-#include "dataflow/packed/mapped_file.h"
 #include "dataflow/source.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/lmdb_file.h"
@@ -60,7 +60,7 @@ class LmdbSourceTest : public testing::Test {
     Bytes content;
     bool operator==(const Told&) const = default;
   };
-  /// All samples; what was refused goes to `refused_`.
+  /// All samples; errors go to `refused_`.
   std::vector<Told> all(Source& source, bool lent = true) {
     std::vector<Told> told;
     for (Sample sample; source.next(sample);) {
@@ -124,7 +124,7 @@ for i, point in enumerate([[jpeg, 3], [jpeg.tobytes(), np.int64(4)], [jpeg.copy(
                {plan_.directory, std::to_string(protocol)});
     std::vector<LmdbPair> entries;
     for (int i = 0; i < 3; ++i) {
-      const MappedFile file((folder_ / ("point" + std::to_string(i))).string());
+      const datasets::MappedFile file((folder_ / ("point" + std::to_string(i))).string());
       entries.emplace_back(key(i), Bytes(file.bytes().begin(), file.bytes().end()));
     }
     write(entries);
@@ -153,18 +153,18 @@ TEST_F(LmdbSourceTest, ADamagedValueIsNamedAndCostsItselfAlone) {
       << refused_[1];
   EXPECT_NE(refused_[2].find("it has no label"), std::string::npos) << refused_[2];
   EXPECT_NE(refused_[3].find("of another kind than the first"), std::string::npos) << refused_[3];
-  EXPECT_NE(refused_[4].find("there is no value"), std::string::npos) << refused_[4];
+  EXPECT_NE(refused_[4].find("it has no value"), std::string::npos) << refused_[4];
 }
 
 TEST_F(LmdbSourceTest, ACutFileCostsWhatLayBehind) {
   std::vector<LmdbPair> entries;
   for (int i = 0; i < 5; ++i) entries.emplace_back(key(i), datum(0, 0, 0, numbers(6000), i, true));
   Bytes file = lmdb_file(entries);
-  file.resize(file.size() - 3 * 4096);  // the last one, and half of the one before
+  file.resize(file.size() - 3 * 4096);  // the last page, and half of the one before
   folder_.write("data.mdb", file);
   EXPECT_EQ(all(*open()).size(), 3U);
   EXPECT_EQ(refused_.size(), 2U);
-  EXPECT_NE(refused_[4].find("the database is damaged there"), std::string::npos) << refused_[4];
+  EXPECT_NE(refused_[4].find("the database is damaged"), std::string::npos) << refused_[4];
 }
 
 TEST_F(LmdbSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
@@ -196,14 +196,14 @@ TEST(Datum, FieldsOfEveryKindAreSteppedOver) {
       "62020102"
       "320400000000"
       "28ac02");
-  const Datum datum = parse_datum(bytes);
+  const datasets::Datum datum = datasets::parse_datum(bytes);
   EXPECT_EQ(datum.channels, 3);
   EXPECT_TRUE(datum.has_floats);
   EXPECT_EQ(datum.label, 300);
   for (const char* hex : {"08", "0b", "2205", "22ffffffffffffffffff01", "0affff", "00", "2201",
                           "08ffffffffffffffffffffff01", "2802ff"}) {
     const Bytes wrong = bytes_of_hex(hex);
-    EXPECT_THROW(parse_datum(wrong), DataError) << hex;
+    EXPECT_THROW(datasets::parse_datum(wrong), DataError) << hex;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The saved list of an image folder; the oracle is the listing.
-#include "dataflow/manifest.h"
+// The saved file list of an image folder; the oracle is the directory listing.
+#include "dataflow/datasets/manifest.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -15,8 +15,8 @@
 #include <limits>
 #include <string>
 
+#include "dataflow/datasets/image_manifest.h"
 #include "dataflow/error.h"
-#include "dataflow/image_manifest.h"
 #include "dataflow/source.h"
 #include "tests/support/manifest_bytes.h"
 #include "tests/support/temp_folder.h"
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "c", 100: "c100".
+/// Joins "c" and 100 to "c100".
 std::string named(std::string letter, std::size_t number) {
   return letter += std::to_string(number);
 }
@@ -40,21 +40,21 @@ const std::vector<ManifestFolder> kFolders{
 
 TEST(Manifest, IsReadAsItWasWritten) {
   const std::vector<std::byte> bytes = manifest_bytes(kFolders);
-  const Manifest manifest = parse_manifest(bytes);
+  const datasets::Manifest manifest = datasets::parse_manifest(bytes);
   ASSERT_EQ(manifest.classes.size(), 3U);
   EXPECT_EQ(manifest.classes[1].name, "bee");
   EXPECT_EQ(manifest.classes[1].files, 0U);
   EXPECT_EQ(manifest.classes[1].modified, -7);
   EXPECT_EQ(manifest.files, 3U);
   EXPECT_EQ(manifest.names, std::string_view("0.JPEG\0001.jpg\0a b.png\0", 21));
-  const std::string whole = manifest_head(manifest) + std::string(manifest.names);
+  const std::string whole = datasets::manifest_head(manifest) + std::string(manifest.names);
   EXPECT_EQ(whole, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 TEST(Manifest, EveryKindOfDamageIsRefused) {
   const auto refusal = [](std::vector<std::byte> bytes) {
     seal_manifest(bytes);
-    return thrown_by<DataError>([&] { parse_manifest(bytes); });
+    return thrown_by<DataError>([&] { datasets::parse_manifest(bytes); });
   };
   const auto with = [&](std::size_t at, std::uint64_t value, std::size_t size = 8) {
     std::vector<std::byte> bytes = manifest_bytes(kFolders);
@@ -79,8 +79,8 @@ TEST(Manifest, EveryKindOfDamageIsRefused) {
   EXPECT_EQ(of({{"ant", 0, {"a/b"}}}), "it has 'a/b' as a name");
   EXPECT_EQ(of({{"..", 0, {"a"}}}), "it has '..' as a name");
   EXPECT_EQ(of({{"ant", 0, {"a", ""}}}), "it has '' as a name");
-  EXPECT_EQ(of({{"ant", 0, {"b", "a"}}}), "the name 'a' does not come behind 'b'");
-  EXPECT_EQ(of({{"ant", 0, {"a"}}, {"ant", 0, {}}}), "the name 'ant' does not come behind 'ant'");
+  EXPECT_EQ(of({{"ant", 0, {"b", "a"}}}), "the name 'a' is not sorted after 'b'");
+  EXPECT_EQ(of({{"ant", 0, {"a"}}, {"ant", 0, {}}}), "the name 'ant' is not sorted after 'ant'");
   EXPECT_EQ(of({{"ant", 0, {std::string("a\0b", 3)}}}), "it has more names than files and classes");
   std::vector<std::byte> open = manifest_bytes(kFolders);
   open.back() = std::byte{'x'};
@@ -88,11 +88,12 @@ TEST(Manifest, EveryKindOfDamageIsRefused) {
   std::vector<std::byte> flipped = manifest_bytes(kFolders);
   for (std::size_t at = 24; at < flipped.size(); ++at) {
     flipped[at] ^= std::byte{4};
-    EXPECT_THROW(parse_manifest(flipped), DataError) << "a bit of byte " << at;
+    EXPECT_THROW(datasets::parse_manifest(flipped), DataError) << "a bit of byte " << at;
     flipped[at] ^= std::byte{4};
   }
   for (std::size_t size = 0; size < flipped.size(); ++size) {
-    EXPECT_THROW(parse_manifest(std::span(flipped).first(size)), DataError) << size << " bytes";
+    EXPECT_THROW(datasets::parse_manifest(std::span(flipped).first(size)), DataError)
+        << size << " bytes";
   }
 }
 
@@ -155,7 +156,8 @@ TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
   const std::vector<Told> listed = all_of(*open("off"));
   ASSERT_EQ(listed.size(), 2 * 780U);
   EXPECT_EQ(open("")->note(), "");
-  const WrittenManifest written = write_manifest(plan_.directory, saved()).value();
+  const datasets::WrittenManifest written =
+      datasets::write_manifest(plan_.directory, saved()).value();
   EXPECT_EQ(written.classes, 40U);
   EXPECT_EQ(written.files, 780U);
   EXPECT_EQ(written.bytes, fs::file_size(saved()));
@@ -165,7 +167,7 @@ TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
   ASSERT_EQ(named->files()->size(), 780U);
   EXPECT_EQ(named->files()->path(779), plan_.directory + "/c139/9.JPEG");
 
-  write_manifest(plan_.directory, default_manifest(plan_.directory));
+  datasets::write_manifest(plan_.directory, datasets::default_manifest(plan_.directory));
   const auto found = open("");
   EXPECT_TRUE(says(found->note(), ".penstock-manifest")) << found->note();
   EXPECT_EQ(all_of(*found), listed);
@@ -176,7 +178,7 @@ TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
 }
 
 TEST_F(ImageManifestTest, AChangedFolderIsNoticed) {
-  const std::string beside = default_manifest(plan_.directory);
+  const std::string beside = datasets::default_manifest(plan_.directory);
   const auto expect = [&](const std::string& reason) {
     const std::string error = refusal(saved());
     EXPECT_TRUE(says(error, reason)) << error;
@@ -187,8 +189,8 @@ TEST_F(ImageManifestTest, AChangedFolderIsNoticed) {
     EXPECT_EQ(all_of(*listed), all_of(*open("off"))) << "auto goes by the folder";
   };
   const auto renew = [&] {
-    write_manifest(plan_.directory, saved());
-    write_manifest(plan_.directory, beside);
+    datasets::write_manifest(plan_.directory, saved());
+    datasets::write_manifest(plan_.directory, beside);
     EXPECT_EQ(refusal(saved()), "nothing was thrown");
   };
   renew();
@@ -205,7 +207,7 @@ TEST_F(ImageManifestTest, AChangedFolderIsNoticed) {
   fs::remove(folder_ / "images/c1050");
   EXPECT_EQ(refusal(saved()), "nothing was thrown") << "as it was";
   fs::rename(folder_ / "images/c139", folder_ / "away");
-  expect("the class folder 'c139' is in it, and not there");
+  expect("the class folder 'c139' is in it, but no longer exists");
   fs::rename(folder_ / "away", folder_ / "images/c139");
   EXPECT_EQ(refusal(saved()), "nothing was thrown") << "moved back";
 }
@@ -214,8 +216,8 @@ TEST_F(ImageManifestTest, ADamagedOrMissingOneIsRefusedByNameOrDoneWithout) {
   const std::string missing = refusal(saved());
   EXPECT_TRUE(says(missing, "'" + saved() + "'") && says(missing, "does not exist")) << missing;
   EXPECT_TRUE(says(missing, "--out " + saved())) << missing;
-  const std::string beside = default_manifest(plan_.directory);
-  write_manifest(plan_.directory, beside);
+  const std::string beside = datasets::default_manifest(plan_.directory);
+  datasets::write_manifest(plan_.directory, beside);
   std::string bytes = read_text(beside);
   bytes[bytes.size() / 2] ^= 1;
   write_text(beside, bytes);
@@ -224,35 +226,36 @@ TEST_F(ImageManifestTest, ADamagedOrMissingOneIsRefusedByNameOrDoneWithout) {
   EXPECT_EQ(open("")->size(), 780U);
   write_text(beside, "");
   EXPECT_TRUE(says(refusal(beside), "it is no manifest")) << refusal(beside);
-  EXPECT_TRUE(says(refusal(plan_.directory), "no regular file")) << refusal(plan_.directory);
+  EXPECT_TRUE(says(refusal(plan_.directory), "not a regular file")) << refusal(plan_.directory);
 }
 
 TEST_F(ImageManifestTest, AStopLeavesNothingBehind) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_FALSE(write_manifest(plan_.directory, saved(), stop.get_token()));
+  EXPECT_FALSE(datasets::write_manifest(plan_.directory, saved(), stop.get_token()));
   EXPECT_FALSE(fs::exists(saved()));
   write_text(saved(), "as before");
-  EXPECT_FALSE(write_manifest(plan_.directory, saved(), stop.get_token()));
+  EXPECT_FALSE(datasets::write_manifest(plan_.directory, saved(), stop.get_token()));
   EXPECT_EQ(read_text(saved()), "as before");
 }
 
 TEST_F(ImageManifestTest, WrongUsesAreRefused) {
-  write_manifest(plan_.directory, saved());
+  datasets::write_manifest(plan_.directory, saved());
   plan_.classes = 39;
   EXPECT_TRUE(says(refusal(saved()), "40 classes")) << refusal(saved());
   plan_.directory += "/nothing";
   EXPECT_TRUE(says(refusal(saved()), "does not exist")) << refusal(saved());
-  EXPECT_THROW(write_manifest(plan_.directory, saved()), ConfigError);
+  EXPECT_THROW(datasets::write_manifest(plan_.directory, saved()), ConfigError);
   plan_.directory = (folder_ / "images").string();
-  EXPECT_TRUE(says(thrown_by<DataError>(
-                       [&] { write_manifest(plan_.directory, (folder_ / "no/folder").string()); }),
+  EXPECT_TRUE(says(thrown_by<DataError>([&] {
+                     datasets::write_manifest(plan_.directory, (folder_ / "no/folder").string());
+                   }),
                    "cannot write"));
 }
 
 // ---- its size ---------------------------------------------------------------
 
-/// As the system counts it, in bytes.
+/// A memory figure of the kernel, in bytes.
 std::uint64_t memory_in_use(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -262,7 +265,7 @@ std::uint64_t memory_in_use(const std::string& key) {
   return 0;
 }
 
-/// PENSTOCK_TEST_FILES=10000000 says another size; what it takes is printed.
+/// PENSTOCK_TEST_FILES=10000000 sets another size; the memory per file is printed.
 TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
   const char* const asked = std::getenv("PENSTOCK_TEST_FILES");
   const std::size_t files = asked == nullptr ? 1'000'000 : std::strtoull(asked, nullptr, 10);
@@ -271,7 +274,7 @@ TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
   {
     std::string names;
     std::vector<std::string> folders;
-    Manifest manifest;
+    datasets::Manifest manifest;
     for (std::size_t label = 0; label < kClasses; ++label) {
       folders.push_back(named("n", 10'000'000 + label));
     }
@@ -290,10 +293,10 @@ TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
     }
     manifest.files = files;
     manifest.names = names;
-    write_text(folder / "saved", manifest_head(manifest) + names);
+    write_text(folder / "saved", datasets::manifest_head(manifest) + names);
   }
   malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here on
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const std::uint64_t resident = memory_in_use("VmRSS:");
   const struct mallinfo2 before = mallinfo2();
   const auto began = std::chrono::steady_clock::now();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// MDS as Python packs it, and what damage costs.
-#include "dataflow/packed/mds.h"
+// MDS files that Python wrote, and damaged ones.
+#include "dataflow/datasets/mds.h"
 
 #include "dataflow/error.h"
-#include "dataflow/packed/value_at.h"
+#include "dataflow/values/value_at.h"
 #include "tests/support/packed_set.h"
 #include "tests/support/thrown_by.h"
 
@@ -23,14 +23,14 @@ class MdsTest : public PackedSet {
   void expect_refusal(const std::string& problem, const std::string& source = "mds") {
     EXPECT_NE(refusal(source).find(problem), std::string::npos) << refusal(source);
   }
-  /// The second shard, with `bytes` at `at`.
+  /// The second shard, with the bytes at `at` replaced.
   void overwrite(std::uint64_t at, const std::string& bytes) {
     if (good_.empty()) good_ = read_text(path("set/shard.00001.mds"));
     std::string changed = good_;
     changed.replace(at, bytes.size(), bytes);
     write_text(path("set/shard.00001.mds"), changed);
   }
-  /// The index with the first `from` in it replaced.
+  /// The index, with the first `from` replaced.
   void edit_index(const std::string& from, const std::string& to) {
     if (good_index_.empty()) good_index_ = read_text(path("set/index.json"));
     std::string changed = good_index_;
@@ -78,7 +78,8 @@ TEST_F(MdsTest, DamageCostsItsSampleAlone) {
   // The second shard has samples 5 to 9; sample 6 is its second.
   const std::string shard = read_text(path("set/shard.00001.mds"));
   const auto bytes = std::as_bytes(std::span(shard));
-  const auto begin = value_at<std::uint32_t>(bytes, 8), end = value_at<std::uint32_t>(bytes, 12);
+  const auto begin = values::value_at<std::uint32_t>(bytes, 8),
+             end = values::value_at<std::uint32_t>(bytes, 12);
   const struct {
     std::uint64_t at, said_at;
     std::string bytes, problem;
@@ -98,7 +99,7 @@ TEST_F(MdsTest, DamageCostsItsSampleAlone) {
     EXPECT_NE(said.find(place), std::string::npos) << said;
     EXPECT_NE(said.find(damage.problem), std::string::npos) << said;
   }
-  // A wrong offset is the end of one sample and the beginning of another.
+  // A wrong offset affects the end of one sample and the beginning of the next.
   overwrite(8, std::string(4, '\0'));
   const Images found = all_of(*open("mds"));
   ASSERT_EQ(found.size(), 12U);
@@ -123,7 +124,7 @@ TEST_F(MdsTest, ShardsThatAreNotWhatTheIndexSaysAreRefused) {
 TEST_F(MdsTest, CompressedShardsAreRefusedWithTheCommandThatHelps) {
   std::filesystem::remove_all(path("set"));
   pack("mds", "set", "shard=5 compression=gz");
-  expect_refusal("shard.00000.mds' is there in compressed form alone (gz)");
+  expect_refusal("shard.00000.mds' exists only in compressed form (gz)");
   const std::string said = refusal();
   for (const char* shard : {"0", "1", "2"}) {
     const std::string file = path("set/shard.0000") + shard + ".mds";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle is the image folder that the memory was filled from.
+// The source `memory`. The oracle is the image folder that it was filled from.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string content_of(const Sample& sample) {
   return {reinterpret_cast<const char*>(sample.content().data()), sample.content().size()};
 }
 
-/// What a source says of each sample, to the end.
+/// All samples of a source, to the end.
 struct Told {
   std::uint64_t index = 0, epoch = 0;
   std::int32_t label = 0;
@@ -45,7 +45,7 @@ std::vector<Told> all_of(Source& source) {
   return all;
 }
 
-/// 3 classes of 4, 7 and 10 files of 100 bytes, each of which holds its own name.
+/// 3 classes of 4, 7 and 10 files of 100 bytes; each file holds its name.
 class MemorySourceTest : public testing::Test {
  protected:
   MemorySourceTest() {

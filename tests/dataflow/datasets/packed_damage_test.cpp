@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole sources over packed files with random damage: every sample is given, named as damaged, or
-// the file is refused; nothing else happens, and what a whole file has is never exceeded.
+// Sources over packed files with random damage: every sample is either returned or reported as
+// damaged, or the file is refused. There are never more samples than in the undamaged file.
 #include <ostream>
 #include <string>
 #include <vector>

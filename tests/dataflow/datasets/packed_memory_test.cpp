@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed sets that lie in memory; the oracle is the source that reads their files.
+// Packed sets in memory; the oracle is the source that reads the files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-/// What a source says of each sample, to the end; a message where it cannot be read.
+/// All samples of a source, to the end; an error message if one cannot be read.
 struct Told {
   std::uint64_t index = 0, epoch = 0, offset = 0;
   std::int32_t label = 0;
@@ -137,8 +137,9 @@ TEST_F(PackedMemoryTest, HoldsPixelsOfSourcesThatGiveThem) {
   }
   EXPECT_FALSE(memory->next(held));
   plan_.image = {4, 4, 3};
-  EXPECT_NE(thrown_by<ConfigError>([&] { open("memory:pixels=jpeg"); }).find("raw gives pixels"),
-            std::string::npos);
+  EXPECT_NE(
+      thrown_by<ConfigError>([&] { open("memory:pixels=jpeg"); }).find("raw already gives pixels"),
+      std::string::npos);
 }
 
 TEST_F(PackedMemoryTest, TheSourceBehindItCanBeNamedWithItsOptions) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels in NumPy's files, written by the definition of the format and by NumPy itself.
+// Pixels in NumPy files, written by the definition of the format and by NumPy.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 
+#include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/mapped_file.h"
-#include "dataflow/packed/npy.h"
 #include "dataflow/source.h"
+#include "dataflow/values/npy.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/python.h"
 #include "tests/support/refusals.h"
@@ -145,7 +145,7 @@ TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
   write_labels("labels.npy", {1, 2, 3});
   EXPECT_NE(refusal().find("one label for each of 2 images"), std::string::npos) << refusal();
   write("labels.npy", "<f4", "(2,)", numbers(8));
-  EXPECT_NE(refusal().find("labels.npy' holds something else than whole"), std::string::npos);
+  EXPECT_NE(refusal().find("labels.npy' does not hold whole"), std::string::npos);
   write("labels.npy", "<i8", "(2,)", numbers(9));
   EXPECT_NE(refusal().find("labels.npy' was cut"), std::string::npos) << refusal();
   write_labels("labels.npy", {1, 2});
@@ -166,7 +166,7 @@ TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
 TEST(Npy, HeadersThatAreNoneAreRefused) {
   const Bytes data = numbers(24);
   const auto refusal = [&](const Bytes& file) {
-    return thrown_by<DataError>([&] { parse_npy(file); });
+    return thrown_by<DataError>([&] { values::parse_npy(file); });
   };
   for (const char* text :
        {"", "{", "{}", "{'descr': '|u1'}", "{'descr': '|u1', 'fortran_order': False}",
@@ -184,7 +184,7 @@ TEST(Npy, HeadersThatAreNoneAreRefused) {
         << text;
   }
   const Bytes good = npy_file(header("|u1", "(24,)"), data);
-  EXPECT_EQ(parse_npy(good).data.size(), 24U);
+  EXPECT_EQ(values::parse_npy(good).data.size(), 24U);
   for (std::size_t cut = 0; cut < 128; ++cut) {
     EXPECT_NE(refusal(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(cut))).size(),
               0U);
@@ -204,8 +204,10 @@ images.tofile(sys.argv[1] + '/plain')
 np.lib.format.write_array(open(sys.argv[1] + '/three', 'wb'), images, (3, 0))
 )",
              {plan_.directory});
-  const MappedFile plain_file((folder_ / "plain").string()), three((folder_ / "three").string());
-  const std::span<const std::byte> plain = plain_file.bytes(), data = parse_npy(three.bytes()).data;
+  const datasets::MappedFile plain_file((folder_ / "plain").string()),
+      three((folder_ / "three").string());
+  const std::span<const std::byte> plain = plain_file.bytes(),
+                                   data = values::parse_npy(three.bytes()).data;
   EXPECT_TRUE(std::equal(plain.begin(), plain.end(), data.begin(), data.end()));
   const auto source = open();
   std::size_t i = 0;

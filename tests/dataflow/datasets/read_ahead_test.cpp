@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/read_ahead.h"
+#include "dataflow/datasets/read_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Samples of ten bytes that count from 0; some cannot be chosen or read. Loading calls `on_load`.
+/// Samples of ten bytes, counted from 0. Some cannot be chosen or read. Loading calls `on_load`.
 class Counting final : public Source {
  public:
   Counting(std::uint64_t size, std::set<std::uint64_t> unchosen = {},
@@ -62,9 +62,10 @@ TEST(ReadAhead, KeepsTheOrderWhateverTheReaders) {
       for (std::uint64_t seen = latest; seen < index;) {
         if (latest.compare_exchange_weak(seen, index)) latest.notify_all();
       }
-      if (index % 7 == 0 && readers > 1) latest.wait(index);  // another one overtakes it
+      if (index % 7 == 0 && readers > 1) latest.wait(index);  // another reader overtakes it
     };
-    ReadAhead source(std::move(inner), {.samples = 8, .bytes = 1 << 20, .readers = readers});
+    datasets::ReadAhead source(std::move(inner),
+                               {.samples = 8, .bytes = 1 << 20, .readers = readers});
     EXPECT_EQ(source.size(), 200U);
     Sample sample;
     for (std::uint64_t index = 0; index < 200; ++index) {
@@ -82,19 +83,20 @@ TEST(ReadAhead, HasAsManyRequestsInHandAsReaders) {
   constexpr std::int32_t kReaders = 6;
   auto inner = std::make_unique<Counting>(kReaders);
   std::latch all(kReaders);
-  inner->on_load = [&](std::uint64_t) { all.arrive_and_wait(); };  // for ever, were there fewer
-  ReadAhead source(std::move(inner), {.samples = kReaders, .readers = kReaders});
+  inner->on_load = [&](std::uint64_t) { all.arrive_and_wait(); };  // blocks forever with fewer
+                                                                   // readers
+  datasets::ReadAhead source(std::move(inner), {.samples = kReaders, .readers = kReaders});
   Sample sample;
   for (int i = 0; i < kReaders; ++i) EXPECT_TRUE(source.next(sample));
 }
 
 TEST(ReadAhead, ReadsNoFurtherThanItMay) {
   for (const auto& [plan, most] :
-       {std::pair{ReadAhead::Plan{.samples = 5, .bytes = 1 << 20, .readers = 2}, 5U},
-        {ReadAhead::Plan{.samples = 50, .bytes = 30, .readers = 1}, 3U}}) {
+       {std::pair{datasets::ReadAhead::Plan{.samples = 5, .bytes = 1 << 20, .readers = 2}, 5U},
+        {datasets::ReadAhead::Plan{.samples = 50, .bytes = 30, .readers = 1}, 3U}}) {
     auto inner = std::make_unique<Counting>(1000);
     const Counting& counting = *inner;
-    ReadAhead source(std::move(inner), plan);
+    datasets::ReadAhead source(std::move(inner), plan);
     Sample sample;
     for (std::uint64_t given = 1; given < 20; ++given) {
       ASSERT_TRUE(source.next(sample));
@@ -105,7 +107,8 @@ TEST(ReadAhead, ReadsNoFurtherThanItMay) {
 }
 
 TEST(ReadAhead, ASampleLargerThanAllThatMayBeHeldStillPasses) {
-  ReadAhead source(std::make_unique<Counting>(20), {.samples = 4, .bytes = 1, .readers = 3});
+  datasets::ReadAhead source(std::make_unique<Counting>(20),
+                             {.samples = 4, .bytes = 1, .readers = 3});
   Sample sample;
   for (std::uint64_t i = 0; i < 20; ++i) {
     ASSERT_TRUE(source.next(sample));
@@ -115,7 +118,7 @@ TEST(ReadAhead, ASampleLargerThanAllThatMayBeHeldStillPasses) {
 }
 
 TEST(ReadAhead, BadSamplesFailInTheirTurn) {
-  ReadAhead source(
+  datasets::ReadAhead source(
       std::make_unique<Counting>(6, std::set<std::uint64_t>{1}, std::set<std::uint64_t>{4}),
       {.samples = 4, .readers = 2});
   Sample sample;
@@ -133,7 +136,7 @@ TEST(ReadAhead, BadSamplesFailInTheirTurn) {
 }
 
 TEST(ReadAhead, EndsWhileItsReadersWaitForRoom) {
-  ReadAhead source(std::make_unique<Counting>(1000), {.samples = 3, .readers = 5});
+  datasets::ReadAhead source(std::make_unique<Counting>(1000), {.samples = 3, .readers = 5});
   Sample sample;
   EXPECT_TRUE(source.next(sample));
 }

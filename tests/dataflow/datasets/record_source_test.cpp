@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed data: which shards there are, where their records lie, and in which order they come.
-#include "dataflow/packed/record_source.h"
+// Packed data: lists of shards, places of records, and their order.
+#include "dataflow/datasets/record_source.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_list.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
 
@@ -31,18 +31,18 @@ std::vector<std::byte> bytes_of(std::string_view text) {
 
 TEST(Braces, StandForRangesAndLists) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(expand_braces("x.tar"), Names{"x.tar"});
-  EXPECT_EQ(expand_braces("a-{008..011}.tar"),
+  EXPECT_EQ(datasets::expand_braces("x.tar"), Names{"x.tar"});
+  EXPECT_EQ(datasets::expand_braces("a-{008..011}.tar"),
             (Names{"a-008.tar", "a-009.tar", "a-010.tar", "a-011.tar"}));
-  EXPECT_EQ(expand_braces("{a,b}/{0..1}"), (Names{"a/0", "a/1", "b/0", "b/1"}));
-  EXPECT_EQ(expand_braces("x{,.gz}"), (Names{"x", "x.gz"}));
+  EXPECT_EQ(datasets::expand_braces("{a,b}/{0..1}"), (Names{"a/0", "a/1", "b/0", "b/1"}));
+  EXPECT_EQ(datasets::expand_braces("x{,.gz}"), (Names{"x", "x.gz"}));
 }
 
 TEST(Braces, ThatMakeNoSenseAreRefused) {
   for (const char* text :
        {"a{0..3", "a}b", "a{{0..1}}", "a{x}", "a{3..1}", "a{0..z}", "a{}", "{0..999999}{0..999999}",
         "{0..99999999999}", "{0..99999999999999999999}"}) {
-    EXPECT_THROW(expand_braces(text), ConfigError) << text;
+    EXPECT_THROW(datasets::expand_braces(text), ConfigError) << text;
   }
 }
 
@@ -50,7 +50,8 @@ class ShardList : public testing::Test {
  protected:
   static bool is_data(std::string_view name) { return name.find(".dat") != std::string_view::npos; }
   FileList list(const std::string& place, bool augment = true) const {
-    return list_shards({.directory = place, .augment = augment}, is_data, "test", "a.dat");
+    return datasets::list_shards({.directory = place, .augment = augment}, is_data, "test",
+                                 "a.dat");
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   void write(const std::vector<std::string>& names) {
@@ -93,9 +94,9 @@ TEST_F(ShardList, MissesNoShardWithoutSayingSo) {
 TEST_F(ShardList, OfTrainingAndValidationShardsInOneFolderIsTheSetThatThePlanIsFor) {
   const std::string folder = folder_.path().string();
   write({"train-00000-of-00002.dat", "train-00001-of-00002.dat"});
-  EXPECT_FALSE(has_both_sets(folder));
+  EXPECT_FALSE(datasets::has_both_sets(folder));
   write({"validation-00000-of-00001.dat"});
-  EXPECT_TRUE(has_both_sets(folder));
+  EXPECT_TRUE(datasets::has_both_sets(folder));
   const FileList training = list(folder), validation = list(folder, false);
   ASSERT_EQ(training.size(), 2U);
   EXPECT_EQ(training.path(1), path("train-00001-of-00002.dat"));
@@ -111,18 +112,18 @@ TEST_F(ShardList, OfTrainingAndValidationShardsInOneFolderIsTheSetThatThePlanIsF
 
 // ---- records ----------------------------------------------------------------
 
-/// Records of four bytes: a label, two letters, and '!' where the record is damaged.
-class FourBytes final : public RecordFormat {
+/// Records of four bytes: a label, two letters, and '!' if the record is damaged.
+class FourBytes final : public datasets::RecordFormat {
  public:
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const datasets::MappedFile& shard,
+             const std::function<void(const datasets::Record&)>& add) const override {
     if (shard.bytes().size() % 4 != 0) throw ConfigError(shard.path() + " is not of fours");
     for (std::uint64_t at = 0; at < shard.bytes().size(); at += 4) {
       add({at, 4, static_cast<std::int32_t>(shard.bytes()[at]) - '0'});
     }
   }
   void open(Sample& sample) const override {
-    if (sample.lent[3] == std::byte{'!'}) refuse_record(sample, "it is damaged");
+    if (sample.lent[3] == std::byte{'!'}) datasets::refuse_record(sample, "it is damaged");
     sample.lent = sample.lent.subspan(1, 2);
   }
 };
@@ -143,7 +144,8 @@ class RecordSourceTest : public ShardList {
     plan_.shuffle = false;
   }
   std::unique_ptr<Source> open() const {
-    return make_record_source(plan_, list(plan_.directory), std::make_unique<FourBytes>());
+    return datasets::make_record_source(plan_, list(plan_.directory),
+                                        std::make_unique<FourBytes>());
   }
   DataPlan plan_;
 };
@@ -164,7 +166,7 @@ TEST_F(RecordSourceTest, LendsEachRecordWithItsPlaceAndLabel) {
   EXPECT_EQ(seen, "aa0@0a ab1@4a ac0@8a ca2@0c cb1@4c ");
 }
 
-/// Of the file's first pages, those that are in memory once the system was asked to drop them.
+/// How many of the file's first pages stay in memory after a request to drop them.
 std::ptrdiff_t pages_that_stay(const std::string& path) {
   constexpr std::size_t kPages = 16, kBytes = kPages * 4096;
   const int file = ::open(path.c_str(), O_RDONLY);

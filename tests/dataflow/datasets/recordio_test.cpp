@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecordIO as Python packs it, and what damage costs.
-#include "dataflow/packed/recordio.h"
+// RecordIO files that Python wrote, and damaged ones.
+#include "dataflow/datasets/recordio.h"
 
 #include <algorithm>
 
@@ -21,9 +21,9 @@ class RecordioTest : public PackedSet {
   std::string file() const { return read_text(path("set.rec")); }
   void set_file(const std::string& bytes) { write_text(path("set.rec"), bytes); }
   std::vector<std::uint64_t> offsets() const {
-    return parse_recordio_index(read_text(path("set.idx")));
+    return datasets::parse_recordio_index(read_text(path("set.idx")));
   }
-  /// That the records of `lost` are damaged, for reason `problem`, and all others as they were.
+  /// Checks that record `lost` is damaged, for reason `problem`, and that all others are unchanged.
   void expect_lost(const std::string& source, std::size_t lost, const std::string& problem) {
     const auto opened = open(source);
     const Images found = all_of(*opened);
@@ -51,7 +51,7 @@ TEST_F(RecordioTest, GivesWhatWasPacked) {
     EXPECT_EQ(opened->note(), "");
     EXPECT_EQ(all_of(*opened), images_) << source;
   }
-  // The first record is in five parts, four of them ended by the magic number.
+  // The first record has five parts; the magic number ends four of them.
   const std::string first = file().substr(0, offsets()[1]);
   std::size_t heads = 0;
   for (std::size_t at = 0; (at = first.find("\x0a\x23\xd7\xce", at)) != first.npos; at += 4) {
@@ -85,16 +85,16 @@ TEST_F(RecordioTest, DamageCostsItsRecordAlone) {
     set_file(bad);
   };
   for (const char* source : {"recordio", "recordio:index=beside"}) {
-    damage(at[3] + 7, '\x7f');  // flag 3, and a length beyond the file
-    if (source == std::string("recordio")) expect_lost(source, 3, "a record that does not begin");
+    damage(at[3] + 7, '\x7f');  // flag 3, and a length beyond the file's end
+    if (source == std::string("recordio")) expect_lost(source, 3, "a record that has no beginning");
     damage(at[3] + 6, '\x0f');
     expect_lost(source, 3, "are left");
     damage(at[3] + 4, '\x08');  // too short
     if (source != std::string("recordio")) expect_lost(source, 3, "before the next record begins");
     damage(at[3] + 15, '\x7f');  // the label: 1.7e38
-    expect_lost(source, 3, "numbers no class");
+    expect_lost(source, 3, "not the number of a class");
     damage(at[3] + 15, '\xbf');  // negative
-    expect_lost(source, 3, "numbers no class");
+    expect_lost(source, 3, "not the number of a class");
     damage(at[3] + 10, '\x01');  // 65536 labels
     expect_lost(source, 3, "should have 65536 labels");
     damage(at[0] + 7, '\x80');  // flag 4
@@ -118,8 +118,8 @@ TEST_F(RecordioTest, AnIndexHasToAgree) {
     EXPECT_NE(said.find(problem), std::string::npos) << said;
   };
   refused_with("", "one of them is empty");
-  refused_with(good.substr(good.find('\n') + 1), "leaves out what lies at byte 0");
-  refused_with(good.substr(0, good.rfind('\n', good.size() - 2) + 1), "leaves out the record at");
+  refused_with(good.substr(good.find('\n') + 1), "lacks the record at byte 0");
+  refused_with(good.substr(0, good.rfind('\n', good.size() - 2) + 1), "lacks the record at");
   refused_with(good + "12\t" + std::to_string(file().size()) + "\n", "no record begins at byte");
   refused_with(good + "12\t0\n", "offset 0 is there twice");
   for (const char* line : {"12", "12\t", "12 40", "12\t-4", "12\t41", "12\t4x", "\n"}) {

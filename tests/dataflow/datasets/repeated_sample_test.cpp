@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/repeated_sample.h"
+#include "dataflow/datasets/repeated_sample.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-/// Seven files, each of which holds its own name.
+/// Seven files; each file holds its name.
 class RepeatedSampleTest : public testing::Test {
  protected:
   RepeatedSampleTest() {
@@ -28,9 +28,9 @@ class RepeatedSampleTest : public testing::Test {
   }
   std::unique_ptr<Source> open(const std::string& source = "image-folder") const {
     const SourceEntry& entry = find_entry(source_table(), source);
-    const auto set =
-        entry.make(plan_of_first_sample(plan_), Options(entry.name, entry.options, {source, {}}));
-    return repeat_first_sample(*set, plan_);
+    const auto set = entry.make(datasets::plan_of_first_sample(plan_),
+                                Options(entry.name, entry.options, {source, {}}));
+    return datasets::repeat_first_sample(*set, plan_);
   }
 
   TempFolder folder_;
@@ -43,7 +43,7 @@ TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet
   std::set<std::pair<std::uint64_t, std::uint64_t>> places;  // epoch, index
   for (plan_.rank = 0; plan_.rank < 2; ++plan_.rank) {
     const auto source = open();
-    std::filesystem::rename(folder_ / "ant", folder_ / "gone");  // nothing is read any more
+    std::filesystem::rename(folder_ / "ant", folder_ / "gone");  // no file is read any more
     EXPECT_EQ(source->files(), nullptr);
     EXPECT_EQ(source->classes(), 3);
     EXPECT_EQ(source->kind(), SampleKind::encoded);

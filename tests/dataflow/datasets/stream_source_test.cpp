@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressed shards: the bytes, the order, what memory may be taken, and damage.
-#include "dataflow/packed/stream_source.h"
+// Compressed shards: bytes, order, memory limits, and damage.
+#include "dataflow/datasets/stream_source.h"
 
 #include <zlib.h>
 
 #include <set>
 #include <tuple>
 
-#include "dataflow/crc32c.h"
+#include "dataflow/datasets/shard_stream.h"
+#include "dataflow/datasets/stream_order.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/shard_stream.h"
-#include "dataflow/packed/stream_order.h"
+#include "dataflow/values/crc32c.h"
 #include "tests/support/packed_images.h"
 #include "tests/support/tar_writer.h"
 #include "tests/support/thrown_by.h"
@@ -38,7 +38,7 @@ std::string gzipped(const std::string& data) {
 
 class StreamSourceTest : public PackedImagesTest {
  protected:
-  /// What identifies a sample wherever it comes.
+  /// Identifies a sample independently of its position.
   using Place = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // epoch, index, content
   std::vector<Place> places(const std::string& source) const {
     std::vector<Place> places;
@@ -67,8 +67,9 @@ TEST_F(StreamSourceTest, GivesTheBytesThatPythonWroteInTheirOrder) {
   for (const char* kind : {"tfrecord", "webdataset"}) {
     for (const char* how : {"gzip", "zlib", "zstd"}) {
       if (kind == std::string("webdataset") && how == std::string("zlib")) continue;
-      if (how == std::string("zstd") && (match_entry(decompressor_table(), "zstd") == nullptr ||
-                                         std::system("zstd --version > /dev/null") != 0)) {
+      if (how == std::string("zstd") &&
+          (match_entry(datasets::decompressor_table(), "zstd") == nullptr ||
+           std::system("zstd --version > /dev/null") != 0)) {
         GTEST_LOG_(INFO) << "built without zstd, or no program that writes it: left out";
         continue;
       }
@@ -181,7 +182,8 @@ TEST_F(StreamSourceTest, DamageIsNamedAndCounted) {
   };
   damage(whole.substr(0, whole.size() / 2), samples_.size() - 2, {"cut off"});
   damage(whole.substr(0, whole.size() - 1), samples_.size(), {"cut off"});
-  // Random bytes are stored as they are: the record's CRC finds it, and then that of gzip.
+  // Random bytes are stored uncompressed, so the record's CRC finds the change, and then gzip's
+  // CRC.
   std::string flipped = whole;
   flipped[whole.size() / 4] ^= 1;
   damage(flipped, samples_.size() - 1,
@@ -198,11 +200,11 @@ TEST_F(StreamSourceTest, ASampleThatGoesAwayIsDamageAsWell) {
   const std::size_t left = read(*source, &errors).size();
   EXPECT_EQ(left + errors.size(), 2 * samples_.size());
   EXPECT_GT(errors.size(), 2U);
-  EXPECT_TRUE(has(errors.back(), "it is not there any more")) << errors.back();
+  EXPECT_TRUE(has(errors.back(), "it no longer exists")) << errors.back();
 }
 
 TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
-  // A thousandth of it is the file.
+  // The file has a thousandth of this size.
   const std::string zeros(std::size_t{64} << 20, '\0');
   const std::string good = tar_file("a.jpg", "A") + tar_file("a.cls", "1");
   const std::string bomb = gzipped(good + tar_file("b.jpg", zeros));
@@ -217,7 +219,8 @@ TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
   pack("tfrecord");
   edit("train-00000-of-00001", [](std::string& bytes) {
     std::string header("\0\0\0\0\0\1\0\0", 8);
-    const std::uint32_t crc = masked_crc32c(crc32c(std::as_bytes(std::span(header))));
+    const std::uint32_t crc =
+        values::masked_crc32c(values::crc32c(std::as_bytes(std::span(header))));
     header.append(reinterpret_cast<const char*>(&crc), 4);
     bytes = gzipped(bytes + header);
   });
@@ -260,9 +263,9 @@ TEST(StreamOrder, SharesAreEqualAndReadFewShardsInCommon) {
       for (const std::uint64_t count : samples) seen.emplace_back(count);
       std::size_t parts_in_all = 0;
       for (plan.rank = 0; plan.rank < ranks; ++plan.rank) {
-        const StreamOrder order(plan, samples);
+        const datasets::StreamOrder order(plan, samples);
         std::uint64_t share = 0;
-        for (const ShardPart& part : order.parts(epoch)) {
+        for (const datasets::ShardPart& part : order.parts(epoch)) {
           EXPECT_GT(part.count, 0U);
           share += part.count;
           for (std::uint64_t i = 0; i < part.count; ++i) ++seen[part.shard].at(part.first + i);
@@ -278,11 +281,13 @@ TEST(StreamOrder, SharesAreEqualAndReadFewShardsInCommon) {
     }
   }
   plan = {};
-  EXPECT_NE(StreamOrder(plan, samples).parts(0), StreamOrder(plan, samples).parts(1));
-  EXPECT_EQ(StreamOrder(plan, samples).parts(1), StreamOrder(plan, samples).parts(1));
-  EXPECT_EQ(StreamOrder(plan, samples).samples_before(4), 18U);
-  EXPECT_THROW(StreamOrder(plan, {0, 0}), ConfigError);
-  EXPECT_THROW(StreamOrder(plan, {std::uint64_t{1} << 32}), ConfigError);
+  EXPECT_NE(datasets::StreamOrder(plan, samples).parts(0),
+            datasets::StreamOrder(plan, samples).parts(1));
+  EXPECT_EQ(datasets::StreamOrder(plan, samples).parts(1),
+            datasets::StreamOrder(plan, samples).parts(1));
+  EXPECT_EQ(datasets::StreamOrder(plan, samples).samples_before(4), 18U);
+  EXPECT_THROW(datasets::StreamOrder(plan, {0, 0}), ConfigError);
+  EXPECT_THROW(datasets::StreamOrder(plan, {std::uint64_t{1} << 32}), ConfigError);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tar archives, block by block.
-#include "dataflow/packed/tar.h"
+#include "dataflow/datasets/tar.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/datasets/webdataset.h"
 #include "dataflow/error.h"
-#include "dataflow/packed/webdataset.h"
 #include "tests/support/tar_writer.h"
 #include "tests/support/thrown_by.h"
 
@@ -18,12 +18,12 @@ namespace {
 
 const std::string kEnd(1024, '\0');
 
-/// "name=data " of each regular file.
+/// Lists each regular file as "name=data ".
 std::string list(const std::string& archive) {
-  MemoryStream stream(std::as_bytes(std::span(archive)));
-  TarReader tar(stream);
+  datasets::MemoryStream stream(std::as_bytes(std::span(archive)));
+  datasets::TarReader tar(stream);
   std::string text;
-  for (TarMember member; tar.next(member);) {
+  for (datasets::TarMember member; tar.next(member);) {
     std::string data(member.bytes, '\0');
     EXPECT_EQ(archive.substr(member.begin, 512).size(), 512U);
     tar.read(std::as_writable_bytes(std::span(data)));
@@ -49,7 +49,7 @@ TEST(Tar, GivesItsRegularFiles) {
 }
 
 TEST(Tar, LeavesOutWhatIsNoRegularFile) {
-  // A link, and a folder, say that they have data, and have none; one of a kind nobody knows has.
+  // A link and a folder state a size but have no data; an unknown type has data.
   EXPECT_EQ(list(tar_header({.name = "l", .size = "7", .type = '2'}) +
                  tar_header({.name = "f/", .size = "7", .type = '5'}) +
                  tar_member({.name = "v", .type = 'V'}, "data") +
@@ -86,8 +86,8 @@ TEST(Tar, TakesSizesInEveryForm) {
   EXPECT_EQ(list(tar_header({.name = "a", .size = "  3 "}) + tar_padded("123")), "a=123 ");
 }
 
-/// Nine gibibytes of nothing behind one block, then another archive.
-class Hole final : public ByteStream {
+/// One block, nine gibibytes of zeros, and another archive.
+class Hole final : public datasets::ByteStream {
  public:
   static constexpr std::uint64_t kBytes = std::uint64_t{9} << 30;
   Hole(std::string front, std::string back) : front_(std::move(front)), back_(std::move(back)) {}
@@ -116,8 +116,8 @@ TEST(Tar, PassesOverFilesBeyondEightGibibytes) {
   const std::string size =
       std::string("\x80", 1) + std::string(6, '\0') + std::string("\x02\x40\0\0\0", 5);
   Hole stream(tar_header({.name = "large", .size = size}), tar_file("next", "1") + kEnd);
-  TarReader tar(stream);
-  TarMember member;
+  datasets::TarReader tar(stream);
+  datasets::TarMember member;
   ASSERT_TRUE(tar.next(member));
   EXPECT_EQ(member.bytes, Hole::kBytes);
   ASSERT_TRUE(tar.next(member));
@@ -152,12 +152,12 @@ TEST(Tar, SaysWhatIsWrong) {
     EXPECT_TRUE(has(problem_of(pax + good), "a pax header")) << records;
   }
   const std::string size = tar_member({.name = "x", .type = 'x'}, "11 size=-3\n");
-  EXPECT_TRUE(has(problem_of(size + good), "a pax header has a size"));
+  EXPECT_TRUE(has(problem_of(size + good), "a pax header has an invalid size"));
 }
 
 TEST(WebDatasetName, EndsAtTheFirstDotOfTheFilesName) {
   const auto split = [](std::string_view path) {
-    const WebDatasetName name = split_webdataset_name(path);
+    const datasets::WebDatasetName name = datasets::split_webdataset_name(path);
     return std::string(name.key) + "|" + name.kind;
   };
   EXPECT_EQ(split("a.jpg"), "a|jpg");

@@ -13,7 +13,7 @@ using TfRecordSourceTest = PackedImagesTest;
 
 constexpr const char* kShard = "train-00000-of-00001";
 
-/// Where each record of a file begins, and where the last ends.
+/// The start of each record of a file, and the end of the last.
 std::vector<std::size_t> bounds_of(const std::string& file) {
   std::vector<std::size_t> bounds{0};
   while (bounds.back() < file.size()) {
@@ -91,7 +91,7 @@ TEST_F(TfRecordSourceTest, ADamagedRecordCostsItselfAlone) {
   const std::string whole = read_text(folder_ / "packed" / kShard);
   const std::vector<std::size_t> bounds = bounds_of(whole);
   ASSERT_EQ(bounds.size(), samples_.size() + 1);
-  // A bit of the image, of what stands before it, of the CRC; also in the first record.
+  // Flips a bit of the image, of the bytes before it, or of the CRC; also in the first record.
   for (const std::size_t record : {0U, 5U}) {
     const std::size_t end = bounds[record + 1];
     for (const std::size_t at :

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WebDataset shards: those that Python's tarfile wrote, and damaged ones.
+// WebDataset shards: written by Python's tarfile, and damaged.
 #include "dataflow/error.h"
 #include "tests/support/packed_images.h"
 #include "tests/support/tar_writer.h"
@@ -14,7 +14,7 @@ class WebDatasetSourceTest : public PackedImagesTest {
  protected:
   static constexpr const char* kShard = "train-000000.tar";
   void write(const std::string& archive) const { write_text(folder_ / "packed" / kShard, archive); }
-  /// "label:image " of each sample, "!" for one that is damaged; what is said of those.
+  /// "label:image " for each sample, "!" for a damaged one; error messages go to `errors`.
   std::string told(const std::string& archive, std::vector<std::string>& errors,
                    const std::string& source = "webdataset") const {
     write(archive);
@@ -73,7 +73,7 @@ TEST_F(WebDatasetSourceTest, KindsOfFileAreOptions) {
   for (PackedSample& sample : all_of_class_0) sample.label = 0;
   EXPECT_EQ(read(*open("webdataset:label=none")), all_of_class_0);
   EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:images=json,label=json"); }),
-                  "among images"));
+                  "both in images"));
   EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:images=;"); }), "'images'"));
   plan_.classes = 2;
   EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset:label=json"); }), "--classes 3"));
@@ -112,7 +112,7 @@ TEST_F(WebDatasetSourceTest, ADamagedSampleCostsItselfAlone) {
     ASSERT_EQ(errors.size(), 1U);
     EXPECT_TRUE(has(errors[0], problem)) << errors[0];
     EXPECT_TRUE(has(errors[0], "train-000000.tar' at byte 2048: it")) << errors[0];
-    // Alone in front it is one damaged sample, and alone it says that options do not fit.
+    // Before other samples it is one damaged sample; alone, the error says that options do not fit.
     errors.clear();
     EXPECT_EQ(told(archive + z + kEnd, errors), "! 2:Z ");
     EXPECT_TRUE(has(refused(archive + kEnd), problem));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains through the whole jpeg decoder. The oracle: libjpeg's full decode, the crop that the same
-// generator draws, the resize method by its definition, and the distortion of those very pixels.
-#include "dataflow/augmentation.h"
+// Augmentation chains through the whole jpeg decoder. The oracle: libjpeg's full decode, the crop
+// of the same random generator, the resize method by its definition, and the distortion of the same
+// pixels.
+#include "dataflow/images/augmentation.h"
 
 #include <gtest/gtest.h>
 
@@ -85,8 +86,8 @@ TEST(Augmentation, EveryCropAndResizeEqualsTheFullDecodeAtEveryEdge) {
       const auto decoder = make_decoder(text);
       for (std::uint64_t seed = 0; seed < 25; ++seed) {
         const Sample sample = make_sample(bytes, seed);
-        // Larger and smaller than crops, by less than half: libjpeg is not asked to scale. Primes:
-        // where a nearest pixel is a tie, rounding decides.
+        // Larger and smaller than the crops, by less than half, so that libjpeg does not scale.
+        // Primes: if a nearest pixel is a tie, rounding decides.
         const ImageShape shape{seed % 2 == 0 ? 53 : 41, seed % 3 == 0 ? 67 : 47, 3};
         Random random(seed);
         const Region region =
@@ -159,7 +160,7 @@ TEST(Augmentation, MethodsTakeTurnsByIndexAndEpoch) {
 
 TEST(Augmentation, OrientationTagsChangeNothing) {
   const std::vector<std::byte> plain = encode_jpeg(make_test_image(90, 60));
-  // EXIF behind the first marker: one tag, orientation 6, a quarter of a turn.
+  // EXIF after the first marker: one tag, orientation 6, a quarter turn.
   constexpr unsigned char kExif[] = {0xFF, 0xE1, 0, 34, 'E', 'x', 'i', 'f', 0, 0,    'M', 'M',
                                      0,    42,   0, 0,  0,   8,   0,   1,   1, 0x12, 0,   3,
                                      0,    0,    0, 1,  0,   6,   0,   0,   0, 0,    0,   0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BaselineDecoder by itself, on every instruction set that this machine has. The oracle is
-// libjpeg's full decode, bit for bit.
+// BaselineDecoder alone, with every instruction set of this machine. The oracle is libjpeg's full
+// decode, bit for bit.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/decoders/jpeg_frame.h"
-#include "dataflow/jpeg/baseline.h"
+#include "dataflow/images/jpeg/baseline.h"
+#include "dataflow/images/jpeg_frame.h"
 #include "dataflow/random.h"
 #include "tests/support/jpeg_writer.h"
 
@@ -43,7 +43,7 @@ class Headers {
   bool known_ = false;
 };
 
-/// Keeps rows, each in a block of memory of its own, so that a sanitizer sees a byte too many.
+/// Keeps rows, each in a separate block of memory, so that a sanitizer sees every excess byte.
 class KeptRows final : public RowSink {
  public:
   KeptRows(const BaselineDecoder& decoder, std::int32_t first)
@@ -55,7 +55,7 @@ class KeptRows final : public RowSink {
   void written(std::int32_t end) override {
     EXPECT_EQ(end, first_ + static_cast<std::int32_t>(rows_.size()));
   }
-  /// Whether columns [begin, end) of all rows are those of `image`.
+  /// Are columns [begin, end) of all rows equal to those of `image`?
   testing::AssertionResult equal(const TestImage& image, const PixelRange& columns) const {
     for (std::size_t y = 0; y < rows_.size(); ++y) {
       for (std::int32_t x = columns.first; x < columns.end; ++x) {
@@ -102,7 +102,7 @@ class BaselineJpeg : public testing::TestWithParam<InstructionSet> {
         << rows.end << (smooth ? ", smooth" : ", plain");
   }
 
-  /// The whole image, its corners and middle in windows of one pixel and more, and some by chance.
+  /// The whole image, its corners and middle in windows of one pixel and more, and random windows.
   void expect_windows(const TestImage& image, const JpegForm& form, int by_chance = 6) {
     const Bytes bytes = encode_jpeg(image, form);
     Random random(static_cast<std::uint64_t>(image.width) * 1000 + image.height);
@@ -200,7 +200,7 @@ TEST_P(BaselineJpeg, RestartIntervalsAndOptimisedTablesAreRead) {
 
 TEST_P(BaselineJpeg, FlatImagesAndSingleFrequenciesHaveTheirPixels) {
   expect_windows(make_flat_image(40, 40, 200, 30, 120), {.quality = 95});
-  // Waves of one frequency, up to the highest: few coefficients, far apart, and the last of a
+  // Waves of one frequency, up to the highest: few coefficients, far apart, including the last of a
   // block.
   for (int period = 2; period <= 16; ++period) {
     TestImage image = make_flat_image(48, 48, 0, 0, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle: each recipe again from its definition, in double, over whole images, with hues by
-// cases as textbooks have them.
-#include "dataflow/colour.h"
+// Colour augmentation. The oracle computes each recipe from its definition, in double, over whole
+// images, with the textbook's case distinction for hues.
+#include "dataflow/images/colour.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Image {
   ImageView view() { return {bytes.data(), {kHeight, kWidth, 3}, DType::u8, kWidth * 3 + 2}; }
 };
 
-/// Every corner of the cube, greys, and whatever lies between.
+/// All corners of the colour cube, greys, and random colours.
 Image make_image(std::uint64_t seed) {
   Image image{std::vector<std::byte>(static_cast<std::size_t>(kWidth * 3 + 2) * kHeight)};
   Random random(seed);
@@ -34,7 +34,8 @@ Image make_image(std::uint64_t seed) {
       const std::size_t at = static_cast<std::size_t>(y) * (kWidth * 3 + 2) + x * 3;
       for (std::size_t c = 0; c < 3; ++c) {
         image.bytes[at + c] =
-            y % 2 == 0 ? std::byte(random.below(2) * 255) : image.bytes[at];  // a grey
+            y % 2 == 0 ? std::byte(random.below(2) * 255) : image.bytes[at];  // a corner of the
+                                                                              // cube, or a grey
       }
     }
   }
@@ -112,7 +113,8 @@ void saturation(std::vector<Pixel>& pixels, double factor) {
   }
 }
 
-/// Of colours within a cone whose grey axis may be shifted: the least channel is put at zero first.
+/// For colours in a cone whose grey axis may be shifted: the smallest channel is first moved to
+/// zero.
 void hue(std::vector<Pixel>& pixels, double turns) {
   for (Pixel& pixel : pixels) {
     const double least = std::min({pixel[0], pixel[1], pixel[2]});
@@ -209,7 +211,7 @@ void expect_equals_definition(Colour colour, std::uint64_t turn, std::uint64_t s
   }
   EXPECT_LE(worst, 0.51) << kColourValues[static_cast<std::size_t>(colour)].name << ", turn "
                          << turn << ", seed " << seed;
-  // Bytes between the lines are nobody's.
+  // Padding bytes between lines do not change.
   for (std::size_t y = 1; y <= kHeight; ++y) {
     const std::size_t at = y * (kWidth * 3 + 2);
     EXPECT_EQ(image.bytes[at - 1], before[at - 1]);
@@ -234,7 +236,7 @@ TEST(Colour, NoneDrawsNothingAndLeavesPixels) {
 }
 
 TEST(Colour, HueOfAWholeTurnIsTheSamePixel) {
-  // By way of thirds: red becomes green, and green blue.
+  // A turn of a third: red becomes green, and green becomes blue.
   Image image = make_image(4);
   const std::vector<std::byte> before = image.bytes;
   ColourStep third;

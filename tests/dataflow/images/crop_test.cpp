@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/crop_choice.h"
+#include "dataflow/images/crop_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -88,10 +88,10 @@ TEST(WholeImage, IsAllOfIt) {
 
 // ---- the references' crops --------------------------------------------------
 
-/// What many crops of a 500x375 image have in common.
+/// Statistics of many crops of a 500x375 image.
 struct Spread {
   double min_area = 9, max_area = 0, mean_area = 0, min_ratio = 9, max_ratio = 0, mean_ratio = 0;
-  double mean_left = 0;  // as a part of the room that there is
+  double mean_left = 0;  // as a share of the available room
 };
 
 Spread spread_of(const std::function<Region(Random&)>& crop) {
@@ -118,7 +118,7 @@ TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
   const Spread spread = spread_of([](Random& random) {
     return tf_random_crop({500, 375}, random);
   });
-  // An object that is the whole image is covered to a tenth at least.
+  // An object that is the whole image is covered to at least a tenth.
   EXPECT_GE(spread.min_area, 0.1);
   EXPECT_LT(spread.min_area, 0.102);
   EXPECT_LE(spread.max_area, 1);
@@ -126,8 +126,8 @@ TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
   EXPECT_GE(spread.min_ratio, 0.745);
   EXPECT_LE(spread.max_ratio, 1.335);
   EXPECT_NEAR(spread.mean_ratio, (0.75 + 1.33) / 2, 0.005);
-  // The mean area, by integrating over the ratio r: heights h are uniform from the one that covers
-  // a tenth to the least of 375 and 500 / r.
+  // The mean area, by integrating over the ratio r. Heights h are uniform between the height that
+  // covers a tenth and the smaller of 375 and 500 / r.
   double area = 0;
   constexpr int kSteps = 1000;
   for (int i = 0; i < kSteps; ++i) {
@@ -150,7 +150,7 @@ TEST(TfRandomCrop, TheLastPlaceIsNeverDrawn) {
 
 TEST(TfRandomCrop, ImagesOfAnotherShapeThanAnyCropAreTakenWhole) {
   Random random(1);
-  const Region region = tf_random_crop({1000, 20}, random);  // a crop of it covers 3 % at most
+  const Region region = tf_random_crop({1000, 20}, random);  // a crop covers at most 3 %
   EXPECT_EQ(region.columns.length, 1000);
   EXPECT_EQ(region.rows.length, 20);
 }
@@ -176,7 +176,7 @@ TEST(TensorpackRandomCrop, RatiosAreUniformAndInvertedForEveryOther) {
   EXPECT_GE(spread.min_ratio, 1 / 1.345);
   EXPECT_LE(spread.max_ratio, 1.345);
   EXPECT_NEAR(spread.mean_left, 0.5, 0.01);
-  // For areas so small that every ratio fits, the ratios' own mean is seen: of r and 1/r in turn.
+  // For areas so small that every ratio fits, the mean of the ratios shows: r and 1/r alternate.
   double sum = 0;
   int count = 0;
   for (std::uint64_t i = 0; i < 40000; ++i) {

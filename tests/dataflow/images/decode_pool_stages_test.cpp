@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the decode pool's stages say of its workers' time.
+// The report of the decode pool's stages about its workers' time.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,9 +8,9 @@
 #include <memory>
 #include <thread>
 
-#include "dataflow/decode_pool.h"
 #include "dataflow/host_device.h"
-#include "tests/dataflow/index_decoder.h"
+#include "dataflow/images/decode_pool.h"
+#include "tests/dataflow/images/index_decoder.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
@@ -18,9 +18,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// On a simulated clock: reading and decoding take a stated time, but for the first sample of each
-/// worker, where the workers meet, so that all of them are there before time passes, and for
-/// decoding the last one, since time stands still once the calling worker waits for the others.
+/// With a simulated clock. Reading and decoding take a given time, with two exceptions. The first
+/// sample of each worker takes none: the workers meet there, so that all are present before time
+/// passes. Decoding the last sample takes none, because time stops when the calling worker waits
+/// for the others.
 class PoolStages : public testing::Test {
  protected:
   class SlowSource final : public Source {
@@ -45,7 +46,8 @@ class PoolStages : public testing::Test {
     std::uint64_t count_ = 0;
   };
 
-  /// `consume` runs beside the pool, which reads `samples` after those at which workers meet.
+  /// `consume` runs beside the pool. The pool reads `samples` samples after those at which workers
+  /// meet.
   void run(std::int32_t threads, Nanoseconds reading, Nanoseconds decoding, std::uint64_t samples,
            const std::function<void()>& consume) {
     const auto meeting = static_cast<std::uint64_t>(threads);
@@ -95,7 +97,7 @@ TEST_F(PoolStages, WorkersWaitForInputWhileAnotherReads) {
     EXPECT_EQ(stage(number).bytes.value(), 1020);
     EXPECT_NEAR(static_cast<double>(stage(number).timed_items.value()), 102 / 17.0, 1);
   }
-  // Each waits out the other's 10 ms of reading, but for 1 ms in which it decodes.
+  // Each worker waits for the other's 10 ms of reading, except 1 ms in which it decodes.
   EXPECT_EQ(waited_in(), 10ms + 99 * 9ms);
   EXPECT_EQ(waited_out(), 0ns);
 }
@@ -107,8 +109,8 @@ TEST_F(PoolStages, WorkersWaitForRoomWhereTheOneThatGivesRowsOutHasNoSlot) {
       EXPECT_TRUE(ring_.next(0, {}));
     }
   });
-  // Two slots are full at once; a third batch finds room 100 ms later, and what comes behind it
-  // another 100 ms later: only then the data turn out to have ended.
+  // Two slots are full immediately. A third batch finds room 100 ms later, and the next sample
+  // another 100 ms later. Only then does the end of the data show.
   EXPECT_EQ(waited_out(), 3 * 200ms);
   EXPECT_EQ(waited_in(), 0ns);
 }
@@ -119,7 +121,7 @@ TEST_F(PoolStages, OneWorkerNeverWaitsForItself) {
     }
   });
   EXPECT_EQ(waited_in() + waited_out(), 0ns);
-  // Samples 0, 17 and 34 are timed; the first one took no time.
+  // Samples 0, 17 and 34 are timed; the first took no time.
   EXPECT_EQ(stage(0).timed_items.value(), 3);
   EXPECT_EQ(stage(0).wall_ns.value(), 2 * 2'000'000);
   EXPECT_EQ(stage(1).wall_ns.value(), 2 * 3'000'000);

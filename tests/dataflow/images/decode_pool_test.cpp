@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool between a source and a decoder of arithmetic: pixels and labels encode the sample.
-#include "dataflow/decode_pool.h"
+// The decode pool between an artificial source and decoder: pixels and labels encode the sample.
+#include "dataflow/images/decode_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,14 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
-#include "tests/dataflow/index_decoder.h"
+#include "tests/dataflow/images/index_decoder.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// `size` samples an epoch, in order. Some cannot be read, as files go missing.
+/// `size` samples per epoch, in order. Some cannot be read, like missing files.
 class CountingSource final : public Source {
  public:
   CountingSource(std::uint64_t size, std::int64_t epochs, std::set<std::uint64_t> unreadable = {})
@@ -70,7 +70,7 @@ struct ReadRow {
   bool operator==(const ReadRow&) const = default;
 };
 
-/// A ring, and a reader that notes every row.
+/// A ring, and a reader that records every row.
 class PoolTest : public testing::Test {
  protected:
   explicit PoolTest(std::size_t slots = 4) { make_ring(slots); }
@@ -82,7 +82,7 @@ class PoolTest : public testing::Test {
                                         Order::relaxed, clock_);
   }
 
-  /// Runs the pool to the end of its data, or until `batches` are read; rethrows what it throws.
+  /// Runs the pool to the end of its data, or until `batches` are read. Rethrows its exception.
   void run(Source& source, DecodePlan plan, std::function<void(const Sample&)> before = {},
            std::size_t batches = ~std::size_t{0}) {
     DecodePool pool(
@@ -122,7 +122,7 @@ class PoolTest : public testing::Test {
     }
   }
 
-  /// Indices of each epoch, of all rows read.
+  /// The indices of each epoch, over all rows read.
   std::map<std::uint64_t, std::multiset<std::uint64_t>> seen() const {
     std::map<std::uint64_t, std::multiset<std::uint64_t>> result;
     for (const ReadRow& row : rows_) result[row.epoch].insert(row.index);
@@ -153,7 +153,7 @@ TEST_F(PoolTest, EachSampleOnceInEveryEpochWithAnyNumberOfThreadsAndSlots) {
         ASSERT_EQ(epochs.size(), 4U) << threads << " threads, " << slots << " slots";
         for (const auto& [epoch, indices] : epochs)
           ASSERT_EQ(indices, all) << threads << " threads, " << slots << " slots";
-        // 92 samples in batches of 5: the last one has 2.
+        // 92 samples in batches of 5: the last batch has 2.
         ASSERT_EQ(valid_.size(), 19U);
         EXPECT_EQ(valid_.back(), 2);
         EXPECT_EQ(std::count(valid_.begin(), valid_.end(), 5), 18);
@@ -184,7 +184,7 @@ TEST_F(PoolTest, AllThreadsDecodeAtOnceEvenBeyondTheCores) {
   std::condition_variable changed;
   int inside = 0;
   CountingSource source(100, -1);
-  // The first samples wait for each other: they meet only if as many threads decode at once.
+  // The first samples wait for each other. They meet only if as many threads decode simultaneously.
   bool met = false;
   const auto meet = [&](const Sample&) {
     std::unique_lock lock(mutex);
@@ -299,7 +299,7 @@ TEST_F(PoolTest, OtherFailuresGoThrough) {
 
 // ---- stopping ---------------------------------------------------------------
 
-/// Every slot is either filled or free.
+/// Checks that every slot is either filled or free.
 void expect_no_lease_is_kept(BatchRing& ring) {
   std::vector<WriteLease> leases;
   const std::size_t free = ring.slots() - ring.stats().filled_slots;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for decoding by lookups. The oracle is the list of codes that the specification gives,
-// matched bit by bit.
-#include "dataflow/jpeg/huffman_tables.h"
+// Huffman decoding by lookup tables. The oracle matches the specification's list of codes bit by
+// bit.
+#include "dataflow/images/jpeg/huffman_tables.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace penstock::jpeg {
 namespace {
 
-/// What a string of bits begins with; length 0: no code.
+/// The symbol at the start of a string of bits; length 0: no code.
 struct PlainSymbol {
   unsigned length = 0, size = 0, advance = 0;
   std::int32_t value = 0;
@@ -39,8 +39,8 @@ PlainSymbol plain_symbol(const HuffmanSpec& spec, std::uint64_t bits) {
   return {};
 }
 
-/// Symbols by chance, or small values first as files have them; codes of chance lengths from
-/// `shortest` bits on.
+/// Random symbols, or small values first as in real files. Codes have random lengths, at least
+/// `shortest` bits.
 HuffmanSpec make_spec(Random& random, unsigned shortest, bool small_first) {
   HuffmanSpec spec;
   std::vector<std::uint8_t> symbols(256);
@@ -54,7 +54,7 @@ HuffmanSpec make_spec(Random& random, unsigned shortest, bool small_first) {
     });
   }
   std::copy(symbols.begin(), symbols.end(), spec.values.begin());
-  std::uint64_t free = 1;  // codes of this length that no shorter one begins
+  std::uint64_t free = 1;  // codes of this length without a shorter code as prefix
   std::uint64_t left = 256;
   for (unsigned length = 1; length <= 16; ++length) {
     free *= 2;
@@ -68,7 +68,7 @@ HuffmanSpec make_spec(Random& random, unsigned shortest, bool small_first) {
   return spec;
 }
 
-/// Every pattern of `bits` bits at the top, with chance behind it.
+/// Every pattern of `bits` bits at the top, followed by random bits.
 template <typename Use>
 void for_each_pattern(unsigned bits, Random& random, const Use& use) {
   for (std::uint64_t i = 0; i < std::uint64_t{1} << bits; ++i) {
@@ -108,7 +108,7 @@ void expect_entries(const AcTable& table, const HuffmanSpec& spec, Random& rando
   });
 }
 
-/// Returns how many symbols the looks find beyond the first ones, summed up.
+/// Returns the total number of symbols that lookups find in addition to the first ones.
 std::size_t expect_skips(const AcTable& table, const HuffmanSpec& spec, Random& random) {
   std::size_t symbols = 0;
   for_each_pattern(AcTable::kSkipBits, random, [&](std::uint64_t bits) {
@@ -140,7 +140,7 @@ std::size_t expect_skips(const AcTable& table, const HuffmanSpec& spec, Random& 
 
 TEST(HuffmanTables, LooksFindTheSymbolsThatAreThere) {
   Random random(5);
-  AcTable table;  // the same for all, as a decoder has it
+  AcTable table;  // the same table for all, as in a decoder
   std::size_t symbols = 0;
   for (unsigned i = 0; i < 60 && !testing::Test::HasFatalFailure(); ++i) {
     SCOPED_TRACE(i);
@@ -156,7 +156,7 @@ TEST(HuffmanTables, LooksFindTheSymbolsThatAreThere) {
 }
 
 TEST(HuffmanTables, RunsOfZerosAreAddedUpAsFarAsTheyFit) {
-  HuffmanSpec spec;  // two codes: "0" passes over 16 zeros, "10" ends the block
+  HuffmanSpec spec;  // two codes: "0" skips 16 zeros, "10" ends the block
   spec.counts[1] = 1;
   spec.counts[2] = 1;
   spec.values[0] = 0xF0;
@@ -171,7 +171,7 @@ TEST(HuffmanTables, CountsThatMakeNoCodeAreRefused) {
   HuffmanSpec spec;
   AcTable ac;
   DcTable dc;
-  spec.counts[1] = 2;  // of one bit there is one, as ones alone are none
+  spec.counts[1] = 2;  // only one code of one bit is allowed, because all ones is no code
   EXPECT_FALSE(ac.build(spec));
   EXPECT_FALSE(dc.build(spec));
   spec.counts[1] = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the decode pool decode with: pixels that tell which sample they are of.
+// A decoder for tests of the decode pool: its pixels identify the sample.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Once a decoder has seen its largest image it allocates nothing, whatever sizes, samplings and
-// tables come after each other. What libjpeg takes for headers, by malloc, is not counted.
+// After its largest image, a decoder allocates nothing, for any sequence of sizes, samplings and
+// tables. Memory that libjpeg allocates by malloc for headers is not counted.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -60,7 +60,7 @@ TEST(JpegAllocation, TheSteadyStateAllocatesNothing) {
     for (std::size_t file = 0; file < files.size(); ++file) {
       for (std::uint64_t seed = 0; seed < kSeeds; ++seed) decode(file, seed);
     }
-    // The same crops in another order: other sizes and tables follow each other.
+    // The same crops in another order, so that sizes and tables change differently.
     const std::int64_t before = allocation_count();
     ASSERT_GT(before, 0) << "this program's operator new is not the one in use";
     for (std::uint64_t seed = kSeeds; seed-- > 0;) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle: libjpeg's full decode, then the crop that the same generator draws, then the triangle
-// filter by its definition.
+// The jpeg decoder. The oracle: libjpeg's full decode, then the crop of the same random generator,
+// then the triangle filter by its definition.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 
-#include "dataflow/crop.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "dataflow/images/crop.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/plain_resample.h"
 
@@ -68,7 +68,7 @@ void expect_regions_equal_full_decode(const std::vector<std::byte>& bytes, bool 
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Random random(seed);
     const Region region = random_resized_crop({full.width, full.height}, random);
-    // Smaller than the crop, but by less than half: libjpeg is not asked to scale.
+    // Smaller than the crop, but by less than half, so that libjpeg does not scale.
     const auto smaller = [](double length) { return static_cast<int>(length / 2) + 1; };
     const ImageShape shape{smaller(region.rows.length), smaller(region.columns.length), 3};
     const bool mirrored = random.uniform() < 0.5;
@@ -204,12 +204,13 @@ TEST(JpegDecoder, WholeImagesGiveThePixelsOfRegionsByteForByte) {
   };
   for (const char* crop : {"random", "center", "full"}) {
     const std::string options = std::string("jpeg:crop=") + crop + ",decode=";
-    // One decoder for all: its buffer has held larger and other images before.
+    // One decoder for all files: its buffer has held larger and different images before.
     const auto region = make_decoder(options + "region"), whole = make_decoder(options + "full");
     for (const std::vector<std::byte>& file : files) {
       const Sample sample = make_sample(file);
       for (std::uint64_t seed = 0; seed < 10; ++seed) {
-        // So large that no crop is twice its size, from where on regions are decoded at a half.
+        // So large that no crop is twice its size; twice is the limit for decoding regions at half
+        // scale.
         const ImageShape shape{120, 130, 3};
         EXPECT_EQ(decode(*whole, sample, shape, Random(seed)),
                   decode(*region, sample, shape, Random(seed)))
@@ -275,7 +276,8 @@ TEST(JpegDecoder, TruncatedFilesAreDamagedUnlessTheRegionIsWhole) {
     EXPECT_NE(error_of(*full, cut), "") << size;
     const Sample sample = make_sample(cut);
     try {
-      // What it returns is what the whole file gives: never gray where bytes were missing.
+      // If it returns pixels, they equal those of the whole file: never grey in place of missing
+      // bytes.
       EXPECT_EQ(decode(*random, sample, kSmall, Random(size)),
                 decode(*random, make_sample(whole), kSmall, Random(size)));
     } catch (const DataError&) {
@@ -300,7 +302,7 @@ TEST(JpegDecoder, FlippedBitsEndInPixelsOrAnError) {
                             {.restart_interval = 4},
                             {.arithmetic = true},
                             {.separate_scans = true}};
-  // A header may be turned into one of any size, which must not be decoded at any price.
+  // A damaged header may state any size; huge sizes must not be decoded.
   const auto decoder = make_decoder("jpeg:max_pixels=1000000");
   Random random(11);
   int errors = 0;
@@ -336,8 +338,7 @@ TEST(JpegDecoder, HugeImagesAreRefusedByTheirHeader) {
 TEST(JpegDecoder, ThousandsOfScansAreRefused) {
   const std::vector<std::byte> bytes =
       encode_jpeg(make_flat_image(64, 64, 9, 80, 200), {.progressive = true});
-  // The last scan, which refines nothing, again and again: from its SOS marker to the end of the
-  // image.
+  // Repeats the last scan, which refines nothing: from its SOS marker to the end of the image.
   std::size_t last = 0;
   for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
     if (bytes[i] == std::byte{0xFF} && bytes[i + 1] == std::byte{0xDA}) last = i;

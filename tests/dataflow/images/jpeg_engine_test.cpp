@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jpeg decoder with engine=auto against engine=libjpeg: the same rows of a batch, byte for
-// byte, and the same verdict on what is damaged.
+// The jpeg decoder with engine=auto against engine=libjpeg: identical rows of a batch, and the same
+// decision about damaged files.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -24,7 +24,7 @@ std::unique_ptr<Decoder> make_decoder(const std::string& text) {
   return entry.make(Options(entry.name, entry.options, parse_component(text)));
 }
 
-/// The row; nothing where the file is refused.
+/// The row; none if the file is refused.
 std::optional<Bytes> decode(Decoder& decoder, const Bytes& bytes, std::uint64_t seed) {
   Sample sample;
   sample.lent = bytes;
@@ -94,7 +94,7 @@ TEST(JpegEngine, DamageGetsTheSameVerdict) {
     if (i % 3 == 0) {
       bytes.resize(random.below(bytes.size()));
     } else {
-      // Within the scan, for the most part.
+      // Mostly within the scan.
       Bytes scan(bytes.begin() + 600, bytes.end());
       for (std::uint64_t changes = 1 + random.below(3); changes > 0; --changes) {
         mutate(scan, random);
@@ -105,7 +105,7 @@ TEST(JpegEngine, DamageGetsTheSameVerdict) {
     const auto expected = decode(*whole.libjpeg, bytes, i);
     ASSERT_EQ(decode(*whole.own, bytes, i), expected) << "file " << i;
     refused += expected ? 0 : 1;
-    // Of a region libjpeg may read some rows more, and find damage there.
+    // For a region, libjpeg may read more rows and find damage there.
     if (const auto part = decode(*region.libjpeg, bytes, i); part.has_value()) {
       ASSERT_EQ(decode(*region.own, bytes, i), part) << "file " << i;
     }

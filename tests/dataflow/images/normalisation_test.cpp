@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host makes of bytes, against plain double arithmetic; 16 bits against all they can be.
-#include "dataflow/normalisation.h"
+// Normalisation on the host against plain double arithmetic; all 16-bit values.
+#include "dataflow/images/normalisation.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 #include <cstring>
 #include <vector>
 
-#include "dataflow/float16.h"
+#include "dataflow/values/float16.h"
 
 namespace penstock {
 namespace {
 
-/// torchvision's, of pixels of 0 to 1.
+/// torchvision's values, for pixels of 0 to 1.
 constexpr double kMean[] = {0.485, 0.456, 0.406}, kStd[] = {0.229, 0.224, 0.225};
 
 std::vector<std::uint8_t> all_bytes(std::size_t count) {
@@ -28,20 +28,20 @@ double plain(std::uint8_t byte, std::size_t channel, std::int32_t channels) {
 }
 
 TEST(Normalisation, IsThatOfPlainArithmetic) {
-  // Whole patterns and what is left of one, for vectors of any width.
+  // Whole vectors and remainders, for vectors of any width.
   for (const std::size_t count : {3U, 45U, 48U, 51U, 768U, 1536U, 1539U, 3U * 1001U}) {
     for (const std::int32_t channels : {1, 3}) {
       const std::vector<std::uint8_t> bytes = all_bytes(count);
       std::vector<float> values(count);
       normalise(bytes, channels, DType::f32, reinterpret_cast<std::byte*>(values.data()));
-      std::vector<Fp16> halves(count);
+      std::vector<values::Fp16> halves(count);
       normalise(bytes, channels, DType::f16, reinterpret_cast<std::byte*>(halves.data()));
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t channel = i % static_cast<std::size_t>(channels);
         const double expected = plain(bytes[i], channel, channels);
         ASSERT_NEAR(values[i], expected, 1e-6) << i << " of " << count;
-        // Half of a last place, and what f32 is off.
-        ASSERT_NEAR(load(halves[i]), expected, std::abs(expected) * 0x1p-11 + 2e-6) << i;
+        // Half a unit in the last place, plus the error of f32.
+        ASSERT_NEAR(values::load(halves[i]), expected, std::abs(expected) * 0x1p-11 + 2e-6) << i;
       }
     }
   }
@@ -57,19 +57,19 @@ TEST(Normalisation, WhatAFeederDidIsNotDoneAgain) {
 }
 
 TEST(Float16, EveryNumberComesBack) {
-  std::vector<Fp16> halves(0x10000), back(0x10000);
+  std::vector<values::Fp16> halves(0x10000), back(0x10000);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<std::uint16_t>(i);
   std::vector<float> values(halves.size());
-  widen(halves.data(), values.data(), values.size());
-  narrow(values.data(), back.data(), back.size());
+  values::widen(halves.data(), values.data(), values.size());
+  values::narrow(values.data(), back.data(), back.size());
   for (std::size_t i = 0; i < halves.size(); ++i) {
     const bool is_number = (i & 0x7fffU) <= 0x7c00U;
     if (!is_number) {
-      EXPECT_TRUE(std::isnan(values[i]) && std::isnan(load(halves[i]))) << i;
+      EXPECT_TRUE(std::isnan(values[i]) && std::isnan(values::load(halves[i]))) << i;
       continue;
     }
     ASSERT_EQ(back[i].bits, i);
-    ASSERT_EQ(load(halves[i]), values[i]) << i;
+    ASSERT_EQ(values::load(halves[i]), values[i]) << i;
   }
 }
 
@@ -77,11 +77,11 @@ TEST(Float16, RoundsToNearestAndTiesToEven) {
   const float values[] = {1 + 0x1p-11F, 1 + 3 * 0x1p-11F, 1 + 0x1.1p-11F, 65519.F,
                           65520.F,      -0x1p-25F,        0x1.1p-25F,     -0.F};
   const std::uint16_t expected[] = {0x3c00, 0x3c02, 0x3c01, 0x7bff, 0x7c00, 0x8000, 0x0001, 0x8000};
-  Fp16 many[8];
-  narrow(values, many, 8);
+  values::Fp16 many[8];
+  values::narrow(values, many, 8);
   for (std::size_t i = 0; i < 8; ++i) {
-    Fp16 one{};
-    store(one, values[i]);
+    values::Fp16 one{};
+    values::store(one, values[i]);
     EXPECT_EQ(one.bits, expected[i]) << values[i];
     EXPECT_EQ(many[i].bits, expected[i]) << values[i];
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jpeg decoder against PIL: the same crops of 500 files, written by libjpeg and by PIL in every
-// form that they have, resized to 224 x 224.
+// The jpeg decoder against PIL: the same crops of 500 files, resized to 224 x 224. libjpeg and PIL
+// wrote the files, in all their forms.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "dataflow/crop.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "dataflow/images/crop.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/pil_rows.h"
 
@@ -33,7 +33,7 @@ std::vector<std::uint8_t> noise(std::size_t count, Random& random) {
   return bytes;
 }
 
-/// An EXIF segment that would have the image turned by 90 degrees, and noise behind it.
+/// An EXIF segment with a rotation by 90 degrees, followed by random bytes.
 std::vector<std::uint8_t> exif(Random& random) {
   std::vector<std::uint8_t> bytes = {'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1,
                                      1,   18,  0,   3,   0, 0, 0,   1,   0, 6,  0, 0, 0, 0, 0, 0};
@@ -42,7 +42,7 @@ std::vector<std::uint8_t> exif(Random& random) {
   return bytes;
 }
 
-/// Segments behind the file's first marker, with padding before them, and rubbish behind its end.
+/// Adds padded segments after the file's first marker, and garbage after its end.
 void add_segments(Bytes& file, Random& random) {
   constexpr std::uint8_t kExif = 0xE1, kComment = 0xFE;
   Bytes segments;
@@ -65,8 +65,8 @@ void add_segments(Bytes& file, Random& random) {
   file.insert(file.end(), bytes.begin(), bytes.end());
 }
 
-/// Sides of one pixel, less than a block, odd, long and narrow, whole blocks, and those of
-/// photographs, some of them so large that libjpeg could shrink crops of them.
+/// Sides of one pixel, less than a block, odd, long and narrow, whole blocks, and photograph sizes,
+/// some so large that libjpeg could shrink their crops.
 ImageSize draw_size(std::uint64_t kind, Random& random) {
   const auto side = [&](int low, int high) {
     return low + static_cast<std::int32_t>(random.below(static_cast<unsigned>(high - low + 1)));
@@ -93,7 +93,7 @@ ImageSize draw_size(std::uint64_t kind, Random& random) {
   }
 }
 
-/// A file of libjpeg's.
+/// Writes a file with libjpeg.
 Bytes write_by_libjpeg(std::uint64_t number, const ImageSize& size, Random& random) {
   constexpr std::pair<int, int> kSamplings[] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {4, 2}};
   const auto& [h, v] = kSamplings[number % std::size(kSamplings)];
@@ -130,7 +130,7 @@ Bytes write_by_libjpeg(std::uint64_t number, const ImageSize& size, Random& rand
   return file;
 }
 
-/// What PIL shall write, from pixels that are written here.
+/// The order to PIL for a file, with pixels that are written here.
 Json write_by_pil(std::uint64_t number, const ImageSize& size, const std::filesystem::path& path,
                   Random& random) {
   const std::uint64_t kind = random.below(8);
@@ -154,13 +154,13 @@ Json write_by_pil(std::uint64_t number, const ImageSize& size, const std::filesy
           {"save", save}};
 }
 
-/// A crop, by what the decoder draws it from; without a seed it is the whole image.
+/// A crop, by the seed that the decoder draws it from; without a seed, the whole image.
 struct CropBox {
   std::optional<std::uint64_t> seed;
   std::array<std::int32_t, 4> box{};  // left, top, right, bottom
 };
 
-/// The first random crop that touches this edge of the image and, if it can, no other one.
+/// The first random crop that touches this edge of the image and, if possible, no other edge.
 CropBox crop_at(std::uint64_t edge, const ImageSize& size) {
   CropBox best;
   int fewest = 5;
@@ -179,7 +179,7 @@ CropBox crop_at(std::uint64_t edge, const ImageSize& size) {
   return best.seed ? best : CropBox{std::nullopt, {0, 0, size.width, size.height}};
 }
 
-/// Every way to decode: by our own decoder or libjpeg, the region or all of the image.
+/// Every way to decode: this project's decoder or libjpeg, the region or the whole image.
 class Decoders {
  public:
   explicit Decoders(const std::string& crop) {
@@ -275,7 +275,8 @@ INSTANTIATE_TEST_SUITE_P(Files, PilPixels, testing::Range<std::uint64_t>(0, kBlo
 
 class PilOddities : public PilPixels {};
 
-/// Whole, cut off at many places, with an end set behind the cut, and with rubbish behind all data.
+/// Whole files, truncated files, truncated files with an end marker, and files with trailing
+/// garbage.
 TEST_F(PilOddities, TruncatedTailsGiveTheWholeFilesPixelsOrAreRefused) {
   const TempFolder folder;
   const TestImage image = make_test_image(150, 120);
@@ -291,7 +292,7 @@ TEST_F(PilOddities, TruncatedTailsGiveTheWholeFilesPixelsOrAreRefused) {
   for (std::size_t of = 0; of < std::size(whole); ++of) {
     for (const std::size_t missing : {0UL, 1UL, 2UL, 3UL, 10UL, 300UL, whole[of].size() / 2}) {
       for (const std::string_view tail : tails) {
-        if (missing > 2 && tail == "rubbish") continue;  // nothing tells it from data
+        if (missing > 2 && tail == "rubbish") continue;  // indistinguishable from data
         Bytes bytes(whole[of].begin(), whole[of].end() - static_cast<std::ptrdiff_t>(missing));
         const auto end = std::as_bytes(std::span(tail));
         bytes.insert(bytes.end(), end.begin(), end.end());

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracles: the pixels themselves, the resampler, and the triangle filter by its definition.
+// The raw decoder. The oracles: the pixels, the resampler, and the triangle filter by its
+// definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 #include <string>
 
-#include "dataflow/crop.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "dataflow/images/crop.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/plain_resample.h"
 #include "tests/support/thrown_by.h"
@@ -60,7 +61,7 @@ class RawDecoderTest : public testing::Test {
     }
   }
 
-  /// In planes, with the channels in that order.
+  /// In planes, with the channels in this order.
   Bytes planes(std::initializer_list<std::size_t> channels) const {
     Bytes result;
     for (const std::size_t c : channels) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/resample.h"
+#include "dataflow/images/resample.h"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@
 namespace penstock {
 namespace {
 
-/// Feeds the rows of `image` as a decoder does; returns [height][width][3] and checks the bytes
-/// around.
+/// Feeds the rows of `image` as a decoder does. Returns [height][width][3] and checks the bytes
+/// around it.
 std::vector<std::byte> resample(Resampler& resampler, const TestImage& image,
                                 const Stretch& columns, const Stretch& rows, bool mirrored,
                                 int width, int height, int margin = 0,
@@ -42,7 +42,7 @@ std::vector<std::byte> resample(Resampler& resampler, const TestImage& image,
   for (int y = 0; y < height; ++y) {
     const auto begin = memory.begin() + 32 + static_cast<std::ptrdiff_t>(stride) * y;
     pixels.insert(pixels.end(), begin, begin + static_cast<std::ptrdiff_t>(line));
-    // Lines but the last are followed by the next one's guard.
+    // All lines but the last are followed by the guard of the next line.
     EXPECT_EQ(*(begin + static_cast<std::ptrdiff_t>(line)), kGuard) << "wrote behind line " << y;
   }
   EXPECT_EQ(memory[31], kGuard) << "wrote before the image";
@@ -127,7 +127,7 @@ std::string name_of(Filter filter) {
   return std::string(kResizeValues[static_cast<std::size_t>(filter)].name);
 }
 
-/// A whole number of pixels, as crops have it.
+/// A whole number of pixels, as in crops.
 Stretch random_part(int size, Random& random) {
   const int length = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
   const int begin = static_cast<int>(random.below(static_cast<std::uint64_t>(size - length + 1)));
@@ -144,7 +144,7 @@ TEST(Resample, EveryFilterEqualsItsDefinition) {
       const TestImage image = make_test_image(width, height, 3, static_cast<std::uint64_t>(trial));
       const Stretch columns = random_part(width, random), rows = random_part(height, random);
       const bool mirrored = trial % 2 == 1;
-      // Primes: where a nearest pixel is a tie, rounding decides.
+      // Primes: if a nearest pixel is a tie, rounding decides.
       constexpr int kSizes[] = {1, 2, 7, 13, 29, 53, 101};
       const int out_width = kSizes[random.below(7)], out_height = kSizes[random.below(7)];
       const std::vector<double> exact =
@@ -162,7 +162,7 @@ TEST(Resample, EveryFilterEqualsItsDefinition) {
 
 TEST(Resample, EveryFilterReadsBesideARegionThatWasCutAfterwards) {
   const TestImage image = make_test_image(60, 40);
-  // As an evaluation has it: resized to 51x34, and the centre of that.
+  // As in evaluation: the centre of an image resized to 51x34.
   const Stretch columns{10 * 60.0 / 51, 31 * 60.0 / 51, 0, 60},
       rows{2 * 40.0 / 34, 30 * 40.0 / 34, 0, 40};
   Resampler resampler;
@@ -261,7 +261,7 @@ open(sys.argv[3], 'wb').write(resized.tobytes())
     const char* theirs;
     int worst;
   };
-  // PIL's box takes whole pixels: the area where sizes are multiples.
+  // PIL's box filter takes whole pixels: the area if sizes are multiples.
   constexpr Case kCases[] = {{Filter::bilinear, "BILINEAR", 1},
                              {Filter::bicubic, "BICUBIC", 1},
                              {Filter::nearest, "NEAREST", 0},

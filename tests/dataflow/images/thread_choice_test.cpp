@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing threads on a simulated clock, with a producer whose rate is that of so many threads and
-// readers of a stated rate; and in a pool of real threads.
-#include "dataflow/thread_choice.h"
+// The choice of threads, with a simulated clock, a producer whose rate depends on its threads and
+// readers of a given rate; and in a pool of real threads.
+#include "dataflow/images/thread_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include <string>
 #include <thread>
 
-#include "dataflow/decode_pool.h"
 #include "dataflow/host_device.h"
-#include "dataflow/thread_tuner.h"
-#include "tests/dataflow/index_decoder.h"
+#include "dataflow/images/decode_pool.h"
+#include "dataflow/images/thread_tuner.h"
+#include "tests/dataflow/images/index_decoder.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A batch takes one thread `work`, and a reader `step`.
+/// A batch takes `work` on one thread, and a reader takes `step`.
 class ThreadChoiceTest : public testing::Test {
  protected:
   struct Chosen {
@@ -40,7 +40,7 @@ class ThreadChoiceTest : public testing::Test {
     tuner.begin(ring);
     std::vector<std::jthread> threads;
     {
-      Clock::Participant self(clock);  // nothing moves before all are here
+      Clock::Participant self(clock);  // time does not pass before all are here
       for (std::size_t reader = 0; reader < readers; ++reader) {
         threads.emplace_back([&, reader, participant = Clock::Participant(clock)] {
           while (const ReadLease lease = ring.next(reader, {})) {
@@ -83,8 +83,8 @@ TEST_F(ThreadChoiceTest, StopsWhereThereAreNoMoreThreads) {
   EXPECT_TRUE(chosen.settled);
   EXPECT_EQ(chosen.threads, 5);
   EXPECT_EQ(chosen.note,
-            "decode threads: 5 (auto: readers wait for 50.0 % of the time, and there are no more "
-            "threads; 60.0 % with 4)");
+            "decode threads: 5 (auto: readers wait for 50.0 % of the time, and all threads are in "
+            "use; 60.0 % with 4)");
 }
 
 TEST_F(ThreadChoiceTest, CountsWaitsOfAllReaders) {
@@ -93,7 +93,7 @@ TEST_F(ThreadChoiceTest, CountsWaitsOfAllReaders) {
 }
 
 TEST_F(ThreadChoiceTest, AReserveHidesNothing) {
-  // Slots that are full when the first interval ends feed the reader for hundreds of batches.
+  // Slots that are full at the end of the first interval feed the reader for hundreds of batches.
   EXPECT_EQ(choose(11ms, 10ms, 64, 1, 40).threads, 2);
 }
 
@@ -121,8 +121,8 @@ class EndlessSource final : public Source {
   std::uint64_t count_ = 0;
 };
 
-/// Runs a pool of at most four until it is settled, and some batches more; gives the threads that
-/// have decoded anything.
+/// Runs a pool of at most four threads until it has settled, and then some more batches. Returns
+/// the number of threads that decoded something.
 std::int64_t threads_of_pool(Nanoseconds decoding, Nanoseconds reading, Probe& probe) {
   SteadyClock clock;
   HostDevice device(clock);
@@ -148,7 +148,7 @@ std::int64_t threads_of_pool(Nanoseconds decoding, Nanoseconds reading, Probe& p
 }
 
 TEST(ThreadsOfAPool, OneIsEnoughForAReaderThatTakesItsTime) {
-  // A machine that stands still makes a decoder slow: it is asked again.
+  // A machine that stalls makes the decoder slow, so the test tries again.
   for (int tries = 4; tries >= 0; --tries) {
     Probe probe;
     if (threads_of_pool(100us, 20ms, probe) != 1 && tries > 0) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways to read files: whatever the way, the same bytes.
-#include "dataflow/io/file_reader.h"
+// All ways to read files return the same bytes.
+#include "dataflow/machine/file_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -10,15 +10,15 @@
 #include <string>
 #include <thread>
 
+#include "dataflow/datasets/file_reads.h"
 #include "dataflow/error.h"
-#include "dataflow/io/file_reads.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::size_t kBytes = 5'000'123;  // more than io_uring's pieces that are under way at once
+constexpr std::size_t kBytes = 5'000'123;  // more than io_uring's pieces in flight
 
 class FileReaderTest : public testing::TestWithParam<const char*> {
  protected:
@@ -101,7 +101,7 @@ TEST_P(FileReaderTest, WhatCannotBeReadIsRefusedByName) {
               reader_->read(path_.c_str(), 0, ~std::uint64_t{0}, storage_);
             }).find("too many bytes"),
             std::string::npos);
-  // And then goes on.
+  // It then works again.
   EXPECT_TRUE(is_content(reader_->read(path_.c_str(), 77, 5000, storage_), 77));
 }
 
@@ -123,7 +123,7 @@ TEST_P(FileReaderTest, ThreadsReadAtTheSameTime) {
   EXPECT_EQ(wrong, 0);
 }
 
-/// Lends parts of a file that it holds no bytes of: whoever looks at what it lends sees zeros.
+/// Lends parts of a file without having their bytes: a reader of the lent memory sees zeros.
 class PartsOfAFile final : public Source {
  public:
   PartsOfAFile(std::string path, const std::byte* zeros) : path_(std::move(path)), zeros_(zeros) {}
@@ -149,7 +149,8 @@ class PartsOfAFile final : public Source {
 TEST_P(FileReaderTest, RecordsAreTakenApartByTheirSource) {
   SKIP_WHERE_THE_SYSTEM_REFUSES();
   const std::vector<std::byte> zeros(500);
-  FileReads reads(std::make_unique<PartsOfAFile>(path_, zeros.data()), std::move(reader_), false);
+  datasets::FileReads reads(std::make_unique<PartsOfAFile>(path_, zeros.data()), std::move(reader_),
+                            false);
   Sample sample;
   while (reads.next(sample)) {
     reads.load(sample);

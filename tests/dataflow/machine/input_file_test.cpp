@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "dataflow/datasets/image_files.h"
+#include "dataflow/datasets/mapped_file.h"
+#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/error.h"
-#include "dataflow/image_files.h"
-#include "dataflow/io/file_reader.h"
-#include "dataflow/packed/mapped_file.h"
-#include "dataflow/packed/shard_stream.h"
+#include "dataflow/machine/file_reader.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-constexpr const char* kReason = "it is no regular file";
+constexpr const char* kReason = "it is not a regular file";
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -55,18 +55,19 @@ TEST(DataFiles, AFifoIsRefusedByEveryWayToReadIt) {
   const std::string fifo = (folder / "fifo").native();
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   std::vector<std::byte> bytes;
-  EXPECT_TRUE(contains(thrown_by<DataError>([&] { read_image_file(fifo, bytes); }), kReason));
+  EXPECT_TRUE(
+      contains(thrown_by<DataError>([&] { datasets::read_image_file(fifo, bytes); }), kReason));
   for (const char* const way : {"pread", "direct", "uring"}) {
     std::string note;
     const std::unique_ptr<FileReader> reader = make_file_reader(way, fifo.c_str(), note);
     EXPECT_TRUE(
         contains(thrown_by<DataError>([&] { reader->read(fifo.c_str(), 0, 10, bytes); }), kReason));
   }
-  EXPECT_TRUE(
-      contains(thrown_by<ConfigError>([&] { MappedFile mapped(fifo); }), "no regular file"));
-  EXPECT_TRUE(
-      contains(thrown_by<ConfigError>([&] { static_cast<void>(open_shard_stream(fifo, "", {})); }),
-               "no regular file"));
+  EXPECT_TRUE(contains(thrown_by<ConfigError>([&] { datasets::MappedFile mapped(fifo); }),
+                       "not a regular file"));
+  EXPECT_TRUE(contains(
+      thrown_by<ConfigError>([&] { static_cast<void>(datasets::open_shard_stream(fifo, "", {})); }),
+      "not a regular file"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/memory_limit.h"
+#include "dataflow/machine/memory_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// A machine with 1000 MiB available, whose process is in the control group /a/b.
+/// A machine with 1000 MiB available; the process is in the control group /a/b.
 class Machine {
  public:
   Machine() {
@@ -56,7 +56,7 @@ TEST(AvailableMemory, KnowsTheGroupsOfVersion1) {
                                            std::to_string(30 * kMiB) + "\ntotal_active_file " +
                                            std::to_string(20 * kMiB) + "\n");
   };
-  constexpr std::size_t kNone = 0x7FFFFFFFFFFFF000;  // as the kernel writes it
+  constexpr std::size_t kNone = 0x7FFFFFFFFFFFF000;  // the kernel's value for no limit
   limit("", kNone, 900 * kMiB);
   limit("z", kMiB, kMiB);  // of another controller
   limit("a", 800 * kMiB, 200 * kMiB);

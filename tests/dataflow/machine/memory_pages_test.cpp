@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of chosen sizes, where they lie, and what the kernel's text says of them.
-#include "dataflow/placement/memory_pages.h"
+// Pages of chosen sizes, their NUMA nodes, and the kernel's text about them.
+#include "dataflow/machine/memory_pages.h"
 
 #include <gtest/gtest.h>
 

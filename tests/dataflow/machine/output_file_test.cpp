@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/output_file.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ std::size_t files_in(const TempFolder& folder) {
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
-/// While it lives, this process cannot make a file longer than `bytes`, as if the disk were full.
+/// During its lifetime, this process cannot write files beyond `bytes`, as on a full disk.
 class SmallFiles {
  public:
   explicit SmallFiles(rlim_t bytes) {
@@ -80,7 +80,8 @@ TEST(OutputFile, RefusesAFifoAtOnceAndLeavesIt) {
   const std::filesystem::path fifo = folder / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const std::string said = thrown_by<DataError>([&] { replace_file(fifo, "text"); });
-  EXPECT_NE(said.find("'" + fifo.native() + "': it is no regular file"), std::string::npos) << said;
+  EXPECT_NE(said.find("'" + fifo.native() + "': it is not a regular file"), std::string::npos)
+      << said;
   EXPECT_EQ(thrown_by<DataError>([&] { open_growing_file(fifo); }), said);
   EXPECT_TRUE(std::filesystem::is_fifo(fifo));
   EXPECT_EQ(files_in(folder), 1U);
@@ -123,7 +124,7 @@ TEST(OutputFile, WhatAKilledProcessLeftUnfinishedIsRemovedByTheNextWriter) {
   EXPECT_EQ(files_in(folder), 1U) << "nothing was left";
   const std::filesystem::path other = folder / ".penstock-backup.tmp";
   std::ofstream(other) << "of no process";
-  OutputFile writing(folder / "second");  // of a process that lives: this one
+  OutputFile writing(folder / "second");  // its process, this one, is alive
   replace_file(folder / "file", "whole");
   EXPECT_EQ(content_of(folder / "file"), "whole");
   EXPECT_TRUE(std::filesystem::exists(other));

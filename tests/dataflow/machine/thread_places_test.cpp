@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processors threads are kept on, on machines that are made of files.
-#include "dataflow/placement/thread_places.h"
+// The choice of processors for threads, on machines described by files.
+#include "dataflow/machine/thread_places.h"
 
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ TEST(CpuList, IsNumbersAndRanges) {
   }
 }
 
-/// Two nodes of two cores of two processors each, numbered as most firmware does it: first all
-/// first processors, then all second ones.
+/// Two nodes of two cores with two processors each, numbered as most firmware does: first the first
+/// processor of every core, then the second ones.
 class PlacesTest : public testing::Test {
  protected:
   PlacesTest() {
@@ -78,7 +78,7 @@ TEST_F(PlacesTest, AutoTakesNodesInTurnAndWholeCoresFirst) {
   EXPECT_EQ(choose(8, {.cores = "auto", .nodes = ""}), (Numbers{0, 2, 1, 3, 4, 6, 5, 7}));
   EXPECT_EQ(choose(3, {.cores = "auto", .nodes = ""}), (Numbers{0, 2, 1}));
   EXPECT_EQ(choose(100, {.cores = "auto", .nodes = ""}).size(), 8U);
-  // Of node 1 the process has one core alone.
+  // Of node 1, the process may use only one core.
   EXPECT_EQ(choose(8, {.cores = "auto", .nodes = ""}, {0, 1, 3, 4, 7}), (Numbers{0, 3, 1, 7, 4}));
 }
 

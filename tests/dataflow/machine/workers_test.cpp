@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/workers.h"
+#include "dataflow/machine/workers.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A latch that gives up: false if not all came within the time.
+/// A latch with a timeout: false if not all threads arrived in time.
 class Meeting {
  public:
   explicit Meeting(int expected) : missing_(expected) {}
@@ -51,7 +51,7 @@ TEST(Workers, EachHasAThread) {
   EXPECT_EQ(threads.size(), kWorkers);
 }
 
-/// As an evaluation's decoding beside a feeder that has no slot.
+/// Like an evaluation's decoding beside a feeder that has no slot.
 TEST(Workers, ACallHasItsThreadsWhileThoseOfAnotherAllWait) {
   for (const std::int32_t waiting : {1, 2, 4}) {
     Meeting all_wait(waiting + 1);
@@ -74,7 +74,7 @@ TEST(Workers, ACallHasItsThreadsWhileThoseOfAnotherAllWait) {
   }
 }
 
-/// The nice values of the threads of a call from a thread of that nice value.
+/// The nice values of a call's worker threads, if the calling thread has nice value `nice`.
 std::array<int, 3> nice_of_workers(int nice) {
   std::array<int, 3> found{};
   std::jthread([&] {
@@ -88,7 +88,7 @@ std::array<int, 3> nice_of_workers(int nice) {
   return found;
 }
 
-/// As the feeder's beside `--device cpu`, after an index was made at normal priority.
+/// Like the feeder's workers beside `--device cpu`, after an index was made at normal priority.
 TEST(Workers, YieldAsMuchAsTheirCallerAlsoAfterAnotherCallUsedThem) {
   const int normal = getpriority(PRIO_PROCESS, 0);
   ASSERT_LT(normal, 19) << "run the tests at a higher priority";

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys in files: ours, and those of pyzmq, which reads ours.
-#include "dataflow/curve_certificate.h"
+// CURVE keys in files: written by this program, and by pyzmq, which also reads this program's
+// files.
+#include "dataflow/net/curve_certificate.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <fstream>
 
-#include "dataflow/curve_setup.h"
 #include "dataflow/error.h"
+#include "dataflow/net/curve_setup.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
@@ -19,10 +20,10 @@ namespace {
 class CurveCertificate : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
   }
-  CertificateFiles write(const std::string& name) const {
-    return write_certificate(make_curve_keys(), folder_.path(), name);
+  net::CertificateFiles write(const std::string& name) const {
+    return net::write_certificate(net::make_curve_keys(), folder_.path(), name);
   }
   std::filesystem::path write_text(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = folder_ / name;
@@ -43,14 +44,14 @@ class CurveCertificate : public ::testing::Test {
 };
 
 TEST_F(CurveCertificate, IsReadAsItWasWritten) {
-  const CurveKeys keys = make_curve_keys();
-  const CertificateFiles files = write_certificate(keys, folder_ / "new", "alice");
+  const net::CurveKeys keys = net::make_curve_keys();
+  const net::CertificateFiles files = net::write_certificate(keys, folder_ / "new", "alice");
   EXPECT_EQ(files.public_file, folder_ / "new/alice.key");
   EXPECT_EQ(files.secret_file, folder_ / "new/alice.key_secret");
   EXPECT_EQ(mode_of(files.secret_file), 0600U);
-  EXPECT_EQ(read_certificate(files.public_file), keys.public_key);
-  EXPECT_EQ(read_certificate(files.secret_file), keys.public_key);
-  const CurveKeys read = read_secret_certificate(files.secret_file);
+  EXPECT_EQ(net::read_certificate(files.public_file), keys.public_key);
+  EXPECT_EQ(net::read_certificate(files.secret_file), keys.public_key);
+  const net::CurveKeys read = net::read_secret_certificate(files.secret_file);
   EXPECT_EQ(read.public_key, keys.public_key);
   EXPECT_EQ(read.secret_key, keys.secret_key);
   std::ifstream stream(files.public_file);
@@ -59,21 +60,21 @@ TEST_F(CurveCertificate, IsReadAsItWasWritten) {
 }
 
 TEST_F(CurveCertificate, IsNeverOverwritten) {
-  const CertificateFiles files = write("alice");
-  const std::string key = read_certificate(files.public_file);
+  const net::CertificateFiles files = write("alice");
+  const std::string key = net::read_certificate(files.public_file);
   EXPECT_NE(thrown_by<ConfigError>([&] { write("alice"); }).find("is not overwritten"),
             std::string::npos);
-  EXPECT_EQ(read_certificate(files.public_file), key);
-  // Half of one is neither completed nor left behind.
+  EXPECT_EQ(net::read_certificate(files.public_file), key);
+  // Half a pair is neither completed nor left behind.
   std::filesystem::remove(files.secret_file);
   EXPECT_THROW(write("alice"), ConfigError);
   EXPECT_FALSE(std::filesystem::exists(files.secret_file));
 }
 
 TEST_F(CurveCertificate, ThatIsNoneIsRefusedWithTheReason) {
-  const CertificateFiles files = write("alice");
+  const net::CertificateFiles files = write("alice");
   const auto refusal = [](const auto& path) {
-    return thrown_by<ConfigError>([&] { read_secret_certificate(path); });
+    return thrown_by<ConfigError>([&] { net::read_secret_certificate(path); });
   };
   const auto has = [](const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos ? "" : "no '" + part + "' in: " + text;
@@ -82,70 +83,72 @@ TEST_F(CurveCertificate, ThatIsNoneIsRefusedWithTheReason) {
   EXPECT_EQ(has(refusal(folder_ / "none"), "cannot be read"), "");
   ::chmod(files.secret_file.c_str(), 0644);
   EXPECT_EQ(has(refusal(files.secret_file), "chmod 600"), "");
-  const CurveKeys one = make_curve_keys(), other = make_curve_keys();
+  const net::CurveKeys one = net::make_curve_keys(), other = net::make_curve_keys();
   EXPECT_EQ(has(refusal(write_text("mixed", line("public-key", one.public_key) +
                                                 line("secret-key", other.secret_key))),
-                "no pair"),
+                "do not match"),
             "");
   EXPECT_EQ(has(refusal(write_text("short", line("public-key", "short"))), "of 5 characters"), "");
   const std::string no_z85(40, '~');
   EXPECT_EQ(has(refusal(write_text("bad", line("public-key", no_z85))), "Z85"), "");
-  EXPECT_EQ(has(thrown_by<ConfigError>([&] { read_certificate(write_text("empty", "")); }),
+  EXPECT_EQ(has(thrown_by<ConfigError>([&] { net::read_certificate(write_text("empty", "")); }),
                 "no public-key"),
             "");
-  EXPECT_EQ(has(thrown_by<ConfigError>([&] {
-                  read_certificate(write_text("two", line("public-key", one.public_key) +
-                                                         line("public-key", other.public_key)));
-                }),
-                "2 public keys"),
-            "");
+  EXPECT_EQ(
+      has(thrown_by<ConfigError>([&] {
+            net::read_certificate(write_text(
+                "two", line("public-key", one.public_key) + line("public-key", other.public_key)));
+          }),
+          "2 public keys"),
+      "");
 }
 
 TEST_F(CurveCertificate, OfSeveralAreReadFromAFolderOrAFile) {
-  const std::string alice = read_certificate(write("alice").public_file);
-  const std::string bob = read_certificate(write("bob").public_file);
+  const std::string alice = net::read_certificate(write("alice").public_file);
+  const std::string bob = net::read_certificate(write("bob").public_file);
   write_text(".hidden", "nothing");
   std::vector<std::string> expected{alice, bob};
   std::sort(expected.begin(), expected.end());
-  EXPECT_EQ(read_certificates(folder_.path()), expected);
+  EXPECT_EQ(net::read_certificates(folder_.path()), expected);
   const TempFolder elsewhere;
   const std::filesystem::path both = elsewhere / "both";
   std::ofstream(both) << line("public-key", alice) << "# a comment\n" << line("public-key", bob);
-  EXPECT_EQ(read_certificates(both), (std::vector<std::string>{alice, bob}));
+  EXPECT_EQ(net::read_certificates(both), (std::vector<std::string>{alice, bob}));
   write_text("README", "what is no certificate lets nobody in silently");
-  EXPECT_NE(thrown_by<ConfigError>([&] { read_certificates(folder_.path()); }).find("README"),
+  EXPECT_NE(thrown_by<ConfigError>([&] { net::read_certificates(folder_.path()); }).find("README"),
             std::string::npos);
   const TempFolder empty;
-  EXPECT_NE(thrown_by<ConfigError>([&] { read_certificates(empty.path()); }).find("without"),
+  EXPECT_NE(thrown_by<ConfigError>([&] { net::read_certificates(empty.path()); }).find("without"),
             std::string::npos);
 }
 
 TEST_F(CurveCertificate, GivesASocketItsRole) {
-  const CertificateFiles own = write("own"), alice = write("alice"), bob = write("bob");
-  EXPECT_FALSE(read_curve({}));
-  const CurveSetup server = read_curve({.secret = own.secret_file, .allow = alice.public_file});
-  EXPECT_EQ(server.role, CurveSetup::Role::server);
+  const net::CertificateFiles own = write("own"), alice = write("alice"), bob = write("bob");
+  EXPECT_FALSE(net::read_curve({}));
+  const net::CurveSetup server =
+      net::read_curve({.secret = own.secret_file, .allow = alice.public_file});
+  EXPECT_EQ(server.role, net::CurveSetup::Role::server);
   EXPECT_EQ(server.admission.keys.size(), 1U);
   EXPECT_FALSE(server.admission.anybody);
-  EXPECT_TRUE(read_curve({.secret = own.secret_file, .allow = "any"}).admission.anybody);
-  const CurveSetup client =
-      read_curve({.secret = own.secret_file,
-                  .server_key = alice.public_file.string() + "," + bob.public_file.string()});
-  EXPECT_EQ(client.role, CurveSetup::Role::client);
-  EXPECT_EQ(client.server_keys, (std::vector<std::string>{read_certificate(alice.public_file),
-                                                          read_certificate(bob.public_file)}));
-  EXPECT_THROW(read_curve({.allow = alice.public_file}), ConfigError);
-  EXPECT_THROW(read_curve({.secret = own.secret_file}), ConfigError);
+  EXPECT_TRUE(net::read_curve({.secret = own.secret_file, .allow = "any"}).admission.anybody);
+  const net::CurveSetup client =
+      net::read_curve({.secret = own.secret_file,
+                       .server_key = alice.public_file.string() + "," + bob.public_file.string()});
+  EXPECT_EQ(client.role, net::CurveSetup::Role::client);
+  EXPECT_EQ(client.server_keys, (std::vector<std::string>{net::read_certificate(alice.public_file),
+                                                          net::read_certificate(bob.public_file)}));
+  EXPECT_THROW(net::read_curve({.allow = alice.public_file}), ConfigError);
+  EXPECT_THROW(net::read_curve({.secret = own.secret_file}), ConfigError);
   EXPECT_THROW(
-      read_curve(
+      net::read_curve(
           {.secret = own.secret_file, .server_key = alice.public_file, .allow = alice.public_file}),
       ConfigError);
 }
 
 TEST_F(CurveCertificate, IsTheSameToPyzmq) {
   if (!python_has("zmq.auth")) GTEST_SKIP() << "no pyzmq; install python3-zmq";
-  const CurveKeys ours = make_curve_keys();
-  const CertificateFiles files = write_certificate(ours, folder_.path(), "ours");
+  const net::CurveKeys ours = net::make_curve_keys();
+  const net::CertificateFiles files = net::write_certificate(ours, folder_.path(), "ours");
   const std::string printed = run_python(
       "import sys, zmq.auth\n"
       "for path in sys.argv[1:3]:\n"
@@ -157,8 +160,9 @@ TEST_F(CurveCertificate, IsTheSameToPyzmq) {
   EXPECT_EQ(printed, ours.public_key + " -\n" + ours.public_key + " " + ours.secret_key + "\n1\n");
   const std::filesystem::path theirs = folder_ / "theirs.key_secret";
   ::chmod(theirs.c_str(), 0600);
-  EXPECT_EQ(read_certificate(folder_ / "theirs.key"), read_secret_certificate(theirs).public_key);
-  EXPECT_EQ(read_certificates(folder_.path()).size(), 2U);
+  EXPECT_EQ(net::read_certificate(folder_ / "theirs.key"),
+            net::read_secret_certificate(theirs).public_key);
+  EXPECT_EQ(net::read_certificates(folder_.path()).size(), 2U);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared pools, from the producer's memory through the socket to the consumer's mapping, and all
-// that may be passed instead of one.
-#include "dataflow/shared_memory/shared_pool.h"
+// Shared pools, from the producer's memory through the socket to the consumer's mapping, and
+// everything that a peer may send in place of a pool.
+#include "dataflow/net/shared_memory/shared_pool.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/shared_memory/mapped_pool.h"
-#include "dataflow/shared_memory/pool_listener.h"
-#include "dataflow/shared_memory/unix_name.h"
+#include "dataflow/net/shared_memory/mapped_pool.h"
+#include "dataflow/net/shared_memory/pool_listener.h"
+#include "dataflow/net/shared_memory/unix_name.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
 
@@ -39,27 +39,27 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-Descriptor make_memfd(off_t size, int seals) {
-  Descriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+FileDescriptor make_memfd(off_t size, int seals) {
+  FileDescriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(ftruncate(fd.get(), size), 0);
   EXPECT_EQ(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
   return fd;
 }
 
-std::string refusal_of(const Descriptor& fd, std::uint64_t max_bytes = kAny) {
-  return thrown_by<DataError>([&] { MappedPool(fd, max_bytes); });
+std::string refusal_of(const FileDescriptor& fd, std::uint64_t max_bytes = kAny) {
+  return thrown_by<DataError>([&] { net::MappedPool(fd, max_bytes); });
 }
 
 std::string refusal_of(const std::string& name, Nanoseconds limit = 10s) {
-  return thrown_by<DataError>([&] { MappedPool(name, kAny, limit, {}); });
+  return thrown_by<DataError>([&] { net::MappedPool(name, kAny, limit, {}); });
 }
 
-/// Serves one connection with whatever a test wants.
+/// Serves one connection with anything that a test wants.
 class OtherListener {
  public:
   OtherListener(std::vector<int> fds, std::size_t bytes, bool answers = true)
       : socket_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
-    const std::optional<UnixAddress> address = abstract_address(name());
+    const std::optional<net::UnixAddress> address = net::abstract_address(name());
     EXPECT_EQ(bind(socket_.get(), address->get(), address->bytes), 0);
     EXPECT_EQ(listen(socket_.get(), 1), 0);
     if (answers) {
@@ -71,7 +71,7 @@ class OtherListener {
 
  private:
   void serve(const std::vector<int>& fds, std::size_t bytes) const {
-    const Descriptor connection(accept(socket_.get(), nullptr, nullptr));
+    const FileDescriptor connection(accept(socket_.get(), nullptr, nullptr));
     if (!connection) return;
     std::array<char, 8> data{};
     iovec vector{data.data(), bytes};
@@ -93,7 +93,7 @@ class OtherListener {
 
   const std::string name_ = "@penstock-test-" + std::to_string(getpid()) + "-" +
                             std::to_string(reinterpret_cast<std::uintptr_t>(this));
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::jthread thread_;
 };
 
@@ -104,7 +104,7 @@ std::size_t open_descriptors() {
 }
 
 TEST(SharedPool, SlotsAreAlignedDisjointZeroAndHoldWhatWasAskedFor) {
-  const SharedPool pool(5000, 3);
+  const net::SharedPool pool(5000, 3);
   ASSERT_EQ(pool.slots(), 3U);
   EXPECT_EQ(pool.bytes(), 3U * 8192);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -122,7 +122,7 @@ TEST(SharedPool, SlotsAreAlignedDisjointZeroAndHoldWhatWasAskedFor) {
 }
 
 TEST(SharedPool, NeverChangesItsSize) {
-  const SharedPool pool(4096, 2);
+  const net::SharedPool pool(4096, 2);
   EXPECT_NE(ftruncate(pool.fd(), 0), 0);
   EXPECT_NE(ftruncate(pool.fd(), 1 << 20), 0);
   EXPECT_EQ(fcntl(pool.fd(), F_GET_SEALS) & (kSizeSeals | F_SEAL_SEAL), kSizeSeals | F_SEAL_SEAL);
@@ -130,19 +130,19 @@ TEST(SharedPool, NeverChangesItsSize) {
 
 TEST(SharedPool, MoreThanAnyMachineHasIsAnError) {
   const std::size_t half = std::numeric_limits<std::size_t>::max() / 2;
-  EXPECT_THROW(SharedPool(half, 2), DeviceError);
-  // Refused before anything is asked of the kernel, which would end processes for want of memory.
-  EXPECT_THROW(SharedPool(std::size_t{1} << 60, 1), ConfigError);
+  EXPECT_THROW(net::SharedPool(half, 2), DeviceError);
+  // Refused before memory is requested, because the kernel would kill processes for lack of it.
+  EXPECT_THROW(net::SharedPool(std::size_t{1} << 60, 1), ConfigError);
 }
 
 TEST(PoolListener, EachThatAsksMapsTheSameBytesAndKeepsThem) {
-  auto pool = std::make_unique<SharedPool>(4096, 2);
-  auto listener = std::make_unique<PoolListener>(pool->fd(), geteuid());
-  const PoolListener other(pool->fd(), geteuid());
+  auto pool = std::make_unique<net::SharedPool>(4096, 2);
+  auto listener = std::make_unique<net::PoolListener>(pool->fd(), geteuid());
+  const net::PoolListener other(pool->fd(), geteuid());
   EXPECT_NE(listener->name(), other.name());
   std::memset(pool->slot(1).data(), 7, 4096);
-  const MappedPool first(listener->name(), kAny, 10s, {});
-  const MappedPool second(listener->name(), kAny, 10s, {});
+  const net::MappedPool first(listener->name(), kAny, 10s, {});
+  const net::MappedPool second(listener->name(), kAny, 10s, {});
   EXPECT_EQ(first.bytes(), 8192U);
   EXPECT_EQ(first.view(4096, 4096).back(), std::byte{7});
   pool->slot(1)[9] = std::byte{8};
@@ -150,19 +150,20 @@ TEST(PoolListener, EachThatAsksMapsTheSameBytesAndKeepsThem) {
   const std::string name = listener->name();
   listener.reset();
   pool.reset();
-  EXPECT_EQ(first.view(4096, 4096)[9], std::byte{8});  // stays though the producer is gone
+  EXPECT_EQ(first.view(4096, 4096)[9], std::byte{8});  // remains after the producer is gone
   EXPECT_TRUE(contains(refusal_of(name), "cannot be reached"));
 }
 
 TEST(PoolListener, WhoAsksCannotWrite) {
-  const SharedPool pool(4096, 1);
+  const net::SharedPool pool(4096, 1);
   if ((fcntl(pool.fd(), F_GET_SEALS) & 0x10) == 0) GTEST_SKIP() << "Linux before 5.1";
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, pool.fd(), 0), MAP_FAILED);
 }
 
 TEST(PoolListener, OtherUsersGetNothing) {
-  const SharedPool pool(4096, 1);
-  const PoolListener listener(pool.fd(), geteuid() + 1);  // to it, we are another user
+  const net::SharedPool pool(4096, 1);
+  const net::PoolListener listener(pool.fd(),
+                                   geteuid() + 1);  // this process looks like another user
   const std::string text = refusal_of(listener.name());
   EXPECT_TRUE(contains(text, "gave no descriptor") || contains(text, "0 descriptors")) << text;
   EXPECT_EQ(listener.refused(), 1);
@@ -170,30 +171,30 @@ TEST(PoolListener, OtherUsersGetNothing) {
 }
 
 TEST(PoolListener, ThoseThatConnectAndSayNothingHoldNobodyUp) {
-  const SharedPool pool(4096, 1);
-  const PoolListener listener(pool.fd(), geteuid());
-  const std::optional<UnixAddress> address = abstract_address(listener.name());
-  std::vector<Descriptor> idle;
+  const net::SharedPool pool(4096, 1);
+  const net::PoolListener listener(pool.fd(), geteuid());
+  const std::optional<net::UnixAddress> address = net::abstract_address(listener.name());
+  std::vector<FileDescriptor> idle;
   for (int i = 0; i < 20; ++i) {
     idle.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     ASSERT_EQ(connect(idle.back().get(), address->get(), address->bytes), 0);
   }
-  EXPECT_EQ(MappedPool(listener.name(), kAny, 10s, {}).bytes(), 4096U);
+  EXPECT_EQ(net::MappedPool(listener.name(), kAny, 10s, {}).bytes(), 4096U);
 }
 
 TEST(MappedPool, PoolsOfOtherUsersAreRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  const SharedPool pool(4096, 1);
+  const net::SharedPool pool(4096, 1);
   std::array<int, 2> ready{}, done{};
   ASSERT_EQ(pipe(ready.data()) | pipe(done.data()), 0);
   std::array<char, 64> name{};
   const pid_t child = fork();
   if (child == 0) {
-    // A bare listener: whoever listens is whose credentials the other side sees.
+    // A bare listener: the other side sees the credentials of the process that listens.
     if (setuid(65534) != 0) _exit(1);
-    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+    const FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
     const std::string own = "@penstock-test-nobody-" + std::to_string(getpid());
-    const std::optional<UnixAddress> address = abstract_address(own);
+    const std::optional<net::UnixAddress> address = net::abstract_address(own);
     if (bind(socket.get(), address->get(), address->bytes) != 0) _exit(2);
     if (listen(socket.get(), 1) != 0) _exit(3);
     if (write(ready[1], own.data(), own.size()) < 0) _exit(4);
@@ -215,25 +216,25 @@ TEST(MappedPool, WhatIsNoSealedMemfdIsRefused) {
   EXPECT_TRUE(contains(refusal_of(make_memfd(4096, F_SEAL_GROW)), "F_SEAL_SHRINK"));
   EXPECT_TRUE(contains(refusal_of(make_memfd(0, kSizeSeals)), "is empty"));
   EXPECT_TRUE(contains(refusal_of(make_memfd(8192, kSizeSeals), 8191), "at most 8191"));
-  EXPECT_EQ(MappedPool(make_memfd(8192, kSizeSeals), 8192).bytes(), 8192U);
+  EXPECT_EQ(net::MappedPool(make_memfd(8192, kSizeSeals), 8192).bytes(), 8192U);
 
   const TempFolder folder;
   folder.write("file", std::vector<std::byte>(4096));
-  EXPECT_TRUE(contains(refusal_of(Descriptor(open((folder / "file").c_str(), O_RDWR | O_CLOEXEC))),
-                       "expected"));
-  const Descriptor unsealable(open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  EXPECT_TRUE(contains(
+      refusal_of(FileDescriptor(open((folder / "file").c_str(), O_RDWR | O_CLOEXEC))), "expected"));
+  const FileDescriptor unsealable(open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (unsealable) {
     EXPECT_TRUE(contains(refusal_of(unsealable), "expected"));
   }
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
-  const Descriptor reading(ends[0]), writing(ends[1]);
+  const FileDescriptor reading(ends[0]), writing(ends[1]);
   EXPECT_TRUE(contains(refusal_of(reading), "no memfd"));
-  EXPECT_TRUE(contains(refusal_of(Descriptor()), "no memfd"));
+  EXPECT_TRUE(contains(refusal_of(FileDescriptor()), "no memfd"));
 }
 
 TEST(MappedPool, HugePagesThatCanBeTakenAwayAreRefused) {
-  const Descriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  const FileDescriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   if (!fd) GTEST_SKIP() << "no huge pages in this kernel";
   ASSERT_EQ(ftruncate(fd.get(), 2 << 20), 0);
   ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, kSizeSeals), 0);
@@ -241,7 +242,7 @@ TEST(MappedPool, HugePagesThatCanBeTakenAwayAreRefused) {
 }
 
 TEST(MappedPool, OneDescriptorWithOneByteIsTaken) {
-  const Descriptor fd = make_memfd(4096, kSizeSeals);
+  const FileDescriptor fd = make_memfd(4096, kSizeSeals);
   const std::size_t before = open_descriptors();
   EXPECT_TRUE(contains(refusal_of(OtherListener({}, 1).name()), "0 descriptors"));
   EXPECT_TRUE(contains(refusal_of(OtherListener({fd.get(), fd.get()}, 1).name()), "2 descriptors"));
@@ -249,7 +250,7 @@ TEST(MappedPool, OneDescriptorWithOneByteIsTaken) {
   const std::vector<int> many(20, fd.get());
   EXPECT_TRUE(contains(refusal_of(OtherListener(many, 1).name()), "more than 8"));
   EXPECT_EQ(open_descriptors(), before);
-  EXPECT_EQ(MappedPool(OtherListener({fd.get()}, 1).name(), kAny, 10s, {}).bytes(), 4096U);
+  EXPECT_EQ(net::MappedPool(OtherListener({fd.get()}, 1).name(), kAny, 10s, {}).bytes(), 4096U);
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -267,15 +268,15 @@ TEST(MappedPool, OneThatNeverAnswersIsGivenUp) {
   EXPECT_TRUE(contains(refusal_of(silent.name(), 50ms), "did not answer in time"));
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_TRUE(
-      contains(thrown_by<DataError>([&] { MappedPool(silent.name(), kAny, 1h, stop.get_token()); }),
-               "a stop was requested"));
+  EXPECT_TRUE(contains(
+      thrown_by<DataError>([&] { net::MappedPool(silent.name(), kAny, 1h, stop.get_token()); }),
+      "a stop was requested"));
 }
 
 TEST(MappedPool, OneWhoseQueueIsFullIsGivenUp) {
   const OtherListener silent({}, 0, false);
-  const std::optional<UnixAddress> address = abstract_address(silent.name());
-  std::vector<Descriptor> waiting;
+  const std::optional<net::UnixAddress> address = net::abstract_address(silent.name());
+  std::vector<FileDescriptor> waiting;
   while (true) {
     waiting.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (connect(waiting.back().get(), address->get(), address->bytes) != 0) break;
@@ -285,7 +286,7 @@ TEST(MappedPool, OneWhoseQueueIsFullIsGivenUp) {
 }
 
 TEST(MappedPool, LeasesLieInIt) {
-  const MappedPool pool(make_memfd(3 * 4096 + 100, kSizeSeals), kAny);
+  const net::MappedPool pool(make_memfd(3 * 4096 + 100, kSizeSeals), kAny);
   EXPECT_EQ(pool.view(0, pool.bytes()).size(), pool.bytes());
   EXPECT_EQ(pool.view(3 * 4096, 100).size(), 100U);
   EXPECT_EQ(pool.view(4096, 0).size(), 0U);
@@ -300,10 +301,10 @@ TEST(MappedPool, LeasesLieInIt) {
 }
 
 TEST(MappedPool, WhatTheProducerTakesAwayReadsAsZeros) {
-  const Descriptor fd = make_memfd(4096, kSizeSeals);
+  const FileDescriptor fd = make_memfd(4096, kSizeSeals);
   const char byte = 5;
   ASSERT_EQ(pwrite(fd.get(), &byte, 1, 0), 1);
-  const MappedPool pool(fd, kAny);
+  const net::MappedPool pool(fd, kAny);
   EXPECT_EQ(pool.view(0, 1)[0], std::byte{5});
   ASSERT_EQ(fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
   EXPECT_EQ(pool.view(0, 1)[0], std::byte{0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/zmq_security.h"
+#include "dataflow/net/zmq_security.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/socket_security.h"
-#include "dataflow/zmq_monitor.h"
+#include "dataflow/net/socket_security.h"
+#include "dataflow/net/zmq_monitor.h"
 
 namespace penstock {
 namespace {
@@ -24,14 +24,14 @@ using namespace std::chrono_literals;
 class CurveSockets : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
   }
 
-  /// A client's socket, connected to where the server listens, with events of its handshake.
+  /// A client's socket, connected to the server, with events of its handshake.
   struct Client {
     zmq::socket_t socket, events;
   };
-  Client connect(zmq::context_t& context, zmq::socket_t& server, const CurveKeys& own,
+  Client connect(zmq::context_t& context, zmq::socket_t& server, const net::CurveKeys& own,
                  const std::string& server_key) {
     Client client{zmq::socket_t(context, ZMQ_DEALER), zmq::socket_t(context, ZMQ_PAIR)};
     client.socket.set(zmq::sockopt::linger, 0);
@@ -42,11 +42,11 @@ class CurveSockets : public ::testing::Test {
                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
     client.events.connect(events);
     client.events.set(zmq::sockopt::linger, 0);
-    if (!server_key.empty()) make_curve_client(client.socket.handle(), own, server_key);
+    if (!server_key.empty()) net::make_curve_client(client.socket.handle(), own, server_key);
     client.socket.connect(server.get(zmq::sockopt::last_endpoint));
     return client;
   }
-  /// How the handshake ended.
+  /// Returns how the handshake ended.
   static int first_event(Client& client) {
     client.events.set(zmq::sockopt::rcvtimeo, 10000);
     zmq::message_t number, address;
@@ -61,10 +61,10 @@ class CurveSockets : public ::testing::Test {
 };
 
 TEST_F(CurveSockets, LetInWhoIsKnownAndNobodyElse) {
-  const CurveKeys server_keys = make_curve_keys(), known = make_curve_keys(),
-                  stranger = make_curve_keys();
+  const net::CurveKeys server_keys = net::make_curve_keys(), known = net::make_curve_keys(),
+                       stranger = net::make_curve_keys();
   zmq::context_t context, elsewhere;
-  CurveGate gate(context.handle(), {.keys = {known.public_key}});
+  net::CurveGate gate(context.handle(), {.keys = {known.public_key}});
   zmq::socket_t server(context, ZMQ_ROUTER);
   server.set(zmq::sockopt::linger, 0);
   server.set(zmq::sockopt::rcvtimeo, 10000);
@@ -94,21 +94,22 @@ TEST_F(CurveSockets, LetInWhoIsKnownAndNobodyElse) {
 
 TEST_F(CurveSockets, RefuseWhatIsNoKey) {
   zmq::context_t context;
-  EXPECT_THROW(CurveGate(context.handle(), {.keys = {"short"}}), ConfigError);
+  EXPECT_THROW(net::CurveGate(context.handle(), {.keys = {"short"}}), ConfigError);
   zmq::socket_t socket(context, ZMQ_DEALER);
-  EXPECT_THROW(make_curve_client(socket.handle(), make_curve_keys(), "short"), ConfigError);
+  EXPECT_THROW(net::make_curve_client(socket.handle(), net::make_curve_keys(), "short"),
+               ConfigError);
 }
 
 TEST_F(CurveSockets, HaveOtherKeysEachTime) {
-  const CurveKeys one = make_curve_keys(), other = make_curve_keys();
+  const net::CurveKeys one = net::make_curve_keys(), other = net::make_curve_keys();
   EXPECT_EQ(one.public_key.size(), 40U);
   EXPECT_NE(one.public_key, other.public_key);
   EXPECT_NE(one.secret_key, other.secret_key);
   EXPECT_NE(one.secret_key, one.public_key);
 }
 
-/// The next event of a socket, which comes within 10 s.
-ConnectionEvent next_event(ZmqMonitor& monitor) {
+/// The next event of a socket; fails after 10 s.
+net::ConnectionEvent next_event(net::ZmqMonitor& monitor) {
   zmq_pollitem_t item{monitor.handle(), 0, ZMQ_POLLIN, 0};
   zmq_poll(&item, 1, 10000);
   return monitor.next().value();
@@ -117,14 +118,14 @@ ConnectionEvent next_event(ZmqMonitor& monitor) {
 TEST(ZmqMonitor, TellsWhoCameAndWentAndProbesThemOverTcp) {
   zmq::context_t context, elsewhere;
   zmq::socket_t server(context, ZMQ_PULL);
-  bound_socket(server.handle(), 100);
-  ZmqMonitor monitor(context.handle(), server.handle());
+  net::bound_socket(server.handle(), 100);
+  net::ZmqMonitor monitor(context.handle(), server.handle());
   server.bind("tcp://127.0.0.1:*");
   zmq::socket_t client(elsewhere, ZMQ_PUSH);
   client.set(zmq::sockopt::linger, 0);
   client.connect(server.get(zmq::sockopt::last_endpoint));
-  const ConnectionEvent opened = next_event(monitor);
-  EXPECT_EQ(opened.kind, ConnectionEvent::Kind::opened);
+  const net::ConnectionEvent opened = next_event(monitor);
+  EXPECT_EQ(opened.kind, net::ConnectionEvent::Kind::opened);
   EXPECT_EQ(opened.peer, "127.0.0.1");
   int on = 0, idle = 0;
   socklen_t size = sizeof on;
@@ -132,10 +133,10 @@ TEST(ZmqMonitor, TellsWhoCameAndWentAndProbesThemOverTcp) {
   EXPECT_EQ(getsockopt(opened.connection, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &size), 0);
   EXPECT_EQ(on, 1);
   EXPECT_LE(idle, 30);
-  EXPECT_EQ(next_event(monitor).kind, ConnectionEvent::Kind::joined);
+  EXPECT_EQ(next_event(monitor).kind, net::ConnectionEvent::Kind::joined);
   client.send(zmq::message_t(101), zmq::send_flags::none);  // one byte too many
-  const ConnectionEvent ended = next_event(monitor);
-  EXPECT_EQ(ended.kind, ConnectionEvent::Kind::ended);
+  const net::ConnectionEvent ended = next_event(monitor);
+  EXPECT_EQ(ended.kind, net::ConnectionEvent::Kind::ended);
   EXPECT_EQ(ended.connection, opened.connection);
   EXPECT_EQ(ended.peer, "127.0.0.1");
   EXPECT_FALSE(ended.fault);
@@ -144,8 +145,8 @@ TEST(ZmqMonitor, TellsWhoCameAndWentAndProbesThemOverTcp) {
 TEST(ZmqMonitor, NamesProcessesOfThisMachine) {
   zmq::context_t context, elsewhere;
   zmq::socket_t server(context, ZMQ_PULL);
-  bound_socket(server.handle(), -1);
-  ZmqMonitor monitor(context.handle(), server.handle());
+  net::bound_socket(server.handle(), -1);
+  net::ZmqMonitor monitor(context.handle(), server.handle());
   const std::string endpoint = fmt::format("ipc://@penstock-monitor-{}", getpid());
   server.bind(endpoint);
   zmq::socket_t client(elsewhere, ZMQ_PUSH);
@@ -155,31 +156,32 @@ TEST(ZmqMonitor, NamesProcessesOfThisMachine) {
   server.set(zmq::sockopt::rcvtimeo, 10000);
   zmq::message_t message;
   ASSERT_TRUE(server.recv(message));
-  EXPECT_EQ(describe(sender_of(message.handle())), fmt::format("process {}", getpid()));
+  EXPECT_EQ(net::describe(net::sender_of(message.handle())), fmt::format("process {}", getpid()));
 }
 
-/// Whoever tries again and again with ever new names is counted, and the log stays short.
+/// Peers that reconnect repeatedly under new names are counted, and the log stays short.
 TEST_F(CurveSockets, ALogOfStrangersHasAnEnd) {
   zmq::context_t context;
   std::vector<std::string> said;
   int refused = 0;
-  SocketSecurity security(
-      context.handle(),
-      {.role = CurveSetup::Role::server, .own = make_curve_keys(), .admission = {.keys = {}}},
-      {.refused = [&] { ++refused; },
-       .say = [&](const std::string& text) { said.push_back(text); }});
+  net::SocketSecurity security(context.handle(),
+                               {.role = net::CurveSetup::Role::server,
+                                .own = net::make_curve_keys(),
+                                .admission = {.keys = {}}},
+                               {.refused = [&] { ++refused; },
+                                .say = [&](const std::string& text) { said.push_back(text); }});
   for (int i = 0; i < 50; ++i) {
     for (int again = 0; again < 2; ++again) {
-      security.see_at_listener({.kind = ConnectionEvent::Kind::ended,
+      security.see_at_listener({.kind = net::ConnectionEvent::Kind::ended,
                                 .peer = fmt::format("10.0.0.{}", i),
-                                .fault = HandshakeFault::key});
+                                .fault = net::HandshakeFault::key});
     }
   }
   EXPECT_EQ(refused, 100);
   EXPECT_EQ(security.refused(), 100);
   ASSERT_EQ(said.size(), 17U);
   EXPECT_NE(said[0].find("refused 10.0.0.0: "), std::string::npos);
-  EXPECT_NE(said[16].find("more peers"), std::string::npos);
+  EXPECT_NE(said[16].find("further refused peers"), std::string::npos);
 }
 
 }  // namespace

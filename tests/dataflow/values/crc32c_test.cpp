@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC32C by known answers, and its two ways against each other and against bits one at a time.
-#include "dataflow/crc32c.h"
+// CRC32C by known answers; both implementations against each other and against the definition.
+#include "dataflow/values/crc32c.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-/// The definition: division by the polynomial, a bit at a time.
+/// The definition: division by the polynomial, bit by bit.
 std::uint32_t crc32c_by_bits(std::span<const std::byte> bytes) {
   std::uint32_t crc = ~0U;
   for (const std::byte byte : bytes) {
@@ -25,12 +25,13 @@ std::uint32_t crc32c_by_bits(std::span<const std::byte> bytes) {
 }
 
 void expect_crc(const Bytes& bytes, std::uint32_t expected) {
-  EXPECT_EQ(crc32c(bytes), expected);
-  EXPECT_EQ(crc32c_by_table(bytes), expected);
+  EXPECT_EQ(values::crc32c(bytes), expected);
+  EXPECT_EQ(values::crc32c_by_table(bytes), expected);
 }
 
 TEST(Crc32c, GivesTheAnswersOfRfc3720) {
-  if (!has_crc32c_instruction()) GTEST_LOG_(INFO) << "this processor has no instruction for it";
+  if (!values::has_crc32c_instruction())
+    GTEST_LOG_(INFO) << "this processor has no instruction for it";
   expect_crc({}, 0);
   expect_crc(Bytes(32, std::byte{0}), 0x8a9136aaU);
   expect_crc(Bytes(32, std::byte{0xff}), 0x62a8ab43U);
@@ -49,8 +50,8 @@ TEST(Crc32c, IsTheSameInEveryWayForEveryLengthAndPlace) {
     for (const std::size_t begin : {0, 1, 5}) {
       const auto part = std::span(bytes).subspan(begin, std::min(length, bytes.size() - begin));
       const std::uint32_t expected = crc32c_by_bits(part);
-      EXPECT_EQ(crc32c(part), expected) << length << " from " << begin;
-      EXPECT_EQ(crc32c_by_table(part), expected) << length << " from " << begin;
+      EXPECT_EQ(values::crc32c(part), expected) << length << " from " << begin;
+      EXPECT_EQ(values::crc32c_by_table(part), expected) << length << " from " << begin;
     }
   }
 }
@@ -58,11 +59,11 @@ TEST(Crc32c, IsTheSameInEveryWayForEveryLengthAndPlace) {
 TEST(Crc32c, GoesOnFromTheBytesInFront) {
   Bytes bytes(8'000);
   Random(8).fill(bytes);
-  const std::uint32_t whole = crc32c(bytes);
+  const std::uint32_t whole = values::crc32c(bytes);
   for (const std::size_t cut : {0, 1, 100, 3072, 7999, 8000}) {
     const auto front = std::span(bytes).first(cut), back = std::span(bytes).subspan(cut);
-    EXPECT_EQ(crc32c(back, crc32c(front)), whole) << cut;
-    EXPECT_EQ(crc32c_by_table(back, crc32c_by_table(front)), whole) << cut;
+    EXPECT_EQ(values::crc32c(back, values::crc32c(front)), whole) << cut;
+    EXPECT_EQ(values::crc32c_by_table(back, values::crc32c_by_table(front)), whole) << cut;
   }
 }
 

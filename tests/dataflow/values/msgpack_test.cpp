@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages byte by byte, from the specification and from msgpack-numpy.
-#include "dataflow/wire/msgpack.h"
+// MessagePack messages byte by byte, from the specification and from msgpack-numpy.
+#include "dataflow/values/msgpack.h"
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,10 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-ValueTree parse(const Bytes& bytes) { return parse_msgpack(bytes); }
+values::ValueTree parse(const Bytes& bytes) { return values::parse_msgpack(bytes); }
 std::string refusal(std::string_view hex) {
   const Bytes bytes = bytes_of_hex(hex);
-  return thrown_by<DataError>([&] { parse_msgpack(bytes); });
+  return thrown_by<DataError>([&] { values::parse_msgpack(bytes); });
 }
 
 TEST(Msgpack, NumbersOfEveryWidth) {
@@ -35,13 +35,13 @@ TEST(Msgpack, NumbersOfEveryWidth) {
                                     {"d280000000", INT32_MIN},
                                     {"d38000000000000000", INT64_MIN}}) {
     const Bytes bytes = bytes_of_hex(hex);
-    const ValueTree tree = parse(bytes);
-    EXPECT_EQ(tree.root().kind, ValueKind::integer) << hex;
+    const values::ValueTree tree = parse(bytes);
+    EXPECT_EQ(tree.root().kind, values::ValueKind::integer) << hex;
     EXPECT_EQ(tree.root().integer, wanted) << hex;
   }
   EXPECT_EQ(parse(bytes_of_hex("ca3fc00000")).root().real, 1.5);
   EXPECT_EQ(parse(bytes_of_hex("cbbff8000000000000")).root().real, -1.5);
-  EXPECT_EQ(parse(bytes_of_hex("c0")).root().kind, ValueKind::none);
+  EXPECT_EQ(parse(bytes_of_hex("c0")).root().kind, values::ValueKind::none);
   EXPECT_EQ(parse(bytes_of_hex("c3")).root().integer, 1);
   EXPECT_EQ(parse(bytes_of_hex("c2")).root().integer, 0);
 }
@@ -52,15 +52,15 @@ TEST(Msgpack, TextBytesListsAndDicts) {
   EXPECT_NE(thrown_by<DataError>([&] { parse(whole); }).find("followed by more bytes"),
             std::string::npos);
   const Bytes good = bytes_of_hex("dc0003a2616282a161c4026263d90162de000090");
-  const ValueTree tree = parse(good);
+  const values::ValueTree tree = parse(good);
   ASSERT_EQ(tree.root().items.size(), 3U);
-  EXPECT_EQ(text_of(tree.at(tree.root().items[0])), "ab");
-  const Value& dict = tree.at(tree.root().items[1]);
+  EXPECT_EQ(values::text_of(tree.at(tree.root().items[0])), "ab");
+  const values::Value& dict = tree.at(tree.root().items[1]);
   ASSERT_NE(tree.find(dict, "a"), nullptr);
-  EXPECT_EQ(tree.find(dict, "a")->kind, ValueKind::bytes);
-  EXPECT_EQ(text_of(*tree.find(dict, "a")), "bc");
-  EXPECT_EQ(tree.find(dict, "b")->kind, ValueKind::dict);
-  EXPECT_EQ(tree.at(tree.root().items[2]).kind, ValueKind::list);
+  EXPECT_EQ(tree.find(dict, "a")->kind, values::ValueKind::bytes);
+  EXPECT_EQ(values::text_of(*tree.find(dict, "a")), "bc");
+  EXPECT_EQ(tree.find(dict, "b")->kind, values::ValueKind::dict);
+  EXPECT_EQ(tree.at(tree.root().items[2]).kind, values::ValueKind::list);
   for (const char* hex : {"c50001ff", "c600000001ff", "da0001ff", "db00000001ff"}) {
     const Bytes one = bytes_of_hex(hex);
     EXPECT_EQ(parse(one).root().bytes.size(), 1U) << hex;
@@ -74,13 +74,13 @@ TEST(Msgpack, ArraysOfNumpyAreViewsOfTheInput) {
       "04050685c4026e64c3c40474797065a33c6934c4046b696e64c400c40573686170659102c40464617461c4080700"
       "0000ffffffff");
   ASSERT_EQ(bytes.size(), 98U);
-  const ValueTree tree = parse(bytes);
-  const Value &x = tree.at(tree.root().items[0]), &y = tree.at(tree.root().items[1]);
-  ASSERT_EQ(x.kind, ValueKind::array);
+  const values::ValueTree tree = parse(bytes);
+  const values::Value &x = tree.at(tree.root().items[0]), &y = tree.at(tree.root().items[1]);
+  ASSERT_EQ(x.kind, values::ValueKind::array);
   EXPECT_EQ(x.array.shape, (std::vector<std::int64_t>{2, 3}));
   EXPECT_EQ(x.array.data.data(), bytes.data() + 43);
-  EXPECT_EQ(y.array.type, (NumpyType{'i', 4, false}));
-  EXPECT_EQ(numpy_integer(y.array.type, y.array.data.subspan(4)), -1);
+  EXPECT_EQ(y.array.type, (values::NumpyType{'i', 4, false}));
+  EXPECT_EQ(values::numpy_integer(y.array.type, y.array.data.subspan(4)), -1);
   Bytes wrong = bytes;
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     if (wrong[i] == std::byte{0x92} && i > 0) wrong[i + 1] = std::byte{3};
@@ -92,8 +92,8 @@ TEST(Msgpack, ArraysOfNumpyAreViewsOfTheInput) {
 TEST(Msgpack, NumbersOfNumpyAreNumbers) {
   // {nd: false, type: '<i4', data: 5}
   const Bytes bytes = bytes_of_hex("83c4026e64c2c40474797065a33c6934c40464617461c40405000000");
-  const ValueTree tree = parse(bytes);
-  EXPECT_EQ(integer_of(tree.root()), 5);
+  const values::ValueTree tree = parse(bytes);
+  EXPECT_EQ(values::integer_of(tree.root()), 5);
 }
 
 TEST(Msgpack, WhatIsNoMessageIsRefused) {

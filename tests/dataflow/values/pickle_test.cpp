@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles that Python wrote, byte by byte or at test time, and those that must be refused.
-#include "dataflow/wire/pickle.h"
+// Pickles from Python, byte by byte or written at test time, and pickles that must be refused.
+#include "dataflow/values/pickle.h"
 
 #include <gtest/gtest.h>
 
@@ -26,11 +26,11 @@ Bytes bytes_of(std::string_view text) {
   return {data, data + text.size()};
 }
 
-/// A value in one line, as the test's Python script writes it.
-std::string describe(const ValueTree& tree, const Value& value) {
+/// A value on one line, in the form of the test's Python script.
+std::string describe(const values::ValueTree& tree, const values::Value& value) {
   const auto items = [&] {
     std::string text;
-    for (const ValueId id : value.items) text += describe(tree, tree.at(id)) + " ";
+    for (const values::ValueId id : value.items) text += describe(tree, tree.at(id)) + " ";
     return text;
   };
   const auto hex = [](std::span<const std::byte> bytes) {
@@ -43,25 +43,25 @@ std::string describe(const ValueTree& tree, const Value& value) {
     return text;
   };
   switch (value.kind) {
-    case ValueKind::none:
+    case values::ValueKind::none:
       return "None";
-    case ValueKind::boolean:
+    case values::ValueKind::boolean:
       return value.integer != 0 ? "True" : "False";
-    case ValueKind::integer:
+    case values::ValueKind::integer:
       return std::to_string(value.integer);
-    case ValueKind::real:
+    case values::ValueKind::real:
       return "float:" + std::to_string(value.real);
-    case ValueKind::text:
+    case values::ValueKind::text:
       return "str:" + hex(value.bytes);
-    case ValueKind::bytes:
+    case values::ValueKind::bytes:
       return "bytes:" + hex(value.bytes);
-    case ValueKind::list:
+    case values::ValueKind::list:
       return "[" + items() + "]";
-    case ValueKind::tuple:
+    case values::ValueKind::tuple:
       return "(" + items() + ")";
-    case ValueKind::dict:
+    case values::ValueKind::dict:
       return "{" + items() + "}";
-    case ValueKind::array:
+    case values::ValueKind::array:
       break;
   }
   std::string text = std::string("array:") + value.array.type.kind +
@@ -71,11 +71,11 @@ std::string describe(const ValueTree& tree, const Value& value) {
   return text + (value.array.fortran_order ? "F" : "C") + hex(value.array.data);
 }
 
-std::string describe(const ValueTree& tree) { return describe(tree, tree.root()); }
+std::string describe(const values::ValueTree& tree) { return describe(tree, tree.root()); }
 
 std::string refusal(std::string_view text) {
   const Bytes bytes = bytes_of(text);
-  return thrown_by<DataError>([&] { parse_pickle(bytes); });
+  return thrown_by<DataError>([&] { values::parse_pickle(bytes); });
 }
 
 template <std::size_t Size>
@@ -85,7 +85,7 @@ std::string refusal(const char (&text)[Size]) {
 
 TEST(Pickle, ArraysOfProtocolFiveAreViewsOfTheInput) {
   const Bytes bytes = pickle_of_arrays();
-  const ValueTree tree = parse_pickle(bytes);
+  const values::ValueTree tree = values::parse_pickle(bytes);
   EXPECT_EQ(describe(tree), "[array:u1<2,3,C010203040506 array:i4<2,C07000000ffffffff ]");
   const std::span<const std::byte> data = tree.at(tree.root().items[0]).array.data;
   EXPECT_GE(data.data(), bytes.data());
@@ -94,7 +94,7 @@ TEST(Pickle, ArraysOfProtocolFiveAreViewsOfTheInput) {
 
 TEST(Pickle, PythonTwosStringsAreBytes) {
   const Bytes bytes = pickle_of_python2();
-  const ValueTree tree = parse_pickle(bytes);
+  const values::ValueTree tree = values::parse_pickle(bytes);
   ASSERT_NE(tree.find(tree.root(), "data"), nullptr);
   EXPECT_EQ(describe(tree, *tree.find(tree.root(), "data")), "array:u1<2,2,C09080706");
   EXPECT_EQ(describe(tree, *tree.find(tree.root(), "labels")), "[6 9 ]");
@@ -149,16 +149,16 @@ for i, value in enumerate(values):
       std::ifstream file(folder / name, std::ios::binary);
       const std::string text(std::istreambuf_iterator<char>(file), {});
       const Bytes bytes = bytes_of(text);
-      EXPECT_EQ(is_pickle(bytes), protocol >= 2);
+      EXPECT_EQ(values::is_pickle(bytes), protocol >= 2);
       if (protocol < 2) {
         EXPECT_NE(refusal(text).find("as in protocols 0 and 1"), std::string::npos);
         continue;
       }
-      EXPECT_EQ(describe(parse_pickle(bytes)), expected);
-      // Cut anywhere, it is refused.
+      EXPECT_EQ(describe(values::parse_pickle(bytes)), expected);
+      // Refused when truncated anywhere.
       for (std::size_t cut = 0; cut < bytes.size(); cut += 1 + cut / 16) {
         const Bytes part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(cut));
-        EXPECT_THROW(parse_pickle(part), DataError) << cut;
+        EXPECT_THROW(values::parse_pickle(part), DataError) << cut;
       }
     }
   }
@@ -176,16 +176,18 @@ TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
                     "eval\x93.")
                 .find("names 'builtins.eval'"),
             std::string::npos);
-  EXPECT_NE(refusal("\x80\x02(S'ls'\nios\nsystem\n.").find("STRING (0x53) at byte 3 is not among"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal("\x80\x02(S'ls'\nios\nsystem\n.").find("STRING (0x53) at byte 3 is unsupported"),
+      std::string::npos);
   for (const char* opcode :
        {"o", "i", "\x81", "\x82", "\x92", "P", "Q", "I", "L", "F", "V", "\x97"}) {
-    EXPECT_NE(refusal("\x80\x02" + std::string(opcode) + "x\n.").find("is not among"),
+    EXPECT_NE(refusal("\x80\x02" + std::string(opcode) + "x\n.").find("is unsupported"),
               std::string::npos)
         << opcode;
   }
   EXPECT_NE(refusal("\x80\x02\xff.").find("no opcode (0xff) at byte 2"), std::string::npos);
-  // Names are for NumPy's own use: none is a value, and no other function takes them.
+  // Only NumPy's functions may use these names: they are no values, and no other function takes
+  // them.
   EXPECT_NE(refusal("\x80\x02"
                     "cnumpy\nndarray\n.")
                 .find("leaves a function"),
@@ -193,11 +195,11 @@ TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
   EXPECT_NE(refusal("\x80\x02]cnumpy\ndtype\na.").find("keeps a function"), std::string::npos);
   EXPECT_NE(refusal("\x80\x02"
                     "cnumpy\nndarray\n)R.")
-                .find("calls what is no function"),
+                .find("calls a value that is not a function"),
             std::string::npos);
   EXPECT_NE(refusal("\x80\x02"
                     "cnumpy\ndtype\nU\x02O8\x85R.")
-                .find("'O8', which is none of plain"),
+                .find("'O8', which is not a plain number"),
             std::string::npos);
 }
 
@@ -228,7 +230,7 @@ TEST(Pickle, WhatMakesNoSenseIsRefused) {
                                       {"\x80\x02q\x01.", 5}}) {
     EXPECT_NE(refusal(text).find("a pickle that cannot be read"), std::string::npos) << text;
   }
-  // An array whose bytes are not as many as its shape says, in every way that an array is made.
+  // Arrays with the wrong number of bytes for their shape, in every way of making an array.
   Bytes bytes = pickle_of_arrays();
   for (std::size_t i = 0; i + 3 < bytes.size(); ++i) {
     if (bytes[i] == std::byte{'K'} && bytes[i + 1] == std::byte{2} &&
@@ -236,7 +238,9 @@ TEST(Pickle, WhatMakesNoSenseIsRefused) {
       bytes[i + 1] = std::byte{9};
     }
   }
-  EXPECT_NE(thrown_by<DataError>([&] { parse_pickle(bytes); }).find("of a shape that its 6 bytes"),
+  EXPECT_NE(thrown_by<DataError>([&] {
+              values::parse_pickle(bytes);
+            }).find("of a shape that its 6 bytes"),
             std::string::npos);
 }
 
@@ -257,7 +261,7 @@ TEST(Pickle, NothingIsNestedOrRepeatedWithoutEnd) {
             std::string::npos);
   EXPECT_NE(refusal("\x80\x02(" + std::string(300'000, 'N') + "t.").find("more than 262144 values"),
             std::string::npos);
-  // The same text encoded again and again would take more memory than any input has.
+  // Encoding the same text repeatedly would take more memory than any input has.
   std::string encoded(
       "\x80\x02"
       "c_codecs\nencode\nq\x01X\x00\x01\x00\x00",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches out of messages of every format, and what is said of those that hold none.
-#include "dataflow/wire/batch_message.h"
+// Reads batches from messages of every format, and refuses messages without a batch.
+#include "feeders/remote/wire/batch_message.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/wire/zmq_op.h"
+#include "feeders/remote/wire/zmq_op.h"
 #include "tests/support/pickles.h"
 #include "tests/support/thrown_by.h"
 
@@ -45,33 +45,35 @@ std::vector<std::span<const std::byte>> views(const std::vector<Bytes>& frames) 
   return {frames.begin(), frames.end()};
 }
 
-/// Labels of the batch in a message whose pixels are 0, 1, 2, ...
-std::vector<std::int32_t> labels_of(MessageFormat format, const std::vector<Bytes>& frames) {
-  BatchMessageReader reader(kSpec);
-  const WireBatch view = reader.read(format, views(frames));
+/// The labels of the batch in a message with pixels 0, 1, 2, ...
+std::vector<std::int32_t> labels_of(remote::MessageFormat format,
+                                    const std::vector<Bytes>& frames) {
+  remote::BatchMessageReader reader(kSpec);
+  const remote::WireBatch view = reader.read(format, views(frames));
   Bytes pixels(kSpec.pixel_bytes());
   std::vector<std::int32_t> labels(2);
   Batch batch;
   batch.pixels = pixels;
   batch.labels = labels;
-  copy_batch(view, batch);
+  remote::copy_batch(view, batch);
   EXPECT_EQ(pixels, counted(12));
   return labels;
 }
 
-std::string refusal(MessageFormat format, const std::vector<Bytes>& frames) {
-  return thrown_by<DataError>([&] { BatchMessageReader(kSpec).read(format, views(frames)); });
+std::string refusal(remote::MessageFormat format, const std::vector<Bytes>& frames) {
+  return thrown_by<DataError>(
+      [&] { remote::BatchMessageReader(kSpec).read(format, views(frames)); });
 }
 
-MessageFormat detected(const std::vector<Bytes>& frames) {
-  return detect_message_format(views(frames));
+remote::MessageFormat detected(const std::vector<Bytes>& frames) {
+  return remote::detect_message_format(views(frames));
 }
 
 TEST(BatchMessage, NumpyFramesOfEveryTypeOfLabels) {
   const auto labels = [](const char* dtype, const Bytes& bytes) {
     const std::string header = R"([{"dtype":"|u1","shape":[2,2,3,1]},{"shape":[2],"dtype":")" +
                                std::string(dtype) + "\"}]";
-    return labels_of(MessageFormat::numpy_frames, {bytes_of(header), counted(12), bytes});
+    return labels_of(remote::MessageFormat::numpy_frames, {bytes_of(header), counted(12), bytes});
   };
   const std::vector<std::int32_t> wanted = {3, 7};
   EXPECT_EQ(labels("int64", bytes_of_numbers<std::int64_t>({3, 7})), wanted);
@@ -84,10 +86,10 @@ TEST(BatchMessage, NumpyFramesOfEveryTypeOfLabels) {
 TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
   const Bytes pixels = counted(12), labels = bytes_of_numbers<std::int64_t>({3, 7});
   const auto said = [&](std::string_view header) {
-    return refusal(MessageFormat::numpy_frames, {bytes_of(header), pixels, labels});
+    return refusal(remote::MessageFormat::numpy_frames, {bytes_of(header), pixels, labels});
   };
-  BatchMessageReader(kSpec).read(MessageFormat::numpy_frames,
-                                 views({bytes_of(kHeader), pixels, labels}));
+  remote::BatchMessageReader(kSpec).read(remote::MessageFormat::numpy_frames,
+                                         views({bytes_of(kHeader), pixels, labels}));
   EXPECT_NE(said("[]").find("names 0 arrays, and 2 frames follow"), std::string::npos);
   EXPECT_NE(said("{}").find("no JSON list"), std::string::npos);
   EXPECT_NE(said("[[[").find("no JSON list"), std::string::npos);
@@ -117,10 +119,11 @@ TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
   EXPECT_NE(said(R"([{"dtype":"uint8","shape":[2,2,3,1]},{"dtype":"float64","shape":[2]}])")
                 .find("and float64 [2]; expected"),
             std::string::npos);
-  EXPECT_NE(refusal(MessageFormat::numpy_frames, {Bytes(4097, std::byte{'['}), pixels, labels})
-                .find("expected at most 4096"),
-            std::string::npos);
-  EXPECT_NE(refusal(MessageFormat::numpy_frames,
+  EXPECT_NE(
+      refusal(remote::MessageFormat::numpy_frames, {Bytes(4097, std::byte{'['}), pixels, labels})
+          .find("expected at most 4096"),
+      std::string::npos);
+  EXPECT_NE(refusal(remote::MessageFormat::numpy_frames,
                     {bytes_of(kHeader), pixels, bytes_of_numbers<std::int64_t>({3, 10})})
                 .find("label 1 is 10; expected 0 to 9"),
             std::string::npos);
@@ -133,55 +136,57 @@ TEST(BatchMessage, MsgpackAndZmqOp) {
       "c40464617461c40c000102030405060708090a0b"
       "85c4026e64c3c40474797065a33c6934c4046b696e64c400c40573686170659102"
       "c40464617461c4080300000007000000");
-  EXPECT_EQ(labels_of(MessageFormat::msgpack, {msgpack}), (std::vector<std::int32_t>{3, 7}));
+  EXPECT_EQ(labels_of(remote::MessageFormat::msgpack, {msgpack}),
+            (std::vector<std::int32_t>{3, 7}));
 
-  const BatchLayout layout(kSpec, kSpec.images);
+  const remote::BatchLayout layout(kSpec, kSpec.images);
   Bytes zmq_op(layout.size());
   const Bytes pixels = counted(12), labels = bytes_of_numbers<std::int32_t>({3, 7});
-  std::memcpy(zmq_op.data() + BatchLayout::kPixelsAt, pixels.data(), pixels.size());
+  std::memcpy(zmq_op.data() + remote::BatchLayout::kPixelsAt, pixels.data(), pixels.size());
   std::memcpy(zmq_op.data() + layout.labels_at(), labels.data(), labels.size());
   layout.write_headers(zmq_op);
-  EXPECT_EQ(labels_of(MessageFormat::zmq_op, {zmq_op}), (std::vector<std::int32_t>{3, 7}));
-  EXPECT_EQ(detected({msgpack}), MessageFormat::msgpack);
-  EXPECT_EQ(detected({zmq_op}), MessageFormat::zmq_op);
+  EXPECT_EQ(labels_of(remote::MessageFormat::zmq_op, {zmq_op}), (std::vector<std::int32_t>{3, 7}));
+  EXPECT_EQ(detected({msgpack}), remote::MessageFormat::msgpack);
+  EXPECT_EQ(detected({zmq_op}), remote::MessageFormat::zmq_op);
 }
 
 TEST(BatchMessage, ValuesThatAreNoBatchAreNamed) {
-  EXPECT_EQ(refusal(MessageFormat::pickle, {pickle_of_arrays()}),
+  EXPECT_EQ(refusal(remote::MessageFormat::pickle, {pickle_of_arrays()}),
             "pickle message holds uint8 [2,3] and int32 [2]; expected uint8 [2,2,3,1] and whole "
             "numbers [2]");
-  EXPECT_NE(refusal(MessageFormat::pickle, {pickle_of_python2()}).find("holds no list"),
+  EXPECT_NE(refusal(remote::MessageFormat::pickle, {pickle_of_python2()}).find("holds no list"),
             std::string::npos);
-  EXPECT_NE(refusal(MessageFormat::msgpack, {bytes_of_hex("93010203")}).find("a list of 3"),
+  EXPECT_NE(refusal(remote::MessageFormat::msgpack, {bytes_of_hex("93010203")}).find("a list of 3"),
             std::string::npos);
-  EXPECT_NE(refusal(MessageFormat::msgpack, {bytes_of_hex("920102")})
+  EXPECT_NE(refusal(remote::MessageFormat::msgpack, {bytes_of_hex("920102")})
                 .find("something other than an array at place 0"),
             std::string::npos);
-  EXPECT_NE(refusal(MessageFormat::msgpack, {bytes_of_hex("c0"), {}}).find("of 2 frames"),
+  EXPECT_NE(refusal(remote::MessageFormat::msgpack, {bytes_of_hex("c0"), {}}).find("of 2 frames"),
             std::string::npos);
 }
 
 TEST(BatchMessage, FormatsAreFoundByTheirFirstBytes) {
-  EXPECT_EQ(detected({pickle_of_arrays()}), MessageFormat::pickle);
-  EXPECT_EQ(detected({pickle_of_python2()}), MessageFormat::pickle);
-  EXPECT_EQ(detected({bytes_of_hex("dc0002")}), MessageFormat::msgpack);
-  EXPECT_EQ(detected({bytes_of_hex("82")}), MessageFormat::msgpack);
-  EXPECT_EQ(detected({bytes_of(kHeader), {}, {}}), MessageFormat::numpy_frames);
-  EXPECT_EQ(detected({bytes_of(kHeader)}), MessageFormat::numpy_frames);
-  EXPECT_EQ(detected({bytes_of_hex("02000000")}), MessageFormat::zmq_op);
-  EXPECT_EQ(detected({bytes_of("GET / HTTP/1.1")}), MessageFormat::zmq_op);
-  EXPECT_EQ(detected({{}}), MessageFormat::zmq_op);
-  EXPECT_EQ(detected({}), MessageFormat::zmq_op);
+  EXPECT_EQ(detected({pickle_of_arrays()}), remote::MessageFormat::pickle);
+  EXPECT_EQ(detected({pickle_of_python2()}), remote::MessageFormat::pickle);
+  EXPECT_EQ(detected({bytes_of_hex("dc0002")}), remote::MessageFormat::msgpack);
+  EXPECT_EQ(detected({bytes_of_hex("82")}), remote::MessageFormat::msgpack);
+  EXPECT_EQ(detected({bytes_of(kHeader), {}, {}}), remote::MessageFormat::numpy_frames);
+  EXPECT_EQ(detected({bytes_of(kHeader)}), remote::MessageFormat::numpy_frames);
+  EXPECT_EQ(detected({bytes_of_hex("02000000")}), remote::MessageFormat::zmq_op);
+  EXPECT_EQ(detected({bytes_of("GET / HTTP/1.1")}), remote::MessageFormat::zmq_op);
+  EXPECT_EQ(detected({{}}), remote::MessageFormat::zmq_op);
+  EXPECT_EQ(detected({}), remote::MessageFormat::zmq_op);
 }
 
 TEST(BatchMessage, FormatsHaveNames) {
-  for (const MessageFormat format : {MessageFormat::zmq_op, MessageFormat::pickle,
-                                     MessageFormat::msgpack, MessageFormat::numpy_frames}) {
-    EXPECT_EQ(message_format_of(to_string(format)), format);
+  for (const remote::MessageFormat format :
+       {remote::MessageFormat::zmq_op, remote::MessageFormat::pickle,
+        remote::MessageFormat::msgpack, remote::MessageFormat::numpy_frames}) {
+    EXPECT_EQ(remote::message_format_of(to_string(format)), format);
   }
-  EXPECT_EQ(message_format_of("zmq_ops"), MessageFormat::zmq_op);
-  EXPECT_EQ(message_format_of("numpy_frames"), MessageFormat::numpy_frames);
-  EXPECT_EQ(message_format_of("pyarrow"), std::nullopt);
+  EXPECT_EQ(remote::message_format_of("zmq_ops"), remote::MessageFormat::zmq_op);
+  EXPECT_EQ(remote::message_format_of("numpy_frames"), remote::MessageFormat::numpy_frames);
+  EXPECT_EQ(remote::message_format_of("pyarrow"), std::nullopt);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accounts of producers that send by credit are those of producers that push.
+// Producers that send by credit have the same accounts as producers that push.
 #include <map>
 #include <string>
 #include <vector>
 
-#include "tests/feeders/credit_push_fixture.h"
+#include "tests/feeders/remote/credit_push_fixture.h"
 
 namespace penstock {
 namespace {
@@ -27,7 +27,7 @@ bool add_up(const std::map<std::string, std::int64_t>& accounts) {
                                            accounts.at("images_missing");
 }
 
-/// Of producer 7, with a label that no run has.
+/// A batch of producer 7, with a label that no run has.
 FrameList bad_batch(std::uint64_t sequence) {
   FrameList payload = BareProducer::payload_of(sequence);
   payload[1][0] = std::byte{100};
@@ -38,16 +38,16 @@ FrameList batch(std::uint64_t sequence) {
   return framed_message(pixels_header(kSmall, 7, sequence), BareProducer::payload_of(sequence));
 }
 
-/// Good, refused, skipped, late, twice, and lost batches, and the end.
+/// Good, refused, skipped, late, duplicate and lost batches, and the end.
 std::vector<FrameList> eventful_messages() {
-  FramedHeader hello = pixels_header(kSmall);
-  hello.kind = FramedKind::hello;
-  FramedHeader end = header_of(FramedKind::end);
+  remote::FramedHeader hello = pixels_header(kSmall);
+  hello.kind = remote::FramedKind::hello;
+  remote::FramedHeader end = header_of(remote::FramedKind::end);
   end.sequence = 10;
   end.images_before = 40;
   FrameList cut = batch(4);
   cut[1].pop_back();
-  return {framed_message(hello, {bytes_of_text(write_framed_hello(bare_hello()))}),
+  return {framed_message(hello, {bytes_of_text(remote::write_framed_hello(bare_hello()))}),
           batch(0),
           bad_batch(1),
           batch(3),
@@ -117,8 +117,8 @@ TEST_F(CreditConsume, StrangersAreInNoAccounts) {
   consumer.start();
   BareProducer producer(endpoint(), 7), stranger(endpoint(), 8);
   producer.enter(2);
-  stranger.send_batch(5);   // before any hello
-  stranger.send(batch(5));  // nor under another's number
+  stranger.send_batch(5);   // before a hello
+  stranger.send(batch(5));  // and under another producer's number
   ASSERT_TRUE(reaches(consumer, "messages_rejected", 2));
   producer.send_batch(0);
   EXPECT_EQ(consumer.next(), 0U);
@@ -158,7 +158,7 @@ TEST_F(CreditConsume, WhoComesBackGoesOnWithItsAccount) {
   ASSERT_TRUE(reaches(consumer, "producers_lost", 1));
   BareProducer again(endpoint());
   again.enter(2);
-  again.send_batch(2);  // one was lost on its way
+  again.send_batch(2);  // one was lost in transit
   EXPECT_EQ(consumer.next(), 2U);
   EXPECT_EQ(consumer.counter("producers_seen"), 1);
   EXPECT_EQ(consumer.counter("images_sent"), 12);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume by credit, against producers that keep to the protocol, and others.
+// zmq-consume by credit, with producers that follow the protocol and others.
 #include <set>
 
-#include "tests/feeders/credit_fixture.h"
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 namespace {
@@ -28,21 +28,24 @@ TEST_F(CreditConsume, AWelcomeSaysWhatIsWantedAndWhen) {
   Consumer consumer(options());
   consumer.start();
   BareProducer producer(endpoint());
-  const std::int64_t before = wall_clock_ns();
-  FramedHeader header = producer.hello_header();
+  const std::int64_t before = remote::wall_clock_ns();
+  remote::FramedHeader header = producer.hello_header();
   producer.send_hello(header);
   const std::optional<Heard> heard = producer.hear_any();
   ASSERT_TRUE(heard.has_value());
-  const FramedHeader& got = heard->message.header;
-  EXPECT_EQ(got.kind, FramedKind::welcome);
+  const remote::FramedHeader& got = heard->message.header;
+  EXPECT_EQ(got.kind, remote::FramedKind::welcome);
   EXPECT_EQ(got.producer, header.producer);
   EXPECT_EQ(got.begun_ns, header.sent_ns);
   EXPECT_GE(got.ready_ns, before);
   EXPECT_GE(got.sent_ns, got.ready_ns);
-  EXPECT_EQ(
-      parse_framed_welcome(heard->message),
-      (FramedWelcome{
-          .images = 4, .height = 5, .width = 6, .channels = 3, .classes = 100, .boot = boot_id()}));
+  EXPECT_EQ(remote::parse_framed_welcome(heard->message),
+            (remote::FramedWelcome{.images = 4,
+                                   .height = 5,
+                                   .width = 6,
+                                   .channels = 3,
+                                   .classes = 100,
+                                   .boot = remote::boot_id()}));
 }
 
 TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
@@ -55,7 +58,7 @@ TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
     producer.await_credit(sent + 1);
     producer.send_batch(sent);
   }
-  producer.send_batch(sent++);  // not one more: there is no credit for a sixth
+  producer.send_batch(sent++);  // no credit for a sixth batch
   while (producer.hear_any(200ms)) {
   }
   EXPECT_LE(producer.credit(), 4U);
@@ -78,14 +81,14 @@ TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
   consumer.start();
   BareProducer wide(endpoint(), 1), files(endpoint(), 2), first(endpoint(), 3),
       second(endpoint(), 4);
-  FramedHeader header = wide.hello_header();
+  remote::FramedHeader header = wide.hello_header();
   header.width = 7;
   wide.send_hello(header);
   EXPECT_TRUE(contains(wide.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
   header = jpeg_header(4, 2);
-  header.kind = FramedKind::hello;
+  header.kind = remote::FramedKind::hello;
   files.send_hello(header);
-  EXPECT_TRUE(contains(files.hear_refusal(), "pixels are expected"));
+  EXPECT_TRUE(contains(files.hear_refusal(), "expected pixels"));
   first.enter(2);
   second.send_hello();
   EXPECT_TRUE(contains(second.hear_refusal(), "1 producers already"));
@@ -100,10 +103,10 @@ TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
   Consumer consumer(options(), 20s, kSkip);
   consumer.start();
   BareProducer producer(endpoint()), stranger(endpoint(), 8);
-  stranger.send_batch(0);  // before any hello
+  stranger.send_batch(0);  // before a hello
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
   producer.enter(2);
-  producer.send(framed_message(header_of(FramedKind::credit), {}));
+  producer.send(framed_message(header_of(remote::FramedKind::credit), {}));
   producer.send({bytes_of_text("nonsense")});
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 3));
   producer.send_batch(4);
@@ -111,7 +114,7 @@ TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
   producer.await_credit(3);
   producer.send_batch(4);  // the same number
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 4));
-  FramedHeader other = producer.batch_header(5);
+  remote::FramedHeader other = producer.batch_header(5);
   other.producer = 99;
   producer.send(framed_message(other, BareProducer::payload_of(5)));
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 5));
@@ -119,7 +122,7 @@ TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
   producer.send_batch(6);
   EXPECT_EQ(consumer.next(), 6U);
   const std::string notes = all_notes(consumer);
-  for (const char* part : {"not let in", "which consumers send", "PENSTOCK",
+  for (const char* part : {"not accepted", "which consumers send", "PENSTOCK",
                            "batch 4 of bare came a second time", "is not that of bare"}) {
     EXPECT_TRUE(contains(notes, part)) << part << " in\n" << notes;
   }
@@ -154,23 +157,23 @@ TEST_F(CreditConsume, WhereBadMessagesFailTheRunTheFirstDoes) {
   BareProducer producer(endpoint());
   producer.send_batch(0);
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "not let in")) << text;
+  EXPECT_TRUE(contains(text, "not accepted")) << text;
 }
 
 TEST_F(CreditConsume, ProducersShareTheRoom) {
   Consumer consumer("credit=8,credit_together=6,endpoint=" + endpoint());
   consumer.start();
   BareProducer a(endpoint(), 1), b(endpoint(), 2), c(endpoint(), 3);
-  a.enter(6);  // all there is
+  a.enter(6);  // all credits
   b.send_hello();
   ASSERT_TRUE(b.hear_any().has_value());
-  EXPECT_FALSE(b.hear_any(100ms).has_value());  // welcome, and no room
+  EXPECT_FALSE(b.hear_any(100ms).has_value());  // a welcome, but no room
   std::set<std::uint64_t> seen;
   for (std::uint64_t i = 0; i < 3; ++i) {
     a.send_batch(i);
     seen.insert(consumer.next().value());
   }
-  b.await_credit(3);  // what a gave up
+  b.await_credit(3);  // the credits that a gave up
   EXPECT_EQ(a.credit(), 6U);
   b.send_batch(10);
   seen.insert(consumer.next().value());
@@ -187,7 +190,8 @@ TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
   first.reset();
   second.await_credit(4);
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "gone without an end, after 0 batches"));
+  EXPECT_TRUE(
+      contains(all_notes(consumer), "disconnected without an end message, after 0 batches"));
 }
 
 TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
@@ -196,13 +200,13 @@ TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
   {
     BareProducer producer(endpoint());
     producer.enter(2);
-    // Two fill the ring; two and the end wait in the consumer's socket, which nobody attends.
+    // Two fill the ring. Two and the end wait in the consumer's socket, which is not read.
     for (std::uint64_t i = 0; i < 4; ++i) {
       producer.await_credit(i + 1);
       producer.send_batch(i);
     }
     ASSERT_TRUE(reaches(consumer, "images_received", 8));
-    FramedHeader end = header_of(FramedKind::end);
+    remote::FramedHeader end = header_of(remote::FramedKind::end);
     end.sequence = 4;
     end.images_before = 16;
     producer.send(framed_message(end, {}));
@@ -222,7 +226,7 @@ TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
     BareProducer producer(endpoint());
     producer.enter(2);
     producer.send_batch(0);
-    FramedHeader end = header_of(FramedKind::end);
+    remote::FramedHeader end = header_of(remote::FramedKind::end);
     end.sequence = 3;
     end.images_before = 12;
     producer.send(framed_message(end, {}));
@@ -243,7 +247,7 @@ TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
   producer->enter(2);
   producer->send_batch(0);
   EXPECT_EQ(consumer.next(), 0U);
-  BareProducer again(endpoint(), 5);  // the same number, while the other connection is still there
+  BareProducer again(endpoint(), 5);  // the same number, while the other connection is still open
   again.enter(2);
   again.send_batch(1);
   EXPECT_EQ(consumer.next(), 1U);
@@ -268,7 +272,7 @@ TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
     Consumer consumer(options(), timeout, kSkip);
     BareProducer wide(endpoint());
-    FramedHeader header = wide.hello_header();
+    remote::FramedHeader header = wide.hello_header();
     header.width = 7;
     wide.send_hello(header);
     consumer.start();
@@ -277,7 +281,7 @@ TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
   })) << text;
   EXPECT_TRUE(text.starts_with("no usable batch came over ")) << text;
   EXPECT_TRUE(contains(text, "[4,5,7,3]; expected [4,5,6,3]")) << text;
-  EXPECT_TRUE(contains(text, "mend the producer")) << text;
+  EXPECT_TRUE(contains(text, "correct the producer")) << text;
 }
 
 TEST_F(CreditConsume, NobodyIsATimeOutToo) {
@@ -302,10 +306,10 @@ TEST_F(CreditConsume, TheProducersClockIsKnownWithinItsBound) {
   consumer.start();
   BareProducer producer(endpoint());
   producer.enter(2);
-  constexpr double kAhead = 1e6;  // microseconds that its clock is ahead of ours
+  constexpr double kAhead = 1e6;  // microseconds that its clock is ahead of the consumer's
   for (std::uint64_t i = 0; i < 4; ++i) {
     producer.await_credit(i + 1);
-    FramedHeader header = producer.batch_header(i);
+    remote::FramedHeader header = producer.batch_header(i);
     header.sent_ns += static_cast<std::int64_t>(1e3 * kAhead);
     producer.send(framed_message(header, BareProducer::payload_of(i)));
     EXPECT_EQ(consumer.next(), i);

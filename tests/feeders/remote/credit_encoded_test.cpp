@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files by credit: pixels are those of the feeder `queue`, and a message counts as under way
-// until all its images are decoded.
+// Image files by credit: pixels equal those of the feeder `queue`, and a message counts as in
+// flight until all its images are decoded.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 #include <thread>
 
 #include "dataflow/error.h"
-#include "tests/feeders/credit_fixture.h"
-#include "tests/feeders/zmq_encoded_fixture.h"
+#include "tests/feeders/remote/credit_fixture.h"
+#include "tests/feeders/remote/zmq_encoded_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr ZmqSocketOptions::Role kByCredit = ZmqSocketOptions::Role::dealer;
+constexpr remote::ZmqSocketOptions::Role kByCredit = remote::ZmqSocketOptions::Role::dealer;
 
 /// A DEALER that sends image files as a test wants.
 class BareFiles : public BareProducer {
@@ -24,9 +24,9 @@ class BareFiles : public BareProducer {
   explicit BareFiles(const std::string& endpoint, std::uint64_t number = 7)
       : BareProducer(endpoint, number), number_(number) {}
 
-  void say_hello(const FramedHello& hello = bare_hello()) {
-    FramedHeader header = jpeg_header(8, number_);
-    header.kind = FramedKind::hello;
+  void say_hello(const remote::FramedHello& hello = bare_hello()) {
+    remote::FramedHeader header = jpeg_header(8, number_);
+    header.kind = remote::FramedKind::hello;
     send_hello(header, hello);
   }
   void enter(std::uint64_t credits) {
@@ -34,12 +34,13 @@ class BareFiles : public BareProducer {
     await_welcome();
     await_credit(credits);
   }
-  /// Of so many good images, and bad ones behind the first.
+  /// A message of `good` images, with bad ones after the first.
   void send_files(int good, int bad = 0) {
     FrameList frames = batch_of(good, bad, sequence_++, images_);
-    FramedHeader header = *read_framed_header(frames[0]);
+    remote::FramedHeader header = *remote::read_framed_header(frames[0]);
     header.producer = number_;
-    write_framed_header(std::span<std::byte, kFramedHeaderBytes>(frames[0]), header);
+    remote::write_framed_header(std::span<std::byte, remote::kFramedHeaderBytes>(frames[0]),
+                                header);
     images_ += header.images;
     send(frames);
   }
@@ -63,7 +64,7 @@ class CreditEncoded : public ZmqEncoded {
   }
 };
 
-/// A consumer at work on a ring of three slots, which the test reads when it likes.
+/// A working consumer with a ring of three slots, which the test reads when it wants.
 class Working {
  public:
   Working(Feeder& feeder, const BatchSpec& spec, Device& device, Clock& clock)
@@ -73,7 +74,7 @@ class Working {
         [this, &feeder](const std::stop_token& stop) { run_to_end(feeder, ring_, stop); });
   }
   ReadLease next() { return ring_.next(0, {}); }
-  /// Images of the data's last batches, until they end.
+  /// The number of images in the remaining batches, to the end of data.
   std::int64_t drain() {
     std::int64_t images = 0;
     while (const ReadLease lease = next()) images += lease.batch().valid;
@@ -93,7 +94,7 @@ TEST_F(CreditEncoded, PixelsAreThoseOfQueue) {
   expected.resize(whole * spec_.row_bytes());
   for (const std::size_t images : {std::size_t{1}, std::size_t{7}, std::size_t{60}}) {
     const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2," + decoding);
-    // The last four images are half a batch: without room they stay where they are.
+    // The last four images are half a batch: without room they remain queued.
     std::jthread serving(
         [&](const std::stop_token& stop) { serve(images, "queue", kByCredit, stop, images == 7); });
     EXPECT_EQ(consume(*feeder, static_cast<std::int32_t>(whole)), expected) << images;
@@ -105,19 +106,19 @@ TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
   BareFiles producer(endpoint_);
   Working working(*feeder, spec_, device_, clock_);
   producer.enter(2);
-  // Two messages are a batch and a half, and the ring has room for three batches of 8.
+  // Two messages are a batch and a half; the ring has room for three batches of 8.
   std::uint64_t sent = 0;
   for (; sent < 6; ++sent) {
     producer.await_credit(sent + 1);
     producer.send_files(6);
   }
-  // Of 36 images 24 have room, with what two threads may have in hand: four messages, not five.
+  // 24 of 36 images have room, and two threads may hold images: four messages, not five.
   EXPECT_TRUE(reaches("images_decoded", 24));
   while (producer.hear_any(200ms)) {
   }
   EXPECT_EQ(producer.credit(), 6U);
   EXPECT_EQ(count("images_decoded"), 24);
-  EXPECT_TRUE(working.next());  // 32 have room, of which 30 are five messages
+  EXPECT_TRUE(working.next());  // 32 have room; 30 of them are five messages
   producer.await_credit(7);
   while (producer.hear_any(200ms)) {
   }
@@ -134,10 +135,10 @@ TEST_F(CreditEncoded, AFullRingIsNoSilence) {
     producer.send_files(8);
   }
   ASSERT_TRUE(reaches("images_received", 40));
-  clock_.advance(1h);  // longer than producers may be silent
+  clock_.advance(1h);  // longer than the silence allowed for producers
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(working.next()) << i;
   producer.await_credit(7);  // all five are decoded
-  clock_.advance(1h);        // now it is a silence
+  clock_.advance(1h);        // now the silence counts
   EXPECT_THROW(static_cast<void>(working.next()), TimeoutError);
 }
 
@@ -153,7 +154,7 @@ TEST_F(CreditEncoded, DamagedImagesAndMessagesGiveTheirCreditBack) {
   producer.send(cut);
   producer.await_credit(3);
   FrameList label = batch_of(1, 0, producer.next_number(), 5);
-  label[3][0] = std::byte{99};  // of 4 classes
+  label[3][0] = std::byte{99};  // there are 4 classes
   producer.send(label);
   producer.await_credit(4);
   producer.send(spoilt(batch_of(2, 0, producer.next_number(), 6)));
@@ -185,13 +186,13 @@ TEST_F(CreditEncoded, FilesInSharedMemoryAreRefused) {
   Working working(*feeder, spec_, device_, clock_);
   BareFiles producer(endpoint_);
   producer.enter(1);
-  FramedHeader header = jpeg_header(2, 7, producer.next_number());
-  header.flags = kFramedShared;
+  remote::FramedHeader header = jpeg_header(2, 7, producer.next_number());
+  header.flags = remote::kFramedShared;
   producer.send(framed_message(header, {lease_frame({.lease = 5, .offset = 0, .bytes = 100})}));
   producer.await_credit(2);
   while (producer.returned().empty()) ASSERT_TRUE(producer.hear_any().has_value());
   EXPECT_EQ(producer.returned().front(), 5U);
-  EXPECT_TRUE(contains(notes(), "lie in shared memory; expected them in the message")) << notes();
+  EXPECT_TRUE(contains(notes(), "are in shared memory; expected them in the message")) << notes();
 }
 
 TEST_F(CreditEncoded, WhatAProducerLeftIsDecodedWhenItHasGone) {
@@ -214,19 +215,19 @@ TEST_F(CreditEncoded, TheNextConsumerGetsTheRest) {
   std::jthread serving([&] { serve(1, "queue", kByCredit); });
   {
     BareConsumer first(endpoint_);
-    first.welcome(first.await(FramedKind::hello), spec_);
+    first.welcome(first.await(remote::FramedKind::hello), spec_);
     first.credit(3);
     for (std::uint64_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(first.await(FramedKind::batch).message.header.sequence, i);
+      EXPECT_EQ(first.await(remote::FramedKind::batch).message.header.sequence, i);
     }
   }
   BareConsumer second(endpoint_);
-  second.welcome(second.await(FramedKind::hello), spec_);
+  second.welcome(second.await(remote::FramedKind::hello), spec_);
   second.credit(kFiles);
   for (std::uint64_t i = 3; i < kFiles; ++i) {
-    EXPECT_EQ(second.await(FramedKind::batch).message.header.sequence, i);
+    EXPECT_EQ(second.await(remote::FramedKind::batch).message.header.sequence, i);
   }
-  EXPECT_EQ(second.await(FramedKind::end).message.header.sequence, std::uint64_t{kFiles});
+  EXPECT_EQ(second.await(remote::FramedKind::end).message.header.sequence, std::uint64_t{kFiles});
 }
 
 TEST_F(CreditEncoded, OptionsThatDoNotFitAreRefused) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bare ends of the credit protocol, for what ours would not do.
+// Bare ends of the credit protocol, which can do what Penstock's ends never do.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,23 +12,23 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
-#include "feeders/clock_bounds.h"
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_text.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 #include "tests/support/framed_messages.h"
 
 namespace penstock {
 
-/// A message as it came; its views are of its own frames.
+/// A message as received; its views refer to its frames.
 struct Heard {
   FrameList frames;
   std::vector<std::span<const std::byte>> views;
-  FramedMessage message;
+  remote::FramedMessage message;
   std::string routing_id;  // at a router
 };
 
-/// Empty: none came in time.
+/// Returns none if no message came in time.
 inline std::optional<Heard> hear(zmq::socket_t& socket, bool is_router = false,
                                  std::chrono::milliseconds limit = std::chrono::seconds(20)) {
   socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(limit.count()));
@@ -45,7 +45,7 @@ inline std::optional<Heard> hear(zmq::socket_t& socket, bool is_router = false,
     heard.frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
   }
   heard.views = views_of(heard.frames);
-  heard.message = parse_framed(heard.views);
+  heard.message = remote::parse_framed(heard.views);
   return heard;
 }
 
@@ -59,48 +59,52 @@ inline void say(zmq::socket_t& socket, const FrameList& frames, const std::strin
   }
 }
 
-inline FramedHello bare_hello(const std::string& boot = {}, const std::string& pool = {}) {
-  FramedHello hello;
+inline remote::FramedHello bare_hello(const std::string& boot = {}, const std::string& pool = {}) {
+  remote::FramedHello hello;
   hello.name = "bare";
   hello.boot = boot;
   hello.pool = pool;
   return hello;
 }
 
-/// A DEALER that says what a test wants.
+/// A DEALER that sends whatever a test wants.
 class BareProducer {
  public:
-  /// `routing_id`: one that it keeps, whenever it connects; empty: the consumer draws one.
+  /// `routing_id`: kept across connections; empty: the consumer chooses one.
   explicit BareProducer(const std::string& endpoint, std::uint64_t number = 7,
                         const std::string& routing_id = {})
       : number_(number) {
     if (!routing_id.empty()) socket_.set(zmq::sockopt::routing_id, routing_id);
-    // Two with one routing id would take it from each other.
+    // Two sockets with the same routing id would take it from each other.
     if (!routing_id.empty()) socket_.set(zmq::sockopt::reconnect_ivl, -1);
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndtimeo, 20000);
     socket_.connect(endpoint);
   }
 
-  FramedHeader hello_header() const {
-    FramedHeader header = pixels_header(kSmall, number_);
-    header.kind = FramedKind::hello;
-    header.sent_ns = wall_clock_ns();
+  remote::FramedHeader hello_header() const {
+    remote::FramedHeader header = pixels_header(kSmall, number_);
+    header.kind = remote::FramedKind::hello;
+    header.sent_ns = remote::wall_clock_ns();
     return header;
   }
-  void send_hello(const FramedHello& hello = bare_hello()) { send_hello(hello_header(), hello); }
-  void send_hello(const FramedHeader& header, const FramedHello& hello = bare_hello()) {
-    send(framed_message(header, {bytes_of_text(write_framed_hello(hello))}));
+  void send_hello(const remote::FramedHello& hello = bare_hello()) {
+    send_hello(hello_header(), hello);
   }
-  /// Says hello, and waits for so many credits.
-  void enter(std::uint64_t credits, const FramedHello& hello = bare_hello()) {
+  void send_hello(const remote::FramedHeader& header,
+                  const remote::FramedHello& hello = bare_hello()) {
+    send(framed_message(header, {bytes_of_text(remote::write_framed_hello(hello))}));
+  }
+  /// Says hello, and waits for this many credits.
+  void enter(std::uint64_t credits, const remote::FramedHello& hello = bare_hello()) {
     send_hello(hello);
     await_welcome();
     await_credit(credits);
   }
-  /// Passes over what was meant for one before it, with the same routing id.
+  /// Skips messages for an earlier producer with the same routing id.
   void await_welcome() {
-    for (FramedKind kind = FramedKind::hello; kind != FramedKind::welcome;) {
+    for (remote::FramedKind kind = remote::FramedKind::hello;
+         kind != remote::FramedKind::welcome;) {
       const std::optional<Heard> heard = hear_any();
       ASSERT_TRUE(heard.has_value()) << "no welcome in time";
       kind = heard->message.header.kind;
@@ -124,42 +128,42 @@ class BareProducer {
     std::memcpy(frames[1].data(), labels.data(), frames[1].size());
     return frames;
   }
-  FramedHeader batch_header(std::uint64_t sequence) const {
-    FramedHeader header = pixels_header(kSmall, number_, sequence);
-    header.sent_ns = wall_clock_ns();
+  remote::FramedHeader batch_header(std::uint64_t sequence) const {
+    remote::FramedHeader header = pixels_header(kSmall, number_, sequence);
+    header.sent_ns = remote::wall_clock_ns();
     return header;
   }
   void send_batch(std::uint64_t sequence) {
     send(framed_message(batch_header(sequence), payload_of(sequence)));
   }
-  void lend(std::uint64_t sequence, const FramedLease& lease) {
-    FramedHeader header = batch_header(sequence);
-    header.flags = kFramedShared;
+  void lend(std::uint64_t sequence, const remote::FramedLease& lease) {
+    remote::FramedHeader header = batch_header(sequence);
+    header.flags = remote::kFramedShared;
     send(framed_message(header, {lease_frame(lease)}));
   }
   void send(const FrameList& frames) { say(socket_, frames); }
 
-  /// What comes next; leases and credits are noted. Empty: nothing in time.
+  /// The next message; records leases and credits. None: nothing came in time.
   std::optional<Heard> hear_any(std::chrono::milliseconds limit = std::chrono::seconds(20)) {
     std::optional<Heard> heard = hear(socket_, false, limit);
-    if (heard && heard->message.header.kind == FramedKind::credit) {
+    if (heard && heard->message.header.kind == remote::FramedKind::credit) {
       credit_ = heard->message.header.sequence;
-      for (const std::uint64_t lease : framed_credit_leases(heard->message)) {
+      for (const std::uint64_t lease : remote::framed_credit_leases(heard->message)) {
         returned_.push_back(lease);
       }
     }
     return heard;
   }
-  /// Why it is refused, passing over credits.
+  /// The reason of the refusal; skips credits.
   std::string hear_refusal() {
     while (const std::optional<Heard> heard = hear_any()) {
-      if (heard->message.header.kind == FramedKind::refusal) {
-        return parse_framed_refusal(heard->message);
+      if (heard->message.header.kind == remote::FramedKind::refusal) {
+        return remote::parse_framed_refusal(heard->message);
       }
     }
     return "nothing was heard";
   }
-  /// What was sent leaves before the socket closes.
+  /// Sent messages leave before the socket closes.
   void linger() { socket_.set(zmq::sockopt::linger, 20000); }
   std::uint64_t credit() const { return credit_; }
   const std::vector<std::uint64_t>& returned() const { return returned_; }
@@ -172,7 +176,7 @@ class BareProducer {
   zmq::socket_t socket_{context_, ZMQ_DEALER};
 };
 
-/// A ROUTER that binds and says what a test wants.
+/// A ROUTER that binds and sends whatever a test wants.
 class BareConsumer {
  public:
   explicit BareConsumer(const std::string& endpoint) {
@@ -180,8 +184,8 @@ class BareConsumer {
     socket_.set(zmq::sockopt::sndtimeo, 20000);
     socket_.bind(endpoint);
   }
-  /// Waits for a message of that kind.
-  Heard await(FramedKind kind) {
+  /// Waits for a message of this kind.
+  Heard await(remote::FramedKind kind) {
     while (std::optional<Heard> heard = hear(socket_, true)) {
       peer_ = heard->routing_id;
       producer_ = heard->message.header.producer;
@@ -191,19 +195,19 @@ class BareConsumer {
     return {};
   }
   void welcome(const Heard& hello, const BatchSpec& spec = kSmall) {
-    const std::string text = write_framed_welcome({.images = spec.images,
-                                                   .height = spec.image.height,
-                                                   .width = spec.image.width,
-                                                   .channels = spec.image.channels,
-                                                   .classes = spec.classes,
-                                                   .boot = {}});
-    FramedHeader header = header_of(FramedKind::welcome, producer_);
+    const std::string text = remote::write_framed_welcome({.images = spec.images,
+                                                           .height = spec.image.height,
+                                                           .width = spec.image.width,
+                                                           .channels = spec.image.channels,
+                                                           .classes = spec.classes,
+                                                           .boot = {}});
+    remote::FramedHeader header = header_of(remote::FramedKind::welcome, producer_);
     header.begun_ns = hello.message.header.sent_ns;
-    header.ready_ns = header.sent_ns = wall_clock_ns();
+    header.ready_ns = header.sent_ns = remote::wall_clock_ns();
     send(framed_message(header, {bytes_of_text(text)}));
   }
   void credit(std::uint64_t total, const std::vector<std::uint64_t>& leases = {}) {
-    FramedHeader header = header_of(FramedKind::credit, producer_);
+    remote::FramedHeader header = header_of(remote::FramedKind::credit, producer_);
     header.sequence = total;
     FrameList payload;
     if (!leases.empty()) payload.push_back(bytes_of_list(std::span<const std::uint64_t>(leases)));
@@ -219,7 +223,7 @@ class BareConsumer {
   zmq::socket_t socket_{context_, ZMQ_ROUTER};
 };
 
-/// Whether a counter gets there within some seconds.
+/// Does a counter reach a value within some seconds?
 inline bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
   return await([&] { return consumer.counter(counter) >= value; });
 }
@@ -237,7 +241,7 @@ class CreditConsume : public ZmqConsume {
   std::string options(const std::string& more = {}) const {
     return "credit=2,endpoint=" + endpoint() + more;
   }
-  /// Of the consumer, as the kernel counts them.
+  /// The consumer's connections, as the kernel counts them.
   std::size_t connections() const {
     constexpr std::string_view kConnected = " 03 ";  // state, in the line of its socket
     std::ifstream sockets("/proc/net/unix");

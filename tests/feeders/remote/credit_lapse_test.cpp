@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Credits that a silent producer leaves unused, while others wait for them.
+// Credits lapse if a silent producer does not use them while others wait for credits.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tests/feeders/credit_push_fixture.h"
+#include "tests/feeders/remote/credit_push_fixture.h"
 
 namespace penstock {
 namespace {
@@ -16,9 +16,9 @@ using namespace std::chrono_literals;
 
 class CreditLapse : public CreditConsume {
  protected:
-  /// With a time-out of ten seconds, credits may lie unused for one.
+  /// With a timeout of ten seconds, credits may lie unused for one second.
   std::string options() const { return "credit=6,credit_together=6,endpoint=" + endpoint(); }
-  /// Credits of the one who is silent fall to what came and one more.
+  /// Waits until the silent producer has only the used credits and one more.
   static bool await_lapse(BareProducer& silent, std::uint64_t total) {
     while (silent.credit() != total) {
       if (!silent.hear_any()) return false;
@@ -35,10 +35,10 @@ TEST_F(CreditLapse, OthersGetWhatASilentOneLeavesUnused) {
   silent.send_batch(0);
   EXPECT_EQ(consumer.next(), 0U);
   silent.await_credit(7);
-  busy.enter(6);  // all there is room for
+  busy.enter(6);  // all room
   EXPECT_TRUE(await_lapse(silent, 2));
   EXPECT_EQ(consumer.counter("credits_lapsed"), 6);
-  EXPECT_TRUE(contains(all_notes(consumer), "leaves its credits unused")) << all_notes(consumer);
+  EXPECT_TRUE(contains(all_notes(consumer), "does not use its credits")) << all_notes(consumer);
   for (std::uint64_t i = 0; i < 20; ++i) {
     busy.await_credit(i + 1);
     busy.send_batch(i);
@@ -69,7 +69,7 @@ TEST_F(CreditLapse, WhatWasOnItsWayIsTakenOnce) {
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(6);
   busy.enter(6);
-  // As if it had not heard that its credits lapsed.
+  // As if it had not received the lapse of its credits.
   for (std::uint64_t i = 0; i < 6; ++i) silent.send_batch(i);
   for (std::uint64_t i = 0; i < 6; ++i) busy.send_batch(10 + i);
   std::vector<std::uint64_t> seen;
@@ -87,18 +87,18 @@ TEST_F(CreditLapse, NothingLapsesWhereNobodyWaits) {
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(3);
   busy.enter(3);
-  // For longer than credits may lie unused elsewhere: a tenth of the time-out.
+  // Longer than credits may lie unused elsewhere: a tenth of the timeout.
   const auto end = std::chrono::steady_clock::now() + 600ms;
   for (std::uint64_t i = 0; i < 8 || std::chrono::steady_clock::now() < end; ++i) {
     busy.send_batch(i);
-    EXPECT_EQ(consumer.next(), i % 25);  // as many as labels tell apart
+    EXPECT_EQ(consumer.next(), i % 25);  // labels distinguish 25 batches
     busy.await_credit(i + 4);
   }
   EXPECT_EQ(consumer.counter("credits_lapsed"), 0);
   EXPECT_EQ(silent.credit(), 3U);
 }
 
-/// A process that feeds twelve batches, three a second, until it is told to stop.
+/// A process that feeds twelve batches, three per second, until it is told to stop.
 class SlowProcess {
  public:
   SlowProcess(const std::string& endpoint, bool shared) : pid_(fork()) {
@@ -137,7 +137,7 @@ class StoppedProducer : public CreditConsume, public ::testing::WithParamInterfa
 
 TEST_P(StoppedProducer, HoldsUpNobodyAndLosesNothingWhenItGoesOn) {
   const bool shared = GetParam();
-  SlowProcess slow(endpoint(), shared);  // before this process has threads
+  SlowProcess slow(endpoint(), shared);  // started before this process has threads
   Consumer consumer("credit=2,credit_together=2,endpoint=" + endpoint(), 20s);
   consumer.start();
   std::vector<std::uint64_t> seen;
@@ -150,7 +150,7 @@ TEST_P(StoppedProducer, HoldsUpNobodyAndLosesNothingWhenItGoesOn) {
     CreditServer busy(endpoint(), false, shared);
     busy.feed(12, 13);
     busy.start();
-    // What the slow one had sent may be among them.
+    // Batches of the slow producer may be among them.
     while (std::count_if(seen.begin(), seen.end(), [](auto number) { return number >= 12; }) < 13) {
       take();
     }

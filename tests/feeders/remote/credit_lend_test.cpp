@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume by credit, whose batches in shared memory are lent to the ring's readers.
+// zmq-consume by credit, with batches in shared memory that are lent to the ring's readers.
 #include <deque>
 #include <set>
 
-#include "tests/feeders/bare_pool.h"
-#include "tests/feeders/credit_push_fixture.h"
+#include "tests/feeders/remote/bare_pool.h"
+#include "tests/feeders/remote/credit_push_fixture.h"
 
 namespace penstock {
 namespace {
@@ -14,10 +14,10 @@ using namespace std::chrono_literals;
 class CreditLend : public CreditConsume {
  protected:
   static ConsumerRing ring(std::size_t slots, Device* device = nullptr) {
-    return {.slots = slots, .takes_loans = true, .device = device};
+    return {.slots = slots, .accepts_foreign = true, .device = device};
   }
   static ReadLease take(Consumer& consumer) { return consumer.ring().next(0, {}); }
-  /// Whether it is that batch of the closed-form set, all of it.
+  /// Does the lease show exactly this batch of the closed-form set?
   static bool is(const ReadLease& lease, std::uint64_t index) {
     const FrameList wanted = BareProducer::payload_of(index);
     const Batch& batch = lease.batch();
@@ -30,7 +30,8 @@ class CreditLend : public CreditConsume {
         const_cast<Consumer&>(consumer).ring().memory(static_cast<std::size_t>(lease.batch().slot));
     return lease.batch().pixels.data() == own.data();
   }
-  /// A batch that lies in shared memory comes in the consumer's own, and it is said why.
+  /// Checks that a batch in shared memory is copied to the consumer's memory, and that a note says
+  /// why.
   void expect_copied(Consumer& consumer, std::string_view why) {
     BarePool pool;
     BareProducer producer(endpoint());
@@ -61,9 +62,9 @@ TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
   EXPECT_TRUE(is(first, 0));
   EXPECT_TRUE(is(second, 1));
   EXPECT_FALSE(lies_in(consumer, first));
-  producer.await_credit(4);  // there is room for more all the same
+  producer.await_credit(4);  // there is room for more nevertheless
   EXPECT_TRUE(producer.returned().empty());
-  pool.fill(2, 0, 0);  // what a producer must not do, and its reader sees
+  pool.fill(2, 0, 0);  // forbidden for a producer, but visible to its reader
   EXPECT_EQ(first.batch().pixels[0], pixel_of(2 * 4));
   second = ReadLease();
   ASSERT_TRUE(returns(producer, 1));
@@ -100,7 +101,7 @@ TEST_F(CreditLend, LeasesComeBackAtTheEndOfTheData) {
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
   for (std::uint64_t i = 0; i < 2; ++i) producer.lend(i, pool.fill(i, i, i));
-  FramedHeader end = header_of(FramedKind::end);
+  remote::FramedHeader end = header_of(remote::FramedKind::end);
   end.sequence = 2;
   end.images_before = 8;
   producer.send(framed_message(end, {}));
@@ -113,7 +114,7 @@ TEST_F(CreditLend, LeasesComeBackAtTheEndOfTheData) {
   ASSERT_TRUE(returns(producer, 2));
 }
 
-/// The device says by events alone when it is done; the first copy takes 36 ms.
+/// The device reports completion only by events; the first copy takes 36 ms.
 TEST_F(CreditLend, LeasesComeBackOnceASlowDeviceIsDone) {
   SteadyClock clock;
   HostDevice slow(clock, {.copy_bytes_per_s = 1e4});
@@ -163,7 +164,7 @@ TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
   };
   for (std::uint64_t i = 0; i < kBatches; ++i) {
     while (free.empty() || producer.credit() <= i) hear();
-    // The lease's number says which frame it is.
+    // The lease's number identifies the frame.
     producer.lend(i, pool.fill(i % 25, free.back(), 1000 * kFrames * i + free.back()));
     free.pop_back();
   }
@@ -188,7 +189,7 @@ TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
   }
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
   EXPECT_EQ(consumer.counter("leases_cut_short"), 2);
-  EXPECT_TRUE(contains(all_notes(consumer), "2 lie in its memory")) << all_notes(consumer);
+  EXPECT_TRUE(contains(all_notes(consumer), "2 are in its memory")) << all_notes(consumer);
   BarePool pool;
   BareProducer other(endpoint(), 8);
   other.enter(2, pool.hello());
@@ -202,7 +203,7 @@ TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
   held.clear();
   other.lend(10, pool.fill(10, 0, 7));
   EXPECT_TRUE(is(take(consumer), 10));
-  ASSERT_TRUE(returns(other, 11));  // and none of those of the first
+  ASSERT_TRUE(returns(other, 11));  // and none of the first producer's leases
 }
 
 TEST_F(CreditLend, WhatAFeederThatHasEndedLentStays) {
@@ -260,7 +261,7 @@ TEST_F(CreditLend, CopiesGiveLeasesBackAtOnce) {
   EXPECT_TRUE(contains(all_notes(consumer), "copy=true")) << all_notes(consumer);
 }
 
-/// One that copies from its own driver's memory alone.
+/// A device that copies only from its driver's memory.
 class ChoosyDevice final : public Device {
  public:
   explicit ChoosyDevice(Clock& clock) : host_(clock) {}
@@ -294,8 +295,8 @@ TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
-  const FramedLease lease = pool.fill(0, 0, 1);
-  const std::int32_t label = 100;  // of 100 classes
+  const remote::FramedLease lease = pool.fill(0, 0, 1);
+  const std::int32_t label = 100;  // there are 100 classes
   std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
   producer.lend(0, lease);
   ASSERT_TRUE(returns(producer, 1));

@@ -4,15 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/feeders/credit_push_fixture.h"
+#include "tests/feeders/remote/credit_push_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// Takes batches, which next() looks at, until the consumer, which a full ring holds up, has
-/// counted so many producers.
+/// Takes batches and checks them by next(), because a full ring blocks the consumer, until the
+/// consumer has counted this many producers.
 bool take_until(Consumer& consumer, const std::string& counter, std::int64_t producers) {
   const auto deadline = std::chrono::steady_clock::now() + 20s;
   while (consumer.counter(counter) < producers && std::chrono::steady_clock::now() < deadline) {
@@ -32,13 +32,13 @@ TEST_F(CreditPushTest, AProducerThatIsStoppedInTheMiddleLosesItsOwnAlone) {
   CreditServer other(endpoint_, false, true);
   other.feed(20);
   other.start();
-  // What the first left in the ring is whole: next() looks.
+  // Batches that the first producer left in the ring are intact: next() checks them.
   while (consumer.next() < 20U) {
   }
   EXPECT_TRUE(take_until(consumer, "producers_lost", 1));
 }
 
-/// A process that does something until it is killed. Started before this one has threads.
+/// A process that works until it is killed. Start it before this process has threads.
 class Doomed {
  public:
   template <typename Work>
@@ -80,14 +80,14 @@ TEST_F(CreditPushTest, AProducerThatIsKilledLosesItsOwnBatchesAlone) {
 TEST_F(CreditPushTest, AConsumerThatIsKilledGivesItsLeasesBack) {
   Doomed first([&] {
     BareConsumer consumer(endpoint_);
-    consumer.welcome(consumer.await(FramedKind::hello));
+    consumer.welcome(consumer.await(remote::FramedKind::hello));
     consumer.credit(8);
     while (true) pause();
   });
   CreditServer server(endpoint_, false, true, 3);
   server.feed(0);
   server.start();
-  ASSERT_TRUE(server.stays_at("batches_sent", 3));  // every slot is out
+  ASSERT_TRUE(server.stays_at("batches_sent", 3));  // every slot is in use
   first.kill_it();
   ASSERT_TRUE(server.reaches("leases_lost", 3));
   Consumer second("credit=2,endpoint=" + endpoint_);

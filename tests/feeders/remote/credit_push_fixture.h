@@ -6,13 +6,13 @@
 #include <string>
 #include <thread>
 
-#include "feeders/credit_push.h"
-#include "feeders/shared_frame_memory.h"
-#include "tests/feeders/credit_fixture.h"
+#include "feeders/remote/credit/credit_push.h"
+#include "feeders/remote/receive/shared_frame_memory.h"
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 
-inline constexpr PushPlan kForEver{.timeout = std::chrono::seconds(20)};
+inline constexpr remote::PushPlan kForEver{.timeout = std::chrono::seconds(20)};
 
 /// A ring, sent by credit.
 class CreditServer {
@@ -23,24 +23,24 @@ class CreditServer {
         memory_(shared ? static_cast<Device&>(shared_) : host_),
         ring_(spec, slots, memory_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
               clock_),
-        push_(ring_, shared ? &shared_.pool() : nullptr, parse_endpoint(endpoint),
-              {.role = ZmqSocketOptions::Role::dealer, .bind = bind}, clock_, probe_) {}
+        push_(ring_, shared ? &shared_.pool() : nullptr, net::parse_endpoint(endpoint),
+              {.role = remote::ZmqSocketOptions::Role::dealer, .bind = bind}, clock_, probe_) {}
   ~CreditServer() { stop(); }
 
-  /// Fills batches from `first` on, for ever or `count` of them, and then ends.
+  /// Fills `count` batches from `first` on, or an endless number, and then ends.
   void feed(std::uint64_t first, std::uint64_t count = 0) {
     feeding_ = std::jthread([this, first, count](const std::stop_token& stop) {
       for (std::uint64_t i = first; count == 0 || i < first + count; ++i) {
         WriteLease lease = ring_.acquire(stop);
         if (!lease) return;
         lease.await();
-        fill_closed_form(lease.batch(), ring_.spec(), i % 25);  // whose labels tell its number
+        fill_closed_form(lease.batch(), ring_.spec(), i % 25);  // labels tell the batch number
         std::move(lease).publish();
       }
       ring_.close();
     });
   }
-  void start(const PushPlan& plan = kForEver) {
+  void start(const remote::PushPlan& plan = kForEver) {
     sending_ = std::jthread([this, plan](const std::stop_token& stop) {
       try {
         push_.run(plan, stop);
@@ -49,7 +49,7 @@ class CreditServer {
       }
     });
   }
-  /// Waits for the end of what start() began, and rethrows what it failed with.
+  /// Waits for the end of start(), and rethrows its exception.
   void join() {
     sending_.join();
     if (failure_) std::rethrow_exception(failure_);
@@ -58,10 +58,10 @@ class CreditServer {
     sending_ = {};
     feeding_ = {};
   }
-  CreditPush& push() { return push_; }
+  remote::CreditPush& push() { return push_; }
   BatchRing& ring() { return ring_; }
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
-  /// Whether a counter gets there within some seconds, and not beyond.
+  /// Does a counter reach a value within some seconds, and stay there?
   bool stays_at(const std::string& name, std::int64_t value) const {
     return reaches(name, value) && counter(name) == value;
   }
@@ -73,11 +73,11 @@ class CreditServer {
   SteadyClock clock_;
   Probe probe_;
   HostDevice host_{clock_};
-  SharedFrameMemory shared_;
+  remote::SharedFrameMemory shared_;
   Device& memory_;
   Device* const reader_ = &host_;
   BatchRing ring_;
-  CreditPush push_;
+  remote::CreditPush push_;
   std::exception_ptr failure_;
   std::jthread feeding_, sending_;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends by credit, over the socket and through shared memory; and the sending one against bare
-// consumers that go, come back, or misbehave.
+// Both ends by credit, over the socket and through shared memory; and the sender with bare
+// consumers that leave, return, or misbehave.
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "tests/feeders/credit_push_fixture.h"
+#include "tests/feeders/remote/credit_push_fixture.h"
 
 namespace penstock {
 namespace {
@@ -39,7 +39,7 @@ TEST_P(CreditWays, EveryBatchOfAFiniteFeederArrivesOnce) {
   server.reset();
   EXPECT_EQ(consumer->counter("batches_missing"), 0);
   EXPECT_EQ(consumer->counter("pools_mapped"), shared ? 1 : 0);
-  EXPECT_EQ(consumer->facts().at("producer_0_clock_offset_us"), 0);  // the machine's own
+  EXPECT_EQ(consumer->facts().at("producer_0_clock_offset_us"), 0);  // the same machine's clock
 }
 
 TEST_P(CreditWays, SlotsThatAreFilledOnceKeepTheirLabels) {
@@ -70,24 +70,24 @@ TEST_P(CreditWays, AFullConsumerHoldsTheProducerUp) {
   CreditServer server(endpoint_, false, shared, 3);
   server.feed(0);
   server.start();
-  consumer.welcome(consumer.await(FramedKind::hello));
+  consumer.welcome(consumer.await(remote::FramedKind::hello));
   consumer.credit(2);
-  const FramedLease first = [&] {
-    const Heard heard = consumer.await(FramedKind::batch);
+  const remote::FramedLease first = [&] {
+    const Heard heard = consumer.await(remote::FramedKind::batch);
     EXPECT_EQ(heard.message.is_shared(), shared);
-    return shared ? framed_lease(heard.message) : FramedLease{};
+    return shared ? remote::framed_lease(heard.message) : remote::FramedLease{};
   }();
-  EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 1U);
-  EXPECT_TRUE(server.stays_at("batches_sent", 2));  // not one more than the credit
-  consumer.credit(2);                               // the same again
-  consumer.credit(1);                               // one lapsed that was used: nothing changes
+  EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 1U);
+  EXPECT_TRUE(server.stays_at("batches_sent", 2));  // not more than the credit
+  consumer.credit(2);                               // the same total again
+  consumer.credit(1);                               // a used credit lapsed: nothing changes
   consumer.credit(10);
-  EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 2U);
+  EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 2U);
   if (shared) {
-    // All three slots are lent: credit alone is no room.
+    // All three slots are lent: credit alone does not help.
     EXPECT_TRUE(server.stays_at("batches_sent", 3));
-    consumer.credit(10, {first.lease, 12345, first.lease});  // unknown, and a second time
-    EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 3U);
+    consumer.credit(10, {first.lease, 12345, first.lease});  // an unknown lease, and one twice
+    EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 3U);
     EXPECT_TRUE(server.stays_at("batches_sent", 4));
   }
 }
@@ -105,9 +105,10 @@ TEST_F(CreditPushTest, AConsumerThatGoesGivesItsLeasesBackAndTheNextTakesItsPlac
   CreditServer server(endpoint_, false, true, 3);
   server.feed(0);
   server.start();
-  first->welcome(first->await(FramedKind::hello));
+  first->welcome(first->await(remote::FramedKind::hello));
   first->credit(8);
-  for (int i = 0; i < 3; ++i) first->await(FramedKind::batch);  // every slot, never returned
+  for (int i = 0; i < 3; ++i)
+    first->await(remote::FramedKind::batch);  // every slot, never returned
   first.reset();
   ASSERT_TRUE(server.reaches("leases_lost", 3));
   Consumer second("credit=2,endpoint=" + endpoint_);
@@ -141,7 +142,7 @@ TEST_F(CreditPushTest, ConsumersOfOtherBatchesAreNamed) {
   CreditServer server(endpoint_, false, true, 2, wide);
   server.start();
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
-  EXPECT_TRUE(contains(text, "does not want these batches")) << text;
+  EXPECT_TRUE(contains(text, "refused these batches")) << text;
   EXPECT_TRUE(contains(text, "[4,5,7,3]; expected [4,5,6,3]")) << text;
 }
 
@@ -151,7 +152,7 @@ TEST_F(CreditPushTest, AWelcomeToOtherBatchesIsRefused) {
   server.start();
   BatchSpec other = kSmall;
   other.classes = 10;
-  consumer.welcome(consumer.await(FramedKind::hello), other);
+  consumer.welcome(consumer.await(remote::FramedKind::hello), other);
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
   EXPECT_TRUE(contains(text, "of 10 classes; these are 4 x 5x6x3 of 100 classes")) << text;
 }
@@ -160,10 +161,10 @@ TEST_F(CreditPushTest, WhatNoConsumerSaysEndsIt) {
   BareConsumer consumer(endpoint_);
   CreditServer server(endpoint_, false, false);
   server.start();
-  consumer.await(FramedKind::hello);
+  consumer.await(remote::FramedKind::hello);
   consumer.send({bytes_of_text("nonsense")});
   const std::string text = thrown_by<DataError>([&] { server.join(); });
-  EXPECT_TRUE(contains(text, "is no consumer by credit")) << text;
+  EXPECT_TRUE(contains(text, "is not a consumer with credit")) << text;
 }
 
 TEST_F(CreditPushTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
@@ -171,14 +172,14 @@ TEST_F(CreditPushTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
   CreditServer server(endpoint_, false, false);
   server.feed(0);
   server.start();
-  const Heard hello = consumer.await(FramedKind::hello);
+  const Heard hello = consumer.await(remote::FramedKind::hello);
   consumer.credit(5);
   consumer.welcome(hello);
-  FramedHeader other = header_of(FramedKind::credit, consumer.producer() + 1);
+  remote::FramedHeader other = header_of(remote::FramedKind::credit, consumer.producer() + 1);
   other.sequence = 5;
   consumer.send(framed_message(other, {}));
   consumer.credit(1);
-  consumer.await(FramedKind::batch);
+  consumer.await(remote::FramedKind::batch);
   EXPECT_TRUE(server.stays_at("batches_sent", 1));
 }
 
@@ -187,16 +188,18 @@ TEST_F(CreditPushTest, CreditsThatLapsedAreNotUsed) {
   CreditServer server(endpoint_, false, true, 2);
   server.feed(0);
   server.start();
-  consumer.welcome(consumer.await(FramedKind::hello));
+  consumer.welcome(consumer.await(remote::FramedKind::hello));
   consumer.credit(2);
-  const std::uint64_t first = framed_lease(consumer.await(FramedKind::batch).message).lease;
-  const std::uint64_t second = framed_lease(consumer.await(FramedKind::batch).message).lease;
-  consumer.credit(9);                   // no slot is left for these
-  consumer.credit(3, {first, second});  // now there is, for one
-  EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 2U);
+  const std::uint64_t first =
+      remote::framed_lease(consumer.await(remote::FramedKind::batch).message).lease;
+  const std::uint64_t second =
+      remote::framed_lease(consumer.await(remote::FramedKind::batch).message).lease;
+  consumer.credit(9);                   // no slot is left for these credits
+  consumer.credit(3, {first, second});  // now there is a slot for one
+  EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 2U);
   EXPECT_TRUE(server.stays_at("batches_sent", 3));
   consumer.credit(4);
-  EXPECT_EQ(consumer.await(FramedKind::batch).message.header.sequence, 3U);
+  EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 3U);
 }
 
 TEST_F(CreditPushTest, TheConsumersClockIsKnownWithinItsBound) {
@@ -205,17 +208,17 @@ TEST_F(CreditPushTest, TheConsumersClockIsKnownWithinItsBound) {
   server.feed(0, 1);
   server.start();
   constexpr std::int64_t kAhead = 5'000'000'000;
-  const Heard hello = consumer.await(FramedKind::hello);
-  const std::string text = write_framed_welcome(
+  const Heard hello = consumer.await(remote::FramedKind::hello);
+  const std::string text = remote::write_framed_welcome(
       {.images = 4, .height = 5, .width = 6, .channels = 3, .classes = 100, .boot = {}});
-  FramedHeader header = header_of(FramedKind::welcome, consumer.producer());
+  remote::FramedHeader header = header_of(remote::FramedKind::welcome, consumer.producer());
   header.begun_ns = hello.message.header.sent_ns;
-  header.ready_ns = header.sent_ns = wall_clock_ns() + kAhead;
+  header.ready_ns = header.sent_ns = remote::wall_clock_ns() + kAhead;
   consumer.send(framed_message(header, {bytes_of_text(text)}));
   consumer.credit(1);
-  consumer.await(FramedKind::batch);
+  consumer.await(remote::FramedKind::batch);
   server.join();
-  const std::optional<ClockBounds::Estimate> clock = server.push().clock();
+  const std::optional<remote::ClockBounds::Estimate> clock = server.push().clock();
   ASSERT_TRUE(clock.has_value());
   EXPECT_LE(std::abs(clock->offset_ns - static_cast<double>(kAhead)), clock->bound_ns);
 }
@@ -235,7 +238,7 @@ TEST_F(CreditPushTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
     CreditServer server(endpoint_, false, true, 2);
     server.feed(0, 2);
     server.start({.timeout = timeout});
-    consumer.welcome(consumer.await(FramedKind::hello));
+    consumer.welcome(consumer.await(remote::FramedKind::hello));
     consumer.credit(4);
     text = thrown_by<TimeoutError>([&] { server.join(); });
     return contains(text, "the consumer holds 2 leases");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers that keep their routing id, and begin anew with a hello before they were missed.
-#include "tests/feeders/credit_fixture.h"
+// Producers that keep their routing id and start again with a hello before the consumer misses
+// them.
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 namespace {
@@ -17,7 +18,7 @@ TEST_F(CreditConsume, AHelloFromAKnownRoutingIdIsARestart) {
   producer.send_batch(0);
   EXPECT_EQ(consumer.next(), 0U);
   producer.await_credit(3);
-  producer.send_hello();  // its program lost what it knew, and kept the connection
+  producer.send_hello();  // its program lost its state, and kept the connection
   producer.await_welcome();
   ASSERT_TRUE(producer.hear_any().has_value());
   EXPECT_LE(producer.credit(), 2U) << "credits count afresh";
@@ -33,14 +34,15 @@ TEST_F(CreditConsume, AHelloFromAKnownRoutingIdIsARestart) {
 TEST_F(CreditConsume, OneThatTakesOverARoutingIdIsWelcomedAndTheOldCreditsAreFree) {
   Consumer consumer("credit=4,credit_together=4,max_producers=1,endpoint=" + endpoint());
   consumer.start();
-  BareProducer first(endpoint(), 1, kId);  // its connection stays, as that of a host without power
+  BareProducer first(endpoint(), 1, kId);  // its connection remains, as on a host without power
   first.enter(4);
   BareProducer second(endpoint(), 2, kId);
   second.enter(4);
   second.send_batch(3);
   EXPECT_EQ(consumer.next(), 3U);
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "gone without an end, after 0 batches"));
+  EXPECT_TRUE(
+      contains(all_notes(consumer), "disconnected without an end message, after 0 batches"));
 }
 
 TEST_F(CreditConsume, WhatItHadSentBeforeItBeganAnewIsTaken) {
@@ -48,7 +50,7 @@ TEST_F(CreditConsume, WhatItHadSentBeforeItBeganAnewIsTaken) {
   consumer.start();
   auto first = std::make_unique<BareProducer>(endpoint(), 1, kId);
   first->enter(2);
-  // Two fill the ring, and two wait in the consumer's socket, which nobody attends.
+  // Two fill the ring, and two wait in the consumer's socket, which is not read.
   for (std::uint64_t i = 0; i < 4; ++i) {
     first->await_credit(i + 1);
     first->send_batch(i);
@@ -78,7 +80,7 @@ TEST_F(CreditConsume, ARestartThatIsRefusedLeavesNothingBehind) {
   consumer.start();
   BareProducer producer(endpoint(), 7, kId);
   producer.enter(2);
-  FramedHeader wide = producer.hello_header();
+  remote::FramedHeader wide = producer.hello_header();
   wide.width = 7;
   producer.send_hello(wide);
   EXPECT_TRUE(contains(producer.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of credits and of clocks.
-#include "feeders/credit_book.h"
+// The accounting of credits, and the comparison of clocks.
+#include "feeders/remote/credit/credit_scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,15 +9,15 @@
 #include <map>
 
 #include "dataflow/random.h"
-#include "feeders/clock_bounds.h"
+#include "feeders/remote/receive/clock_bounds.h"
 
 namespace penstock {
 namespace {
 
-using Producers = std::vector<CreditBook::Producer>;
+using Producers = std::vector<remote::CreditScheduler::Producer>;
 
-TEST(CreditBook, EachProducerGetsItsShareAndNoMore) {
-  CreditBook book(3, 100);
+TEST(CreditScheduler, EachProducerGetsItsShareAndNoMore) {
+  remote::CreditScheduler book(3, 100);
   EXPECT_TRUE(book.grant().empty());
   book.add(1);
   book.add(2);
@@ -28,8 +28,8 @@ TEST(CreditBook, EachProducerGetsItsShareAndNoMore) {
   EXPECT_EQ(book.under_way(), 6);
 }
 
-TEST(CreditBook, WhatHasComeHoldsItsRoomUntilItIsGivenBack) {
-  CreditBook book(2, 100);
+TEST(CreditScheduler, WhatHasComeHoldsItsRoomUntilItIsGivenBack) {
+  remote::CreditScheduler book(2, 100);
   book.add(1);
   book.grant();
   EXPECT_TRUE(book.take(1));
@@ -43,24 +43,25 @@ TEST(CreditBook, WhatHasComeHoldsItsRoomUntilItIsGivenBack) {
   EXPECT_FALSE(book.take(1));
 }
 
-TEST(CreditBook, TogetherTheyStayWithinTheRoom) {
-  CreditBook book(4, 6);
-  for (CreditBook::Producer i = 1; i <= 3; ++i) book.add(i);
+TEST(CreditScheduler, TogetherTheyStayWithinTheRoom) {
+  remote::CreditScheduler book(4, 6);
+  for (remote::CreditScheduler::Producer i = 1; i <= 3; ++i) book.add(i);
   book.grant();
   EXPECT_EQ(book.under_way(), 6);
-  for (CreditBook::Producer i = 1; i <= 3; ++i) EXPECT_EQ(book.granted(i), 2U);
+  for (remote::CreditScheduler::Producer i = 1; i <= 3; ++i) EXPECT_EQ(book.granted(i), 2U);
 }
 
-TEST(CreditBook, MoreProducersThanRoomTakeTurns) {
-  constexpr CreditBook::Producer kProducers = 5;
-  CreditBook book(4, 2);
-  for (CreditBook::Producer i = 0; i < kProducers; ++i) book.add(i);
-  std::map<CreditBook::Producer, int> batches;
+TEST(CreditScheduler, MoreProducersThanRoomTakeTurns) {
+  constexpr remote::CreditScheduler::Producer kProducers = 5;
+  remote::CreditScheduler book(4, 2);
+  for (remote::CreditScheduler::Producer i = 0; i < kProducers; ++i) book.add(i);
+  std::map<remote::CreditScheduler::Producer, int> batches;
   for (int i = 0; i < 100; ++i) {
     book.grant();
     EXPECT_EQ(book.under_way(), 2);
-    for (CreditBook::Producer step = 0; step < kProducers; ++step) {
-      const CreditBook::Producer producer = (static_cast<std::uint64_t>(i) + step) % kProducers;
+    for (remote::CreditScheduler::Producer step = 0; step < kProducers; ++step) {
+      const remote::CreditScheduler::Producer producer =
+          (static_cast<std::uint64_t>(i) + step) % kProducers;
       if (!book.take(producer)) continue;
       ++batches[producer];
       book.give_back(producer);
@@ -71,8 +72,8 @@ TEST(CreditBook, MoreProducersThanRoomTakeTurns) {
   for (const auto& [producer, count] : batches) EXPECT_GE(count, 15) << producer;
 }
 
-TEST(CreditBook, OneThatSendsNothingKeepsItsShareAlone) {
-  CreditBook book(8, 8);
+TEST(CreditScheduler, OneThatSendsNothingKeepsItsShareAlone) {
+  remote::CreditScheduler book(8, 8);
   book.add(1);
   book.add(2);
   book.grant();
@@ -86,14 +87,14 @@ TEST(CreditBook, OneThatSendsNothingKeepsItsShareAlone) {
   EXPECT_EQ(book.granted(2), 54U);
 }
 
-TEST(CreditBook, WhoeverGoesLeavesItsRoomToTheOthers) {
-  CreditBook book(8, 4);
+TEST(CreditScheduler, WhoeverGoesLeavesItsRoomToTheOthers) {
+  remote::CreditScheduler book(8, 4);
   book.add(1);
   book.add(2);
   book.grant();
   EXPECT_TRUE(book.take(1));
   book.remove(1);
-  book.remove(7);  // nobody
+  book.remove(7);  // no such producer
   EXPECT_EQ(book.under_way(), 2);
   EXPECT_EQ(book.grant(), (Producers{2}));
   EXPECT_EQ(book.granted(2), 4U);
@@ -101,8 +102,8 @@ TEST(CreditBook, WhoeverGoesLeavesItsRoomToTheOthers) {
 
 constexpr std::int64_t kNow = 1'700'000'000'000'000'000;
 
-TEST(CreditBook, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
-  CreditBook book(2, 2);
+TEST(CreditScheduler, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
+  remote::CreditScheduler book(2, 2);
   book.add(1);
   book.grant();
   book.add(2);
@@ -118,12 +119,12 @@ TEST(CreditBook, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
   EXPECT_EQ(book.under_way(), 2);
 }
 
-TEST(CreditBook, WhatASilentOneLeavesUnusedLapsesButForOne) {
-  CreditBook book(8, 6);
+TEST(CreditScheduler, WhatASilentOneLeavesUnusedLapsesButForOne) {
+  remote::CreditScheduler book(8, 6);
   book.add(1);
   book.grant();
   EXPECT_EQ(book.granted(1), 6U);
-  EXPECT_FALSE(book.is_short());  // nobody else is there
+  EXPECT_FALSE(book.is_short());  // there is no other producer
   book.add(2);
   EXPECT_TRUE(book.grant().empty());
   EXPECT_TRUE(book.is_short());
@@ -133,47 +134,47 @@ TEST(CreditBook, WhatASilentOneLeavesUnusedLapsesButForOne) {
   EXPECT_EQ(book.lapse(2), 0);
   EXPECT_EQ(book.granted(1), 2U);
   EXPECT_EQ(book.under_way(), 1);
-  EXPECT_EQ(book.grant(), Producers{2});  // none for the silent one
+  EXPECT_EQ(book.grant(), Producers{2});  // none for the silent producer
   EXPECT_EQ(book.granted(2), 5U);
   EXPECT_FALSE(book.is_short());
 }
 
-TEST(CreditBook, OneThatComesBackTakesPartAgain) {
-  CreditBook book(2, 2);
+TEST(CreditScheduler, OneThatComesBackTakesPartAgain) {
+  remote::CreditScheduler book(2, 2);
   book.add(1);
   book.grant();
   book.add(2);
   book.lapse(1);
   EXPECT_EQ(book.grant(), Producers{2});
-  ASSERT_TRUE(book.take(1));  // by the credit that was left to it, for which there was no room
+  ASSERT_TRUE(book.take(1));  // with its remaining credit, for which there was no room
   EXPECT_EQ(book.under_way(), 3);
   EXPECT_TRUE(book.grant().empty());
   ASSERT_TRUE(book.take(2));
   book.give_back(2);
   EXPECT_TRUE(book.grant().empty());
   book.give_back(1);
-  EXPECT_EQ(book.grant(), Producers{1});  // which has the fewest under way
+  EXPECT_EQ(book.grant(), Producers{1});  // which has the fewest batches in flight
   EXPECT_EQ(book.granted(1), 2U);
 }
 
-TEST(CreditBook, WhatWasOnItsWayWhenItsCreditLapsedIsTaken) {
-  CreditBook book(3, 3);
+TEST(CreditScheduler, WhatWasOnItsWayWhenItsCreditLapsedIsTaken) {
+  remote::CreditScheduler book(3, 3);
   book.add(1);
   book.grant();
   book.add(2);
   EXPECT_EQ(book.lapse(1), 3);
   EXPECT_EQ(book.grant(), Producers{2});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(book.take(1)) << i;
-  EXPECT_FALSE(book.take(1));  // that many it never had
+  EXPECT_FALSE(book.take(1));  // it never had this many
   EXPECT_EQ(book.granted(1), 3U);
   EXPECT_EQ(book.under_way(), 6);
   for (int i = 0; i < 3; ++i) book.give_back(1);
   EXPECT_EQ(book.under_way(), 3);
 }
 
-TEST(CreditBook, OneThatLapsedMayRetireOrGo) {
+TEST(CreditScheduler, OneThatLapsedMayRetireOrGo) {
   for (const bool retires : {true, false}) {
-    CreditBook book(2, 2);
+    remote::CreditScheduler book(2, 2);
     book.add(1);
     book.grant();
     book.add(2);
@@ -189,15 +190,15 @@ TEST(CreditBook, OneThatLapsedMayRetireOrGo) {
   }
 }
 
-TEST(CreditBook, WhateverLapsesNoneHasMoreThanItsOwn) {
+TEST(CreditScheduler, WhateverLapsesNoneHasMoreThanItsOwn) {
   constexpr std::int64_t kCredit = 3, kTogether = 5;
-  constexpr CreditBook::Producer kProducers = 4;
-  CreditBook book(kCredit, kTogether);
+  constexpr remote::CreditScheduler::Producer kProducers = 4;
+  remote::CreditScheduler book(kCredit, kTogether);
   Random random(1, 0, 0);
-  std::map<CreditBook::Producer, std::int64_t> held, sent, most;
-  for (CreditBook::Producer i = 0; i < kProducers; ++i) book.add(i);
+  std::map<remote::CreditScheduler::Producer, std::int64_t> held, sent, most;
+  for (remote::CreditScheduler::Producer i = 0; i < kProducers; ++i) book.add(i);
   for (int step = 0; step < 20'000; ++step) {
-    const CreditBook::Producer who = random.bits() % kProducers;
+    const remote::CreditScheduler::Producer who = random.bits() % kProducers;
     switch (random.bits() % 4) {
       case 0:
         book.grant();
@@ -218,7 +219,7 @@ TEST(CreditBook, WhateverLapsesNoneHasMoreThanItsOwn) {
         --held[who];
     }
     most[who] = std::max(most[who], static_cast<std::int64_t>(book.granted(who)));
-    for (CreditBook::Producer i = 0; i < kProducers; ++i) {
+    for (remote::CreditScheduler::Producer i = 0; i < kProducers; ++i) {
       most[i] = std::max(most[i], static_cast<std::int64_t>(book.granted(i)));
       ASSERT_LE(held[i] + static_cast<std::int64_t>(book.granted(i)) - sent[i], kCredit);
       ASSERT_LE(most[i] - sent[i], kCredit);
@@ -227,15 +228,15 @@ TEST(CreditBook, WhateverLapsesNoneHasMoreThanItsOwn) {
 }
 
 TEST(ClockBounds, OneDirectionAloneSaysNothing) {
-  ClockBounds bounds;
+  remote::ClockBounds bounds;
   EXPECT_FALSE(bounds.estimate());
   bounds.before(kNow, kNow);
   EXPECT_FALSE(bounds.estimate());
 }
 
 TEST(ClockBounds, ARoundTripIsKnownToHalfOfWhatItTook) {
-  // Their clock is 5,000 ns ahead; 100 ns there, 300 ns with them, 100 ns back.
-  ClockBounds bounds;
+  // The peer's clock is 5,000 ns ahead; 100 ns there, 300 ns at the peer, 100 ns back.
+  remote::ClockBounds bounds;
   bounds.after(kNow + 5100, kNow);
   bounds.before(kNow + 5400, kNow + 500);
   ASSERT_TRUE(bounds.estimate());
@@ -244,7 +245,7 @@ TEST(ClockBounds, ARoundTripIsKnownToHalfOfWhatItTook) {
 }
 
 TEST(ClockBounds, TheTightestHold) {
-  ClockBounds bounds;
+  remote::ClockBounds bounds;
   bounds.after(kNow + 5100, kNow);
   bounds.before(kNow + 5400, kNow + 500);
   bounds.after(kNow + 9000, kNow + 1000);    // looser
@@ -255,7 +256,7 @@ TEST(ClockBounds, TheTightestHold) {
 }
 
 TEST(ClockBounds, AClockThatWasSetStartsAfresh) {
-  ClockBounds bounds;
+  remote::ClockBounds bounds;
   bounds.after(kNow + 5100, kNow);
   bounds.before(kNow + 5400, kNow + 500);
   bounds.before(kNow + 900'000, kNow + 1000);
@@ -265,7 +266,7 @@ TEST(ClockBounds, AClockThatWasSetStartsAfresh) {
 }
 
 TEST(ClockBounds, WhatIsNoTimeSaysNothing) {
-  ClockBounds bounds;
+  remote::ClockBounds bounds;
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t time : {std::int64_t{0}, std::int64_t{-1}, kLeast, kMost}) {
@@ -275,7 +276,7 @@ TEST(ClockBounds, WhatIsNoTimeSaysNothing) {
     bounds.after(kNow, time);
   }
   EXPECT_FALSE(bounds.estimate());
-  EXPECT_GT(wall_clock_ns(), kNow - 100'000'000'000'000'000);
+  EXPECT_GT(remote::wall_clock_ns(), kNow - 100'000'000'000'000'000);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume by credit, out of memory that producers share, and that they do not.
+// zmq-consume by credit, with memory that producers share, and with faulty shares.
 #include <fcntl.h>
 #include <sys/mman.h>
 
 #include <set>
 
-#include "tests/feeders/bare_pool.h"
+#include "tests/feeders/remote/bare_pool.h"
 
 namespace penstock {
 namespace {
@@ -26,7 +26,8 @@ TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
   while (producer.returned().size() < 12) ASSERT_TRUE(producer.hear_any().has_value());
   for (std::uint64_t i = 0; i < 12; ++i) EXPECT_EQ(producer.returned()[i], 100 + i);
   EXPECT_EQ(consumer.counter("pools_mapped"), 1);
-  EXPECT_EQ(consumer.counter("bytes_shared"), 12 * (384 + 16));  // 360 of pixels, to the next 64
+  EXPECT_EQ(consumer.counter("bytes_shared"), 12 * (384 + 16));  // 360 of pixels, rounded up to a
+                                                                 // multiple of 64
 }
 
 TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
@@ -56,15 +57,15 @@ TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
-  const FramedLease good = pool.fill(3, 1, 9);
-  std::vector<FramedLease> bad(5, good);
+  const remote::FramedLease good = pool.fill(3, 1, 9);
+  std::vector<remote::FramedLease> bad(5, good);
   bad[0].offset = 4 * 4096;
   bad[1].offset = std::uint64_t{0} - 4096;
   bad[2].bytes = std::uint64_t{0} - 1;
   bad[3].bytes = 100;  // too few for a batch
   bad[4].bytes = 3 * 4096 + 1;
   std::uint64_t sequence = 0;
-  for (const FramedLease& lease : bad) {
+  for (const remote::FramedLease& lease : bad) {
     producer.await_credit(sequence + 1);
     producer.lend(sequence, lease);
     ++sequence;
@@ -83,8 +84,8 @@ TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
-  const FramedLease lease = pool.fill(0, 0, 1);
-  const std::int32_t label = 100;  // of 100 classes
+  const remote::FramedLease lease = pool.fill(0, 0, 1);
+  const std::int32_t label = 100;  // there are 100 classes
   std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
   producer.lend(0, lease);
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
@@ -100,13 +101,13 @@ TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
-  FramedHeader header = producer.batch_header(0);
-  header.encoding = FramedEncoding::jpeg;
-  header.flags = kFramedShared;
+  remote::FramedHeader header = producer.batch_header(0);
+  header.encoding = remote::FramedEncoding::jpeg;
+  header.flags = remote::kFramedShared;
   header.height = header.width = header.channels = 0;
   producer.send(framed_message(header, {lease_frame(pool.fill(0, 0, 1))}));
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "pixels are expected")) << all_notes(consumer);
+  EXPECT_TRUE(contains(all_notes(consumer), "expected pixels")) << all_notes(consumer);
   producer.lend(1, pool.fill(1, 0, 2));
   EXPECT_EQ(consumer.next(), 1U);
 }
@@ -114,20 +115,20 @@ TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
 TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
   Consumer consumer(options(",max_pool=16384"), 20s, kSkip);
   consumer.start();
-  const auto refusal_of = [&](const FramedHello& hello) {
+  const auto refusal_of = [&](const remote::FramedHello& hello) {
     BareProducer producer(endpoint(), 7 + hello.pool.size());
     producer.send_hello(hello);
     return producer.hear_refusal();
   };
-  FramedHello hello = bare_hello({}, "@penstock-test-nobody-is-there");
+  remote::FramedHello hello = bare_hello({}, "@penstock-test-nobody-is-there");
   EXPECT_TRUE(contains(refusal_of(hello), "cannot be reached"));
   hello.boot = "another machine";
   EXPECT_TRUE(contains(refusal_of(hello), "runs on another machine"));
   const BarePool large(5);
   EXPECT_TRUE(contains(refusal_of(large.hello()), "at most 16384"));
-  const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const FileDescriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
-  const PoolListener listener(unsealed.get(), geteuid());
+  const net::PoolListener listener(unsealed.get(), geteuid());
   hello = bare_hello({}, listener.name());
   EXPECT_TRUE(contains(refusal_of(hello), "F_SEAL_SHRINK"));
   EXPECT_TRUE(reaches(consumer, "producers_refused", 4));

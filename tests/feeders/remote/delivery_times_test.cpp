@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What batches' own times become in a window: means of known series, clocks that are known within a
-// bound, and clocks that are not.
-#include "feeders/delivery_times.h"
+// Figures of a window from the times in batches: means of known series, with clocks that are known
+// within a bound and with unknown clocks.
+#include "feeders/remote/receive/delivery_times.h"
 
 #include <gtest/gtest.h>
 
@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "bench/stage_use.h"
+#include "bench/run/stage_use.h"
 
 namespace penstock {
 namespace {
 
 constexpr std::int64_t kBegun = 1'000'000'000'000;
-constexpr ClockBounds::Estimate kOurs{};
+constexpr remote::ClockBounds::Estimate kOurs{};
 
-/// A batch of 4 images that took `making`, then waited `holding`, in ns.
-FramedHeader batch(std::int64_t making, std::int64_t holding, std::uint64_t producer = 1) {
+/// A batch of 4 images that took `making` and then waited `holding`, in ns.
+remote::FramedHeader batch(std::int64_t making, std::int64_t holding, std::uint64_t producer = 1) {
   return {.producer = producer,
           .begun_ns = kBegun,
           .ready_ns = kBegun + making,
@@ -28,12 +28,12 @@ FramedHeader batch(std::int64_t making, std::int64_t holding, std::uint64_t prod
 
 class DeliveryTimesTest : public testing::Test {
  protected:
-  void add(const FramedHeader& header, std::int64_t way,
-           const std::optional<ClockBounds::Estimate>& ahead = kOurs) {
+  void add(const remote::FramedHeader& header, std::int64_t way,
+           const std::optional<remote::ClockBounds::Estimate>& ahead = kOurs) {
     times_.add(header, header.sent_ns + way, ahead);
   }
   std::vector<StageSums> now() const { return stage_sums(probe_, Time{}); }
-  /// Of what was added since `begin`.
+  /// The figures since `begin`.
   std::map<std::string, double> facts(const std::vector<StageSums>& begin) const {
     std::vector<StageSums> window = now();
     for (std::size_t i = 0; i < window.size(); ++i) window[i] -= begin[i];
@@ -43,7 +43,7 @@ class DeliveryTimesTest : public testing::Test {
   }
 
   Probe probe_;
-  DeliveryTimes times_{probe_, -1};
+  remote::DeliveryTimes times_{probe_, -1};
 };
 
 TEST_F(DeliveryTimesTest, MeansAreThoseOfTheWindowAlone) {
@@ -61,11 +61,14 @@ TEST_F(DeliveryTimesTest, MeansAreThoseOfTheWindowAlone) {
 
 TEST_F(DeliveryTimesTest, AClockThatIsAheadIsSetRightWithinItsBound) {
   const std::vector<StageSums> begin = now();
-  // Sent at 10 ms less by our clock, so on their way for 10 ms more.
-  add(batch(5'000, 0), 2'000'000, ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
-  // What seems to come before it was sent may, within the bound.
-  add(batch(5'000, 0), -10'200'000, ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
-  add(batch(5'000, 0), -10'400'000, ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  // Sent 10 ms earlier by the consumer's clock, so in transit for 10 ms more.
+  add(batch(5'000, 0), 2'000'000,
+      remote::ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  // A batch may seem to arrive before it was sent, within the bound.
+  add(batch(5'000, 0), -10'200'000,
+      remote::ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  add(batch(5'000, 0), -10'400'000,
+      remote::ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
   const auto found = facts(begin);
   EXPECT_DOUBLE_EQ(found.at("batches_timed_in_window"), 2);
   EXPECT_DOUBLE_EQ(found.at("hand_off_window_mean_s"), 0.006);
@@ -73,9 +76,9 @@ TEST_F(DeliveryTimesTest, AClockThatIsAheadIsSetRightWithinItsBound) {
 }
 
 TEST_F(DeliveryTimesTest, TheWidestBoundOfAllProducersIsStated) {
-  add(batch(1, 1, 7), 5, ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 5e5});
-  add(batch(1, 1, 8), 5, ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 2e5});
-  add(batch(1, 1, 7), 5, ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 1e5});
+  add(batch(1, 1, 7), 5, remote::ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 5e5});
+  add(batch(1, 1, 8), 5, remote::ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 2e5});
+  add(batch(1, 1, 7), 5, remote::ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 1e5});
   EXPECT_DOUBLE_EQ(probe_.facts().at("hand_off_clock_bound_us"), 200);
 }
 
@@ -108,7 +111,7 @@ TEST_F(DeliveryTimesTest, WhatIsNotKnownOrCannotBeIsLeftOut) {
 
 TEST_F(DeliveryTimesTest, BatchesThatWereReadyBeforeAreLeftOut) {
   Probe probe;
-  DeliveryTimes times(probe, kBegun + 2'000);
+  remote::DeliveryTimes times(probe, kBegun + 2'000);
   times.add(batch(1'000, 5'000), kBegun + 6'500, kOurs);
   times.add(batch(3'000, 5'000), kBegun + 8'500, kOurs);
   std::map<std::string, double> facts;
@@ -119,10 +122,11 @@ TEST_F(DeliveryTimesTest, BatchesThatWereReadyBeforeAreLeftOut) {
 
 TEST_F(DeliveryTimesTest, MemoryIsBounded) {
   const std::vector<StageSums> begin = now();
-  for (std::uint64_t i = 1; i <= 3 * DeliveryTimes::kProducers; ++i) {
+  for (std::uint64_t i = 1; i <= 3 * remote::DeliveryTimes::kProducers; ++i) {
     add(batch(5, 5, i), 100, std::nullopt);
   }
-  EXPECT_DOUBLE_EQ(facts(begin).at("batches_timed_in_window"), double{DeliveryTimes::kProducers});
+  EXPECT_DOUBLE_EQ(facts(begin).at("batches_timed_in_window"),
+                   double{remote::DeliveryTimes::kProducers});
 }
 
 }  // namespace

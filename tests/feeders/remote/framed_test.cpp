@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of Penstock's own format: batches, leases and credits.
-#include "dataflow/wire/framed.h"
+// Messages of Penstock's format: batches, leases and credits.
+#include "feeders/remote/wire/framed.h"
 
 #include <gtest/gtest.h>
 
 #include "dataflow/error.h"
-#include "dataflow/wire/batch_message.h"
+#include "feeders/remote/wire/batch_message.h"
 #include "tests/support/framed_messages.h"
 #include "tests/support/thrown_by.h"
 
@@ -28,19 +28,20 @@ FrameList good_batch(bool with_checksum = false) {
   return framed_message(pixels_header(kSpec), {counted(12), labels({3, 7})}, with_checksum);
 }
 
-/// What is said of a message, read as a batch of pixels.
+/// The error message for a message that is read as a batch of pixels.
 std::string refusal(const FrameList& frames) {
-  return thrown_by<DataError>([&] { framed_pixels(parse_framed(views_of(frames)), kSpec); });
+  return thrown_by<DataError>(
+      [&] { remote::framed_pixels(remote::parse_framed(views_of(frames)), kSpec); });
 }
 
 bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The good batch with another header.
+/// The error message for the good batch with another header.
 template <typename Change>
 std::string refusal_of_header(const Change& change) {
-  FramedHeader header = pixels_header(kSpec);
+  remote::FramedHeader header = pixels_header(kSpec);
   change(header);
   return refusal(framed_message(header, {counted(12), labels({3, 7})}));
 }
@@ -49,23 +50,24 @@ TEST(Framed, ABatchOfPixelsIsReadWithoutACopy) {
   for (const bool with_checksum : {false, true}) {
     const FrameList frames = good_batch(with_checksum);
     const auto views = views_of(frames);
-    EXPECT_EQ(detect_message_format(views), MessageFormat::framed);
-    BatchMessageReader reader(kSpec);
-    const WireBatch batch = reader.read(MessageFormat::framed, views);
+    EXPECT_EQ(remote::detect_message_format(views), remote::MessageFormat::framed);
+    remote::BatchMessageReader reader(kSpec);
+    const remote::WireBatch batch = reader.read(remote::MessageFormat::framed, views);
     EXPECT_EQ(batch.pixels.data(), frames[1].data());
     EXPECT_EQ(batch.pixels.size(), 12U);
     EXPECT_EQ(batch.labels.data(), frames[2].data());
   }
-  EXPECT_EQ(message_format_of("framed"), MessageFormat::framed);
-  EXPECT_EQ(to_string(MessageFormat::framed), "framed");
+  EXPECT_EQ(remote::message_format_of("framed"), remote::MessageFormat::framed);
+  EXPECT_EQ(to_string(remote::MessageFormat::framed), "framed");
 }
 
 TEST(Framed, WhatAHeaderSaysIsChecked) {
   const auto said = [](auto change) { return refusal_of_header(change); };
-  EXPECT_TRUE(has(said([](auto& h) { h.kind = FramedKind{4}; }), "its kind is 4"));
+  EXPECT_TRUE(has(said([](auto& h) { h.kind = remote::FramedKind{4}; }), "its kind is 4"));
+  EXPECT_TRUE(has(said([](auto& h) { h.encoding = remote::FramedEncoding{3}; }),
+                  "of its kind, batch, is 3"));
   EXPECT_TRUE(
-      has(said([](auto& h) { h.encoding = FramedEncoding{3}; }), "of its kind, batch, is 3"));
-  EXPECT_TRUE(has(said([](auto& h) { h.encoding = FramedEncoding::none; }), "expected 1, pixels"));
+      has(said([](auto& h) { h.encoding = remote::FramedEncoding::none; }), "expected 1, pixels"));
   EXPECT_TRUE(has(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
   EXPECT_TRUE(has(said([](auto& h) { h.producer = 0; }), "producer's number is 0"));
   EXPECT_TRUE(has(said([](auto& h) { h.checksum = 5; }), "flag 1"));
@@ -75,14 +77,16 @@ TEST(Framed, WhatAHeaderSaysIsChecked) {
                   "expected less than 2^64"));
   EXPECT_TRUE(has(said([](auto& h) { h.height = 3, h.width = 2; }),
                   "pixels are [2,3,2,1]; expected [2,2,3,1]"));
-  EXPECT_TRUE(has(
-      said([](auto& h) { h.encoding = FramedEncoding::jpeg, h.height = h.width = h.channels = 0; }),
-      "2 frames follow the header of its kind, batch; expected three"));
-  EXPECT_TRUE(has(said([](auto& h) { h.flags = kFramedShared; }), "expected one, the lease"));
+  EXPECT_TRUE(has(said([](auto& h) {
+                    h.encoding = remote::FramedEncoding::jpeg, h.height = h.width = h.channels = 0;
+                  }),
+                  "2 frames follow the header of its kind, batch; expected three"));
+  EXPECT_TRUE(
+      has(said([](auto& h) { h.flags = remote::kFramedShared; }), "expected one, the lease"));
 }
 
 TEST(Framed, FramesAreWhatTheHeaderSays) {
-  const FramedHeader header = pixels_header(kSpec);
+  const remote::FramedHeader header = pixels_header(kSpec);
   FrameList frames = good_batch();
   frames[0][8] = std::byte{2};
   EXPECT_TRUE(has(refusal(frames), "of version 2 of the format; this is a reader of 1"));
@@ -114,7 +118,7 @@ TEST(Framed, FramesAreWhatTheHeaderSays) {
   larger.images = 3;
   frames = framed_message(pixels_header(larger), {counted(18), labels({1, 2, 3})});
   EXPECT_TRUE(has(refusal(frames), "must equal --batch-size"));
-  frames = framed_message(header_of(FramedKind::end), {});
+  frames = framed_message(header_of(remote::FramedKind::end), {});
   EXPECT_TRUE(has(refusal(frames), "it is of kind end; expected a batch"));
 }
 
@@ -122,7 +126,7 @@ TEST(Framed, FilesAndLabelsOfABatchOfJpegFiles) {
   const FrameList frames =
       framed_message(jpeg_header(3), jpeg_payload({"one", "", "three"}, {4, 9, 0}), true);
   const auto views = views_of(frames);
-  const FramedImages images(parse_framed(views), kSpec);
+  const remote::FramedImages images(remote::parse_framed(views), kSpec);
   ASSERT_EQ(images.size(), 3U);
   const auto text = [&](std::size_t i) {
     const auto file = images.file(i);
@@ -134,20 +138,20 @@ TEST(Framed, FilesAndLabelsOfABatchOfJpegFiles) {
   EXPECT_EQ(images.label(0), 4);
   EXPECT_EQ(images.label(1), 9);
   EXPECT_EQ(images.label(2), 0);
-  EXPECT_TRUE(has(refusal(frames), "a batch of JPEG files, where pixels were expected"));
+  EXPECT_TRUE(has(refusal(frames), "a batch of JPEG files; expected pixels"));
 }
 
 TEST(Framed, BatchesOfJpegFilesThatDoNotAddUpAreNamed) {
-  const auto said = [](const FramedHeader& header, const FrameList& payload) {
+  const auto said = [](const remote::FramedHeader& header, const FrameList& payload) {
     const FrameList frames = framed_message(header, payload);
     return thrown_by<DataError>(
-        [&] { FramedImages(parse_framed(views_of(frames)), kSpec).size(); });
+        [&] { remote::FramedImages(remote::parse_framed(views_of(frames)), kSpec).size(); });
   };
   const FrameList good = jpeg_payload({"one", "two"}, {1, 2});
   EXPECT_TRUE(has(said(jpeg_header(0), good), "0 images; expected 1 to 65536"));
   EXPECT_TRUE(has(said(jpeg_header(65'537), good), "65537 images"));
   EXPECT_TRUE(has(said(jpeg_header(3), good), "the lengths have 8 bytes; expected 12"));
-  FramedHeader header = jpeg_header(2);
+  remote::FramedHeader header = jpeg_header(2);
   header.height = 224;
   EXPECT_TRUE(has(said(header, good), "are 224, 0 and 0; expected 0"));
   FrameList bad = good;
@@ -158,52 +162,53 @@ TEST(Framed, BatchesOfJpegFilesThatDoNotAddUpAreNamed) {
   EXPECT_TRUE(has(said(jpeg_header(2), bad), "the labels have 7 bytes"));
   EXPECT_TRUE(has(said(jpeg_header(2), jpeg_payload({"a", "b"}, {1, -1})), "label 1 is -1"));
   EXPECT_TRUE(has(said(pixels_header(kSpec), {counted(12), labels({3, 7})}),
-                  "a batch of pixels, where JPEG files were expected"));
+                  "a batch of pixels; expected JPEG files"));
 }
 
 TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
-  const FramedLease lease{.lease = 5, .offset = 8192, .bytes = 64 + 8};
+  const remote::FramedLease lease{.lease = 5, .offset = 8192, .bytes = 64 + 8};
   for (const bool jpeg : {false, true}) {
     const FrameList payload =
         jpeg ? jpeg_payload({"one", "two"}, {1, 2}) : FrameList{counted(12), labels({3, 7})};
-    FramedHeader header = jpeg ? jpeg_header(2) : pixels_header(kSpec);
+    remote::FramedHeader header = jpeg ? jpeg_header(2) : pixels_header(kSpec);
     const auto sum = framed_message(header, payload, true);
-    header = parse_framed(views_of(sum)).header;
-    header.flags |= kFramedShared;
+    header = remote::parse_framed(views_of(sum)).header;
+    header.flags |= remote::kFramedShared;
     const FrameList frames = framed_message(header, {lease_frame(lease)});
     const auto views = views_of(frames);
-    const FramedMessage message = parse_framed(views);
+    const remote::FramedMessage message = remote::parse_framed(views);
     ASSERT_TRUE(message.is_shared());
-    EXPECT_EQ(framed_lease(message), lease);
+    EXPECT_EQ(remote::framed_lease(message), lease);
     EXPECT_TRUE(has(thrown_by<DataError>([&] {
-                      if (jpeg) FramedImages(message, kSpec).size();
-                      framed_pixels(message, kSpec);
+                      if (jpeg) remote::FramedImages(message, kSpec).size();
+                      remote::framed_pixels(message, kSpec);
                     }),
-                    "lies in shared memory"));
+                    "is in shared memory"));
 
     FrameBytes bytes = shared_bytes(payload);
-    FramedShared shared = divide_framed_lease(message.header, bytes);
-    const FramedMessage whole{message.header, std::span(shared.frames).first(shared.count)};
+    remote::FramedShared shared = remote::divide_framed_lease(message.header, bytes);
+    const remote::FramedMessage whole{message.header, std::span(shared.frames).first(shared.count)};
     if (jpeg) {
-      const FramedImages images(whole, kSpec);
+      const remote::FramedImages images(whole, kSpec);
       EXPECT_EQ(images.label(1), 2);
       EXPECT_EQ(images.file(1).data(), bytes.data() + 64 + 3);
     } else {
-      EXPECT_EQ(framed_pixels(whole, kSpec).labels.data(), bytes.data() + 64);
+      EXPECT_EQ(remote::framed_pixels(whole, kSpec).labels.data(), bytes.data() + 64);
     }
     bytes[64] ^= std::byte{1};
     EXPECT_TRUE(
-        has(thrown_by<DataError>([&] { divide_framed_lease(message.header, bytes); }), "checksum"));
+        has(thrown_by<DataError>([&] { remote::divide_framed_lease(message.header, bytes); }),
+            "checksum"));
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_TRUE(has(thrown_by<DataError>([&] {
-                        divide_framed_lease(message.header, std::span(bytes).first(size));
+                        remote::divide_framed_lease(message.header, std::span(bytes).first(size));
                       }),
                       "too few for"))
           << size;
     }
   }
-  FramedHeader header = pixels_header(kSpec);
-  header.flags = kFramedShared;
+  remote::FramedHeader header = pixels_header(kSpec);
+  header.flags = remote::kFramedShared;
   EXPECT_TRUE(has(refusal(framed_message(header, {FrameBytes(31)})), "its lease has 31 bytes"));
   EXPECT_TRUE(
       has(refusal(framed_message(header, {lease_frame({.offset = 64})})), "a multiple of 4096"));
@@ -214,16 +219,16 @@ TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
 
 TEST(Framed, ACreditGivesLeasesBack) {
   const std::vector<std::uint64_t> numbers = {3, UINT64_MAX, 0};
-  const FrameList some = framed_message(header_of(FramedKind::credit),
+  const FrameList some = framed_message(header_of(remote::FramedKind::credit),
                                         {bytes_of_list(std::span<const std::uint64_t>(numbers))});
-  EXPECT_EQ(framed_credit_leases(parse_framed(views_of(some))), numbers);
-  const FrameList none = framed_message(header_of(FramedKind::credit), {});
-  EXPECT_TRUE(framed_credit_leases(parse_framed(views_of(none))).empty());
-  const FrameList odd = framed_message(header_of(FramedKind::credit), {FrameBytes(12)});
-  EXPECT_THROW(framed_credit_leases(parse_framed(views_of(odd))), DataError);
-  const FrameList end = framed_message(header_of(FramedKind::end), {});
-  EXPECT_THROW(framed_credit_leases(parse_framed(views_of(end))), DataError);
-  const FrameList more = framed_message(header_of(FramedKind::end), {FrameBytes(1)});
+  EXPECT_EQ(remote::framed_credit_leases(remote::parse_framed(views_of(some))), numbers);
+  const FrameList none = framed_message(header_of(remote::FramedKind::credit), {});
+  EXPECT_TRUE(remote::framed_credit_leases(remote::parse_framed(views_of(none))).empty());
+  const FrameList odd = framed_message(header_of(remote::FramedKind::credit), {FrameBytes(12)});
+  EXPECT_THROW(remote::framed_credit_leases(remote::parse_framed(views_of(odd))), DataError);
+  const FrameList end = framed_message(header_of(remote::FramedKind::end), {});
+  EXPECT_THROW(remote::framed_credit_leases(remote::parse_framed(views_of(end))), DataError);
+  const FrameList more = framed_message(header_of(remote::FramedKind::end), {FrameBytes(1)});
   EXPECT_TRUE(has(refusal(more), "expected none"));
 }
 

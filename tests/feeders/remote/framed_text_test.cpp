@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hellos, welcomes and refusals of Penstock's own format.
-#include "dataflow/wire/framed_text.h"
+// Hellos, welcomes and refusals in Penstock's format.
+#include "feeders/remote/wire/framed_text.h"
 
 #include <gtest/gtest.h>
 
@@ -11,15 +11,15 @@
 namespace penstock {
 namespace {
 
-/// Parses the text as that of a message of a kind.
+/// Parses the text as that of a message of the given kind.
 template <typename Parse>
-auto parsed(Parse parse, FramedKind kind, std::string_view text) {
+auto parsed(Parse parse, remote::FramedKind kind, std::string_view text) {
   const FrameList frames = framed_message(header_of(kind), {bytes_of_text(text)});
-  return parse(parse_framed(views_of(frames)));
+  return parse(remote::parse_framed(views_of(frames)));
 }
 
-FramedHello hello_of(std::string_view text) {
-  return parsed(parse_framed_hello, FramedKind::hello, text);
+remote::FramedHello hello_of(std::string_view text) {
+  return parsed(remote::parse_framed_hello, remote::FramedKind::hello, text);
 }
 
 std::string refusal_of_hello(std::string_view text) {
@@ -27,22 +27,23 @@ std::string refusal_of_hello(std::string_view text) {
 }
 
 TEST(FramedText, AHelloComesBackAsItWasWritten) {
-  const FramedHello hello{"loader", "host7", 4711, "0f0f-11", "@penstock-4711"};
-  EXPECT_EQ(hello_of(write_framed_hello(hello)), hello);
-  EXPECT_EQ(hello_of(write_framed_hello({})), FramedHello{});
+  const remote::FramedHello hello{"loader", "host7", 4711, "0f0f-11", "@penstock-4711"};
+  EXPECT_EQ(hello_of(remote::write_framed_hello(hello)), hello);
+  EXPECT_EQ(hello_of(remote::write_framed_hello({})), remote::FramedHello{});
   EXPECT_EQ(hello_of(R"({"name":"a","later":[{"x":1}],"pid":0})").name, "a");
-  EXPECT_EQ(describe(hello, 1), "loader on host7, pid 4711");
-  EXPECT_EQ(describe({}, 0xc0ffee), "producer 0000000000c0ffee");
+  EXPECT_EQ(remote::describe(hello, 1), "loader on host7, pid 4711");
+  EXPECT_EQ(remote::describe({}, 0xc0ffee), "producer 0000000000c0ffee");
 }
 
 TEST(FramedText, NamesAreMadePrintableAndCut) {
-  const FramedHello hello =
+  const remote::FramedHello hello =
       hello_of(R"({"name":"a\u001b[31m\nb\u00e4","host":")" + std::string(200, 'h') + "\"}");
   EXPECT_EQ(hello.name, "a?[31m?b??");
   EXPECT_EQ(hello.host, std::string(100, 'h'));
-  EXPECT_EQ(
-      hello_of(write_framed_hello({.name = "a\n\"b\xff", .host = {}, .boot = {}, .pool = {}})).name,
-      "a?\"b?");
+  EXPECT_EQ(hello_of(remote::write_framed_hello(
+                         {.name = "a\n\"b\xff", .host = {}, .boot = {}, .pool = {}}))
+                .name,
+            "a?\"b?");
 }
 
 TEST(FramedText, HellosThatAreNoneAreNamed) {
@@ -64,16 +65,19 @@ TEST(FramedText, HellosThatAreNoneAreNamed) {
 }
 
 TEST(FramedText, WelcomesAndRefusals) {
-  const FramedWelcome welcome{32, 224, 112, 3, 1000, "0f0f-11"};
-  EXPECT_EQ(parsed(parse_framed_welcome, FramedKind::welcome, write_framed_welcome(welcome)),
+  const remote::FramedWelcome welcome{32, 224, 112, 3, 1000, "0f0f-11"};
+  EXPECT_EQ(parsed(remote::parse_framed_welcome, remote::FramedKind::welcome,
+                   remote::write_framed_welcome(welcome)),
             welcome);
-  EXPECT_THROW(parsed(parse_framed_welcome, FramedKind::welcome, R"({"images":1})"), DataError);
-  EXPECT_EQ(parsed(parse_framed_refusal, FramedKind::refusal, write_framed_refusal("no \"room\"")),
+  EXPECT_THROW(parsed(remote::parse_framed_welcome, remote::FramedKind::welcome, R"({"images":1})"),
+               DataError);
+  EXPECT_EQ(parsed(remote::parse_framed_refusal, remote::FramedKind::refusal,
+                   remote::write_framed_refusal("no \"room\"")),
             "no \"room\"");
-  const std::string long_text = parsed(parse_framed_refusal, FramedKind::refusal,
-                                       write_framed_refusal(std::string(9000, '"')));
+  const std::string long_text = parsed(remote::parse_framed_refusal, remote::FramedKind::refusal,
+                                       remote::write_framed_refusal(std::string(9000, '"')));
   EXPECT_EQ(long_text, std::string(2000, '"'));
-  EXPECT_THROW(parsed(parse_framed_refusal, FramedKind::welcome, "{}"), DataError);
+  EXPECT_THROW(parsed(remote::parse_framed_refusal, remote::FramedKind::welcome, "{}"), DataError);
 }
 
 }  // namespace

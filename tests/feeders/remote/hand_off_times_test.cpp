@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of batches: medians of known series, and clocks that differ.
-#include "feeders/hand_off_times.h"
+#include "feeders/remote/receive/hand_off_times.h"
 
 #include <gtest/gtest.h>
 
 namespace penstock {
 namespace {
 
-/// A batch begun at `begun` that took `making`, then waited `waiting`.
-FramedHeader batch(std::int64_t begun, std::int64_t making, std::int64_t waiting,
-                   std::uint64_t producer = 1) {
+/// A batch begun at `begun` that took `making` and then waited `waiting`.
+remote::FramedHeader batch(std::int64_t begun, std::int64_t making, std::int64_t waiting,
+                           std::uint64_t producer = 1) {
   return {.producer = producer,
           .begun_ns = begun,
           .ready_ns = begun + making,
@@ -17,13 +17,13 @@ FramedHeader batch(std::int64_t begun, std::int64_t making, std::int64_t waiting
 }
 
 TEST(HandOffTimes, MediansAndFarQuantilesOfKnownSeries) {
-  HandOffTimes times;
+  remote::HandOffTimes times;
   EXPECT_EQ(times.summary().batches, 0U);
   for (std::int64_t i = 1; i <= 1000; ++i) {
-    const FramedHeader header = batch(1'000'000 * i, 2000 * i, 30 * i);
+    const remote::FramedHeader header = batch(1'000'000 * i, 2000 * i, 30 * i);
     times.add(header, header.sent_ns + 7 * i, true);
   }
-  const HandOffSummary summary = times.summary();
+  const remote::HandOffSummary summary = times.summary();
   EXPECT_EQ(summary.batches, 1000U);
   EXPECT_EQ(summary.other_clocks, 0U);
   EXPECT_DOUBLE_EQ(summary.making_median, 1e-9 * 2000 * 500);
@@ -34,16 +34,16 @@ TEST(HandOffTimes, MediansAndFarQuantilesOfKnownSeries) {
 }
 
 TEST(HandOffTimes, OtherClocksAreTakenBeyondTheShortestWay) {
-  HandOffTimes times;
+  remote::HandOffTimes times;
   for (std::int64_t i = 1; i <= 101; ++i) {
     for (const std::uint64_t producer : {1, 2}) {
-      const FramedHeader header = batch(1'000'000 * i, 10, 10, producer);
-      // The one is an hour behind, the other ahead.
+      const remote::FramedHeader header = batch(1'000'000 * i, 10, 10, producer);
+      // One clock is an hour behind, the other an hour ahead.
       const std::int64_t off = producer == 1 ? 3'600'000'000'000 : -3'600'000'000'000;
       times.add(header, header.sent_ns + off + 500 + 9 * i, false);
     }
   }
-  const HandOffSummary summary = times.summary();
+  const remote::HandOffSummary summary = times.summary();
   EXPECT_EQ(summary.batches, 202U);
   EXPECT_EQ(summary.other_clocks, 202U);
   EXPECT_DOUBLE_EQ(summary.way_median, 1e-9 * 9 * 50);
@@ -51,7 +51,7 @@ TEST(HandOffTimes, OtherClocksAreTakenBeyondTheShortestWay) {
 }
 
 TEST(HandOffTimes, WhatIsNotKnownOrRunsBackwardsIsLeftOut) {
-  HandOffTimes times;
+  remote::HandOffTimes times;
   times.add({.producer = 1}, 5, true);
   times.add({.producer = 1, .sent_ns = 5}, 5, true);
   times.add(batch(100, 5, -1), 1000, true);
@@ -67,15 +67,16 @@ TEST(HandOffTimes, WhatIsNotKnownOrRunsBackwardsIsLeftOut) {
 }
 
 TEST(HandOffTimes, MemoryIsBounded) {
-  HandOffTimes times;
-  for (std::uint64_t i = 1; i <= 3 * HandOffTimes::kSamples; ++i) {
-    times.add(batch(1'000'000, 5, 5, i), 2'000'000, false);  // each of another producer
+  remote::HandOffTimes times;
+  for (std::uint64_t i = 1; i <= 3 * remote::HandOffTimes::kSamples; ++i) {
+    times.add(batch(1'000'000, 5, 5, i), 2'000'000, false);  // each from another producer
   }
-  EXPECT_EQ(times.summary().batches, HandOffTimes::kProducers);
-  for (std::uint64_t i = 1; i <= 3 * HandOffTimes::kSamples; ++i) {
+  EXPECT_EQ(times.summary().batches, remote::HandOffTimes::kProducers);
+  for (std::uint64_t i = 1; i <= 3 * remote::HandOffTimes::kSamples; ++i) {
     times.add(batch(1'000'000, 5, 5), 1'000'030, true);
   }
-  EXPECT_EQ(times.summary().batches, HandOffTimes::kProducers + 3 * HandOffTimes::kSamples);
+  EXPECT_EQ(times.summary().batches,
+            remote::HandOffTimes::kProducers + 3 * remote::HandOffTimes::kSamples);
   EXPECT_DOUBLE_EQ(times.summary().way_median, 20e-9);
 }
 

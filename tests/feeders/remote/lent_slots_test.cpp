@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/lent_slots.h"
+#include "feeders/remote/receive/lent_slots.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -32,8 +32,8 @@ class LentSlotsTest : public ::testing::Test {
   }
 
   SteadyClock clock_;
-  LentSlots slots_{3, clock_};
-  LentSlots::News news_;
+  remote::LentSlots slots_{3, clock_};
+  remote::LentSlots::News news_;
 };
 
 TEST_F(LentSlotsTest, SlotsThatCameBackRingOnceAndAreCollectedOnce) {
@@ -77,7 +77,7 @@ TEST_F(LentSlotsTest, MemoryIsKeptUntilItsSlotIsCollected) {
 }
 
 TEST_F(LentSlotsTest, AWaitEndsWithNewsOrAWakeFromAnyThread) {
-  slots_.wait(1ms);  // nothing came
+  slots_.wait(1ms);  // no news
   std::jthread other([&] { slots_.returned(0, nullptr); });
   slots_.wait(20s);
   EXPECT_EQ(collect(), (std::vector<std::int32_t>{0}));

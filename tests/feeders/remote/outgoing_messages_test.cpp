@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches as messages of each format that is sent: read back bit for bit, sent as they lie, whole
-// over sockets.
-#include "feeders/outgoing_messages.h"
+// Outgoing messages of each format: read back bit for bit, sent without a copy, and complete over
+// sockets.
+#include "feeders/remote/send/outgoing_messages.h"
 
-#include "dataflow/wire/framed.h"
-#include "dataflow/wire/framed_text.h"
-#include "feeders/hand_off_times.h"
-#include "feeders/zmq_push.h"
-#include "tests/feeders/zmq_fixture.h"
+#include "feeders/remote/receive/hand_off_times.h"
+#include "feeders/remote/send/zmq_push.h"
+#include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_text.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -15,36 +15,36 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using Frames = std::span<const OutgoingFrame>;
+using Frames = std::span<const remote::OutgoingFrame>;
 
 std::vector<std::span<const std::byte>> views_of(Frames frames) {
   std::vector<std::span<const std::byte>> views;
-  for (const OutgoingFrame& frame : frames) views.emplace_back(frame.bytes);
+  for (const remote::OutgoingFrame& frame : frames) views.emplace_back(frame.bytes);
   return views;
 }
 
-class OutgoingFormats : public ::testing::TestWithParam<MessageFormat> {
+class OutgoingFormats : public ::testing::TestWithParam<remote::MessageFormat> {
  protected:
   SteadyClock clock_;
   HostDevice host_{clock_};
-  FrameMemory memory_{host_};
+  remote::FrameMemory memory_{host_};
   Device* const reader_ = &memory_;
   BatchRing ring_{kSmall,         4,     memory_, MemoryKind::pinned, std::span(&reader_, 1),
                   Order::relaxed, clock_};
 };
 
 TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
-  const auto messages = make_outgoing(GetParam(), kSmall, clock_);
-  BatchMessageReader reader(kSmall);
+  const auto messages = remote::make_outgoing(GetParam(), kSmall, clock_);
+  remote::BatchMessageReader reader(kSmall);
   const WriteLease lease = ring_.acquire({});
   for (std::uint64_t index = 0; index < 3; ++index) {
     const Batch& batch = lease.batch();
     fill_closed_form(batch, kSmall, index);
     const Frames frames = messages->batch(batch, {}, {});
     const auto views = views_of(frames);
-    ASSERT_LE(views.size(), kMaxMessageFrames);
-    EXPECT_EQ(detect_message_format(views), GetParam());
-    const WireBatch read = reader.read(GetParam(), views);
+    ASSERT_LE(views.size(), remote::kMaxMessageFrames);
+    EXPECT_EQ(remote::detect_message_format(views), GetParam());
+    const remote::WireBatch read = reader.read(GetParam(), views);
     EXPECT_EQ(read.pixels.data(), batch.pixels.data()) << "pixels were copied";
     EXPECT_TRUE(frames[frames.size() == 1 ? 0 : 1].in_slot);
     std::vector<std::byte> pixels(kSmall.pixel_bytes());
@@ -52,7 +52,7 @@ TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
     Batch copy;
     copy.pixels = pixels;
     copy.labels = labels;
-    copy_batch(read, copy);
+    remote::copy_batch(read, copy);
     messages->give_back(batch);
     for (std::size_t i = 0; i < labels.size(); ++i) {
       EXPECT_EQ(labels[i], label_of(index * labels.size() + i));
@@ -66,7 +66,7 @@ TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
   constexpr std::uint64_t kBatches = 25;
   const TempFolder folder;
   const std::string endpoint = "ipc://" + folder.path().string() + "/feed";
-  const bool framed = GetParam() == MessageFormat::framed;
+  const bool framed = GetParam() == remote::MessageFormat::framed;
   Consumer consumer("endpoint=" + endpoint + (framed ? ",producers=1" : ""));
   consumer.start();
   Probe probe;
@@ -80,9 +80,10 @@ TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
     ring_.close();
   });
   std::jthread sending([&] {
-    ZmqPush push(ring_, parse_endpoint(endpoint),
-                 {.role = ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock_, probe, {},
-                 make_outgoing(GetParam(), kSmall, clock_, framed));
+    remote::ZmqPush push(ring_, net::parse_endpoint(endpoint),
+                         {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .hwm = 2},
+                         clock_, probe, {},
+                         remote::make_outgoing(GetParam(), kSmall, clock_, framed));
     push.run({.timeout = 20s}, {});
   });
   for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer.next(), i);
@@ -105,9 +106,9 @@ TEST_P(OutgoingFormats, SlotsThatAreFilledOnceAreSentAgainAndAgain) {
   Consumer consumer("endpoint=" + endpoint);
   consumer.start();
   Probe probe;
-  ZmqPush push(ring_, parse_endpoint(endpoint),
-               {.role = ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock_, probe, {},
-               make_outgoing(GetParam(), kSmall, clock_));
+  remote::ZmqPush push(ring_, net::parse_endpoint(endpoint),
+                       {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .hwm = 2},
+                       clock_, probe, {}, remote::make_outgoing(GetParam(), kSmall, clock_));
   std::jthread feeding([&](const std::stop_token& stop) {
     std::vector<bool> filled(ring_.slots());
     while (WriteLease lease = ring_.acquire(stop)) {
@@ -122,8 +123,9 @@ TEST_P(OutgoingFormats, SlotsThatAreFilledOnceAreSentAgainAndAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OutgoingFormats,
-                         ::testing::Values(MessageFormat::zmq_op, MessageFormat::numpy_frames,
-                                           MessageFormat::framed),
+                         ::testing::Values(remote::MessageFormat::zmq_op,
+                                           remote::MessageFormat::numpy_frames,
+                                           remote::MessageFormat::framed),
                          [](const auto& test) {
                            std::string name(to_string(test.param));
                            std::erase(name, '-');
@@ -132,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(All, OutgoingFormats,
 
 TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
   SteadyClock clock;
-  const auto messages = make_outgoing(MessageFormat::framed, kSmall, clock, true);
+  const auto messages = remote::make_outgoing(remote::MessageFormat::framed, kSmall, clock, true);
   std::vector<std::byte> pixels(kSmall.pixel_bytes());
   std::vector<std::int32_t> labels(4);
   Batch batch;
@@ -140,43 +142,44 @@ TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
   batch.labels = labels;
 
   auto views = views_of(messages->hello());
-  FramedMessage message = parse_framed(views);
-  EXPECT_EQ(message.header.kind, FramedKind::hello);
+  remote::FramedMessage message = remote::parse_framed(views);
+  EXPECT_EQ(message.header.kind, remote::FramedKind::hello);
   EXPECT_EQ(message.header.images, 4U);
   const std::uint64_t producer = message.header.producer;
-  EXPECT_EQ(parse_framed_hello(message).boot, boot_id());
-  EXPECT_EQ(parse_framed_hello(message).pid, getpid());
+  EXPECT_EQ(remote::parse_framed_hello(message).boot, remote::boot_id());
+  EXPECT_EQ(remote::parse_framed_hello(message).pid, getpid());
 
   std::uint64_t images = 0;
   for (std::uint64_t i = 0; i < 3; ++i) {
     batch.valid = i == 2 ? 3 : 4;
-    const std::int64_t before = realtime_ns();
+    const std::int64_t before = remote::realtime_ns();
     const Time now = clock.now();
     const Frames frames = messages->batch(batch, now - 5ms, now - 2ms);
     messages->stamp();
     views = views_of(frames);
-    const FramedHeader header = parse_framed(views).header;
+    const remote::FramedHeader header = remote::parse_framed(views).header;
     EXPECT_EQ(header.sequence, i);
     EXPECT_EQ(header.images_before, images);
     EXPECT_EQ(header.producer, producer);
-    EXPECT_NE(header.flags & kFramedChecksum, 0);
+    EXPECT_NE(header.flags & remote::kFramedChecksum, 0);
     EXPECT_EQ(header.ready_ns - header.begun_ns, 3'000'000);
     EXPECT_GE(header.sent_ns, before);
     EXPECT_GE(header.sent_ns - header.ready_ns, 0);
     images += header.images;
   }
   views = views_of(messages->end());
-  message = parse_framed(views);
-  EXPECT_EQ(message.header.kind, FramedKind::end);
+  message = remote::parse_framed(views);
+  EXPECT_EQ(message.header.kind, remote::FramedKind::end);
   EXPECT_EQ(message.header.sequence, 3U);
   EXPECT_EQ(message.header.images_before, 11U);
   EXPECT_EQ(message.header.producer, producer);
-  const auto another = make_outgoing(MessageFormat::framed, kSmall, clock);
+  const auto another = remote::make_outgoing(remote::MessageFormat::framed, kSmall, clock);
   views = views_of(another->hello());
-  EXPECT_NE(parse_framed(views).header.producer, producer);
+  EXPECT_NE(remote::parse_framed(views).header.producer, producer);
 
-  EXPECT_THROW(make_outgoing(MessageFormat::pickle, kSmall, clock), ConfigError);
-  EXPECT_THROW(make_outgoing(MessageFormat::zmq_op, kSmall, clock, true), ConfigError);
+  EXPECT_THROW(remote::make_outgoing(remote::MessageFormat::pickle, kSmall, clock), ConfigError);
+  EXPECT_THROW(remote::make_outgoing(remote::MessageFormat::zmq_op, kSmall, clock, true),
+               ConfigError);
 }
 
 }  // namespace

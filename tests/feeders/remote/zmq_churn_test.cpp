@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers and consumers that come, go and come back while batches flow.
-#include "feeders/zmq_push.h"
-#include "tests/feeders/zmq_consume_fixture.h"
+// Producers and consumers that connect, leave and return during the transfer.
+#include "feeders/remote/send/zmq_push.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// Batches that can be told apart.
+/// Batches with different numbers.
 constexpr std::uint64_t kNumbers = 25;
 constexpr std::int64_t kHwm = 2;
 
-/// A producer as `penstock serve` is one: batches 0 to 24, again and again.
+/// A producer like `penstock serve`: batches 0 to 24, repeatedly.
 class Server {
  public:
   Server(const std::string& endpoint, bool bind, BatchSpec spec = kSmall)
       : spec_(spec),
         ring_(spec, kHwm + 2, memory_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
               clock_),
-        push_(ring_, parse_endpoint(endpoint),
-              {.role = ZmqSocketOptions::Role::push, .bind = bind, .hwm = kHwm}, clock_, probe_) {}
+        push_(ring_, net::parse_endpoint(endpoint),
+              {.role = remote::ZmqSocketOptions::Role::push, .bind = bind, .hwm = kHwm}, clock_,
+              probe_) {}
 
-  /// Sends so many, 0: until stopped. Unless stopped, all of them have been received then.
+  /// Sends this many batches; 0: until stopped. Unless stopped, all of them have been received on
+  /// return.
   void run(std::int64_t batches, const std::stop_token& stop = {}) {
     const std::jthread feeding([&](const std::stop_token& end) {
       for (std::uint64_t i = 0; WriteLease lease = ring_.acquire(end); ++i) {
@@ -39,13 +41,13 @@ class Server {
   SteadyClock clock_;
   Probe probe_;
   HostDevice host_{clock_};
-  FrameMemory memory_{host_};
+  remote::FrameMemory memory_{host_};
   Device* const reader_ = &memory_;
   BatchRing ring_;
-  ZmqPush push_;
+  remote::ZmqPush push_;
 };
 
-/// Whether consumers bind.
+/// The parameter: do consumers bind?
 class ZmqChurn : public ZmqConsume, public ::testing::WithParamInterface<bool> {
  protected:
   std::string ends() const {
@@ -78,7 +80,7 @@ TEST_P(ZmqChurn, ProducersThatComeAndGoLoseNothing) {
 }
 
 TEST_P(ZmqChurn, TheNextConsumerGoesOnBehindWhatTheLastOneHeld) {
-  // Larger than what the kernel holds of a connection.
+  // Larger than the kernel's buffers of a connection.
   constexpr BatchSpec kLarge{.images = 4, .image = {160, 160, 3}, .classes = 100};
   const ConsumerRing ring{.spec = kLarge};
   std::jthread producing(
@@ -101,7 +103,7 @@ TEST_F(ZmqConsume, AProducerThatStaysIsNotDisturbedByOthersThatLeave) {
   std::jthread staying(
       [&](const std::stop_token& stop) { Server(endpoint(), false).run(0, stop); });
   for (int i = 0; i < 5; ++i) {
-    std::jthread leaving([&] {  // without a word, and in the middle of it
+    std::jthread leaving([&] {  // without an end message, and in the middle of a transfer
       Producer producer(endpoint(), false);
       producer.abandon();
       for (int k = 0; k < 5; ++k) producer.try_send(message_of(kSmall, 0));

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/feeders/zmq_fixture.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/patience.h"
 #include "tests/support/thrown_by.h"
 
@@ -17,7 +17,7 @@ inline bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Whether batch `index` is next; false: it did not come before the consumer lost its patience.
+/// Is batch `index` next? False on a timeout of the consumer.
 inline bool comes(Consumer& consumer, std::uint64_t index) {
   try {
     EXPECT_EQ(consumer.next(), index);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The zmq-consume feeder with real bytes on real sockets.
+// The zmq-consume feeder with real sockets.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 #include "tests/support/reserved_port.h"
 
 namespace penstock {
@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Half of what the contract allows for stopping.
+/// Half the time that the contract allows for stopping.
 constexpr auto kPrompt = 500ms;
 
 std::vector<std::byte> text_bytes(std::string_view text) {
@@ -292,7 +292,7 @@ TEST_F(ZmqConsume, TheSocketFileOfADeadProcessIsTakenOver) {
 TEST_F(ZmqConsume, AFileThatIsNoSocketIsLeftAlone) {
   std::ofstream(file()) << "precious";
   const std::string text = thrown_by<ConfigError>([&] { Consumer("endpoint=" + endpoint()); });
-  EXPECT_TRUE(contains(text, "no socket")) << text;
+  EXPECT_TRUE(contains(text, "not a socket")) << text;
   EXPECT_TRUE(std::filesystem::is_regular_file(file()));
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume with CURVE keys, against producers of libzmq and of pyzmq: who may come in, and what
-// becomes of those who may not, or who misbehave.
+// zmq-consume with CURVE keys and producers of libzmq and pyzmq: who is admitted, and what happens
+// to refused or misbehaving producers.
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "bench/child_process.h"
-#include "dataflow/curve_certificate.h"
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "bench/run/child_process.h"
+#include "dataflow/net/curve_certificate.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 #include "tests/support/python.h"
 
 namespace penstock {
@@ -17,20 +17,21 @@ using namespace std::chrono_literals;
 
 constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
 
-/// A PUSH socket with keys of its own, if any.
+/// A PUSH socket, with or without keys.
 class KeyedProducer {
  public:
-  KeyedProducer(const std::string& endpoint, const CurveKeys* own, const std::string& server_key) {
+  KeyedProducer(const std::string& endpoint, const net::CurveKeys* own,
+                const std::string& server_key) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndtimeo, 20000);
     socket_.set(zmq::sockopt::immediate, 1);
-    if (own != nullptr) make_curve_client(socket_.handle(), *own, server_key);
+    if (own != nullptr) net::make_curve_client(socket_.handle(), *own, server_key);
     socket_.connect(endpoint);
   }
   void send(const std::vector<std::byte>& bytes) {
     ASSERT_TRUE(socket_.send(zmq::buffer(bytes), zmq::send_flags::none));
   }
-  /// Whether there is nobody who would take it.
+  /// Is there no peer that would take a message?
   bool is_shut_out() { return (socket_.get(zmq::sockopt::events) & ZMQ_POLLOUT) == 0; }
 
  private:
@@ -41,16 +42,16 @@ class KeyedProducer {
 class ZmqCurve : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
-    write_certificate(server_, folder_.path(), "server");
-    write_certificate(alice_, folder_ / "allowed", "alice");
+    if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    net::write_certificate(server_, folder_.path(), "server");
+    net::write_certificate(alice_, folder_ / "allowed", "alice");
   }
   std::string server_options(const std::string& endpoint) const {
     const std::string folder = folder_.path().string();
     return "endpoint=" + endpoint + ",curve_secret=" + folder +
            "/server.key_secret,curve_allow=" + folder + "/allowed";
   }
-  /// Where a consumer with a port of libzmq's choice listens.
+  /// The endpoint of a consumer whose port libzmq chose.
   static std::string endpoint_of(const Consumer& consumer, const std::string& host = "127.0.0.1") {
     const std::string note = consumer.notes().at(0);
     return "tcp://" + host + note.substr(note.rfind(':'));
@@ -58,7 +59,7 @@ class ZmqCurve : public ::testing::Test {
   static bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
     return await([&] { return consumer.counter(counter) >= value; });
   }
-  /// Whether a note with that text comes.
+  /// Does a note with this text appear?
   static bool says(const Consumer& consumer, const std::string& text) {
     if (await([&] { return contains(all_notes(consumer), text); })) return true;
     ADD_FAILURE() << all_notes(consumer);
@@ -71,8 +72,8 @@ class ZmqCurve : public ::testing::Test {
   }
 
   TempFolder folder_;
-  const CurveKeys server_ = has_curve() ? make_curve_keys() : CurveKeys{};
-  const CurveKeys alice_ = has_curve() ? make_curve_keys() : CurveKeys{};
+  const net::CurveKeys server_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
+  const net::CurveKeys alice_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
 };
 
 TEST_F(ZmqCurve, KeysOpenAddressesThatOtherMachinesReach) {
@@ -88,7 +89,7 @@ TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
   Consumer consumer(server_options("tcp://127.0.0.1:*"));
   consumer.start();
   const std::string endpoint = endpoint_of(consumer);
-  const CurveKeys stranger = make_curve_keys();
+  const net::CurveKeys stranger = net::make_curve_keys();
   KeyedProducer alice(endpoint, &alice_, server_.public_key);
   alice.send(message_of(kSmall, 0));
   KeyedProducer unknown(endpoint, &stranger, server_.public_key);
@@ -97,13 +98,13 @@ TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
   EXPECT_EQ(consumer.next(), 0U);
   EXPECT_TRUE(says(consumer, "refused 127.0.0.1: its key " + stranger.public_key));
   EXPECT_TRUE(says(consumer, "no CURVE keys"));
-  // It tries again and again: one of its tries is seen before its connection has gone.
+  // It retries repeatedly: one try is seen before its connection has gone.
   EXPECT_TRUE(says(consumer, "refused 127.0.0.1: it expects a server with another key"));
   EXPECT_GE(consumer.counter("peers_refused"), 3);
   alice.send(message_of(kSmall, 1));
   EXPECT_EQ(consumer.next(), 1U);
   for (KeyedProducer* const one : {&unknown, &plain, &mistaken}) EXPECT_TRUE(one->is_shut_out());
-  // A producer that tries again and again is not named each time.
+  // A producer that retries repeatedly is not named each time.
   EXPECT_LE(consumer.notes().size(), 8U) << all_notes(consumer);
 }
 
@@ -111,7 +112,7 @@ TEST_F(ZmqCurve, AnybodyWithTheServersKeyMayComeWhereTheUserSaysSo) {
   Consumer consumer("endpoint=tcp://127.0.0.1:*,curve_allow=any,curve_secret=" +
                     (folder_ / "server.key_secret").string());
   consumer.start();
-  const CurveKeys stranger = make_curve_keys();
+  const net::CurveKeys stranger = net::make_curve_keys();
   KeyedProducer producer(endpoint_of(consumer), &stranger, server_.public_key);
   producer.send(message_of(kSmall, 5));
   EXPECT_EQ(consumer.next(), 5U);
@@ -142,11 +143,11 @@ TEST_F(ZmqCurve, AProducerOfPyzmqComesInWithItsOwnCertificate) {
   EXPECT_EQ(consumer.next(), 7U);
 }
 
-/// Whoever is let in and sends nothing of use is cut off, and stays out.
+/// A client that is admitted and sends invalid messages is disconnected, and stays banned.
 TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
-  write_certificate(make_curve_keys(), folder_ / "allowed", "unused");
-  const CurveKeys bob = make_curve_keys();
-  write_certificate(bob, folder_ / "allowed", "bob");
+  net::write_certificate(net::make_curve_keys(), folder_ / "allowed", "unused");
+  const net::CurveKeys bob = net::make_curve_keys();
+  net::write_certificate(bob, folder_ / "allowed", "bob");
   Consumer consumer(server_options("tcp://127.0.0.1:*"), 20s, kSkip);
   consumer.start();
   const std::string endpoint = endpoint_of(consumer);
@@ -163,7 +164,7 @@ TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
   EXPECT_TRUE(contains(notes, "cut off 127.0.0.1 with key " + bob.public_key)) << notes;
 }
 
-/// The same without keys: it may come back, and is cut off again.
+/// Without keys, it may return and is disconnected again.
 TEST_F(ZmqCurve, AProducerThatMisbehavesIsCutOffAndNamed) {
   const std::string endpoint = "ipc://" + (folder_ / "feed").string();
   Consumer consumer("endpoint=" + endpoint, 20s, kSkip);
@@ -183,20 +184,20 @@ class ZmqCurveConnecting : public ZmqCurve {
   std::string bind_producer(bool keys) {
     producer_.set(zmq::sockopt::linger, 0);
     if (keys) {
-      gate_.emplace(context_.handle(), Admission{.keys = {alice_.public_key}});
+      gate_.emplace(context_.handle(), net::Admission{.keys = {alice_.public_key}});
       gate_->guard(producer_.handle(), server_);
     }
     producer_.bind("tcp://127.0.0.1:*");
     return producer_.get(zmq::sockopt::last_endpoint);
   }
-  std::string client_options(const std::string& endpoint, const CurveKeys& own,
+  std::string client_options(const std::string& endpoint, const net::CurveKeys& own,
                              const std::string& server_file) {
     const std::string name = "own" + std::to_string(++certificates_);
-    const std::string secret = write_certificate(own, folder_.path(), name).secret_file;
+    const std::string secret = net::write_certificate(own, folder_.path(), name).secret_file;
     return "bind=false,endpoint=" + endpoint + ",curve_secret=" + secret +
            ",curve_server_key=" + (folder_ / server_file).string();
   }
-  /// What ends a consumer, long before it would lose its patience.
+  /// The error that ends a consumer long before its timeout.
   static std::string failure_of(const std::string& options) {
     Consumer consumer(options, 10min);
     consumer.start();
@@ -205,8 +206,8 @@ class ZmqCurveConnecting : public ZmqCurve {
 
   int certificates_ = 0;
   zmq::context_t context_;
-  std::optional<CurveGate> gate_;
-  zmq::socket_t producer_{context_, ZMQ_PUSH};  // closes before the gate does
+  std::optional<net::CurveGate> gate_;
+  zmq::socket_t producer_{context_, ZMQ_PUSH};  // closes before the gate
 };
 
 TEST_F(ZmqCurveConnecting, AConsumerMayBeTheClient) {
@@ -219,23 +220,24 @@ TEST_F(ZmqCurveConnecting, AConsumerMayBeTheClient) {
 
 TEST_F(ZmqCurveConnecting, WhoWillNeverComeInGivesUpAndSaysWhatToDo) {
   const std::string endpoint = bind_producer(true);
-  const CurveKeys stranger = make_curve_keys();
-  write_certificate(stranger, folder_.path(), "stranger");
+  const net::CurveKeys stranger = net::make_curve_keys();
+  net::write_certificate(stranger, folder_.path(), "stranger");
   const std::string unknown = failure_of(client_options(endpoint, stranger, "server.key"));
-  EXPECT_TRUE(contains(unknown, "does not admit our key " + stranger.public_key)) << unknown;
+  EXPECT_TRUE(contains(unknown, "does not accept the key of this side, " + stranger.public_key))
+      << unknown;
   EXPECT_TRUE(contains(unknown, "--curve-allow")) << unknown;
   const std::string mistaken = failure_of(client_options(endpoint, alice_, "stranger.key"));
   EXPECT_TRUE(contains(mistaken, "--curve-server-key")) << mistaken;
   const std::string plain = failure_of("bind=false,endpoint=" + endpoint);
-  EXPECT_TRUE(contains(plain, "only those with CURVE keys")) << plain;
+  EXPECT_TRUE(contains(plain, "only peers with CURVE keys")) << plain;
 }
 
 TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
   const std::string endpoint = bind_producer(false);
   const std::string text = failure_of(client_options(endpoint, alice_, "server.key"));
-  // It may end each connection before this side has read what it speaks.
+  // It may end each connection before this side has read its mechanism.
   EXPECT_TRUE(contains(text, "it has no CURVE keys") ||
-              contains(text, "see that it has CURVE keys"))
+              contains(text, "check that it has CURVE keys"))
       << text;
 }
 

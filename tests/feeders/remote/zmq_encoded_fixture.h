@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files over real sockets: the data set of the queue's tests, sent by EncodedPush or by hand,
+// Image files over real sockets: the data set of the queue tests, sent by EncodedPush or by hand,
 // and the consumer that decodes it.
 #pragma once
 
@@ -10,10 +10,10 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "feeders/encoded_push.h"
 #include "feeders/image_source.h"
+#include "feeders/remote/send/encoded_push.h"
 #include "tests/feeders/decode_queue_fixture.h"
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 #include "tests/support/framed_messages.h"
 
 namespace penstock {
@@ -38,17 +38,17 @@ class ZmqEncoded : public DecodeQueueTest {
             .seed = data_.seed};
   }
 
-  /// Sends an epoch of the source, `images` a message, unless it is stopped.
+  /// Sends an epoch of the source, `images` per message, unless stopped.
   void serve(std::size_t images, const std::string& text = "queue",
-             ZmqSocketOptions::Role role = ZmqSocketOptions::Role::push,
+             remote::ZmqSocketOptions::Role role = remote::ZmqSocketOptions::Role::push,
              const std::stop_token& stop = {}, bool checksum = false) {
     const FeederEntry& entry = find_entry(feeder_table(), "queue");
     const Options options(entry.name, entry.options, parse_component(text));
     Probe probe;
     const std::unique_ptr<Source> source = make_image_source(context(options));
-    EncodedPush push(*source, {.images = images, .batches = 3, .checksum = checksum},
-                     parse_endpoint(endpoint_), {.role = role, .bind = false, .hwm = 2}, clock_,
-                     probe);
+    remote::EncodedPush push(*source, {.images = images, .batches = 3, .checksum = checksum},
+                             net::parse_endpoint(endpoint_),
+                             {.role = role, .bind = false, .hwm = 2}, clock_, probe);
     push.run({.timeout = std::chrono::seconds(20)}, stop);
     if (!stop.stop_requested()) {
       EXPECT_EQ(probe.values().at("images_sent"), kFiles);
@@ -65,7 +65,7 @@ class ZmqEncoded : public DecodeQueueTest {
     return entry.make(all);
   }
 
-  /// The pixels of as many whole batches as `images` are, from the consumer.
+  /// The consumer's pixels of all whole batches in `images` images.
   std::vector<std::byte> consume(Feeder& feeder, std::int32_t images) {
     std::vector<std::byte> pixels;
     std::int32_t left = images / spec_.images;
@@ -110,21 +110,21 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// A batch of `good` flat images, with `bad`, which are none, behind the first of them.
+/// A batch of `good` flat images; `bad` entries that are no images follow the first one.
 inline FrameList batch_of(int good, int bad, std::uint64_t sequence = 0, std::uint64_t before = 0) {
   std::vector<std::string> files;
   for (int i = 0; i < good; ++i)
     files.push_back(text_of(encode_jpeg(make_flat_image(40, 40, 9, 9, 9))));
   for (int i = 0; i < bad; ++i) files.insert(files.begin() + 1, "no image");
   const std::vector<std::string_view> views(files.begin(), files.end());
-  FramedHeader header = jpeg_header(static_cast<std::uint32_t>(files.size()), 7, sequence);
+  remote::FramedHeader header = jpeg_header(static_cast<std::uint32_t>(files.size()), 7, sequence);
   header.images_before = before;
   return framed_message(header, jpeg_payload(views, std::vector<std::int32_t>(files.size(), 1)));
 }
 
-/// The same message with a sum of its bytes, one of which was changed since.
+/// The same message with a checksum, and one byte changed afterwards.
 inline FrameList spoilt(const FrameList& message) {
-  const FramedHeader header = *read_framed_header(message[0]);
+  const remote::FramedHeader header = *remote::read_framed_header(message[0]);
   FrameList frames = framed_message(header, {message.begin() + 1, message.end()}, true);
   frames[2].back() ^= std::byte{1};
   return frames;

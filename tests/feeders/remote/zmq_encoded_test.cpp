@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files over real sockets: those that EncodedPush sends are the source's, and what
-// zmq-consume:encoded=true makes of them are the pixels that the feeder `queue` makes.
+// Image files over real sockets: EncodedPush sends the source's files, and the pixels of
+// zmq-consume:encoded=true equal those of the feeder `queue`.
 #include <algorithm>
 #include <optional>
 #include <thread>
 
 #include "dataflow/error.h"
-#include "feeders/message_images.h"
-#include "tests/feeders/zmq_encoded_fixture.h"
+#include "feeders/remote/receive/message_images.h"
+#include "tests/feeders/remote/zmq_encoded_fixture.h"
 #include "tests/support/message_puller.h"
 
 namespace penstock {
@@ -19,8 +19,8 @@ TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
   MessagePuller puller(endpoint_);
   std::jthread serving([&] { serve(7); });
   const FrameList hello = puller.next();
-  EXPECT_EQ(parse_framed(views_of(hello)).header.kind, FramedKind::hello);
-  EXPECT_EQ(parse_framed_hello(parse_framed(views_of(hello))).pid, getpid());
+  EXPECT_EQ(remote::parse_framed(views_of(hello)).header.kind, remote::FramedKind::hello);
+  EXPECT_EQ(remote::parse_framed_hello(remote::parse_framed(views_of(hello))).pid, getpid());
 
   const FeederEntry& entry = find_entry(feeder_table(), "queue");
   const Options options(entry.name, entry.options, parse_component("queue"));
@@ -29,13 +29,13 @@ TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
   for (std::uint64_t taken = 0, sequence = 0; taken < kFiles; ++sequence) {
     const FrameList frames = puller.next();
     const auto views = views_of(frames);
-    const FramedMessage message = parse_framed(views);
-    const FramedHeader& header = message.header;
+    const remote::FramedMessage message = remote::parse_framed(views);
+    const remote::FramedHeader& header = message.header;
     EXPECT_EQ(header.sequence, sequence);
     EXPECT_EQ(header.images_before, taken);
     EXPECT_LE(header.begun_ns, header.ready_ns);
     EXPECT_LE(header.ready_ns, header.sent_ns);
-    const FramedImages images(message, spec_);
+    const remote::FramedImages images(message, spec_);
     ASSERT_EQ(images.size(), std::min<std::uint64_t>(7, kFiles - taken));
     for (std::size_t i = 0; i < images.size(); ++i, ++taken) {
       ASSERT_TRUE(source->next(sample));
@@ -45,29 +45,29 @@ TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
     }
   }
   const FrameList last = puller.next();
-  const FramedHeader end = parse_framed(views_of(last)).header;
-  EXPECT_EQ(end.kind, FramedKind::end);
+  const remote::FramedHeader end = remote::parse_framed(views_of(last)).header;
+  EXPECT_EQ(end.kind, remote::FramedKind::end);
   EXPECT_EQ(end.sequence, (kFiles + 6) / 7);
   EXPECT_EQ(end.images_before, kFiles);
 }
 
 TEST_F(ZmqEncoded, ChecksumsAreOfWhatWasSent) {
   MessagePuller puller(endpoint_);
-  std::jthread serving([&] { serve(25, "queue", ZmqSocketOptions::Role::push, {}, true); });
-  FramedKind kind = FramedKind::hello;
-  while (kind != FramedKind::end) {
+  std::jthread serving([&] { serve(25, "queue", remote::ZmqSocketOptions::Role::push, {}, true); });
+  remote::FramedKind kind = remote::FramedKind::hello;
+  while (kind != remote::FramedKind::end) {
     const FrameList frames = puller.next();
     ASSERT_FALSE(frames.empty());
     const auto views = views_of(frames);
-    const FramedHeader header = parse_framed(views).header;  // which checks it
+    const remote::FramedHeader header = remote::parse_framed(views).header;  // parsing checks it
     kind = header.kind;
-    EXPECT_EQ(header.flags, kFramedChecksum);
-    if (kind != FramedKind::batch) continue;
+    EXPECT_EQ(header.flags, remote::kFramedChecksum);
+    if (kind != remote::FramedKind::batch) continue;
     for (std::size_t frame = 1; frame < frames.size(); ++frame) {
       FrameList changed = frames;
       changed[frame].front() ^= std::byte{1};
       const auto changed_views = views_of(changed);
-      EXPECT_THROW(static_cast<void>(parse_framed(changed_views)), DataError) << frame;
+      EXPECT_THROW(static_cast<void>(remote::parse_framed(changed_views)), DataError) << frame;
     }
   }
 }
@@ -85,7 +85,7 @@ TEST_F(ZmqEncoded, FilesThatWereSpoiltOnTheirWayAreRefusedBeforeTheyAreDecoded) 
   EXPECT_EQ(counters.at("bad_samples"), 0);
   std::string notes;
   for (const std::string& note : probe_.notes()) notes += note;
-  EXPECT_TRUE(contains(notes, "it was changed on its way")) << notes;
+  EXPECT_TRUE(contains(notes, "it was changed in transit")) << notes;
 }
 
 TEST_F(ZmqEncoded, PixelsAreThoseOfQueue) {
@@ -113,7 +113,7 @@ TEST_F(ZmqEncoded, DamagedImagesAreLeftOutAndNamed) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
   Sender sender(endpoint_);
   sender.send(batch_of(spec_.images, 1));
-  // Images are decoded at the same time: those behind the bad one may be in the next batch already.
+  // Images are decoded in parallel: those after the bad one may already be in the next batch.
   sender.send(batch_of(spec_.images, 0, 1, static_cast<std::uint64_t>(spec_.images) + 1));
   EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
   EXPECT_EQ(probe_.values().at("bad_samples"), 1);
@@ -174,8 +174,8 @@ TEST_F(ZmqEncoded, OptionsThatDoNotFitAreRefused) {
   const auto refusal = [&](const std::string& more) {
     return thrown_by<ConfigError>([&] { consumer(more); });
   };
-  EXPECT_TRUE(contains(refusal(",crop=center"), "say encoded=true"));
-  EXPECT_TRUE(contains(refusal(",held=2"), "say encoded=true"));
+  EXPECT_TRUE(contains(refusal(",crop=center"), "use encoded=true"));
+  EXPECT_TRUE(contains(refusal(",held=2"), "use encoded=true"));
   EXPECT_TRUE(contains(refusal(",encoded=true,held=0"), "expected 1 to"));
   EXPECT_TRUE(contains(refusal(",encoded=true,decode=raw"), "leave encoded out"));
   EXPECT_TRUE(contains(refusal(",encoded=true,format=pickle"), "leave format out"));
@@ -201,12 +201,12 @@ TEST_F(ZmqEncoded, StopsWhileNothingComes) {
 TEST(MessageImages, HoldsNoMoreThanItMay) {
   SteadyClock clock;
   constexpr BatchSpec kSpec{.images = 8, .image = {32, 32, 3}, .classes = 4};
-  MessageImages held(2, kSpec.classes, clock);
+  remote::MessageImages held(2, kSpec.classes, clock);
   const FrameList frames = batch_of(2, 0);
   const auto views = views_of(frames);
   const auto fill = [&](std::uint64_t number) {
-    ImageMessage* const message = held.free({});
-    message->images.emplace(parse_framed(views), kSpec);
+    remote::ImageMessage* const message = held.free({});
+    message->images.emplace(remote::parse_framed(views), kSpec);
     message->name = "batch " + std::to_string(number);
     held.put(*message);
   };
@@ -230,7 +230,7 @@ TEST(MessageImages, HoldsNoMoreThanItMay) {
 
   held.end(std::make_exception_ptr(TimeoutError("late")));
   ASSERT_TRUE(held.next(first) && held.next(second)) << "what came before the end is there";
-  EXPECT_THROW(held.next(first), MessageImages::Failed);
+  EXPECT_THROW(held.next(first), remote::MessageImages::Failed);
   EXPECT_THROW(held.rethrow(), TimeoutError);
 }
 

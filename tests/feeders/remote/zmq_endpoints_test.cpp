@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume with several endpoints, and with threads of its own process.
+// zmq-consume with several endpoints, and with threads of the same process.
 #include <fmt/format.h>
 
 #include <set>
 
-#include "feeders/zmq_consume_plan.h"
-#include "tests/feeders/zmq_consume_fixture.h"
-#include "tests/feeders/zmq_inside_producer.h"
+#include "feeders/remote/zmq_consume_plan.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_inside_producer.h"
 
 namespace penstock {
 namespace {
@@ -142,13 +142,13 @@ TEST_F(ZmqEndpoints, OneInUseIsRefusedByItsName) {
   const std::string text =
       thrown_by<ConfigError>([&] { Consumer second("endpoint=" + at("a") + "+" + at("b")); });
   EXPECT_TRUE(contains(text, at("b")) && contains(text, "already in use")) << text;
-  Consumer third("endpoint=" + at("a"));  // which is free again
+  Consumer third("endpoint=" + at("a"));  // free again
 }
 
 TEST_F(ZmqEndpoints, APlusPartsTwoOnlyWhereOneBegins) {
   const auto texts_of = [](const std::string& text) {
     std::vector<std::string> texts;
-    for (const ConsumeEndpoint& part : parse_endpoints(text, true)) {
+    for (const remote::ConsumeEndpoint& part : remote::parse_endpoints(text, true)) {
       texts.push_back((part.bind ? "b " : "c ") + part.endpoint.text);
     }
     return texts;
@@ -165,13 +165,13 @@ TEST_F(ZmqEndpoints, APlusPartsTwoOnlyWhereOneBegins) {
 
 TEST_F(ZmqEndpoints, ThoseThatCannotBeAreRefused) {
   const auto error_of = [](const std::string& text) {
-    return thrown_by<ConfigError>([&] { parse_endpoints(text, true); });
+    return thrown_by<ConfigError>([&] { remote::parse_endpoints(text, true); });
   };
   EXPECT_TRUE(contains(error_of("ipc://a+ipc://a"), "ipc://a twice"));
   EXPECT_TRUE(contains(error_of("bind:ipc://a+connect:ipc://a"), "ipc://a twice"));
   EXPECT_TRUE(contains(error_of("ipc://a+tcp://host"), "'tcp://host' has no port"));
-  EXPECT_TRUE(contains(error_of("bind:connect:ipc://a"), "no transport"));
-  EXPECT_TRUE(contains(error_of(""), "no transport"));
+  EXPECT_TRUE(contains(error_of("bind:connect:ipc://a"), "an unsupported transport"));
+  EXPECT_TRUE(contains(error_of(""), "an unsupported transport"));
   std::string many = "ipc://x";
   for (int i = 0; i < 64; ++i) many += "+ipc://" + std::to_string(i);
   EXPECT_TRUE(contains(error_of(many), "65; expected at most 64"));
@@ -200,7 +200,7 @@ TEST_F(ZmqEndpoints, SilenceOfThreadsSaysSo) {
   Consumer consumer("endpoint=" + inside_endpoint("feed"), 100ms);
   consumer.start();
   const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "no thread of this process sends any; push some from a thread"))
+  EXPECT_TRUE(contains(text, "no thread of this process sends batches; push some from a thread"))
       << text;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real sockets for tests: a temporary folder for their files, a zmq-consume feeder with its ring,
-// and a bare producer beside it.
+// and a bare producer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
-#include "dataflow/wire/zmq_op.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/wire/zmq_op.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -43,11 +43,11 @@ inline void fill_closed_form(const Batch& batch, const BatchSpec& spec, std::uin
 
 /// The message of batch `index`.
 inline std::vector<std::byte> message_of(const BatchSpec& spec, std::uint64_t index) {
-  const BatchLayout layout(spec, spec.images);
+  const remote::BatchLayout layout(spec, spec.images);
   std::vector<std::byte> bytes(layout.size());
   std::vector<std::int32_t> labels(static_cast<std::size_t>(spec.images));
   Batch batch;
-  batch.pixels = std::span(bytes).subspan(BatchLayout::kPixelsAt, spec.pixel_bytes());
+  batch.pixels = std::span(bytes).subspan(remote::BatchLayout::kPixelsAt, spec.pixel_bytes());
   batch.labels = labels;
   fill_closed_form(batch, spec, index);
   std::memcpy(bytes.data() + layout.labels_at(), labels.data(), spec.label_bytes());
@@ -55,16 +55,16 @@ inline std::vector<std::byte> message_of(const BatchSpec& spec, std::uint64_t in
   return bytes;
 }
 
-/// What a Consumer fills.
+/// The ring that a Consumer fills.
 struct ConsumerRing {
   std::size_t slots = 2;
   Order order = Order::relaxed;
   BatchSpec spec = kSmall;
-  bool takes_loans = false;
-  Device* device = nullptr;  // that reads it; null: one whose copies take no time
+  bool accepts_foreign = false;
+  Device* device = nullptr;  // device that reads the ring; null: copies take no time
 };
 
-/// A zmq-consume feeder on a thread of its own, and the ring that it fills.
+/// A zmq-consume feeder on a separate thread, and the ring that it fills.
 class Consumer {
  public:
   explicit Consumer(const std::string& options,
@@ -76,7 +76,7 @@ class Consumer {
         reader_(ring.device != nullptr ? ring.device : &device_),
         ring_(spec_, ring.slots, device_, MemoryKind::pinned, std::span(&reader_, 1), ring.order,
               clock_) {
-    if (ring.takes_loans) ring_.take_loans();
+    if (ring.accepts_foreign) ring_.accept_foreign();
     DataPlan data;
     data.order = ring.order;
     feeder_ = entry_.make(FeederContext{.spec = spec_,
@@ -104,8 +104,8 @@ class Consumer {
     return std::chrono::steady_clock::now() - asked;
   }
 
-  /// The number of the next batch, taken from its first label; its contents are checked. Empty: the
-  /// end of the data. Rethrows what the feeder failed with.
+  /// The number of the next batch, from its first label; checks the contents. None: the end of the
+  /// data. Rethrows the feeder's exception.
   std::optional<std::uint64_t> next() {
     const ReadLease lease = ring_.next(0, {});
     if (!lease) return std::nullopt;
@@ -122,7 +122,7 @@ class Consumer {
   bool has_counter(const std::string& name) const { return probe_.values().contains(name); }
   double fact(const std::string& name) const { return probe_.facts().at(name); }
   std::map<std::string, double> facts() const { return probe_.facts(); }
-  /// Without the one about what may wait.
+  /// Without the note about waiting messages.
   std::vector<std::string> notes() const {
     std::vector<std::string> notes = probe_.notes();
     std::erase_if(notes, is_of_waiting);
@@ -132,7 +132,7 @@ class Consumer {
     const std::vector<std::string> notes = probe_.notes();
     return *std::find_if(notes.begin(), notes.end(), is_of_waiting);
   }
-  /// Of those that run here.
+  /// A stage that runs in this process.
   const StageCounters& stage(std::size_t number) const {
     for (const StageCounters& stage : probe_.stages()) {
       if (stage.stage.workers != kOutside && number-- == 0) return stage;
@@ -142,7 +142,7 @@ class Consumer {
   BatchRing& ring() { return ring_; }
   std::int64_t outside_reserve() const { return entry_.outside_reserve(options_, spec_); }
   void window_begins() { feeder_->settle(); }
-  /// Ends the feeder and what it owns.
+  /// Ends the feeder and its members.
   void destroy() {
     stop();
     feeder_.reset();
@@ -179,14 +179,14 @@ class Producer {
         socket_.send(zmq::buffer(bytes), more ? zmq::send_flags::sndmore : zmq::send_flags::none));
   }
 
-  /// Blocks until somebody would take a message, 20 s at most.
+  /// Blocks until a peer would take a message, at most 20 s.
   void await_peer() {
     zmq::pollitem_t item{socket_.handle(), 0, ZMQ_POLLOUT, 0};
     EXPECT_EQ(zmq::poll(&item, 1, std::chrono::seconds(20)), 1);
   }
-  /// What nobody took yet is dropped at the end.
+  /// Unsent messages are dropped at the end.
   void abandon() { socket_.set(zmq::sockopt::linger, 0); }
-  /// Gives up when nobody takes it within a moment.
+  /// Gives up if no peer takes it within a moment.
   void try_send(const std::vector<std::byte>& bytes) {
     zmq::pollitem_t item{socket_.handle(), 0, ZMQ_POLLOUT, 0};
     zmq::poll(&item, 1, std::chrono::milliseconds(20));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer that speaks ZeroMQ's protocol itself, and fills the memory of whoever lets it: frames of a
-// message that never ends, which libzmq neither counts nor hands out.
+// A peer that speaks ZeroMQ's protocol directly and fills the consumer's memory: frames of an
+// endless message, which libzmq neither counts nor delivers.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 
 namespace penstock {
 namespace {
@@ -32,7 +32,7 @@ class BarePeer {
     greeting.replace(12, 4, "NULL");
     const std::string ready("\x04\x1a\x05READY\x0bSocket-Type\0\0\0\x04PUSH", 28);
     EXPECT_TRUE(send(greeting) && send(ready));
-    std::string answer(greeting.size() + ready.size(), '\0');  // libzmq wants it to be awaited
+    std::string answer(greeting.size() + ready.size(), '\0');  // libzmq requires waiting for it
     EXPECT_EQ(recv(socket_, answer.data(), answer.size(), MSG_WAITALL),
               static_cast<ssize_t>(answer.size()));
   }
@@ -40,7 +40,7 @@ class BarePeer {
   BarePeer& operator=(const BarePeer&) = delete;
   ~BarePeer() { close(socket_); }
 
-  /// False: the connection has ended.
+  /// Returns false if the connection has ended.
   bool send(const std::string& bytes) {
     for (std::size_t sent = 0; sent < bytes.size();) {
       const ssize_t count = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
@@ -49,7 +49,7 @@ class BarePeer {
     }
     return true;
   }
-  /// Of less than 64 KiB, of a message with more of them.
+  /// A frame of less than 64 KiB, with more frames of the message to follow.
   static std::string frame(std::size_t size) {
     std::string bytes("\x03\0\0\0\0\0\0", 7);
     bytes += static_cast<char>(size >> 8);
@@ -61,7 +61,7 @@ class BarePeer {
   const int socket_;
 };
 
-/// Where a consumer that chose its port listens.
+/// The port of a consumer that chose it.
 int port_of(const Consumer& consumer) {
   const std::string note = consumer.notes().at(0);
   return std::stoi(note.substr(note.rfind(':') + 1));
@@ -90,7 +90,7 @@ TEST(ZmqFlood, BatchesThatWaitEndNoConnection) {
   Consumer consumer("endpoint=tcp://127.0.0.1:*,hwm=2");
   consumer.start();
   Producer producer("tcp://127.0.0.1:" + std::to_string(port_of(consumer)), false);
-  const std::jthread sending([&] {  // more than may be in no message
+  const std::jthread sending([&] {  // more than a message may hold
     for (std::uint64_t i = 0; i < 10'000; ++i) producer.send(message_of(kSmall, i % 25));
   });
   for (std::uint64_t i = 0; i < 10'000; ++i) ASSERT_EQ(consumer.next(), i % 25);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of every format that producers send, from Python's own libraries over real sockets.
+// Messages of every format from producers with Python's libraries, over real sockets.
 #include <set>
 
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 #include "tests/support/python.h"
 
 namespace penstock {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of Penstock's own format over real sockets: batches, accounts of producers, ends.
-#include "feeders/hand_off_times.h"
-#include "tests/feeders/zmq_consume_fixture.h"
+// Messages of Penstock's format over real sockets: batches, accounts of producers, ends.
+#include "feeders/remote/receive/hand_off_times.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 #include "tests/support/framed_messages.h"
 
 namespace penstock {
@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Batch `index` of producer `producer`, whose images are those of closed-form batch `content`.
+/// Batch `index` of producer `producer`, with the images of closed-form batch `content`.
 FrameList batch_message(std::uint64_t producer, std::uint64_t index, std::uint64_t content,
                         bool with_checksum = false) {
   FrameBytes pixels(kSmall.pixel_bytes());
@@ -18,8 +18,8 @@ FrameList batch_message(std::uint64_t producer, std::uint64_t index, std::uint64
   batch.pixels = pixels;
   batch.labels = labels;
   fill_closed_form(batch, kSmall, content);
-  FramedHeader header = pixels_header(kSmall, producer, index);
-  header.sent_ns = realtime_ns();
+  remote::FramedHeader header = pixels_header(kSmall, producer, index);
+  header.sent_ns = remote::realtime_ns();
   header.ready_ns = header.sent_ns - 1000;
   header.begun_ns = header.sent_ns - 1'001'000;
   return framed_message(header, {pixels, bytes_of_list(std::span<const std::int32_t>(labels))},
@@ -27,14 +27,15 @@ FrameList batch_message(std::uint64_t producer, std::uint64_t index, std::uint64
 }
 
 FrameList hello_message(std::uint64_t producer, const std::string& name) {
-  FramedHeader header = pixels_header(kSmall, producer);
-  header.kind = FramedKind::hello;
-  const FramedHello hello{.name = name, .host = "here", .pid = 4711, .boot = boot_id(), .pool = {}};
-  return framed_message(header, {bytes_of_text(write_framed_hello(hello))});
+  remote::FramedHeader header = pixels_header(kSmall, producer);
+  header.kind = remote::FramedKind::hello;
+  const remote::FramedHello hello{
+      .name = name, .host = "here", .pid = 4711, .boot = remote::boot_id(), .pool = {}};
+  return framed_message(header, {bytes_of_text(remote::write_framed_hello(hello))});
 }
 
 FrameList end_message(std::uint64_t producer, std::uint64_t batches) {
-  FramedHeader header = header_of(FramedKind::end, producer);
+  remote::FramedHeader header = header_of(remote::FramedKind::end, producer);
   header.sequence = batches;
   header.images_before = batches * static_cast<std::uint64_t>(kSmall.images);
   return framed_message(header, {});
@@ -51,7 +52,7 @@ bool has_note(const Consumer& consumer, std::string_view part) {
   return false;
 }
 
-/// What was sent is what was received, refused or is missing.
+/// Checks that every sent image was received or refused or is missing.
 void expect_sums(const Consumer& consumer) {
   EXPECT_EQ(consumer.counter("images_sent"), consumer.counter("images_received") +
                                                  consumer.counter("images_rejected") +
@@ -88,7 +89,9 @@ TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirT
   Consumer consumer("endpoint=" + endpoint() + ",producers=1");
   Producer producer(endpoint(), false);
   send(producer, hello_message(7, "loader"));
-  for (std::uint64_t i = 0; i < 3; ++i) send(producer, batch_message(7, i, i));  // wait in sockets
+  for (std::uint64_t i = 0; i < 3; ++i)
+    send(producer, batch_message(7, i, i));  // waiting in
+                                             // sockets
   consumer.window_begins();
   consumer.start();
   for (std::uint64_t i = 3; i < 8; ++i) send(producer, batch_message(7, i, i));
@@ -114,10 +117,10 @@ TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
   send(first, batch_message(1, 4, 4));  // 2 and 3 are lost
   send(first, end_message(1, 5));
   EXPECT_EQ(consumer.next(), 4U);
-  send(second, batch_message(2, 1, 11));  // went elsewhere: 0
+  send(second, batch_message(2, 1, 11));  // batch 0 went elsewhere
   send(second, end_message(2, 2));
   EXPECT_EQ(consumer.next(), 11U);
-  EXPECT_EQ(consumer.next(), std::nullopt);  // nothing comes any more
+  EXPECT_EQ(consumer.next(), std::nullopt);  // no batch follows
   consumer.stop();
   EXPECT_EQ(consumer.counter("images_sent"), 4 * 7);
   EXPECT_EQ(consumer.counter("images_received"), 4 * 3);
@@ -132,8 +135,8 @@ TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
   EXPECT_TRUE(
       has_note(consumer, "first on here, pid 4711: framed message: the checksum of batch 1"));
   EXPECT_TRUE(has_note(consumer,
-                       "of 28 images that producers sent, 12 are missing, lost or gone to another "
-                       "consumer; of first on here, pid 4711: 8 of 20; of producer"));
+                       "of 28 images that producers sent, 12 are missing: lost, or received by "
+                       "another consumer; of first on here, pid 4711: 8 of 20; of producer"));
 }
 
 TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {
@@ -142,10 +145,10 @@ TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {
   Producer producer(endpoint(), false);
   BatchSpec larger = kSmall;
   larger.images = 5;
-  FramedHeader header = pixels_header(larger, 3);
-  header.kind = FramedKind::hello;
+  remote::FramedHeader header = pixels_header(larger, 3);
+  header.kind = remote::FramedKind::hello;
   send(producer, framed_message(header, {bytes_of_text(R"({"name":"wide","host":"there"})")}));
-  send(producer, framed_message(header_of(FramedKind::welcome, 3), {bytes_of_text("{}")}));
+  send(producer, framed_message(header_of(remote::FramedKind::welcome, 3), {bytes_of_text("{}")}));
   send(producer, batch_message(4, 0, 6));
   EXPECT_EQ(consumer.next(), 6U);
   consumer.stop();
@@ -166,7 +169,7 @@ TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
     consumer.start();
     if (!comes(consumer, 2)) return false;
     said = thrown_by<TimeoutError>([&] { consumer.next(); });
-    return contains(said, "all of them have sent their end; with producers=1 the data end");
+    return contains(said, "all of them have sent their end; producers=1 ends the data after");
   })) << said;
 }
 

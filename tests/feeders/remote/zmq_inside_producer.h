@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of this process that pushes to zmq-consume: what it has sent lies in the consumer's
-// socket at once.
+// A thread of this process that pushes to zmq-consume. Sent messages are in the consumer's socket
+// immediately.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <string>
 #include <zmq.hpp>
 
-#include "feeders/zmq_socket.h"
-#include "tests/feeders/zmq_fixture.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 
 namespace penstock {
 
@@ -31,13 +31,13 @@ class InsideProducer {
   };
   zmq::socket_ref push() const { return {zmq::from_handle, socket_.get()}; }
 
-  std::unique_ptr<void, Close> socket_{zmq_socket(inproc_context(), ZMQ_PUSH)};
+  std::unique_ptr<void, Close> socket_{zmq_socket(remote::inproc_context(), ZMQ_PUSH)};
 };
 
-/// A name that no other test of the process has.
+/// A name that no other test of the process uses.
 inline std::string inside_endpoint(const std::string& name) {
   const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-  inproc_context();
+  remote::inproc_context();
   return "inproc://" + std::string(test.name()) + "-" + name;
 }
 

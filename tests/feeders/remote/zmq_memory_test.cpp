@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's buffers of connections, and the pages of messages.
-#include "feeders/zmq_memory.h"
+// The kernel's buffers of connections, and memory pages of messages.
+#include "feeders/remote/receive/zmq_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -15,7 +15,7 @@
 #include <fstream>
 #include <thread>
 
-#include "feeders/zmq_socket.h"
+#include "feeders/remote/receive/zmq_socket.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -27,10 +27,10 @@ int send_buffer_of(int connection) {
   int bytes = 0;
   socklen_t size = sizeof bytes;
   getsockopt(connection, SOL_SOCKET, SO_SNDBUF, &bytes, &size);
-  return bytes / 2;  // the kernel doubles what it was asked for
+  return bytes / 2;  // the kernel doubles the requested size
 }
 
-/// What the kernel gives to whoever asks for `bytes`.
+/// The buffer size that the kernel grants for a request of `bytes`.
 int granted(int bytes) {
   int most = 0;
   std::ifstream("/proc/sys/net/core/wmem_max") >> most;
@@ -55,21 +55,21 @@ class Pair {
 TEST(ZmqMemory, BuffersBetweenProcessesGrowAndNeverShrink) {
   const Pair pair;
   const int before = send_buffer_of(pair.end());
-  enlarge_send_buffer(pair.end(), 1000);
+  remote::enlarge_send_buffer(pair.end(), 1000);
   EXPECT_EQ(send_buffer_of(pair.end()), before);
-  enlarge_send_buffer(pair.end(), kSendBuffer);
-  EXPECT_EQ(send_buffer_of(pair.end()), std::max(before, granted(kSendBuffer)));
-  enlarge_send_buffer(pair.end(), INT64_MAX);
+  remote::enlarge_send_buffer(pair.end(), remote::kSendBuffer);
+  EXPECT_EQ(send_buffer_of(pair.end()), std::max(before, granted(remote::kSendBuffer)));
+  remote::enlarge_send_buffer(pair.end(), INT64_MAX);
   EXPECT_EQ(send_buffer_of(pair.end()), std::max(before, granted(INT_MAX)));
 }
 
 TEST(ZmqMemory, WhatIsNoConnectionBetweenProcessesStaysAsItIs) {
   const int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int before = send_buffer_of(tcp);
-  enlarge_send_buffer(tcp, kSendBuffer);
+  remote::enlarge_send_buffer(tcp, remote::kSendBuffer);
   EXPECT_EQ(send_buffer_of(tcp), before);
   close(tcp);
-  enlarge_send_buffer(-1, kSendBuffer);
+  remote::enlarge_send_buffer(-1, remote::kSendBuffer);
 }
 
 TEST(ZmqMemory, ASocketThatSendsHasItsBufferFromItsFirstMessageOn) {
@@ -77,11 +77,11 @@ TEST(ZmqMemory, ASocketThatSendsHasItsBufferFromItsFirstMessageOn) {
   const int before = send_buffer_of(pair.end()), wanted = before + before / 2;
   if (granted(wanted) < wanted) GTEST_SKIP() << "net.core.wmem_max allows no more than the default";
   const TempFolder folder;
-  const Endpoint place = parse_endpoint("ipc://" + folder.path().string() + "/feed");
-  ZmqSocket pull(place, {.role = ZmqSocketOptions::Role::pull});
-  ZmqSocket push(place,
-                 {.role = ZmqSocketOptions::Role::push, .bind = false, .send_buffer = wanted});
-  ASSERT_EQ(push.wait(20s, {}), ZmqSocket::Wake::ready);
+  const net::Endpoint place = net::parse_endpoint("ipc://" + folder.path().string() + "/feed");
+  remote::ZmqSocket pull(place, {.role = remote::ZmqSocketOptions::Role::pull});
+  remote::ZmqSocket push(
+      place, {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .send_buffer = wanted});
+  ASSERT_EQ(push.wait(20s, {}), remote::ZmqSocket::Wake::ready);
   int enlarged = 0;
   for (int descriptor = 0; descriptor < 1024; ++descriptor) {
     enlarged += send_buffer_of(descriptor) >= wanted ? 1 : 0;
@@ -89,7 +89,7 @@ TEST(ZmqMemory, ASocketThatSendsHasItsBufferFromItsFirstMessageOn) {
   EXPECT_EQ(enlarged, 1);
 }
 
-/// Page faults of a thread that fills and frees messages of `bytes`, behind the first few.
+/// Page faults of a thread that fills and frees messages of `bytes`, after the first few messages.
 long faults_of_messages(std::size_t bytes, int messages) {
   long faults = 0;
   std::thread([&] {
@@ -112,7 +112,7 @@ TEST(ZmqMemory, PagesOfFreedMessagesAreUsedAgain) {
 #endif
   constexpr int kMessages = 8;
   for (const std::size_t bytes : {std::size_t{9634360}, std::size_t{38537216}}) {
-    keep_message_memory(bytes);
+    remote::keep_message_memory(bytes);
     const long pages = static_cast<long>(bytes / 4096) * kMessages;
     EXPECT_LT(faults_of_messages(bytes, kMessages), pages / 20) << bytes;
   }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// libzmq ends the connection of whoever sends too large a message and does not say so; who came and
-// went without a message is named all the same, and so is who comes back.
+// libzmq silently ends the connection of a peer that sends too large a message. A peer that came
+// and left without a message is named nevertheless, and so is one that returns.
 #include <unistd.h>
 
-#include "tests/feeders/credit_fixture.h"
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kWhy = "send more than max_message = 2000 bytes in a frame";
+constexpr const char* kWhy = "if a frame has more than max_message = 2000 bytes";
 
 class ZmqMute : public ZmqConsume {};
 
@@ -19,14 +19,14 @@ TEST_F(ZmqMute, AProducerOfTooLargeMessagesIsNamed) {
   consumer.start();
   Producer bad(endpoint(), false);
   {
-    // Each time that it is connected again, until the consumer saw it in time.
+    // Whenever it is connected again, until the consumer saw it in time.
     const std::jthread sending([&](const std::stop_token& stop) {
       while (!stop.stop_requested()) bad.try_send(std::vector<std::byte>(100'000));
     });
     EXPECT_TRUE(reaches(consumer, "producers_without_messages", 1));
   }
   bad.abandon();
-  EXPECT_TRUE(contains(all_notes(consumer), " came to " + endpoint() + " and went"));
+  EXPECT_TRUE(contains(all_notes(consumer), " came to " + endpoint() + " and disconnected"));
   EXPECT_TRUE(contains(all_notes(consumer), kWhy)) << all_notes(consumer);
   Producer good(endpoint(), false);
   good.send(message_of(kSmall, 4));
@@ -41,7 +41,7 @@ TEST_F(ZmqMute, WhoSentAMessageIsNot) {
     producer.send(message_of(kSmall, i));
   }
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(consumer.next().has_value());
-  // One that sends nothing is named, and then all that went before it have been judged.
+  // One that sends nothing is named; by then all earlier peers have been judged.
   std::int64_t strangers = 0;
   EXPECT_TRUE(await([&] {
     ++strangers;
@@ -58,7 +58,7 @@ TEST_F(ZmqMute, AProducerByCreditIsNamedWhenItComesBack) {
   producer.enter(2);
   producer.send({FrameBytes(100'000)});
   ASSERT_TRUE(reaches(consumer, "producers_lost", 1));
-  producer.enter(2);  // libzmq has connected again
+  producer.enter(2);  // libzmq has reconnected
   EXPECT_TRUE(contains(all_notes(consumer), "bare is back")) << all_notes(consumer);
   EXPECT_TRUE(contains(all_notes(consumer), kWhy)) << all_notes(consumer);
   producer.send_batch(4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/wire/zmq_op.h"
+#include "feeders/remote/wire/zmq_op.h"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ Bytes with(Bytes bytes, std::size_t offset, Integer value) {
 
 std::string error_of(std::span<const std::byte> bytes) {
   try {
-    parse_zmq_op(bytes);
+    remote::parse_zmq_op(bytes);
   } catch (const DataError& error) {
     return error.what();
   }
@@ -54,10 +54,10 @@ constexpr BatchSpec kSpec{.images = 2, .image = {2, 3, 1}, .classes = 10};
 
 /// A batch of kSpec with the labels 3 and 9.
 Bytes batch_message() {
-  const BatchLayout layout(kSpec, kSpec.images);
+  const remote::BatchLayout layout(kSpec, kSpec.images);
   Bytes bytes(layout.size());
   for (std::size_t i = 0; i < kSpec.pixel_bytes(); ++i) {
-    bytes[BatchLayout::kPixelsAt + i] = static_cast<std::byte>(i + 1);
+    bytes[remote::BatchLayout::kPixelsAt + i] = static_cast<std::byte>(i + 1);
   }
   bytes[layout.labels_at()] = std::byte{3};
   bytes[layout.labels_at() + 4] = std::byte{9};
@@ -67,7 +67,7 @@ Bytes batch_message() {
 
 std::string batch_error_of(const Bytes& bytes, const BatchSpec& spec = kSpec) {
   try {
-    as_batch(parse_zmq_op(bytes), spec);
+    remote::as_batch(remote::parse_zmq_op(bytes), spec);
   } catch (const DataError& error) {
     return error.what();
   }
@@ -76,10 +76,10 @@ std::string batch_error_of(const Bytes& bytes, const BatchSpec& spec = kSpec) {
 
 TEST(ZmqOp, TakesTheWorkedExampleApart) {
   ASSERT_EQ(kExample.size(), 62U);
-  const WireMessage message = parse_zmq_op(kExample);
+  const remote::WireMessage message = remote::parse_zmq_op(kExample);
   ASSERT_EQ(message.tensors, 2U);
-  const WireTensor &x = message.tensor[0], &y = message.tensor[1];
-  EXPECT_EQ(x.type, WireType::u8);
+  const remote::WireTensor &x = message.tensor[0], &y = message.tensor[1];
+  EXPECT_EQ(x.type, remote::WireType::u8);
   ASSERT_EQ(x.dimensions, 2U);
   EXPECT_EQ(x.dims[0], 2);
   EXPECT_EQ(x.dims[1], 3);
@@ -87,7 +87,7 @@ TEST(ZmqOp, TakesTheWorkedExampleApart) {
   EXPECT_EQ(x.data.data(), kExample.data() + 28) << "a view, not a copy";
   ASSERT_EQ(x.data.size(), 6U);
   EXPECT_EQ(x.data[5], std::byte{6});
-  EXPECT_EQ(y.type, WireType::i32);
+  EXPECT_EQ(y.type, remote::WireType::i32);
   ASSERT_EQ(y.dimensions, 1U);
   EXPECT_EQ(y.dims[0], 2);
   EXPECT_EQ(y.offset, 34U);
@@ -103,21 +103,22 @@ TEST(ZmqOp, WritesTheHeadersOfTheWorkedExample) {
   std::fill(bytes.begin() + 4, bytes.begin() + 28, std::byte{0});
   std::fill(bytes.begin() + 34, bytes.begin() + 54, std::byte{0});
   const std::int32_t x[] = {2, 3}, y[] = {2};
-  EXPECT_EQ(write_tensor_header(std::span(bytes).subspan(4), WireType::u8, x), 24U);
-  EXPECT_EQ(write_tensor_header(std::span(bytes).subspan(34), WireType::i32, y), 20U);
+  EXPECT_EQ(remote::write_tensor_header(std::span(bytes).subspan(4), remote::WireType::u8, x), 24U);
+  EXPECT_EQ(remote::write_tensor_header(std::span(bytes).subspan(34), remote::WireType::i32, y),
+            20U);
   EXPECT_EQ(bytes, kExample);
 }
 
 TEST(ZmqOp, TakesAScalar) {
   const Bytes bytes = from_hex("01000000 03000000 00000000 0400000000000000 05000000");
-  const WireMessage message = parse_zmq_op(bytes);
+  const remote::WireMessage message = remote::parse_zmq_op(bytes);
   ASSERT_EQ(message.tensors, 1U);
   EXPECT_EQ(message.tensor[0].dimensions, 0U);
   EXPECT_EQ(message.tensor[0].data.size(), 4U);
 }
 
 TEST(ZmqOp, KnowsTheSizeOfARealBatch) {
-  const BatchLayout layout(BatchSpec{}, 64);
+  const remote::BatchLayout layout(BatchSpec{}, 64);
   EXPECT_EQ(layout.size(), 9'634'104U);
   EXPECT_EQ(layout.labels_at(), 9'634'104U - 256);
 }
@@ -169,7 +170,7 @@ TEST(ZmqOp, RefusesNegativeCountsEverywhere) {
 }
 
 TEST(ZmqOp, RefusesDimensionsWhoseProductOverflows) {
-  // 2^31-1 to the eighth power, of float64.
+  // 2^31-1 to the power of eight, of float64.
   Bytes bytes = from_hex("01000000 02000000 08000000");
   for (int i = 0; i < 8; ++i) {
     const Bytes dim = from_hex("ffffff7f");
@@ -197,13 +198,13 @@ TEST(ZmqOp, RefusesMoreDataThanTheMessageHas) {
 
 TEST(ZmqOpBatch, CopiesPixelsAndLabels) {
   const Bytes bytes = batch_message();
-  const WireBatch view = as_batch(parse_zmq_op(bytes), kSpec);
+  const remote::WireBatch view = remote::as_batch(remote::parse_zmq_op(bytes), kSpec);
   Bytes pixels(kSpec.pixel_bytes());
   std::vector<std::int32_t> labels(2);
   Batch batch;
   batch.pixels = pixels;
   batch.labels = labels;
-  copy_batch(view, batch);
+  remote::copy_batch(view, batch);
   EXPECT_EQ(pixels[0], std::byte{1});
   EXPECT_EQ(pixels[11], std::byte{12});
   EXPECT_EQ(labels, (std::vector<std::int32_t>{3, 9}));
@@ -211,20 +212,20 @@ TEST(ZmqOpBatch, CopiesPixelsAndLabels) {
 
 TEST(ZmqOpBatch, TakesLabelsOf64Bits) {
   Bytes bytes = batch_message();
-  bytes.resize(BatchLayout::kPixelsAt + kSpec.pixel_bytes());
+  bytes.resize(remote::BatchLayout::kPixelsAt + kSpec.pixel_bytes());
   Bytes tail(20 + 16);
   const std::int32_t shape[] = {2};
-  write_tensor_header(tail, WireType::i64, shape);
+  remote::write_tensor_header(tail, remote::WireType::i64, shape);
   tail = with(tail, 20, std::int64_t{4});
   tail = with(tail, 28, std::int64_t{8});
   bytes.insert(bytes.end(), tail.begin(), tail.end());
-  const WireBatch view = as_batch(parse_zmq_op(bytes), kSpec);
+  const remote::WireBatch view = remote::as_batch(remote::parse_zmq_op(bytes), kSpec);
   std::vector<std::int32_t> labels(2);
   Bytes pixels(kSpec.pixel_bytes());
   Batch batch;
   batch.pixels = pixels;
   batch.labels = labels;
-  copy_batch(view, batch);
+  remote::copy_batch(view, batch);
   EXPECT_EQ(labels, (std::vector<std::int32_t>{4, 8}));
 
   const std::size_t last = bytes.size() - 8;
@@ -242,12 +243,13 @@ TEST(ZmqOpBatch, NamesWantedAndFoundShapes) {
       batch_error_of(batch_message(), larger),
       "zmq_op message holds uint8 [2,2,3,1] and int32 [2]; expected uint8 [4,2,3,1] and int32 "
       "[4]; its first dimension must equal --batch-size");
-  const Bytes signed_pixels = with(batch_message(), 4, static_cast<std::int32_t>(WireType::i8));
+  const Bytes signed_pixels =
+      with(batch_message(), 4, static_cast<std::int32_t>(remote::WireType::i8));
   EXPECT_EQ(batch_error_of(signed_pixels),
             "zmq_op message holds int8 [2,2,3,1] and int32 [2]; expected uint8 [2,2,3,1] and int32 "
             "[2]");
-  const Bytes real_labels =
-      with(batch_message(), BatchLayout::kPixelsAt + 12, static_cast<std::int32_t>(WireType::f32));
+  const Bytes real_labels = with(batch_message(), remote::BatchLayout::kPixelsAt + 12,
+                                 static_cast<std::int32_t>(remote::WireType::f32));
   EXPECT_NE(batch_error_of(real_labels).find("and float32 [2]; expected"), std::string::npos);
   EXPECT_NE(batch_error_of(from_hex("01000000 03000000 00000000 0400000000000000 05000000"))
                 .find("holds int32 scalar; expected"),
@@ -264,10 +266,10 @@ TEST(ZmqOpBatch, RefusesLabelsOutOfRange) {
 }
 
 TEST(ZmqOpBatch, LayoutOfASmallerLastBatchParses) {
-  const BatchLayout layout(kSpec, 1);
+  const remote::BatchLayout layout(kSpec, 1);
   Bytes bytes(layout.size());
   layout.write_headers(bytes);
-  const WireMessage message = parse_zmq_op(bytes);
+  const remote::WireMessage message = remote::parse_zmq_op(bytes);
   EXPECT_EQ(message.tensor[0].dims[0], 1);
   EXPECT_EQ(message.tensor[0].data.size(), 6U);
   EXPECT_EQ(message.tensor[1].data.size(), 4U);

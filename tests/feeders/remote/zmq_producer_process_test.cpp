@@ -10,8 +10,8 @@
 
 #include <fstream>
 
-#include "feeders/producer_process.h"
-#include "tests/feeders/zmq_consume_fixture.h"
+#include "feeders/remote/receive/producer_process.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
 
 namespace penstock {
 namespace {
@@ -21,9 +21,9 @@ using namespace std::chrono_literals;
 class ZmqProducerProcess : public ZmqConsume {
  protected:
   ZmqProducerProcess() { EXPECT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
-  /// Where a producer writes the number of a process of its own.
+  /// Where a producer writes the number of a process that it started.
   std::string pipe() const { return folder_.path().string() + "/pid"; }
-  /// That process. Blocks until the producer says it.
+  /// Opens that process. Blocks until the producer writes its number.
   int open_process() const {
     pid_t pid = 0;
     std::ifstream(pipe()) >> pid;
@@ -49,7 +49,7 @@ TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
   close(grandchild);
 }
 
-/// A shell that is asked to end does not wait for what it started.
+/// A shell that is asked to end does not wait for its children.
 TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
   const auto cpu_of_children = [] {
     rusage usage{};
@@ -61,7 +61,7 @@ TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
   Consumer consumer(command("(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $$ > " +
                             pipe() + "; exec sleep 1000) & wait"));
   consumer.start();
-  close(open_process());  // once it has done its rounds
+  close(open_process());  // when it has finished its work
   consumer.destroy();
   EXPECT_GT(cpu_of_children() - before, 0.02) << "200,000 rounds of a shell";
 }
@@ -131,7 +131,7 @@ TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {
 TEST_F(ZmqProducerProcess, AllThatItStartedDiesWithAKilledProgram) {
   const pid_t program = fork();
   if (program == 0) {
-    const ProducerProcess producer("sleep 1000 & echo $! > " + pipe() + "; wait");
+    const remote::ProducerProcess producer("sleep 1000 & echo $! > " + pipe() + "; wait");
     pause();
     _exit(0);
   }

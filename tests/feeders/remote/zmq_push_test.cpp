@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both ends: a feeder's ring through ZmqPush and a socket into zmq-consume.
-#include "feeders/zmq_push.h"
+#include "feeders/remote/send/zmq_push.h"
 
 #include <atomic>
 #include <cmath>
 
-#include "tests/feeders/zmq_fixture.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/patience.h"
 
 namespace penstock {
@@ -13,16 +13,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A feeder's side of a ring, sent to an endpoint.
+/// The sending side of a ring, connected to an endpoint.
 class Server {
  public:
   Server(const std::string& endpoint, bool bind, std::size_t slots = 4)
       : ring_(kSmall, slots, memory_, MemoryKind::pinned, std::span(&reader_, 1), Order::relaxed,
               clock_),
-        push_(ring_, parse_endpoint(endpoint),
-              {.role = ZmqSocketOptions::Role::push, .bind = bind, .hwm = 2}, clock_, probe_) {}
+        push_(ring_, net::parse_endpoint(endpoint),
+              {.role = remote::ZmqSocketOptions::Role::push, .bind = bind, .hwm = 2}, clock_,
+              probe_) {}
 
-  void run(const PushPlan& plan, std::stop_token stop) { push_.run(plan, std::move(stop)); }
+  void run(const remote::PushPlan& plan, std::stop_token stop) { push_.run(plan, std::move(stop)); }
   BatchRing& ring() { return ring_; }
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
 
@@ -30,13 +31,13 @@ class Server {
   SteadyClock clock_;
   Probe probe_;
   HostDevice host_{clock_};
-  FrameMemory memory_{host_};
+  remote::FrameMemory memory_{host_};
   Device* const reader_ = &memory_;
   BatchRing ring_;
-  ZmqPush push_;
+  remote::ZmqPush push_;
 };
 
-constexpr PushPlan kForEver{.timeout = 20s};
+constexpr remote::PushPlan kForEver{.timeout = 20s};
 
 class ZmqPushTest : public ::testing::Test {
  protected:
@@ -44,7 +45,7 @@ class ZmqPushTest : public ::testing::Test {
   const std::string endpoint_ = "ipc://" + folder_.path().string() + "/feed";
 };
 
-/// Whether the consumer binds.
+/// The parameter: does the consumer bind?
 class ZmqEnds : public ZmqPushTest, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(ZmqEnds, EveryBatchOfAFiniteFeederArrivesOnce) {
@@ -70,7 +71,7 @@ TEST_P(ZmqEnds, EveryBatchOfAFiniteFeederArrivesOnce) {
   });
   std::jthread sending([&] {
     server->run(kForEver, {});
-    server.reset();  // what was sent arrives although the sender is gone
+    server.reset();  // sent messages arrive although the sender is gone
   });
   for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer->next(), i);
 }
@@ -100,7 +101,7 @@ TEST_F(ZmqPushTest, SlotsThatAreFilledOnceKeepTheirLabels) {
   sending.join();
   EXPECT_EQ(server.counter("batches_sent"), 30);
   EXPECT_EQ(server.counter("bytes_sent"),
-            static_cast<std::int64_t>(30 * BatchLayout(kSmall, kSmall.images).size()));
+            static_cast<std::int64_t>(30 * remote::BatchLayout(kSmall, kSmall.images).size()));
 }
 
 TEST_F(ZmqPushTest, NoConsumerIsATimeout) {
@@ -139,7 +140,7 @@ TEST_F(ZmqPushTest, TheFeedersFailureIsRethrown) {
   EXPECT_THROW(server.run(kForEver, {}), DataError);
 }
 
-/// Time that jumps to whatever is waited for, and takes notes.
+/// A clock that jumps to every deadline and records it.
 class JumpingClock final : public Clock {
  public:
   Time now() const override { return Time(Nanoseconds(now_)); }
@@ -149,7 +150,7 @@ class JumpingClock final : public Clock {
   }
   void wake(Gate& gate) override { gate.condition.notify_all(); }
 
-  std::vector<Time> deadlines;  // of the one thread that sleeps
+  std::vector<Time> deadlines;  // of the only thread that sleeps
 
  protected:
   bool wait_for_condition(std::unique_lock<std::mutex>& lock, Gate& gate, std::stop_token stop,
@@ -166,7 +167,7 @@ TEST_F(ZmqPushTest, ARateIsThatOfTheClock) {
   JumpingClock clock;
   Probe probe;
   HostDevice host(clock);
-  FrameMemory memory(host);
+  remote::FrameMemory memory(host);
   Device* const reader = &memory;
   BatchRing ring(kSmall, kBatches, memory, MemoryKind::pinned, std::span(&reader, 1),
                  Order::relaxed, clock);
@@ -182,8 +183,9 @@ TEST_F(ZmqPushTest, ARateIsThatOfTheClock) {
   std::jthread draining([&] {
     for (std::size_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer.next(), i);
   });
-  ZmqPush push(ring, parse_endpoint(endpoint_),
-               {.role = ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock, probe);
+  remote::ZmqPush push(ring, net::parse_endpoint(endpoint_),
+                       {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .hwm = 2},
+                       clock, probe);
   const Time start = clock.now();
   push.run({.img_per_s = 7, .timeout = std::chrono::hours(1000)}, {});
   ASSERT_GE(clock.deadlines.size(), kBatches);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// zmq-consume with several receiver threads, and how much it lets wait.
+// zmq-consume with several receiver threads, and its limit for waiting messages.
 #include <array>
 
-#include "feeders/threads_together.h"
-#include "feeders/turns.h"
-#include "tests/feeders/zmq_consume_fixture.h"
-#include "tests/feeders/zmq_inside_producer.h"
+#include "feeders/remote/credit/turns.h"
+#include "feeders/remote/receive/threads_together.h"
+#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_inside_producer.h"
 
 namespace penstock {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kPrompt = 500ms;
-/// Batches that can be told apart.
+/// Batches with different numbers.
 constexpr std::uint64_t kNumbers = 25;
 
 class ZmqReceivers : public ZmqConsume {
@@ -29,7 +29,7 @@ TEST_F(ZmqReceivers, EveryBatchOfAllProducersArrivesOnce) {
   Consumer consumer("endpoint=" + endpoint() + "+" + second + ",receivers=4", 20s, {},
                     {.slots = 6});
   consumer.start();
-  // A full socket of libzmq drops what it has not read of a connection that ends: they stay.
+  // When a connection ends, a full libzmq socket drops its unread messages, so the producers stay.
   std::array<Producer, kProducers> producers{
       {{second, false}, {endpoint(), false}, {endpoint(), false}}};
   std::vector<std::jthread> pushing;
@@ -104,7 +104,7 @@ TEST_F(ZmqReceivers, AStopEndsAllOfThemAtOnce) {
   }));
   const std::string name = inside_endpoint("feed");
   EXPECT_TRUE(is_prompt(kPrompt, [&] {
-    Consumer full("endpoint=" + name + ",receivers=4");  // more than slots
+    Consumer full("endpoint=" + name + ",receivers=4");  // more receivers than slots
     InsideProducer producer(name);
     for (std::uint64_t i = 0; i < 8; ++i) producer.send(message_of(kSmall, i));
     full.start();
@@ -128,8 +128,8 @@ TEST_F(ZmqReceivers, TheBufferSetsTheHighWaterMark) {
   EXPECT_EQ(consumer.outside_reserve(), 18);
   EXPECT_EQ(consumer.note_of_waiting(),
             "up to 18 batches (72 images, " + std::to_string(18 * batch) +
-                " bytes) of each producer wait outside the ring: 8 in its socket if its hwm is "
-                "ours, 1 under way, 1 being received, 8 in this socket");
+                " bytes) of each producer wait outside the ring: 8 in its socket if it has the "
+                "same hwm, 1 in transit, 1 being received, 8 in this socket");
   EXPECT_EQ(consumer.counter("receive_bound_bytes"),
             10 * static_cast<std::int64_t>(4 * batch + (64 << 10)));
 }
@@ -153,7 +153,7 @@ TEST_F(ZmqReceivers, BuffersThatCannotBeAreRefused) {
 }
 
 TEST_F(ZmqReceivers, NoMoreWaitsThanTheNoteSays) {
-  // Larger than what the kernel holds of a connection.
+  // Larger than the kernel's buffers of a connection.
   constexpr BatchSpec kLarge{.images = 4, .image = {400, 400, 3}, .classes = 100};
   const std::vector<std::byte> message = message_of(kLarge, 0);
   const Consumer consumer(
@@ -182,19 +182,19 @@ TEST(RunTogether, TheFirstFailureEndsAllAndIsTheOne) {
     never.wait(lock, stop, [] { return false; });
     ++stopped;
   };
-  EXPECT_EQ(thrown_by<DataError>([&] { run_together(4, {}, work); }), "the third");
+  EXPECT_EQ(thrown_by<DataError>([&] { remote::run_together(4, {}, work); }), "the third");
   EXPECT_EQ(stopped, 3);
 }
 
 TEST(Turns, ComeInTheirOrderWhoeverIsFirst) {
   constexpr std::int64_t kTurns = 2000;
-  Turns turns;
+  remote::Turns turns;
   std::atomic<std::int64_t> next{1};
-  std::vector<std::int64_t> order;  // whoever has the turn
-  run_together(4, {}, [&](const std::stop_token&) {
+  std::vector<std::int64_t> order;  // written by the receiver whose turn it is
+  remote::run_together(4, {}, [&](const std::stop_token&) {
     for (std::int64_t number = next++; number <= kTurns; number = next++) {
-      const Turn turn(turns, number);
-      if (number % 5 == 0) continue;  // given up: passed on in its turn
+      const remote::Turn turn(turns, number);
+      if (number % 5 == 0) continue;  // gave up: the turn is passed on in order
       turn.await();
       order.push_back(number);
     }

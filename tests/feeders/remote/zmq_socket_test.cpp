@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sockets of feeding end.
-#include "feeders/zmq_socket.h"
+// How sockets for feeding end.
+#include "feeders/remote/receive/zmq_socket.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// libzmq aborts the process where nothing is done about it.
+/// libzmq aborts the process unless this is prevented.
 TEST(ZmqSocketEnd, BothEndsMayCloseInTheMidstOfAMessage) {
   const TempFolder folder;
   const std::string endpoint = "ipc://" + folder.path().string() + "/feed";
@@ -30,10 +30,10 @@ TEST(ZmqSocketEnd, BothEndsMayCloseInTheMidstOfAMessage) {
     puller->set(zmq::sockopt::rcvhwm, 1);
     puller->set(zmq::sockopt::rcvtimeo, 20'000);
     puller->bind(endpoint);
-    std::optional<ZmqSocket> pusher(
-        std::in_place, parse_endpoint(endpoint),
-        ZmqSocketOptions{.role = ZmqSocketOptions::Role::push, .bind = false});
-    ASSERT_EQ(pusher->wait(20s, {}), ZmqSocket::Wake::ready);
+    std::optional<remote::ZmqSocket> pusher(
+        std::in_place, net::parse_endpoint(endpoint),
+        remote::ZmqSocketOptions{.role = remote::ZmqSocketOptions::Role::push, .bind = false});
+    ASSERT_EQ(pusher->wait(20s, {}), remote::ZmqSocket::Wake::ready);
     zmq::socket_ref socket(zmq::from_handle, pusher->native());
     ASSERT_TRUE(socket.send(zmq::message_t(1), zmq::send_flags::none));
     ASSERT_TRUE(socket.send(zmq::message_t(1), zmq::send_flags::sndmore));

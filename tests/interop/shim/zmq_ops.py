@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for tensorpack's zmq_ops module, which is not on PyPI: the package of that name there is
-another one. The same function, dump_arrays(list of arrays), and the same layout of the message:
+"""Stands in for tensorpack's zmq_ops module. It is not on PyPI; the package of that name there is
+another one. It has the same function, dump_arrays(list of arrays), and the same message layout:
 int32 count, then for each array int32 dtype, int32 ndim, int32 dims, int64 nbytes and its bytes.
 """
 import struct

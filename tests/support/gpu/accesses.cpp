@@ -9,14 +9,14 @@ namespace penstock::gpu {
 namespace {
 
 std::size_t size(std::int64_t value) { return static_cast<std::size_t>(value); }
-/// Of a tensor of rows and channels.
+/// The number of elements of a tensor of rows and channels.
 template <typename Call>
 std::size_t elements(const Call& call) {
   return size(call.rows) * size(call.channels);
 }
 std::size_t mask_bytes(std::size_t count) { return (count + 7) / 8; }
 
-/// Collects ranges; null pointers stand for what is not wanted.
+/// Collects ranges. Ignores null pointers, which mean that a tensor is not wanted.
 class Collector {
  public:
   template <typename T>
@@ -47,7 +47,7 @@ class Collector {
   }
 };
 
-/// Calls visit(first, count) for each run of chunks that follow one another.
+/// Calls visit(first, count) for each run of adjacent chunks.
 template <typename Visit>
 void for_each_run(const ArenaChunk* chunks, std::int32_t count, const Visit& visit) {
   std::size_t first = 0, last = 0;
@@ -62,7 +62,7 @@ void for_each_run(const ArenaChunk* chunks, std::int32_t count, const Visit& vis
 }
 
 void collect(const SetStep& call, Collector& to) {
-  to.read(call.scalars);  // the rest of it stays
+  to.read(call.scalars);  // the other members stay unchanged
   to.write(call.scalars);
 }
 void collect(const SetHyper& call, Collector& to) {
@@ -289,7 +289,7 @@ void collect(const SummariseUpdate& call, Collector& to) {
 }
 void collect(const AdaptLossScale& call, Collector& to) {
   to.read(call.finite, size(kFiniteBlocks));
-  to.read(call.scalars);  // the rest of it stays
+  to.read(call.scalars);  // the other members stay unchanged
   to.write(call.scalars);
 }
 void collect(const SumSlices& call, Collector& to) {
@@ -305,7 +305,7 @@ void collect(const WidenSums& call, Collector& to) {
   to.write(call.to, call.count);
 }
 
-/// Tensors of a graph that one operation reads and writes.
+/// The tensors of a graph that one operation reads and writes.
 struct Operands {
   std::vector<DnnTensorId> reads, writes;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that an operation reads and writes, derived from its arguments alone.
+// Derives from an operation's arguments the memory that it reads and writes.
 //
-// Tables of chunks are read from the memory that they lie in, so ask when the operation is about to
-// run, not when it is enqueued. Ranges of CopyChannels run from the first to the last row and
-// include the channels between, which it may leave alone.
+// Tables of chunks are read from memory, so call this when the operation is about to run, not when
+// it is enqueued. The range of CopyChannels extends from the first to the last row. It includes the
+// channels between, which the operation may leave unchanged.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct Accesses {
 /// The struct's name, such as "ScaleShift".
 std::string name_of(const KernelCall& call);
 Accesses accesses_of(const KernelCall& call);
-/// Tensors that operations write count as read, too, where operations read them.
+/// Tensors that operations write also count as read if operations read them.
 Accesses accesses_of(const DnnGraph& graph, std::span<std::byte* const> tensors);
 
 }  // namespace penstock::gpu

@@ -8,7 +8,7 @@ namespace penstock::gpu {
 namespace {
 
 constexpr std::size_t kTile = 16;
-/// Of a pixel outside of the image.
+/// The index of a pixel outside of the image.
 constexpr std::ptrdiff_t kOutside = -1;
 
 std::size_t size(std::int64_t value) { return static_cast<std::size_t>(value); }

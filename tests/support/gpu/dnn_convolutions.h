@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and their gradients in plain loops over [N, H, W, C], with sums in double. The inner
-// loops run along channels, which lie next to each other, and large weights are read once for a
-// tile of pixels, so that whole networks on small images take seconds.
+// Convolutions and their gradients in plain loops over [N, H, W, C], with sums in double. They are
+// fast enough to run whole networks on small images in seconds: inner loops run over neighbouring
+// channels, and large weights are read once per tile of pixels.
 #pragma once
 
 #include <cstddef>

@@ -60,7 +60,7 @@ class Interpreter {
     const std::vector<float> x = read(op.x);
     const std::vector<float> b = op.b == kNoTensor ? std::vector<float>(1) : read(op.b);
     std::vector<double> y(x.size());
-    // Channels lie innermost: an operand with one value per channel is repeated.
+    // Channels are innermost, so an operand with one value per channel repeats.
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = apply(op.mode, x[i], b[i % b.size()]);
     write(op.y, y);
   }
@@ -77,10 +77,10 @@ class Interpreter {
     write(op.square_sum, square_sum);
   }
 
-  /// With n = (x - mean) * inverse_deviation, dshift = sum of dy, dscale = sum of dy * n and M
-  /// values per channel, the gradient through batch norm and its statistics is
-  ///   dx = scale * inverse_deviation * (dy - dshift / M - n * dscale / M),
-  /// which sorted by dy, x and neither is
+  /// n = (x - mean) * inverse_deviation, dshift = sum of dy, dscale = sum of dy * n, and M is the
+  /// number of values per channel. The gradient through batch norm and its statistics is
+  ///   dx = scale * inverse_deviation * (dy - dshift / M - n * dscale / M).
+  /// Its coefficients of dy, of x and the constant are
   ///   dy_factor = scale * inverse_deviation
   ///   x_factor = -dy_factor * inverse_deviation * dscale / M
   ///   constant = -dy_factor * dshift / M - x_factor * mean.
@@ -118,7 +118,7 @@ class Interpreter {
       case PointwiseMode::multiply:
         return x * b;
       case PointwiseMode::relu:
-        return x < 0 ? 0 : x;  // NaN passes
+        return x < 0 ? 0 : x;  // NaN stays NaN
       case PointwiseMode::relu_backward:
         break;
     }
@@ -136,7 +136,7 @@ class Interpreter {
     return tensor.is_virtual ? virtual_[index(id)]
                              : decode(memory_[index(id)], tensor.count(), tensor.dtype);
   }
-  /// Of a convolution.
+  /// An operand of a convolution.
   std::vector<float> operand(DnnTensorId id) const {
     std::vector<float> values = read(id);
     if (products_ == F32Products::tf32 && graph_.tensor(id).dtype == DType::f32) {

@@ -14,7 +14,7 @@ void join(VectorClock& clock, const VectorClock& other) {
   for (std::size_t i = 0; i < other.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
 
-/// Pointers of different blocks compare.
+/// std::less also compares pointers of different blocks.
 bool before(const std::byte* a, const std::byte* b) { return std::less<>()(a, b); }
 const std::byte* end_of(const MemoryRange& range) { return range.begin + range.bytes; }
 bool overlap(const MemoryRange& a, const MemoryRange& b) {
@@ -87,7 +87,7 @@ void HappensBefore::access(const Moment& moment, const Live& later) {
     const bool ordered =
         earlier.component < moment.seen.size() && earlier.time <= moment.seen[earlier.component];
     if (!ordered && (earlier.writes || later.writes)) report(earlier, later);
-    // What conflicts with the earlier one from here on conflicts with this one.
+    // Every later access that conflicts with the earlier one also conflicts with this one.
     return ordered && covers(later.range, earlier.range) && (later.writes || !earlier.writes);
   });
   live_.push_back(later);

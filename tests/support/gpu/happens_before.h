@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves that conflicting accesses of the host and of streams are ordered by the streams and events
-// between them, whatever order they ran in this time. Vector clocks (Fidge and Mattern, 1988), with
-// the accesses of each range kept until later ones that they happened before stand for them, as
-// FastTrack does (Flanagan and Freund, PLDI 2009).
+// Verifies that streams and events order all conflicting accesses of the host and of streams,
+// whatever order they ran in this time. Uses vector clocks (Fidge and Mattern, 1988). Like
+// FastTrack (Flanagan and Freund, PLDI 2009), it keeps an access to a range until a later access
+// that it happened before replaces it.
 //
-// All threads of the host count as one: that they are ordered among themselves is ThreadSanitizer's
-// to check. Thread-safety: none, guard it.
+// All threads of the host count as one component: ThreadSanitizer checks the order among them.
+// Thread-safety: none; guard it.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@
 
 namespace penstock::gpu {
 
-/// By component (the host, then streams), how many of its moments have happened. Shorter ones are
-/// continued with 0.
+/// For each component (the host, then the streams), the number of its moments that have happened.
+/// Missing entries of a shorter clock are 0.
 using VectorClock = std::vector<std::uint64_t>;
 
-/// A moment of a component, and all that happened before it.
+/// A moment of a component, and everything that happened before it.
 struct Moment {
   std::size_t component = 0;
   VectorClock seen;
@@ -34,25 +34,26 @@ class HappensBefore {
  public:
   static constexpr std::size_t kHost = 0;
 
-  /// The component that stands for a new stream.
+  /// Adds a component for a new stream and returns it.
   std::size_t add_stream();
-  /// Of work that the host enqueues now: what it did so far, and the stream's earlier work, happen
-  /// before.
+  /// The moment of work that the host enqueues now. The host's actions so far and the stream's
+  /// earlier work happen before it.
   Moment enqueue(std::size_t stream);
-  /// What has happened once an event that is recorded now is reached.
+  /// The clock of an event that is recorded now: everything that has happened when it is reached.
   VectorClock record(std::size_t stream);
   void wait(std::size_t stream, const VectorClock& recorded);
   void host_waited(const VectorClock& recorded);
   Moment host_moment();
 
-  /// Names memory for messages, and forgets what was accessed there before.
+  /// Names memory for messages, and forgets earlier accesses to it.
   void add_block(const std::byte* begin, std::size_t bytes, std::string name);
-  /// In an order in which accesses might have happened: that in which the operations ran.
+  /// Notes accesses. Call this in a possible order of accesses: the order in which the operations
+  /// ran.
   void access(const Moment& moment, std::string_view operation, const Accesses& accesses);
 
-  /// One sentence for each pair of operations with conflicting accesses of which neither happens
-  /// before the other. Of pairs that differ only in accesses of which one happens before the other,
-  /// as those of a loop, one may stand for all.
+  /// One sentence for each pair of operations with conflicting, unordered accesses. If several
+  /// pairs differ only in accesses that are ordered among themselves, as in a loop, one pair may
+  /// represent all.
   const std::vector<std::string>& races() const noexcept { return races_; }
 
  private:
@@ -67,7 +68,7 @@ class HappensBefore {
   std::string describe(const Live& live) const;
 
   std::vector<VectorClock> clocks_{VectorClock(1)};
-  std::vector<std::string> operations_;  ///< what each was called
+  std::vector<std::string> operations_;  ///< names of the operations
   std::vector<Live> live_;
   std::vector<std::pair<std::size_t, std::size_t>> reported_;  ///< sorted pairs of operations
   std::vector<std::string> races_;

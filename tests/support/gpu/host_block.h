@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of trainer/backends/gpu/kernels/block.h on the host: phases are loops over threads, in
-// order or shuffled. A phase whose result depends on the order has a race on the device.
+// The host's implementation of a block (see trainer/backends/gpu/kernels/block.h). Phases are loops
+// over threads, in order or shuffled. If the result of a phase depends on the order, the phase has
+// a race on the device.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@
 
 namespace penstock::gpu {
 
-/// 0 to count - 1 in a random order.
+/// The numbers 0 to count - 1 in a random order.
 inline std::vector<std::int32_t> shuffled(std::int32_t count, Random& random) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -33,10 +34,11 @@ inline std::vector<std::int32_t> shuffled(std::int32_t count, Random& random) {
 
 class HostBlock {
  public:
-  /// Shared memory that a kernel may have without asking for more.
+  /// Shared memory that a kernel gets without an explicit request.
   static constexpr std::size_t kSharedBytes = 48 * 1024;
 
-  /// `memory` holds kSharedBytes, aligned to 16. `random`: what shuffles threads; null: in order.
+  /// `memory` holds kSharedBytes, aligned to 16. `random` shuffles threads; null: threads run in
+  /// order.
   HostBlock(const Geometry& geometry, std::int32_t row_block, std::int32_t column_block,
             std::span<std::byte> memory, Random* random)
       : geometry_(geometry),
@@ -59,7 +61,7 @@ class HostBlock {
     }
   }
 
-  /// Poisoned, since the device's is not initialised.
+  /// Poisoned, because the device's shared memory is not initialised.
   template <class T>
   T& shared() {
     static_assert(std::is_trivially_default_constructible_v<T> && sizeof(T) <= kSharedBytes);
@@ -92,7 +94,7 @@ class HostBlock {
   }
 
  private:
-  /// As the device does it: a tree over each warp, then warps in order.
+  /// Combines values in the device's order: a tree over each warp, then the warps in order.
   template <class T, class Two>
   T combine(const PerThread<T>& state, T start, const Two& two) const {
     PENSTOCK_ASSERT(threads() % kWarp == 0);

@@ -35,7 +35,7 @@ class HostConnection {
     mine.arrived = std::make_unique<GpuEvent>(driver);
     mine.done = std::make_unique<GpuEvent>(driver);
   }
-  /// The number of the call. The last rank to come enqueues it for all.
+  /// Returns the number of the call. The last rank to arrive enqueues the call for all ranks.
   std::int64_t begin(std::int32_t rank, const Call& call) {
     const std::lock_guard lock(mutex_);
     ranks_[static_cast<std::size_t>(rank)].call = call;

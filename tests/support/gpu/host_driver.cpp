@@ -22,7 +22,7 @@ class HostMachine {
         streams(given.timing, given.seed, given.cost, given.enqueueing, memory, order) {}
 
   const HostMachineOptions options;
-  std::mutex mutex;  ///< guards what follows, and the drivers' own members
+  std::mutex mutex;  ///< guards the members below and the drivers' own members
   HostMemory memory;
   HappensBefore order;
   HostStreams streams;
@@ -35,7 +35,7 @@ constexpr std::array kCalls = {"allocate",     "pin",           "make_stream", "
                                "wait",         "wait_until",    "elapsed",     "build",
                                "launch_graph", "begin_capture", "end_capture"};
 
-/// What an allocation takes of the device.
+/// The device memory that an allocation takes.
 std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 void check_operands(const DnnGraph& graph, std::span<std::byte* const> tensors) {
@@ -76,7 +76,7 @@ HostDriver::~HostDriver() {
   machine_->streams.run_all();
 }
 
-/// Under the mutex, first thing in a call that may fail.
+/// Call this first, under the mutex, in each call that may fail.
 void HostDriver::enter(std::string_view call) {
   machine_->streams.rethrow_failure();
   const auto planned = failures_.find(call);
@@ -309,7 +309,7 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
   }
   auto driver = std::make_unique<HostDriver>(machine_, ordinal);
   {
-    const std::lock_guard lock(connecting_);  // ranks open their devices side by side
+    const std::lock_guard lock(connecting_);  // ranks open their devices concurrently
     opened_[ordinal] = driver.get();
   }
   if (on_open) on_open(*driver);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gpu backend's Driver without a GPU: the host's memory, our kernels' own bodies through a
-// shim, and plain loops for the DNN library's graphs. What runs when is the test's choice
-// (host_streams.h), every access is checked against the blocks of memory and against those that
-// nothing orders it with (happens_before.h), device memory begins as NaN, workspaces are scribbled
-// over, and each call can be made to fail.
+// The gpu backend's Driver without a GPU. It uses the host's memory, the kernels' own bodies
+// through a host launcher, and plain loops for the DNN library's graphs. The test chooses when work
+// runs (host_streams.h). Every access is checked against the blocks of memory, and against
+// unordered accesses (happens_before.h). Device memory begins as NaN, workspaces are overwritten,
+// and each call can be made to fail.
 //
-// It is stricter than a GPU where luck could hide a mistake there: elapsed() asks for events that
-// somebody waited for, pageable copies run as late as others, and free() is no wait.
+// It is stricter than a GPU, on which a mistake may go unnoticed: elapsed() needs events that the
+// host waited for, pageable copies run as late as others, and free() does not wait.
 //
-// Thread-safety: as Driver says; one mutex guards all drivers of a machine, also while work runs.
+// Thread-safety: as for Driver. One mutex guards all drivers of a machine, also while work runs.
 #pragma once
 
 #include <cstdint>
@@ -30,39 +30,40 @@ namespace penstock::gpu {
 
 struct HostMachineOptions {
   Timing timing = Timing::late;
-  std::uint64_t seed = 1;  ///< of Timing::shuffled
+  std::uint64_t seed = 1;  ///< for Timing::shuffled
   std::int32_t devices = 1;
   std::size_t memory_bytes = std::size_t{1} << 30U;  ///< of each device
   HasEngine has_engine{};
-  bool reach_each_other = true;  ///< devices: each other's memory
-  bool connects = false;         ///< devices, by communicators, of which all ranks are connected
+  bool reach_each_other = true;  ///< devices can access each other's memory
+  bool connects = false;         ///< communicators connect the devices, with all as ranks
   bool pins_foreign_memory = true;
-  /// 1 GB/s by default.
+  /// The time of an operation by its bytes; 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
-  std::int64_t engines = 1;  ///< of the DNN library, for each graph
-  /// Of one run of a plan, by its engine: 0, then 2 and on; 1 is tf32's. Empty: as `cost` says.
+  std::int64_t engines = 1;  ///< number of the DNN library's engines for each graph
+  /// The time of one run of a plan, by its engine. Engine 0 comes first, then 2 and higher; engine
+  /// 1 computes in tf32. Empty: uses `cost`.
   std::function<Nanoseconds(std::int64_t engine)> engine_cost{};
-  Nanoseconds enqueueing{0};  ///< what the host takes to enqueue one operation
+  Nanoseconds enqueueing{0};  ///< time that the host takes to enqueue one operation
 };
 
-/// What drivers that may use each other's events and memory share.
+/// The state shared by drivers that may use each other's events and memory.
 class HostMachine;
 
 class HostDriver final : public Driver {
  public:
   explicit HostDriver(const HostMachineOptions& options = {});
   HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordinal);
-  /// Runs what is still enqueued.
+  /// Runs all work that is still enqueued.
   ~HostDriver() override;
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
   std::size_t free_bytes() const override;
   bool reach(std::int32_t ordinal) override;
   std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
-  /// Counts as a write of the host: nothing may still use the block. Runs all that is enqueued.
+  /// Runs all enqueued work. Counts as a write of the host: no later work may use the block.
   void free(std::byte* data, MemoryKind kind) noexcept override;
   bool pin(std::span<const std::byte> memory) override;
-  /// Counts as a write of the host, as free does.
+  /// Counts as a write of the host, like free().
   void unpin(std::span<const std::byte> memory) noexcept override;
 
   StreamHandle make_stream() override;
@@ -76,7 +77,7 @@ class HostDriver final : public Driver {
   void destroy(EventHandle event) noexcept override;
   void record(StreamHandle stream, EventHandle event) override;
   void wait(StreamHandle stream, EventHandle event) override;
-  /// A deadline at or before Time{} asks only, and runs one operation at most.
+  /// If the deadline is at or before Time{}, runs one operation at most and does not wait.
   bool wait_until(EventHandle event, Time deadline) override;
   Nanoseconds elapsed(EventHandle from, EventHandle to) override;
 
@@ -89,16 +90,17 @@ class HostDriver final : public Driver {
   Planner& planner() override { return *planner_; }
   std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) override;
 
-  /// How many candidates the planner was asked for, by call.
+  /// The number of candidates that each call asked the planner for.
   const std::vector<std::size_t>& asked_for() const noexcept { return planner_->asked_for(); }
-  /// The nth call from now (the first is 1) throws DeviceError instead. `call` is the function's
-  /// name; launches of recordings are "launch_graph".
+  /// Makes the nth call from now (the first is 1) throw DeviceError. `call` is the function's name;
+  /// launches of recordings are "launch_graph".
   void fail_at(std::string_view call, std::int32_t nth);
-  /// The host is about to touch memory that streams touch, too. The ranges are noted, not touched.
+  /// Call this before the host accesses memory that streams access, too. It notes the ranges and
+  /// does not access them.
   void host_reads(std::span<const std::byte> range);
   void host_writes(std::span<const std::byte> range);
-  /// Runs all that is enqueued, on all drivers of the machine; then HappensBefore::races(). Throws
-  /// what work threw.
+  /// Runs all enqueued work on all drivers of the machine, then returns HappensBefore::races().
+  /// Throws the exceptions of that work.
   std::vector<std::string> races();
 
  private:
@@ -118,7 +120,7 @@ class HostDriverLibrary : public DriverLibrary {
   explicit HostDriverLibrary(const HostMachineOptions& options = {});
   std::int32_t device_count() override { return devices_; }
   std::unique_ptr<Driver> open(std::int32_t ordinal) override { return open_host(ordinal); }
-  /// Told of each driver that is opened. May be empty.
+  /// Called with each driver that is opened. May be empty.
   std::function<void(HostDriver&)> on_open{};
   std::unique_ptr<HostDriver> open_host(std::int32_t ordinal);
   std::unique_ptr<Planner> make_planner(const std::string& properties) override;
@@ -133,8 +135,8 @@ class HostDriverLibrary : public DriverLibrary {
   HasEngine has_engine_;
   std::shared_ptr<HostMachine> machine_;
   std::mutex connecting_;
-  std::weak_ptr<HostConnection> connection_;  ///< under the mutex; of the communicators
-  std::map<std::int32_t, Driver*> opened_;    ///< under the mutex; by device
+  std::weak_ptr<HostConnection> connection_;  ///< shared by the communicators; under the mutex
+  std::map<std::int32_t, Driver*> opened_;    ///< by device; under the mutex
 };
 
 }  // namespace penstock::gpu

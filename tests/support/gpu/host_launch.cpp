@@ -23,7 +23,7 @@ struct alignas(16) SharedMemory {
   std::array<std::byte, HostBlock::kSharedBytes> bytes;
 };
 
-/// launch(Selected<Body>, Geometry, call) for the kernel of the call's types.
+/// Calls launch(Selected<Body>, Geometry, call) with the kernel for the call's types.
 template <class Launch>
 void select_kernel(const KernelCall& call, const Launch& launch) {
   bool selected = false;
@@ -38,7 +38,7 @@ void select_kernel(const KernelCall& call, const Launch& launch) {
   PENSTOCK_ASSERT(selected);
 }
 
-/// `random`: what shuffles blocks and threads; null: in order.
+/// `random` shuffles blocks and threads; null: they run in order.
 void run(const KernelCall& call, Random* random) {
   const auto memory = std::make_unique<SharedMemory>();
   select_kernel(call, [&]<class Body>(Selected<Body>, const Geometry& geometry, const auto& one) {

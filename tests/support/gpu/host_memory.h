@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of host drivers: blocks of the heap that know whose they are, so that accesses outside
-// of them are found. Thread-safety: none, guard it.
+// The memory of host drivers: heap blocks that know their device and name, so that accesses outside
+// of them are found. Thread-safety: none; guard it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class HostMemory {
     std::size_t bytes = 0;
     MemoryKind kind = MemoryKind::device;
     std::string name;      ///< such as "device block 3"
-    bool foreign = false;  ///< somebody else's, who frees it
+    bool foreign = false;  ///< other code allocated it and frees it
   };
 
   HostMemory() = default;
@@ -27,16 +27,16 @@ class HostMemory {
   HostMemory& operator=(const HostMemory&) = delete;
   ~HostMemory();
 
-  /// Aligned to 256 bytes and filled with 0xFF: not a number in every floating-point type.
+  /// Aligned to 256 bytes and filled with 0xFF, which is NaN in every floating-point type.
   std::byte* allocate(std::size_t bytes, MemoryKind kind);
   void free(std::byte* data);
-  /// Memory of somebody else's is as pinned blocks are, until it is forgotten.
+  /// Treats memory of other code like a pinned block until it is forgotten.
   void add_foreign(std::span<const std::byte> memory);
   void forget_foreign(const std::byte* data);
-  /// The block that holds the first byte; null: none.
+  /// The block that holds the first byte; null if there is none.
   const Block* find(const std::byte* data) const;
-  /// Throws std::logic_error unless each range lies within one block, or, where `pageable` allows
-  /// it, in none.
+  /// Throws std::logic_error unless each range is within one block. With `pageable`, a range
+  /// outside of all blocks is allowed, too.
   void check(const std::string& operation, const Accesses& accesses, bool pageable) const;
 
  private:

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::int64_t kExact = 0, kTf32 = 1;  // engines
 
-/// Differs from graph to graph, so that mixing up workspaces shows.
+/// Differs between graphs, so that a test notices mixed-up workspaces.
 std::size_t workspace_of(const DnnGraph& graph) {
   std::size_t largest = 0;
   for (const DnnTensor& tensor : graph.tensors) largest = std::max(largest, tensor.bytes());
   return 256 * (1 + largest / 2048);
 }
 
-/// A pointwise addition whose operands are both whole tensors.
+/// True for a pointwise addition of two whole tensors.
 bool adds_tensor(const DnnGraph& graph, const DnnOperation& operation) {
   const auto* const add = std::get_if<DnnPointwise>(&operation);
   return add != nullptr && add->mode == PointwiseMode::add &&

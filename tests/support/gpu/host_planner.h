@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the host driver for each well-formed graph, which the interpreter runs.
+// The host driver's planner. Every well-formed graph has plans, which the interpreter runs.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,26 @@
 
 namespace penstock::gpu {
 
-/// Whether there is an engine for a graph; empty: for all.
+/// Whether there is an engine for a graph. Empty: all graphs have one.
 using HasEngine = std::function<bool(const DnnGraph& graph)>;
-/// What cuDNN 9 lacks on Hopper: convolutions with a stride, or a forward one with a kernel larger
-/// than 1x1, that add a tensor on the way.
+/// False for graphs that cuDNN 9 does not support on Hopper: graphs that add a whole tensor and
+/// contain a convolution with a stride, or a forward convolution with a kernel larger than 1x1.
 bool hopper_has_engine(const DnnGraph& graph);
 
-/// Whether the graph multiplies f32. What is computed on the way to a product is rounded to the
-/// type of its other operand.
+/// True if the graph multiplies f32. A value computed before a product is rounded to the type of
+/// the product's other operand.
 bool has_f32_products(const DnnGraph& graph);
 
 class HostPlanner final : public Planner {
  public:
-  /// `engines`: of each graph.
+  /// `engines` is the number of engines of each graph.
   explicit HostPlanner(HasEngine has_engine = {}, std::int64_t engines = 1)
       : has_engine_(std::move(has_engine)), engines_(engines) {}
-  /// check() says what is thrown.
+  /// Throws what check() throws.
   std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
   std::string dnn_version() const override { return "host"; }
-  /// `most` of each call of candidates().
+  /// The argument `most` of each call of candidates().
   const std::vector<std::size_t>& asked_for() const noexcept { return asked_for_; }
 
  private:
@@ -48,7 +48,7 @@ struct HostPlan final : DnnPlan {
   HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines = 1);
   std::size_t workspace_bytes() const noexcept override { return workspace; }
 
-  std::shared_ptr<const DnnGraph> graph;  ///< outlives the plan in what was enqueued
+  std::shared_ptr<const DnnGraph> graph;  ///< enqueued work may keep it longer than the plan lives
   std::int64_t engine = 0;
   F32Products products = F32Products::exact;
   std::size_t workspace = 0;

@@ -16,7 +16,7 @@ HostStreams::Recording* HostStreams::open_recording() const {
   return nullptr;
 }
 
-/// The recording that takes what this thread enqueues on the stream; null: it is to run.
+/// The recording that stores the work of this thread on the stream. Null: the work runs.
 HostStreams::Recording* HostStreams::recording_of(const Stream& stream) {
   rethrow_failure();
   Recording* const recording = open_recording();

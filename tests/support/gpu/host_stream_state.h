@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What HostStreams keeps; for its own files.
+// The state of HostStreams, for its own source files only.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +13,28 @@
 
 namespace penstock::gpu {
 
-/// What a thread enqueues on a stream between begin_capture and end_capture.
+/// The work that a thread enqueues on a stream between begin_capture and end_capture.
 struct HostStreams::Recording {
   struct Item {
-    Operation operation{};           ///< null: a record, or a wait for one
+    Operation operation{};           ///< null: records an event, or waits for one
     std::shared_ptr<Event> event{};  ///< looked up at each launch
     bool waits = false;
   };
   std::thread::id thread = std::this_thread::get_id();
-  Stream* stream = nullptr;  ///< while it is open
+  Stream* stream = nullptr;  ///< null after the recording has ended
   std::vector<Item> items{};
 };
 
 /// One moment at which an event was recorded.
 struct HostStreams::Record {
-  Stream* stream = nullptr;  ///< while it is not reached
+  Stream* stream = nullptr;  ///< null once it is reached
   bool reached = false;
   Nanoseconds at{0};
   VectorClock seen;
 };
 
 struct HostStreams::Item {
-  Operation operation{};  ///< null: a record, or a wait for one
+  Operation operation{};  ///< null: records an event, or waits for one
   std::shared_ptr<Record> record{};
   bool waits = false;
   Moment moment{};
@@ -45,7 +45,7 @@ struct HostStreams::Stream {
   std::size_t component = 0;
   std::deque<Item> queue;
   Nanoseconds now{0};
-  std::shared_ptr<Recording> recording;  ///< null: what is enqueued runs
+  std::shared_ptr<Recording> recording;  ///< null: enqueued work runs
 
   const Record* blocked_by() const {
     return queue.front().waits && !queue.front().record->reached ? queue.front().record.get()

@@ -152,7 +152,7 @@ void HostStreams::after_enqueue() {
 }
 
 void HostStreams::run_all() noexcept {
-  // Waits are for records that were enqueued before them: no circle of streams blocks itself.
+  // Waits refer to records that were enqueued before them, so streams cannot wait in a cycle.
   for (const std::unique_ptr<Stream>& stream : streams_) {
     while (!stream->queue.empty()) advance(*stream);
   }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and recorded graphs whose work runs on the CPU, at a moment that a test chooses:
-// as early or as late as CUDA's rules allow, or in a random order that they allow. Work runs on the
-// thread that happens to wait or enqueue. Time is virtual: each operation takes what its bytes
-// cost.
+// Streams, events and recorded graphs whose work runs on the CPU. A test chooses when: as early or
+// as late as CUDA's rules allow, or in a random order that they allow. The thread that waits or
+// enqueues runs the work. Time is virtual: each operation takes a time that depends on its bytes.
 //
-// A wait refers to the record that was made last when the wait was enqueued; a never recorded event
-// is reached. What a thread enqueues between begin_capture and end_capture is kept instead of run.
-// Records and waits in a recording are external nodes: each launch records the event again, or
-// waits for its last record before the launch. Use that would fail or hang on a GPU throws
-// std::logic_error.
+// A wait refers to the last record at the time when the wait was enqueued; an event that was never
+// recorded counts as reached. Work that a thread enqueues between begin_capture and end_capture is
+// stored and does not run. Records and waits in a recording are external nodes: each launch records
+// the event again, or waits for its last record before the launch. Use that would fail or hang on a
+// GPU throws std::logic_error.
 //
-// An operation that throws makes every later call throw the same. Thread-safety: none, guard it.
+// If an operation throws, every later call throws the same exception. Thread-safety: none; guard
+// it.
 #pragma once
 
 #include <cstddef>
@@ -28,24 +28,24 @@
 
 namespace penstock::gpu {
 
-/// at_once: while it is enqueued. late: when the host waits for it, and nothing that it need not
-/// wait for. shuffled: a few operations of any stream while one is enqueued or waited for.
+/// at_once: work runs when it is enqueued. late: work runs when the host waits for it, and only
+/// what it must wait for. shuffled: a few operations of any stream run at each enqueue or wait.
 enum class Timing : std::uint8_t { at_once, late, shuffled };
 
 struct HostOperation {
   std::string name{};
-  bool pageable = false;  ///< may touch memory that is no driver's; cannot be recorded
+  bool pageable = false;  ///< may access memory of no driver; cannot be recorded
   std::function<Accesses()> accesses{};
   std::function<void()> run{};
-  std::function<Nanoseconds()> cost{};  ///< empty: what its bytes cost
+  std::function<Nanoseconds()> cost{};  ///< empty: its bytes determine it
 };
 
 class HostStreams {
  public:
-  /// What an operation takes, of the bytes that it reads and writes.
+  /// The time of an operation, by the number of bytes that it reads and writes.
   using Cost = std::function<Nanoseconds(std::size_t bytes)>;
 
-  /// `enqueueing`: what the host takes for one operation.
+  /// `enqueueing`: the host's time for one operation.
   HostStreams(Timing timing, std::uint64_t seed, Cost cost, Nanoseconds enqueueing,
               HostMemory& memory, HappensBefore& order);
   HostStreams(const HostStreams&) = delete;
@@ -53,33 +53,34 @@ class HostStreams {
   ~HostStreams();
 
   StreamHandle make_stream();
-  /// What was enqueued on it runs first.
+  /// Runs the stream's enqueued work first.
   void destroy(StreamHandle stream) noexcept;
   void enqueue(StreamHandle stream, HostOperation operation);
-  /// Whether all that was enqueued on it has run.
+  /// True if all work enqueued on the stream has run.
   bool is_idle(StreamHandle stream) const;
 
   EventHandle make_event();
   void destroy(EventHandle event) noexcept;
   void record(StreamHandle stream, EventHandle event);
   void wait(StreamHandle stream, EventHandle event);
-  /// Runs what the event waits for. A deadline at or before Time{} runs one operation at most.
+  /// Runs the work that the event waits for. If the deadline is at or before Time{}, runs one
+  /// operation at most.
   bool wait_until(EventHandle event, Time deadline);
   Nanoseconds elapsed(EventHandle from, EventHandle to);
 
   void begin_capture(StreamHandle stream);
   GraphHandle end_capture(StreamHandle stream);
-  /// Forgets what this thread recorded.
+  /// Discards the recording of this thread.
   void abandon_capture(StreamHandle stream) noexcept;
   void launch(StreamHandle stream, GraphHandle graph);
   void destroy(GraphHandle graph) noexcept;
 
-  /// Throws where this thread records: `what` cannot be part of that.
+  /// Throws if this thread records, because `what` cannot be part of a recording.
   void forbid_in_capture(const char* what);
-  /// The first failure is what later calls throw.
+  /// Later calls throw the first failure.
   void fail(std::exception_ptr failure) noexcept;
   void rethrow_failure() const;
-  /// Runs all that was enqueued.
+  /// Runs all enqueued work.
   void run_all() noexcept;
 
  private:
@@ -103,7 +104,7 @@ class HostStreams {
   void remove(Stream& stream) noexcept;
 
   void after_enqueue();
-  /// Runs one operation that brings the stream's first one nearer.
+  /// Runs one operation towards the stream's first one.
   void advance(Stream& stream);
   void advance_towards(const Record& record);
   void advance_any();
@@ -117,7 +118,7 @@ class HostStreams {
   HostMemory& memory_;
   HappensBefore& order_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<std::shared_ptr<Recording>> recordings_;  ///< that are open
+  std::vector<std::shared_ptr<Recording>> recordings_;  ///< the open ones
   Nanoseconds host_now_{0};
   std::exception_ptr failure_;
 };

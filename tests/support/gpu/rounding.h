@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short floating-point types as their bits, and rounding to them: to the nearest value, ties to
-// the even one, overflow to infinity. NaN stays NaN.
+// The 16-bit floating-point types as bits, and rounding to them: to the nearest value, ties to
+// even, overflow to infinity. NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -13,11 +13,11 @@ inline std::uint16_t to_f16(float value) {
   const std::uint32_t sign = bits >> 16U & 0x8000U;
   std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);
-  if (magnitude >= std::bit_cast<std::uint32_t>(65520.F)) {  // halfway to what would come next
+  if (magnitude >= std::bit_cast<std::uint32_t>(65520.F)) {  // halfway from 65504 to 65536
     return static_cast<std::uint16_t>(sign | 0x7C00U);
   }
   if (magnitude < std::bit_cast<std::uint32_t>(0x1p-14F)) {
-    // The last place of f16 is 2^-24 from here on down, and that of an f32 in [0.5, 1) is, too.
+    // Below this value, the last place of f16 is 2^-24, like the last place of an f32 in [0.5, 1).
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     magnitude = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F);
     return static_cast<std::uint16_t>(sign | magnitude);
@@ -45,7 +45,7 @@ inline float from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
 }
 
-/// The range of f32 with ten bits behind the point: what matrix units make of f32 operands.
+/// Keeps f32's range and ten fraction bits, as matrix units round f32 operands.
 inline float round_to_tf32(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7F800000U) == 0x7F800000U) return value;

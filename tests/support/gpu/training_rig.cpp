@@ -14,10 +14,11 @@
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/initialise.h"
+#include "trainer/updates/arena_copy.h"
 
 namespace penstock::gpu {
 
-/// Learns where the replica's results lie: one a slot, side by side.
+/// Learns the addresses of the replica's results: one per slot, side by side.
 class TrainingRig::Noting final : public UpdateStrategy {
  public:
   Noting(std::unique_ptr<UpdateStrategy> strategy, std::atomic<StepResult*>& first)
@@ -165,7 +166,7 @@ void TrainingRig::run(const std::vector<PlainBatch>& batches, std::exception_ptr
         } catch (...) {
           const std::lock_guard lock(mutex);
           if (first == nullptr) first = std::current_exception();
-          stop_.request_stop();  // a step is taken by all ranks or by none
+          stop_.request_stop();  // either all ranks or none make a step
         }
       });
     }
@@ -195,11 +196,15 @@ PlainTensors TrainingRig::weights(std::int32_t index) {
 PlainTensors TrainingRig::state(std::int32_t index) {
   const Rank& rank = *ranks_[static_cast<std::size_t>(index)];
   const ParameterSet& set = rank.executable->parameters();
+  rank.optimizer->prepare(set);
   PlainTensors tensors;
   for (std::size_t i = 0; i < set.parameters.size(); ++i) {
     const ParameterSpec& spec = set.parameters[i].spec;
     std::vector<float> plain(static_cast<std::size_t>(spec.count()));
-    rank.executable->read(spec, rank.optimizer->state(set, i, 0), plain);
+    rank.executable->read(
+        spec,
+        updates::moved_to(rank.optimizer->state().arenas[0], set.parameters[i].weight, set.weights),
+        plain);
     tensors.emplace_back(plain.begin(), plain.end());
   }
   return tensors;
@@ -207,7 +212,7 @@ PlainTensors TrainingRig::state(std::int32_t index) {
 
 LossScale TrainingRig::loss_scale(std::int32_t index) {
   Rank& rank = *ranks_[static_cast<std::size_t>(index)];
-  return read_loss_scale(rank.optimizer->loss_scale(), *rank.device);
+  return read_loss_scale(rank.optimizer->state().loss_scale, *rank.device);
 }
 
 ExchangeTimes TrainingRig::exchange_times(std::int32_t rank) const {

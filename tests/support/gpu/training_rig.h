@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that stands between batches in plain memory and weights on GPUs, over host drivers: a feeder,
-// the pinned ring, a stager, device ring and replica for each rank, each on a thread of its own.
-// The host's accesses to memory that streams touch are noted, so that races() judges the whole.
+// The whole path from batches in plain memory to weights on GPUs, over host drivers: a feeder, the
+// pinned ring, and for each rank a stager, a device ring and a replica, each on its own thread. The
+// rig notes the host's accesses to memory that streams access, so that races() covers the whole
+// path.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +27,18 @@
 namespace penstock::gpu {
 
 struct RigOptions {
-  std::string backend = "gpu";  ///< with options
+  std::string backend = "gpu";  ///< name with options
   std::string update = "replicated";
   std::string optimizer = "momentum";
-  std::int32_t ranks = 1, images = 2;  ///< of one rank
+  std::int32_t ranks = 1, images = 2;  ///< images: of one rank
   std::size_t host_slots = 3, device_slots = 2;
   Precision precision = Precision::f32;
   float loss_scale = 1;
-  std::int32_t loss_scale_count_to = 0;  ///< above 0: the scale adapts itself
-  bool record_update = true;             ///< where the exchange can be recorded
+  std::int32_t loss_scale_count_to = 0;  ///< above 0: the loss scale adapts itself
+  bool record_update = true;             ///< if the exchange can be recorded
   ExchangeSpec exchange{};
-  /// Gradients are exchanged in such buckets while backward goes on. None: behind it.
+  /// The buckets in which gradients are exchanged during the backward pass. None: one exchange
+  /// after it.
   std::optional<BucketLimits> buckets{};
   std::function<Hyper(std::int64_t step)> hyper = [](std::int64_t step) {
     return Hyper{.learning_rate = 0.03125F, .weight_decay = 0.01F, .step = step};
@@ -45,27 +47,27 @@ struct RigOptions {
 
 class TrainingRig {
  public:
-  /// Rank r begins with initialise()'s weights of seed 1 + r.
+  /// Rank r begins with the weights of initialise() for seed 1 + r.
   TrainingRig(const Graph& graph, const RigOptions& options,
               const HostMachineOptions& machine = {});
   TrainingRig(const TrainingRig&) = delete;
   TrainingRig& operator=(const TrainingRig&) = delete;
   ~TrainingRig();
 
-  /// Feeds the batches, of which batch k is rank (k mod ranks)'s, and trains until they end. Called
-  /// once. `failure`: the feeder fails with it behind the last batch. Throws the first failure of a
-  /// rank, once all threads have ended.
+  /// Feeds the batches and trains until they end; rank (k mod ranks) gets batch k. Call it once.
+  /// `failure`: the feeder throws it after the last batch. Throws the first failure of a rank when
+  /// all threads have ended.
   void run(const std::vector<PlainBatch>& batches, std::exception_ptr failure = nullptr);
 
-  /// Steps that the rank finished.
+  /// The steps that the rank finished.
   const std::vector<StepResult>& results(std::int32_t rank) const;
   /// In the graph's order of parameters.
   PlainTensors weights(std::int32_t rank);
-  /// What the optimiser keeps first, by the executable's order of parameters.
+  /// The first state of the optimiser, by the executable's order of parameters.
   PlainTensors state(std::int32_t rank);
-  /// Of a rank that has one which adapts itself.
+  /// For a rank with a loss scale that adapts itself.
   LossScale loss_scale(std::int32_t rank);
-  /// Of a rank whose exchange overlaps with backward.
+  /// For a rank whose exchange overlaps with the backward pass.
   ExchangeTimes exchange_times(std::int32_t rank) const;
   bool overlaps(std::int32_t rank) const;
   HostDriver& driver(std::int32_t rank);

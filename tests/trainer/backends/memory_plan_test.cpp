@@ -10,7 +10,8 @@
 namespace penstock {
 namespace {
 
-/// Tensors whose lifetimes overlap share no byte, and all lie inside the block.
+/// Expects that tensors with overlapping lifetimes share no byte, and that all are inside the
+/// block.
 void expect_sound(const std::vector<Lifetime>& tensors, std::size_t size) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Lifetime& a = tensors[i];
@@ -29,7 +30,7 @@ TEST(MemoryPlan, TensorsThatTakeTurnsShareMemory) {
   std::vector<Lifetime> tensors{{1000, 0, 1}, {500, 2, 3}, {700, 2, 2}, {64, 3, 3}};
   const std::size_t size = plan_memory(tensors);
   expect_sound(tensors, size);
-  EXPECT_EQ(size, 768U + 512U);  // the second and third together, each rounded up to 256
+  EXPECT_EQ(size, 768U + 512U);  // the second and the third at once, each rounded up to 256
   EXPECT_EQ(peak_of(tensors), size);
 }
 

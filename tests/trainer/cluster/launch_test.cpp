@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/launch.h"
+#include "trainer/cluster/launch.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 namespace penstock {
 namespace {
 
-std::optional<Launch> launch_of(const std::map<std::string, std::string>& variables) {
-  return read_launch([&](const char* name) -> const char* {
+std::optional<cluster::Launch> launch_of(const std::map<std::string, std::string>& variables) {
+  return cluster::read_launch([&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
@@ -25,10 +25,10 @@ TEST(Launch, IsNoneWhereTheProgramWasStartedByHand) {
 }
 
 TEST(Launch, ReadsWhatOpenMpiSays) {
-  const std::optional<Launch> launch = launch_of({{"OMPI_COMM_WORLD_RANK", "5"},
-                                                  {"OMPI_COMM_WORLD_SIZE", "8"},
-                                                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  const std::optional<cluster::Launch> launch = launch_of({{"OMPI_COMM_WORLD_RANK", "5"},
+                                                           {"OMPI_COMM_WORLD_SIZE", "8"},
+                                                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->launcher, "mpirun");
   EXPECT_EQ(launch->rank, 5);
@@ -38,10 +38,10 @@ TEST(Launch, ReadsWhatOpenMpiSays) {
 }
 
 TEST(Launch, ReadsWhatSlurmSays) {
-  const std::optional<Launch> launch = launch_of({{"SLURM_PROCID", "3"},
-                                                  {"SLURM_STEP_NUM_TASKS", "6"},
-                                                  {"SLURM_LOCALID", "1"},
-                                                  {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}});
+  const std::optional<cluster::Launch> launch = launch_of({{"SLURM_PROCID", "3"},
+                                                           {"SLURM_STEP_NUM_TASKS", "6"},
+                                                           {"SLURM_LOCALID", "1"},
+                                                           {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}});
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->launcher, "srun");
   EXPECT_EQ(launch->rank, 3);

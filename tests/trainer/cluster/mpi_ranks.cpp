@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of several that mpirun starts: exchanges through MPI whose results are known, and exits
-// with 0 where all of them are right.
+// One rank of several that mpirun starts. It runs MPI exchanges with known results, and exits with
+// 0 if all results are right.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,27 +13,28 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
-#include "trainer/processes.h"
+#include "trainer/cluster/processes.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// Element `i` of a rank's tensor; sums over any few ranks are exact in f32, and in 16 bits.
+/// Element `i` of a rank's tensor. Sums over a few ranks are exact in f32 and in 16 bits.
 float element(std::int32_t rank, std::size_t i) {
   return static_cast<float>((rank + 1) * 8 + static_cast<int>(i % 8));
 }
 
 /// Every way to exchange among processes.
-std::vector<ExchangeChoice> all_choices() {
-  std::vector<ExchangeChoice> choices{{.method = ExchangeMethod::fastest},
-                                      {.method = ExchangeMethod::mpi},
-                                      {.method = ExchangeMethod::mpi_blocking}};
+std::vector<collectives::ExchangeChoice> all_choices() {
+  std::vector<collectives::ExchangeChoice> choices{
+      {.method = collectives::ExchangeMethod::fastest},
+      {.method = collectives::ExchangeMethod::mpi},
+      {.method = collectives::ExchangeMethod::mpi_blocking}};
   for (const WireFormat wire : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
-    choices.push_back({.method = ExchangeMethod::shared_memory, .wire = wire});
-    for (const AllReduceEntry* entry : all_reduce_table().entries) {
-      choices.push_back({.method = ExchangeMethod::links,
+    choices.push_back({.method = collectives::ExchangeMethod::shared_memory, .wire = wire});
+    for (const collectives::AllReduceEntry* entry : collectives::all_reduce_table().entries) {
+      choices.push_back({.method = collectives::ExchangeMethod::links,
                          .plan = {{.algorithm = entry}},
                          .local_ranks = 2,
                          .wire = wire});
@@ -44,11 +45,11 @@ std::vector<ExchangeChoice> all_choices() {
 
 class Checks {
  public:
-  Checks(Processes& processes, Clock& clock)
+  Checks(cluster::Processes& processes, Clock& clock)
       : processes_(processes), device_(clock), stream_(device_.make_stream()) {}
 
   int run() {
-    for (const ExchangeChoice& choice : all_choices()) {
+    for (const collectives::ExchangeChoice& choice : all_choices()) {
       wire_ = choice.wire;
       group_ = processes_.make_group(
           {.device = device_, .patience = 20s, .stopping = {}, .abandon = {}, .choice = choice});
@@ -66,7 +67,7 @@ class Checks {
     expect(world.rank == processes_.launch().rank && world.size == processes_.launch().size,
            "world");
     collective_->all_reduce_sum({}, *stream_);
-    // Fewer elements than ranks, shares of unequal sizes, and more than a chunk of shared memory.
+    // Fewer elements than ranks, unequal shares, and more than a chunk of shared memory.
     for (const std::size_t count : {1U, 2U, 7U, 1000U, 65537U, 300001U}) {
       all_reduce(count);
       agree(count);
@@ -81,8 +82,8 @@ class Checks {
     fmt::print(stderr, "rank {} of {}: {} is wrong, through {}\n", processes_.launch().rank,
                processes_.launch().size, what, group_->how());
   }
-  /// Sums of numbers that are not whole, on a wire of 16 bits rounded once for each rank and once
-  /// more, are near those in double, and the same bits on all ranks.
+  /// Checks sums of fractions on a 16-bit wire. Each sum is rounded once per rank and once more. It
+  /// must be near the sum in double, and bit-identical on all ranks.
   void agree(std::size_t count) {
     const auto number = [](std::int32_t rank, std::size_t i) {
       return static_cast<float>(rank + 1) / static_cast<float>(i % 977 + 3);
@@ -149,7 +150,7 @@ class Checks {
     }
   }
 
-  Processes& processes_;
+  cluster::Processes& processes_;
   HostDevice device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<CollectiveGroup> group_;
@@ -159,14 +160,14 @@ class Checks {
 };
 
 int run() {
-  const std::optional<Launch> launch =
-      read_launch([](const char* name) { return std::getenv(name); });
+  const std::optional<cluster::Launch> launch =
+      cluster::read_launch([](const char* name) { return std::getenv(name); });
   if (!launch) {
     fmt::print(stderr, "start it with mpirun\n");
     return 2;
   }
   SteadyClock clock;
-  const std::unique_ptr<Processes> processes = join_processes(*launch, clock);
+  const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
   return Checks(*processes, clock).run();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of several that mpirun starts, with as many ranks as it is told: every update against
-// its definition, and exits with 0 where all weights are right.
+// One process of several that mpirun starts, with a given number of ranks. It runs every update
+// against its definition, and exits with 0 if all weights are right.
 //
 //   mpirun -np 3 mpi_updates [RANKS IN EACH PROCESS]
 #include <fmt/format.h>
@@ -17,10 +17,10 @@
 #include "dataflow/host_device.h"
 #include "tests/support/product_model.h"
 #include "tests/support/update_definitions.h"
+#include "trainer/cluster/process_models.h"
+#include "trainer/cluster/processes.h"
 #include "trainer/collectives/nested.h"
 #include "trainer/collectives/threads.h"
-#include "trainer/process_models.h"
-#include "trainer/processes.h"
 
 namespace penstock {
 namespace {
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 class Checks {
  public:
-  Checks(Processes& processes, Clock& clock, std::int32_t threads)
+  Checks(cluster::Processes& processes, Clock& clock, std::int32_t threads)
       : processes_(processes),
         clock_(clock),
         threads_(threads),
@@ -38,8 +38,9 @@ class Checks {
         between_(processes.make_group(
             {.device = device_, .patience = 20s, .stopping = {}, .abandon = {}})),
         across_(between_->join(processes.launch().rank)),
-        group_(threads > 1 ? std::make_unique<ThreadsGroup>(devices_, clock, std::stop_token())
-                           : nullptr,
+        group_(threads > 1
+                   ? std::make_unique<collectives::ThreadsGroup>(devices_, clock, std::stop_token())
+                   : nullptr,
                devices_, *across_) {}
 
   int run() {
@@ -71,7 +72,8 @@ class Checks {
                what);
   }
 
-  /// What updates do not show: a root that is no process's first rank, and tensors that stay.
+  /// Cases that updates do not cover: a root that is not the first rank of a process, and tensors
+  /// that stay unchanged.
   void collectives() {
     std::vector<std::vector<float>> reduced(devices_.size()), spread(devices_.size());
     run_ranks(threads_, [&](std::int32_t thread) {
@@ -134,15 +136,15 @@ class Checks {
     }
   }
 
-  /// tf_cnn_benchmarks' test of its modes: x = 1 and a rate of 1/8. The losses of gradients that
-  /// count once and twice are exact, those of other multiples follow the recursion.
+  /// tf_cnn_benchmarks' test of its modes: x = 1 and a rate of 1/8. The losses are exact for
+  /// gradients that count once or twice; for other multiples they follow the recursion.
   void oracle(const DefinedUpdate& update, GradientReduction reduction) {
     double multiplier = update.identical ? ranks() : 1;
     if (update.identical && reduction == GradientReduction::mean) multiplier = 1;
     if (update.identical && reduction == GradientReduction::mean_sum) multiplier /= threads_;
     const bool late = update.update.find("staged=true") != std::string::npos ||
                       update.update.find("relaxed") != std::string::npos;
-    if (late) return;  // their recursions are those of `follows`
+    if (late) return;  // `follows` tests their recursions
     const ProductLosses expected = product_losses(multiplier, 0.125, 3);
     run_ranks(threads_, [&](std::int32_t thread) {
       const auto losses = train_product(group_, device_, first() + thread, threads_, update.update,
@@ -159,19 +161,20 @@ class Checks {
     });
   }
 
-  /// Nobody's order is known: every rank ends, its model is one that such averages can reach, has
-  /// others' in it, and every read was counted.
+  /// The order of steps is unknown. The test expects that every rank ends, that its model is one
+  /// that such averages can reach and contains parts of other models, and that every read was
+  /// counted.
   void averages_in_pairs(const std::string& update) {
     constexpr std::int32_t kSteps = 60;
     Probe counters;
     std::stop_source done;
-    const auto models = make_process_models({.processes = processes_,
-                                             .devices = devices_,
-                                             .clock = clock_,
-                                             .probe = counters,
-                                             .patience = 20s,
-                                             .stopping = {},
-                                             .abandon = done.get_token()});
+    const auto models = cluster::make_process_models({.processes = processes_,
+                                                      .devices = devices_,
+                                                      .clock = clock_,
+                                                      .probe = counters,
+                                                      .patience = 20s,
+                                                      .stopping = {},
+                                                      .abandon = done.get_token()});
     {
       UpdateRanks run({group_, models.get(), first(), threads_}, update, clock_);
       run.steps(kSteps);
@@ -181,7 +184,8 @@ class Checks {
       for (std::int32_t rank = first(); rank < first() + threads_; ++rank) {
         bool mixed = false;
         for (std::size_t element = 0; element < kQuadraticElements; ++element) {
-          // Averages of contractions towards targets stay where targets and first weights lie.
+          // Averages of contractions towards targets stay in the range of targets and initial
+          // weights.
           const double weight = run.weights(rank)[element];
           const double low = -1.01, high = std::max(3.3, 1.5 * (ranks() - 1)) + 0.01;
           expect(weight > low && weight < high, fmt::format("{}: a weight of {}", update, weight));
@@ -189,37 +193,38 @@ class Checks {
           const RankValues unmixed = follow(alone, element, define_independent);
           mixed |= std::abs(weight - unmixed[static_cast<std::size_t>(rank)]) > 1e-3;
         }
-        // Ranks in the middle have others on both sides, which may cancel each other.
+        // Middle ranks have neighbours on both sides, whose influences may cancel.
         const bool outermost = rank == 0 || rank == ranks() - 1;
         expect(mixed || !outermost, update + ": a model without others' share");
       }
-      // Nobody's server ends while somebody takes a step; what is read ahead nobody takes.
+      // No process's server may end while another process takes a step; models read ahead are not
+      // used.
       processes_.all_gather("", 20s, "ending pair averaging");
       done.request_stop();
     }
     expect(counters.values().at("model_requests_refused") == 0, update + ": requests refused");
   }
 
-  Processes& processes_;
+  cluster::Processes& processes_;
   Clock& clock_;
   const std::int32_t threads_;
   HostDevice device_;
   std::vector<Device*> devices_;
   std::unique_ptr<CollectiveGroup> between_;
   std::unique_ptr<Collective> across_;
-  NestedGroup group_;
+  collectives::NestedGroup group_;
   int failures_ = 0;
 };
 
 int run(std::int32_t threads) {
-  const std::optional<Launch> launch =
-      read_launch([](const char* name) { return std::getenv(name); });
+  const std::optional<cluster::Launch> launch =
+      cluster::read_launch([](const char* name) { return std::getenv(name); });
   if (!launch) {
     fmt::print(stderr, "start it with mpirun\n");
     return 2;
   }
   SteadyClock clock;
-  const std::unique_ptr<Processes> processes = join_processes(*launch, clock);
+  const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
   return Checks(*processes, clock, threads).run();
 }
 

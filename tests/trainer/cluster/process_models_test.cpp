@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that processes read from each other, over real sockets: the processes are threads here,
-// which say that they are on one host, or on several.
-#include "trainer/process_models.h"
+// Tests models that processes read from each other over real sockets. The processes are threads
+// here, which claim to be on one host or on several.
+#include "trainer/cluster/process_models.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 #include "tests/support/rank_threads.h"
 #include "tests/support/thread_processes.h"
 #include "tests/support/uniform_model.h"
-#include "trainer/process_models/client.h"
-#include "trainer/process_models/messages.h"
+#include "trainer/cluster/process_models/client.h"
+#include "trainer/cluster/process_models/messages.h"
 
 namespace penstock {
 namespace {
@@ -34,23 +34,23 @@ class ProcessModelStores : public ::testing::TestWithParam<Hosts> {
  protected:
   static constexpr std::size_t kCount = 5000;
 
-  /// One process of the run, in the body that runs for each of them.
+  /// One process of the run, as the argument of the body that runs for each of them.
   struct Process {
     Process(ProcessModelStores& test, TextBoard& board, std::int32_t rank, std::int32_t size,
             std::int32_t threads)
         : processes(board, rank, size),
           devices(static_cast<std::size_t>(threads), &test.device_),
-          store(make_process_models({.processes = processes,
-                                     .devices = devices,
-                                     .clock = test.clock_,
-                                     .probe = probe,
-                                     .patience = 20s,
-                                     .stopping = stop.get_token(),
-                                     .abandon = {},
-                                     .host = test.host(rank)})),
+          store(cluster::make_process_models({.processes = processes,
+                                              .devices = devices,
+                                              .clock = test.clock_,
+                                              .probe = probe,
+                                              .patience = 20s,
+                                              .stopping = stop.get_token(),
+                                              .abandon = {},
+                                              .host = test.host(rank)})),
           stream(test.device_.make_stream()) {}
     void meet() { processes.all_gather("", 20s, "meeting"); }
-    /// What this process told the others about where it answers.
+    /// The server address that this process sent to the others.
     nlohmann::json address(std::int32_t of) const {
       return nlohmann::json::parse(processes.texts().at(1).at(static_cast<std::size_t>(of)));
     }
@@ -60,11 +60,11 @@ class ProcessModelStores : public ::testing::TestWithParam<Hosts> {
     std::stop_source stop;
     ThreadProcesses processes;
     std::vector<Device*> devices;
-    std::unique_ptr<ModelStore> store;
+    std::unique_ptr<cluster::ModelStore> store;
     std::unique_ptr<Stream> stream;
   };
 
-  HostFacts host(std::int32_t rank) const {
+  cluster::HostFacts host(std::int32_t rank) const {
     const std::int32_t number = GetParam() == Hosts::one ? 0 : rank;
     return {.identity = fmt::format("host {}", number),
             .name = fmt::format("host{}", number),
@@ -76,7 +76,7 @@ class ProcessModelStores : public ::testing::TestWithParam<Hosts> {
     run_ranks(size, [&](std::int32_t rank) {
       Process process(*this, board, rank, size, threads);
       body(process);
-      process.meet();  // nobody's server ends while another one reads
+      process.meet();  // no server may end while another process reads
     });
   }
 
@@ -180,7 +180,7 @@ TEST_P(ProcessModelStores, LetAReaderLeaveWhenTheRunStops) {
   });
 }
 
-/// Whoever can connect sends what it likes: it gets no answer, and others get theirs.
+/// Anyone who connects can send anything. A stranger gets no answer; legitimate clients still do.
 TEST_P(ProcessModelStores, AnswerNoStranger) {
   run(2, 1, [&](Process& process) {
     const std::int32_t rank = process.processes.launch().rank;
@@ -194,41 +194,43 @@ TEST_P(ProcessModelStores, AnswerNoStranger) {
       stranger.set(zmq::sockopt::rcvtimeo, 10000);
       const nlohmann::json address = process.address(0);
       stranger.connect(address.at("endpoint").get<std::string>());
-      ModelRequest good{.owner = 0, .number = 99, .token = address.at("token")};
-      ModelRequest guessed = good, other_magic = good, not_here = good;
+      cluster::ModelRequest good{.owner = 0, .number = 99, .token = address.at("token")};
+      cluster::ModelRequest guessed = good, other_magic = good, not_here = good;
       guessed.token.back() ^= 1;
       other_magic.magic ^= 1;
       not_here.owner = 1;
-      const auto send = [&](const ModelRequest& request, std::size_t bytes) {
+      const auto send = [&](const cluster::ModelRequest& request, std::size_t bytes) {
         stranger.send(zmq::buffer(&request, bytes), zmq::send_flags::none);
       };
       send(guessed, sizeof guessed);
       send(other_magic, sizeof other_magic);
       send(good, 0);
       send(good, sizeof good - 1);
-      for (int frames = 0; frames < 3; ++frames) {  // a good one with more behind it
+      for (int frames = 0; frames < 3; ++frames) {  // a valid first frame with more frames after it
         stranger.send(zmq::buffer(&good, sizeof good),
                       frames < 2 ? zmq::send_flags::sndmore : zmq::send_flags::none);
       }
       not_here.number = 98;
       send(not_here, sizeof not_here);
       send(good, sizeof good);
-      // The first replies are those to the last two requests: the five in front got none.
+      // The first replies answer the last two requests: the five earlier ones got no reply.
       zmq::message_t header, body;
       ASSERT_TRUE(stranger.recv(header));
-      auto reply = parse_model_message<ModelReply>({header.data<std::byte>(), header.size()});
+      auto reply = cluster::parse_model_message<cluster::ModelReply>(
+          {header.data<std::byte>(), header.size()});
       ASSERT_TRUE(reply.has_value());
       EXPECT_EQ(reply->number, 98U);
-      EXPECT_EQ(reply->version, ModelReply::kNone);
+      EXPECT_EQ(reply->version, cluster::ModelReply::kNone);
       EXPECT_FALSE(header.more());
       ASSERT_TRUE(stranger.recv(header));
-      reply = parse_model_message<ModelReply>({header.data<std::byte>(), header.size()});
+      reply = cluster::parse_model_message<cluster::ModelReply>(
+          {header.data<std::byte>(), header.size()});
       ASSERT_TRUE(reply.has_value());
       EXPECT_EQ(reply->number, 99U);
       EXPECT_EQ(reply->elements, kCount);
       ASSERT_TRUE(stranger.recv(body));
       EXPECT_EQ(body.size(), kCount * sizeof(float));
-      // Longer than any request: libzmq cuts the connection.
+      // Longer than any request, so libzmq closes the connection.
       const std::string long_one(1 << 20, 'x');
       stranger.send(zmq::buffer(long_one), zmq::send_flags::none);
       EXPECT_EQ(process.store->read(1, 0, mine.tensor(), *process.stream), 1);
@@ -244,13 +246,14 @@ TEST_P(ProcessModelStores, OpenAPortForOtherHostsAlone) {
     const std::int32_t port = process.address(0).at("port");
     EXPECT_EQ(port != 0, GetParam() == Hosts::several);
     if (port == 0 || process.processes.launch().rank == 0) return;
-    // Without a key of the run, whatever is said is not heard.
+    // Without the run's key, no message is received.
     zmq::context_t context;
     zmq::socket_t stranger(context, ZMQ_DEALER);
     stranger.set(zmq::sockopt::linger, 0);
     stranger.set(zmq::sockopt::rcvtimeo, 300);
     stranger.connect(fmt::format("tcp://127.0.0.1:{}", port));
-    const ModelRequest request{.owner = 0, .number = 1, .token = process.address(0).at("token")};
+    const cluster::ModelRequest request{
+        .owner = 0, .number = 1, .token = process.address(0).at("token")};
     stranger.send(zmq::buffer(&request, sizeof request), zmq::send_flags::none);
     zmq::message_t answer;
     EXPECT_FALSE(stranger.recv(answer));
@@ -262,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(On, ProcessModelStores, ::testing::Values(Hosts::one, H
                            return test.param == Hosts::one ? "one_host" : "several_hosts";
                          });
 
-/// A server that a test plays, of process 1.
+/// A scripted server of process 1.
 class ModelClients : public ::testing::Test {
  protected:
   ModelClients() : server_(context_, ZMQ_ROUTER) {
@@ -270,23 +273,24 @@ class ModelClients : public ::testing::Test {
     server_.set(zmq::sockopt::rcvtimeo, 10000);
     server_.bind(fmt::format("ipc://@penstock-model-clients-{}", getpid()));
   }
-  ModelClient make(Nanoseconds patience, std::stop_token stop = {}) {
-    const ModelServerAddress address{.host = "far-away",
-                                     .endpoint = server_.get(zmq::sockopt::last_endpoint)};
-    return ModelClient({.servers = {{}, address},
-                        .own = {},
-                        .own_addresses = {},
-                        .patience = patience,
-                        .stopping = std::move(stop),
-                        .abandon = {}});
+  cluster::ModelClient make(Nanoseconds patience, std::stop_token stop = {}) {
+    const cluster::ModelServerAddress address{.host = "far-away",
+                                              .endpoint = server_.get(zmq::sockopt::last_endpoint)};
+    return cluster::ModelClient({.servers = {{}, address},
+                                 .own = {},
+                                 .own_addresses = {},
+                                 .patience = patience,
+                                 .stopping = std::move(stop),
+                                 .abandon = {}});
   }
-  /// The next request, and who asks.
-  ModelRequest receive(zmq::message_t& sender) {
+  /// The next request, and its sender.
+  cluster::ModelRequest receive(zmq::message_t& sender) {
     zmq::message_t frame;
     EXPECT_TRUE(server_.recv(sender));
     EXPECT_TRUE(server_.recv(frame));
-    return parse_model_message<ModelRequest>({frame.data<std::byte>(), frame.size()})
-        .value_or(ModelRequest{.owner = -1});
+    return cluster::parse_model_message<cluster::ModelRequest>(
+               {frame.data<std::byte>(), frame.size()})
+        .value_or(cluster::ModelRequest{.owner = -1});
   }
   void send(zmq::message_t& sender, const std::vector<std::string>& frames) {
     zmq::message_t to(sender.data(), sender.size());
@@ -296,7 +300,7 @@ class ModelClients : public ::testing::Test {
                    i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
     }
   }
-  static std::string text(const ModelReply& reply) {
+  static std::string text(const cluster::ModelReply& reply) {
     return {reinterpret_cast<const char*>(&reply), sizeof reply};  // NOLINT
   }
 
@@ -305,36 +309,36 @@ class ModelClients : public ::testing::Test {
 };
 
 TEST_F(ModelClients, NameWhoDoesNotAnswerInTime) {
-  ModelClient client = make(100ms);
+  cluster::ModelClient client = make(100ms);
   try {
     client.read(1, 5, 3);
     ADD_FAILURE() << "nobody answered, and a model was read";
   } catch (const TimeoutError& error) {
     EXPECT_EQ(std::string(error.what()),
               "waited 0.1 s for the model of rank 5 on host far-away: it hangs, is stopped, or "
-              "cannot be reached; see what the launcher says of it, or raise --timeout");
+              "cannot be reached; see the messages of the launcher, or raise --timeout");
   }
 }
 
 TEST_F(ModelClients, LeaveAWaitWhenTheRunStops) {
   std::stop_source stop;
-  ModelClient client = make(1h, stop.get_token());
+  cluster::ModelClient client = make(1h, stop.get_token());
   std::jthread stopper([&] {
     zmq::message_t sender;
-    receive(sender);  // the client waits by now
+    receive(sender);  // the client waits now
     stop.request_stop();
   });
   EXPECT_THROW(client.read(1, 5, 3), Error);
 }
 
 TEST_F(ModelClients, TakeTheAnswerToTheirRequestAlone) {
-  ModelClient client = make(20s);
+  cluster::ModelClient client = make(20s);
   std::jthread server([&] {
     zmq::message_t sender;
-    const ModelRequest request = receive(sender);
+    const cluster::ModelRequest request = receive(sender);
     ASSERT_EQ(request.owner, 5);
-    ModelReply good{.owner = 5, .number = request.number, .version = 8, .elements = 3};
-    ModelReply stale = good, empty = good, huge = good;
+    cluster::ModelReply good{.owner = 5, .number = request.number, .version = 8, .elements = 3};
+    cluster::ModelReply stale = good, empty = good, huge = good;
     stale.number -= 1;
     empty.elements = 0;
     huge.elements = ~std::uint64_t{0};
@@ -343,8 +347,8 @@ TEST_F(ModelClients, TakeTheAnswerToTheirRequestAlone) {
     send(sender, {"nonsense", "nonsense"});
     send(sender, {text(stale), model});
     send(sender, {text(good)});                   // without the model
-    send(sender, {text(good), model, model});     // with another one
-    send(sender, {text(good), model.substr(1)});  // cut
+    send(sender, {text(good), model, model});     // with a second model
+    send(sender, {text(good), model.substr(1)});  // cut off
     send(sender, {text(huge), model});
     send(sender, {text(empty), model});
     send(sender, {text(good), model});
@@ -356,7 +360,7 @@ TEST_F(ModelClients, TakeTheAnswerToTheirRequestAlone) {
 }
 
 TEST(HostFacts, SayWhoReachesWhom) {
-  const HostFacts one = read_host_facts(), other = read_host_facts();
+  const cluster::HostFacts one = cluster::read_host_facts(), other = cluster::read_host_facts();
   EXPECT_EQ(one.identity, other.identity);
   EXPECT_FALSE(one.name.empty());
   for (const std::string& address : one.addresses) EXPECT_FALSE(address.starts_with("127."));

@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::uint64_t kAnySize = std::numeric_limits<std::uint64_t>::max();
 
-AllReduceSpec parse(std::string_view text) { return parse_all_reduce_spec(text, "--spec"); }
+collectives::AllReduceSpec parse(std::string_view text) {
+  return collectives::parse_all_reduce_spec(text, "--spec");
+}
 
 std::string error_of(std::string_view text) {
   try {
@@ -27,47 +29,54 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(AllReduceSpec, ANameAloneTakesAllSizes) {
-  EXPECT_EQ(parse("xring"), (AllReduceSpec{{"ring", 1, kAnySize}}));
-  EXPECT_EQ(parse("pscpu#4"), (AllReduceSpec{{"gather-add", 4, kAnySize}}));
-  EXPECT_EQ(parse("pscpu/pscpu#2"), (AllReduceSpec{{"hierarchical-gather-add", 2, kAnySize}}));
+  EXPECT_EQ(parse("xring"), (collectives::AllReduceSpec{{"ring", 1, kAnySize}}));
+  EXPECT_EQ(parse("pscpu#4"), (collectives::AllReduceSpec{{"gather-add", 4, kAnySize}}));
+  EXPECT_EQ(parse("pscpu/pscpu#2"),
+            (collectives::AllReduceSpec{{"hierarchical-gather-add", 2, kAnySize}}));
 }
 
 TEST(AllReduceSpec, EveryNameOfTheReferenceIsAnAlgorithmOfOurs) {
-  EXPECT_EQ(parse("nccl"), (AllReduceSpec{{std::string(kNccl), 1, kAnySize}})) << "no algorithm";
+  EXPECT_EQ(parse("nccl"),
+            (collectives::AllReduceSpec{{std::string(collectives::kNccl), 1, kAnySize}}))
+      << "no algorithm";
   for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "xring", "pscpu", "psgpu",
                            "pscpu/pscpu", "collective"}) {
-    const AllReduceSpec spec = parse(name);
+    const collectives::AllReduceSpec spec = parse(name);
     ASSERT_EQ(spec.size(), 1U) << name;
-    EXPECT_EQ(find_entry(all_reduce_table(), spec[0].algorithm).name, spec[0].algorithm) << name;
+    EXPECT_EQ(find_entry(collectives::all_reduce_table(), spec[0].algorithm).name,
+              spec[0].algorithm)
+        << name;
   }
 }
 
 TEST(AllReduceSpec, OurOwnNamesStandForThemselves) {
-  for (const AllReduceEntry* entry : all_reduce_table().entries) {
-    EXPECT_EQ(parse(entry->name), (AllReduceSpec{{std::string(entry->name), 1, kAnySize}}));
+  for (const collectives::AllReduceEntry* entry : collectives::all_reduce_table().entries) {
+    EXPECT_EQ(parse(entry->name),
+              (collectives::AllReduceSpec{{std::string(entry->name), 1, kAnySize}}));
   }
 }
 
 TEST(AllReduceSpec, LimitsPartTheSizes) {
-  EXPECT_EQ(
-      parse("pscpu:2k:pscpu#2:64k:xring"),
-      (AllReduceSpec{{"gather-add", 1, 2048}, {"gather-add", 2, 65536}, {"ring", 1, kAnySize}}));
-  EXPECT_EQ(parse("tree:7:ring"), (AllReduceSpec{{"tree", 1, 7}, {"ring", 1, kAnySize}}));
+  EXPECT_EQ(parse("pscpu:2k:pscpu#2:64k:xring"),
+            (collectives::AllReduceSpec{
+                {"gather-add", 1, 2048}, {"gather-add", 2, 65536}, {"ring", 1, kAnySize}}));
+  EXPECT_EQ(parse("tree:7:ring"),
+            (collectives::AllReduceSpec{{"tree", 1, 7}, {"ring", 1, kAnySize}}));
   EXPECT_EQ(parse("pscpu:1K:xring:1M:nccl:1G:nccl/rechd:1T:collective"),
-            (AllReduceSpec{{"gather-add", 1, 1ULL << 10},
-                           {"ring", 1, 1ULL << 20},
-                           {"nccl", 1, 1ULL << 30},
-                           {"hierarchical-halving-doubling", 1, 1ULL << 40},
-                           {"ring", 1, kAnySize}}));
+            (collectives::AllReduceSpec{{"gather-add", 1, 1ULL << 10},
+                                        {"ring", 1, 1ULL << 20},
+                                        {"nccl", 1, 1ULL << 30},
+                                        {"hierarchical-halving-doubling", 1, 1ULL << 40},
+                                        {"ring", 1, kAnySize}}));
 }
 
 TEST(AllReduceSpec, ATensorTakesTheFirstRangeThatItFits) {
-  const AllReduceEntry small{.name = "small"}, large{.name = "large"};
-  const AllReducePlan plan{{&small, 1, 2048}, {&large, 1, kAnySize}};
-  EXPECT_EQ(choice_for(plan, 0).algorithm, &small);
-  EXPECT_EQ(choice_for(plan, 2048).algorithm, &small);
-  EXPECT_EQ(choice_for(plan, 2049).algorithm, &large);
-  EXPECT_EQ(choice_for(plan, kAnySize).algorithm, &large);
+  const collectives::AllReduceEntry small{.name = "small"}, large{.name = "large"};
+  const collectives::AllReducePlan plan{{&small, 1, 2048}, {&large, 1, kAnySize}};
+  EXPECT_EQ(collectives::choice_for(plan, 0).algorithm, &small);
+  EXPECT_EQ(collectives::choice_for(plan, 2048).algorithm, &small);
+  EXPECT_EQ(collectives::choice_for(plan, 2049).algorithm, &large);
+  EXPECT_EQ(collectives::choice_for(plan, kAnySize).algorithm, &large);
 }
 
 TEST(AllReduceSpec, UnknownNamesAreRefusedWithTheNearest) {
@@ -137,7 +146,7 @@ TEST(AllReduceSpec, EveryTextIsASpecOrRefused) {
       text += kPieces[random.below(std::size(kPieces))];
     }
     try {
-      const AllReduceSpec spec = parse(text);
+      const collectives::AllReduceSpec spec = parse(text);
       ++accepted;
       EXPECT_EQ(spec.back().max_elements, kAnySize) << text;
       for (std::size_t range = 1; range < spec.size(); ++range) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every algorithm of the table: sums with known answers, and the steps and bytes that it says it
-// takes.
+// Tests every algorithm of the table: sums with known answers, and the numbers of steps and bytes
+// that it declares.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 constexpr std::array<std::size_t, 10> kSizes = {0, 1, 2, 3, 7, 8, 63, 1000, 4099, 65537};
 constexpr std::int32_t kMostRanks = 8;
 
-/// Small whole numbers, whose sums are exact in any order.
+/// Small whole numbers: their sums are exact in any order.
 float element(std::int32_t rank, std::size_t i) {
   return static_cast<float>((rank + 1) * (static_cast<std::int32_t>(i % 89) + 1));
 }
@@ -52,16 +52,16 @@ void expect_sums(const std::vector<float>& values, std::int32_t ranks, const std
   }
 }
 
-class AllReduce : public testing::TestWithParam<const AllReduceEntry*> {};
+class AllReduce : public testing::TestWithParam<const collectives::AllReduceEntry*> {};
 
 TEST_P(AllReduce, SumsAnyCountOverAnyNumberOfRanks) {
   SteadyClock clock;
   for (std::int32_t ranks = 1; ranks <= kMostRanks; ++ranks) {
     for (const std::int32_t local : {1, 2, 3, 8}) {
-      ThreadLinks links(ranks, clock, 1min, {});
+      collectives::ThreadLinks links(ranks, clock, 1min, {});
       run_ranks(ranks, [&](std::int32_t rank) {
-        const std::unique_ptr<Link> link = links.join(rank);
-        Workspace workspace{.local_ranks = local};
+        const std::unique_ptr<collectives::Link> link = links.join(rank);
+        collectives::Workspace workspace{.local_ranks = local};
         for (const std::size_t count : kSizes) {
           std::vector<float> values = elements(rank, count);
           GetParam()->all_reduce(*link, values, workspace);
@@ -76,15 +76,15 @@ TEST_P(AllReduce, LeavesTheSameBitsOnAllRanksWhereTheOrderMatters) {
   SteadyClock clock;
   constexpr std::size_t kCount = 1000;
   for (const std::int32_t ranks : {3, 5, 8}) {
-    ThreadLinks links(ranks, clock, 1min, {});
+    collectives::ThreadLinks links(ranks, clock, 1min, {});
     std::vector<std::vector<float>> values(static_cast<std::size_t>(ranks));
     run_ranks(ranks, [&](std::int32_t rank) {
-      const std::unique_ptr<Link> link = links.join(rank);
+      const std::unique_ptr<collectives::Link> link = links.join(rank);
       std::vector<float>& mine = values[static_cast<std::size_t>(rank)];
       for (std::size_t i = 0; i < kCount; ++i) {
         mine.push_back(1.0F / static_cast<float>((i + 3) * static_cast<std::size_t>(rank + 1)));
       }
-      Workspace workspace{.local_ranks = 2};
+      collectives::Workspace workspace{.local_ranks = 2};
       GetParam()->all_reduce(*link, mine, workspace);
     });
     for (const std::vector<float>& other : values) {
@@ -93,10 +93,11 @@ TEST_P(AllReduce, LeavesTheSameBitsOnAllRanksWhereTheOrderMatters) {
   }
 }
 
-/// Counts what goes over a link; each message takes a millisecond of simulated time.
-class MeteredLink final : public Link {
+/// Counts the messages and bytes of a link. Each message takes a millisecond of simulated time.
+class MeteredLink final : public collectives::Link {
  public:
-  MeteredLink(std::unique_ptr<Link> link, Clock& clock) : link_(std::move(link)), clock_(clock) {}
+  MeteredLink(std::unique_ptr<collectives::Link> link, Clock& clock)
+      : link_(std::move(link)), clock_(clock) {}
   World world() const noexcept override { return link_->world(); }
   void send(std::int32_t to, std::span<const std::byte> bytes) override {
     link_->send(to, bytes);
@@ -120,34 +121,34 @@ class MeteredLink final : public Link {
     if (sent + received > 0) clock_.sleep_until(clock_.now() + 1ms);
   }
 
-  const std::unique_ptr<Link> link_;
+  const std::unique_ptr<collectives::Link> link_;
   Clock& clock_;
   std::size_t sent_ = 0, received_ = 0;
 };
 
-/// What the algorithm really takes, with a tensor of `count` elements.
-ExchangeCost measured_cost(const AllReduceEntry& entry, std::int32_t ranks, std::int32_t local,
-                           std::size_t count) {
+/// The measured cost of the algorithm for a tensor of `count` elements.
+collectives::ExchangeCost measured_cost(const collectives::AllReduceEntry& entry,
+                                        std::int32_t ranks, std::int32_t local, std::size_t count) {
   VirtualClock clock;
   const Time begin = clock.now();
-  ThreadLinks links(ranks, clock, 1h, {});
-  std::vector<ExchangeCost> costs(static_cast<std::size_t>(ranks));
+  collectives::ThreadLinks links(ranks, clock, 1h, {});
+  std::vector<collectives::ExchangeCost> costs(static_cast<std::size_t>(ranks));
   std::vector<std::jthread> threads;
-  std::vector<Clock::Participant> participants;  // all, before one of them runs
+  std::vector<Clock::Participant> participants;  // register all before one of them runs
   for (std::int32_t rank = 0; rank < ranks; ++rank) participants.emplace_back(clock);
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     const auto index = static_cast<std::size_t>(rank);
     threads.emplace_back([&, rank, index, participant = std::move(participants[index])] {
       MeteredLink link(links.join(rank), clock);
       std::vector<float> values = elements(rank, count);
-      Workspace workspace{.local_ranks = local};
+      collectives::Workspace workspace{.local_ranks = local};
       entry.all_reduce(link, values, workspace);
       costs[index] = {(clock.now() - begin) / 1ms, link.most_bytes()};
     });
   }
   threads.clear();
-  ExchangeCost all;
-  for (const ExchangeCost& cost : costs) {
+  collectives::ExchangeCost all;
+  for (const collectives::ExchangeCost& cost : costs) {
     all.steps = std::max(all.steps, cost.steps);
     all.bytes = std::max(all.bytes, cost.bytes);
   }
@@ -158,8 +159,8 @@ TEST_P(AllReduce, TakesTheStepsAndBytesThatItSays) {
   constexpr std::size_t kCount = 840;  // a multiple of 1 to 8
   for (std::int32_t ranks = 2; ranks <= kMostRanks; ++ranks) {
     for (const std::int32_t local : {1, 2, 3, 8}) {
-      const ExchangeCost measured = measured_cost(*GetParam(), ranks, local, kCount);
-      const ExchangeCost said =
+      const collectives::ExchangeCost measured = measured_cost(*GetParam(), ranks, local, kCount);
+      const collectives::ExchangeCost said =
           GetParam()->cost({.ranks = ranks, .local_ranks = local, .bytes = kCount * sizeof(float)});
       EXPECT_EQ(measured.steps, said.steps) << ranks << " ranks, groups of " << local;
       EXPECT_NEAR(measured.bytes, said.bytes, 0.01) << ranks << " ranks, groups of " << local;
@@ -167,7 +168,7 @@ TEST_P(AllReduce, TakesTheStepsAndBytesThatItSays) {
   }
 }
 
-/// Positive and of no few digits; sums of 8 are below 2^10.
+/// Positive numbers with many digits; sums of 8 are below 2^10.
 float fraction(std::int32_t rank, std::size_t i) {
   return static_cast<float>(rank + 1) * 100.0F / static_cast<float>(i % 977 + 7);
 }
@@ -178,10 +179,10 @@ TEST_P(AllReduce, On16BitsAgreesOnSumsThatAreRoundedNoMoreThanOncePerRank) {
   for (const WireFormat wire : {WireFormat::f16, WireFormat::bf16}) {
     for (const std::int32_t ranks : {2, 3, 5, 8}) {
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-      LinkGroup group(
+      collectives::LinkGroup group(
           devices, clock, 1min, {},
           {.plan = {{.algorithm = GetParam(), .shards = 2}}, .local_ranks = 2, .wire = wire});
-      // As many roundings as ranks on the way of a sum, one more at its end, and those of f32.
+      // A sum is rounded once per rank on its way and once at its end, plus the roundings of f32.
       const double bound =
           std::pow(1 + unit_roundoff(wire), ranks + 1) * std::pow(1 + 0x1p-24, ranks) - 1;
       for (const std::size_t count : {1U, 2U, 7U, 1000U, 4099U}) {
@@ -205,27 +206,30 @@ TEST_P(AllReduce, On16BitsAgreesOnSumsThatAreRoundedNoMoreThanOncePerRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, AllReduce, testing::ValuesIn(all_reduce_table().entries),
-                         [](const testing::TestParamInfo<const AllReduceEntry*>& entry) {
-                           return test_name(entry.param->name);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Algorithms, AllReduce, testing::ValuesIn(collectives::all_reduce_table().entries),
+    [](const testing::TestParamInfo<const collectives::AllReduceEntry*>& entry) {
+      return test_name(entry.param->name);
+    });
 
-/// A group whose small tensors go by the first algorithm of the table and others by the last, in
-/// pieces.
-std::unique_ptr<LinkGroup> make_group(Device& device, std::int32_t ranks, Clock& clock,
-                                      std::stop_token stop = {}) {
-  const std::span<const AllReduceEntry* const> entries = all_reduce_table().entries;
+/// A group that uses the first algorithm of the table for small tensors, and the last one, in
+/// pieces, for others.
+std::unique_ptr<collectives::LinkGroup> make_group(Device& device, std::int32_t ranks, Clock& clock,
+                                                   std::stop_token stop = {}) {
+  const std::span<const collectives::AllReduceEntry* const> entries =
+      collectives::all_reduce_table().entries;
   const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-  return std::make_unique<LinkGroup>(
+  return std::make_unique<collectives::LinkGroup>(
       devices, clock, 1min, std::move(stop),
-      ExchangeChoice{.plan = {{entries.front(), 1, 8}, {entries.back(), 3}}, .local_ranks = 2});
+      collectives::ExchangeChoice{.plan = {{entries.front(), 1, 8}, {entries.back(), 3}},
+                                  .local_ranks = 2});
 }
 
 TEST(LinkCollective, SumsAnyCountOverAnyNumberOfRanks) {
   SteadyClock clock;
   HostDevice device(clock);
   for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-    const std::unique_ptr<LinkGroup> group = make_group(device, ranks, clock);
+    const std::unique_ptr<collectives::LinkGroup> group = make_group(device, ranks, clock);
     run_ranks(ranks, [&](std::int32_t rank) {
       const std::unique_ptr<Collective> collective = group->join(rank);
       const std::unique_ptr<Stream> stream = device.make_stream();
@@ -240,13 +244,13 @@ TEST(LinkCollective, SumsAnyCountOverAnyNumberOfRanks) {
 
 TEST(CompactLink, MovesHalfTheBytes) {
   SteadyClock clock;
-  ThreadLinks links(2, clock, 1min, {});
+  collectives::ThreadLinks links(2, clock, 1min, {});
   run_ranks(2, [&](std::int32_t rank) {
     MeteredLink metered(links.join(rank), clock);
-    CompactLink link(metered, WireFormat::f16);
+    collectives::CompactLink link(metered, WireFormat::f16);
     std::vector<float> values = elements(rank, 1000);
-    Workspace workspace;
-    find_entry(all_reduce_table(), "ring").all_reduce(link, values, workspace);
+    collectives::Workspace workspace;
+    find_entry(collectives::all_reduce_table(), "ring").all_reduce(link, values, workspace);
     EXPECT_EQ(metered.most_bytes(), 1000 * 2);
     expect_sums(values, 2, "fp16");  // whole numbers below 2048 are exact
   });
@@ -257,12 +261,13 @@ TEST(LinkCollective, CountsTheSumsThatOverflow) {
   HostDevice device(clock);
   Device* const devices[] = {&device, &device, &device};
   Counter nonfinite;
-  LinkGroup group(devices, clock, 1min, {}, {.wire = WireFormat::f16, .nonfinite = &nonfinite});
+  collectives::LinkGroup group(devices, clock, 1min, {},
+                               {.wire = WireFormat::f16, .nonfinite = &nonfinite});
   EXPECT_EQ(group.how(),
             "tree up to 4096 elements, ring beyond, in messages between threads of fp16");
   run_ranks(3, [&](std::int32_t rank) {
     std::vector<float> values(100, 1);
-    values[7] = 30000;  // three of them are too much for fp16
+    values[7] = 30000;  // the sum of three overflows fp16
     const std::unique_ptr<Stream> stream = device.make_stream();
     group.join(rank)->all_reduce_sum({values.data(), values.size()}, *stream);
     EXPECT_EQ(values[7], std::numeric_limits<float>::infinity());
@@ -279,13 +284,13 @@ struct RootedCall {
   std::size_t count;
 };
 
-/// On every rank of groups of one to five, for every root and size.
+/// Runs `body` on every rank of groups of one to five, for every root and size.
 template <typename Body>
 void for_each_root(const Body& body) {
   SteadyClock clock;
   HostDevice device(clock);
   for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-    const std::unique_ptr<LinkGroup> group = make_group(device, ranks, clock);
+    const std::unique_ptr<collectives::LinkGroup> group = make_group(device, ranks, clock);
     run_ranks(ranks, [&](std::int32_t rank) {
       const std::unique_ptr<Collective> collective = group->join(rank);
       const std::unique_ptr<Stream> stream = device.make_stream();
@@ -320,12 +325,12 @@ TEST(LinkCollective, ABroadcastLeavesTheRootsValuesOnAllRanks) {
 }
 
 TEST(LinkCollective, StreamsMeetInEveryCall) {
-  // The stream of the slowest rank holds back the others' next work, whoever is the root.
+  // The stream of the slowest rank delays the others' next work, for any root.
   VirtualClock clock;
   HostDevice device(clock);
   const Time begin = clock.now();
   {
-    const std::unique_ptr<LinkGroup> group = make_group(device, 3, clock);
+    const std::unique_ptr<collectives::LinkGroup> group = make_group(device, 3, clock);
     std::vector<std::jthread> threads;
     std::vector<Clock::Participant> participants;
     for (int rank = 0; rank < 3; ++rank) participants.emplace_back(clock);
@@ -357,7 +362,8 @@ TEST(LinkCollective, AStopFreesTheRanksThatWait) {
   SteadyClock clock;
   HostDevice device(clock);
   std::stop_source stop;
-  const std::unique_ptr<LinkGroup> group = make_group(device, 2, clock, stop.get_token());
+  const std::unique_ptr<collectives::LinkGroup> group =
+      make_group(device, 2, clock, stop.get_token());
   std::future<void> waiting = std::async(std::launch::async, [&] {
     const std::unique_ptr<Stream> stream = device.make_stream();
     group->join(0)->all_reduce_sum({}, *stream);

@@ -23,7 +23,7 @@ TEST(ThreadsCollective, SumsAnyCountOverAnyNumberOfRanks) {
   HostDevice device(clock);
   for (const std::int32_t ranks : {1, 2, 3, 4}) {
     const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-    ThreadsGroup group(devices, clock, {});
+    collectives::ThreadsGroup group(devices, clock, {});
     for (const std::size_t count : {0U, 1U, 2U, 3U, 7U, 1000U, 4099U}) {
       run_ranks(ranks, [&](std::int32_t rank) {
         const std::unique_ptr<Collective> collective = group.join(rank);
@@ -50,11 +50,12 @@ TEST(ThreadsCollective, RoundsAsIf16BitsWereMovedAndCountsWhatOverflows) {
   HostDevice device(clock);
   Device* const devices[] = {&device, &device, &device};
   Counter nonfinite;
-  ThreadsGroup group(devices, clock, {}, {.wire = WireFormat::bf16, .nonfinite = &nonfinite});
+  collectives::ThreadsGroup group(devices, clock, {},
+                                  {.wire = WireFormat::bf16, .nonfinite = &nonfinite});
   EXPECT_NE(group.how().find("bf16"), std::string::npos);
-  EXPECT_EQ(ThreadsGroup(devices, clock, {}).how(), "");
+  EXPECT_EQ(collectives::ThreadsGroup(devices, clock, {}).how(), "");
   run_ranks(3, [&](std::int32_t rank) {
-    std::vector<float> values(1001, 1.0F + 0x1p-9F);  // which bf16 rounds to 1
+    std::vector<float> values(1001, 1.0F + 0x1p-9F);  // bf16 rounds it to 1
     values[1000] = rank == 2 ? std::numeric_limits<float>::infinity() : 0;
     const std::unique_ptr<Stream> stream = device.make_stream();
     group.join(rank)->all_reduce_sum({values.data(), values.size()}, *stream);
@@ -69,7 +70,7 @@ TEST(ThreadsCollective, TheSumOfAReduceIsAtTheRootAndABroadcastIsTheRoots) {
   SteadyClock clock;
   HostDevice device(clock);
   Device* const devices[] = {&device, &device, &device};
-  ThreadsGroup group(devices, clock, {});
+  collectives::ThreadsGroup group(devices, clock, {});
   run_ranks(3, [&](std::int32_t rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
     const std::unique_ptr<Stream> stream = device.make_stream();
@@ -84,11 +85,11 @@ TEST(ThreadsCollective, TheSumOfAReduceIsAtTheRootAndABroadcastIsTheRoots) {
 }
 
 TEST(ThreadsCollective, StreamsMeet) {
-  // The stream of the slower rank holds back the other one's next work.
+  // The stream of the slower rank delays the other rank's next work.
   SteadyClock clock;
   HostDevice device(clock);
   Device* const devices[] = {&device, &device};
-  ThreadsGroup group(devices, clock, {});
+  collectives::ThreadsGroup group(devices, clock, {});
   const Time late = clock.now() + 1h;
   run_ranks(2, [&](std::int32_t rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
@@ -105,7 +106,7 @@ TEST(ThreadsCollective, AStopFreesTheRanksThatWait) {
   HostDevice device(clock);
   Device* const devices[] = {&device, &device};
   std::stop_source stop;
-  ThreadsGroup group(devices, clock, stop.get_token());
+  collectives::ThreadsGroup group(devices, clock, stop.get_token());
   std::future<void> waiting = std::async(std::launch::async, [&] {
     const std::unique_ptr<Stream> stream = device.make_stream();
     group.join(0)->all_reduce_sum({}, *stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replicas that exchange by each algorithm, in each wire format, against one replica of the mean
-// gradient in double.
+// Tests replicas that exchange by each algorithm and in each wire format against one replica with
+// the mean gradient, in double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,8 +22,8 @@ using namespace std::chrono_literals;
 constexpr std::int32_t kSteps = 8;
 constexpr double kRate = 0.125;
 
-/// Weights of a single replica of the global batch, and the sum of its steps' lengths, with every
-/// rank's gradient counted by its size.
+/// The weights of a single replica of the global batch, and the sum of the lengths of its steps.
+/// The length counts the size of every rank's gradient.
 struct Reference {
   double weight, lengths;
 };
@@ -43,7 +43,7 @@ Reference reference(std::int32_t ranks, std::size_t element) {
 }
 
 class ReplicasBySpec
-    : public testing::TestWithParam<std::tuple<const AllReduceEntry*, WireFormat>> {};
+    : public testing::TestWithParam<std::tuple<const collectives::AllReduceEntry*, WireFormat>> {};
 
 TEST_P(ReplicasBySpec, AreOneReplicaOfTheGlobalBatch) {
   const auto& [algorithm, wire] = GetParam();
@@ -54,8 +54,9 @@ TEST_P(ReplicasBySpec, AreOneReplicaOfTheGlobalBatch) {
   const Options options(update.name, update.options, {}), rule(sgd.name, sgd.options, {});
   for (const std::int32_t ranks : {2, 3, 4}) {
     const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-    LinkGroup group(devices, clock, 1min, {},
-                    {.plan = {{.algorithm = algorithm}}, .local_ranks = 2, .wire = wire});
+    collectives::LinkGroup group(
+        devices, clock, 1min, {},
+        {.plan = {{.algorithm = algorithm}}, .local_ranks = 2, .wire = wire});
     std::vector<std::unique_ptr<Quadratic>> models;
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
       models.push_back(std::make_unique<Quadratic>(rank));
@@ -76,8 +77,8 @@ TEST_P(ReplicasBySpec, AreOneReplicaOfTheGlobalBatch) {
         strategy->finish_step(model, *stream, result);
       }
     });
-    // Each step's gradients are off by the wire's rounding and f32's, and the quadratic shrinks
-    // what was off before.
+    // Each step's gradients have the rounding errors of the wire and of f32. The quadratic reduces
+    // earlier errors.
     const double off = std::pow(1 + unit_roundoff(wire), ranks + 1) - 1 + 0x1p-20;
     for (std::size_t i = 0; i < kQuadraticElements; ++i) {
       const Reference single = reference(ranks, i);
@@ -93,14 +94,14 @@ TEST_P(ReplicasBySpec, AreOneReplicaOfTheGlobalBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, ReplicasBySpec,
-                         testing::Combine(testing::ValuesIn(all_reduce_table().entries),
-                                          testing::Values(WireFormat::f32, WireFormat::f16,
-                                                          WireFormat::bf16)),
-                         [](const testing::TestParamInfo<ReplicasBySpec::ParamType>& parameter) {
-                           std::string name = test_name(std::get<0>(parameter.param)->name);
-                           return name.append("_").append(to_string(std::get<1>(parameter.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Algorithms, ReplicasBySpec,
+    testing::Combine(testing::ValuesIn(collectives::all_reduce_table().entries),
+                     testing::Values(WireFormat::f32, WireFormat::f16, WireFormat::bf16)),
+    [](const testing::TestParamInfo<ReplicasBySpec::ParamType>& parameter) {
+      std::string name = test_name(std::get<0>(parameter.param)->name);
+      return name.append("_").append(to_string(std::get<1>(parameter.param)));
+    });
 
 }  // namespace
 }  // namespace penstock

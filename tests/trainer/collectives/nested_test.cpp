@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of several processes, with threads in the processes' place.
+// Tests ranks that are threads of several processes, with the processes emulated by threads.
 #include "trainer/collectives/nested.h"
 
 #include <gtest/gtest.h>
@@ -17,18 +17,19 @@ namespace {
 
 class NestedRanks : public ::testing::Test {
  protected:
-  /// Runs `body` for each rank of so many processes with so many threads each.
+  /// Runs `body` for each rank of that number of processes with that number of threads each.
   void run(std::int32_t processes, std::int32_t threads,
            const std::function<void(Collective&, Stream&)>& body, std::stop_token stop = {}) {
     const auto devices = [this](std::int32_t count) {
       return std::vector<Device*>(static_cast<std::size_t>(count), &device_);
     };
-    ThreadsGroup between(devices(processes), clock_, stop);
+    collectives::ThreadsGroup between(devices(processes), clock_, stop);
     run_ranks(processes, [&](std::int32_t process) {
       const std::unique_ptr<Collective> across = between.join(process);
       const std::vector<Device*> mine = devices(threads);
-      NestedGroup group(threads > 1 ? std::make_unique<ThreadsGroup>(mine, clock_, stop) : nullptr,
-                        mine, *across);
+      collectives::NestedGroup group(
+          threads > 1 ? std::make_unique<collectives::ThreadsGroup>(mine, clock_, stop) : nullptr,
+          mine, *across);
       run_ranks(threads, [&](std::int32_t thread) {
         const auto collective = group.join(process * threads + thread);
         const World world = collective->world();
@@ -47,7 +48,7 @@ class NestedRanks : public ::testing::Test {
       }
     }
   }
-  /// What a rank brings along; sums of some are exact.
+  /// A rank's own values; sums over a few ranks are exact.
   static std::vector<float> mine(std::int32_t rank, std::size_t count) {
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -113,7 +114,7 @@ TEST_F(NestedRanks, AStopFreesAllThatWait) {
   EXPECT_THROW(run(
                    2, 2,
                    [&](Collective& collective, Stream& stream) {
-                     if (collective.world().rank == 3) {  // never comes
+                     if (collective.world().rank == 3) {  // does not join
                        stop.request_stop();
                        return;
                      }

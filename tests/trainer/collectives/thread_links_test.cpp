@@ -30,7 +30,7 @@ std::span<std::byte> room_for(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// What the call throws, or nothing.
+/// The text of the exception that the call throws, or an empty string.
 template <typename Failure, typename Call>
 std::string failure_of(const Call& call) {
   try {
@@ -43,10 +43,10 @@ std::string failure_of(const Call& call) {
 
 TEST(ThreadLinks, MessagesArriveInTheOrderInWhichTheyWereSent) {
   SteadyClock clock;
-  ThreadLinks links(2, clock, 1min, {});
+  collectives::ThreadLinks links(2, clock, 1min, {});
   constexpr int kMessages = 1000;
   run_ranks(2, [&](std::int32_t rank) {
-    const std::unique_ptr<Link> link = links.join(rank);
+    const std::unique_ptr<collectives::Link> link = links.join(rank);
     for (int i = 0; i < kMessages; ++i) {
       int value = i;
       if (rank == 0) {
@@ -64,9 +64,9 @@ TEST(ThreadLinks, MessagesArriveInTheOrderInWhichTheyWereSent) {
 TEST(ThreadLinks, RanksInARingSendAndReceiveAtOnce) {
   SteadyClock clock;
   for (const std::int32_t ranks : {2, 3, 8}) {
-    ThreadLinks links(ranks, clock, 1min, {});
+    collectives::ThreadLinks links(ranks, clock, 1min, {});
     run_ranks(ranks, [&, ranks = ranks](std::int32_t rank) {
-      const std::unique_ptr<Link> link = links.join(rank);
+      const std::unique_ptr<collectives::Link> link = links.join(rank);
       std::int32_t origin = rank;
       for (std::int32_t step = 0; step < ranks; ++step) {
         std::int32_t incoming = -1;
@@ -81,8 +81,8 @@ TEST(ThreadLinks, RanksInARingSendAndReceiveAtOnce) {
 
 TEST(ThreadLinks, AnEmptySpanIsNoMessage) {
   SteadyClock clock;
-  ThreadLinks links(2, clock, 1min, {});
-  const std::unique_ptr<Link> link = links.join(0);
+  collectives::ThreadLinks links(2, clock, 1min, {});
+  const std::unique_ptr<collectives::Link> link = links.join(0);
   link->send(1, {});
   link->receive(1, {});
   link->send_receive(1, {}, 1, {});
@@ -94,14 +94,14 @@ TEST(ThreadLinks, ADeadlineNamesThePeerThatWasWaitedFor) {
   const Time begin = clock.now();
   std::array<std::string, 2> failures;
   {
-    ThreadLinks links(3, clock, 5min, {});
+    collectives::ThreadLinks links(3, clock, 5min, {});
     std::vector<std::jthread> threads;
-    std::vector<Clock::Participant> participants;  // all, before one of them runs
+    std::vector<Clock::Participant> participants;  // register all before one of them runs
     for (int rank = 0; rank < 2; ++rank) participants.emplace_back(clock);
     for (std::int32_t rank = 0; rank < 2; ++rank) {
       threads.emplace_back(
           [&, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
-            const std::unique_ptr<Link> link = links.join(rank);
+            const std::unique_ptr<collectives::Link> link = links.join(rank);
             clock.sleep_until(begin + rank * 1min);
             failures[static_cast<std::size_t>(rank)] = failure_of<TimeoutError>([&] {
               std::array<std::byte, 12> bytes{};
@@ -123,17 +123,17 @@ TEST(ThreadLinks, ADeadlineNamesThePeerThatWasWaitedFor) {
 TEST(ThreadLinks, AStopFreesTheRanksThatWait) {
   SteadyClock clock;
   std::stop_source stop;
-  ThreadLinks links(3, clock, 1h, stop.get_token());
+  collectives::ThreadLinks links(3, clock, 1h, stop.get_token());
   const auto waiting = [&](std::int32_t rank, const auto& call) {
     return std::async(std::launch::async, [&links, rank, call] {
-      const std::unique_ptr<Link> link = links.join(rank);
+      const std::unique_ptr<collectives::Link> link = links.join(rank);
       int value = 0;
       return failure_of<Error>([&] { call(*link, value); });
     });
   };
   std::future<std::string> receiver =
-      waiting(0, [](Link& link, int& value) { link.receive(2, room_for(value)); });
-  std::future<std::string> both = waiting(1, [](Link& link, int& value) {
+      waiting(0, [](collectives::Link& link, int& value) { link.receive(2, room_for(value)); });
+  std::future<std::string> both = waiting(1, [](collectives::Link& link, int& value) {
     const int sent = 0;
     link.send_receive(2, bytes_of(sent), 2, room_for(value));
   });
@@ -150,10 +150,10 @@ TEST(ThreadLinks, AStopFreesTheRanksThatWait) {
 
 TEST(ThreadLinks, UnequalSizesAreRefusedByTheReceiver) {
   SteadyClock clock;
-  ThreadLinks links(2, clock, 1min, {});
+  collectives::ThreadLinks links(2, clock, 1min, {});
   std::string failure;
   run_ranks(2, [&](std::int32_t rank) {
-    const std::unique_ptr<Link> link = links.join(rank);
+    const std::unique_ptr<collectives::Link> link = links.join(rank);
     std::array<std::byte, 8> bytes{};
     if (rank == 0) link->send(1, bytes);
     if (rank == 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer-wise scaling against its definition in double precision: a weight that is longer than what
-// one thread takes, a bias and a scale.
+// Tests layer-wise scaling against its definition in double precision: a weight longer than one
+// thread's part, a bias and a scale.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {Role::weight, 70'001}, {Role::weight, 3}, {Role::bias, 5}, {Role::scale, 4}};
 
-/// As options say it.
+/// The constants, as the options set them.
 struct Definition {
   double eta = 0.001, epsilon = 0, momentum = 0.9;
   bool skip = true;
@@ -73,7 +73,7 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(sum);
 }
 
-/// One step of one tensor by the definition. The sum of squares of what decays.
+/// One step of one tensor by the definition. Returns the sum of squares of decaying weights.
 double step_by_hand(const Definition& definition, const Hyper& hyper, Role role,
                     std::span<const float> raw, std::span<double> weight,
                     std::span<double> velocity) {
@@ -96,7 +96,7 @@ double step_by_hand(const Definition& definition, const Hyper& hyper, Role role,
   return decays ? w * w : 0;
 }
 
-/// On threads, as a device of several cores has it.
+/// Runs four threads, as a device of several cores does.
 void four_at_once(std::size_t count, const std::function<void(std::size_t)>& body) {
   std::vector<std::jthread> threads;
   for (std::size_t first = 0; first < 4; ++first) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rule against a loop of its definition in double precision, over several steps.
+// Tests every rule against a loop of its definition in double precision, over several steps.
 #include "trainer/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class TwoParameters {
                                  {gradients_.data() + first, kCount}});
     }
   }
-  /// Gradients that the clip cuts on both sides, and some that it leaves.
+  /// Gradients that the clip cuts on both sides, and some that it leaves unchanged.
   static double gradient(int step, std::size_t element) {
     return 6 * std::sin(1.7 * step + 0.9 * static_cast<double>(element));
   }
@@ -50,14 +50,14 @@ class TwoParameters {
   ParameterSet set_;
 };
 
-/// The gradient that a rule sees, from the definition.
+/// The gradient that a rule receives, by the definition.
 double effective(double gradient, double weight, bool decays) {
   const double decay = decays ? double{kHyper.weight_decay} : 0;
   return std::clamp(kScale * gradient + decay * weight, -double{kHyper.gradient_clip},
                     double{kHyper.gradient_clip});
 }
 
-/// Element's weight after kSteps, given w -= rule(step, gradient, state).
+/// An element's weight after kSteps, given w -= rule(step, gradient, state).
 template <typename Rule>
 double by_hand(std::size_t element, Rule rule) {
   double weight = double{TwoParameters().weight(element)};
@@ -154,7 +154,8 @@ TEST(Optimizers, TheDecaysShareOfTheLossIsThatOfTheWeightsBeforeTheUpdate) {
   EXPECT_NEAR(result.l2_loss, 0.05 * squares, 1e-6);
 }
 
-/// Against the rule in double, each step's weight rounded to the nearest number of the format.
+/// Compares with the rule in double. Each step rounds the weight to the nearest number of the
+/// format.
 TEST(Optimizers, LeaveWhatAShortFormatHoldsOfWeightsButNotOfBatchNorms) {
   const OptimizerEntry& entry = find_entry(optimizer_table(), "sgd");
   const Options options(entry.name, entry.options, {});

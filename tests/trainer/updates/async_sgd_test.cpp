@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pair averaging, step by step in a scripted order, against its definition in double. Nobody waits
-// in a step, so that one thread takes the steps of all ranks in whatever order a script says.
+// Tests pair averaging, step by step in a scripted order, against its definition in double. No rank
+// waits in a step, so one thread runs the steps of all ranks in the order of the script.
 #include "trainer/updates/async_sgd.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace penstock {
 namespace {
 
 using Counts = std::map<std::string, std::int64_t>;
-/// Whose model a rank reads, by rank and step.
+/// The rank whose model a rank reads in a step.
 using Peers = std::function<std::int32_t(std::int32_t rank, std::int64_t step)>;
 
 /// The algorithm for one element of each rank's weights.
@@ -71,10 +71,11 @@ class Definition {
   Counts staleness_;
 };
 
-/// Passes models on, and knows how many reads have ended. Reads may be held back, or fail.
-class WatchedStore final : public ModelStore {
+/// Forwards models and counts the reads that have ended. A test can hold reads back or make them
+/// fail.
+class WatchedStore final : public cluster::ModelStore {
  public:
-  explicit WatchedStore(ModelStore& models) : models_(models) {}
+  explicit WatchedStore(cluster::ModelStore& models) : models_(models) {}
   void publish(std::int32_t rank, std::int64_t version, const Tensor& weights,
                Stream& stream) override {
     models_.publish(rank, version, weights, stream);
@@ -114,7 +115,7 @@ class WatchedStore final : public ModelStore {
   }
 
  private:
-  ModelStore& models_;
+  cluster::ModelStore& models_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int begun_ = 0, ended_ = 0;
@@ -123,14 +124,14 @@ class WatchedStore final : public ModelStore {
 
 class AsyncSgd : public ::testing::Test {
  protected:
-  /// Takes the scripted steps, each of one rank, and compares everything with the definition.
+  /// Runs the scripted steps, each of one rank, and compares everything with the definition.
   void expect(std::int32_t ranks, const std::vector<std::int32_t>& script, bool prefetch,
               const Peers& peers) {
     std::optional<WatchedStore> store;
     UpdateRanks run(ranks, "async-sgd", make_watched(prefetch, peers, store), clock_);
     int reads = prefetch ? ranks : 0;
     for (const std::int32_t rank : script) {
-      store->await_ended(reads);  // what is prefetched is what was there behind the step before
+      store->await_ended(reads);  // prefetch must read the models that exist after the step before
       run.step(rank);
       ++reads;
     }
@@ -151,15 +152,16 @@ class AsyncSgd : public ::testing::Test {
       EXPECT_EQ(counted, definition.staleness());
     }
   }
-  static UpdateRanks::Make make_watched(bool prefetch, const Peers& peers,
-                                        std::optional<WatchedStore>& store) {
-    return [prefetch, peers, &store](UpdateContext context) {
-      if (!store) store.emplace(*context.models);
-      context.models = &*store;
-      const std::int32_t rank = context.collective.world().rank;
-      return make_pair_averaging(
-          context, {prefetch, [rank, peers](std::int64_t step) { return peers(rank, step); }});
-    };
+  UpdateRanks::Make make_watched(bool prefetch, const Peers& peers,
+                                 std::optional<WatchedStore>& store) {
+    return
+        [this, prefetch, peers, &store](const UpdateContext& context, cluster::ModelStore* models) {
+          if (!store) store.emplace(*models);
+          const std::int32_t rank = context.collective.world().rank;
+          return updates::make_pair_averaging(
+              context, {*store, clock_},
+              {prefetch, [rank, peers](std::int64_t step) { return peers(rank, step); }});
+        };
   }
   void expect_both(std::int32_t ranks, const std::vector<std::int32_t>& script,
                    const Peers& peers) {
@@ -218,15 +220,15 @@ TEST_F(AsyncSgd, APrefetchThatFailsFailsTheStepThatNeedsIt) {
 }
 
 TEST_F(AsyncSgd, EntryReadsThePeersOfItsRule) {
-  for (const auto& [name, rule] : {std::pair("uniform", PeerRule::uniform),
-                                   {"kungfu", PeerRule::kungfu},
-                                   {"round-robin", PeerRule::round_robin}}) {
+  for (const auto& [name, rule] : {std::pair("uniform", updates::PeerRule::uniform),
+                                   {"kungfu", updates::PeerRule::kungfu},
+                                   {"round-robin", updates::PeerRule::round_robin}}) {
     constexpr std::int32_t kRanks = 3;
     const std::vector<std::int32_t> script{0, 2, 1, 1, 0, 2, 2, 1, 0, 0};
     UpdateRanks run(kRanks, std::string("async-sgd:peer=") + name, clock_);
     for (const std::int32_t rank : script) run.step(rank);
     Definition definition(kRanks, 4, false, [rule = rule](std::int32_t rank, std::int64_t step) {
-      return choose_peer(rule, {rank, kRanks}, 1, step);
+      return updates::choose_peer(rule, {rank, kRanks}, 1, step);
     });
     for (const std::int32_t rank : script) definition.step(rank);
     for (std::int32_t rank = 0; rank < kRanks; ++rank) {
@@ -237,11 +239,11 @@ TEST_F(AsyncSgd, EntryReadsThePeersOfItsRule) {
 
 TEST_F(AsyncSgd, StalenessBeyondTheHistogramIsCountedAtItsEnd) {
   UpdateRanks run(2, "async-sgd", clock_);
-  for (int step = 0; step < 12; ++step) run.step(0);  // reads version 0 throughout
+  for (int step = 0; step < 12; ++step) run.step(0);  // reads version 0 every time
   run.step(1);                                        // reads version 12 at step 0
   const Counts counted = run.probe().values();
   EXPECT_EQ(counted.at("reads_stale_by_7"), 1);
-  EXPECT_EQ(counted.at("reads_stale_by_8"), 4);  // 8, 9, 10 and 11
+  EXPECT_EQ(counted.at("reads_stale_by_8"), 4);  // reads of versions 8, 9, 10 and 11
   EXPECT_EQ(counted.at("reads_ahead_by_8"), 1);
 }
 
@@ -260,13 +262,13 @@ TEST_F(AsyncSgd, RanksThatRunFreelyEndNearTheCommonMinimum) {
       run.steps(kSteps);
       std::int64_t reads = 0;
       for (const auto& [name, count] : run.probe().values()) {
-        EXPECT_GT(count, 0) << name;  // only what occurred is counted at all
+        EXPECT_GT(count, 0) << name;  // a counter exists only if it is above 0
         reads += count;
       }
       EXPECT_EQ(reads, ranks * kSteps);
       for (std::int32_t rank = 0; rank < ranks; ++rank) {
         for (const float weight : run.weights(rank)) {
-          // Targets lie in [-1, 4.5], and averages of contractions towards them stay there.
+          // Targets are in [-1, 4.5]. Averages of contractions towards them stay in that range.
           EXPECT_GT(weight, -1.01F);
           EXPECT_LT(weight, 4.51F);
         }
@@ -276,21 +278,21 @@ TEST_F(AsyncSgd, RanksThatRunFreelyEndNearTheCommonMinimum) {
 }
 
 TEST_F(AsyncSgd, WithoutAStoreItSaysWhatToUseInstead) {
-  const auto make = [](UpdateContext context) {
-    context.models = nullptr;
-    return make_pair_averaging(context, {});
+  const auto make = [](const UpdateContext& context, cluster::ModelStore*) {
+    return find_entry(update_table(), "async-sgd").make(context);
   };
   EXPECT_THROW(UpdateRanks(2, "async-sgd", make, clock_), Unavailable);
   EXPECT_THROW(UpdateRanks(2, "async-sgd:peer=left", clock_), ConfigError);
 }
 
 TEST(PeerChoice, IsNeverOneselfAndReachesEveryOther) {
-  for (const PeerRule rule : {PeerRule::uniform, PeerRule::kungfu, PeerRule::round_robin}) {
+  for (const updates::PeerRule rule :
+       {updates::PeerRule::uniform, updates::PeerRule::kungfu, updates::PeerRule::round_robin}) {
     for (const std::int32_t size : {2, 3, 4, 7}) {
       for (std::int32_t rank = 0; rank < size; ++rank) {
         std::vector<int> drawn(static_cast<std::size_t>(size));
         for (std::int64_t step = 0; step < 600; ++step) {
-          ++drawn[static_cast<std::size_t>(choose_peer(rule, {rank, size}, 1, step))];
+          ++drawn[static_cast<std::size_t>(updates::choose_peer(rule, {rank, size}, 1, step))];
         }
         for (std::int32_t other = 0; other < size; ++other) {
           EXPECT_EQ(drawn[static_cast<std::size_t>(other)] == 0, other == rank);
@@ -303,22 +305,24 @@ TEST(PeerChoice, IsNeverOneselfAndReachesEveryOther) {
 TEST(PeerChoice, SharesAreThoseOfTheRule) {
   constexpr std::int32_t kSize = 4, kRank = 1;
   constexpr int kSteps = 40000;
-  const auto shares = [](PeerRule rule) {
+  const auto shares = [](updates::PeerRule rule) {
     std::vector<double> drawn(kSize);
     for (std::int64_t step = 0; step < kSteps; ++step) {
-      drawn[static_cast<std::size_t>(choose_peer(rule, {kRank, kSize}, 7, step))] += 1. / kSteps;
+      drawn[static_cast<std::size_t>(updates::choose_peer(rule, {kRank, kSize}, 7, step))] +=
+          1. / kSteps;
     }
     return drawn;
   };
   constexpr double kFourSigma = 4 * 0.0025;  // sqrt(0.25 / 40000)
-  const std::vector<double> uniform = shares(PeerRule::uniform), kungfu = shares(PeerRule::kungfu);
+  const std::vector<double> uniform = shares(updates::PeerRule::uniform),
+                            kungfu = shares(updates::PeerRule::kungfu);
   for (const std::size_t other : {0U, 2U, 3U}) {
     EXPECT_NEAR(uniform[other], 1. / 3, kFourSigma) << other;
     EXPECT_NEAR(kungfu[other], other == kRank + 1 ? 0.5 : 0.25, kFourSigma) << other;
   }
-  EXPECT_EQ(choose_peer(PeerRule::round_robin, {kRank, kSize}, 7, 0), 2);
-  EXPECT_EQ(choose_peer(PeerRule::round_robin, {kRank, kSize}, 7, 2), 0);
-  EXPECT_EQ(choose_peer(PeerRule::round_robin, {kRank, kSize}, 7, 3), 2);
+  EXPECT_EQ(updates::choose_peer(updates::PeerRule::round_robin, {kRank, kSize}, 7, 0), 2);
+  EXPECT_EQ(updates::choose_peer(updates::PeerRule::round_robin, {kRank, kSize}, 7, 2), 0);
+  EXPECT_EQ(updates::choose_peer(updates::PeerRule::round_robin, {kRank, kSize}, 7, 3), 2);
 }
 
 }  // namespace

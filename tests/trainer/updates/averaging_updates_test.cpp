@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates whose ranks meet in each step, over threads, against their definitions in double.
-// mpi_updates.cpp has the same over processes.
+// Tests updates whose ranks meet in each step, with ranks as threads, against their definitions in
+// double. mpi_updates.cpp does the same with processes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,8 +67,8 @@ TEST_F(AveragingUpdates, SpreadHomesRememberWhatTheirOptimizerNeeds) {
   for (std::int32_t rank = 0; rank < kRanks; ++rank) {
     EXPECT_EQ(spread.weights(rank), one_home.weights(rank)) << "rank " << rank;
   }
-  EXPECT_TRUE(one_home.strategy(0).rank_0_knows_all());
-  EXPECT_FALSE(spread.strategy(0).rank_0_knows_all());
+  EXPECT_TRUE(one_home.kept(0).rank_0_knows_all);
+  EXPECT_FALSE(spread.kept(0).rank_0_knows_all);
 }
 
 }  // namespace

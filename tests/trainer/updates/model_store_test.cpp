@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model_store.h"
+#include "trainer/cluster/model_store.h"
 
 #include <gtest/gtest.h>
 
@@ -21,11 +21,11 @@ class ModelStores : public ::testing::Test {
  protected:
   static constexpr std::size_t kCount = 5000;
 
-  std::unique_ptr<ThreadsModelStore> make(std::int32_t ranks, std::stop_token stop = {}) {
+  std::unique_ptr<cluster::ThreadsModelStore> make(std::int32_t ranks, std::stop_token stop = {}) {
     const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device_);
-    return std::make_unique<ThreadsModelStore>(devices, clock_, std::move(stop));
+    return std::make_unique<cluster::ThreadsModelStore>(devices, clock_, std::move(stop));
   }
-  /// Forwards to a host stream, and calls `in_copy` in front of each copy.
+  /// Forwards to a host stream, and calls `in_copy` before each copy.
   class WatchedStream final : public Stream {
    public:
     WatchedStream(Device& device, std::function<void()> in_copy)
@@ -113,7 +113,7 @@ TEST_F(ModelStores, LetAPublisherWaitOnlyWhileAllButTheNewestAreRead) {
   UniformModel first(kCount, 0), second(kCount, 0);
   std::future<void> blocked;
   WatchedStream reads_second(device_, [&] {
-    publish(3);  // 1 and 2 are being read: the third snapshot is the newest from here on
+    publish(3);  // readers hold 1 and 2: the third snapshot is the newest from here on
     blocked = std::async(std::launch::async, [&] {
       const auto own = device_.make_stream();
       UniformModel fourth(kCount, 4);
@@ -129,7 +129,7 @@ TEST_F(ModelStores, LetAPublisherWaitOnlyWhileAllButTheNewestAreRead) {
   EXPECT_EQ(store->read(0, 3, first.tensor(), reads_first), 1);
   EXPECT_EQ(first.value(), 1);
   EXPECT_EQ(second.value(), 2);
-  publish(4);  // nobody reads: there is room again, also while stopping
+  publish(4);  // without readers there is room again, also while stopping
 }
 
 TEST_F(ModelStores, NeverMixTwoModelsUnderFreeRunningRanks) {

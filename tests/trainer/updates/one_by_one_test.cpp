@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest training run there is, as tf_cnn_benchmarks tests its update modes with it: images
-// of one pixel x, loss x A B, A = 1 and B = 2 at first, plain gradient descent. Every update with
-// every reduction has to take the losses that a recursion of two numbers predicts, unless they
-// depend on who is faster.
+// Tests the smallest training run, with which tf_cnn_benchmarks tests its update modes: images of
+// one pixel x, loss x A B, A = 1 and B = 2 at first, plain gradient descent. Every update with
+// every reduction must have the losses that a recursion of two numbers predicts, unless they depend
+// on the speed of the ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,14 +31,14 @@ struct Case {
   double learning_rate;
 };
 
-/// Losses [step][rank] of a real run: rings, replicas, the collective, one thread each.
+/// The losses [step][rank] of a real run: rings, replicas and the collective, one thread per rank.
 class TrainingRun {
  public:
   TrainingRun(const Case& of, const Pixels& pixels) : case_(of), pixels_(pixels) {
     const auto ranks = static_cast<std::int32_t>(pixels.front().size());
     losses_.assign(pixels.size(), std::vector<double>(pixels.front().size()));
     const std::vector<Device*> devices(pixels.front().size(), &device_);
-    ThreadsGroup group(devices, clock_, {});
+    collectives::ThreadsGroup group(devices, clock_, {});
     run_ranks(ranks, [&](std::int32_t rank) { run_rank(group, rank); });
   }
   const std::vector<std::vector<double>>& losses() const { return losses_; }
@@ -46,7 +46,7 @@ class TrainingRun {
  private:
   static constexpr std::size_t kSlots = 2;
 
-  void run_rank(ThreadsGroup& group, std::int32_t rank) {
+  void run_rank(collectives::ThreadsGroup& group, std::int32_t rank) {
     const Options none("update", {}, {});
     const Options update_options(case_.update->name, case_.update->options, {});
     const std::unique_ptr<Collective> collective = group.join(rank);
@@ -58,7 +58,7 @@ class TrainingRun {
                                             .local_ranks = collective->world().size,
                                             .options = update_options,
                                             .device = &device_});
-    // Whatever other ranks begin with, rank 0's weights are everybody's.
+    // Ranks begin with different weights; rank 0's weights must replace the others'.
     ProductModel model(kA + 10 * static_cast<float>(rank), kB);
     Device* const reader = &device_;
     BatchRing ring({.images = 1, .image = {1, 1, 1}, .classes = 1}, kSlots, device_,
@@ -96,7 +96,7 @@ class TrainingRun {
   std::vector<std::vector<double>> losses_;
 };
 
-/// The same losses from two numbers a rank, without any of our code.
+/// The same losses from two numbers per rank, without any of Penstock's code.
 std::vector<std::vector<double>> recursion(const Case& of, const Pixels& pixels) {
   const std::size_t ranks = pixels.front().size();
   std::vector<double> a(ranks, kA), b(ranks, kB);
@@ -115,7 +115,7 @@ std::vector<std::vector<double>> recursion(const Case& of, const Pixels& pixels)
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       double gradient = x[rank];
       if (of.update->agreement == Agreement::identical) {
-        // All ranks are of one process, so that mean_sum is the mean.
+        // All ranks are in one process, so mean_sum is the mean.
         const bool sums = of.reduction == GradientReduction::sum;
         gradient = sums ? sum : sum / static_cast<double>(ranks);
       }
@@ -144,7 +144,7 @@ TEST_P(OneByOne, LossesFollowTheRecursionOfTwoNumbers) {
       const auto expected = recursion(of, pixels);
       for (std::size_t step = 0; step < pixels.size(); ++step) {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-          // A handful of f32 roundings a step.
+          // A handful of f32 roundings per step.
           const double tolerance = 8 * 0x1p-24 * static_cast<double>(step + 1);
           EXPECT_NEAR(losses[step][rank], expected[step][rank], tolerance * expected[step][rank])
               << ranks << " ranks, rank " << rank << ", step " << step;
@@ -154,8 +154,8 @@ TEST_P(OneByOne, LossesFollowTheRecursionOfTwoNumbers) {
   }
 }
 
-/// x = 1 everywhere and a rate of 1/8: every number is a short binary fraction, so exact. A step of
-/// the sum over two ranks goes twice as far.
+/// With x = 1 everywhere and a rate of 1/8, every number is a short binary fraction and therefore
+/// exact. A step with the sum over two ranks is twice as long.
 TEST_P(OneByOne, AGradientSummedOverTwoRanksCountsTwice) {
   const Pixels pixels(3, std::vector<std::uint8_t>(2, 1));
   const std::vector<double> once{2, 1.40625, 0.91845703125}, twice{2, 0.875, 0.1015625};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every update of the table has to keep, whatever it is.
+// Tests the contract that every update of the table must keep.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,8 +11,8 @@
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/rank_threads.h"
+#include "trainer/cluster/model_store.h"
 #include "trainer/collectives/threads.h"
-#include "trainer/model_store.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
@@ -20,8 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Three gradients that differ by rank, 1, 10 and 100 times (rank + 1), and weights that start at
-/// -rank - 1.
+/// Three gradients that differ by rank: 1, 10 and 100 times (rank + 1). Weights start at -rank - 1.
 class FixedGradients final : public Executable {
  public:
   explicit FixedGradients(std::int32_t rank) : weights_(3, -1.F - static_cast<float>(rank)) {
@@ -53,21 +52,22 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdateStrategy> strategy;
   };
-  Rank make(ThreadsGroup& group, ModelStore& models, std::int32_t rank,
+  Rank make(collectives::ThreadsGroup& group, cluster::ModelStore& models, std::int32_t rank,
             GradientReduction reduction) {
     Rank made{Options(entry().name, entry().options, {}), group.join(rank), nullptr, nullptr};
     const Options sgd_options("sgd", {}, {});
     made.optimizer =
         make_host_optimizer({find_entry(optimizer_table(), "sgd"), sgd_options}, serial_for);
     made.optimizer->set({.learning_rate = 1}, *device_.make_stream());
-    made.strategy = entry().make({.collective = *made.collective,
-                                  .optimizer = *made.optimizer,
-                                  .reduction = reduction,
-                                  .local_ranks = made.collective->world().size,
-                                  .options = made.no_options,
-                                  .device = &device_,
-                                  .models = &models,
-                                  .clock = &clock_});
+    const UpdateContext context{.collective = *made.collective,
+                                .optimizer = *made.optimizer,
+                                .reduction = reduction,
+                                .local_ranks = made.collective->world().size,
+                                .options = made.no_options,
+                                .device = &device_};
+    made.strategy = entry().make_reading == nullptr
+                        ? entry().make(context)
+                        : entry().make_reading(context, {models, clock_});
     return made;
   }
   static std::string where(std::int32_t ranks, std::int32_t rank, std::size_t element) {
@@ -84,8 +84,8 @@ TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
        {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
     for (const std::int32_t ranks : {1, 2, 3}) {
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device_);
-      ThreadsGroup group(devices, clock_, {});
-      ThreadsModelStore models(devices, clock_, {});
+      collectives::ThreadsGroup group(devices, clock_, {});
+      cluster::ThreadsModelStore models(devices, clock_, {});
       run_ranks(ranks, [&](std::int32_t rank) {
         const Rank made = make(group, models, rank, reduction);
         const std::unique_ptr<Stream> stream = device_.make_stream();
@@ -93,8 +93,8 @@ TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
         StepResult result;
         made.strategy->start(executable, *stream);
         made.strategy->finish_step(executable, *stream, result);
-        // Everybody starts at rank 0's -1; ranks 1..n sum to n (n + 1) / 2, one process's mean is
-        // over all of them. Half of what others are ahead is mixed in at most.
+        // All ranks start at rank 0's -1. Gradients of ranks 1..n sum to n (n + 1) / 2; the mean of
+        // one process is over all ranks. At most half of another rank's lead is mixed in.
         const double all = ranks * (ranks + 1) / 2., own = rank + 1;
         double factor = own, most = own;
         if (entry().agreement == Agreement::identical) {
@@ -118,8 +118,8 @@ TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
 TEST_P(UpdateContract, ARankThatEndsEarlyEndsAll) {
   Device* const devices[] = {&device_, &device_};
   std::stop_source stop;
-  ThreadsGroup group(devices, clock_, stop.get_token());
-  ThreadsModelStore models(devices, clock_, stop.get_token());
+  collectives::ThreadsGroup group(devices, clock_, stop.get_token());
+  cluster::ThreadsModelStore models(devices, clock_, stop.get_token());
   std::future<bool> other = std::async(std::launch::async, [&] {
     const Rank made = make(group, models, 0, GradientReduction::mean);
     const std::unique_ptr<Stream> stream = device_.make_stream();
@@ -128,7 +128,7 @@ TEST_P(UpdateContract, ARankThatEndsEarlyEndsAll) {
     try {
       made.strategy->finish_step(executable, *stream, result);
       return entry().agreement !=
-             Agreement::identical;  // only those that need nobody may get through
+             Agreement::identical;  // only updates that need no other rank may succeed
     } catch (const Error&) {
       return true;
     }

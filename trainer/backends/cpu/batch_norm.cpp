@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work is divided by blocks of channels, whose tiles of one image each lie apart in memory. One
-// thread takes all images of a block, sums first and writes then, while the block may still lie in
-// a cache; where there are fewer blocks than threads, images are divided too.
+// Work is divided by blocks of channels; the tiles of a block, one per image, lie apart in memory.
+// One thread handles all images of a block: it sums first and then writes, while the block may
+// still be in a cache. If there are fewer blocks than threads, images are divided too.
 #include "trainer/backends/cpu/batch_norm.h"
 
 #include <omp.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "trainer/backends/cpu/kernels.h"
-#include "trainer/backends/cpu/simd.h"
+#include "trainer/simd.h"
 
 namespace penstock::cpu {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kLanes = kChannelBlock;
 using Lanes = std::array<float, kLanes>;
 
-/// Sums of one tile, or of several.
+/// Sums of one tile, or of several tiles.
 struct Sums {
   std::array<double, kLanes> first{}, second{};
 
@@ -33,7 +33,7 @@ struct Sums {
   }
 };
 
-/// What a loop over the pixels of one tile needs; which members depends on the loop.
+/// Arguments of a loop over the pixels of one tile. Each loop uses some of the members.
 template <typename T>
 struct Tile {
   const T *x = nullptr, *other = nullptr;  // other: residual or gradient of y
@@ -43,7 +43,7 @@ struct Tile {
   mutable Lanes first{}, second{};
 };
 
-// The loops below run over pixels; four at a time where sums would otherwise wait for each other.
+// The loops below run over pixels; four at a time if sums would otherwise wait for each other.
 constexpr std::size_t kAtOnce = 4;
 
 /// first += x - a, second += (x - a)^2.
@@ -92,7 +92,7 @@ template <bool Residual, typename T>
   }
 }
 
-/// The gradient of y, or 0 where the ReLU cut: a x + b <= 0.
+/// The gradient of y, or 0 if the ReLU cut it: a x + b <= 0.
 template <bool Relu, typename T>
 [[gnu::always_inline]] inline float passed(float x, const T& gradient, float a, float b) {
   const float value = load(gradient);
@@ -183,7 +183,7 @@ void in_two_passes(const BatchNormShape& shape, Sum sum, Prepare prepare, Write 
   });
 }
 
-/// x of a block of channels in one image.
+/// The offset of a block of channels of one image in x.
 std::size_t tile_at(const BatchNormShape& shape, std::size_t block, std::size_t image) {
   const auto blocks = static_cast<std::size_t>(shape.channels / kChannelBlock);
   return (image * blocks + block) * shape.pixels * kLanes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What batch norm adds to a schedule: oneDNN's primitive, or in training, where channels come in
-// blocks, our kernels; see builder.h.
+// Adds batch norm to a schedule; see builder.h. It uses oneDNN's primitive; in training, if
+// channels are in blocks, it uses Penstock's kernels.
 #include <cstdint>
 #include <utility>
 

@@ -11,7 +11,7 @@
 namespace penstock::cpu {
 namespace {
 
-/// Of parameters in their arenas, in bytes: a cache line, also the widest vector.
+/// Alignment of parameters in their arenas, in bytes: a cache line, also the widest vector.
 constexpr std::size_t kAlignment = 64;
 
 using dnnl::memory;
@@ -21,7 +21,7 @@ memory::dims dims_of(const std::vector<std::int64_t>& shape) {
   return {shape.begin(), shape.end()};
 }
 
-/// In f32; convolutions with groups have them as the first dimension.
+/// In f32. Convolutions with groups have the groups as first dimension.
 memory::desc plain_layout(const ParameterSpec& spec, const Node& node) {
   const auto* conv = std::get_if<Conv2d>(&node.op);
   if (spec.role != Role::weight) return {dims_of(spec.shape), memory::data_type::f32, Tag::a};
@@ -72,7 +72,7 @@ Layouts make_layouts(const Graph& graph) {
   Layouts layouts;
   for (const ParameterSpec& spec : graph.parameters())
     layouts.parameters.push_back(layout_of(spec));
-  // Backward goes from the last node to the first; within a node the order stays.
+  // Backward goes from the last node to the first; inside a node the order stays.
   std::stable_sort(layouts.parameters.begin(), layouts.parameters.end(),
                    [](const auto& a, const auto& b) { return a.spec.node > b.spec.node; });
   for (const ParameterSpec& spec : graph.buffers()) layouts.buffers.push_back(layout_of(spec));
@@ -192,7 +192,7 @@ ValueId Builder::output(NodeId node) {
   return outputs_[slot(node)];
 }
 
-/// The first reader decides in which of the two plain layouts pixels become numbers.
+/// The first reader decides which of the two plain layouts the converted pixels have.
 ValueId Builder::image(const Desc& wanted) {
   const Desc planar = activation(Graph::kInput, Tag::nchw);
   const bool is_planar = wanted == planar;
@@ -250,7 +250,7 @@ void Builder::contribute(NodeId node, ValueId gradient) {
 }
 
 ValueId Builder::gradient_of(NodeId node, const Desc& wanted, ValueId mask) {
-  constexpr std::size_t kTerms = 4;  // that masked_sum() takes at once
+  constexpr std::size_t kTerms = 4;  // limit of masked_sum()
   std::vector<ValueId> terms = contributions_[slot(node)];
   if (terms.size() == 1 && mask == kNoValue) return as(terms[0], wanted);
   const Desc common =

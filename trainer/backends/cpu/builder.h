@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a graph into the schedule of one phase. Operators are visited once, in order: each adds its
-// forward operations and leaves behind what adds its backward ones, which are called in reverse
-// order once the loss is there.
+// Builds the schedule of one phase from a graph. It visits the operators once, in order. Each adds
+// its forward operations and registers a function that adds its backward operations; these
+// functions run in reverse order after the loss.
 //
-// oneDNN chooses layouts: convolutions are asked for with `any`, other operators keep the layout of
-// their input, and a value that arrives in another layout than wanted is reordered. A ReLU is part
-// of the operator before it wherever that has no other reader.
+// oneDNN chooses the layouts: convolutions request `any`, other operators keep the layout of their
+// input, and a value in another layout than wanted is reordered. A ReLU is fused into the previous
+// operator if it is that operator's only reader.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace penstock::cpu {
 
-/// Layouts of one parameter: the arena's, which backward writes gradients in, and the plain one.
+/// The layouts of one parameter: in the arena, where backward writes gradients, and the plain one.
 struct ParameterLayout {
   ParameterSpec spec;
   dnnl::memory::desc arena, plain;
   std::size_t offset = 0;  ///< bytes into the arenas
 };
 
-/// Parameters in the order in which backward finishes them.
+/// The parameters in the order in which backward finishes them.
 struct Layouts {
   std::vector<ParameterLayout> parameters;
   std::vector<ParameterLayout> buffers;
@@ -33,20 +33,20 @@ struct Layouts {
   bool fixed = false;  ///< set by the first phase that is built
 
   std::size_t index_of(NodeId node, Role role) const;
-  /// Of a parameter or a buffer.
+  /// The layout of a parameter or a buffer.
   const ParameterLayout& of(const ParameterSpec& spec) const;
 };
 Layouts make_layouts(const Graph& graph);
 
-/// What the user typed behind `cpu:`, and what the machine has.
+/// The options of the cpu backend, and facts about the machine.
 struct CpuOptions {
-  bool winograd = true;           ///< for convolutions in f32 where oneDNN finds it faster
+  bool winograd = true;           ///< for f32 convolutions, if oneDNN finds it faster
   std::size_t memory_budget = 0;  ///< bytes, for all executables of the process
 };
 
 class Builder {
  public:
-  /// All are borrowed. Throws Unavailable when oneDNN lacks an operator in the wanted precision.
+  /// Borrows all arguments. Throws Unavailable if oneDNN lacks an operator in the wanted precision.
   Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine, Phase phase,
           const CpuOptions& options, Layouts& layouts, Schedule& schedule);
   void build();
@@ -54,7 +54,7 @@ class Builder {
  private:
   using Desc = dnnl::memory::desc;
 
-  // One overload an operator: adds its forward operations, sets output(node) and registers
+  // One overload per operator: adds its forward operations, sets output(node) and registers
   // backward.
   void visit(NodeId node, const Conv2d& op);
   void visit(NodeId node, const BatchNorm& op);
@@ -79,7 +79,8 @@ class Builder {
   ValueId add_normalised(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance,
                          ValueId residual, bool relu);
   void update_running_statistics(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance);
-  /// What an addition adds to: a batch norm that was left to it, then added already, or nothing.
+  /// If a batch norm waits for this addition, adds both as one operation and returns its output;
+  /// else returns kNoValue.
   ValueId add_into_batch_norm(NodeId node);
   void pool(NodeId node, dnnl::algorithm algorithm, const Window& window);
   void add_loss();
@@ -98,7 +99,7 @@ class Builder {
   bool needs_gradient(NodeId node) const { return trains() && needs_gradient_[slot(node)]; }
   bool has_gradient(NodeId node) const { return !contributions_[slot(node)].empty(); }
   void contribute(NodeId node, ValueId gradient);
-  /// The sum of what all readers of `node` contributed, zero where `mask` is not positive.
+  /// The sum of the contributions of all readers of `node`; zero where `mask` is not positive.
   ValueId gradient_of(NodeId node, const Desc& wanted, ValueId mask = kNoValue);
 
   // Parameters.
@@ -115,7 +116,7 @@ class Builder {
     return trains() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   }
   static std::size_t slot(NodeId node) { return static_cast<std::size_t>(node + 1); }
-  /// The ReLU that `node` computes with, or `node` itself.
+  /// The ReLU that is fused into `node`, or `node` itself.
   NodeId last_of(NodeId node) const {
     return relu_of_[slot(node)] == Graph::kInput ? node : relu_of_[slot(node)];
   }
@@ -128,21 +129,21 @@ class Builder {
   const ExecutableSpec& spec_;
   const dnnl::engine& engine_;
   const Phase phase_;
-  /// oneDNN's `auto` chooses between direct and Winograd's.
+  /// oneDNN's `auto` chooses between direct and Winograd convolution.
   const dnnl::algorithm convolution_;
   Layouts& layouts_;
   Schedule& schedule_;
   const dnnl::memory::data_type type_;
   const DType dtype_;
 
-  std::vector<ValueId> outputs_;                     // by slot; of the ReLU where one is fused
+  std::vector<ValueId> outputs_;                     // by slot; output of the ReLU if one is fused
   std::vector<int> readers_;                         // by slot
   std::vector<NodeId> relu_of_;                      // by slot; kInput: none
   std::vector<bool> is_fused_;                       // by slot: computed by the node before
   std::vector<bool> needs_gradient_;                 // by slot
   std::vector<std::vector<ValueId>> contributions_;  // by slot
-  /// By slot: batch norms whose only reader is an addition wait for it. Called with the residual,
-  /// or kNoValue, and with whether a ReLU follows; gives the output.
+  /// By slot: a batch norm whose only reader is an addition waits for it. Called with the residual
+  /// (or kNoValue) and with whether a ReLU follows; returns the output.
   std::vector<std::function<ValueId(ValueId residual, bool relu)>> waiting_;
   std::vector<std::function<void()>> backward_;
   std::vector<ValueId> weights_, gradients_;  // by parameter

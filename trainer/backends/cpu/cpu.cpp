@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's cores as a device that trains: oneDNN's operators on a static plan of memory. Its
-// memory is the host's; a step is done when its enqueueing returns.
+// The cpu backend: trains on the machine's cores with oneDNN's operators and a static memory plan.
+// Device memory is host memory; a step is done when enqueuing it returns.
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
-#include "dataflow/memory_limit.h"
+#include "dataflow/machine/memory_limit.h"
 #include "trainer/backends/cpu/executable.h"
 #include "trainer/backends/cpu/kernels.h"
 #include "trainer/optimizer.h"
@@ -18,7 +18,7 @@
 namespace penstock {
 namespace {
 
-/// Left to the rest of the machine: rings, decoders, the page cache's working set.
+/// The rest stays free for rings, decoders and the page cache's working set.
 constexpr double kShareOfMemory = 0.9;
 
 constexpr OptionSpec kOptions[] = {
@@ -51,7 +51,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
                                       Device& device) override {
     check_precision(spec.precision);
-    // Memory is counted before the first rank takes its share.
+    // Measures free memory before the first rank allocates.
     if (options_.memory_budget == 0) {
       options_.memory_budget =
           static_cast<std::size_t>(kShareOfMemory * static_cast<double>(available_memory()));
@@ -70,7 +70,7 @@ class CpuBackend final : public Backend {
   std::map<std::string, double> facts() const override { return facts_; }
 
  private:
-  /// Threads stand in for devices; more of them than cores only take turns.
+  /// Threads stand in for devices; if there are more threads than cores, they take turns.
   static constexpr std::int32_t kDevices = 256;
 
   Clock& clock_;
@@ -78,8 +78,8 @@ class CpuBackend final : public Backend {
   std::map<std::string, double> facts_;
 };
 
-/// oneDNN 2.6 reads beyond its own memory where it makes some of its AMX convolutions: they are
-/// left out, unless its environment variable says which instructions to use.
+/// oneDNN 2.6 reads out of bounds while it creates some of its AMX convolutions. AMX is therefore
+/// disabled, unless oneDNN's environment variable selects an instruction set.
 void leave_out_amx() {
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
     if (std::getenv(name) != nullptr) return;

@@ -17,7 +17,7 @@ Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t bytes) {
   return {arena.bytes().data() + offset, bytes / sizeof(float), DType::f32};
 }
 
-/// Every convolution's output is kept from forward to backward: no plan needs less.
+/// A lower bound: every convolution's output is kept from forward to backward.
 std::size_t least_bytes(const Graph& graph, const ExecutableSpec& spec) {
   const std::size_t element = spec.precision == Precision::f32 ? 4 : 2;
   std::size_t sum = 0;
@@ -34,7 +34,7 @@ std::string gib(std::size_t bytes) {
          " GiB";
 }
 
-/// Other phases are compiled when they are first run, and `progress` may be gone by then.
+/// Other phases are compiled at their first run, when `progress` may no longer exist.
 ExecutableSpec without_progress(ExecutableSpec spec) {
   spec.progress = {};
   return spec;
@@ -53,7 +53,7 @@ CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& de
   if (graph_.nodes().empty()) return;
   ExecutableSpec first = spec;
   constexpr std::int32_t kTrialImages = 8;
-  if (least_bytes(graph_, spec) > share_of_memory()) {  // building the real one could take forever
+  if (least_bytes(graph_, spec) > share_of_memory()) {  // the full one may take too long
     first.batch.images = std::min(kTrialImages, spec.batch.images);
     first.progress = {};
   }
@@ -90,13 +90,13 @@ std::size_t CpuExecutable::share_of_memory() const {
   return options_.memory_budget / static_cast<std::size_t>(spec_.local_ranks);
 }
 
-/// Weights and gradients, and twice as much again for what an optimiser may keep.
+/// Weights and gradients, and twice that size again for an optimiser's state.
 std::size_t CpuExecutable::rank_bytes(const Schedule& schedule) const {
   return schedule.planned_bytes() + 4 * layouts_.parameter_bytes;
 }
 
-/// Plans grow unevenly with the batch, since oneDNN's workspaces do, so a guess from one plan is
-/// tried, and corrected by its own plan where that is too large.
+/// Plans do not grow linearly with the batch, because oneDNN's workspaces do not. So this tries a
+/// guess from one plan, and corrects it by the resulting plan if that is too large.
 std::int32_t CpuExecutable::find_batch_that_fits(std::int32_t images, std::size_t planned_bytes) {
   constexpr int kGuesses = 6;
   const std::size_t fixed = 4 * layouts_.parameter_bytes;
@@ -161,7 +161,7 @@ void CpuExecutable::bind_all() {
   }
 }
 
-/// Phases take turns, so they share the memory of activations.
+/// Phases run in turn, so they share the memory of activations.
 Schedule& CpuExecutable::prepare(Phase phase) {
   auto& schedule = schedules_[static_cast<std::size_t>(phase)];
   if (schedule == nullptr) {

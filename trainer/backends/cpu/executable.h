@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graph compiled for the machine's cores: arenas of weights, gradients and activations, and one
-// schedule a phase. Steps run on the calling thread and its team of OpenMP threads, and are done
+// schedule per phase. Steps run on the calling thread and its team of OpenMP threads, and are done
 // when run() returns.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace penstock::cpu {
 
 class CpuExecutable final : public Executable {
  public:
-  /// `device` is borrowed. Builds the training phase; others are built by their first run.
-  /// Throws ConfigError when they do not fit the memory budget, with a batch that does.
+  /// Borrows `device`. Builds the training phase; the first run of another phase builds that phase.
+  /// Throws ConfigError if the memory budget is exceeded; the message names a batch size that fits.
   CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device, const CpuOptions& options);
 
   const ParameterSet& parameters() const noexcept override { return set_; }
@@ -29,7 +29,7 @@ class CpuExecutable final : public Executable {
   void set_step(std::int64_t step) override { step_ = step; }
 
   std::size_t activation_bytes() const noexcept { return activations_.bytes().size(); }
-  /// Weights and gradients.
+  /// Bytes of weights and gradients.
   std::size_t parameter_bytes() const noexcept { return 2 * layouts_.parameter_bytes; }
 
  private:

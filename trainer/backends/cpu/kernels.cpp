@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops are written once, over an element type, and compiled for AVX-512, for AVX2 and for the
-// baseline; which one runs is decided when the program starts.
+// baseline. The first use decides which one runs.
 #include "trainer/backends/cpu/kernels.h"
 
 #include <omp.h>
@@ -13,9 +13,9 @@
 #include <string>
 
 #include "dataflow/error.h"
-#include "dataflow/float16.h"
-#include "dataflow/normalisation.h"
-#include "trainer/backends/cpu/simd.h"
+#include "dataflow/images/normalisation.h"
+#include "dataflow/values/float16.h"
+#include "trainer/simd.h"
 
 namespace penstock::cpu {
 namespace {
@@ -88,11 +88,11 @@ struct NormaliseArguments {
   std::array<float, 4> factor, offset;  // of the channel of elements first, first + 1, ...
   std::int32_t channels;
 };
-/// `count` elements, interleaved, beginning with channel 0.
+/// `count` interleaved elements, beginning with channel 0.
 template <typename From, typename T>
 [[gnu::always_inline]] inline void loop(const NormaliseArguments<From, T>& arguments,
                                         std::size_t first, std::size_t count) {
-  // Twelve is a multiple of 1, 2, 3 and 4 channels: constants repeat in a vector's pattern.
+  // Twelve is a multiple of 1, 2, 3 and 4 channels, so the constants repeat with this period.
   std::array<float, 48> factor, offset;
   for (std::size_t i = 0; i < factor.size(); ++i) {
     factor[i] = arguments.factor[i % static_cast<std::size_t>(arguments.channels)];
@@ -128,7 +128,7 @@ void run_masked_sum(const MaskedSumArguments<T>& arguments, std::size_t count) {
   }
 }
 
-/// Loss of one image; adds its gradient times `scale` to `gradient`'s row.
+/// Returns the loss of one image; adds its gradient times `scale` to `gradient`'s row.
 template <typename T>
 double row_loss(std::span<const float> logits, std::int32_t label, float scale, T* gradient) {
   const float highest = *std::max_element(logits.begin(), logits.end());
@@ -157,7 +157,7 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& bod
 void parallel_ranges(std::size_t elements,
                      const std::function<void(std::size_t first, std::size_t count)>& body) {
   constexpr std::size_t kGrain = 64;
-  // Below this, waking the team costs more than it saves.
+  // For fewer elements, waking the team costs more than it saves.
   constexpr std::size_t kSmall = 4096;
   if (elements <= kSmall) return body(0, elements);
   const std::size_t grains = (elements + kGrain - 1) / kGrain;
@@ -225,11 +225,11 @@ template <typename Body>
 void with_pixel(DType pixel, const Body& body) {
   PENSTOCK_ASSERT(pixel == DType::u8 || pixel == DType::f16 || pixel == DType::f32);
   if (pixel == DType::u8) body(std::uint8_t{});
-  if (pixel == DType::f16) body(Fp16{});
+  if (pixel == DType::f16) body(values::Fp16{});
   if (pixel == DType::f32) body(float{});
 }
 
-/// One image.
+/// Converts one image.
 template <typename From, typename T>
 void normalise_image(const From* in, const BatchSpec& spec, bool planar, T* out) {
   const std::int32_t channels = spec.image.channels;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What oneDNN has no primitive for, or takes two passes over memory for: element-wise work over
-// flat arrays, the loss, and the first conversion of pixels. Elements are f32 or bf16; sums are
-// f32. Each runs on the calling thread's team of OpenMP threads.
+// Kernels that oneDNN lacks, or for which it needs two passes over memory: element-wise operations
+// on flat arrays, the loss, and the conversion of pixels. Elements are f32 or bf16; sums are f32.
+// Each kernel runs on the calling thread's team of OpenMP threads.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace penstock::cpu {
 
-/// While it lives, oneDNN and these kernels run on `threads` threads when the calling thread asks.
+/// During its lifetime, oneDNN and these kernels use `threads` threads if called from this thread.
 class Team {
  public:
   explicit Team(std::int32_t threads);
@@ -27,11 +27,11 @@ class Team {
   const int before_;
 };
 
-/// Runs body(first, count) over ranges that cover [0, elements), on the team. Ranges begin at
+/// Runs body(first, count) on the team, over ranges that cover [0, elements). Ranges begin at
 /// multiples of 64 elements.
 void parallel_ranges(std::size_t elements,
                      const std::function<void(std::size_t first, std::size_t count)>& body);
-/// Runs body(i) for i in [0, count), on the team.
+/// Runs body(i) on the team, for i in [0, count).
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& body);
 
 /// to[i] = a[i] + b[i], at least 0 if `relu`. `to` may be `a` or `b`.
@@ -45,32 +45,33 @@ void masked_sum(DType dtype, std::span<const void* const> terms, const void* mas
 /// to[i] = max(from[i], 0).
 void relu(DType dtype, const void* from, void* to, std::size_t count);
 
-/// Zeroes what the mask drops of elements in the order N, C, H, W, and scales the rest.
+/// Zeroes the elements that the mask drops, in the order N, C, H, W, and scales the others.
 void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from, void* to,
              std::size_t count);
 
-/// [N,H,W,C] pixels of spec.pixel, u8, f16 or f32 -> normalised elements (dataflow/normalisation.h)
-/// in the order N,H,W,C, or N,C,H,W if `planar`; of pixels that a feeder normalised, the same in
-/// another type and order. Rows from `valid` on become zeros.
+/// Converts [N,H,W,C] pixels of spec.pixel (u8, f16 or f32) to normalised elements
+/// (dataflow/images/normalisation.h) in the order N,H,W,C, or N,C,H,W if `planar`. If a feeder has
+/// normalised the pixels, only type and order change. Rows from `valid` on become zeros.
 void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,
                bool planar, void* to);
 
 /// Copies [pixels][from_channels] into channels [first, first + from_channels) of
-/// [pixels][to_channels], whose other channels become zero.
+/// [pixels][to_channels]. The other channels become zero.
 void pad_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
                   void* to, std::int32_t to_channels, std::size_t pixels);
-/// Copies those channels back.
+/// The reverse of pad_channels.
 void cut_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
                   void* to, std::int32_t to_channels, std::size_t pixels);
 
-/// running = (1 - momentum) * running + momentum * batch, the variance made unbiased by
-/// n / (n - 1) of its `n` elements.
+/// running = (1 - momentum) * running + momentum * batch. The variance of `n` elements is made
+/// unbiased by the factor n / (n - 1).
 void update_running(const float* mean, const float* variance, float momentum, std::int64_t n,
                     float* running_mean, float* running_variance, std::int32_t channels);
 
-/// Mean softmax cross-entropy of logits [N, classes] in f32 over the valid images, counts of
-/// images whose label has fewer than one or five logits strictly above it, and, if `gradient` is
-/// given, d loss / d logits in `dtype`. Throws DataError on a label outside [0, classes).
+/// Computes over the valid images, from f32 logits [N, classes]: the mean softmax cross-entropy;
+/// the counts of images whose label has fewer than one or five logits strictly above it; and, if
+/// `gradient` is given, d loss / d logits in `dtype`. Throws DataError if a label is not in
+/// [0, classes).
 void softmax_loss(const float* logits, const Batch& batch, std::int32_t classes, DType dtype,
                   void* gradient, StepResult& result);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each operator but batch norm adds to a schedule; see builder.h.
+// Adds every operator except batch norm to a schedule; see builder.h.
 #include <utility>
 
 #include "dataflow/error.h"
@@ -22,8 +22,8 @@ memory::dims begin(const Window& window) { return {window.top, window.left}; }
 memory::dims end(const Window& window) { return {window.bottom, window.right}; }
 
 /// oneDNN 2.6's brgemm kernel for the gradient of a linear layer's input reads through a null
-/// pointer where that input has fewer channels than a vector has elements. It is not offered for
-/// plain layouts.
+/// pointer if that input has fewer channels than a vector has elements. oneDNN does not offer it
+/// for plain layouts.
 constexpr std::int32_t kLeastBlockedChannels = 16;
 memory::desc matrix_layout(const memory::desc& plain, std::int32_t channels, Type type) {
   if (channels >= kLeastBlockedChannels) return any(plain, type);
@@ -247,8 +247,8 @@ void Builder::visit(NodeId node, const Dropout& op) {
 void Builder::visit(NodeId node, const Lrn& op) {
   const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
   const std::int32_t channels = graph_.nodes()[static_cast<std::size_t>(node)].shape.channels;
-  // In 16 bits, oneDNN's gradients are wrong where channels come last and in no whole blocks, as
-  // the convolutions of CPUs with AMX leave them.
+  // In 16 bits, oneDNN's gradients are wrong if channels are the last dimension and do not fill
+  // whole blocks. Convolutions on CPUs with AMX produce this layout.
   const bool blocked = type_ != memory::data_type::f32 && channels % 16 != 0;
   const ValueId source = blocked ? input_as(input, activation(input, Tag::nChw16c)) : output(input);
   const Desc data = schedule_.value(source).desc;
@@ -296,7 +296,7 @@ void Builder::visit(NodeId node, const Concat&) {
   set_output(node, result);
   reverse([=, this] {
     if (!has_gradient(node)) return;
-    // Slices of blocked layouts have to begin with a block; plain layouts can be cut anywhere.
+    // Slices of blocked layouts must begin with a block; plain layouts can be cut anywhere.
     const ValueId whole = gradient_of(node, activation(node, Tag::nhwc));
     const std::int32_t channels = graph_.shape(node).channels;
     std::int32_t first = 0;
@@ -351,7 +351,7 @@ void Builder::visit(NodeId node, const Linear& op) {
   };
   const Desc bias_desc({op.features}, Type::f32, Tag::a);
   const memory::dims rows{spec_.batch.images, op.features};
-  // Logits leave in f32, whatever they were made of.
+  // The output logits are always f32.
   const bool logits = last_of(node) + 1 == static_cast<NodeId>(graph_.nodes().size());
   const Desc out(rows, logits ? Type::f32 : type_, Tag::nc), gradient_rows(rows, type_, Tag::nc);
   const dnnl::inner_product_forward::primitive_desc forward(

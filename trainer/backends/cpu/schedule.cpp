@@ -56,7 +56,7 @@ void Schedule::plan() {
       if (used.first < 0) used.first = used.last;
     }
   }
-  // A value that overwrites another shares its storage, whose life then spans both.
+  // A value that overwrites another shares its storage, which then lives for both lifetimes.
   std::vector<ValueId> storage(values_.size());
   std::iota(storage.begin(), storage.end(), 0);
   for (std::size_t index = 0; index < operations_.size(); ++index) {

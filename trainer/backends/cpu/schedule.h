@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of one phase as a list of operations over values, and where the values lie. Built once;
-// then every run walks the list.
+// A step of one phase as a list of operations over values, with the memory of the values. It is
+// built once, and every run executes the list.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace penstock::cpu {
 using ValueId = std::int32_t;
 constexpr ValueId kNoValue = -1;
 
-/// Where a value's memory is.
+/// The memory that holds a value.
 enum class Home : std::uint8_t { planned, weights, gradients, running };
 
 struct Value {
@@ -30,7 +30,7 @@ struct Value {
   std::size_t offset = 0;  ///< bytes into its home
 };
 
-/// What one run is about.
+/// The arguments of one run.
 struct RunState {
   const Batch& batch;
   StepResult& result;
@@ -50,18 +50,19 @@ class Schedule {
                     std::size_t offset = 0);
   const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
 
-  /// For homes whose order is known only after all values are there.
+  /// For homes whose order is known only after all values exist.
   void set_offset(ValueId id, std::size_t offset) {
     values_[static_cast<std::size_t>(id)].offset = offset;
   }
 
-  /// One argument of a primitive; `desc` overrides the value's own, for another view of it.
+  /// One argument of a primitive; `desc` replaces the value's own descriptor, for another view of
+  /// it.
   struct Argument {
     int name = 0;  ///< DNNL_ARG_...
     ValueId value = kNoValue;
     dnnl::memory::desc desc{};
   };
-  /// `scratchpad` is what the primitive's descriptor asks for.
+  /// `scratchpad` is the scratchpad descriptor of the primitive.
   void add_primitive(const dnnl::primitive& primitive, std::vector<Argument> arguments,
                      const dnnl::memory::desc& scratchpad);
 
@@ -69,15 +70,15 @@ class Schedule {
   /// `kernel` gets the addresses of `operands`, in their order.
   void add_kernel(Kernel kernel, std::vector<ValueId> operands);
 
-  /// The operation added last may write `output` over `input`, if nobody reads that later.
+  /// The last added operation may write `output` over `input`, if no later operation reads `input`.
   void may_overwrite(ValueId output, ValueId input);
-  /// The operation added last completes this parameter's gradient.
+  /// The last added operation completes this parameter's gradient.
   void completes(std::size_t parameter);
 
-  /// Plans memory. Afterwards nothing can be added.
+  /// Plans memory. Nothing can be added after it.
   void plan();
   std::size_t planned_bytes() const noexcept { return planned_bytes_; }
-  /// Fixes addresses. The schedule keeps those of the planned home only for runs.
+  /// Fixes addresses. The schedule uses addresses of the planned home only during runs.
   void bind(const Homes& homes);
   void run(const RunState& state, const GradientReady& ready);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that keeps time like an accelerator of a stated rate and computes nothing: it tests a
-// feeder for a machine that is not there. Its memory is the host's, its copies are real ones.
+// The emulated backend: a device with the speed of an accelerator that computes nothing. It tests a
+// feeder for hardware that is not present. Its memory is host memory, its copies are real.
 //
-// A step of n images occupies the device for n / img_per_s, from the moment its input is there and
-// the step before is done (dataflow/host_device.h). How late the host's threads woke from waiting
-// for it is counted and reported as oversleep; it delays a step only when it exceeds the slack of
-// the queue.
+// A step of n images occupies the device for n / img_per_s, from the moment when its input is
+// present and the previous step is done (dataflow/host_device.h). The delay with which host threads
+// wake from waiting for it is counted and reported as oversleep. It delays a step only if it
+// exceeds the slack of the queue.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -42,9 +42,9 @@ constexpr OptionSpec kOptions[] = {
      "time in microseconds before the end of a step in which waiting threads spin"},
 };
 
-/// Beyond, waiting for steps would take a core more than now and then.
+/// Upper limit: longer spinning would occupy a core for a large share of the time.
 constexpr std::int64_t kLongestSpinUs = 10'000;
-/// Recordings with less may show a machine that was not warm yet.
+/// With fewer warm-up steps, a recording may contain the warm-up of the machine.
 constexpr std::uint64_t kEnoughWarmUp = 10;
 
 Nanoseconds parse_exchange(const std::string& text) {
@@ -79,24 +79,25 @@ bool parse_copy(const std::string& copy) {
 Nanoseconds parse_spin(const Options& options) {
   const std::int64_t us = options.integer("spin_us");
   if (us >= 0 && us <= kLongestSpinUs) return std::chrono::microseconds(us);
-  throw ConfigError(fmt::format(
-      "emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hide what waking takes", us,
-      kLongestSpinUs));
+  throw ConfigError(
+      fmt::format("emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hides the "
+                  "wake-up time of threads",
+                  us, kLongestSpinUs));
 }
 
 void refuse_beside_a_trace(const Options& options) {
   for (const char* name : {"preset", "img_per_s", "distribution", "cv"}) {
     if (!options.given(name)) continue;
     throw ConfigError(fmt::format(
-        "emulated:trace='{}' replays recorded times, and {}={} says otherwise; keep one of them",
+        "emulated:trace='{}' replays recorded times, which {}={} contradicts; keep one of them",
         options.text("trace"), name, options.text(name)));
   }
 }
 
-/// Where a device's times come from, in words, and the batch that they were published for.
+/// The origin of a device's times, in words, and the batch size that they were published for.
 struct Origin {
   std::string text;
-  std::int32_t batch = 0;  ///< 0: of any
+  std::int32_t batch = 0;  ///< 0: any
   std::uint64_t warm_up = kEnoughWarmUp;
 };
 
@@ -116,7 +117,7 @@ class EmulatedBackend final : public Backend {
       replay(read_recording(options.text("trace"), options.text("row")));
     } else if (options.given("row")) {
       throw ConfigError("emulated:row is '" + options.text("row") +
-                        "', and no trace= is given for it to be of; add one, or leave it out");
+                        "', but it selects a row of a trace; add trace=FILE, or leave row out");
     } else {
       keep_rate(options);
     }
@@ -132,7 +133,7 @@ class EmulatedBackend final : public Backend {
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
                                       Device& device) override {
     const bool computes = !graph.nodes().empty();
-    if (computes && batch_ == 0) batch_ = spec.batch.images;  // the first one is the run's
+    if (computes && batch_ == 0) batch_ = spec.batch.images;  // the first model's batch
     return std::make_unique<EmulatedExecutable>(computes ? &pace_ : nullptr, spec.seed,
                                                 static_cast<EmulatedDevice&>(device).ordinal());
   }
@@ -170,10 +171,10 @@ class EmulatedBackend final : public Backend {
           fmt::format("; batches of {} take the same time per image, {:.3f} ms", batch_, step_ms());
     }
     if (origin_.warm_up < kEnoughWarmUp) {
-      notes.push_back(fmt::format(
-          "the trace was recorded after {} warm-up steps, so that its first ones may be of a "
-          "machine that was not warm; record it with --num-warmup-batches {} or more",
-          origin_.warm_up, kEnoughWarmUp));
+      notes.push_back(
+          fmt::format("the trace was recorded after {} warm-up steps, so its first step times may "
+                      "be those of a cold machine; record it with --num-warmup-batches {} or more",
+                      origin_.warm_up, kEnoughWarmUp));
     }
     return notes;
   }
@@ -222,6 +223,7 @@ extern constinit const BackendEntry emulated_backend{
     .summary =
         "takes the step time of an accelerator of a stated rate; copies are real, computing is not",
     .options = emulated::kOptions,
+    .emulates = true,
     .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
       return std::make_unique<emulated::EmulatedBackend>(options, clock);
     },

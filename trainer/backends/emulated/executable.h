@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device and a model on it that take time and compute nothing.
+// An emulated device and a model on it: they take time and compute nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace penstock::emulated {
 
-/// The host's memory, and the number of the rank that it serves.
+/// Host memory, with the number of the rank that uses it.
 class EmulatedDevice final : public Device {
  public:
   EmulatedDevice(Clock& clock, HostDeviceOptions options, std::int32_t ordinal)
@@ -33,10 +33,10 @@ class EmulatedDevice final : public Device {
   const std::int32_t ordinal_;
 };
 
-/// Occupies the stream for a step's time in every phase. Losses and counts are 0.
+/// Occupies the stream for the time of a step, in every phase. Losses and counts are 0.
 class EmulatedExecutable final : public Executable {
  public:
-  /// `pace` is null where the model computes nothing; it outlives the executable.
+  /// `pace` is null if the model computes nothing; it outlives the executable.
   EmulatedExecutable(const Pace* pace, std::uint64_t seed, std::int32_t rank)
       : pace_(pace), seed_(seed), rank_(static_cast<std::uint64_t>(rank)) {}
 

@@ -20,8 +20,8 @@ struct DistributionText {
   double largest_cv;
 };
 
-/// A uniform one reaches 0 at 1 / sqrt(3), a gamma one is the exponential one at 1; a normal one
-/// beyond 0.3 would be cut too often to have the deviation that was asked for.
+/// The largest cv of each distribution. uniform reaches 0 at 1 / sqrt(3); gamma equals exponential
+/// at 1; normal beyond 0.3 would be cut so often that its deviation is wrong.
 constexpr DistributionText kDistributions[] = {
     {"constant", Distribution::constant, 0}, {"uniform", Distribution::uniform, 0.577},
     {"normal", Distribution::normal, 0.3},   {"lognormal", Distribution::lognormal, 1},
@@ -83,8 +83,8 @@ Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
     names.emplace_back(known.name);
     if (known.name != canonical_name(distribution)) continue;
     if (known.distribution == Distribution::constant && cv_given) {
-      throw ConfigError(fmt::format(
-          "emulated:cv is {}, and steps are constant; name a distribution= for it to be of", cv));
+      throw ConfigError(
+          fmt::format("emulated:cv is {}, but steps are constant; add a distribution=", cv));
     }
     if (known.distribution == Distribution::constant) return {};
     if (known.distribution == Distribution::exponential && !cv_given) cv = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long each step of an emulated device takes. A function of the step's number alone, so that
-// runs repeat whatever their threads do.
+// The time of each step of an emulated device. It is a function of the seed, the rank, the step and
+// the number of images, so that runs repeat with any thread timing.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace penstock::emulated {
 struct Pace {
   double seconds_per_image = 0;  ///< the mean
   Jitter jitter{};
-  /// Recorded seconds per image, step by step and from the beginning again behind the last one, on
-  /// every rank alike; empty: the mean and its jitter.
+  /// Recorded seconds per image, one entry per step. The list repeats after its end and is equal on
+  /// every rank. Empty: the mean and its jitter.
   std::vector<double> recorded{};
-  Nanoseconds exchange{};  ///< in every step, besides
+  Nanoseconds exchange{};  ///< added to every step
 
-  /// Of step `step`, from 0, with `images` images, on a device of that rank.
+  /// The time of step `step`, from 0, with `images` images, on the device of rank `rank`.
   Nanoseconds step_time(std::uint64_t seed, std::uint64_t rank, std::uint64_t step,
                         std::int32_t images) const;
-  /// Its mean.
+  /// The mean of step_time.
   Nanoseconds mean_step_time(std::int32_t images) const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates that somebody published for ResNet-50, each with where. Nothing here is extrapolated: the
-// rate of one of several devices is their common rate, divided by their number.
+// Published rates of ResNet-50, each with its source. No rate is extrapolated: if a source used
+// several devices, the rate is their total divided by their number.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ namespace penstock::emulated {
 struct Preset {
   std::string_view name;
   double img_per_s = 0;       ///< of one device
-  std::int32_t batch = 0;     ///< images of a step, where the source states a step's time; else 0
-  std::string_view source{};  ///< the rate as published, and where
+  std::int32_t batch = 0;     ///< images of a step, if the source states a step's time; else 0
+  std::string_view source{};  ///< the published rate and its source
 };
 
-/// MLPerf Storage and DLIO state a step's time, so that these rates are batch / computation_time.
-/// They lie well below what the same GPUs reach in training benchmarks, which follow them.
+/// MLPerf Storage and DLIO state a step's time, so these rates are batch / computation_time. They
+/// are well below the rates of the same GPUs in training benchmarks, which are listed after them.
 inline constexpr Preset kPresets[] = {
     {"h100-mlperf-storage", 400 / 0.224, 400,
      "1785.7 img/s: batch 400 in 0.224 s (MLPerf Storage, resnet50_h100.yaml)"},
@@ -60,7 +60,7 @@ inline constexpr Preset kPresets[] = {
      "May 2019)"},
 };
 
-/// Their names and sources, for the option's table.
+/// The names and sources, for the option's table.
 inline constexpr auto kPresetValues = [] {
   std::array<OptionValue, std::size(kPresets)> values{};
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -68,7 +68,7 @@ inline constexpr auto kPresetValues = [] {
   return values;
 }();
 
-/// Throws ConfigError that lists the names.
+/// Throws ConfigError that lists the names, if `name` is unknown.
 const Preset& find_preset(const std::string& name);
 
 }  // namespace penstock::emulated

@@ -11,27 +11,28 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
+#include "dataflow/machine/input_file.h"
 
 namespace penstock::emulated {
 namespace {
 
 using Json = nlohmann::json;
 
-/// The newest form of results that this reader knows; bench/result_json.h has the one written.
+/// The newest results schema that this reader knows; bench/record/result_json.h has the written
+/// one.
 constexpr std::uint64_t kNewestSchema = 2;
-/// Below, chance decides what is replayed.
+/// With fewer steps, the replay would depend on chance.
 constexpr std::size_t kFewestSteps = 10;
-/// A day, which no step takes.
+/// One day; no step takes longer.
 constexpr double kLongestMs = 86'400e3;
-/// Some ten million steps.
+/// About ten million steps.
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
 
-/// What is wrong, what was expected, and what to do.
+/// Builds a message: what is wrong, what was expected, and what to do.
 std::string refusal(const std::string& file, std::string_view what, std::string_view expected,
-                    std::string_view cure) {
+                    std::string_view recommendation) {
   return fmt::format("emulated:trace '{}' cannot be replayed: {}; expected {}; {}", file, what,
-                     expected, cure);
+                     expected, recommendation);
 }
 
 [[noreturn]] void damaged(const std::string& file, std::string_view what) {
@@ -40,7 +41,7 @@ std::string refusal(const std::string& file, std::string_view what, std::string_
                           "it is damaged: record it again, or name another file"));
 }
 
-/// A whole number from 0 on, as it stands there: others would be cut to fit.
+/// A whole number of at least 0, without conversion of other numbers.
 std::uint64_t whole(const Json& json, const char* name, const std::string& file) {
   if (!json.is_number_unsigned()) damaged(file, fmt::format("its {} is {}", name, json.dump()));
   return json.get<std::uint64_t>();
@@ -48,7 +49,7 @@ std::uint64_t whole(const Json& json, const char* name, const std::string& file)
 
 void refuse_newer(const Json& json, const std::string& file) {
   const auto found = json.find("schema");
-  if (found == json.end()) return;  // early results of single runs have none
+  if (found == json.end()) return;  // early results of single runs have no schema
   const std::uint64_t schema = whole(*found, "schema", file);
   if (schema <= kNewestSchema) return;
   throw ConfigError(refusal(file, fmt::format("its schema is {}", schema),
@@ -56,7 +57,7 @@ void refuse_newer(const Json& json, const std::string& file) {
                             "use the Penstock that wrote it, or a newer one"));
 }
 
-/// "gpu", "zmq-consume, num_gpus 2": with the keys in which rows differ.
+/// "gpu", "zmq-consume, num_gpus 2": the feeder and the keys in which rows differ.
 std::vector<std::string> labels_of(const Json& rows) {
   std::vector<std::string> labels;
   for (const Json& row : rows) {
@@ -74,7 +75,7 @@ std::vector<std::string> labels_of(const Json& rows) {
   return labels;
 }
 
-/// Everything before the first of ':' and ','.
+/// The text before the first ':' or ','.
 std::string feeder_of(const std::string& label) {
   return label.substr(0, label.find_first_of(":,"));
 }
@@ -100,7 +101,7 @@ std::size_t find_row(const std::vector<std::string>& labels, const std::string& 
                             "name one of them by its number with row="));
 }
 
-/// Adds the device's own times of one run.
+/// Adds the device's own step times of one run.
 void append_steps(const Json& run, const std::string& file, Recording& recording) {
   const auto steps = run.at("step_ms").get<std::vector<double>>();
   const auto idle = run.at("device_idle_ms").get<std::vector<double>>();
@@ -109,7 +110,7 @@ void append_steps(const Json& run, const std::string& file, Recording& recording
   }
   for (std::size_t i = 1; i < steps.size(); ++i) {
     const double own = steps[i] - idle[i];
-    // Both are rounded to what JSON prints, so that a step of 0 may come out below 0.
+    // JSON rounds both numbers, so a step of 0 may be slightly negative.
     if (!(own > -1e-6 && own < kLongestMs)) {
       damaged(file, fmt::format("step {} takes {} ms of which the device is idle {} ms", i + 1,
                                 steps[i], idle[i]));
@@ -178,7 +179,7 @@ Recording parse_recording(std::string_view text, const std::string& row, const s
   } catch (const Json::exception& error) {
     damaged(file, error.what());
   }
-  throw ConfigError(refusal(file, "it is JSON, but no result of Penstock",
+  throw ConfigError(refusal(file, "it is JSON, but not a result of Penstock",
                             "the results.json of a sweep, or what `penstock run --json` printed",
                             "name such a file"));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host's threads did while they waited for an emulated device: how late they woke, and how
+// Statistics of the host's threads that waited for an emulated device: how late they woke, and how
 // long they spun.
 //
-// Thread-safety: all from any thread; nothing locks or allocates.
+// Thread-safety: any thread may call anything; nothing locks or allocates.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class Waits {
     }
   }
 
-  /// Whole microseconds below which `share` of the delays lie; those beyond 2 ms count as 2 ms. 0
-  /// without any.
+  /// The quantile `share` of the delays, in whole microseconds; delays beyond 2 ms count as 2 ms. 0
+  /// without delays.
   double late_us_quantile(double share) const noexcept {
     const auto wanted = static_cast<std::uint64_t>(std::ceil(share * count()));
     std::uint64_t seen = 0;

@@ -13,12 +13,12 @@
 #include "trainer/backends/gpu/nccl_group.h"
 #include "trainer/backends/gpu/optimizer.h"
 #include "trainer/collectives/staged.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
 
-/// Left to rings of batches, streams and what libraries allocate for themselves.
+/// The rest of the memory is for rings of batches, streams and the libraries' own allocations.
 constexpr double kShareOfMemory = 0.92;
 constexpr Nanoseconds kWatchPeriod = std::chrono::seconds(1);
 
@@ -56,7 +56,7 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
       fusion_(fusion_of(options.text("fused"))),
       watch_(nvml != nullptr ? std::make_unique<GpuWatch>(*nvml) : nullptr) {}
 
-/// Ranks go around the GPUs, so that few of them have one each.
+/// Distributes ranks over the GPUs in turn, so that a few ranks get one GPU each.
 std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   const std::int32_t gpu = ordinal % gpus_;
   auto device = std::make_unique<GpuDevice>(library_->open(gpu), record_);
@@ -77,7 +77,7 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
   auto& on = static_cast<GpuDevice&>(device);
   Gpu& gpu = compilers_.at(gpu_of_.at(&device));
   const std::lock_guard compiling(gpu.compiling);
-  // Memory is counted before the first replica takes its share.
+  // Read the free memory before the first replica takes its share.
   if (gpu.budget == 0) {
     const double free = kShareOfMemory * static_cast<double>(on.driver().free_bytes());
     const std::int32_t ranks = std::max(spec.local_ranks, 1);
@@ -124,7 +124,7 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const>
                              {.size = static_cast<std::int32_t>(devices.size()), .spec = spec},
                              choice.id, clock, std::move(stop));
     case Exchange::host:
-      return std::make_unique<StagedGroup>(
+      return std::make_unique<collectives::StagedGroup>(
           devices, 0, Backend::make_group(devices, spec, clock, std::move(stop)));
     default:
       return std::make_unique<DeviceGroup>(devices, spec.wire, clock, std::move(stop));
@@ -145,7 +145,7 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_process_group(std::span<Device
   if (choice.exchange == Exchange::nccl) {
     return make_nccl_group(devices, ranks, choice.id, clock, std::move(stop));
   }
-  return std::make_unique<StagedGroup>(devices, ranks.first, ranks.make_host_group());
+  return std::make_unique<collectives::StagedGroup>(devices, ranks.first, ranks.make_host_group());
 }
 
 void GpuBackend::note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gpu backend over any DriverLibrary: that of CUDA, or one of the tests.
+// The gpu backend. It works over any DriverLibrary: the CUDA library or the library of the tests.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@
 
 namespace penstock::gpu {
 
-/// What the user may type behind `gpu:`.
+/// The options that the user may set after `gpu:`.
 inline constexpr OptionSpec kOptions[] = {
     {"replicas", "1", "replicas per GPU; --num-gpus counts replicas"},
     {"autotune", "true", "time the cuDNN engines once per machine; false: use the first one"},
@@ -38,12 +38,12 @@ inline constexpr OptionSpec kOptions[] = {
 
 class GpuBackend final : public Backend {
  public:
-  /// Shared with whoever opened it. `nvml` is null where nothing can be said of the GPUs'
-  /// condition, or outlives the backend. Throws Unavailable where the library has no device.
+  /// Shares ownership of `library`. `nvml` outlives the backend; null: the GPUs' condition is
+  /// unknown. Throws Unavailable if the library has no device.
   GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options,
              const NvmlFunctions* nvml = nullptr);
 
-  /// GPUs times replicas on each.
+  /// Number of GPUs times replicas per GPU.
   std::int32_t device_count() const override { return gpus_ * replicas_; }
   std::unique_ptr<Device> open(std::int32_t ordinal) override;
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
@@ -74,9 +74,9 @@ class GpuBackend final : public Backend {
                                                    std::stop_token stop);
   void note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec);
 
-  /// What the ranks on one GPU share.
+  /// State that the ranks on one GPU share.
   struct Gpu {
-    std::mutex compiling;            ///< by one rank at a time, as engines are timed
+    std::mutex compiling;            ///< one rank compiles at a time, because engines are timed
     std::size_t budget = 0;          ///< bytes for each rank; 0: not counted yet
     std::unique_ptr<PlanBook> book;  ///< null until the first rank compiles
   };
@@ -90,10 +90,10 @@ class GpuBackend final : public Backend {
   const FusionMode fusion_;
   std::map<Device*, std::int32_t> gpu_of_;
   std::map<std::int32_t, Gpu> compilers_;  // by GPU; complete before the first rank compiles
-  std::mutex facts_mutex_;                 // while ranks compile
+  std::mutex facts_mutex_;                 // guards facts_ while ranks compile
   std::map<std::string, double> facts_;
   std::unique_ptr<GpuWatch> watch_;
-  std::optional<Sampler> sampler_;  // once there is something to watch
+  std::optional<Sampler> sampler_;  // set when there is a GPU to watch
   std::vector<std::string> notes_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, alone or with the addition and the ReLU behind it: one pass for the sums, one to
-// normalise; backward likewise. The ReLU's mask takes a bit an element.
+// Batch norm, alone or with the addition and the ReLU behind it. Forward takes one pass for the
+// sums and one pass to normalise; so does backward. The ReLU's mask takes one bit per element.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -84,7 +84,7 @@ Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
   return norm;
 }
 
-/// What BatchNormFinish takes as partial.
+/// Returns the partial sums that BatchNormFinish reads.
 ValueId Builder::batch_norm_sums(NodeId node, ValueId x) {
   const std::int64_t rows = rows_of(node);
   const std::int32_t channels = graph_.shape(node).channels;
@@ -96,8 +96,8 @@ ValueId Builder::batch_norm_sums(NodeId node, ValueId x) {
   return partial;
 }
 
-/// The output of `last`, unless the convolution behind computes it. Returns the ReLU's mask, unless
-/// nobody reads it.
+/// Computes the output of `last`, unless the convolution behind it does so. Returns the ReLU's
+/// mask, or kNoValue if no operation reads the mask.
 ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
   activated_[slot(last)] = from;
   const NodeFusion reader = behind(last);
@@ -129,7 +129,7 @@ ValueId Builder::add_scale_shift(NodeId last, bool relu, const Activated& from, 
   return mask;
 }
 
-/// `norm` is the later one of the two, if both are batch norms.
+/// If both are batch norms, `norm` is the later one.
 void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
   const NodeId last = last_of(node);
   Activated from{norm, std::exchange(waiting_[slot(other)], std::nullopt)};
@@ -138,7 +138,7 @@ void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
   if (trains()) reverse([=, this] { sum_backward(last, from, other, mask); });
 }
 
-/// Computed once; a convolution's gradient may have done it.
+/// Computes the factors once; a convolution's gradient may have computed them already.
 Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask,
                                              ValueId masked) {
   if (factors_[slot(norm.node)]) return *factors_[slot(norm.node)];
@@ -205,7 +205,7 @@ void Builder::apply_factors(const Normalised& norm, const Factors& factors, Valu
   });
 }
 
-/// Both read the gradient once.
+/// Both batch norms together read the gradient once.
 void Builder::apply_factors(const Normalised& norm, const Normalised& other, ValueId dy) {
   const Factors factors = batch_norm_factors(norm, dy, kNoValue, kNoValue);
   const Factors other_factors = batch_norm_factors(other, dy, kNoValue, kNoValue);
@@ -235,9 +235,10 @@ void Builder::batch_norm_backward(NodeId last, const Normalised& norm, ValueId m
   apply_factors(norm, batch_norm_factors(norm, dy, mask, kNoValue), dy, mask);
 }
 
-/// The masked gradient goes to both summands: it is written where the gradient was, unless it is
-/// there masked already, and handed on once this batch norm has read it. Another batch norm reads
-/// it in its turn, or, where nobody asks for gradients in their order, along with this one.
+/// Passes the masked gradient to both summands. It is written in place of the gradient, unless the
+/// gradient there is masked already. It is passed on after this batch norm has read it. If the
+/// other summand is a batch norm, that norm reads it later, or together with this one if the order
+/// of gradients does not matter (16 bits).
 void Builder::sum_backward(NodeId last, const Activated& from, NodeId other, ValueId mask) {
   const ValueId dy = gradient_of(last);
   const NodeFusion reader = behind(last);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/normalisation.h"
+#include "dataflow/images/normalisation.h"
 
 namespace penstock::gpu {
 

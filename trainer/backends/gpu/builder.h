@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a graph into the schedule of one phase, without a device. Operators are visited once, in
-// order: each adds its forward operations and leaves behind what adds its backward ones, which are
-// called in reverse order once the loss is there. Gradients of 16 bits are widened by the
-// executable.
+// Turns a graph into the schedule of one phase. Needs no device. The builder visits each operator
+// once, in order. A visit adds the forward operations and registers a function that adds the
+// backward operations. The builder calls these functions in reverse order after it has added the
+// loss. The executable widens gradients of 16 bits.
 //
-// Activations lie as N, H, W, C in the type of the precision. A ReLU is part of the operator before
-// it wherever that has no other reader; a batch norm whose only reader is an addition is computed
-// by the addition, so that normalising, adding and the ReLU are one pass over memory. Where the
-// fusion plan says so, a convolution takes over the batch norms around it.
+// Activations are laid out as N, H, W, C in the type of the precision. An operator computes the
+// ReLU behind it if the ReLU is its only reader. An addition computes a batch norm if the addition
+// is the norm's only reader, so that normalising, adding and the ReLU take one pass over memory. If
+// the fusion plan says so, a convolution takes over the batch norms around it.
 #pragma once
 
 #include <cstdint>
@@ -25,51 +25,52 @@
 
 namespace penstock::gpu {
 
-/// Of activations and of the operands of matrix products.
+/// The type of activations and of the operands of matrix products.
 DType dtype_of(Precision precision);
-/// Convolutions read short copies of the weights and write short gradients.
+/// True if convolutions read 16-bit copies of the weights and write 16-bit gradients.
 bool is_short(Precision precision);
 
-/// What WidenGradients walks over: the contents of Home::tables.
+/// The chunks that WidenGradients processes: the contents of Home::tables.
 std::vector<ArenaChunk> short_chunks(const Layouts& layouts);
-/// Of the chunks of some parameters, behind the operations that complete their gradients: those of
-/// weights are there in 16 bits, all others in f32; all of them times the loss scale.
+/// The call that widens the gradients of a range of chunks. It runs after the operations that
+/// complete these gradients. Gradients of weights are in 16 bits, all others in f32; all are
+/// multiplied by the loss scale.
 WidenGradients widen_gradients(const Homes& homes, DType type, std::size_t first_chunk,
                                std::size_t chunk_count);
 
 class Builder {
  public:
-  /// All are borrowed. `fusion` is empty but for training in f16.
+  /// Borrows all arguments. `fusion` is empty except for training in f16.
   Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase, const Layouts& layouts,
           const FusionPlan& fusion, Schedule& schedule);
   void build();
 
  private:
-  /// A gradient that an operation writes: the first one sets it, later ones add to it.
+  /// A gradient that an operation writes. The first operation sets it, later ones add to it.
   struct Target {
     ValueId value = kNoValue;
     bool accumulate = false;
   };
-  /// A batch norm's forward: y = x * multiplier + addend.
+  /// The forward pass of a batch norm: y = x * multiplier + addend.
   struct Normalised {
     NodeId node = Graph::kInput;
     ValueId x = kNoValue, mean = kNoValue, inverse_deviation = kNoValue;
     ValueId multiplier = kNoValue, addend = kNoValue;
-    ValueId short_multiplier = kNoValue, short_addend = kNoValue;  ///< where its reader normalises
+    ValueId short_multiplier = kNoValue, short_addend = kNoValue;  ///< set if the reader normalises
   };
-  /// What a ReLU is computed from: a batch norm, and what is added to it, if anything.
+  /// The input of a ReLU: a batch norm, and the tensor or norm that is added to it, if any.
   struct Activated {
     Normalised norm;
     std::optional<Normalised> other{};
     ValueId residual = kNoValue;
   };
-  /// The factors of its backward: dx = dy_factor * dy + x_factor * x + constant.
+  /// The factors of a batch norm's backward pass: dx = dy_factor * dy + x_factor * x + constant.
   struct Factors {
     ValueId dy = kNoValue, x = kNoValue, constant = kNoValue;
   };
 
-  // One overload an operator: adds its forward operations, sets output(node) and registers
-  // backward.
+  // One overload per operator: adds its forward operations, sets output(node) and registers its
+  // backward function.
   void visit(NodeId node, const Conv2d& op);
   void visit(NodeId node, const BatchNorm& op);
   void visit(NodeId node, const Relu& op);
@@ -85,7 +86,7 @@ class Builder {
 
   // convolution.cpp
   using Operand = std::pair<DnnTensorId, ValueId>;
-  /// Operands of kNoTensor are left out.
+  /// Leaves out operands with the tensor kNoTensor.
   void compute(DnnGraph graph, const std::vector<Operand>& operands);
   void convolve(NodeId node, const ConvolutionShape& shape, bool bias);
   void convolve_backward(NodeId node, const ConvolutionShape& shape, bool bias, ValueId x,
@@ -93,9 +94,10 @@ class Builder {
   void add_bias_gradient(NodeId node, ValueId dy);
 
   // fused_builder.cpp
-  /// The convolution whose input `last` is may compute it, or take over its backward.
+  /// The fusion of the first reader of `last`: it may compute `last` or take over its backward
+  /// pass.
   NodeFusion behind(NodeId last) const { return fusion_.of(structure_.first_reader(last)); }
-  /// Takes the sums of the convolution's output.
+  /// The sums of a convolution's output.
   struct Sums {
     ValueId sum = kNoValue, square_sum = kNoValue;
   };
@@ -140,7 +142,7 @@ class Builder {
   ValueId new_mask(NodeId node);
   ValueId output(NodeId node);
   void set_output(NodeId node, ValueId value) { outputs_[slot(node)] = value; }
-  /// The image in the type of the precision, with as many channels.
+  /// The image in the type of the precision, with `channels` channels.
   ValueId image(std::int32_t channels);
   PoolShape pool_shape(NodeId node, const Window& window) const;
 
@@ -149,8 +151,8 @@ class Builder {
   bool needs_gradient(NodeId node) const { return trains() && needs_gradient_[slot(node)]; }
   ValueId gradient_of(NodeId node) const { return gradient_values_[slot(node)]; }
   Target target(NodeId node);
-  /// `value` becomes a part of the node's gradient. With `keep` its memory stays as it is,
-  /// otherwise it may become the gradient's own.
+  /// Makes `value` a part of the node's gradient. With `keep` its memory stays unchanged; otherwise
+  /// the gradient may reuse that memory.
   void give(NodeId node, ValueId value, bool keep);
   void copy_or_add(NodeId node, ValueId to, ValueId value, bool add);
 
@@ -178,13 +180,14 @@ class Builder {
   const bool short_;
 
   ValueId scalars_ = kNoValue;
-  std::vector<ValueId> outputs_;                     // by slot; of the ReLU where one is fused
+  std::vector<ValueId> outputs_;                     // by slot; a fused ReLU's output, if any
   std::vector<bool> needs_gradient_;                 // by slot
   std::vector<ValueId> gradient_values_;             // by slot
-  std::vector<std::optional<Normalised>> waiting_;   // by slot: left to the addition that reads it
+  std::vector<std::optional<Normalised>> waiting_;   // by slot: norms that a later addition
+                                                     // computes
   std::vector<std::optional<Activated>> activated_;  // by slot of the ReLU
-  std::vector<ValueId> sums_;                        // by slot of the convolution that took them
-  std::vector<std::optional<Factors>> factors_;      // by slot: those that are there already
+  std::vector<ValueId> sums_;                        // by slot of the convolution
+  std::vector<std::optional<Factors>> factors_;      // by slot: factors that are already computed
   std::vector<std::function<void()>> backward_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions, and linear layers as convolutions whose kernel is as large as their input.
+// Builds convolutions, and linear layers as convolutions whose kernel is as large as their input.
 #include <utility>
 
 #include "trainer/backends/gpu/builder.h"

@@ -13,13 +13,15 @@ namespace penstock::gpu {
 
 class GpuStream;
 
-/// After a call that failed: returns if the GPU works on, and throws DeviceLost with both errors if
-/// it does not. Waits for what was enqueued on `stream`; null: on none.
+/// Call this after a failed call. Returns if the GPU still works; throws DeviceLost with both
+/// errors if it does not. Waits for the work enqueued on `stream`; null: does not wait for a
+/// stream.
 void expect_alive(Driver& driver, const DeviceError& failure, StreamHandle stream = nullptr);
 
 class GpuDevice final : public Device {
  public:
-  /// `records`: its streams replay what they capture; else they enqueue it again at each launch.
+  /// `records`: the streams replay what they capture; otherwise they enqueue it again at each
+  /// launch.
   explicit GpuDevice(std::unique_ptr<Driver> driver, bool records = true);
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
@@ -31,9 +33,10 @@ class GpuDevice final : public Device {
   std::unique_ptr<Event> make_event() override;
 
   Driver& driver() noexcept { return *driver_; }
-  /// Of the rank that trains on this device.
+  /// The scalars of the rank that trains on this device.
   StepScalars* scalars() noexcept { return scalars_; }
-  /// Bytes from any memory to any, on a stream of its own; done on return. Not while recording.
+  /// Copies bytes between any two memories on a separate stream, and blocks until the copy is done.
+  /// Not while recording.
   void copy_now(std::byte* to, const std::byte* from, std::size_t bytes);
 
  private:
@@ -81,13 +84,13 @@ class GpuStream final : public Stream {
   void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
     driver_.copy(handle_, to.data(), from.data(), to.size());
   }
-  /// A DeviceError while recording names the option that does without.
+  /// While recording, a DeviceError names the option that turns recording off.
   std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override;
   void* native() noexcept override { return this; }
 
   StreamHandle handle() const noexcept { return handle_; }
-  /// Runs `action` now, or, while recording, before each launch of the program instead: for what
-  /// changes from launch to launch.
+  /// Runs `action` now. While recording, runs it before each launch of the program instead: for
+  /// work that changes from launch to launch.
   void at_launch(std::function<void()> action);
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small graph of operations that the DNN library computes at once, such as a convolution with the
-// batch norm around it. Plain data: tests interpret it, the CUDA library hands it to cuDNN, and its
-// text is the key of a plan on disk. The operations and their names follow cuDNN's graph API.
+// A small graph of operations that the DNN library computes as one, such as a convolution with the
+// batch norm around it. It is plain data: tests interpret it, the CUDA library gives it to cuDNN,
+// and its text is the key of a plan on disk. The operations and their names follow cuDNN's graph
+// API.
 #pragma once
 
 #include <array>
@@ -19,13 +20,13 @@ namespace penstock::gpu {
 using DnnTensorId = std::int32_t;
 constexpr DnnTensorId kNoTensor = -1;
 
-/// [N, C, H, W] in the order of the library, laid out as N, H, W, C without gaps. Weights of a
-/// convolution are [K, C / groups, R, S], laid out as K, R, S, C. One value per channel:
-/// [1, C, 1, 1].
+/// Dimensions are [N, C, H, W], the library's order; the layout is N, H, W, C without gaps. Weights
+/// of a convolution are [K, C / groups, R, S], laid out as K, R, S, C. A tensor with one value per
+/// channel is [1, C, 1, 1].
 struct DnnTensor {
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};
   DType dtype = DType::f32;
-  /// Lives within the operation only: has no memory.
+  /// Exists only inside the operation and has no memory.
   bool is_virtual = false;
 
   std::size_t count() const noexcept {
@@ -35,13 +36,13 @@ struct DnnTensor {
   bool operator==(const DnnTensor&) const = default;
 };
 
-/// Sums are f32 in all operations.
+/// All operations sum in f32.
 struct DnnWindow {
   std::array<std::int64_t, 2> stride{1, 1}, before{0, 0}, after{0, 0};  ///< of H and W; paddings
   bool operator==(const DnnWindow&) const = default;
 };
 
-/// y = x * w + beta * y; groups are C of x over C of w.
+/// y = x * w + beta * y. The number of groups is C of x divided by C of w.
 struct DnnConvolution {
   DnnWindow window{};
   DnnTensorId x = kNoTensor, w = kNoTensor, y = kNoTensor;
@@ -72,14 +73,14 @@ struct DnnPointwise {
   bool operator==(const DnnPointwise&) const = default;
 };
 
-/// Sums of x and of x^2 over N, H and W, [1, C, 1, 1] of f32.
+/// Sums of x and of x^2 over N, H and W. Both are [1, C, 1, 1] of f32.
 struct DnnGenerateStatistics {
   DnnTensorId x = kNoTensor, sum = kNoTensor, square_sum = kNoTensor;
   bool operator==(const DnnGenerateStatistics&) const = default;
 };
 
-/// The sums of batch norm's backward, over N, H and W, and what its gradient is made of:
-/// dx = dy_factor * dy + x_factor * x + constant, all [1, C, 1, 1] of f32.
+/// The sums of batch norm's backward pass over N, H and W, and the factors of its gradient: dx =
+/// dy_factor * dy + x_factor * x + constant. All are [1, C, 1, 1] of f32.
 struct DnnBatchNormBackwardWeights {
   DnnTensorId x = kNoTensor, dy = kNoTensor;
   DnnTensorId mean = kNoTensor, inverse_deviation = kNoTensor, scale = kNoTensor;
@@ -94,7 +95,7 @@ using DnnOperation =
 
 struct DnnGraph {
   std::vector<DnnTensor> tensors;
-  std::vector<DnnOperation> operations;  ///< in an order in which they can be computed
+  std::vector<DnnOperation> operations;  ///< each operation comes after those that it reads
 
   DnnTensorId add(const DnnTensor& tensor) {
     tensors.push_back(tensor);
@@ -104,7 +105,7 @@ struct DnnGraph {
   bool operator==(const DnnGraph&) const = default;
 };
 
-/// One line that says all of the graph: equal texts, equal graphs.
+/// One line that describes the whole graph: equal texts mean equal graphs.
 std::string to_text(const DnnGraph& graph);
 
 }  // namespace penstock::gpu

@@ -27,7 +27,7 @@ DnnTensor per_channel(std::int64_t channels, DType dtype) {
   return {.shape = {1, channels, 1, 1}, .dtype = dtype};
 }
 
-/// What lies between two operations has no memory. The engines want it in one type or the other.
+/// Adds a tensor between two operations. It has no memory. Engines require a specific type for it.
 DnnTensorId add_between(DnnGraph& graph, const ConvolutionShape& shape, DType dtype) {
   DnnTensor tensor = input_of(shape);
   tensor.dtype = dtype;
@@ -40,7 +40,7 @@ void add_pointwise(DnnGraph& graph, PointwiseMode mode, DnnTensorId x, DnnTensor
   graph.operations.push_back(DnnPointwise{.mode = mode, .x = x, .b = b, .y = y});
 }
 
-/// x op b, for the next operation only.
+/// Adds x op b; only the next operation reads it.
 DnnTensorId then(DnnGraph& graph, const ConvolutionShape& shape, DType dtype, PointwiseMode mode,
                  DnnTensorId x, DnnTensorId b) {
   const DnnTensorId y = add_between(graph, shape, dtype);
@@ -48,7 +48,7 @@ DnnTensorId then(DnnGraph& graph, const ConvolutionShape& shape, DType dtype, Po
   return y;
 }
 
-/// y = input * w and its sums; fills in the parts of a result that all such graphs have.
+/// Adds y = input * w and its sums. Fills in the parts of a result that all such graphs share.
 template <typename Result>
 void finish_with_statistics(Result& result, const ConvolutionShape& shape, DnnTensorId input) {
   result.w = result.graph.add(weights_of(shape));
@@ -61,7 +61,7 @@ void finish_with_statistics(Result& result, const ConvolutionShape& shape, DnnTe
       DnnGenerateStatistics{.x = result.y, .sum = result.sum, .square_sum = result.square_sum});
 }
 
-/// x * scale + shift, where all three are made here; `dtype`: of what lies between.
+/// Adds x * scale + shift with their three tensors; `dtype` is the type of tensors without memory.
 template <typename Result>
 DnnTensorId start_with_norm(Result& result, const ConvolutionShape& shape, DType dtype) {
   result.x = result.graph.add(input_of(shape));
@@ -72,7 +72,7 @@ DnnTensorId start_with_norm(Result& result, const ConvolutionShape& shape, DType
   return then(result.graph, shape, dtype, PointwiseMode::add, scaled, result.shift);
 }
 
-/// The inputs of a batch norm and its output, computed again.
+/// Adds the inputs of a batch norm and computes its output again.
 DnnTensorId start_norm_again(DnnGraph& graph, const ConvolutionShape& shape,
                              BatchNormTensors& norm) {
   const DnnTensor channel = per_channel(shape.channels, DType::f32);

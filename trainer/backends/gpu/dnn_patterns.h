@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The DnnGraphs that a step is made of: plain convolutions, and convolutions fused with the batch
-// norms on either side. Graphs only: whether an engine computes one on a device is the Planner's
-// answer. Of the fused forms cuDNN 9 has engines for Hopper in f16 alone.
+// Builds the DnnGraphs of a training step: plain convolutions, and convolutions fused with the
+// batch norms before or after them. The Planner decides whether an engine can compute a graph on a
+// device. cuDNN 9 has engines for the fused graphs only on Hopper and only in f16.
 //
-// A linear layer is a convolution whose kernel is as large as its input: x [N, C, H, W],
-// w [K, C, H, W], y [N, K, 1, 1].
+// A linear layer is a convolution whose kernel is as large as its input: x [N, C, H, W], w [K, C,
+// H, W], y [N, K, 1, 1].
 //
-// In every result the tensors named have memory, all others are virtual; kNoTensor: not part of
-// that variant. Convolved tensors have the shape's dtype, sums and statistics are f32.
+// In every result the named tensors have memory and all others are virtual. kNoTensor: the variant
+// does not have this tensor. Convolved tensors have the shape's dtype; sums and statistics are f32.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct ConvBackwardFilter {
 };
 ConvBackwardFilter conv_backward_filter(const ConvolutionShape& shape);
 
-/// y = x * w, and the sums of y and of y^2 per filter, from which its batch norm follows.
+/// y = x * w, and the sums of y and of y^2 per filter. The batch norm of y follows from these sums.
 struct ConvStatistics {
   DnnGraph graph;
   DnnTensorId x = kNoTensor, w = kNoTensor, y = kNoTensor;
@@ -58,9 +58,8 @@ struct ConvStatistics {
 };
 ConvStatistics conv_statistics(const ConvolutionShape& shape);
 
-/// y = relu(x * scale + shift) * w and the sums of y: x is what the batch norm before the
-/// convolution takes. `scale` and `shift` are that norm's multiplier and addend, in the shape's
-/// dtype.
+/// y = relu(x * scale + shift) * w, and the sums of y. x is the input of the batch norm before the
+/// convolution. `scale` and `shift` are that norm's multiplier and addend, in the shape's dtype.
 struct NormalisedConvStatistics {
   DnnGraph graph;
   DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor, w = kNoTensor, y = kNoTensor;
@@ -68,9 +67,9 @@ struct NormalisedConvStatistics {
 };
 NormalisedConvStatistics normalised_conv_statistics(const ConvolutionShape& shape);
 
-/// The same behind the end of a residual block: u = relu(x * scale + shift + residual),
-/// y = u * w and the sums of y. `dual`: the shortcut has a batch norm of its own,
-/// residual * residual_scale + residual_shift. u is written, since the next block end adds it.
+/// Like NormalisedConvStatistics, after the end of a residual block: u = relu(x * scale + shift +
+/// residual), y = u * w and the sums of y. `dual`: the shortcut has its own batch norm, residual *
+/// residual_scale + residual_shift. u is written because the next block end adds it.
 struct ResidualNormalisedConvStatistics {
   DnnGraph graph;
   DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor;
@@ -81,14 +80,14 @@ struct ResidualNormalisedConvStatistics {
 ResidualNormalisedConvStatistics residual_normalised_conv_statistics(const ConvolutionShape& shape,
                                                                      bool dual);
 
-/// dw of the convolution in normalised_conv_statistics: the activation is computed again.
+/// dw of the convolution in normalised_conv_statistics. Computes the activation again.
 struct NormalisedConvBackwardFilter {
   DnnGraph graph;
   DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor, dy = kNoTensor, dw = kNoTensor;
 };
 NormalisedConvBackwardFilter normalised_conv_backward_filter(const ConvolutionShape& shape);
 
-/// What backward takes from a batch norm, and what it gives to it; per channel but for x. The
+/// The tensors that a batch norm's backward pass reads and writes; all but x are per channel. The
 /// gradient of x is dy_factor * masked + x_factor * x + constant.
 struct BatchNormTensors {
   DnnTensorId x = kNoTensor, mean = kNoTensor, inverse_deviation = kNoTensor;
@@ -97,16 +96,17 @@ struct BatchNormTensors {
   DnnTensorId dy_factor = kNoTensor, x_factor = kNoTensor, constant = kNoTensor;
 };
 
-/// What was added to the batch norm before the ReLU: nothing, a tensor, or a second batch norm.
+/// The operand that was added to the batch norm before the ReLU: none, a tensor, or a second batch
+/// norm.
 enum class Shortcut : std::uint8_t { none, tensor, batch_norm };
 
-/// The gradient of a convolution's input, which came from a batch norm and a ReLU, and all that the
-/// norm's backward sums:
+/// The gradient of a convolution's input, which is the output of a batch norm and a ReLU, and all
+/// sums of that norm's backward pass:
 ///   z = norm(x) [+ shortcut, or norm(shortcut's x)]
 ///   masked = z > 0 ? the gradient of the convolution's input [+ addend] : 0
-/// `add`: there is an addend, the gradient that reached the block's end by another way. The
-/// convolution's input is [images, channels, height, width] of the shape, as are x, addend,
-/// shortcut and masked.
+/// `add`: there is an addend, the gradient that reaches the block's end on another path. The
+/// convolution's input is [images, channels, height, width] of the shape; x, addend, shortcut and
+/// masked have the same shape.
 struct ConvBackwardDataBatchNorm {
   DnnGraph graph;
   DnnTensorId dy = kNoTensor, w = kNoTensor, addend = kNoTensor, shortcut = kNoTensor;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that the gpu backend asks of a vendor, in one narrow interface: memory, streams,
-// events, recorded graphs, our own kernels and the DNN library's graphs. libpenstock_cuda.so
-// implements it with CUDA and cuDNN and is opened at run time; tests implement it with the host's
-// memory and plain loops. No vendor's header is needed to use it.
+// The interface between the gpu backend and a vendor: memory, streams, events, recorded graphs,
+// Penstock's own kernels and the DNN library's graphs. libpenstock_cuda.so implements it with CUDA
+// and cuDNN and is opened at run time. Tests implement it with host memory and plain loops. Code
+// that uses it needs no header of a vendor.
 //
-// Errors: every call that fails throws DeviceError with the vendor's call, its text and the device.
-// After some errors, such as a kernel's illegal access, every later call fails as well; see
-// expect_alive() in device.h.
-// Thread-safety: a Driver may be used from any thread, a stream by one at a time.
+// Errors: every call that fails throws DeviceError with the vendor's call, its error text and the
+// device. After some errors, such as an illegal memory access in a kernel, every later call fails
+// as well; see expect_alive() in device.h. Thread-safety: a Driver may be used from any thread, a
+// stream by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -29,23 +29,23 @@
 namespace penstock::gpu {
 
 using EventHandle = struct EventTag*;
-using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to be launched
+using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to launch
 
-/// This process can do nothing more on the GPU.
+/// The GPU is lost: this process can do nothing more on it.
 class DeviceLost : public DeviceError {
  public:
   using DeviceError::DeviceError;
 };
 
-/// What one GPU is.
+/// Properties of one GPU.
 struct DeviceFacts {
   std::string name;
   std::int32_t capability = 0;  ///< 10 * major + minor: 90 for an H200
   std::int32_t multiprocessors = 0;
   std::size_t memory_bytes = 0;
-  std::string pci_bus{};  ///< "0000:3b:00.0", by which other tools of the vendor know it
+  std::string pci_bus{};  ///< "0000:3b:00.0": the name by which other tools of the vendor know it
   std::string driver_version, runtime_version, dnn_version;
-  /// The DNN library's description of the device, from which it also plans where there is none.
+  /// The DNN library's description of the device. With it the library can plan without the device.
   std::string dnn_properties;
 };
 
@@ -60,11 +60,11 @@ struct EngineChoice {
   bool operator==(const EngineChoice&) const = default;
 };
 
-/// Which engines may compute a graph, and how one of them is chosen.
+/// The rules for which engines may compute a graph, and how one of them is chosen.
 struct PlanRules {
   bool allow_tf32 = false;         ///< f32 products may be rounded to tf32
   bool deterministic = true;       ///< only engines that give the same bits in each run
-  bool reduced_precision = false;  ///< engines, too, that sum in less than f32
+  bool reduced_precision = false;  ///< also engines that sum in less than f32
   std::size_t workspace_limit = std::size_t{256} << 20;
   bool autotune = true;  ///< time candidates instead of taking the first
 };
@@ -76,24 +76,25 @@ class DnnPlan {
   virtual std::size_t workspace_bytes() const noexcept = 0;
 };
 
-/// A choice that the library has finalised, and what it says about it.
+/// A choice that the library has finalised, with its properties.
 struct Candidate {
   EngineChoice choice;
   std::size_t workspace_bytes = 0;
   bool deterministic = true;       ///< the same bits in each run
-  bool tensor_cores = false;       ///< in f32 that means tf32's precision
+  bool tensor_cores = false;       ///< for f32 this means the precision of tf32
   bool reduced_precision = false;  ///< sums in less than f32
   bool compiled_at_run_time = false;
-  /// What was finalised; null: Driver::build makes it. Ends before the driver.
+  /// The finalised plan; null: Driver::build makes it. It must be destroyed before the driver.
   std::shared_ptr<const DnnPlan> plan{};
 };
 
-/// Knows which engines the DNN library has for a device. Needs no device, only its description.
+/// Finds the engines that the DNN library has for a device. Needs only the device's description.
 class Planner {
  public:
   virtual ~Planner() = default;
-  /// At most `most` of those that keep the rules, as the library's heuristics order them; empty:
-  /// none does. Engines that are compiled at run time only if there is no other.
+  /// At most `most` candidates that keep the rules, in the order of the library's heuristics.
+  /// Empty: no engine keeps them. Returns engines that are compiled at run time only if there is no
+  /// other.
   virtual std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                             std::size_t most) = 0;
   virtual std::string dnn_version() const = 0;
@@ -105,28 +106,28 @@ class Driver {
   virtual ~Driver() = default;
   virtual const DeviceFacts& facts() const noexcept = 0;
   virtual std::size_t free_bytes() const = 0;
-  /// From here on, this GPU's kernels may touch the device memory of GPU `ordinal`; false: it
-  /// cannot reach that. Not while recording.
+  /// Lets this GPU's kernels access the device memory of GPU `ordinal` from now on. False: this GPU
+  /// cannot access it. Not while recording.
   virtual bool reach(std::int32_t ordinal) = 0;
 
-  /// `kind` is pinned or device; aligned to 256 bytes at least.
+  /// `kind` is pinned or device. The memory is aligned to 256 bytes at least.
   virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
   virtual void free(std::byte* data, MemoryKind kind) noexcept = 0;
-  /// Whole pages of the host's memory that somebody else allocated, and that may be readable alone:
-  /// copies from it are from here on as those from pinned memory, on every GPU. False: that cannot
-  /// be. Not while recording.
+  /// Pins whole pages of host memory that other code allocated; the memory may be read-only. From
+  /// now on, copies from it run like copies from pinned memory, on every GPU. False: pinning is not
+  /// possible. Not while recording.
   virtual bool pin(std::span<const std::byte> memory) = 0;
-  /// The same span, once all copies from it are done.
+  /// Unpins the same span. All copies from it must be done.
   virtual void unpin(std::span<const std::byte> memory) noexcept = 0;
 
   virtual StreamHandle make_stream() = 0;
   virtual void destroy(StreamHandle stream) noexcept = 0;
-  /// Either may be pinned, device or host memory; pageable host memory is allowed outside of
-  /// recordings only, and may block.
+  /// `to` and `from` may be pinned, device or host memory. Pageable host memory is allowed only
+  /// outside of recordings, and may block.
   virtual void copy(StreamHandle stream, std::byte* to, const std::byte* from,
                     std::size_t bytes) = 0;
   virtual void launch(StreamHandle stream, const KernelCall& call) = 0;
-  /// `tensors` by index in the plan's graph; null for virtual ones.
+  /// `tensors` is indexed like the tensors of the plan's graph; null for virtual ones.
   virtual void execute(StreamHandle stream, const DnnPlan& plan,
                        std::span<std::byte* const> tensors, std::byte* workspace) = 0;
 
@@ -134,46 +135,48 @@ class Driver {
   virtual void destroy(EventHandle event) noexcept = 0;
   virtual void record(StreamHandle stream, EventHandle event) = 0;
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
-  /// Blocks the thread; false: not reached in time. Never recorded counts as reached.
+  /// Blocks the thread until the event is reached or the deadline passes. False: not reached in
+  /// time. An event that was never recorded counts as reached.
   virtual bool wait_until(EventHandle event, Time deadline) = 0;
-  /// Of two reached events.
+  /// The time between two reached events.
   virtual Nanoseconds elapsed(EventHandle from, EventHandle to) = 0;
 
-  /// What is enqueued on the stream until end_capture is recorded, not run. In between: no
-  /// allocation, no wait of the host, no other stream.
+  /// Records the work that is enqueued on the stream until end_capture, without running it. In
+  /// between: no allocation, no wait on the host, no other stream.
   virtual void begin_capture(StreamHandle stream) = 0;
   virtual GraphHandle end_capture(StreamHandle stream) = 0;
-  /// Ends it without a result, after an error.
+  /// Ends the capture without a result, after an error.
   virtual void abandon_capture(StreamHandle stream) noexcept = 0;
   virtual void launch(StreamHandle stream, GraphHandle graph) = 0;
   virtual void destroy(GraphHandle graph) noexcept = 0;
 
-  /// For calls from the same thread, before it turns to another GPU.
+  /// Use the planner on the calling thread, before this thread turns to another GPU.
   virtual Planner& planner() = 0;
   virtual std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) = 0;
 };
 
-/// Every GPU of the machine.
+/// All GPUs of the machine.
 class DriverLibrary {
  public:
   virtual ~DriverLibrary() = default;
   virtual std::int32_t device_count() = 0;
   virtual std::unique_ptr<Driver> open(std::int32_t ordinal) = 0;
-  /// For a device that need not be there; `properties` as in DeviceFacts::dnn_properties.
+  /// Plans for a device that need not be present; `properties` is as in
+  /// DeviceFacts::dnn_properties.
   virtual std::unique_ptr<Planner> make_planner(const std::string& properties) = 0;
 
-  /// Of the vendor's profiler; null where none watches the process.
+  /// The marks of the vendor's profiler; null if no profiler watches the process.
   virtual const MarkFunctions* marks() noexcept { return nullptr; }
-  /// Records what the devices do until finish_activity; not for two threads at once. Returns why it
-  /// does not, or nothing.
+  /// Records the activity of the devices until finish_activity. One thread at a time. Returns the
+  /// reason if it cannot record, else an empty string.
   virtual std::string start_activity(ActivityDetail) { return "this library records none"; }
-  /// With the devices idle; empty where nothing was started.
+  /// Ends recording. The devices must be idle. Empty if nothing was started.
   virtual std::vector<ActivityRecord> finish_activity() { return {}; }
 
-  /// Throws Unavailable where there is no library that connects GPUs.
+  /// Throws Unavailable if there is no library that connects GPUs.
   virtual CommunicatorId make_communicator_id() = 0;
-  /// Begins to connect GPU `ordinal` with the others of that id, one GPU a rank. Called by each
-  /// rank on a thread of its own.
+  /// Begins to connect GPU `ordinal` with the other GPUs of `id`, one GPU per rank. Each rank calls
+  /// it on a thread of its own.
   virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorId& id,
                                                           const CommunicatorPlace& place,
                                                           std::int32_t ordinal) = 0;

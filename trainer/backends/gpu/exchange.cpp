@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Two ranks on one GPU; none: {0, 0}.
+/// Two ranks that share a GPU; {0, 0} if there are none.
 std::pair<std::size_t, std::size_t> sharing_ranks(std::span<const std::int32_t> gpus) {
   for (std::size_t rank = 1; rank < gpus.size(); ++rank) {
     const auto earlier = gpus.begin() + static_cast<std::ptrdiff_t>(rank);
@@ -29,7 +29,8 @@ std::pair<std::size_t, std::size_t> sharing_ranks(std::span<const std::int32_t> 
   return {0, 0};
 }
 
-/// Empty where all GPUs reach each other's memory, from here on.
+/// Makes all GPUs able to access each other's memory. Returns the reason if they cannot, else an
+/// empty string.
 std::string why_out_of_reach(std::span<const std::int32_t> gpus, std::span<Driver* const> drivers) {
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (const std::int32_t other : gpus) {
@@ -43,19 +44,18 @@ std::string why_out_of_reach(std::span<const std::int32_t> gpus, std::span<Drive
 ExchangeChoice choose_copies(std::string why, std::span<const std::int32_t> gpus,
                              std::span<Driver* const> drivers, const std::string& instead) {
   if (gpus.size() > static_cast<std::size_t>(kMaxRanks)) {
-    throw ConfigError(
-        fmt::format("--num-gpus is {}: ranks that exchange by copies are {} at most{}", gpus.size(),
-                    kMaxRanks, instead));
+    throw ConfigError(fmt::format("--num-gpus is {}: at most {} ranks can exchange by copies{}",
+                                  gpus.size(), kMaxRanks, instead));
   }
   const std::string reason = why_out_of_reach(gpus, drivers);
   if (!reason.empty()) {
     throw Unavailable(fmt::format("ranks cannot exchange by copies: {}{}", reason, instead));
   }
   return {.exchange = Exchange::copies,
-          .note = fmt::format("ranks exchange by our own sums and copies ({})", std::move(why))};
+          .note = fmt::format("ranks exchange by built-in sums and copies ({})", std::move(why))};
 }
 
-constexpr std::string_view kThroughNccl = "ranks exchange through NCCL, with a GPU each";
+constexpr std::string_view kThroughNccl = "ranks exchange through NCCL, with one GPU per rank";
 
 ExchangeChoice choose_nccl(DriverLibrary& library) {
   return {.exchange = Exchange::nccl,
@@ -70,15 +70,15 @@ ExchangeChoice choose_host(std::string_view why) {
 
 // ---- among processes ------------------------------------------------------
 
-/// What one process tells the others, as JSON.
+/// The data that each process sends to the others, as JSON.
 struct Offer {
-  std::string machine;             ///< the same for processes that could share a GPU
-  std::vector<std::string> buses;  ///< of its ranks' GPUs
+  std::string machine;             ///< equal for processes that could share a GPU
+  std::vector<std::string> buses;  ///< the GPUs of its ranks
   std::string id{};                ///< hexadecimal
-  std::string reason{};            ///< why there is no id; empty: there is one
+  std::string reason{};            ///< why there is no id; empty if there is one
 };
 
-/// A new one each time that the machine boots, whatever containers call themselves.
+/// The kernel's boot id. It is new at each boot and the same in all containers of a machine.
 std::string this_machine() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -103,7 +103,8 @@ CommunicatorId from_hex(std::string_view text) {
   return id;
 }
 
-/// Every process makes an id, of which that of the first counts: so each knows whether it could.
+/// Every process makes an id, so that each knows whether it can; the id of the first process is
+/// used.
 Offer make_offer(std::span<const std::string> buses, DriverLibrary& library) {
   Offer offer{.machine = this_machine(), .buses = {buses.begin(), buses.end()}};
   try {
@@ -128,7 +129,7 @@ std::vector<Offer> exchange_offers(const Offer& mine, const ProcessRanks& ranks)
   return offers;
 }
 
-/// Why NCCL cannot connect all ranks; empty: it can.
+/// The reason why NCCL cannot connect all ranks; empty if it can.
 std::string why_not_nccl(std::span<const Offer> offers) {
   std::map<std::pair<std::string, std::string>, std::size_t> rank_of;
   std::size_t rank = 0;

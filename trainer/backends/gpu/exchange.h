@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which way ranks exchange: sums and copies of our own, NCCL, or through their hosts' memory.
+// Chooses how ranks exchange gradients: with built-in copies and sums, with NCCL, or through the
+// memory of their hosts.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +14,31 @@
 
 namespace penstock::gpu {
 
-/// What the user wants. automatic: NCCL where each rank has a GPU of its own and NCCL is there;
-/// otherwise copies in one process, and the host's memory among several.
+/// The exchange that the user asks for. automatic: NCCL if it is available and each rank has its
+/// own GPU; otherwise copies within one process, and host memory among several processes.
 enum class Exchange : std::uint8_t { automatic, copies, nccl, host };
 
-/// Throws ConfigError for a word that is none.
+/// Throws ConfigError for an unknown word.
 Exchange parse_exchange(std::string_view text);
-/// What gpu:exchange and --all-reduce-spec ask for. Throws ConfigError where they differ.
+/// The exchange that gpu:exchange and --all-reduce-spec ask for. Throws ConfigError if the two
+/// differ.
 Exchange wanted_exchange(Exchange option, const ExchangeSpec& spec);
 
 struct ExchangeChoice {
-  Exchange exchange = Exchange::copies;  ///< not automatic
-  CommunicatorId id{};                   ///< of the ranks, where NCCL exchanges
-  std::string note{};                    ///< which one, and why
+  Exchange exchange = Exchange::copies;  ///< never automatic
+  CommunicatorId id{};                   ///< the id of the ranks, if NCCL exchanges
+  std::string note{};                    ///< which exchange it is, and why
 };
 
-/// For ranks on these GPUs; `drivers` are theirs, and reach each other's memory afterwards where
-/// our own sums exchange. Throws ConfigError for what NCCL refuses or for too many ranks,
-/// Unavailable for what this machine lacks.
+/// Chooses for ranks on these GPUs; `drivers` are the ranks' drivers. If the choice is copies, the
+/// drivers can access each other's memory afterwards. Throws ConfigError for a setup that NCCL
+/// refuses or for too many ranks, and Unavailable for anything that this machine lacks.
 ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gpus,
                                std::span<Driver* const> drivers, DriverLibrary& library);
 
-/// The same among processes, for those of this process, whose GPUs have `buses` in the order of its
-/// ranks: all processes call it together, and choose alike. Copies are not among the choices.
+/// Chooses among several processes, for the ranks of this process; `buses` are their GPUs in the
+/// order of the ranks. All processes call it together and make the same choice. Copies are never
+/// chosen.
 ExchangeChoice choose_process_exchange(Exchange wanted, std::span<const std::string> buses,
                                        const ProcessRanks& ranks, DriverLibrary& library);
 

@@ -17,10 +17,10 @@ namespace penstock::gpu {
 namespace {
 
 constexpr std::array kPhaseList = {Phase::train, Phase::evaluate, Phase::forward_only};
-/// Of what an optimiser may keep for each weight.
+/// Values that an optimiser may keep for each weight.
 constexpr std::size_t kOptimizerSlots = 2;
 constexpr int kBatchGuesses = 6;
-/// What a kernel of our own takes besides moving its bytes.
+/// The time of a Penstock kernel in addition to moving its bytes.
 constexpr double kLaunchMicroseconds = 2;
 
 Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t count) {
@@ -46,7 +46,7 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
       book_(book),
       memory_budget_(memory_budget),
       layouts_(make_layouts(graph_, dtype_of(spec.precision))) {
-  // Before engines are timed, which takes memory and time.
+  // Check before engines are timed, which takes memory and time.
   if (const std::size_t least = least_planned_bytes(); least + fixed_bytes() > memory_budget_) {
     refuse(least);
   }
@@ -66,7 +66,7 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
   warm_up();
 }
 
-/// Chooses and builds the plans of the phase's graphs; `plans` has those that are there already.
+/// Chooses and builds the plans of the phase's graphs; reuses those that are in `plans` already.
 std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec& spec,
                                                const FusionPlan& fusion, Plans& plans,
                                                std::size_t& done) const {
@@ -91,10 +91,10 @@ FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec
   return plan_fusion(graph_, Structure(graph_), spec.batch.images, fusion_costs());
 }
 
-/// Engines that fail are none: another form of the same place may do.
+/// An engine that fails counts as missing: another form of the same place may work.
 FusionCosts GpuExecutable::fusion_costs() const {
   const auto find = [this](const DnnGraph& graph) -> std::optional<PlanChoice> {
-    if (spec_.progress) spec_.progress(0, 0);  // how many there will be depends on their costs
+    if (spec_.progress) spec_.progress(0, 0);  // the total is unknown: it depends on costs
     try {
       return find_plan(graph, rules_, device_.driver(), book_);
     } catch (const DeviceLost&) {
@@ -119,14 +119,14 @@ FusionCosts GpuExecutable::fusion_costs() const {
               }};
 }
 
-/// Weights, gradients, their short copies, and what an optimiser keeps.
+/// Bytes of weights, gradients, their 16-bit copies, and the optimiser's state.
 std::size_t GpuExecutable::fixed_bytes() const {
   const std::size_t shorts = is_short(spec_.precision) ? 2 * size_of(DType::f16) : 0;
   return layouts_.parameter_elements * ((2 + kOptimizerSlots) * sizeof(float) + shorts) +
          layouts_.buffer_elements * sizeof(float);
 }
 
-/// Without workspaces, and with all fused that can be.
+/// Bytes without workspaces and with every possible fusion.
 std::size_t GpuExecutable::least_planned_bytes() const {
   FusionPlan fusion;
   if (spec_.precision == Precision::f16 && fusion_ != FusionMode::off) {
@@ -139,7 +139,7 @@ std::size_t GpuExecutable::least_planned_bytes() const {
   return schedule.planned_bytes();
 }
 
-/// A guess from one plan is tried, and corrected by its own plan where that is too large.
+/// Tries a guess that follows from one plan. If the guess is too large, its own plan corrects it.
 std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) const {
   if (memory_budget_ <= fixed_bytes()) return 0;
   const auto left = static_cast<double>(memory_budget_ - fixed_bytes());
@@ -162,7 +162,7 @@ std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) cons
 }
 
 void GpuExecutable::refuse(std::size_t planned_bytes) {
-  rules_.autotune = false;  // to name a batch, any engine will do
+  rules_.autotune = false;  // any engine will do to find a batch size
   const std::int32_t fitting = find_batch_that_fits(planned_bytes);
   throw ConfigError(
       fmt::format("--batch-size is {}: training needs {} on {}, and {} may be used; {}",
@@ -213,9 +213,9 @@ void GpuExecutable::make_arenas() {
   set_.running = tensor(running_, 0, layouts_.buffer_elements);
 }
 
-/// Runs each phase once: libraries load their kernels at the first launch, which must not happen in
-/// a recording. What it leaves in
-/// gradients and running statistics is overwritten by whoever sets the weights.
+/// Runs each phase once. Libraries load their kernels at the first launch, which must not happen in
+/// a recording. The caller later sets the weights, and with them overwrites the gradients and
+/// running statistics that this run leaves behind.
 void GpuExecutable::warm_up() {
   const BatchSpec& spec = spec_.batch;
   Buffer pixels = zeroed(spec.pixel_bytes()), labels = zeroed(spec.label_bytes());
@@ -277,7 +277,7 @@ void GpuExecutable::group_gradients(std::span<const std::size_t> parameters) {
   PENSTOCK_ASSERT(end == layouts_.parameters.size());
 }
 
-/// Widens each group of gradients once all of them are there, and tells of them behind that.
+/// Widens each group of gradients when all of them are complete, then reports them as ready.
 void GpuExecutable::train_short(StreamHandle stream, const Homes& homes,
                                 const GradientReady& ready) const {
   std::vector<std::size_t> missing;
@@ -299,7 +299,7 @@ void GpuExecutable::train_short(StreamHandle stream, const Homes& homes,
     if (--missing[group] == 0) finish(group);
   });
   for (std::size_t group = 0; group < missing.size(); ++group) {
-    if (missing[group] > 0) finish(group);  // with gradients that no operation writes
+    if (missing[group] > 0) finish(group);  // no operation marked its gradients
   }
 }
 

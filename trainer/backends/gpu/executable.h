@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph compiled for a GPU: one schedule a phase, arenas of weights and gradients, and one block
-// for activations and workspaces that the phases share. Everything is allocated and every kernel
-// has run once before the constructor returns, so that steps can be recorded.
+// A graph compiled for a GPU: one schedule per phase, arenas of weights and gradients, and one
+// block for activations and workspaces that the phases share. The constructor allocates everything
+// and runs every kernel once, so that steps can be recorded.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@
 
 namespace penstock::gpu {
 
-/// Which convolutions of a training step in f16 take over the batch norms around them: those that
-/// gain by it (where there are timings; else all that can), all that can, or none.
+/// Which convolutions of an f16 training step take over the batch norms around them. automatic:
+/// those that become faster (without timings: all that can). on: all that can. off: none.
 enum class FusionMode : std::uint8_t { automatic, on, off };
 
 class GpuExecutable final : public Executable {
  public:
-  /// `device` and `book` are borrowed. `memory_budget`: bytes that this executable and its
-  /// optimiser may take. Throws ConfigError when they do not fit, with a batch that does;
-  /// Unavailable when an operator has no engine.
+  /// Borrows `device` and `book`. `memory_budget`: bytes that this executable and its optimiser may
+  /// take. Throws ConfigError with a batch that fits if they need more, and Unavailable if an
+  /// operator has no engine.
   GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device, const PlanRules& rules,
                 FusionMode fusion, PlanBook& book, std::size_t memory_budget);
 
@@ -39,7 +39,7 @@ class GpuExecutable final : public Executable {
   void read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) override;
   void write(const ParameterSpec& spec, const Tensor& to, std::span<const float> plain) override;
   void set_step(std::int64_t step) override { step_ = step; }
-  /// Those of 16 bits are widened group by group.
+  /// Gradients of 16 bits are widened group by group.
   void group_gradients(std::span<const std::size_t> parameters) override;
 
   std::size_t activation_bytes() const noexcept { return block_.bytes().size(); }
@@ -83,8 +83,8 @@ class GpuExecutable final : public Executable {
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
   Buffer weights_, gradients_, running_, short_weights_, short_gradients_, tables_, block_;
   ParameterSet set_;
-  std::vector<std::size_t> first_chunks_;  // of the tables, by parameter, and behind the last one
-  std::vector<std::size_t> group_ends_;    // behind the last parameter of each group
+  std::vector<std::size_t> first_chunks_;  // index into the tables, by parameter; then the end
+  std::vector<std::size_t> group_ends_;    // the end of each group's parameters
   std::int64_t step_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions that take over the batch norms around them, as the fusion plan says.
+// Convolutions that take over the batch norms around them, according to the fusion plan.
 #include <array>
 #include <utility>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace penstock::gpu {
 
-/// One behind the other, as a finishing kernel reads them.
+/// The two sums are adjacent, as a finishing kernel reads them.
 Builder::Sums Builder::new_sums(NodeId node) {
   const auto channels = static_cast<std::size_t>(graph_.shape(node).channels);
   const std::size_t bytes = channels * sizeof(float);
@@ -81,8 +81,8 @@ void Builder::normalised_backward_filter(NodeId node, const ConvolutionShape& sh
                                   {form.dw, dw}});
 }
 
-/// The gradient of the input, masked by its ReLU, and the factors of the batch norms before that.
-/// By now all other readers have added to the gradient.
+/// Computes the gradient of the input, masked by its ReLU, and the factors of the batch norms
+/// before it. All other readers have already added to the gradient.
 void Builder::masked_backward_data(NodeId node, const ConvolutionShape& shape, ValueId dy,
                                    ValueId w) {
   const NodeId input = input_of(node);
@@ -105,8 +105,9 @@ void Builder::masked_backward_data(NodeId node, const ConvolutionShape& shape, V
   gradient_values_[slot(input)] = masked;
 }
 
-/// Gradients of scale and shift are complete in f32; in 16 bits, which these forms are for, nobody
-/// is told before those of all weights are widened.
+/// Adds the operands of a norm's backward pass. It completes the gradients of scale and shift in
+/// f32, but does not mark them as completed: in 16-bit types, which alone use these forms, their
+/// group is then widened and reported at the end of the backward pass.
 void Builder::add_norm_operands(const BatchNormTensors& tensors, const Normalised& norm,
                                 std::vector<Operand>& operands) {
   const auto channels = static_cast<std::size_t>(graph_.shape(norm.node).channels);

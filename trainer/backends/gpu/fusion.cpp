@@ -12,11 +12,11 @@
 namespace penstock::gpu {
 namespace {
 
-/// The library's fused engines want channels in whole vectors.
+/// The library's fused engines require channels in whole vectors.
 constexpr std::int64_t kChannelMultiple = 8;
 constexpr double kElementBytes = 2, kMaskBytes = 1.0 / 8;
 
-/// One form of a place.
+/// One form of a place: its cost and its fusion.
 struct Form {
   double cost = 0;
   NodeFusion fusion{};
@@ -27,8 +27,8 @@ Form cheapest(const std::vector<Form>& forms) {
                            [](const Form& a, const Form& b) { return a.cost < b.cost; });
 }
 
-/// The cheapest form of one convolution, with all that depends on it: what computes its input and
-/// the sums of its output, and their backward.
+/// Chooses the cheapest form of one convolution. The cost includes everything that depends on the
+/// form: the input, the sums of the output, and their backward pass.
 class Place {
  public:
   Place(const Graph& graph, const Structure& structure, NodeId node, std::int32_t images,
@@ -63,13 +63,13 @@ class Place {
  private:
   const Node& node_of(NodeId node) const { return graph_.nodes()[static_cast<std::size_t>(node)]; }
 
-  /// Only a batch norm reads what the convolution itself gives.
+  /// True if a batch norm is the only reader of the convolution's own output.
   bool feeds_norm() const {
     if (std::get<Conv2d>(node_of(node_).op).bias || !structure_.has_one_reader(node_)) return false;
     return std::holds_alternative<BatchNorm>(node_of(structure_.first_reader(node_)).op);
   }
 
-  /// How `input` comes from batch norms, if it is a ReLU of such.
+  /// How `input` is made from batch norms, if it is a ReLU of batch norms.
   std::optional<Shortcut> shortcut_of(NodeId input) const {
     if (input == Graph::kInput || !structure_.is_fused(input)) return std::nullopt;
     const Node& before = node_of(node_of(input).inputs.front());
@@ -83,12 +83,12 @@ class Place {
     return norms == 2 ? Shortcut::batch_norm : Shortcut::tensor;
   }
 
-  /// Of a kernel that passes so often over as many elements as the input has.
+  /// The cost of a kernel that passes `count` times over the elements of the input.
   double passes(double count, bool mask = false) const {
     return costs_.kernel(inputs_ * (count * kElementBytes + (mask ? kMaskBytes : 0)));
   }
 
-  /// Of a batch norm's backward: one kernel sums, another one finishes.
+  /// The cost of a batch norm's backward sums: one kernel sums, another one finishes.
   double sums(double count, bool mask = false) const {
     return passes(count, mask) + costs_.kernel(0);
   }
@@ -114,7 +114,8 @@ class Place {
     const double filter = costs_.graph(conv_backward_filter(shape_).graph);
     const double masked = masked_backward_data(Shortcut::none);
     std::vector<Form> forms{
-        // Read x, write u and the mask; read the gradient, x and the mask for the sums.
+        // Forward: read x, write u and the mask. Backward: read the gradient, x and the mask for
+        // the sums.
         {alone.cost + passes(2, true) + filter + backward_data() + sums(2, true), alone.fusion},
         {alone.cost + passes(2) + filter + masked, alone.fusion}};
     forms.back().fusion.masks_gradient = true;
@@ -126,17 +127,17 @@ class Place {
     return forms;
   }
 
-  /// The gradient of the weights is the same in all forms: u is in memory.
+  /// The gradient of the weights costs the same in all forms, because u is in memory.
   std::vector<Form> behind_block(const Form& alone, Shortcut shortcut) const {
     const bool dual = shortcut == Shortcut::batch_norm;
     const double fused = costs_.graph(residual_normalised_conv_statistics(shape_, dual).graph);
     const double data = backward_data(), masked = masked_backward_data(shortcut);
     const double second_sums = dual ? sums(2) : 0;
     std::vector<Form> forms{
-        // The masked gradient is written, since the shortcut's own backward reads it.
+        // The masked gradient is written, because the shortcut's own backward pass reads it.
         {alone.cost + passes(3, true) + data + sums(3, true) + second_sums, alone.fusion},
         {alone.cost + passes(3) + masked, alone.fusion},
-        // Without a mask the gradient goes through the ReLU by u.
+        // Without a mask, the gradient passes the ReLU by the sign of u.
         {fused + data + passes(3) + sums(2) + second_sums,
          {.statistics = feeds_norm_, .ends_block = true}},
         {fused + masked, {.statistics = feeds_norm_, .ends_block = true, .masks_gradient = true}}};
@@ -153,8 +154,8 @@ class Place {
   const bool feeds_norm_;
 };
 
-/// A kernel of our own reads the batch norm's input where it would read the ReLU's output: never
-/// more, and nobody writes that.
+/// True for a max pool that can read the batch norm's input instead of the ReLU's output. It never
+/// reads more, and the ReLU's output is not written.
 bool pools_norm(const Graph& graph, const Structure& structure, NodeId node) {
   const Node& of = graph.nodes()[static_cast<std::size_t>(node)];
   const auto* const pool = std::get_if<MaxPool>(&of.op);

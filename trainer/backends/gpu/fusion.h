@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which convolutions of a training step, and max pools, are computed together with the batch norms
-// around them. Every place has forms that give the same numbers, up to rounding; the cheapest one
-// is taken. Needs no device: the caller knows what a graph costs.
+// Decides which convolutions and max pools of a training step are computed together with the batch
+// norms around them. Each place has several forms with equal results up to rounding; the plan takes
+// the cheapest. Needs no device: the caller gives the cost of a graph.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,13 @@
 
 namespace penstock::gpu {
 
-/// What a convolution takes over. Its input may be `u`, a ReLU of a batch norm, or of the sum of a
-/// batch norm and a shortcut (a block's end), where it is the first to read it: in backward it is
-/// then the last to add to its gradient. A max pool may compute u as well.
+/// The work that a convolution takes over. `u`, its input, may be a ReLU of a batch norm, or of the
+/// sum of a batch norm and a shortcut (the end of a block). The convolution must be the first
+/// reader of u: in the backward pass it is then the last to add to the gradient of u. A max pool
+/// may compute u as well.
 struct NodeFusion {
   bool statistics = false;  ///< forward sums its output for the batch norm that reads it
-  bool normalises = false;  ///< forward and the weights' gradient compute u; no one writes it
+  bool normalises = false;  ///< forward and the weights' gradient compute u; u is never written
   bool ends_block = false;  ///< forward computes u, a block's end, and writes it
   bool masks_gradient =
       false;  ///< the gradient of u goes through the ReLU to the batch norms' sums
@@ -32,16 +33,16 @@ struct NodeFusion {
 
 class FusionPlan {
  public:
-  /// Nothing is fused.
+  /// Fuses nothing.
   FusionPlan() = default;
-  /// By node.
+  /// `nodes` is indexed by node.
   explicit FusionPlan(std::vector<NodeFusion> nodes) : nodes_(std::move(nodes)) {}
-  /// Graph::kInput has none.
+  /// Graph::kInput has no fusion.
   NodeFusion of(NodeId node) const {
     const auto index = static_cast<std::size_t>(node);
     return node >= 0 && index < nodes_.size() ? nodes_[index] : NodeFusion{};
   }
-  /// Nodes that take over anything.
+  /// The number of nodes that take over any work.
   std::size_t size() const {
     return nodes_.size() - static_cast<std::size_t>(std::ranges::count(nodes_, NodeFusion{}));
   }
@@ -50,17 +51,18 @@ class FusionPlan {
   std::vector<NodeFusion> nodes_;
 };
 
-/// In one unit of time, at most infinite.
+/// All costs are times in the same unit; a cost may be infinite.
 struct FusionCosts {
-  std::function<double(const DnnGraph& graph)> graph;  ///< infinite: there is no engine
-  std::function<double(double bytes)> kernel;          ///< of our own that moves so many bytes
+  std::function<double(const DnnGraph& graph)> graph;  ///< infinite: no engine computes it
+  std::function<double(double bytes)> kernel;          ///< a Penstock kernel that moves `bytes`
 };
 
-/// Of a training step in f16.
+/// Plans an f16 training step.
 FusionPlan plan_fusion(const Graph& graph, const Structure& structure, std::int32_t images,
                        const FusionCosts& costs);
 
-/// Graphs cost nothing where `has_engine`, and kernels their bytes: what can be fused is.
+/// Costs that fuse every place that can be fused: a graph costs nothing if `has_engine`, and a
+/// kernel costs its bytes.
 FusionCosts fuse_all(std::function<bool(const DnnGraph& graph)> has_engine);
 
 }  // namespace penstock::gpu

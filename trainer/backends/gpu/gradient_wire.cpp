@@ -2,7 +2,7 @@
 #include "trainer/backends/gpu/gradient_wire.h"
 
 #include "dataflow/error.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
 namespace penstock::gpu {
 

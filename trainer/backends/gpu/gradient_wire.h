@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of one rank as they travel between GPUs: f32 where they lie, or 16 bits in memory
-// beside them.
+// Holds the gradients of one rank in the form that is sent between GPUs: f32 in place, or a 16-bit
+// copy.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace penstock::gpu {
 
-/// The type of such elements.
+/// The type of the elements in that format.
 DType dtype_of(WireFormat format);
 
 class GradientWire {
  public:
-  /// `device` is borrowed.
+  /// Borrows `device`.
   GradientWire(GpuDevice& device, WireFormat format) : device_(device), type_(dtype_of(format)) {}
 
-  /// Makes room for tensors of `count` elements and loads the kernels, both of which must not
-  /// happen in a recording: the exchange of all weights, before the first step, makes room for all
+  /// Makes room for tensors of `count` elements and loads the kernels. Both are forbidden while
+  /// recording. The exchange of all weights before the first step therefore makes room for all
   /// gradients.
   void reserve(std::size_t count);
-  /// Enqueues the rounding of f32 elements; what is to be exchanged in their place.
+  /// Enqueues the rounding of f32 elements. Returns the tensor to exchange instead of `wide`.
   Tensor narrow(const Tensor& wide, Stream& stream);
-  /// Enqueues the way back of the sums of `narrow(wide)`.
+  /// Enqueues the conversion of the sums of `narrow(wide)` back to f32.
   void widen(const Tensor& wide, Stream& stream);
 
  private:

@@ -21,7 +21,7 @@ class DeviceCollective final : public Collective {
   World world() const noexcept override {
     return {rank_, static_cast<std::int32_t>(group_.ranks_.size())};
   }
-  /// Hosts meet in each call, which a recorded step would not repeat.
+  /// The host threads meet in each call; a recorded step would not repeat that.
   bool recordable() const noexcept override { return group_.ranks_.size() == 1; }
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
@@ -44,9 +44,9 @@ class DeviceCollective final : public Collective {
   }
 
  private:
-  /// Every stream waits until all have got here, does its share, and waits until all have done
-  /// theirs. An event is recorded again only after every rank enqueued its wait for it: between the
-  /// two lies a meeting.
+  /// Every stream waits until all streams have arrived, does its share, and waits until all have
+  /// finished theirs. An event may be recorded again only after every rank has enqueued its wait
+  /// for it. A meeting between the two ensures this.
   template <typename Work>
   void exchange(const Tensor& tensor, Stream& stream, const Work& work) {
     if (group_.ranks_.size() == 1) return;
@@ -65,7 +65,7 @@ class DeviceCollective final : public Collective {
   struct Range {
     std::size_t first, count;
   };
-  /// Cut at multiples of four elements, so that shares stay aligned for vector loads.
+  /// Shares begin at multiples of four elements, so that they stay aligned for vector loads.
   Range share(std::size_t count) const {
     const std::size_t ranks = group_.ranks_.size(), index = static_cast<std::size_t>(rank_);
     const std::size_t quads = (count + 3) / 4;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange among replicas that are threads of one process, on one GPU or on several that reach
-// each other's memory: each rank's stream adds its share of the elements over all ranks, in rank
-// order, and writes the sum to all of them. The hosts meet to learn of each other's events; they do
-// not wait for the device.
+// The exchange among replicas that are threads of one process. They are on one GPU, or on several
+// GPUs that can access each other's memory. Each rank's stream sums its share of the elements over
+// all ranks, in rank order, and writes the sum to all ranks. The host threads meet to learn each
+// other's events; they do not wait for the device.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ namespace penstock::gpu {
 
 class DeviceGroup final : public CollectiveGroup {
  public:
-  /// One GpuDevice a rank; at most kMaxRanks. Drivers of other GPUs have been told to reach each
-  /// other.
-  /// `wire`: gradients are rounded to it before they are added, and so are the sums.
+  /// One GpuDevice per rank, at most kMaxRanks. The drivers of different GPUs can already access
+  /// each other's memory. Gradients are rounded to `wire` before they are added, and the sums are
+  /// rounded too.
   DeviceGroup(std::span<Device* const> devices, WireFormat wire, Clock& clock,
               std::stop_token stop);
   std::unique_ptr<Collective> join(std::int32_t rank) override;
@@ -40,7 +40,7 @@ class DeviceGroup final : public CollectiveGroup {
   };
 
   std::vector<Rank> ranks_;
-  Meeting meeting_;
+  collectives::Meeting meeting_;
 };
 
 }  // namespace penstock::gpu

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of our own, each as the plain struct of its arguments. A call is copied into the
-// stream when it is launched. Activations are [rows, channels], where rows = N * H * W; the type of
-// those is `type`, one of f32, f16, bf16; sums and what lies per channel are f32.
+// Penstock's own kernels, each as a plain struct of its arguments. A launch copies the call into
+// the stream. Activations are [rows, channels] of `type`, where rows = N * H * W and `type` is f32,
+// f16 or bf16. Sums and values per channel are f32.
 //
-// All are deterministic: sums have a fixed order, nothing is added atomically. Pointers are to
-// device memory, or to pinned memory where it says so, and aligned to 16 bytes, but for the slices
-// of weights' arenas (4 bytes). "null:" says what a null pointer means.
+// All kernels are deterministic: sums have a fixed order and there are no atomic additions.
+// Pointers point to device memory (or to pinned memory if the comment says so) and are aligned to
+// 16 bytes, except for slices of the weights' arenas (4 bytes). "null:" gives the meaning of a null
+// pointer.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +20,9 @@
 
 namespace penstock::gpu {
 
-/// Pixels [N, H, W, channels] of u8, f16 or f32 to [N, H, W, padded_channels] of `type`:
-/// pixel * factor[c] + offset[c], 0 in the padding and in images beyond scalars->valid. Channels
-/// beyond the fourth take the fourth's factor and offset.
+/// Converts pixels [N, H, W, channels] of u8, f16 or f32 to [N, H, W, padded_channels] of `type`:
+/// pixel * factor[c] + offset[c]. Padding and images beyond scalars->valid become 0. Channels after
+/// the fourth use the fourth's factor and offset.
 struct Normalise {
   const void* pixels = nullptr;
   DType from = DType::u8;
@@ -64,12 +65,12 @@ struct ReluBackward {
   std::int64_t count = 0;
 };
 
-/// Blocks of rows whose sums are kept apart until a finishing kernel adds them up in order: what
-/// the size of `partial` and the grids of the kernels below depend on.
+/// The number of row blocks with separate sums, which a finishing kernel adds in order. The size of
+/// `partial` and the grids of the kernels below depend on it.
 std::int32_t sum_blocks(std::int64_t rows, std::int32_t channels);
 
-/// partial[block][0][c] = the sum of x - x[0][c] over the block's rows, partial[block][1][c] of its
-/// square. The first row stands in for the mean, so that the squares do not cancel.
+/// partial[block][0][c] = the sum of x - x[0][c] over the block's rows, partial[block][1][c] = the
+/// sum of its square. The first row replaces the mean, so that the squares do not cancel.
 struct BatchNormSums {
   const void* x = nullptr;
   float* partial = nullptr;  ///< [sum_blocks][2][channels]
@@ -77,14 +78,14 @@ struct BatchNormSums {
   std::int64_t rows = 0;
   std::int32_t channels = 0;
 };
-/// From sums to mean, 1 / sqrt(variance + epsilon), the running statistics, and
-/// multiplier = scale * inverse_deviation, addend = shift - mean * multiplier. The variance is the
-/// biased one, clamped at 0; the running one takes the unbiased.
+/// Turns sums into the mean, 1 / sqrt(variance + epsilon), the running statistics, and multiplier =
+/// scale * inverse_deviation, addend = shift - mean * multiplier. The variance is the biased one,
+/// clamped at 0; the running statistics take the unbiased one.
 struct BatchNormFinish {
   const float* partial = nullptr;  ///< [blocks][2][channels]
   std::int32_t blocks = 0;
-  const void* pivot = nullptr;  ///< the x whose first row was subtracted; null: nothing was
-  DType type = DType::f32;      ///< of the pivot, and of the short copies
+  const void* pivot = nullptr;  ///< the x whose first row was subtracted; null: none was
+  DType type = DType::f32;      ///< the type of the pivot and of the short copies
   std::int64_t rows = 0;
   std::int32_t channels = 0;
   const float *scale = nullptr, *shift = nullptr;
@@ -94,7 +95,7 @@ struct BatchNormFinish {
   float *multiplier = nullptr, *addend = nullptr;
   void *short_multiplier = nullptr, *short_addend = nullptr;  ///< the same in `type`; null: none
 };
-/// multiplier and addend from the running statistics.
+/// Computes multiplier and addend from the running statistics.
 struct BatchNormFromRunning {
   const float *running_mean = nullptr, *running_variance = nullptr;
   const float *scale = nullptr, *shift = nullptr;
@@ -104,19 +105,19 @@ struct BatchNormFromRunning {
 };
 
 /// With g = mask ? dy : 0: partial[block][0][c] = the sum of g over the block's rows,
-/// partial[block][1][c] of g * (x - mean[c]) * inverse_deviation[c].
+/// partial[block][1][c] = the sum of g * (x - mean[c]) * inverse_deviation[c].
 struct BatchNormBackwardSums {
   const void* dy = nullptr;
-  const std::uint8_t* mask = nullptr;  ///< null: all pass
+  const std::uint8_t* mask = nullptr;  ///< null: all elements pass
   const void* x = nullptr;
   const float *mean = nullptr, *inverse_deviation = nullptr;
-  void* masked = nullptr;    ///< takes g; may be dy; null: not wanted
+  void* masked = nullptr;    ///< receives g; may be dy; null: not wanted
   float* partial = nullptr;  ///< [sum_blocks][2][channels]
   DType type = DType::f32;
   std::int64_t rows = 0;
   std::int32_t channels = 0;
 };
-/// dshift and dscale are those sums, and dx = dy_factor * g + x_factor * x + constant.
+/// dshift and dscale are the two sums, and dx = dy_factor * g + x_factor * x + constant.
 struct BatchNormBackwardFinish {
   const float* partial = nullptr;
   std::int32_t blocks = 0;
@@ -127,10 +128,11 @@ struct BatchNormBackwardFinish {
   float *dy_factor = nullptr, *x_factor = nullptr, *constant = nullptr;
 };
 /// dx = dy_factor[c] * (mask ? dy : 0) + x_factor[c] * x + constant[c], added to dx if
-/// `accumulate`. dx may be dy. With x2, a second batch norm of the same dy: dx2 likewise.
+/// `accumulate`. dx may be dy. x2 is the input of a second batch norm with the same dy; dx2 is
+/// computed in the same way.
 struct BatchNormBackwardApply {
   const void* dy = nullptr;
-  const std::uint8_t* mask = nullptr;  ///< null: all pass
+  const std::uint8_t* mask = nullptr;  ///< null: all elements pass
   const void* x = nullptr;
   const float *dy_factor = nullptr, *x_factor = nullptr, *constant = nullptr;
   void* dx = nullptr;
@@ -158,17 +160,17 @@ struct ColumnFinish {
   float* sums = nullptr;
 };
 
-/// From [N, H, W, C] to [N, OH, OW, C] or, backward, the other way round.
+/// From [N, H, W, C] to [N, OH, OW, C], or the reverse in the backward pass.
 struct PoolShape {
   std::int32_t images = 0, height = 0, width = 0, channels = 0, out_height = 0, out_width = 0;
   Window window{};
 };
-/// Padding never wins; of equal elements the first in the order H, W does. `index` is its place in
-/// the window, row * kernel_w + column: windows have at most 256 places.
+/// Padding is never the maximum. Of equal elements the first in the order H, W is the maximum.
+/// `index` is its place in the window, row * kernel_w + column; a window has at most 256 places.
 ///
-/// With `multiplier` and `addend` it pools relu(x * multiplier[c] + addend[c]); the place in
-/// windows that give 0 is kNoPlace, which no place of at most 255 is, so that backward passes them
-/// nothing.
+/// With `multiplier` and `addend` the kernel pools relu(x * multiplier[c] + addend[c]). The index
+/// of windows that give 0 is then kNoPlace. These windows have at most 255 places, so kNoPlace is
+/// never a real place, and the backward pass gives them no gradient.
 constexpr std::uint8_t kNoPlace = 255;
 struct MaxPoolForward {
   const void* x = nullptr;
@@ -176,7 +178,7 @@ struct MaxPoolForward {
   std::uint8_t* index = nullptr;  ///< null: not wanted
   PoolShape shape{};
   DType type = DType::f32;
-  const float *multiplier = nullptr, *addend = nullptr;  ///< null, both: x as it is
+  const float *multiplier = nullptr, *addend = nullptr;  ///< null, both: pools x itself
 };
 struct MaxPoolBackward {
   const void* dy = nullptr;
@@ -201,8 +203,8 @@ struct AvgPoolBackward {
   DType type = DType::f32;
 };
 
-/// to[r][to_first + c] = from[r][from_first + c] for c in [0, channels). `zero_rest`: the other
-/// channels of `to` become 0. `accumulate`: added instead.
+/// to[r][to_first + c] = from[r][from_first + c] for c in [0, channels). `zero_rest`: sets the
+/// other channels of `to` to 0. `accumulate`: adds instead.
 struct CopyChannels {
   const void* from = nullptr;
   void* to = nullptr;
@@ -231,8 +233,9 @@ struct LrnBackward {
   std::int32_t channels = 0;
 };
 
-/// y = kept ? x / (1 - rate) : 0, as trainer/dropout.h says for scalars->step; forward and backward
-/// alike. The mask counts elements in the order N, C, H, W; x lies as N, H, W, C.
+/// y = kept ? x / (1 - rate) : 0, as trainer/dropout.h defines it for scalars->step, in the forward
+/// and the backward pass. The mask counts elements in the order N, C, H, W; x is laid out as N, H,
+/// W, C.
 struct DropoutApply {
   const void* x = nullptr;
   void* y = nullptr;
@@ -246,9 +249,10 @@ struct DropoutApply {
   std::int64_t pixels_per_image = 0;
 };
 
-/// One row of logits an image. dlogits = (softmax - one hot) * loss_scale / valid, 0 in rows beyond
-/// valid. above[n] counts logits greater than the label's own; rows beyond valid have loss 0 and
-/// above = classes, as have those whose label is no class, but for a loss that is not a number.
+/// One row of logits per image. dlogits = (softmax - one hot) * loss_scale / valid, 0 in rows
+/// beyond valid. above[n] counts the logits that are greater than the label's logit. Rows beyond
+/// valid have loss 0 and above = classes. Rows whose label is no class have above = classes and a
+/// loss that is NaN.
 struct SoftmaxCrossEntropy {
   const void* logits = nullptr;
   const std::int32_t* labels = nullptr;
@@ -259,8 +263,8 @@ struct SoftmaxCrossEntropy {
   DType type = DType::f32;
   std::int32_t images = 0, classes = 0;
 };
-/// The mean loss over valid rows, the counts of above < 1 and above < 5, valid, and whether the
-/// loss is finite; l2_loss becomes 0.
+/// Writes the mean loss over valid rows, the counts of above < 1 and above < 5, valid, and whether
+/// the loss is finite. Sets l2_loss to 0.
 struct SummariseStep {
   const float* loss = nullptr;  ///< null: forward only; loss, top1 and top5 become 0
   const std::int32_t* above = nullptr;
@@ -277,7 +281,7 @@ struct NarrowWeights {
   std::size_t count = 0;
 };
 
-/// A part of the arenas, at most kChunkElements long.
+/// A range of elements of the arenas, at most kChunkElements long.
 struct ArenaChunk {
   std::size_t first = 0;
   std::uint32_t count = 0;
@@ -285,18 +289,19 @@ struct ArenaChunk {
 };
 constexpr std::uint32_t kChunkElements = 16384;
 
-/// wide[i] = (flag ? narrow[i] : wide[i]) / loss_scale, by chunks: `flag` marks gradients that were
-/// computed in the short type.
+/// wide[i] = (flag ? narrow[i] : wide[i]) / loss_scale, chunk by chunk. `flag` marks gradients that
+/// were computed in the 16-bit type.
 struct WidenGradients {
   const void* narrow = nullptr;
-  DType type = DType::f16;  ///< of narrow
+  DType type = DType::f16;  ///< the type of narrow
   float* wide = nullptr;
   const ArenaChunk* chunks = nullptr;
   std::int32_t chunk_count = 0;
   const StepScalars* scalars = nullptr;
 };
 
-/// partial[block] = whether all its elements are finite; kFiniteBlocks blocks of equal length.
+/// partial[block] = 1 if all elements of the block are finite, else 0. There are kFiniteBlocks
+/// blocks of equal length.
 constexpr std::int32_t kFiniteBlocks = 264;
 struct CheckFinite {
   const float* values = nullptr;
@@ -304,8 +309,8 @@ struct CheckFinite {
   std::int32_t* partial = nullptr;  ///< [kFiniteBlocks]
 };
 
-/// squares[chunk][0] = the sum of squares of the weights, squares[chunk][1] of the gradients times
-/// `gradient_scale`, clipped.
+/// squares[chunk][0] = the sum of squares of the weights, squares[chunk][1] = the sum of squares of
+/// the gradients times `gradient_scale`, clipped.
 struct SumSquares {
   const float *weights = nullptr, *gradients = nullptr;
   float gradient_scale = 1;
@@ -319,20 +324,20 @@ struct ArenaTensor {
   std::int32_t first_chunk = 0, chunk_count = 0;
   bool scaled = false, decays = false;
 };
-/// trust[chunk] = the trust_ratio() of its tensor; 1 of tensors that are not scaled.
+/// trust[chunk] = the trust_ratio() of its tensor; 1 for tensors that are not scaled.
 struct FindTrust {
   double eta = 0, epsilon = 0;
   const ArenaTensor* tensors = nullptr;
   std::int32_t tensor_count = 0;
-  std::int32_t chunk_count = 0;    ///< of all tensors
-  const float* squares = nullptr;  ///< of SumSquares
+  std::int32_t chunk_count = 0;    ///< the number of chunks of all tensors
+  const float* squares = nullptr;  ///< the result of SumSquares
   const StepScalars* scalars = nullptr;
   float* trust = nullptr;  ///< [chunk_count]
 };
 
-/// One update of all weights by the rule, as trainer/optimizers has it; `flag` of a chunk: its
-/// weights decay. Where an element of `finite` is 0, nothing changes. squares[chunk] = the sum of
-/// squares of the weights before the update where they decay, else 0.
+/// One update of all weights by the rule, as trainer/optimizers defines it. `flag` of a chunk: its
+/// weights decay. If an element of `finite` is 0, nothing changes. squares[chunk] = the sum of
+/// squares of the weights before the update if they decay, else 0.
 enum class UpdateRule : std::uint8_t { sgd, momentum, nesterov, rmsprop, adam, lars };
 struct UpdateWeights {
   UpdateRule rule = UpdateRule::sgd;
@@ -347,9 +352,9 @@ struct UpdateWeights {
   const StepScalars* scalars = nullptr;
   const std::int32_t* finite = nullptr;  ///< [kFiniteBlocks]; null: not checked
   float* squares = nullptr;              ///< [chunk_count]
-  const float* trust = nullptr;          ///< [chunk_count] of lars; else not read
+  const float* trust = nullptr;          ///< [chunk_count], for lars; other rules do not read it
 };
-/// result->l2_loss = weight_decay / 2 * the sum of squares; result->finite becomes false where an
+/// result->l2_loss = weight_decay / 2 * the sum of squares. result->finite becomes false if an
 /// element of `finite` is 0.
 struct SummariseUpdate {
   const float* squares = nullptr;
@@ -359,17 +364,17 @@ struct SummariseUpdate {
   StepResult* result = nullptr;  ///< pinned
 };
 
-/// Elements [first, first + count) of all ranks' tensors are added in rank order; the sum goes to
-/// all of them, or to the root alone.
+/// Adds elements [first, first + count) of all ranks' tensors in rank order. The sum goes to all
+/// ranks, or to the root only.
 constexpr std::int32_t kMaxRanks = 16;
 struct SumSlices {
   void* tensors[kMaxRanks] = {};
-  std::int32_t ranks = 0, root = -1;  ///< -1: to all
+  std::int32_t ranks = 0, root = -1;  ///< root -1: the sum goes to all
   std::size_t first = 0, count = 0;
   DType type = DType::f32;  ///< of the tensors; sums are f32 until they are stored
 };
 
-/// to[i] = from[i], which is of `type` (f16 or bf16).
+/// to[i] = from[i]; from is of `type` (f16 or bf16).
 struct WidenSums {
   const void* from = nullptr;
   DType type = DType::f16;

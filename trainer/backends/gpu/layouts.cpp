@@ -8,8 +8,8 @@
 namespace penstock::gpu {
 namespace {
 
-/// Of parameters in their arenas, in elements: 256 bytes of f32, 128 of 16 bits, so that every
-/// weight is aligned as vector loads and the DNN library want it.
+/// Alignment of parameters in their arenas, in elements: 256 bytes of f32 or 128 bytes of a 16-bit
+/// type. This suits vector loads and the DNN library.
 constexpr std::size_t kAlignment = 64;
 
 bool is_buffer(Role role) { return role == Role::running_mean || role == Role::running_variance; }

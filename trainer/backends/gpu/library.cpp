@@ -79,8 +79,8 @@ DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files)
                     file.string(), dlerror()));
   }
   throw Unavailable(
-      fmt::format("the gpu device needs {}, which is not there (tried {}{}): build the target "
-                  "penstock_cuda where CMake finds the CUDA 13 toolkit, cuDNN 9 and NCCL",
+      fmt::format("the gpu device needs {}, which was not found (tried {}{}): build the target "
+                  "penstock_cuda on a machine with the CUDA 13 toolkit, cuDNN 9 and NCCL",
                   kName, tried, system_says));
 }
 

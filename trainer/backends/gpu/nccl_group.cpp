@@ -13,7 +13,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// Between two questions whether a call is under way.
+/// Time between two checks of whether a call is in progress.
 constexpr Nanoseconds kPoll = std::chrono::microseconds(20);
 
 }  // namespace
@@ -52,7 +52,7 @@ class NcclCollective final : public Collective {
         mine_(*group.ranks_[static_cast<std::size_t>(rank - group.rules_.first_rank)]) {}
 
   World world() const noexcept override { return {place_.rank, place_.size}; }
-  /// Threads meet in each call, and their recordings would be launched in orders of their own.
+  /// Threads meet in each call. Recordings could be launched in a different order by each thread.
   bool recordable() const noexcept override { return group_.ranks_.size() == 1; }
   bool overlaps() const noexcept override { return place_.size > 1; }
 
@@ -95,7 +95,7 @@ class NcclCollective final : public Collective {
     });
   }
 
-  /// Begins it under the rank's mutex, and returns once it is under way.
+  /// Begins the call under the rank's mutex, and returns when it is enqueued.
   template <typename Begin>
   void perform(const char* what, std::size_t count, const Begin& begin) {
     const Time deadline = group_.clock_.now() + group_.rules_.timeout;
@@ -130,8 +130,8 @@ class NcclCollective final : public Collective {
   }
   [[noreturn]] void throw_late(const char* what, std::size_t count) const {
     throw TimeoutError(fmt::format(
-        "{} was not under way after {} s: another rank has not come, or is cut off; "
-        "look for its message, or raise gpu:nccl_timeout",
+        "{} did not start within {} s: another rank has not joined, or is disconnected; look for "
+        "its message, or raise gpu:nccl_timeout",
         describe(what, count), std::chrono::duration<double>(group_.rules_.timeout).count()));
   }
 

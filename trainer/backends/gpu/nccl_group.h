@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange through communicators, for ranks with a GPU each: threads of this process, or one of
-// each process. A rank connects in its first call, on its own thread.
+// The exchange through communicators, for ranks with one GPU each. The ranks are threads of this
+// process or belong to several processes. A rank connects in its first call, on its own thread.
 //
-// Sums are added in the library's order, not in that of the ranks, and are the same bits on all.
-// Those of 16 bits are rounded as the library does it.
-// A root's stream may run ahead of a broadcast, and the others' of a reduction, as far as the
-// library buffers.
+// The library chooses the order of additions, not the order of ranks; all ranks get the same bits.
+// The library rounds sums of 16 bits. The root's stream may run ahead in a broadcast, and the other
+// streams in a reduction, by as much as the library buffers.
 //
-// Kernels of an exchange occupy a GPU until all ranks' have come, while an allocation elsewhere in
-// the process may wait for that GPU: threads of one process therefore meet before each call, with
-// nothing but the call itself left to do.
+// The kernels of an exchange occupy a GPU until the kernels of all ranks have started. Meanwhile an
+// allocation elsewhere in the process may wait for that GPU. Threads of one process therefore meet
+// before each call, when only the call itself is left to do.
 //
-// A stop request aborts all communicators of the process, also what waits on the devices. A call
-// that is not under way in time, or that the library finds broken, aborts its own.
+// A stop request aborts all communicators of the process, including work that waits on the devices.
+// A call that times out, or that the library finds broken, aborts its own communicator.
 #pragma once
 
 #include <cstddef>
@@ -36,18 +35,19 @@ namespace penstock::gpu {
 class NcclGroup final : public CollectiveGroup {
  public:
   struct Rules {
-    std::int32_t first_rank = 0;  ///< of this process's ranks, over all processes
-    std::int32_t ranks = 1;       ///< over all processes
+    std::int32_t first_rank = 0;  ///< the first rank of this process, counted over all processes
+    std::int32_t ranks = 1;       ///< number of ranks over all processes
     Nanoseconds timeout = std::chrono::seconds(60);
-    WireFormat wire{};  ///< of all_reduce_sum; other calls move f32
+    WireFormat wire{};  ///< the format of all_reduce_sum; other calls move f32
   };
-  /// Begins to connect a rank; called on that rank's thread.
+  /// Begins to connect a rank. Runs on that rank's thread.
   using Connect = std::function<std::unique_ptr<Communicator>(const CommunicatorPlace&)>;
 
-  /// One device a rank of this process, each another GPU. They and the clock outlive the group.
+  /// One device per rank of this process; each is a different GPU. The devices and the clock must
+  /// outlive the group.
   NcclGroup(std::span<Device* const> devices, const Rules& rules, Connect connect, Clock& clock,
             std::stop_token stop);
-  /// `rank` is one of this process, and counts all processes' ranks.
+  /// `rank` is a rank of this process, counted over all processes.
   std::unique_ptr<Collective> join(std::int32_t rank) override;
 
  private:
@@ -56,12 +56,12 @@ class NcclGroup final : public CollectiveGroup {
     Rank(GpuDevice& device, WireFormat format)
         : scratch(device.allocate(sizeof(float), MemoryKind::device)), wire(device, format) {}
 
-    const Buffer scratch;  ///< what an empty exchange adds up
+    const Buffer scratch;  ///< the operand of an exchange without elements
     GradientWire wire;
     std::mutex mutex;
-    std::unique_ptr<Communicator> communicator;  ///< under the mutex; null: not yet, or no more
+    std::unique_ptr<Communicator> communicator;  ///< under the mutex; null before and after use
     bool aborted = false;                        ///< under the mutex
-    /// Ends the rank's exchanges for good.
+    /// Ends the rank's exchanges permanently.
     void abort() noexcept;
   };
 
@@ -70,7 +70,7 @@ class NcclGroup final : public CollectiveGroup {
   Clock& clock_;
   const std::stop_token stop_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  Meeting meeting_;
+  collectives::Meeting meeting_;
   const std::stop_callback<std::function<void()>> abandoned_;
 };
 

@@ -8,7 +8,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// Whether all of them are there, and NVML is ready.
+/// True if all functions exist and NVML is initialised.
 bool load(NvmlFunctions& nvml) {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
@@ -16,7 +16,7 @@ bool load(NvmlFunctions& nvml) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     return function != nullptr;
   };
-  // Drivers before 535 have the reasons under their first name.
+  // Drivers before 535 export the clock reasons only under their older name.
   return find(nvml.init, "nvmlInit_v2") && find(nvml.device, "nvmlDeviceGetHandleByPciBusId_v2") &&
          find(nvml.clock, "nvmlDeviceGetClockInfo") &&
          find(nvml.power, "nvmlDeviceGetPowerUsage") &&

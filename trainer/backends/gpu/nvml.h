@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few functions of NVML that say how a GPU is doing. Toolkits lack its header and machines
-// without a driver the library, so both are ours: prototypes after its documentation, found in
-// libnvidia-ml.so.1 at run time. All return 0 for success.
+// The NVML functions that report a GPU's condition. CUDA toolkits may lack NVML's header, and
+// machines without a driver lack the library. The prototypes are therefore written here from NVML's
+// documentation and found in libnvidia-ml.so.1 at run time. All functions return 0 for success.
 #pragma once
 
 namespace penstock::gpu {
 
 using NvmlDevice = struct NvmlDeviceTag*;
 
-/// Of the last sampling period of the driver, in percent.
+/// Percentages over the driver's last sampling period.
 struct NvmlUtilisation {
-  unsigned gpu = 0, memory = 0;  ///< of the time, in which a kernel ran; in which memory was used
+  unsigned gpu = 0, memory = 0;  ///< time in which a kernel ran; time in which memory was used
 };
 
 struct NvmlFunctions {
@@ -25,7 +25,8 @@ struct NvmlFunctions {
   int (*clock_reasons)(NvmlDevice device, unsigned long long* bits) = nullptr;
 };
 
-/// Initialised, and open until the program ends; null where there is no such library. Thread-safe.
+/// Initialised; the library stays open until the program ends. Null if there is no such library.
+/// Thread-safe.
 const NvmlFunctions* nvml_functions();
 
 }  // namespace penstock::gpu

@@ -23,7 +23,7 @@ void Builder::visit(NodeId node, const Relu&) {
   reverse([this, node] { relu_backward(node, gradient_of(node), target(input_of(node))); });
 }
 
-/// `node` has the ReLU's output.
+/// `node` is the node whose output is the ReLU's output.
 void Builder::relu_backward(NodeId node, ValueId dy, Target dx) {
   const ValueId y = output(node);
   schedule_.add(
@@ -79,7 +79,7 @@ PoolShape Builder::pool_shape(NodeId node, const Window& window) const {
 void Builder::visit(NodeId node, const MaxPool& op) {
   PENSTOCK_ASSERT(op.window.kernel_h * op.window.kernel_w <= 256);
   const NodeId input = input_of(node);
-  // Where it normalises, the input is the ReLU of a batch norm that nobody has computed.
+  // If the pool normalises, its input is the ReLU of a batch norm that no operation has computed.
   const bool normalises = fusion_.of(node).normalises;
   const Normalised norm = normalises ? activated_[slot(input)]->norm : Normalised{};
   const ValueId x = normalises ? norm.x : output(input), y = new_activation(node);
@@ -174,7 +174,7 @@ void Builder::visit(NodeId node, const PadChannels& op) {
   reverse([=, this, before = op.before] { slice_backward(node, before, input); });
 }
 
-/// Channels from `first` of the node's gradient belong to `input`.
+/// Gives the channels from `first` on of the node's gradient to `input`.
 void Builder::slice_backward(NodeId node, std::int32_t first, NodeId input) {
   if (!needs_gradient(input)) return;
   const ValueId dy = gradient_of(node);

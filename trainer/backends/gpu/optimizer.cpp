@@ -12,35 +12,39 @@
 namespace penstock::gpu {
 namespace {
 
-/// The entry's rule as a kernel knows it.
+/// The entry's rule as the kernel's call.
 UpdateWeights kernel_of(const OptimizerChoice& choice) {
   choice.entry.make(choice.options);  // checks the options
   const auto real = [&](std::string_view name) { return choice.options.real(name); };
-  const std::string_view name = choice.entry.name;
-  if (name == "sgd") return {.rule = UpdateRule::sgd};
-  if (name == "momentum") {
-    return {.rule = choice.options.flag("nesterov") ? UpdateRule::nesterov : UpdateRule::momentum,
-            .constants = {real("momentum")}};
+  switch (choice.entry.device_rule) {
+    case DeviceRule::none:
+      break;
+    case DeviceRule::sgd:
+      return {.rule = UpdateRule::sgd};
+    case DeviceRule::momentum:
+      return {.rule = choice.options.flag("nesterov") ? UpdateRule::nesterov : UpdateRule::momentum,
+              .constants = {real("momentum")}};
+    case DeviceRule::rmsprop:
+      return {.rule = UpdateRule::rmsprop,
+              .constants = {real("decay"), real("momentum"), real("epsilon")}};
+    case DeviceRule::adam:
+      return {.rule = UpdateRule::adam,
+              .constants = {real("beta1"), real("beta2"), real("epsilon")}};
+    case DeviceRule::lars:
+      return {.rule = UpdateRule::lars, .constants = {real("momentum")}};
   }
-  if (name == "rmsprop") {
-    return {.rule = UpdateRule::rmsprop,
-            .constants = {real("decay"), real("momentum"), real("epsilon")}};
-  }
-  if (name == "adam") {
-    return {.rule = UpdateRule::adam, .constants = {real("beta1"), real("beta2"), real("epsilon")}};
-  }
-  if (name == "lars") return {.rule = UpdateRule::lars, .constants = {real("momentum")}};
-  throw Unavailable("the gpu device has no kernel for the optimizer '" + std::string(name) +
+  throw Unavailable("the gpu device has no kernel for the optimizer '" +
+                    std::string(choice.entry.name) +
                     "'; it has sgd, momentum, rmsprop, adam and lars");
 }
 
-/// The entry's constants of trust_ratio(), where it is layer-wise.
+/// The entry's constants of trust_ratio(), if it is layer-wise.
 FindTrust trust_of(const OptimizerChoice& choice) {
   if (!tensor_rules(choice).layer_wise) return {};
   return {.eta = choice.options.real("eta"), .epsilon = choice.options.real("epsilon")};
 }
 
-/// The LossScale among the scalars.
+/// The LossScale inside the scalars.
 Tensor loss_scale_in(StepScalars* scalars) {
   static_assert(offsetof(StepScalars, good_steps) ==
                 offsetof(StepScalars, loss_scale) + sizeof(float));
@@ -50,20 +54,16 @@ Tensor loss_scale_in(StepScalars* scalars) {
 class GpuOptimizer final : public Optimizer {
  public:
   GpuOptimizer(const OptimizerChoice& choice, const FiniteRules& rules, GpuDevice& device)
-      : kernel_(kernel_of(choice)),
+      : Optimizer(tensor_rules(choice)),
+        kernel_(kernel_of(choice)),
         trust_(trust_of(choice)),
         slots_(choice.entry.slots),
-        tensors_(tensor_rules(choice)),
         stored_(choice.weights),
         rules_(rules),
         device_(device) {
-    if (rules_.count_to > 0) write_loss_scale({rules_.loss_scale, 0}, loss_scale(), device_);
-  }
-
-  std::size_t slots() const noexcept override { return slots_; }
-  bool layer_wise() const noexcept override { return tensors_.layer_wise; }
-  Tensor loss_scale() override {
-    return rules_.count_to > 0 ? loss_scale_in(device_.scalars()) : Tensor{};
+    if (rules_.count_to > 0) {
+      write_loss_scale({rules_.loss_scale, 0}, loss_scale_in(device_.scalars()), device_);
+    }
   }
 
   void prepare(const ParameterSet& set) override {
@@ -114,7 +114,7 @@ class GpuOptimizer final : public Optimizer {
     round(set, stream);
   }
 
-  /// As gradient descent at the rate 0, with the gradient 0.
+  /// Runs gradient descent at rate 0 with gradient 0.
   void report_decay(const ParameterSet& set, Stream& stream, StepResult& result) override {
     if (set.parameters.empty()) return;
     PENSTOCK_ASSERT(kernel_.squares != nullptr);
@@ -135,7 +135,7 @@ class GpuOptimizer final : public Optimizer {
         on, SummariseUpdate{update.squares, update.chunk_count, update.finite, scalars, &result});
   }
 
-  /// As gradient descent: w -= share * (-scale * other + 1 * w), where all weights decay.
+  /// Runs gradient descent where all weights decay: w -= share * (-scale * other + 1 * w).
   void average(const ParameterSet& set, const Tensor& other, float scale, float share,
                Stream& stream) override {
     if (set.parameters.empty()) return;
@@ -156,15 +156,18 @@ class GpuOptimizer final : public Optimizer {
     round(set, stream);
   }
 
-  Tensor state(const ParameterSet& set, std::size_t parameter, std::size_t slot) override {
-    PENSTOCK_ASSERT(slot < slots_);
-    prepare(set);
-    const Tensor& weight = set.parameters[parameter].weight;
-    return {kernel_.state[slot] + offset_of(set, weight), weight.count, DType::f32};
+  OptimizerState state() override {
+    OptimizerState state{.slots = slots_};
+    for (std::size_t slot = 0; slot < slots_; ++slot) {
+      state.arenas[slot] = {kernel_.state[slot], state_[slot].bytes().size() / sizeof(float),
+                            DType::f32};
+    }
+    if (rules_.count_to > 0) state.loss_scale = loss_scale_in(device_.scalars());
+    return state;
   }
 
  private:
-  /// Chunks are flagged where weights are rounded.
+  /// A chunk's flag marks weights that are rounded.
   void prepare_rounding(const ParameterSet& set) {
     std::vector<ArenaChunk> chunks;
     for (const Parameter& parameter : set.parameters) {
@@ -178,7 +181,7 @@ class GpuOptimizer final : public Optimizer {
     stream.record(done);
     done.wait_until(Time::max());
   }
-  /// To the short type and back, where they are stored in one.
+  /// Rounds weights to the 16-bit type and back, if they are stored in one.
   void round(const ParameterSet& set, Stream& stream) {
     if (stored_ == DType::f32) return;
     Driver& driver = device_.driver();
@@ -210,8 +213,8 @@ class GpuOptimizer final : public Optimizer {
     kernel_.trust = trust_.trust;
   }
 
-  /// Updates 64 weights of its own: kernels are loaded at their first launch, which must not happen
-  /// in a recording.
+  /// Updates 64 scratch weights. Kernels are loaded at their first launch, which must not happen in
+  /// a recording.
   void warm_up() {
     constexpr std::size_t kWeights = 64;
     const std::array<float, 4 * kWeights> zeros{};
@@ -285,7 +288,7 @@ class GpuOptimizer final : public Optimizer {
       chunks.push_back({offset + first, count, flag});
     }
   }
-  /// Chunks are flagged where weights decay.
+  /// A chunk's flag marks weights that decay.
   void cut(const ParameterSet& set, std::vector<ArenaChunk>& chunks,
            std::vector<ArenaTensor>& tensors) const {
     for (const Parameter& parameter : set.parameters) {
@@ -301,18 +304,17 @@ class GpuOptimizer final : public Optimizer {
     return buffer;
   }
 
-  UpdateWeights kernel_;  ///< all but the scale of the gradients
-  FindTrust trust_;       ///< of layer-wise rules
+  UpdateWeights kernel_;  ///< all fields except the scale of the gradients
+  FindTrust trust_;       ///< for layer-wise rules
   const std::size_t slots_;
-  const TensorRules tensors_;
-  const DType stored_;  ///< of weights and biases
+  const DType stored_;  ///< the type of weights and biases
   const FiniteRules rules_;
   float decay_ = 0;  ///< weight decay of the latest set()
   GpuDevice& device_;
   Buffer chunks_, squares_, finite_;
-  Buffer averaging_chunks_, averaging_scalars_;          ///< of average(): all chunks decay
-  Buffer rounded_chunks_, short_weights_;                ///< of short weights
-  Buffer arena_tensors_, tensor_squares_, chunk_trust_;  ///< of layer-wise rules
+  Buffer averaging_chunks_, averaging_scalars_;          ///< for average(): all chunks decay
+  Buffer rounded_chunks_, short_weights_;                ///< for 16-bit weights
+  Buffer arena_tensors_, tensor_squares_, chunk_trust_;  ///< for layer-wise rules
   std::array<Buffer, 2> state_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimisers on device memory: one kernel for all weights, and one that sums up their decay; two
-// for the norms that layer-wise rules want, one that looks for gradients which are not finite, and
-// one that adapts the loss scale.
+// Optimisers on device memory. One kernel updates all weights and one sums up their decay. Two more
+// compute the norms for layer-wise rules, one checks that gradients are finite, and one adapts the
+// loss scale.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace penstock::gpu {
 
-/// What an optimizer makes of gradients that are not all finite.
+/// How an optimizer treats gradients that are not all finite.
 struct FiniteRules {
-  bool checks = false;        ///< such an update changes nothing, and says so in StepResult::finite
-  float loss_scale = 1;       ///< of the first step, where it adapts itself
+  bool checks = false;        ///< such an update changes nothing and clears StepResult::finite
+  float loss_scale = 1;       ///< the loss scale of the first step, if it adapts itself
   std::int32_t count_to = 0;  ///< above 0: the device's loss scale adapts itself
 };
 
-/// `device` is borrowed. Throws Unavailable for optimisers without a kernel.
+/// Borrows `device`. Throws Unavailable for optimisers without a kernel.
 std::unique_ptr<Optimizer> make_gpu_optimizer(const OptimizerChoice& choice,
                                               const FiniteRules& rules, GpuDevice& device);
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/io/input_file.h"
-#include "dataflow/io/output_file.h"
+#include "dataflow/machine/input_file.h"
+#include "dataflow/machine/output_file.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/time_plans.h"
 
@@ -21,12 +21,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of the file's form: changes when a choice has other fields, or a graph's text other meaning, or
-/// times are taken in another way.
+/// Version of the file's format. Change it when the fields of a choice, the meaning of a graph's
+/// text or the way of timing change.
 constexpr int kFormat = 3;
-/// Between two writes of a book that grows.
+/// Time between two writes of a growing book.
 constexpr Nanoseconds kSavePeriod = std::chrono::seconds(2);
-/// Candidates of one graph: more than cuDNN 9 has for any.
+/// Limit of candidates for one graph: more than cuDNN 9 has for any graph.
 constexpr std::size_t kCandidates = 100;
 
 std::string key_of(const DnnGraph& graph, const PlanRules& rules) {
@@ -62,7 +62,8 @@ const Json& map_at(const Json& json, const char* key) {
   return map;
 }
 
-/// Whole numbers alone: others would be cut to fit. Throws Json::exception, or std::range_error.
+/// Accepts only whole numbers: others would be truncated. Throws Json::exception or
+/// std::range_error.
 std::int64_t whole(const Json& json) {
   if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) {
     throw std::range_error("too large");
@@ -214,7 +215,8 @@ void PlanBook::save() noexcept {
 
 namespace {
 
-/// All that may do, to be timed; without timing one, or all if that one has failed before.
+/// All usable candidates, to be timed. Without timing: one candidate, or all if that one has failed
+/// before.
 std::vector<Candidate> candidates_for(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                                       const PlanBook& book) {
   for (std::size_t most = rules.autotune ? kCandidates : 1;; most = kCandidates) {
@@ -265,7 +267,7 @@ std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rule
 
 std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                                    PlanBook& book) {
-  // The step cannot do without this graph: what failed in an earlier run is tried again.
+  // The step needs this graph, so engines that failed in an earlier run are tried again.
   if (book.lacks_engine(graph, rules)) book.forget_lack(graph, rules);
   std::string failure;
   while (const auto choice = find_plan(graph, rules, driver, book)) {

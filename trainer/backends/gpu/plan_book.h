@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which engine computes each graph on one kind of device, and how long it takes there: chosen by
-// the library's heuristics or by timing them, and kept on disk by device and version, so that only
-// the first run of a model on a machine pays for it. One thread.
+// Records which engine computes each graph on one kind of device, and its time. The library's
+// heuristics or measurements choose the engine. The book is kept on disk by device and library
+// version, so that only the first run of a model on a machine pays for the choice. Thread-safety:
+// one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -26,47 +27,48 @@ struct PlanChoice {
   double microseconds = 0;  ///< 0: not timed
 };
 
-/// What a book on disk has.
+/// The contents of a book on disk.
 struct PlanBookContents {
   std::map<std::string, PlanChoice> choices;  ///< by graph and rules
-  /// Graphs and rules without an engine, and the workspace limit of the search.
+  /// Graphs and rules without an engine, with the workspace limit of the search.
   std::map<std::string, std::size_t> without_engine;
   std::map<std::string, std::vector<EngineChoice>> failed_engines;  ///< by graph
   std::optional<double> copy_rate;
 };
-/// Of a book for that device and version of the library; nothing where the text is damaged, in part
-/// or as a whole, or is another book.
+/// Parses a book for that device and library version. Empty if the text is damaged (in part or as a
+/// whole) or belongs to another book.
 PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
                                  std::string_view version);
 
 class PlanBook {
  public:
-  /// `directory` is where the book is kept; empty: nowhere. A file of another device or version, or
-  /// one that is damaged, counts as not there and is written anew. `now` is asked by the calls that
-  /// add something, which save the book if the last time was two seconds ago.
+  /// `directory` holds the book; empty: the book is not kept. A file of another device or version,
+  /// or a damaged one, is ignored and overwritten. Calls that add an entry ask `now` and save the
+  /// book if the last save was at least two seconds ago.
   PlanBook(const DeviceFacts& facts, std::filesystem::path directory,
            std::function<Time()> now = std::chrono::steady_clock::now);
   PlanBook(const PlanBook&) = delete;
   PlanBook& operator=(const PlanBook&) = delete;
-  /// Saves.
+  /// Saves the book.
   ~PlanBook() { save(); }
 
   std::optional<PlanChoice> find(const DnnGraph& graph, const PlanRules& rules) const;
   void add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice);
-  /// That no engine that can run keeps the rules.
+  /// True if no engine that can run keeps the rules.
   bool lacks_engine(const DnnGraph& graph, const PlanRules& rules) const;
   void add_lack(const DnnGraph& graph, const PlanRules& rules);
-  /// Forgets that, and the graph's failures.
+  /// Forgets that the graph lacks an engine, and the graph's failures.
   void forget_lack(const DnnGraph& graph, const PlanRules& rules);
-  /// That an engine cannot be built or run, whatever the rules; find() gives it no more.
+  /// True if an engine cannot be built or run under any rules. find() no longer returns it.
   bool has_failed(const DnnGraph& graph, const EngineChoice& engine) const;
   void add_failure(const DnnGraph& graph, const EngineChoice& engine);
-  /// Bytes that a copy within the device's memory reads and writes in a microsecond.
+  /// Bytes that a copy inside the device's memory reads and writes in a microsecond.
   std::optional<double> copy_rate() const { return contents_.copy_rate; }
   void set_copy_rate(double bytes_per_microsecond);
-  /// Writes what was added since; a failure to write is no error: the next run chooses again.
+  /// Writes the entries added since the last save. A failed write is not an error: the next run
+  /// chooses again.
   void save() noexcept;
-  /// Choices.
+  /// The number of choices.
   std::size_t size() const noexcept { return contents_.choices.size(); }
   const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -82,14 +84,14 @@ class PlanBook {
   Time saved_;
 };
 
-/// The best engine for a graph, from the book or by asking and timing; enters in the book what it
-/// finds. Nothing if no engine that can run keeps the rules. Throws DeviceError if all that are
-/// timed fail, and DeviceLost.
+/// The best engine for a graph, from the book or by asking and timing. Enters the result in the
+/// book. Empty if no engine that can run keeps the rules. Throws DeviceError if all timed engines
+/// fail, and DeviceLost.
 std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                                     PlanBook& book);
 
-/// The plan of that choice, or of another if the library cannot build it. Throws Unavailable if
-/// there is none, DeviceError if all fail, and DeviceLost.
+/// The plan of find_plan()'s choice, or of another engine if the library cannot build it. Throws
+/// Unavailable if there is none, DeviceError if all fail, and DeviceLost.
 std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
                                    PlanBook& book);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of one phase as a list of operations over values, and where the values lie. Built once,
-// without a device; then every run enqueues the list on a stream.
+// A step of one phase as a list of operations over values, with the places of the values in memory.
+// It is built once, without a device. Every run then enqueues the list on a stream.
 #pragma once
 
 #include <array>
@@ -20,15 +20,15 @@ namespace penstock::gpu {
 using ValueId = std::int32_t;
 constexpr ValueId kNoValue = -1;
 
-/// Where a value's memory is: in the block that the schedule plans, in the executable's arenas, or
-/// with the batch and the result of one run.
+/// The memory that holds a value: the block that the schedule plans, the executable's arenas, or
+/// the batch and the result of one run.
 enum class Home : std::uint8_t {
   planned,
   weights,
   gradients,
   running,
-  short_weights,    ///< of 16 bits: what convolutions read
-  short_gradients,  ///< of 16 bits: what their backward writes
+  short_weights,    ///< of 16 bits: read by convolutions
+  short_gradients,  ///< of 16 bits: written by the backward pass of convolutions
   tables,           ///< constants
   scalars,
   pixels,
@@ -42,7 +42,7 @@ struct Value {
   std::size_t bytes = 0;
   Home home = Home::planned;
   std::size_t offset = 0;    ///< bytes into its home, or into `whole`
-  ValueId whole = kNoValue;  ///< of what value this is a part
+  ValueId whole = kNoValue;  ///< the value of which this is a part
 };
 
 class Schedule;
@@ -67,19 +67,19 @@ class Addresses {
 
 class Schedule {
  public:
-  /// Fills in a call's pointers. Called once when the operation is added, to learn which values it
-  /// touches, and once in each run.
+  /// Fills in a call's pointers. It is called once when the operation is added, to learn which
+  /// values the call touches, and once in each run.
   using MakeCall = std::function<KernelCall(const Addresses&)>;
 
   struct DnnCall {
     DnnGraph graph;
-    std::vector<ValueId> tensors;  ///< by tensor; kNoValue for virtual ones
+    std::vector<ValueId> tensors;  ///< by the graph's tensors; kNoValue for virtual ones
     std::shared_ptr<const DnnPlan> plan{};
     ValueId workspace = kNoValue;
   };
 
   ValueId add_value(std::size_t bytes, Home home = Home::planned, std::size_t offset = 0);
-  /// Bytes of another value, which is no part itself.
+  /// Adds a part of `whole`. `whole` must not be a part itself.
   ValueId add_part(ValueId whole, std::size_t offset, std::size_t bytes);
   const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
 
@@ -89,17 +89,17 @@ class Schedule {
   void completes(std::size_t parameter);
 
   std::size_t operation_count() const noexcept { return operations_.size(); }
-  /// Calls body(DnnCall&) for each, in order; body may set the plan.
+  /// Calls body(DnnCall&) for each DNN call, in order; body may set the plan.
   void for_each_dnn_call(const std::function<void(DnnCall&)>& body);
 
-  /// Gives every plan that is there its workspace and lays out the planned values. Afterwards
-  /// nothing can be added.
+  /// Gives every call with a plan its workspace and lays out the planned values. Nothing can be
+  /// added afterwards.
   void plan();
   std::size_t planned_bytes() const noexcept { return planned_bytes_; }
-  /// The most that is alive at one time: no plan needs less.
+  /// The most bytes that are alive at one time: a lower bound for every layout.
   std::size_t least_bytes() const noexcept { return least_bytes_; }
 
-  /// What becomes of the operations of one run.
+  /// Receives the operations of one run.
   struct Visitor {
     std::function<void(const KernelCall& call)> kernel;
     std::function<void(const DnnCall& call, std::span<std::byte* const> tensors,
@@ -109,7 +109,7 @@ class Schedule {
   };
   /// Visits all operations in order.
   void visit(const Homes& homes, const Visitor& visitor) const;
-  /// Enqueues everything.
+  /// Enqueues all operations.
   void run(Driver& driver, StreamHandle stream, const Homes& homes,
            const std::function<void(std::size_t parameter)>& ready) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from a graph's edges alone: who reads whom, which operators are computed together,
-// and the shapes of convolutions.
+// Facts that follow from a graph's edges: the readers of each node, the operators that are computed
+// together, and the shapes of convolutions.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,24 @@ namespace penstock::gpu {
 
 class Structure {
  public:
-  /// `graph` is borrowed.
+  /// Borrows `graph`.
   explicit Structure(const Graph& graph);
 
   /// An operator that reads a node twice counts twice.
   int readers(NodeId node) const { return readers_[slot(node)]; }
-  /// In the order of nodes; Graph::kInput where nobody reads it.
+  /// The first reader in the order of nodes; Graph::kInput if the node has no reader.
   NodeId first_reader(NodeId node) const { return first_readers_[slot(node)]; }
   bool has_one_reader(NodeId node) const { return readers(node) == 1; }
 
-  /// The ReLU that `node` computes with, or `node` itself.
+  /// The ReLU that is computed with `node`, or `node` itself.
   NodeId last_of(NodeId node) const {
     return relu_of_[slot(node)] == Graph::kInput ? node : relu_of_[slot(node)];
   }
   bool fuses_relu(NodeId node) const { return last_of(node) != node; }
-  /// Computed by the node before it.
+  /// True if the node before it computes it.
   bool is_fused(NodeId node) const { return is_fused_[slot(node)]; }
-  /// A batch norm whose only reader is an addition of two different nodes, which computes it.
+  /// True for a batch norm whose only reader is an addition of two different nodes. The addition
+  /// computes it.
   bool waits_for_sum(NodeId node) const;
 
  private:
@@ -42,7 +43,7 @@ class Structure {
   std::vector<bool> is_fused_;
 };
 
-/// Of a Conv2d or Linear as it is computed: images are padded.
+/// The shape of a Conv2d or Linear as it is computed, with padded image channels.
 ConvolutionShape convolution_shape(const Graph& graph, NodeId node, std::int32_t images,
                                    DType dtype);
 

@@ -18,18 +18,18 @@
 namespace penstock::gpu {
 namespace {
 
-constexpr int kRuns = 8;  ///< between two events
+constexpr int kRuns = 8;  ///< runs between two events
 constexpr std::size_t kFinalists = 3;
-constexpr int kRounds = 3;  ///< of the finalists; medians count
-/// A candidate whose second run takes longer than the best one's by this factor is dropped.
+constexpr int kRounds = 3;  ///< rounds of the finalists; their medians count
+/// Drops a candidate if its second run takes longer than the best one's by this factor.
 constexpr double kHopeless = 2;
 constexpr std::size_t kAlignment = 256;
-/// Host memory that the operands are copied from, again and again.
+/// Host memory from which the operands are copied repeatedly.
 constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
-/// More than caches hold, but a small part of the device's memory.
+/// Larger than the caches, but a small part of the device's memory.
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
 
-/// Device memory that frees itself.
+/// Device memory with RAII.
 class Block {
  public:
   Block(Driver& driver, std::size_t bytes)
@@ -59,8 +59,8 @@ class Timer {
     driver_.destroy(end_);
     driver_.destroy(stream);
   }
-  /// The mean time of one of `runs`. Another run before them keeps the device busy until the host
-  /// has enqueued the first.
+  /// The mean time of one of `runs`. An additional run before them keeps the device busy until the
+  /// host has enqueued the first.
   template <typename Work>
   double microseconds(const Work& work, int runs = kRuns) {
     work();
@@ -89,8 +89,8 @@ double median_of(Rounds times) {
   return times[kRounds / 2];
 }
 
-/// Numbers between -1 and 1 in f16, which read as bf16 or f32 are finite and small, too: speeds are
-/// never taken on zeros, since those draw less power.
+/// Numbers between -1 and 1 in f16; read as bf16 or f32 they are finite and small, too. Zeros would
+/// draw less power and so distort the timing.
 std::vector<std::byte> random_pattern() {
   std::vector<std::byte> pattern(kPatternBytes);
   Random random(1);
@@ -149,7 +149,7 @@ std::size_t largest_workspace(std::span<const Candidate> candidates) {
   return bytes;
 }
 
-/// Among the candidates for one graph.
+/// Finds the fastest of the candidates for one graph.
 class Contest {
  public:
   Contest(const DnnGraph& graph, std::size_t workspace, Driver& driver, PlanBook& book)
@@ -171,7 +171,7 @@ class Contest {
     });
   }
 
-  /// Throws DeviceError if there is none.
+  /// Throws DeviceError if no candidate is left.
   PlanChoice fastest() {
     if (best_.size() > 1) alternate();
     if (best_.empty()) throw DeviceError("no engine could run: " + failure_);
@@ -193,7 +193,7 @@ class Contest {
     return timer_.microseconds(run, runs);
   }
 
-  /// False: it failed.
+  /// Returns false if it failed.
   template <typename Work>
   bool attempt(const EngineChoice& choice, const Work& work) {
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times engines of the DNN library on the device at hand.
+// Times engines of the DNN library on the current device.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace penstock::gpu {
 
-/// Runs every candidate on random operands and returns the fastest, with the time of one run.
-/// The best few take turns, so that a clock that changes meanwhile favours none. Candidates that
-/// fail to build or to run are entered in the book and passed over; throws DeviceError if all do,
-/// and DeviceLost if the device works no more after a failure. Takes memory for the operands while
+/// Runs every candidate on random operands and returns the fastest, with the time of one run. The
+/// best few take turns, so that a change of the clock rate favours none of them. Candidates that
+/// fail to build or to run are entered in the book and skipped. Throws DeviceError if all fail, and
+/// DeviceLost if the device stops working after a failure. Allocates memory for the operands while
 /// it runs.
 PlanChoice fastest_of(const DnnGraph& graph, std::vector<Candidate> candidates, Driver& driver,
                       PlanBook& book);
 
-/// Bytes that a copy within the device's memory reads and writes in a microsecond. Takes memory for
-/// it while it runs.
+/// Bytes that a copy inside the device's memory reads and writes in a microsecond. Allocates memory
+/// for the copy while it runs.
 double time_copies(Driver& driver);
 
 }  // namespace penstock::gpu

@@ -19,7 +19,7 @@ struct Limit {
   std::uint64_t bit;
   const char* words;
 };
-/// The bit for an idle GPU (1) is none of them: it holds nothing back that is wanted.
+/// The bit of an idle GPU (1) is not in the list: an idle GPU is not throttled.
 constexpr Limit kLimits[] = {
     {0x002, "clocks that were set for applications"},
     {0x004, "the power limit"},
@@ -33,7 +33,7 @@ constexpr Limit kLimits[] = {
 
 double least(std::vector<double> values) { return *std::min_element(values.begin(), values.end()); }
 double most(std::vector<double> values) { return *std::max_element(values.begin(), values.end()); }
-/// The upper one of two middle values: one that was seen.
+/// The upper of two middle values, so that the result is a value of the input.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -83,7 +83,7 @@ void GpuWatch::sample(Time now) {
     gpus = gpus_;
   }
   for (const Gpu& gpu : gpus) {
-    const Sample sample = look_at(gpu, now);  // takes a while
+    const Sample sample = look_at(gpu, now);  // slow: not under the mutex
     const std::lock_guard lock(mutex_);
     samples_.push_back(sample);
   }
@@ -144,8 +144,8 @@ std::vector<std::string> GpuWatch::warnings(const std::vector<Sample>& samples) 
   for (const auto& [number, gpu] : gpus) {
     if (gpu.held == 0) continue;
     warnings.push_back(fmt::format(
-        "the clocks of GPU {} were throttled in {} of {} looks at it during the window, by {}",
-        number, gpu.held, gpu.looks, join(clock_limits(gpu.reasons), " and ")));
+        "the clocks of GPU {} were throttled in {} of {} samples during the window, by {}", number,
+        gpu.held, gpu.looks, join(clock_limits(gpu.reasons), " and ")));
   }
   return warnings;
 }
@@ -162,7 +162,7 @@ Sampler::Sampler(GpuWatch& watch, Nanoseconds period)
     : watch_(watch), period_(period), thread_([this](std::stop_token stop) { run(stop); }) {}
 
 void Sampler::run(std::stop_token stop) {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);  // a hint: of this thread alone
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);  // a hint, for this thread only
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     watch_.sample(std::chrono::steady_clock::now());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How GPUs are doing while others measure: clocks, power, temperature and what holds the clocks
-// back, looked at once a second from a thread of low priority.
+// Watches the condition of GPUs during a measurement: clocks, power, temperature and the reasons
+// for throttled clocks. A thread of low priority samples them once a second.
 //
 // Thread-safety: all members may be called from any thread.
 #pragma once
@@ -20,20 +20,21 @@
 
 namespace penstock::gpu {
 
-/// What holds clocks back, by NVML's bits, in words; nothing for an idle GPU or one at full speed.
+/// Texts for the reasons that hold the clocks back, from NVML's bits. Empty for an idle GPU and for
+/// one at full speed.
 std::vector<std::string> clock_limits(std::uint64_t reasons);
 
-/// What was seen of GPUs, and what follows from it.
+/// Samples of GPUs, and the figures and warnings that follow from them.
 class GpuWatch {
  public:
   /// `nvml` outlives the watch.
   explicit GpuWatch(const NvmlFunctions& nvml) : nvml_(nvml) {}
 
-  /// From here on, the GPU on that bus too. One that NVML does not know is left out.
+  /// Watches the GPU on that bus from now on, too. Ignores a GPU that NVML does not know.
   void add(std::int32_t gpu, const std::string& pci_bus);
-  /// Looks at each GPU. What one does not tell is left out.
+  /// Samples each GPU. Leaves out values that a GPU does not report.
   void sample(Time now);
-  /// Over the samples from `from` to `to`; empty without any.
+  /// The condition over the samples from `from` to `to`; empty if there are none.
   Condition condition(Time from, Time to) const;
 
  private:
@@ -50,7 +51,7 @@ class GpuWatch {
   };
   Sample look_at(const Gpu& gpu, Time now) const;
   std::vector<Sample> between(Time from, Time to) const;
-  // Of at least one sample.
+  // `samples` has at least one element.
   static std::map<std::string, double> figures(const std::vector<Sample>& samples);
   static std::vector<std::string> warnings(const std::vector<Sample>& samples);
 
@@ -61,10 +62,10 @@ class GpuWatch {
   std::vector<Sample> samples_;
 };
 
-/// Samples a watch every `period` for as long as it lives.
+/// Samples a watch every `period` during its lifetime.
 class Sampler {
  public:
-  /// `watch` outlives it.
+  /// `watch` must outlive the sampler.
   Sampler(GpuWatch& watch, Nanoseconds period);
 
  private:
@@ -74,7 +75,7 @@ class Sampler {
   const Nanoseconds period_;
   std::mutex mutex_;
   std::condition_variable_any stopped_;
-  std::jthread thread_;  // last: it ends first
+  std::jthread thread_;  // last member: its thread ends first
 };
 
 }  // namespace penstock::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/liveness/frame_socket.h"
+#include "trainer/cluster/liveness/frame_socket.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -21,7 +21,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::liveness {
 namespace {
 
 constexpr std::string_view kLocal = "local:";
@@ -35,7 +35,7 @@ int new_socket(int family) {
   return file;
 }
 
-/// In the abstract name space, which forgets a name with its last socket.
+/// Uses the abstract namespace, which drops a name with its last socket.
 socklen_t fill(sockaddr_un& address, std::string_view name) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -44,7 +44,7 @@ socklen_t fill(sockaddr_un& address, std::string_view name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-/// "192.0.2.1:4000"; false: it is no such text.
+/// Parses "192.0.2.1:4000". False: the text has another form.
 bool fill(sockaddr_in& address, const std::string& text) {
   address = {};
   address.sin_family = AF_INET;
@@ -68,7 +68,7 @@ bool connected(int file, const sockaddr* address, socklen_t length, Nanoseconds 
   return getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
-/// Of the interfaces that are up, but for the loopback one.
+/// The addresses of all interfaces that are up, without loopback.
 std::string addresses_with(std::uint16_t port) {
   std::string text;
   ifaddrs* first = nullptr;
@@ -87,7 +87,7 @@ std::string addresses_with(std::uint16_t port) {
 
 }  // namespace
 
-void Frame::set(const RankState& state) noexcept {
+void Frame::set(const cluster::RankState& state) noexcept {
   phase = state.phase;
   waiting = state.waiting ? 1 : 0;
   step = state.step;
@@ -95,7 +95,7 @@ void Frame::set(const RankState& state) noexcept {
   meetings = state.meetings;
 }
 
-RankState Frame::state() const noexcept {
+cluster::RankState Frame::state() const noexcept {
   return {.phase = phase,
           .waiting = waiting != 0,
           .step = step,
@@ -114,20 +114,6 @@ std::string unpadded(const std::array<char, 64>& text) {
 }
 
 // ---- FrameSocket ------------------------------------------------------------
-
-FrameSocket& FrameSocket::operator=(FrameSocket&& other) noexcept {
-  close();
-  file_ = std::exchange(other.file_, -1);
-  writable_ = other.writable_;
-  received_ = std::move(other.received_);
-  return *this;
-}
-
-FrameSocket::~FrameSocket() { close(); }
-
-void FrameSocket::close() noexcept {
-  if (file_ >= 0) ::close(std::exchange(file_, -1));
-}
 
 FrameSocket FrameSocket::connect(const std::string& address, Nanoseconds patience) {
   if (address.starts_with(kLocal)) {
@@ -149,17 +135,18 @@ FrameSocket FrameSocket::connect(const std::string& address, Nanoseconds patienc
 }
 
 void FrameSocket::send(const Frame& frame) noexcept {
-  if (file_ < 0 || !writable_) return;
-  const ssize_t sent = ::send(file_, &frame, sizeof frame, MSG_NOSIGNAL);
+  if (!file_ || !writable_) return;
+  const ssize_t sent = ::send(file_.get(), &frame, sizeof frame, MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(sizeof frame)) return;
-  // A part of a frame would put the peer out of step. What it sent before is still to be read.
+  // A part of a frame would put the peer out of step. Frames that the peer sent before can still be
+  // read.
   if (sent >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) writable_ = false;
 }
 
 std::optional<Frame> FrameSocket::receive() {
-  while (file_ >= 0 && received_.size() < sizeof(Frame)) {
+  while (file_ && received_.size() < sizeof(Frame)) {
     char bytes[8 * sizeof(Frame)];
-    const ssize_t count = ::recv(file_, bytes, sizeof bytes, 0);
+    const ssize_t count = ::recv(file_.get(), bytes, sizeof bytes, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
     if (count <= 0) {
@@ -173,7 +160,7 @@ std::optional<Frame> FrameSocket::receive() {
   std::memcpy(&frame, received_.data(), sizeof frame);
   received_.erase(0, sizeof frame);
   if (frame.magic == Frame::kMagic && frame.kind <= Frame::Kind::here &&
-      frame.phase <= RankPhase::leaving) {
+      frame.phase <= cluster::RankPhase::leaving) {
     return frame;
   }
   close();
@@ -181,10 +168,6 @@ std::optional<Frame> FrameSocket::receive() {
 }
 
 // ---- FrameListener ----------------------------------------------------------
-
-FrameListener::~FrameListener() {
-  if (file_ >= 0) ::close(file_);
-}
 
 std::string FrameListener::local_address(std::string_view name) {
   return fmt::format("{}{}", kLocal, name);
@@ -194,11 +177,12 @@ FrameListener FrameListener::local(std::string_view name) {
   FrameListener listener(new_socket(AF_UNIX), local_address(name));
   sockaddr_un address;
   const socklen_t length = fill(address, name);
-  if (bind(listener.file_, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      listen(listener.file_, kBacklog) != 0) {
-    throw Unavailable(fmt::format(
-        "listening for the other ranks as '{}': {}; see whether a run of that name goes on", name,
-        std::strerror(errno)));
+  if (bind(listener.file(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(listener.file(), kBacklog) != 0) {
+    throw Unavailable(
+        fmt::format("listening for the other ranks as '{}': {}; check whether another run of that "
+                    "name is active",
+                    name, std::strerror(errno)));
   }
   return listener;
 }
@@ -210,8 +194,8 @@ FrameListener FrameListener::tcp(bool loopback) {
   address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
   socklen_t length = sizeof address;
   auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener.file_, any, length) != 0 || listen(listener.file_, kBacklog) != 0 ||
-      getsockname(listener.file_, any, &length) != 0) {
+  if (bind(listener.file(), any, length) != 0 || listen(listener.file(), kBacklog) != 0 ||
+      getsockname(listener.file(), any, &length) != 0) {
     throw Unavailable(
         fmt::format("listening for the other ranks over TCP: {}", std::strerror(errno)));
   }
@@ -221,7 +205,7 @@ FrameListener FrameListener::tcp(bool loopback) {
 }
 
 FrameSocket FrameListener::accept() {
-  FrameSocket socket(accept4(file_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  FrameSocket socket(accept4(file_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   ucred peer{};
   socklen_t length = sizeof peer;
   if (socket.is_open() && address_.starts_with(kLocal) &&
@@ -232,4 +216,4 @@ FrameSocket FrameListener::accept() {
   return socket;
 }
 
-}  // namespace penstock
+}  // namespace penstock::liveness

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/liveness/liveness.h"
+#include "trainer/cluster/liveness/liveness.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,29 +10,31 @@
 #include <optional>
 #include <utility>
 
-namespace penstock {
+namespace penstock::liveness {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Nanoseconds kTick = 100ms, kBeat = 500ms;
-/// Between two ticks, for a process that runs.
+/// A longer time between two ticks means that the process was stopped.
 constexpr Nanoseconds kStoodStill = 1s;
-/// How much longer than that others may not have heard of it.
+/// Other ranks may not have heard of this process for this much longer.
 constexpr Nanoseconds kUnheard = kBeat + 500ms;
-/// How long others that are gone behind their patience are taken to have given this process up.
+/// If other ranks are lost within this time after this process was stopped too long, this process
+/// counts as the lost one.
 constexpr Nanoseconds kForgiving = 2s;
-/// Between attempts to reach rank 0, which may not listen yet; and how long each may take.
+/// The interval between attempts to reach rank 0, which may not listen yet, and the time limit of
+/// each attempt.
 constexpr Nanoseconds kRetry = 20ms, kConnecting = 500ms;
-/// For others that were lost together with one to be noticed.
+/// Time to notice further ranks that were lost together with one.
 constexpr Nanoseconds kGather = 50ms;
-/// For the others to be told that this rank leaves.
+/// Time to tell the others that this rank leaves.
 constexpr Nanoseconds kLeaving = 500ms;
-/// For rank 0 to decide about a wait that took too long.
+/// Time for rank 0 to decide about a wait that took too long.
 constexpr Nanoseconds kDeciding = 3s;
-/// Where rank 0 was lost: how many lower ranks are asked whether they are there, how long each may
-/// take to be reached, and all to answer; and how long this one then answers others. The launcher
-/// kills all of them about two seconds after the death of one.
+/// After a loss of rank 0: how many lower ranks are asked for a sign of life, the time limits for
+/// reaching each one and for all answers, and how long this rank then answers others. The launcher
+/// kills all ranks about two seconds after the death of one.
 constexpr std::int32_t kAsked = 8;
 constexpr Nanoseconds kAsking = 200ms, kAnswering = 1s, kLinger = 500ms;
 
@@ -40,7 +42,7 @@ Time now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-/// That this rank leaves, between the thread that says so and the one that sends it.
+/// Passes the news that this rank leaves from the calling thread to the thread that sends it.
 class Liveness::Leave {
  public:
   void ask_and_wait() {
@@ -64,10 +66,10 @@ class Liveness::Leave {
   bool asked_ = false, sent_ = false;  // under mutex_
 };
 
-/// What rank 0 and the others have in common.
+/// The common part of rank 0 and the other ranks.
 class Liveness::Side {
  public:
-  Side(const LivenessPlan& plan, FrameListener& listener, const RankProgress& progress,
+  Side(const LivenessPlan& plan, FrameListener& listener, const cluster::RankProgress& progress,
        Leave& leave)
       : plan_(plan), listener_(listener), progress_(progress), leave_(leave) {}
 
@@ -83,7 +85,7 @@ class Liveness::Side {
     return frame;
   }
 
-  /// Until something comes, at most for a tick.
+  /// Waits for a message, at most for one tick.
   void wait_for(std::span<const FrameSocket* const> sockets) {
     std::vector<pollfd> files{{listener_.file(), POLLIN, 0}};
     const auto add = [&](const FrameSocket& socket) {
@@ -97,8 +99,8 @@ class Liveness::Side {
     }
   }
 
-  /// Gives `meet` every socket whose first frame has come and knows the run's key; drops those that
-  /// do not.
+  /// Passes each socket whose first frame has arrived and has the run's key to `meet`; drops
+  /// sockets with another key.
   template <typename Meet>
   void meet_strangers(const Meet& meet) {
     for (FrameSocket& socket : strangers_) {
@@ -113,7 +115,7 @@ class Liveness::Side {
   }
 
   bool is_beat_due() {
-    const RankPhase phase = progress_.state().phase;
+    const cluster::RankPhase phase = progress_.state().phase;
     if (now() < beat_ && phase == phase_told_) return false;
     beat_ = now() + kBeat;
     phase_told_ = phase;
@@ -122,22 +124,23 @@ class Liveness::Side {
 
   const LivenessPlan& plan_;
   FrameListener& listener_;
-  const RankProgress& progress_;
+  const cluster::RankProgress& progress_;
   Leave& leave_;
-  std::vector<FrameSocket> strangers_;  // have not said yet who they are
+  std::vector<FrameSocket> strangers_;  // have not sent their first frame
 
  private:
-  Time beat_{};  // the next one
-  RankPhase phase_told_ = RankPhase::joining;
+  Time beat_{};  // time of the next sign of life
+  cluster::RankPhase phase_told_ = cluster::RankPhase::joining;
 };
 
 /// Rank 0.
 class Liveness::Hub : Side {
  public:
-  Hub(const LivenessPlan& plan, FrameListener& listener, const RankProgress& progress, Leave& leave)
+  Hub(const LivenessPlan& plan, FrameListener& listener, const cluster::RankProgress& progress,
+      Leave& leave)
       : Side(plan, listener, progress, leave),
         ranks_(static_cast<std::size_t>(plan.size)),
-        ledger_(plan.size, 0, plan.deadlines, now()) {}
+        accounts_(plan.size, 0, plan.deadlines, now()) {}
 
   void run(const std::stop_token& stop) {
     Time awake = now(), forgiven = {};
@@ -151,12 +154,12 @@ class Liveness::Hub : Side {
         send(frame(Frame::Kind::leave));
         leave_.mark_sent();
       }
-      if (progress_.is_overdue(now())) ledger_.overdue(0, progress_.state());
-      if (ledger_.lost(now()).empty()) {
+      if (progress_.is_overdue(now())) accounts_.overdue(0, progress_.state());
+      if (accounts_.lost(now()).empty()) {
         say_who_is_awaited();
         continue;
       }
-      if (now() < forgiven) return plan_.end();  // it is this rank that the others lost
+      if (now() < forgiven) return plan_.end();  // the other ranks have lost this rank
       return decide();
     }
     send(frame(Frame::Kind::leave));
@@ -171,24 +174,24 @@ class Liveness::Hub : Side {
       if (first.kind != Frame::Kind::hello || first.rank == 0) return;
       socket.send(frame(Frame::Kind::hello));
       ranks_[static_cast<std::size_t>(first.rank)] = std::move(socket);
-      ledger_.arrived(first.rank, {unpadded(first.host), first.pid}, now());
+      accounts_.arrived(first.rank, {unpadded(first.host), first.pid}, now());
     });
-    ledger_.heard(0, progress_.state(), now());
+    accounts_.heard(0, progress_.state(), now());
     for (std::int32_t rank = 1; rank < plan_.size; ++rank) hear(rank);
   }
 
   void hear(std::int32_t rank) {
     FrameSocket& socket = ranks_[static_cast<std::size_t>(rank)];
     while (const std::optional<Frame> frame = socket.receive()) {
-      ledger_.heard(rank, frame->state(), now());
-      if (frame->kind == Frame::Kind::leave) ledger_.left(rank);
-      if (frame->kind == Frame::Kind::overdue) ledger_.overdue(rank, frame->state());
+      accounts_.heard(rank, frame->state(), now());
+      if (frame->kind == Frame::Kind::leave) accounts_.left(rank);
+      if (frame->kind == Frame::Kind::overdue) accounts_.overdue(rank, frame->state());
     }
-    if (!socket.is_open()) ledger_.closed(rank);
+    if (!socket.is_open()) accounts_.closed(rank);
   }
 
   void say_who_is_awaited() {
-    std::string text = ledger_.waiting_text(now());
+    std::string text = accounts_.waiting_text(now());
     if (text == said_) return;
     if (!text.empty()) plan_.say(text);
     said_ = std::move(text);
@@ -196,7 +199,7 @@ class Liveness::Hub : Side {
 
   void decide() {
     for (const Time end = now() + kGather; now() < end;) listen();
-    plan_.tell(ledger_.lost(now()));
+    plan_.tell(accounts_.lost(now()));
     send(frame(Frame::Kind::verdict));
     plan_.end();
   }
@@ -205,12 +208,12 @@ class Liveness::Hub : Side {
     for (FrameSocket& rank : ranks_) rank.send(frame);
   }
 
-  std::vector<FrameSocket> ranks_;  // without a file: rank 0, and those that have not joined
-  RankLedger ledger_;
-  std::string said_;  // of who is awaited
+  std::vector<FrameSocket> ranks_;  // without a file: rank 0, and ranks that have not joined
+  RankStates accounts_;
+  std::string said_;  // last message about awaited ranks
 };
 
-/// Another rank.
+/// A rank other than rank 0.
 class Liveness::Spoke : Side {
  public:
   using Side::Side;
@@ -224,7 +227,7 @@ class Liveness::Spoke : Side {
     }
     heard_ = now();
     Time awake = now();
-    Time decided = Time::max();  // when rank 0 should have, about a wait that took too long
+    Time decided = Time::max();  // when rank 0 should have decided about a wait that took too long
     while (!stop.stop_requested()) {
       const FrameSocket* const hub = &hub_;
       wait_for(std::span(&hub, 1));
@@ -247,7 +250,7 @@ class Liveness::Spoke : Side {
         hub_.send(frame(Frame::Kind::overdue));
       }
       if (now() > decided) {
-        return lose_hub("it did not decide about a wait that took too long");
+        return lose_hub("it did not end a wait that exceeded its deadline");
       }
       if (!hub_.is_open()) return lose_hub("its connection closed");
       const Nanoseconds silent = now() - heard_;
@@ -285,7 +288,7 @@ class Liveness::Spoke : Side {
     return false;
   }
 
-  /// Those who lost rank 0.
+  /// Answers ranks that lost rank 0.
   void answer() {
     meet_strangers([this](FrameSocket socket, const Frame& first) {
       if (first.kind != Frame::Kind::ask) return;
@@ -297,7 +300,7 @@ class Liveness::Spoke : Side {
   void lose_hub(std::string how) {
     if (!is_lower_rank_there()) {
       LostRank lost{.rank = 0, .place = place_, .last = state_, .how = std::move(how)};
-      lost.last.phase = std::max(state_.phase, least_of_others(progress_.state().phase));
+      lost.last.phase = std::max(state_.phase, cluster::least_of_others(progress_.state().phase));
       plan_.tell(std::span(&lost, 1));
     }
     for (const Time end = now() + kLinger; now() < end;) {  // higher ranks ask a little later
@@ -330,14 +333,14 @@ class Liveness::Spoke : Side {
   }
 
   FrameSocket hub_;
-  RankPlace place_;  // of rank 0
-  RankState state_;
+  RankPlace place_;  // place of rank 0
+  cluster::RankState state_;
   Time heard_{};
   bool hub_left_ = false;
-  std::vector<FrameSocket> answered_;  // stay open, for the answer to be read
+  std::vector<FrameSocket> answered_;  // stay open until the answer is read
 };
 
-Liveness::Liveness(LivenessPlan plan, FrameListener listener, const RankProgress& progress)
+Liveness::Liveness(LivenessPlan plan, FrameListener listener, const cluster::RankProgress& progress)
     : leave_(std::make_unique<Leave>()),
       thread_([plan = std::move(plan), listener = std::move(listener), &progress,
                leave = leave_.get()](const std::stop_token& stop) mutable {
@@ -352,4 +355,4 @@ Liveness::~Liveness() = default;
 
 void Liveness::leave() { leave_->ask_and_wait(); }
 
-}  // namespace penstock
+}  // namespace penstock::liveness

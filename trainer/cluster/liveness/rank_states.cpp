@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/liveness/rank_ledger.h"
+#include "trainer/cluster/liveness/rank_states.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::liveness {
 namespace {
 
-/// Between two questions, for a process that runs.
+/// A longer time between two calls means that the process was stopped.
 constexpr Nanoseconds kStoodStill = std::chrono::seconds(1);
-/// Ranks that are this silent when another one is lost were probably lost with it.
+/// If a rank is lost, other ranks that have been silent for this long were probably lost with it.
 constexpr Nanoseconds kSuspicious = std::chrono::seconds(2);
-/// Ranks that come later than this are spoken of.
+/// After this time, a message names the ranks that have not joined.
 constexpr Nanoseconds kSlowToJoin = std::chrono::seconds(2);
-/// How many of them are listed.
+/// The maximum number of ranks in this message.
 constexpr std::size_t kListed = 8;
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-std::string where(const RankState& state) {
+std::string where(const cluster::RankState& state) {
   switch (state.phase) {
-    case RankPhase::joining:
+    case cluster::RankPhase::joining:
       return "while joining the other ranks";
-    case RankPhase::preparing:
+    case cluster::RankPhase::preparing:
       return "while preparing";
-    case RankPhase::gathering:
-    case RankPhase::leaving:
+    case cluster::RankPhase::gathering:
+    case cluster::RankPhase::leaving:
       return "at the end";
-    case RankPhase::training:
+    case cluster::RankPhase::training:
       break;
   }
   if (state.step <= 0) return "in the first step";
@@ -45,7 +45,8 @@ std::string to_text(std::span<const LostRank> lost) {
   for (const LostRank& each : lost) {
     if (!text.empty()) text += "; ";
     if (each.rank == LostRank::kNobody) {
-      text += fmt::format("no rank was lost, and none goes on {}: {}", where(each.last), each.how);
+      text +=
+          fmt::format("no rank was lost, but all ranks stopped {}: {}", where(each.last), each.how);
       continue;
     }
     const std::string place =
@@ -57,7 +58,7 @@ std::string to_text(std::span<const LostRank> lost) {
   return text;
 }
 
-RankLedger::RankLedger(std::int32_t size, std::int32_t self, const RankDeadlines& deadlines,
+RankStates::RankStates(std::int32_t size, std::int32_t self, const RankDeadlines& deadlines,
                        Time now)
     : self_(self),
       deadlines_(deadlines),
@@ -67,44 +68,44 @@ RankLedger::RankLedger(std::int32_t size, std::int32_t self, const RankDeadlines
   entries_[static_cast<std::size_t>(self)].arrived = true;
 }
 
-void RankLedger::arrived(std::int32_t rank, RankPlace place, Time now) {
+void RankStates::arrived(std::int32_t rank, RankPlace place, Time now) {
   Entry& entry = entries_[static_cast<std::size_t>(rank)];
   entry.place = std::move(place);
   entry.heard = now;
   entry.arrived = true;
 }
 
-void RankLedger::heard(std::int32_t rank, const RankState& state, Time now) {
+void RankStates::heard(std::int32_t rank, const cluster::RankState& state, Time now) {
   Entry& entry = entries_[static_cast<std::size_t>(rank)];
   entry.state = state;
   entry.heard = now;
 }
 
-void RankLedger::left(std::int32_t rank) { entries_[static_cast<std::size_t>(rank)].left = true; }
+void RankStates::left(std::int32_t rank) { entries_[static_cast<std::size_t>(rank)].left = true; }
 
-void RankLedger::closed(std::int32_t rank) {
+void RankStates::closed(std::int32_t rank) {
   Entry& entry = entries_[static_cast<std::size_t>(rank)];
   entry.closed = entry.arrived;
 }
 
-void RankLedger::overdue(std::int32_t rank, const RankState& state) {
+void RankStates::overdue(std::int32_t rank, const cluster::RankState& state) {
   entries_[static_cast<std::size_t>(rank)].state = state;
   overdue_meeting_ = std::max(overdue_meeting_, state.meetings);
 }
 
-LostRank RankLedger::loss(std::int32_t rank, std::string how) const {
+LostRank RankStates::loss(std::int32_t rank, std::string how) const {
   const Entry& entry = entries_[static_cast<std::size_t>(rank)];
   LostRank lost;
   lost.rank = rank;
   lost.place = entry.place;
   lost.last = entry.state;
-  const RankPhase own = entries_[static_cast<std::size_t>(self_)].state.phase;
-  lost.last.phase = std::max(lost.last.phase, least_of_others(own));
+  const cluster::RankPhase own = entries_[static_cast<std::size_t>(self_)].state.phase;
+  lost.last.phase = std::max(lost.last.phase, cluster::least_of_others(own));
   lost.how = std::move(how);
   return lost;
 }
 
-std::vector<LostRank> RankLedger::lost(Time now) {
+std::vector<LostRank> RankStates::lost(Time now) {
   if (const Nanoseconds passed = now - std::exchange(asked_, now); passed > kStoodStill) {
     for (Entry& entry : entries_) entry.heard = now;
     begin_ += passed;
@@ -122,7 +123,7 @@ std::vector<LostRank> RankLedger::lost(Time now) {
     } else if (!entry.arrived) {
       if (now - begin_ <= deadlines_.rendezvous) continue;
       certain = true;
-      lost.push_back(loss(rank, fmt::format("it did not come within {:.3g} s; see that it was "
+      lost.push_back(loss(rank, fmt::format("it did not join within {:.3g} s; check that it was "
                                             "started, and that it is not stopped",
                                             seconds(deadlines_.rendezvous))));
     } else if (silent > std::min(patience, kSuspicious)) {
@@ -137,7 +138,7 @@ std::vector<LostRank> RankLedger::lost(Time now) {
   return lost.empty() ? missing_at_meeting() : lost;
 }
 
-std::string RankLedger::waiting_text(Time now) const {
+std::string RankStates::waiting_text(Time now) const {
   if (now - begin_ < kSlowToJoin) return {};
   std::string list;
   std::size_t absent = 0;
@@ -151,26 +152,26 @@ std::string RankLedger::waiting_text(Time now) const {
                      entries_.size());
 }
 
-/// Those who are alive and did not come to where others waited too long.
-std::vector<LostRank> RankLedger::missing_at_meeting() const {
+/// Live ranks that did not come to a meeting where others waited too long.
+std::vector<LostRank> RankStates::missing_at_meeting() const {
   std::vector<LostRank> lost;
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(entries_.size()); ++rank) {
     const Entry& entry = entries_[static_cast<std::size_t>(rank)];
     if (entry.left || entry.state.meetings >= overdue_meeting_) continue;
     lost.push_back(loss(rank,
-                        "it lives, and did not come to where the others waited for it until "
-                        "their deadline"));
+                        "it is alive, but did not reach the point where the other ranks waited for "
+                        "it until their deadline"));
   }
   if (lost.empty()) {
     LostRank nobody;
     nobody.rank = LostRank::kNobody;
     nobody.last = entries_[static_cast<std::size_t>(self_)].state;
     nobody.how =
-        "all came to where they meet, and waited there until the deadline; see whether the ways "
-        "between their hosts carry the exchange";
+        "all ranks reached the exchange and waited until the deadline; check the network between "
+        "their hosts";
     lost.push_back(std::move(nobody));
   }
   return lost;
 }
 
-}  // namespace penstock
+}  // namespace penstock::liveness

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/process_models/client.h"
+#include "trainer/cluster/process_models/client.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,17 +11,17 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/stop_signal.h"
-#include "dataflow/zmq_monitor.h"
-#include "trainer/process_models/host.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/net/zmq_monitor.h"
+#include "trainer/cluster/process_models/host.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 struct ModelClient::State {
   explicit State(Settings the_settings)
       : settings(std::move(the_settings)),
-        on_stopping(settings.stopping, [this] { stop.send(); }),
-        on_abandon(settings.abandon, [this] { stop.send(); }) {}
+        on_stopping(settings.stopping, [this] { stop.signal(); }),
+        on_abandon(settings.abandon, [this] { stop.signal(); }) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -38,9 +38,9 @@ struct ModelClient::State {
     const ModelServerAddress& to = server(process);
     zmq::socket_t socket(context, ZMQ_DEALER);
     const std::size_t longest = kTransportBytes + elements * sizeof(float);
-    bound_socket(socket.handle(), static_cast<std::int64_t>(longest));
+    net::bound_socket(socket.handle(), static_cast<std::int64_t>(longest));
     if (to.endpoint.empty()) {
-      make_curve_client(socket.handle(), settings.own, to.public_key);
+      net::make_curve_client(socket.handle(), settings.own, to.public_key);
       socket.connect(network_endpoint(to, deadline));
     } else {
       socket.connect(to.endpoint);
@@ -50,7 +50,7 @@ struct ModelClient::State {
 
   std::string network_endpoint(const ModelServerAddress& to, Time deadline) const {
     const auto address =
-        find_reachable(to.addresses, settings.own_addresses, to.port, deadline, stop.fd());
+        find_reachable(to.addresses, settings.own_addresses, to.port, deadline, stop.get());
     if (address) return fmt::format("tcp://{}:{}", *address, to.port);
     if (ends()) throw Error("the run is being stopped");
     throw TimeoutError(fmt::format(
@@ -59,12 +59,12 @@ struct ModelClient::State {
         to.host, fmt::join(to.addresses, ", "), to.port));
   }
 
-  /// The reply to request `number`, whose frames stay in `header` and `body`; nothing: none came
-  /// until the deadline.
+  /// The reply to request `number`, whose frames stay in `header` and `body`. Nothing: none arrived
+  /// before the deadline.
   std::optional<ModelReply> await_reply(zmq::socket_t& socket, Time deadline) {
     while (true) {
       zmq_pollitem_t items[] = {{socket.handle(), 0, ZMQ_POLLIN, 0},
-                                {nullptr, stop.fd(), ZMQ_POLLIN, 0}};
+                                {nullptr, stop.get(), ZMQ_POLLIN, 0}};
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       if (zmq_poll(items, 2, std::max<long>(left.count(), 0)) < 0) {
@@ -79,7 +79,7 @@ struct ModelClient::State {
     }
   }
 
-  /// One message; nothing: it is no answer to this request, such as one to an earlier one.
+  /// Receives one message. Nothing: it does not answer this request; it may answer an earlier one.
   std::optional<ModelReply> receive(zmq::socket_t& socket) {
     std::size_t frames = 0;
     for (bool more = true; more; ++frames) {
@@ -99,7 +99,7 @@ struct ModelClient::State {
   }
 
   const Settings settings;
-  StopSignal stop;
+  EventFd stop;
   std::uint64_t number = 0;  // of the latest request
   zmq::context_t context;
   std::map<std::int32_t, zmq::socket_t> connections;  // by process
@@ -114,7 +114,7 @@ ModelClient::~ModelClient() = default;
 std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::int32_t owner,
                                                     std::size_t elements) {
   State& state = *state_;
-  // Peers live in real time, whatever clock the harness runs on.
+  // Peers use real time, whichever clock the harness uses.
   const Time deadline = std::chrono::steady_clock::now() + state.settings.patience;
   if (state.ends()) throw Error("the run is being stopped");
   zmq::socket_t& socket = state.connection(process, elements, deadline);
@@ -125,7 +125,7 @@ std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::i
   if (!reply) {
     throw TimeoutError(fmt::format(
         "waited {} s for the model of rank {} on host {}: it hangs, is stopped, or cannot be "
-        "reached; see what the launcher says of it, or raise --timeout",
+        "reached; see the messages of the launcher, or raise --timeout",
         std::chrono::duration<double>(state.settings.patience).count(), owner, server.host));
   }
   if (reply->version == ModelReply::kNone) return std::nullopt;
@@ -138,4 +138,4 @@ std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::i
   return Model{reply->version, {state.body.data<std::byte>(), state.body.size()}};
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

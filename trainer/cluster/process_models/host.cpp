@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/process_models/host.h"
+#include "trainer/cluster/process_models/host.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -18,10 +18,12 @@
 #include <memory>
 #include <utility>
 
-namespace penstock {
+#include "dataflow/machine/file_descriptor.h"
+
+namespace penstock::cluster {
 namespace {
 
-/// A TCP connection that is being made.
+/// A TCP connection in progress.
 class Attempt {
  public:
   Attempt(std::string address, std::uint16_t port) : address_(std::move(address)) {
@@ -29,37 +31,26 @@ class Attempt {
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
     if (inet_pton(AF_INET, address_.c_str(), &to.sin_addr) != 1) return;
-    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd_ < 0) return;
+    fd_.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd_) return;
     const auto* const generic = reinterpret_cast<const sockaddr*>(&to);  // NOLINT
-    if (connect(fd_, generic, sizeof to) != 0 && errno != EINPROGRESS) end();
+    if (connect(fd_.get(), generic, sizeof to) != 0 && errno != EINPROGRESS) end();
   }
-  Attempt(Attempt&& other) noexcept
-      : address_(std::move(other.address_)), fd_(std::exchange(other.fd_, -1)) {}
-  Attempt& operator=(Attempt&& other) noexcept {
-    std::swap(address_, other.address_);
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Attempt() { end(); }
 
-  bool is_open() const noexcept { return fd_ >= 0; }
-  int fd() const noexcept { return fd_; }
+  bool is_open() const noexcept { return static_cast<bool>(fd_); }
+  int fd() const noexcept { return fd_.get(); }
   const std::string& address() const noexcept { return address_; }
-  /// Called when it is writable; otherwise it was refused.
+  /// Called when the socket is writable. False: the connection was refused.
   bool succeeded() const {
     int error = 0;
     socklen_t size = sizeof error;
-    return getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+    return getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
   }
-  void end() noexcept {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
+  void end() noexcept { fd_.reset(); }
 
  private:
   std::string address_;
-  int fd_ = -1;
+  FileDescriptor fd_;
 };
 
 /// The first attempt that succeeds.
@@ -133,4 +124,4 @@ std::optional<std::string> find_reachable(std::span<const std::string> addresses
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which host a process runs on, and how others reach it.
+// Finds out which host a process runs on and how other hosts reach it.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 #include "dataflow/clock.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 struct HostFacts {
-  /// Equal for processes that reach each other without a network: one kernel, one network
+  /// Equal for processes that reach each other without a network: same kernel, same network
   /// namespace.
   std::string identity;
   std::string name;                    ///< for messages
@@ -22,10 +22,11 @@ struct HostFacts {
 
 HostFacts read_host_facts();
 
-/// The first of `addresses` at which a TCP connection to `port` is accepted before `deadline`,
-/// those that are among `own` tried last; nothing: none is, or `stop_fd` became readable.
+/// Returns the first of `addresses` that accepts a TCP connection to `port` before `deadline`;
+/// addresses that are also in `own` are tried last. Nothing: none accepts, or `stop_fd` became
+/// readable.
 std::optional<std::string> find_reachable(std::span<const std::string> addresses,
                                           std::span<const std::string> own, std::uint16_t port,
                                           Time deadline, int stop_fd);
 
-}  // namespace penstock
+}  // namespace penstock::cluster

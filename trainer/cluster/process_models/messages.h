@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes say to each other where they read each other's models. A request is one frame, a
-// reply this header and, where there is a model, a frame with its elements as f32. Numbers lie as
-// the host has them: ranks have compared their programs before.
+// The messages with which processes read each other's models. A request is one frame. A reply is
+// this header and, if there is a model, a frame with its elements as f32. Numbers are in host byte
+// order: the ranks have already checked that they run the same program.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 #include <span>
 #include <type_traits>
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// libzmq's limit of a message's length holds for handshakes and for what encryption adds, too,
-/// which take some hundred bytes: limits are so much above what is sent.
+/// libzmq's limit of a message's length also counts handshakes and encryption overhead, some
+/// hundred bytes. Limits are larger than the payload by this much.
 inline constexpr std::size_t kTransportBytes = 4096;
 
-/// Drawn by a server at its start and told to the run's processes alone: who does not know it gets
-/// no answer.
+/// A server draws it at its start and tells it only to the processes of the run. A request without
+/// it gets no answer.
 using ModelToken = std::array<std::uint8_t, 16>;
 
 struct ModelRequest {
   static constexpr std::uint32_t kMagic = 0x71526d50;
   std::uint32_t magic = kMagic;
-  std::int32_t owner = 0;    ///< the rank whose model is wanted
-  std::uint64_t number = 0;  ///< comes back in the reply
+  std::int32_t owner = 0;    ///< the rank whose model is requested
+  std::uint64_t number = 0;  ///< the reply repeats it
   ModelToken token{};
 };
 
@@ -40,7 +40,7 @@ struct ModelReply {
   std::uint64_t elements = 0;
 };
 
-/// A message of that kind out of a frame's bytes; nothing: these are none.
+/// Parses a message of that type from a frame's bytes; nothing: the bytes are no such message.
 template <typename Message>
 std::optional<Message> parse_model_message(std::span<const std::byte> bytes) {
   static_assert(std::is_trivially_copyable_v<Message>);
@@ -51,4 +51,4 @@ std::optional<Message> parse_model_message(std::span<const std::byte> bytes) {
   return message;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of store.cpp where there is no ZeroMQ.
+// Replaces store.cpp in builds without ZeroMQ.
 #include "dataflow/error.h"
-#include "trainer/process_models.h"
+#include "trainer/cluster/process_models.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 std::unique_ptr<ModelStore> make_process_models(const ProcessModels&) {
   throw Unavailable(
@@ -11,4 +11,4 @@ std::unique_ptr<ModelStore> make_process_models(const ProcessModels&) {
       "cppzmq-dev and configure again, or use sync-sgd or sma");
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/process_models/server.h"
+#include "trainer/cluster/process_models/server.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -15,13 +15,13 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/stop_signal.h"
-#include "dataflow/zmq_monitor.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/net/zmq_monitor.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Replies that wait for one reader, who asks for one at a time.
+/// Limit of replies queued for one reader; a reader sends one request at a time.
 constexpr int kPendingReplies = 4;
 
 ModelToken draw_token() {
@@ -32,7 +32,7 @@ ModelToken draw_token() {
   return token;
 }
 
-/// Memory of replies, which libzmq gives back from a thread of its own.
+/// Memory of replies. libzmq returns it from one of its threads.
 class ReplyMemory {
  public:
   struct Block {
@@ -66,8 +66,8 @@ class ReplyMemory {
 };
 
 void set_limits(zmq::socket_t& socket) {
-  // A request is far shorter; who sends more is cut off.
-  bound_socket(socket.handle(), static_cast<std::int64_t>(kTransportBytes));
+  // Requests are far shorter. Peers that send more are disconnected.
+  net::bound_socket(socket.handle(), static_cast<std::int64_t>(kTransportBytes));
   socket.set(zmq::sockopt::sndhwm, kPendingReplies);
 }
 
@@ -86,10 +86,10 @@ struct ModelServer::State {
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { stop.send(); }
+  ~State() { stop.signal(); }
 
   void open_network(const Network& network) {
-    gate.emplace(context.handle(), Admission{.keys = network.admitted});
+    gate.emplace(context.handle(), net::Admission{.keys = network.admitted});
     remote = zmq::socket_t(context, ZMQ_ROUTER);
     set_limits(remote);
     gate->guard(remote.handle(), network.own);
@@ -110,10 +110,10 @@ struct ModelServer::State {
     }
   }
 
-  /// Waits for requests and answers one of each socket; false: it ends.
+  /// Waits for requests and answers one of each socket. False: the server ends.
   bool await() {
     zmq_pollitem_t items[] = {{local.handle(), 0, ZMQ_POLLIN, 0},
-                              {nullptr, stop.fd(), ZMQ_POLLIN, 0},
+                              {nullptr, stop.get(), ZMQ_POLLIN, 0},
                               {remote.handle(), 0, ZMQ_POLLIN, 0}};
     if (zmq_poll(items, remote ? 3 : 2, -1) < 0) {
       if (zmq_errno() == EINTR) return true;
@@ -125,7 +125,7 @@ struct ModelServer::State {
     return true;
   }
 
-  /// A message is who sends it, which libzmq adds, and what they send, which may be anything.
+  /// A message consists of the sender's name, which libzmq adds, and any bytes that the peer sent.
   void answer(zmq::socket_t& socket) {
     zmq::message_t sender, body;
     if (!socket.recv(sender, zmq::recv_flags::dontwait)) return;
@@ -152,7 +152,7 @@ struct ModelServer::State {
       header.version = models.copy_newest(request.owner, {block->elements.get(), *elements});
       header.elements = *elements;
     }
-    // Where the reader has gone, libzmq drops all of it.
+    // If the reader is gone, libzmq drops all frames.
     const auto last = zmq::send_flags::dontwait, more = last | zmq::send_flags::sndmore;
     socket.send(sender, more);
     socket.send(zmq::buffer(&header, sizeof header), elements ? more : last);
@@ -162,11 +162,11 @@ struct ModelServer::State {
   PublishedModels& models;
   Counter& refused;
   const ModelToken token;
-  StopSignal stop;
-  ReplyMemory memory;  // until the context has ended
+  EventFd stop;
+  ReplyMemory memory;  // outlives the context
   zmq::context_t context;
-  std::optional<CurveGate> gate;
-  zmq::socket_t local, remote;  // remote: none where all processes are here
+  std::optional<net::CurveGate> gate;
+  zmq::socket_t local, remote;  // remote: unset if all processes are on this host
   std::string endpoint;
   std::uint16_t port = 0;
   std::atomic<bool> failed{false};
@@ -193,4 +193,4 @@ void ModelServer::check() const {
   if (state_->failed.load(std::memory_order_acquire)) std::rethrow_exception(state_->failure);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers other processes that ask for the models of this one's ranks, on a thread of its own:
-// those of this host over an abstract Unix socket, those of other hosts over TCP with CURVE.
+// Answers requests of other processes for the models of this process's ranks, on a separate thread.
+// Processes of this host connect over an abstract Unix socket, those of other hosts over TCP with
+// CURVE.
 //
-// Requests without the server's token, of another form, or for others' ranks get no answer. Neither
-// they nor readers that never fetch their reply hold anybody up: replies are copies.
+// A request gets no answer if it lacks the server's token, has another form, or asks for a rank of
+// another process. Such requests and readers that never fetch their reply block no other process:
+// replies are copies.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +15,32 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/net/zmq_security.h"
 #include "dataflow/probe.h"
-#include "dataflow/zmq_security.h"
-#include "trainer/process_models/messages.h"
+#include "trainer/cluster/process_models/messages.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// What a server hands out; called from its thread.
+/// The models that a server offers. The server's thread calls it.
 class PublishedModels {
  public:
   virtual ~PublishedModels() = default;
-  /// How long that rank's models are; nothing: it is no rank of this process, or has published
+  /// The length of that rank's models. Nothing: it is not a rank of this process, or has published
   /// none.
   virtual std::optional<std::size_t> elements(std::int32_t owner) = 0;
-  /// Copies its newest one and returns the version. `into` is as long as `elements` said.
+  /// Copies the rank's newest model and returns its version. `into` is as long as `elements`
+  /// returned.
   virtual std::int64_t copy_newest(std::int32_t owner, std::span<float> into) = 0;
 };
 
 class ModelServer {
  public:
-  /// Who may come in from other hosts.
+  /// Access from other hosts.
   struct Network {
-    CurveKeys own;
-    std::vector<std::string> admitted;  ///< public keys
+    net::CurveKeys own;
+    std::vector<std::string> admitted;  ///< public keys that may connect
   };
-  /// Listens, and starts the thread. `models` and `refused`, which counts requests that got no
+  /// Listens, and starts the thread. `models` and `refused`, which counts requests without an
   /// answer, outlive the server. Without `network` no other host can connect.
   ModelServer(PublishedModels& models, Counter& refused, const std::optional<Network>& network);
   ~ModelServer();
@@ -45,7 +48,7 @@ class ModelServer {
   const std::string& local_endpoint() const noexcept;  ///< "ipc://@..."
   std::uint16_t port() const noexcept;                 ///< for other hosts; 0: none
   const ModelToken& token() const noexcept;
-  /// Rethrows what ended its thread before its time.
+  /// Rethrows the exception that ended the thread early.
   void check() const;
 
  private:
@@ -53,4 +56,4 @@ class ModelServer {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

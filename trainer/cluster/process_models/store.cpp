@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "trainer/process_models.h"
-#include "trainer/process_models/client.h"
-#include "trainer/process_models/server.h"
+#include "trainer/cluster/process_models.h"
+#include "trainer/cluster/process_models/client.h"
+#include "trainer/cluster/process_models/server.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 using Json = nlohmann::json;
@@ -24,7 +24,7 @@ std::vector<Json> exchange(Processes& processes, const Json& mine) {
   return all;
 }
 
-/// The ranks' devices, and one for the thread that reads on behalf of other processes.
+/// The ranks' devices, and one for the thread that reads for other processes.
 std::vector<Device*> with_server(std::span<Device* const> devices) {
   std::vector<Device*> all(devices.begin(), devices.end());
   all.push_back(devices.front());
@@ -40,7 +40,7 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
         stream_(parts.devices.front()->make_stream()),
         copied_(parts.devices.front()->make_event()),
         elements_(parts.devices.size()) {
-    const CurveKeys keys = has_curve() ? make_curve_keys() : CurveKeys{};
+    const net::CurveKeys keys = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
     const std::vector<Json> hosts =
         exchange(parts.processes, {{"host", parts.host.identity}, {"public_key", keys.public_key}});
     const auto is_here = [&](const Json& other) {
@@ -99,7 +99,7 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
                              into, stream);
     }
     Reader& own = *readers_[*index];
-    own.copied->wait_until(Time::max());  // out of the frames of the read before
+    own.copied->wait_until(Time::max());  // the previous read no longer uses its frames
     const auto model = own.client.read(owner / local_ranks_, owner, into.count);
     if (!model) return std::nullopt;
     if (into.count > 0) {
@@ -117,14 +117,16 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
     std::unique_ptr<Event> copied;
   };
 
-  static ModelServer::Network network_of(const CurveKeys& keys, const std::vector<Json>& hosts) {
+  static ModelServer::Network network_of(const net::CurveKeys& keys,
+                                         const std::vector<Json>& hosts) {
     ModelServer::Network network{keys, {}};
     for (const Json& host : hosts) {
       const std::string key = host.at("public_key");
       if (key.empty()) {
         throw Unavailable(
-            "reading models between hosts: libzmq was built without CURVE on one of them, and "
-            "nothing goes over a network unencrypted; use Debian's libzmq5, or sync-sgd or sma");
+            "reading models between hosts: libzmq was built without CURVE on one of them, but "
+            "models are sent over a network only encrypted; use Debian's libzmq5, or sync-sgd or "
+            "sma");
       }
       network.admitted.push_back(key);
     }
@@ -155,7 +157,7 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
   const std::unique_ptr<Stream> stream_;
   const std::unique_ptr<Event> copied_;
   std::mutex mutex_;
-  std::vector<std::optional<std::size_t>> elements_;  // of what was published, by local rank
+  std::vector<std::optional<std::size_t>> elements_;  // of the published models, by local rank
   std::vector<std::unique_ptr<Reader>> readers_;      // by local rank
   std::unique_ptr<ModelServer> server_;               // last: its thread ends first
 };
@@ -166,4 +168,4 @@ std::unique_ptr<ModelStore> make_process_models(const ProcessModels& parts) {
   return std::make_unique<ProcessModelStore>(parts);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/cluster.h"
+#include "trainer/cluster/servers/cluster.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -11,9 +11,9 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/zmq_endpoint.h"
+#include "dataflow/net/zmq_endpoint.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 std::string Cluster::server(std::int32_t task) const {
   return fmt::format("ps task {} ({})", task, ps_hosts[static_cast<std::size_t>(task)]);
@@ -39,13 +39,13 @@ std::vector<std::string> parse_hosts(std::string_view text, std::string_view fla
           fmt::format("{} has '{}'; expected HOST:PORT, separated by commas", flag, host));
     }
     try {
-      static_cast<void>(parse_endpoint("tcp://" + host));  // throws on a port that is none
+      static_cast<void>(net::parse_endpoint("tcp://" + host));  // throws if the port is invalid
     } catch (const ConfigError& error) {
       throw ConfigError(fmt::format("{}: {}", flag, error.what()));
     }
     if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) {
       throw ConfigError(
-          fmt::format("{} has '{}' twice; give each task an address of its own", flag, host));
+          fmt::format("{} has '{}' twice; give each task a different address", flag, host));
     }
     hosts.push_back(host);
     if (comma == std::string_view::npos) return hosts;
@@ -88,4 +88,4 @@ std::string numeric_endpoint(std::string_view address) {
   return fmt::format("tcp://{}{}{}:{}", six ? "[" : "", text.data(), six ? "]" : "", port);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

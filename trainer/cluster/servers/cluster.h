@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who belongs to a run with parameter servers: addresses, as --ps-hosts and --worker-hosts list
-// them.
+// The members of a run with parameter servers: the addresses in --ps-hosts and --worker-hosts.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cluster {
 
 struct Cluster {
   std::vector<std::string> ps_hosts, worker_hosts;  ///< HOST:PORT, by task
-  std::string program;                              ///< name and version, the same for all
+  std::string program;                              ///< name and version, equal for all members
 
   std::int32_t servers() const noexcept { return static_cast<std::int32_t>(ps_hosts.size()); }
   std::int32_t workers() const noexcept { return static_cast<std::int32_t>(worker_hosts.size()); }
@@ -20,19 +19,19 @@ struct Cluster {
   std::string server(std::int32_t task) const;
   /// "worker task 1 (host:2230)".
   std::string worker(std::int32_t task) const;
-  /// Lines that all of the run have alike.
+  /// Text that is equal on all members of the run.
   std::string describe() const;
 };
 
-/// Splits at commas. Throws ConfigError, which names `flag`, where one is no HOST:PORT, or there
+/// Splits at commas. Throws ConfigError, which names `flag`, if an entry is not HOST:PORT or occurs
 /// twice.
 std::vector<std::string> parse_hosts(std::string_view text, std::string_view flag);
 
 /// The host of HOST:PORT.
 std::string host_of(std::string_view address);
 
-/// "tcp://127.0.0.1:2222" for "localhost:2222": the first IPv4 address of the host, else IPv6.
-/// Throws ConfigError where the name has none.
+/// "tcp://127.0.0.1:2222" for "localhost:2222": the host's first IPv4 address, else IPv6. Throws
+/// ConfigError if the name has no address.
 std::string numeric_endpoint(std::string_view address);
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/connection.h"
+#include "trainer/cluster/servers/connection.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "dataflow/error.h"
-#include "trainer/servers/connection_state.h"
+#include "trainer/cluster/servers/connection_state.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Servers know who is missing: they may speak first.
+/// Servers know which worker is missing, so their message should arrive first.
 constexpr Nanoseconds kAfterServers = std::chrono::seconds(2);
-/// What is on its way when a run fails has this long to leave.
+/// When a run fails, messages in progress have this long to leave.
 constexpr Nanoseconds kRelease = std::chrono::seconds(1);
 
 std::string seconds(Nanoseconds time) {
@@ -36,7 +36,7 @@ void ServerConnection::State::wait(std::unique_lock<std::mutex>& lock, Time dead
            clock.now() >= std::min(deadline, std::min(stop_at, stops));
   });
   wait_until = Time::max();
-  if (ready()) return;  // also where the run ended soon after
+  if (ready()) return;  // even if the run ended soon after
   throw_failure();
   if (clock.now() >= std::min(stop_at, stops)) throw Error("the run is being stopped");
   throw TimeoutError(late());
@@ -44,10 +44,10 @@ void ServerConnection::State::wait(std::unique_lock<std::mutex>& lock, Time dead
 
 // ---- joining, meeting, leaving ----------------------------------------------
 
-ServerConnection::ServerConnection(Wish wish, Clock& clock)
-    : state_(std::make_unique<State>(std::move(wish), clock)) {
+ServerConnection::ServerConnection(Arguments arguments, Clock& clock)
+    : state_(std::make_unique<State>(std::move(arguments), clock)) {
   State& state = *state_;
-  const std::string hello = state.wish.cluster.describe();
+  const std::string hello = state.arguments.cluster.describe();
   for (std::size_t server = 0; server < state.servers.size(); ++server) {
     state.enqueue(
         {.server = server, .header = {.kind = MessageKind::hello}, .text = hello, .priority = 1});
@@ -60,18 +60,18 @@ ServerConnection::ServerConnection(Wish wish, Clock& clock)
   };
   try {
     state.wait(
-        lock, clock.now() + state.wish.rendezvous, state.stop_at,
+        lock, clock.now() + state.arguments.rendezvous, state.stop_at,
         [&] { return missing() == state.servers.end(); },
         [&] {
           const auto task = static_cast<std::int32_t>(missing() - state.servers.begin());
           return fmt::format("{} did not answer {} within {}; see that it was started there",
-                             state.wish.cluster.server(task),
-                             state.wish.cluster.worker(state.wish.task),
-                             seconds(state.wish.rendezvous));
+                             state.arguments.cluster.server(task),
+                             state.arguments.cluster.worker(state.arguments.task),
+                             seconds(state.arguments.rendezvous));
         });
   } catch (...) {
     lock.unlock();
-    leave(5);  // those who are there need not wait
+    leave(5);  // workers that have arrived need not wait
     throw;
   }
   state.phase = WorkerPhase::preparing;
@@ -79,8 +79,8 @@ ServerConnection::ServerConnection(Wish wish, Clock& clock)
 
 ServerConnection::~ServerConnection() { leave(0); }
 
-const Cluster& ServerConnection::cluster() const noexcept { return state_->wish.cluster; }
-std::int32_t ServerConnection::task() const noexcept { return state_->wish.task; }
+const Cluster& ServerConnection::cluster() const noexcept { return state_->arguments.cluster; }
+std::int32_t ServerConnection::task() const noexcept { return state_->arguments.task; }
 
 std::vector<std::string> ServerConnection::all_gather(std::string_view text, Nanoseconds patience,
                                                       std::string_view what) {
@@ -140,9 +140,9 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
     const std::lock_guard lock(state.mutex);
     state.throw_failure();
     state.parts.resize(plan.parts.size());
-    if (state.wish.task == 0) {
+    if (state.arguments.task == 0) {
       for (std::size_t server = 0; server < state.servers.size(); ++server) {
-        const ModelLayout layout{rule, state.wish.optimizer, plan.parts};
+        const ModelLayout layout{rule, state.arguments.optimizer, plan.parts};
         state.enqueue({.server = server,
                        .header = {.kind = MessageKind::layout},
                        .text = write_layout(layout, static_cast<std::int32_t>(server))});
@@ -158,7 +158,7 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
       known.into = part_of(arena, part);
       known.asked = true;
       ++state.unanswered;
-      if (state.wish.task == 0) {
+      if (state.arguments.task == 0) {
         state.enqueue({.server = server,
                        .header = {.kind = MessageKind::first, .key = part.key},
                        .borrowed = std::as_bytes(part_of(arena, part))});
@@ -169,8 +169,9 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
     state.wake.signal();
   }
   static_cast<void>(await());
-  // A push that is applied on arrival changes what others begin with, unless they have begun.
-  all_gather("", state.wish.silence, "waiting for all workers to have the first weights");
+  // A push that is applied on arrival would change the initial weights of workers that have not
+  // begun.
+  all_gather("", state.arguments.silence, "waiting for all workers to have the first weights");
   const std::lock_guard lock(state.mutex);
   state.phase = WorkerPhase::training;
 }
@@ -213,12 +214,12 @@ ServerConnection::Answers ServerConnection::await() {
   while (state.unanswered > 0) {
     const Time seen = state.progress;
     state.wait(
-        lock, seen + state.wish.silence + kAfterServers, state.training_stops_at,
+        lock, seen + state.arguments.silence + kAfterServers, state.training_stops_at,
         [&] { return state.unanswered == 0 || state.progress != seen; },
         [&] {
           return fmt::format("the servers have not answered {} for {}, {}",
-                             state.wish.cluster.worker(state.wish.task),
-                             seconds(state.wish.silence + kAfterServers), state.where());
+                             state.arguments.cluster.worker(state.arguments.task),
+                             seconds(state.arguments.silence + kAfterServers), state.where());
         });
   }
   return std::exchange(state.answers, Answers{});
@@ -238,7 +239,7 @@ void ServerConnection::release() noexcept {
     });
     state.releasing = false;
     if (settled()) return;
-    // The run has failed: an answer that comes now must find no memory of ours.
+    // The run has failed: a late answer must not write to the caller's memory.
     state.outgoing = {};
     state.dropping = true;
     state.wake.signal();
@@ -248,4 +249,4 @@ void ServerConnection::release() noexcept {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker's connection consists of; see connection.h. Its own thread's part is in
-// connection_thread.cpp, that of its callers in connection.cpp.
+// The state of a worker's connection; see connection.h. connection_thread.cpp has the functions of
+// its thread, connection.cpp those of its callers.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,15 +15,16 @@
 #include <thread>
 #include <utility>
 
-#include "trainer/processes.h"
-#include "trainer/servers/connection.h"
-#include "trainer/servers/message.h"
-#include "trainer/servers/sockets.h"
+#include "dataflow/machine/event_fd.h"
+#include "trainer/cluster/processes.h"
+#include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/sockets.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 struct ServerConnection::State {
-  /// Something to send; what lies elsewhere is sent from there.
+  /// A message to send. Borrowed data are sent without a copy.
   struct Outgoing {
     std::size_t server = 0;
     ServerHeader header{};
@@ -43,21 +44,21 @@ struct ServerConnection::State {
     std::size_t bytes = 0;
     std::span<float> into{};
     bool asked = false;
-    std::uint64_t version = 0, step = 0;  // of the weights here; of the next push
+    std::uint64_t version = 0, step = 0;  // version of the local weights; step of the next push
   };
   struct ServerState {
     bool welcome = false;
     Time heard{};
   };
 
-  State(Wish the_wish, Clock& the_clock)
-      : wish(std::move(the_wish)),
+  State(Arguments the_arguments, Clock& the_clock)
+      : arguments(std::move(the_arguments)),
         clock(the_clock),
-        beat(std::min(Nanoseconds(std::chrono::seconds(1)), wish.silence / 4)),
-        servers(wish.cluster.ps_hosts.size()),
-        on_stop(wish.stop, [this] { stop_within(stop_at, Processes::kGrace); }) {
-    sockets.emplace(wish.cluster.ps_hosts, Security{.curve = read_curve(wish.curve)},
-                    wish.io_threads);
+        beat(std::min(Nanoseconds(std::chrono::seconds(1)), arguments.silence / 4)),
+        servers(arguments.cluster.ps_hosts.size()),
+        on_stop(arguments.stop, [this] { stop_within(stop_at, Processes::kGrace); }) {
+    sockets.emplace(arguments.cluster.ps_hosts, Security{.curve = net::read_curve(arguments.curve)},
+                    arguments.io_threads);
   }
 
   // ---- of callers' threads ----
@@ -67,8 +68,8 @@ struct ServerConnection::State {
     moment = std::min(moment, clock.now() + grace);
     wake.signal();
   }
-  /// Blocks until `ready()`. Throws what made that impossible; Error once `stops` has passed,
-  /// TimeoutError with `late()` once `deadline` has.
+  /// Blocks until `ready()`. Throws the failure if that is impossible, Error once `stops` has
+  /// passed, and TimeoutError with `late()` once `deadline` has passed.
   void wait(std::unique_lock<std::mutex>& lock, Time deadline, const Time& stops,
             const std::function<bool()>& ready, const std::function<std::string()>& late);
   void throw_failure() const {
@@ -76,7 +77,7 @@ struct ServerConnection::State {
   }
   void enqueue(Outgoing message) {
     message.order = next_order++;
-    message.header.task = static_cast<std::uint32_t>(wish.task);
+    message.header.task = static_cast<std::uint32_t>(arguments.task);
     message.header.length = message.text.size() + message.borrowed.size();
     outgoing.push(std::move(message));
   }
@@ -84,13 +85,13 @@ struct ServerConnection::State {
 
   // ---- of the connection's thread ----
 
-  /// Until this process leaves. A failure of its own is told to those who wait.
+  /// Runs until this process leaves. Reports its own failures to waiting callers.
   void run() noexcept;
   void run_until_left();
   void receive_all();
   void send_what_may_go();
   void send(Outgoing& message);
-  /// libzmq has sent what was lent to it: called on its thread.
+  /// libzmq has sent borrowed data. Called on a libzmq thread.
   void take_back(std::size_t bytes) noexcept {
     unsent.fetch_sub(bytes);
     lent.fetch_sub(1);
@@ -110,39 +111,39 @@ struct ServerConnection::State {
   }
   void lose(std::size_t server, const std::string& how);
 
-  const Wish wish;
+  const Arguments arguments;
   Clock& clock;
   const Nanoseconds beat;
 
   std::mutex mutex;
   Gate gate;
-  // All below under the mutex, up to the line.
+  // All members up to the line are protected by the mutex.
   std::priority_queue<Outgoing, std::vector<Outgoing>, LaterFirst> outgoing;
   std::uint64_t next_order = 0;
   std::exception_ptr failure;
   Time wait_until = Time::max();
-  /// When waits end because of a stop: all of them, and those of training.
+  /// When waits end because of a stop: all waits, and those of training.
   Time stop_at = Time::max(), training_stops_at = Time::max();
   std::vector<ServerState> servers;
   WorkerPhase phase = WorkerPhase::joining;
   std::uint64_t step = 0;
   std::uint64_t meeting = 0;
-  std::optional<std::vector<std::string>> texts;  // of the meeting under way
+  std::optional<std::vector<std::string>> texts;  // of the current meeting
   std::vector<PartState> parts;                   // by key
   std::size_t unanswered = 0, credit = 0;
-  Time progress{};  // the last answer
+  Time progress{};  // time of the last answer
   Answers answers{};
   bool leaving = false, releasing = false, dropping = false, dropped = false;
   // ----
 
   std::atomic<std::int64_t> lent{0};   // frames that libzmq still reads
-  std::atomic<std::size_t> unsent{0};  // their bytes
-  WakeSignal wake;
-  std::optional<DealerSockets> sockets;  // of the connection's thread, once it runs
+  std::atomic<std::size_t> unsent{0};  // bytes of those frames
+  EventFd wake;
+  std::optional<DealerSockets> sockets;  // used only by the connection's thread, once it runs
   Time beaten{};
   std::stop_callback<std::function<void()>> on_stop;
   std::optional<std::stop_callback<std::function<void()>>> on_stopping, on_abandon;
-  std::jthread thread;  // last: it uses the others
+  std::jthread thread;  // last, because it uses the others
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "dataflow/error.h"
-#include "trainer/servers/connection_state.h"
+#include "trainer/cluster/servers/connection_state.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Until a thread has seen that its wait is over.
+/// Interval until a thread notices that its wait is over.
 constexpr Nanoseconds kSoon = std::chrono::milliseconds(5);
 
 std::string seconds(Nanoseconds time) {
@@ -23,7 +23,7 @@ void ServerConnection::State::run() noexcept {
   try {
     run_until_left();
     return;
-  } catch (const ConfigError&) {  // keys that open no server
+  } catch (const ConfigError&) {  // the server does not accept the keys
     fail(std::current_exception());
   } catch (const std::exception& error) {
     fail(std::make_exception_ptr(
@@ -53,7 +53,7 @@ void ServerConnection::State::run_until_left() {
     sockets->wait(limit, wake);
     receive_all();
     if (const int server = sockets->ended_server(); server >= 0) {
-      receive_all();  // it may have said why
+      receive_all();  // it may have sent the reason
       lose(static_cast<std::size_t>(server), "its connection ended");
     }
     look_at_servers(clock.now());
@@ -81,7 +81,7 @@ void ServerConnection::State::lose(std::size_t server, const std::string& how) {
   {
     const std::lock_guard lock(mutex);
     if (leaving) return;
-    text = fmt::format("{} is lost: {}, {}", wish.cluster.server(task), how, where());
+    text = fmt::format("{} is lost: {}, {}", arguments.cluster.server(task), how, where());
   }
   fail(std::make_exception_ptr(TimeoutError(text)));
 }
@@ -92,8 +92,8 @@ void ServerConnection::State::send_what_may_go() {
     if (outgoing.empty() || dropped) return;
     const Outgoing& next = outgoing.top();
     const std::size_t unsent_bytes = unsent.load();
-    // One goes, however long it is. What holds the others back is not the answer, which waits for
-    // other workers, who may have begun with other parts.
+    // One push goes out whatever its length. The limit counts bytes until they are sent, not until
+    // they are answered: an answer waits for other workers, which may have begun with other parts.
     if (next.header.kind == MessageKind::push && credit > 0 && unsent_bytes > 0 &&
         unsent_bytes + next.borrowed.size() > credit) {
       return;
@@ -139,18 +139,18 @@ void ServerConnection::State::look_at_servers(Time now) {
     const std::lock_guard lock(mutex);
     if (phase == WorkerPhase::joining || leaving) return;
     const auto found = std::find_if(servers.begin(), servers.end(), [&](const ServerState& server) {
-      return now - server.heard > wish.silence;
+      return now - server.heard > arguments.silence;
     });
     if (found == servers.end()) return;
     silent = static_cast<std::size_t>(found - servers.begin());
   }
-  lose(silent, fmt::format("nothing was heard of it for {}", seconds(wish.silence)));
+  lose(silent, fmt::format("it sent nothing for {}", seconds(arguments.silence)));
 }
 
-/// A server is trusted no more than a worker is.
+/// Checks a server's message as strictly as a server checks a worker's.
 void ServerConnection::State::take(std::size_t server, std::span<const std::byte> bytes,
                                    Frame data) {
-  const std::string name = wish.cluster.server(static_cast<std::int32_t>(server));
+  const std::string name = arguments.cluster.server(static_cast<std::int32_t>(server));
   try {
     const ServerHeader header = parse_header(bytes, data.bytes.size());
     const std::lock_guard lock(mutex);
@@ -168,7 +168,7 @@ void ServerConnection::State::take(std::size_t server, std::span<const std::byte
         return fail_locked(std::make_exception_ptr(TimeoutError(std::string(text_of(data.bytes)))));
       case MessageKind::gathered:
         if (header.step != meeting) throw DataError("texts of another meeting");
-        texts = split_texts(data.bytes, wish.cluster.worker_hosts.size());
+        texts = split_texts(data.bytes, arguments.cluster.worker_hosts.size());
         break;
       case MessageKind::answer:
         take_answer(header, data);
@@ -182,7 +182,7 @@ void ServerConnection::State::take(std::size_t server, std::span<const std::byte
   }
 }
 
-/// The copy out of the message is made under the lock: nobody else wants it for long.
+/// Copies out of the message while it holds the lock; no other thread needs the lock for long.
 void ServerConnection::State::take_answer(const ServerHeader& header, const Frame& data) {
   if (header.key >= parts.size() || !parts[header.key].asked) {
     throw DataError(fmt::format("an answer for part {}, which was not asked for", header.key));
@@ -201,4 +201,4 @@ void ServerConnection::State::take_answer(const ServerHeader& header, const Fram
   progress = clock.now();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

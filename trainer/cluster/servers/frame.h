@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a message, where it was received, for as long as somebody keeps it.
+// The data of a received message, without a copy. The memory is freed with its owner.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
 
-namespace penstock {
+namespace penstock::cluster {
 
 struct Frame {
   using Owner = std::unique_ptr<void, void (*)(void*)>;
@@ -14,4 +14,4 @@ struct Frame {
   Owner owner{nullptr, [](void*) {}};  ///< frees the memory
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

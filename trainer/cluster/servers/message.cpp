@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/message.h"
+#include "trainer/cluster/servers/message.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "messages are little-endian");
 
-/// Where fields lie.
+/// Byte offsets of the fields.
 enum Offset : std::size_t {
   kMagicAt = 0,
   kVersionAt = 4,
@@ -162,4 +162,4 @@ std::string_view to_string(WorkerPhase phase) noexcept {
   return "in no known phase";
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

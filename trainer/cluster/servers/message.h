@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What workers and parameter servers say to each other: bytes in, values out. A message is a header
-// of kHeaderBytes, and at most one frame of data behind it.
+// The messages between workers and parameter servers: bytes in, values out. A message is a header
+// of kHeaderBytes, followed by at most one frame of data.
 //
 //   0  u32 magic "PSPS"    4 u16 version    6 u16 kind
 //   8  u32 key             12 u32 task      the part of the weights; the worker it is of
@@ -8,8 +8,8 @@
 //   32 f32 learning_rate   36 f32 weight_decay   40 f32 gradient_clip   44 f32 gradient_scale
 //   48 f64 value           56 u64 version of the part
 //
-// Little-endian and packed. Nothing in a message from outside is believed before it was checked: a
-// header by parse_header, what it means by whoever knows the state of the run. Stateless: all
+// Little-endian and packed. Every message from outside is checked before use: parse_header checks
+// the header, and the caller, who knows the state of the run, checks its meaning. Stateless: all
 // functions may run on any thread.
 #pragma once
 
@@ -20,32 +20,34 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cluster {
 
 inline constexpr std::uint32_t kServerMagic = 0x53505350;  // "PSPS"
 inline constexpr std::uint16_t kServerVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 64;
-/// No frame is longer: parts of weights are cut to fit, and peers that send more are cut off.
+/// The maximum length of a frame: parts of weights are smaller, and peers that send more are
+/// disconnected.
 inline constexpr std::size_t kMaxFrame = std::size_t{64} << 20;
 
 enum class MessageKind : std::uint16_t {
-  hello = 1,  ///< worker: takes part; data: who it thinks belongs to the run
-  welcome,    ///< server: taken note of
-  refused,    ///< server: not so; data: why
-  beat,  ///< worker: still there; key: its WorkerPhase, step: how far. The server answers the same
-  gather,    ///< worker: a text for all workers; step: the number of the meeting
+  hello = 1,  ///< worker: takes part; data: its list of the members of the run
+  welcome,    ///< server: accepts the hello
+  refused,    ///< server: rejects the hello; data: the reason
+  beat,    ///< worker: still there; key: its WorkerPhase, step: its step. The server answers with a
+           ///< beat
+  gather,  ///< worker: a text for all workers; step: the number of the meeting
   gathered,  ///< server: the texts of all workers, see join_texts
-  layout,    ///< worker 0: the weights, and what becomes of gradients; data: see model_layout.h
-  first,     ///< worker 0: the first weights of a part; data: f32
+  layout,    ///< worker 0: the weights, and the rule for gradients; data: see model_layout.h
+  first,     ///< worker 0: the initial weights of a part; data: f32
   push,      ///< worker: gradients of a part; data: f32
-  pull,      ///< worker: wants the weights of a part
+  pull,      ///< worker: requests the weights of a part
   answer,    ///< server: to push and pull; data: f32
-  lost,      ///< server: the run is over; data: why
+  lost,      ///< server: the run is over; data: the reason
   goodbye,   ///< worker: leaves; key: its exit code
 };
 inline constexpr MessageKind kLastKind = MessageKind::goodbye;
 
-/// Where a worker is, as others speak of it once it is lost.
+/// The phase of a worker, for messages about a lost worker.
 enum class WorkerPhase : std::uint32_t { joining, preparing, training, leaving };
 std::string_view to_string(WorkerPhase phase) noexcept;
 
@@ -60,13 +62,13 @@ struct ServerHeader {
 
 void write_header(const ServerHeader& header, std::span<std::byte, kHeaderBytes> to) noexcept;
 
-/// Checks magic, version, kind, that `data_bytes` are as long as the header says, and that numbers
-/// are numbers. Throws DataError with the field, its value and what was expected.
+/// Checks magic, version, kind, the length of the data, and that floats are finite. Throws
+/// DataError with the field, its value and the expected value.
 ServerHeader parse_header(std::span<const std::byte> header, std::size_t data_bytes);
 
-/// Texts behind each other, each with its length in 32 bits in front.
+/// Concatenates texts, each after its length in 32 bits.
 std::string join_texts(std::span<const std::string> texts);
-/// Throws DataError where `bytes` are not exactly that many texts.
+/// Throws DataError if `bytes` are not exactly `count` texts.
 std::vector<std::string> split_texts(std::span<const std::byte> bytes, std::size_t count);
 
 /// "push".
@@ -79,4 +81,4 @@ inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

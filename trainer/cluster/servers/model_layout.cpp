@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/model_layout.h"
+#include "trainer/cluster/servers/model_layout.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "dataflow/error.h"
-#include "trainer/servers/message.h"
+#include "trainer/cluster/servers/message.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 constexpr std::size_t kMaxElements = kMaxFrame / sizeof(float);
@@ -21,8 +21,8 @@ std::size_t offset_in(const Tensor& arena, const Tensor& tensor) {
                                   static_cast<const float*>(arena.data));
 }
 
-/// The segments of elements [first, first + count) of the arena; what lies between parameters does
-/// not decay.
+/// The segments of elements [first, first + count) of the arena. Gaps between parameters do not
+/// decay.
 std::vector<Segment> segments_of(const ParameterSet& set, std::size_t first, std::size_t count) {
   std::vector<Segment> segments;
   const auto add = [&](std::size_t elements, bool decays) {
@@ -53,7 +53,7 @@ class Planner {
   Planner(const ParameterSet& set, std::size_t part_bytes)
       : set_(set), most_(std::clamp<std::size_t>(part_bytes / sizeof(float), 1, kMaxElements)) {}
 
-  /// Equal parts, as few as there can be.
+  /// Adds equal parts, as few as possible.
   void add(std::int32_t server, const ArenaRange& range) {
     const std::size_t pieces = std::max<std::size_t>(1, (range.count + most_ - 1) / most_);
     for (std::size_t piece = 0; piece < pieces; ++piece) {
@@ -91,7 +91,7 @@ class Planner {
   PartPlan plan_;
 };
 
-/// Takes a text apart, one number after the other.
+/// Reads a text, one number after the other.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -180,7 +180,7 @@ PartPlan plan_partitions(const ParameterSet& set, std::int32_t servers, std::siz
     *least += range.count;
     planner.add(static_cast<std::int32_t>(least - loads.begin()), range);
   };
-  // The arena from front to back, which is the order of backward. Small tensors share a part.
+  // Walks the arena from front to back, which is the order of backward. Small tensors share a part.
   ArenaRange open{};
   for (const Parameter& parameter : set.parameters) {
     const std::size_t begin = offset_in(set.weights, parameter.weight);
@@ -246,4 +246,4 @@ ModelLayout parse_layout(std::span<const std::byte> bytes) {
   return layout;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of sockets, serve and connection where there is no ZeroMQ.
+// Replaces sockets, serve and connection in builds without ZeroMQ.
 #include "dataflow/error.h"
-#include "trainer/servers/connection.h"
-#include "trainer/servers/serve.h"
+#include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/serve.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 [[noreturn]] void refuse() {
@@ -15,14 +15,14 @@ namespace {
 
 }  // namespace
 
-Served serve_parameters(const ServeWish&, Clock&, const std::function<void(const std::string&)>&,
-                        std::stop_token) {
+Served serve_parameters(const ServeArguments&, Clock&,
+                        const std::function<void(const std::string&)>&, std::stop_token) {
   refuse();
 }
 
 struct ServerConnection::State {};
 
-ServerConnection::ServerConnection(Wish, Clock&) { refuse(); }
+ServerConnection::ServerConnection(Arguments, Clock&) { refuse(); }
 ServerConnection::~ServerConnection() = default;
 const Cluster& ServerConnection::cluster() const noexcept { std::terminate(); }
 std::int32_t ServerConnection::task() const noexcept { return -1; }
@@ -38,4 +38,4 @@ void ServerConnection::set_credit(std::size_t) {}
 ServerConnection::Answers ServerConnection::await() { return {}; }
 void ServerConnection::release() noexcept {}
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/part_store.h"
+#include "trainer/cluster/servers/part_store.h"
 
 #include <fmt/format.h>
 
@@ -10,29 +10,29 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 /// One part. Sums alternate between two accumulators: the answer of one update may still be on its
-/// way to a worker while the next one is being added up, and nobody begins the one after that.
+/// way to a worker while the next update is added up. No worker begins the update after that.
 struct PartStore::Held {
   Part part;
   std::vector<float> weights;
   std::array<std::vector<float>, 2> sums;
-  std::unique_ptr<Optimizer> optimizer;  // null: nothing is applied here
+  std::unique_ptr<Optimizer> optimizer;  // null: this server applies nothing
   ParameterSet set;                      // the weights and the first accumulator
   bool has_weights = false;
   std::uint64_t version = 0;  // updates made
-  // Of the update under way, by worker.
+  // State of the current update, by worker.
   std::vector<Frame> early;
   std::vector<bool> pushed;
-  std::int32_t added = 0;           // workers, from 0 on
-  ServerHeader terms{};             // worker 0's
-  std::vector<std::int32_t> pulls;  // that wait for the first weights
+  std::int32_t added = 0;           // workers added so far, from 0 on
+  ServerHeader terms{};             // terms of worker 0
+  std::vector<std::int32_t> pulls;  // waiting for the initial weights
 };
 
 namespace {
 
-/// The part's segments as parameters in arenas of their own.
+/// The part's segments as parameters in separate arenas.
 ParameterSet as_parameters(const Part& part, std::span<float> weights, std::span<float> gradients) {
   ParameterSet set;
   set.weights = {weights.data(), weights.size()};
@@ -144,7 +144,7 @@ void PartStore::push(std::int32_t worker, const ServerHeader& header, Frame data
   }
   const auto index = static_cast<std::size_t>(worker);
   if (held.pushed[index]) refuse(header, "kind", "a push again", "one of each update");
-  // One by one, an update of all workers counts as many versions.
+  // With one_by_one, an update of all workers raises the version by the number of workers.
   const std::uint64_t expected = rule_ == ServerRule::one_by_one
                                      ? held.version / static_cast<std::uint64_t>(workers_)
                                      : held.version;
@@ -166,7 +166,7 @@ void PartStore::push_alone(Held& held, std::int32_t worker, const ServerHeader& 
   if (++held.added < workers_) return;
   held.added = 0;
   held.pushed.assign(held.pushed.size(), false);
-  // The next update's first push changes the weights, so that they are copied.
+  // The next update's first push changes the weights, so the answers are copies.
   for (std::int32_t other = 0; other < workers_; ++other) {
     answer(held, other, held.weights, false);
   }
@@ -197,7 +197,7 @@ void PartStore::push_together(Held& held, std::int32_t worker, const ServerHeade
   for (std::int32_t other = 0; other < workers_; ++other) answer(held, other, held.weights, true);
 }
 
-/// Data may lie at any address.
+/// The data may be unaligned.
 void PartStore::add(Held& held, std::span<const std::byte> data, bool first) {
   std::vector<float>& sum = held.sums[rule_ == ServerRule::sum ? held.version % 2 : 0];
   if (data.empty()) return;
@@ -254,4 +254,4 @@ std::vector<std::int32_t> PartStore::awaited() const {
   return missing;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of one parameter server, and what becomes of the gradients that workers push. Knows
-// no sockets: messages come from whoever calls, answers go to whoever was named.
+// The weights of one parameter server, and the processing of pushed gradients. It knows no sockets:
+// the caller passes messages in, and a callback sends the answers.
 //
-// Gradients are added in the order of workers, whatever order they come in, so that sums have the
-// same bits in every run; those that come too early are kept where they were received.
+// Gradients are added in worker order, independently of their arrival, so that sums have the same
+// bits in every run. Gradients that arrive early stay in their receive buffers.
 //
 // Thread-safety: one thread.
 #pragma once
@@ -18,32 +18,32 @@
 
 #include "dataflow/host_device.h"
 #include "dataflow/options.h"
+#include "trainer/cluster/servers/frame.h"
+#include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/model_layout.h"
 #include "trainer/optimizer.h"
-#include "trainer/servers/frame.h"
-#include "trainer/servers/message.h"
-#include "trainer/servers/model_layout.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
 class PartStore {
  public:
-  /// An answer to a worker. `stays`: the data lie where they are, unchanged, until the worker has
-  /// them; else they have to be copied at once.
+  /// Sends an answer to a worker. `stays`: the data stay unchanged in place until the worker has
+  /// them; otherwise they must be copied at once.
   using Send = std::function<void(std::int32_t worker, const ServerHeader& header,
                                   std::span<const std::byte> data, bool stays)>;
 
-  /// Throws ConfigError for an optimizer that is none. `clock` outlives the store.
+  /// Throws ConfigError if the optimizer does not exist. `clock` outlives the store.
   PartStore(const ModelLayout& layout, std::int32_t workers, Clock& clock, Send send);
   ~PartStore();
 
-  /// The calls throw DataError, and change nothing, where key, length or step are not what they
-  /// have to be. First weights are taken once.
+  /// The calls throw DataError, and change nothing, if key, length or step are wrong. The initial
+  /// weights are accepted once.
   void first(const ServerHeader& header, std::span<const std::byte> data);
-  /// Answered once the first weights are there.
+  /// Answered once the initial weights are there.
   void pull(std::int32_t worker, const ServerHeader& header);
   void push(std::int32_t worker, const ServerHeader& header, Frame data);
 
-  /// Workers that others wait for: of some part they have pushed nothing where others have.
+  /// Workers that others wait for: they have not pushed some part that other workers have pushed.
   std::vector<std::int32_t> awaited() const;
 
  private:
@@ -64,4 +64,4 @@ class PartStore {
   std::map<std::uint32_t, std::unique_ptr<Held>> parts_;  // by key
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

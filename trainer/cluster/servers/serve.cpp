@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/serve.h"
+#include "trainer/cluster/servers/serve.h"
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "trainer/servers/sockets.h"
+#include "dataflow/machine/event_fd.h"
+#include "trainer/cluster/servers/sockets.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Between two looks at the deadlines.
+/// Interval between checks of the deadlines.
 constexpr Nanoseconds kPeriod = std::chrono::milliseconds(100);
-/// Messages between two looks at what else there is.
+/// Maximum number of messages before other checks.
 constexpr int kAtOnce = 64;
 
 class SocketOutlet final : public Server::Outlet {
@@ -32,22 +33,22 @@ class SocketOutlet final : public Server::Outlet {
 
 }  // namespace
 
-Served serve_parameters(const ServeWish& wish, Clock& clock,
+Served serve_parameters(const ServeArguments& arguments, Clock& clock,
                         const std::function<void(const std::string&)>& say, std::stop_token stop) {
-  const std::string& address = wish.cluster.ps_hosts[static_cast<std::size_t>(wish.task)];
+  const std::string& address = arguments.cluster.ps_hosts[static_cast<std::size_t>(arguments.task)];
   std::optional<RouterSocket> socket;
-  const Security security{.insecure = wish.insecure,
-                          .curve = read_curve(wish.curve),
+  const Security security{.insecure = arguments.insecure,
+                          .curve = net::read_curve(arguments.curve),
                           .reports = {.refused = {}, .say = say}};
-  socket.emplace(address, security, wish.io_threads);
+  socket.emplace(address, security, arguments.io_threads);
   SocketOutlet outlet(*socket, say);
-  Server server(wish.cluster, wish.task, wish.patience, clock, outlet);
-  const WakeSignal wake;
+  Server server(arguments.cluster, arguments.task, arguments.patience, clock, outlet);
+  const EventFd wake;
   const std::stop_callback forward(stop, [&] { wake.signal(); });
   bool stopped = false;
-  // Those whose connection has ended, while what they sent before is still to be received. A
-  // descriptor may be used again: who has it is asked when the end is seen, before a message that
-  // came after it is.
+  // Tasks whose connection has ended but whose earlier messages may still arrive. A descriptor may
+  // be reused, so its tasks are looked up as soon as the end is seen, before a later message is
+  // handled.
   std::vector<std::int32_t> gone;
   const auto see_connections = [&] {
     for (const int connection : socket->ended_connections()) {
@@ -59,8 +60,8 @@ Served serve_parameters(const ServeWish& wish, Clock& clock,
     socket->wait(kPeriod, wake);
     if (stop.stop_requested() && !stopped) {
       stopped = true;
-      wake.clear();
-      server.end(wish.cluster.server(wish.task) + " was stopped");
+      wake.drain();
+      server.end(arguments.cluster.server(arguments.task) + " was stopped");
     }
     Server::Received message;
     int received = 0;
@@ -68,7 +69,7 @@ Served serve_parameters(const ServeWish& wish, Clock& clock,
       see_connections();
       server.receive(std::move(message));
     }
-    if (received < kAtOnce) {  // there is no more of those who had gone by then
+    if (received < kAtOnce) {  // all messages of the tasks in `gone` have been received
       for (const std::int32_t task : std::exchange(gone, {})) server.connection_ended(task);
     }
     see_connections();
@@ -78,11 +79,11 @@ Served serve_parameters(const ServeWish& wish, Clock& clock,
     }
   }
   const std::int64_t refused = socket->refused();
-  socket.reset();  // what it sends lies in the server
+  socket.reset();  // messages in progress use the server's memory
   return {.failure = server.failure(),
           .rejected = server.rejected(),
           .refused = refused,
           .stopped = stopped};
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/server.h"
+#include "trainer/cluster/servers/server.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// So many messages that are not for us are named one by one.
+/// Only this many foreign messages are reported one by one.
 constexpr std::int64_t kNamed = 5;
 
 std::string seconds(Nanoseconds time) {
@@ -109,7 +109,7 @@ void Server::hello(const Received& message, const ServerHeader& header) {
   const auto task = static_cast<std::int32_t>(header.task);
   Worker& worker = workers_[header.task];
   if (worker.joined) {
-    return refuse(fmt::format("{} takes part already; give each worker a --task-index of its own",
+    return refuse(fmt::format("{} takes part already; give each worker a different --task-index",
                               cluster_.worker(task)));
   }
   worker = {.peer = message.peer,
@@ -138,7 +138,7 @@ void Server::dispatch(std::int32_t task, const ServerHeader& header, Frame data)
     case MessageKind::first:
       return store(header).first(header, data.bytes);
     case MessageKind::pull:
-      if (store_ == nullptr) {  // worker 0 has yet to say what there is
+      if (store_ == nullptr) {  // worker 0 has not sent the layout yet
         if (early_pulls_.size() < (std::size_t{1} << 20)) early_pulls_.emplace_back(task, header);
         return;
       }
@@ -183,7 +183,7 @@ void Server::define(std::int32_t task, std::span<const std::byte> data) {
   }
 }
 
-/// The data are two texts: what the meeting is about, and the worker's own.
+/// The data are two texts: the topic of the meeting, and the worker's text.
 void Server::gather(std::int32_t task, const ServerHeader& header,
                     std::span<const std::byte> data) {
   Worker& worker = workers_[static_cast<std::size_t>(task)];
@@ -257,7 +257,7 @@ void Server::look() {
     }
     if (worker.joined && !worker.left && now - worker.heard > patience_.silence) {
       worker.left = true;
-      conclude(fmt::format("{} is lost: nothing was heard of it for {}, {}", cluster_.worker(task),
+      conclude(fmt::format("{} is lost: it sent nothing for {}, {}", cluster_.worker(task),
                            seconds(patience_.silence), where(task)));
     }
   }
@@ -275,7 +275,7 @@ void Server::look_at_meeting(Time now) {
   }
 }
 
-/// A worker that lives, and that others wait for in a step.
+/// Finds a live worker that the others wait for in a step.
 void Server::look_at_step(Time now) {
   if (store_ == nullptr || now - pushed_ <= patience_.silence) return;
   const std::vector<std::int32_t> awaited = store_->awaited();
@@ -292,4 +292,4 @@ bool Server::done() const {
   });
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One parameter server: who takes part, what they say to each other through it, its part of the
-// weights, and when it is over. Knows no sockets: messages come in through receive(), go out
-// through its Outlet, and look() is called now and then, so that a test can script every event.
+// One parameter server: its members, the texts that they exchange through it, its part of the
+// weights, and the end of the run. It knows no sockets: receive() takes messages, an Outlet sends
+// them, and look() is called regularly, so that a test can script every event.
 //
-// Only those who said hello as a task of the run are listened to. What others send, and what makes
-// no sense, is counted and named, and changes nothing.
+// It listens only to peers that said hello as a task of the run. Messages of other peers and
+// invalid messages are counted and reported, and change nothing.
 //
 // Thread-safety: one thread.
 #pragma once
@@ -19,18 +19,18 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "trainer/servers/cluster.h"
-#include "trainer/servers/frame.h"
-#include "trainer/servers/message.h"
-#include "trainer/servers/part_store.h"
+#include "trainer/cluster/servers/cluster.h"
+#include "trainer/cluster/servers/frame.h"
+#include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/part_store.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// How long others may take.
+/// Timeouts for other members.
 struct ServerPatience {
   Nanoseconds rendezvous = std::chrono::seconds(60);  ///< until all workers have said hello
   Nanoseconds silence = std::chrono::seconds(30);     ///< of one worker, and of a step
-  Nanoseconds goodbye = std::chrono::seconds(10);     ///< once it is over
+  Nanoseconds goodbye = std::chrono::seconds(10);     ///< after the end of the run
 };
 
 class Server {
@@ -41,7 +41,7 @@ class Server {
     /// `stays`: see PartStore::Send. Never blocks.
     virtual void send(const std::string& peer, const ServerHeader& header,
                       std::span<const std::byte> data, bool stays) = 0;
-    /// A sentence for whoever looks after the server.
+    /// Gets a sentence for the server's operator.
     virtual void say(const std::string& sentence) = 0;
   };
 
@@ -49,8 +49,8 @@ class Server {
   Server(Cluster cluster, std::int32_t task, const ServerPatience& patience, Clock& clock,
          Outlet& outlet);
 
-  /// A message of `frames` frames, of which these are the first two, from whoever has that name
-  /// and, where known, that connection.
+  /// The first two of `frames` frames of a message, from the peer with that name and (if known)
+  /// that connection.
   struct Received {
     std::string peer, address;
     int connection = -1;
@@ -59,18 +59,18 @@ class Server {
     Frame data{};
   };
   void receive(Received message);
-  /// Tasks that came by that connection.
+  /// The tasks that use that connection.
   std::vector<std::int32_t> tasks_on(int connection) const;
-  /// The task's connection has ended, and everything that it sent before was received.
+  /// The task's connection has ended, and all its earlier messages were received.
   void connection_ended(std::int32_t task);
-  /// Deadlines. Called a few times a second.
+  /// Checks the deadlines. Called a few times a second.
   void look();
-  /// Ends the run for all, for that reason.
+  /// Ends the run for all members, for that reason.
   void end(const std::string& why) { conclude(why); }
 
-  /// Nobody needs it any more.
+  /// True: no member needs the server any more.
   bool done() const;
-  /// Why the run did not come to its end; empty: it did.
+  /// Why the run did not complete; empty: it completed.
   const std::string& failure() const noexcept { return failure_; }
   std::int64_t rejected() const noexcept { return rejected_; }
 
@@ -82,7 +82,7 @@ class Server {
     Time heard{};
     WorkerPhase phase = WorkerPhase::joining;
     std::uint64_t step = 0;
-    std::optional<std::string> text;  ///< of the meeting under way
+    std::optional<std::string> text;  ///< of the current meeting
   };
 
   std::int32_t task_of(const std::string& peer) const;
@@ -109,14 +109,14 @@ class Server {
   std::vector<Worker> workers_;
   std::map<std::string, std::int32_t> tasks_;  // by peer
   std::unique_ptr<PartStore> store_;
-  std::vector<std::pair<std::int32_t, ServerHeader>> early_pulls_;  // before there is a layout
+  std::vector<std::pair<std::int32_t, ServerHeader>> early_pulls_;  // arrived before the layout
   std::uint64_t meeting_ = 0;
   std::optional<Time> meeting_ends_;
   std::string meeting_about_;
-  Time pushed_{};  ///< last
+  Time pushed_{};  ///< time of the last push
   std::string failure_;
-  Time ends_{};  ///< once it has failed
+  Time ends_{};  ///< set after a failure
   std::int64_t rejected_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,42 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/sockets.h"
-
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include "trainer/cluster/servers/sockets.h"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/zmq_endpoint.h"
-#include "trainer/servers/cluster.h"
+#include "dataflow/net/zmq_endpoint.h"
+#include "trainer/cluster/servers/cluster.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
-/// Everything that a socket is told before it binds or connects, but its keys.
+/// Sets all options of a socket before it binds or connects, except its keys.
 void set_up(zmq::socket_t& socket, const std::string& endpoint) {
-  bound_socket(socket.handle(), static_cast<std::int64_t>(kMaxFrame));
-  // Messages are not counted: their number is bounded by the parts of the weights, and what is sent
-  // lies in its owner's memory.
+  net::bound_socket(socket.handle(), static_cast<std::int64_t>(kMaxFrame));
+  // No limit on the number of messages: the parts of the weights bound it, and the data stay in
+  // their owner's memory.
   socket.set(zmq::sockopt::sndhwm, 0);
   socket.set(zmq::sockopt::rcvhwm, 0);
   if (endpoint.find('[') != std::string::npos) socket.set(zmq::sockopt::ipv6, 1);
 }
 
-void check_server_keys(const CurveSetup& curve) {
-  if (curve.role != CurveSetup::Role::client) return;
+void check_server_keys(const net::CurveSetup& curve) {
+  if (curve.role != net::CurveSetup::Role::client) return;
   throw ConfigError(
       "a parameter server has --curve-server-key, which is for workers; give it --curve-allow");
 }
 
-void check_worker_keys(const CurveSetup& curve, std::size_t servers) {
-  if (curve.role == CurveSetup::Role::server) {
+void check_worker_keys(const net::CurveSetup& curve, std::size_t servers) {
+  if (curve.role == net::CurveSetup::Role::server) {
     throw ConfigError(
         "a worker has --curve-allow, which is for parameter servers; give it --curve-server-key");
   }
@@ -70,7 +66,7 @@ zmq::message_t data_frame(std::span<const std::byte> data, const Borrowed* borro
   return {bytes, data.size(), borrowed->sent != nullptr ? borrowed->sent : keep, borrowed->hint};
 }
 
-/// Takes the frame over without copying it.
+/// Takes over the frame without a copy.
 Frame as_frame(zmq::message_t&& message) {
   if (message.size() == 0) return {};
   auto* const owned = new zmq::message_t(std::move(message));
@@ -78,12 +74,12 @@ Frame as_frame(zmq::message_t&& message) {
           Frame::Owner(owned, [](void* object) { delete static_cast<zmq::message_t*>(object); })};
 }
 
-/// Receives a frame, and the rest of the message where there is more of it than is expected.
+/// Receives a frame without blocking. False: there is none.
 bool receive_frame(zmq::socket_t& socket, zmq::message_t& frame) {
   return socket.recv(frame, zmq::recv_flags::dontwait).has_value();
 }
 
-/// A header and at most one frame of data behind it; returns how many there were.
+/// Receives a header and one frame of data, and drops further frames. Returns the number of frames.
 std::size_t receive_body(zmq::socket_t& socket, bool more, zmq::message_t& header, Frame& data) {
   std::size_t frames = 0;
   zmq::message_t frame;
@@ -103,22 +99,7 @@ std::span<const std::byte> view(const zmq::message_t& frame) {
 
 }  // namespace
 
-// ---- waking -----------------------------------------------------------------
-
-WakeSignal::WakeSignal() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (fd_ < 0) throw ConfigError(std::string("cannot open an eventfd: ") + std::strerror(errno));
-}
-WakeSignal::~WakeSignal() { close(fd_); }
-void WakeSignal::signal() const noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(fd_, &one, sizeof one);
-}
-void WakeSignal::clear() const noexcept {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto taken = read(fd_, &count, sizeof count);
-}
-
-// ---- a server's -------------------------------------------------------------
+// ---- server sockets ---------------------------------------------------------
 
 struct RouterSocket::State {
   State(const std::string& address, const Security& security, int io_threads)
@@ -128,7 +109,7 @@ struct RouterSocket::State {
         monitor(context.handle(), socket.handle()) {
     check_server_keys(security.curve);
     const std::string endpoint = numeric_endpoint(address);
-    check_bindable(parse_endpoint(endpoint), security.insecure || security.curve);
+    net::check_bindable(net::parse_endpoint(endpoint), security.insecure || security.curve);
     set_up(socket, endpoint);
     keys.set_up(socket.handle());
     try {
@@ -143,24 +124,24 @@ struct RouterSocket::State {
   }
 
   zmq::context_t context;
-  SocketSecurity keys;
+  net::SocketSecurity keys;
   zmq::socket_t socket;
-  ZmqMonitor monitor;
+  net::ZmqMonitor monitor;
   zmq::message_t header;  // of the message received last
 };
 
 RouterSocket::RouterSocket(const std::string& address, const Security& security, int io_threads)
     : state_(std::make_unique<State>(address, security, io_threads)) {}
 
-/// The last words have a moment to leave.
+/// Gives the last messages a moment to leave.
 RouterSocket::~RouterSocket() {
   state_->socket.set(zmq::sockopt::linger, static_cast<int>(DealerSockets::kLinger.count()));
 }
 
-void RouterSocket::wait(Nanoseconds limit, const WakeSignal& wake) {
+void RouterSocket::wait(Nanoseconds limit, const EventFd& wake) {
   std::vector<zmq::pollitem_t> items = {{state_->socket.handle(), 0, ZMQ_POLLIN, 0},
                                         {state_->monitor.handle(), 0, ZMQ_POLLIN, 0},
-                                        {nullptr, wake.fd(), ZMQ_POLLIN, 0}};
+                                        {nullptr, wake.get(), ZMQ_POLLIN, 0}};
   poll(items, limit);
 }
 
@@ -183,9 +164,9 @@ bool RouterSocket::receive(Server::Received& message) {
 
 std::vector<int> RouterSocket::ended_connections() {
   std::vector<int> connections;
-  while (const std::optional<ConnectionEvent> event = state_->monitor.next()) {
+  while (const std::optional<net::ConnectionEvent> event = state_->monitor.next()) {
     state_->keys.see_at_listener(*event);
-    if (event->kind == ConnectionEvent::Kind::ended) connections.push_back(event->connection);
+    if (event->kind == net::ConnectionEvent::Kind::ended) connections.push_back(event->connection);
   }
   return connections;
 }
@@ -197,7 +178,7 @@ void RouterSocket::send(const std::string& peer, const ServerHeader& header,
   constexpr Borrowed kStays{};
   try {
     zmq::message_t name(peer);
-    // A router drops what is for a peer that has gone, and says nothing.
+    // A router silently drops messages for a peer that is gone.
     if (!state_->socket.send(name, zmq::send_flags::sndmore | zmq::send_flags::dontwait)) return;
     const bool more = !data.empty();
     state_->socket.send(
@@ -211,7 +192,7 @@ void RouterSocket::send(const std::string& peer, const ServerHeader& header,
   }
 }
 
-// ---- a worker's -------------------------------------------------------------
+// ---- worker sockets ---------------------------------------------------------
 
 struct DealerSockets::State {
   State(const Security& security, int io_threads)
@@ -224,11 +205,11 @@ struct DealerSockets::State {
           monitor(context.handle(), socket.handle()) {}
     const std::string endpoint;
     zmq::socket_t socket;
-    ZmqMonitor monitor;
-    int failures = 0;  // of handshakes, in a row
+    net::ZmqMonitor monitor;
+    int failures = 0;  // consecutive failed handshakes
   };
   zmq::context_t context;
-  SocketSecurity keys;
+  net::SocketSecurity keys;
   std::vector<std::unique_ptr<Connection>> servers;
 };
 
@@ -255,14 +236,14 @@ DealerSockets::~DealerSockets() {
   }
 }
 
-void DealerSockets::wait(Nanoseconds limit, const WakeSignal& wake) {
-  std::vector<zmq::pollitem_t> items = {{nullptr, wake.fd(), ZMQ_POLLIN, 0}};
+void DealerSockets::wait(Nanoseconds limit, const EventFd& wake) {
+  std::vector<zmq::pollitem_t> items = {{nullptr, wake.get(), ZMQ_POLLIN, 0}};
   for (const auto& server : state_->servers) {
     items.push_back({server->socket.handle(), 0, ZMQ_POLLIN, 0});
     items.push_back({server->monitor.handle(), 0, ZMQ_POLLIN, 0});
   }
   poll(items, limit);
-  wake.clear();
+  wake.drain();
 }
 
 bool DealerSockets::receive(const Take& take) {
@@ -290,10 +271,10 @@ int DealerSockets::ended_server() {
   int ended = -1;
   for (std::size_t i = 0; i < state_->servers.size(); ++i) {
     State::Connection& server = *state_->servers[i];
-    while (const std::optional<ConnectionEvent> event = server.monitor.next()) {
+    while (const std::optional<net::ConnectionEvent> event = server.monitor.next()) {
       state_->keys.see_at_connector(*event, server.endpoint, server.failures);
-      // What came to nothing was no connection yet: libzmq tries again.
-      const bool lost = event->kind == ConnectionEvent::Kind::ended && !event->fault;
+      // A failed handshake was no connection yet: libzmq tries again.
+      const bool lost = event->kind == net::ConnectionEvent::Kind::ended && !event->fault;
       if (lost && ended < 0) ended = static_cast<int>(i);
     }
   }
@@ -321,4 +302,4 @@ void DealerSockets::drop() {
   state_->context.close();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

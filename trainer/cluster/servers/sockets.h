@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ZeroMQ sockets of workers and parameter servers: a ROUTER at each server, a DEALER of each
-// worker for each of them. Data are sent from where they lie and kept where they were received.
+// The ZeroMQ sockets of workers and parameter servers: a ROUTER at each server, and a DEALER at
+// each worker for each server. Data are sent without a copy and stay where they were received.
 //
-// Thread-safety: one thread for each socket; Wake::signal from any.
+// Thread-safety: one thread for each socket; any thread may call EventFd::signal.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,24 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "dataflow/curve_setup.h"
-#include "dataflow/socket_security.h"
-#include "trainer/servers/frame.h"
-#include "trainer/servers/message.h"
-#include "trainer/servers/server.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/net/curve_setup.h"
+#include "dataflow/net/socket_security.h"
+#include "trainer/cluster/servers/frame.h"
+#include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/server.h"
 
-namespace penstock {
+namespace penstock::cluster {
 
-/// Who may talk to a socket.
+/// Which peers may use a socket.
 struct Security {
-  bool insecure = false;  ///< may bind where other machines can reach it, in plain text
-  CurveSetup curve{};     ///< of a server's socket a CURVE server, of workers' clients, or none
-  PeerReports reports{};  ///< of peers that a server turned away
+  bool insecure = false;    ///< may bind to addresses that other machines can reach, in plain text
+  net::CurveSetup curve{};  ///< server keys (RouterSocket) or client keys (DealerSockets), or none
+  net::PeerReports reports{};  ///< for peers that a server refused
 };
 
-/// Ends a wait from another thread.
-class WakeSignal {
- public:
-  WakeSignal();
-  WakeSignal(const WakeSignal&) = delete;
-  WakeSignal& operator=(const WakeSignal&) = delete;
-  ~WakeSignal();
-  void signal() const noexcept;
-  void clear() const noexcept;
-  int fd() const noexcept { return fd_; }
-
- private:
-  const int fd_;
-};
-
-/// Data that are sent from where they lie: `sent` is called with `hint`, on a thread of libzmq's,
-/// once nobody reads them any more. Null: they stay.
+/// Data that are sent without a copy. libzmq calls `sent` with `hint` on one of its threads once
+/// the data are no longer read. Null: the data stay.
 struct Borrowed {
   void (*sent)(void* data, void* hint) = nullptr;
   void* hint = nullptr;
@@ -52,19 +38,18 @@ struct Borrowed {
 
 class RouterSocket {
  public:
-  /// `address` is HOST:PORT. Throws ConfigError where it cannot be bound, or has the wrong keys.
+  /// `address` is HOST:PORT. Throws ConfigError if it cannot be bound or has the wrong keys.
   RouterSocket(const std::string& address, const Security& security, int io_threads);
   ~RouterSocket();
-  /// Until something can be received, a connection has ended, `wake` was signalled, or `limit`
-  /// passed.
-  void wait(Nanoseconds limit, const WakeSignal& wake);
-  /// False: there is none.
+  /// Waits until a message arrives, a connection ends, `wake` is signalled, or `limit` passes.
+  void wait(Nanoseconds limit, const EventFd& wake);
+  /// False: there is no message.
   bool receive(Server::Received& message);
-  /// Those that ended since the last call.
+  /// The connections that ended since the last call.
   std::vector<int> ended_connections();
-  /// Tries of peers without the right key.
+  /// Connection attempts of peers without the right key.
   std::int64_t refused() const noexcept;
-  /// Whoever has gone gets nothing. `stays`: not copied.
+  /// Drops the message if the peer is gone. `stays`: the data are not copied.
   void send(const std::string& peer, const ServerHeader& header, std::span<const std::byte> data,
             bool stays);
 
@@ -76,25 +61,25 @@ class RouterSocket {
 /// A worker's sockets, one for each server.
 class DealerSockets {
  public:
-  /// Connects; servers need not be there yet. Throws ConfigError for keys that are not a client's.
+  /// Connects; servers need not run yet. Throws ConfigError if the keys are not a client's.
   DealerSockets(std::span<const std::string> addresses, const Security& security, int io_threads);
-  /// Gives what was sent `kLinger` to leave.
+  /// Waits up to `kLinger` for sent messages to leave.
   ~DealerSockets();
   static constexpr std::chrono::milliseconds kLinger{500};
 
-  void wait(Nanoseconds limit, const WakeSignal& wake);
-  /// Takes what there is of one message from each socket; `take` gets the server, the header's
-  /// bytes and the data. False: there was nothing.
+  void wait(Nanoseconds limit, const EventFd& wake);
+  /// Takes at most one message from each socket; `take` gets the server, the header's bytes and the
+  /// data. False: there was no message.
   using Take =
       std::function<void(std::size_t server, std::span<const std::byte> header, Frame data)>;
   bool receive(const Take& take);
-  /// The server whose connection has ended, or -1. Throws ConfigError where one will never let this
-  /// worker in.
+  /// Returns the server whose connection has ended, or -1. Throws ConfigError if a server will
+  /// never admit this worker.
   int ended_server();
-  /// Blocks no longer than memory takes.
+  /// Blocks only to allocate and copy memory.
   void send(std::size_t server, const ServerHeader& header, std::span<const std::byte> data,
             const Borrowed* borrowed);
-  /// Forgets what has not left yet; nothing more can be sent.
+  /// Drops messages that have not left yet. Nothing can be sent after it.
   void drop();
 
  private:
@@ -102,4 +87,4 @@ class DealerSockets {
   const std::unique_ptr<State> state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/servers/worker_processes.h"
+#include "trainer/cluster/servers/worker_processes.h"
 
 #include <cstdlib>
 
 #include "dataflow/error.h"
 
-namespace penstock {
+namespace penstock::cluster {
 namespace {
 
 Launch launch_of(const Cluster& cluster, std::int32_t task) {
@@ -54,4 +54,4 @@ std::unique_ptr<Processes> make_worker_processes(ServerConnection& connection) {
   return std::make_unique<WorkerProcesses>(connection);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cluster

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What algorithms are made of: shares of a tensor, messages of floats, and the exchanges that
-// several algorithms begin or end with.
+// The parts that algorithms share: shares of a tensor, messages of floats, and exchanges that
+// several algorithms use.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 #include "trainer/collectives/all_reduce.h"
 #include "trainer/collectives/link.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
-/// Shares first .. last - 1 of `of` nearly equal ones; of few elements, some are empty.
+/// Shares first .. last - 1 of `of` nearly equal shares; if there are few elements, some are empty.
 inline std::span<float> shares(std::span<float> values, std::int32_t first, std::int32_t last,
                                std::int32_t of) {
   const auto edge = [&](std::int32_t share) {
@@ -40,10 +40,10 @@ inline void receive_and_add(Link& link, std::int32_t from, std::span<float> sums
   add(sums, incoming);
 }
 
-/// Some ranks of a link as ranks of their own: first, first + stride, ...
+/// A link over a subset of the ranks: first, first + stride, ...
 class PartOfLink final : public Link {
  public:
-  /// `whole` is borrowed; its rank is one of them.
+  /// Borrows `whole`, whose rank is in the subset.
   PartOfLink(Link& whole, std::int32_t first, std::int32_t stride, std::int32_t count)
       : whole_(whole), first_(first), stride_(stride), count_(count) {}
   World world() const noexcept override {
@@ -67,21 +67,22 @@ class PartOfLink final : public Link {
   const std::int32_t first_, stride_, count_;
 };
 
-/// Rank 0 adds those of all others to its own, in their order; the others keep theirs.
+/// Rank 0 adds the values of all other ranks to its own, in rank order; the others keep theirs.
 /// ranks - 1 steps; rank 0 receives (ranks - 1) S.
 void gather_add(Link& link, std::span<float> values, Workspace& workspace);
-/// Rank 0 sends its own to each of the others. Same cost, sent.
+/// Rank 0 sends its values to each other rank. ranks - 1 steps; rank 0 sends (ranks - 1) S.
 void scatter_copies(Link& link, std::span<float> values);
 
-// The binary tree over ranks counted from `root` on: i has the children 2i + 1 and 2i + 2, and
-// adds or sends its own before theirs.
-/// The root's values become the sum over all ranks. Those of ranks that have children become sums
-/// as well, over the ranks below them: copy them where they are still needed.
+// The binary tree over ranks counted from `root` on: rank i has the children 2i + 1 and 2i + 2. A
+// rank first handles its own values, then its children's in this order.
+/// The root's values become the sum over all ranks. A rank with children gets the sum over its
+/// subtree in its values; copy them first if they are still needed.
 void tree_reduce(Link& link, std::span<float> values, std::int32_t root, Workspace& workspace);
 /// Every rank's values become the root's.
 void tree_broadcast(Link& link, std::span<float> values, std::int32_t root);
 
-/// The algorithm of ring.cpp and that of halving_doubling.cpp, for exchanges across groups.
+/// The algorithms of ring.cpp, halving_doubling.cpp and gather_add.cpp, for exchanges across
+/// groups.
 void ring_sum(Link& link, std::span<float> values, Workspace& workspace);
 ExchangeCost ring_cost(const ExchangeSize& size);
 void halving_doubling_sum(Link& link, std::span<float> values, Workspace& workspace);
@@ -89,4 +90,4 @@ ExchangeCost halving_doubling_cost(const ExchangeSize& size);
 void gather_add_sum(Link& link, std::span<float> values, Workspace& workspace);
 ExchangeCost gather_add_cost(const ExchangeSize& size);
 
-}  // namespace penstock
+}  // namespace penstock::collectives

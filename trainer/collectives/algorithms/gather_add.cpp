@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gather and add: rank 0 receives the tensor of every other rank, adds them in the order of ranks,
-// and sends the sum to each. What a parameter server in front of the ranks does; its sums have the
+// Gather and add: rank 0 receives the tensor of every other rank, adds them in rank order, and
+// sends the sum to each. A parameter server does the same. The sums have the same bits as the sums
+// of the shared-memory group.
 // same bits as those of the shared-memory group.
 //
-// Cost for n ranks and S bytes: 2 (n - 1) steps; rank 0 receives (n - 1) S and sends as much, all
-// others S.
+// Cost for n ranks and S bytes: 2 (n - 1) steps; rank 0 receives (n - 1) S and sends (n - 1) S;
+// every other rank sends S and receives S.
 #include "trainer/collectives/algorithms/exchange.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 void gather_add(Link& link, std::span<float> values, Workspace& workspace) {
   const auto [rank, ranks] = link.world();
@@ -45,4 +46,4 @@ extern constinit const AllReduceEntry gather_add_all_reduce{
     .cost = gather_add_cost,
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

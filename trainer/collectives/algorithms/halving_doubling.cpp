@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recursive halving and doubling (Rabenseifner; Thakur, Rabenseifner and Gropp, "Optimization of
-// collective communication operations in MPICH", 2005): ranks exchange halves of what they have
-// left with a partner that is nearer each time, until each has the sum of one share, and then the
-// same way back.
+// collective communication operations in MPICH", 2005). In each step a rank exchanges half of its
+// remaining elements with a partner, which is nearer each time, until each rank has the sum of one
+// share. Then the same steps run in reverse.
 //
 // Cost for n = 2^k ranks and S bytes: 2 log2(n) steps, 2 (n - 1) / n S sent and received by each
-// rank. For other n, each of the n - p ranks beyond the largest power of two p gives its tensor to
-// a neighbour first and gets the sum from it last: 2 more steps of S. Its neighbour then moves 2 (p
-// - 1) / p S + S.
+// rank. For other n, p is the largest power of two below n. Each of the n - p ranks beyond p first
+// gives its tensor to a neighbour and finally gets the sum from it: 2 more steps of S. Its
+// neighbour then moves 2 (p - 1) / p S + S.
 #include <bit>
 
 #include "trainer/collectives/algorithms/exchange.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
-/// Ranks that are left once the first 2 * folded ranks have become `folded` pairs, odd ones going
-/// on for both.
+/// The ranks that remain after the first 2 * folded ranks have formed `folded` pairs; the odd rank
+/// of a pair continues for both.
 struct Folding {
   explicit Folding(std::int32_t ranks)
       : power(static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(ranks)))),
@@ -31,7 +31,7 @@ struct Folding {
   std::int32_t power, folded;
 };
 
-/// Shares [first, last) of `of`.
+/// Shares [first, last) of `of` shares.
 struct Shares {
   std::int32_t first, last;
 };
@@ -100,4 +100,4 @@ extern constinit const AllReduceEntry halving_doubling_all_reduce{
     .cost = halving_doubling_cost,
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical: the first rank of each group of `local` neighbours adds those of its group, these
-// leaders exchange among each other, and each sends the sum to its group. Only leaders use what
-// connects groups, such as the network between hosts.
+// Hierarchical: the first rank of each group of `local` neighbours adds the tensors of its group.
+// These leaders exchange with each other, and each sends the sum to its group. Only leaders use the
+// connection between groups, such as the network between hosts.
 //
-// Cost for n ranks in m groups of `local` and S bytes: 2 (local - 1) steps of S inside a group, and
-// those of the algorithm across m leaders. A leader moves (local - 1) S more than there: it
-// receives that before and sends it after.
+// Cost for n ranks in m groups of `local` and S bytes: 2 (local - 1) steps of S inside a group,
+// plus the steps of the algorithm across m leaders. A leader moves (local - 1) S more than in that
+// algorithm: it receives them before the exchange and sends them after it.
 #include <algorithm>
 
 #include "trainer/collectives/algorithms/exchange.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
 using Sum = void (*)(Link&, std::span<float>, Workspace&);
@@ -65,4 +65,4 @@ extern constinit const AllReduceEntry hierarchical_gather_add_all_reduce{
     .cost = hierarchical_cost<gather_add_cost>,
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

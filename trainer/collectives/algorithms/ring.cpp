@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring: each rank sends to the next and receives from the one before. The tensor is cut into one
-// share for each rank. A share goes around once and is added to on its way (reduce-scatter); then
-// its sum goes around once more (all-gather).
+// Ring: each rank sends to the next rank and receives from the previous one. The tensor is divided
+// into one share for each rank. A share goes around once, and each rank adds its elements
+// (reduce-scatter). Then the sum goes around once more (all-gather).
 //
-// Cost for n ranks and S bytes: 2 (n - 1) steps, 2 (n - 1) / n S sent and received by each rank:
-// the least bytes that an all-reduce can have (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69,
-// 2009), at the price of steps that grow with n.
+// Cost for n ranks and S bytes: 2 (n - 1) steps, 2 (n - 1) / n S sent and received by each rank.
+// This is the least possible number of bytes of an all-reduce (Patarasuk and Yuan, J. Parallel
+// Distrib. Comput. 69, 2009), but the number of steps grows with n.
 #include "trainer/collectives/algorithms/exchange.h"
 
-namespace penstock {
+namespace penstock::collectives {
 
 void ring_sum(Link& link, std::span<float> values, Workspace& workspace) {
   const auto [rank, ranks] = link.world();
@@ -43,4 +43,4 @@ extern constinit const AllReduceEntry ring_all_reduce{
     .cost = ring_cost,
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

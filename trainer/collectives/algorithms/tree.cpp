@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary tree: sums go up to rank 0, and the sum comes down again, the whole tensor in each
-// message.
+// Binary tree: sums go up to rank 0 and the sum comes down again. Each message has the whole
+// tensor.
 //
-// Cost for n ranks and S bytes: at most 4 floor(log2(n)) steps, as a rank serves its two children
-// one after the other, and 3 S sent or received by a rank with two children and a parent. For few
-// bytes on many ranks; nothing is pipelined, so that long messages wait for each other.
+// Cost for n ranks and S bytes: at most 4 floor(log2(n)) steps, because a rank serves its two
+// children one after the other; a rank with two children and a parent sends or receives 3 S. For
+// small tensors on many ranks: nothing is pipelined, so long messages wait for each other.
 #include <algorithm>
 
 #include "trainer/collectives/algorithms/exchange.h"
 
-namespace penstock {
+namespace penstock::collectives {
 namespace {
 
-/// A rank's place in the tree, counted from the root.
+/// A rank's position in the tree, counted from the root.
 struct Place {
   Place(const World& world, std::int32_t the_root)
       : index((world.rank - the_root + world.size) % world.size),
@@ -25,7 +25,7 @@ struct Place {
   std::int32_t index, ranks, root;
 };
 
-/// The step after which the place has the sum of all below it.
+/// The step after which the place has the sum of its subtree.
 std::int64_t steps_up(std::int32_t place, std::int32_t ranks) {
   std::int64_t steps = 0;
   for (std::int32_t child = 2 * place + 1; child <= 2 * place + 2 && child < ranks; ++child) {
@@ -34,7 +34,7 @@ std::int64_t steps_up(std::int32_t place, std::int32_t ranks) {
   return steps;
 }
 
-/// The step after which all below the place, which has the sum after step `have`, have it.
+/// The step after which the whole subtree has the sum, if the place has it after step `have`.
 std::int64_t steps_down(std::int32_t place, std::int32_t ranks, std::int64_t have) {
   std::int64_t last = have;
   for (std::int32_t child = 2 * place + 1; child <= 2 * place + 2 && child < ranks; ++child) {
@@ -80,4 +80,4 @@ extern constinit const AllReduceEntry tree_all_reduce{
     .cost = tree_cost,
 };
 
-}  // namespace penstock
+}  // namespace penstock::collectives

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds black images through the library as a foreign function, without any package; with CURVE keys.
+"""Feeds black images through the library as a foreign function, without any Python package; with CURVE keys.
 
 Usage: ffi_producer.py LIBRARY ENDPOINT IMAGES_IN_A_BATCH SERVER.key OWN.key_secret
 """

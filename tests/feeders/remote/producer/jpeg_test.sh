@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The files that produce.py --jpeg sends are those of the folder, as feeders/framed_format.md says.
+# produce.py --jpeg sends the folder's files unchanged, in the format of feeders/remote/framed_format.md.
 # Usage: jpeg_test.sh PENSTOCK PRODUCE_PY
 set -eu
 penstock=$1 produce=$2

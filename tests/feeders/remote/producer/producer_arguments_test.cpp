@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "tests/producer/producer_fixture.h"
+#include "tests/feeders/remote/producer/producer_fixture.h"
 #include "tests/support/patience.h"
 
 namespace penstock {

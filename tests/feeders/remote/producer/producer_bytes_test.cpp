@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "dataflow/crc32c.h"
-#include "tests/producer/producer_fixture.h"
+#include "dataflow/values/crc32c.h"
+#include "tests/feeders/remote/producer/producer_fixture.h"
 
 namespace penstock {
 namespace {
@@ -118,7 +118,7 @@ TEST_F(ProducerTest, AChecksumIsTakenOverAllFramesButTheHeader) {
     std::string rest;
     for (std::size_t frame = 1; frame < message.size(); ++frame) rest += message[frame];
     EXPECT_EQ(u16(message[0], 14), 1U);
-    EXPECT_EQ(u32(message[0], 72), crc32c_by_table(std::as_bytes(std::span(rest))));
+    EXPECT_EQ(u32(message[0], 72), values::crc32c_by_table(std::as_bytes(std::span(rest))));
   }
   files.end();
   EXPECT_EQ(u16(puller.next()[0], 14), 0U);  // nothing is behind it

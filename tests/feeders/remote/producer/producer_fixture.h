@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer that reads the framed format from its description (feeders/framed_format.md), byte by
-// byte and with no code of Penstock's.
+// A consumer that reads the framed format from its description (feeders/remote/framed_format.md),
+// byte by byte and with no code of Penstock's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "producer/penstock_producer.hpp"
+#include "feeders/remote/producer/penstock_producer.hpp"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/producer/producer_fixture.h"
+#include "tests/feeders/remote/producer/producer_fixture.h"
 
 namespace penstock {
 namespace {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads framed batches of JPEG files as feeders/framed_format.md describes them, and compares them with a folder's.
+"""Reads framed batches of JPEG files by feeders/remote/framed_format.md, and compares them with a folder's files.
 
 Usage: read_jpegs.py ENDPOINT FOLDER BATCHES. Exits 1 at the first difference.
 """

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tests choose what the fake CUDA libraries play. A program that links them calls these
-// functions; another process is told by the environment variable PENSTOCK_FAKE_CUDA.
+// How tests configure the fake CUDA libraries. A program that links to them calls these functions;
+// the environment variable PENSTOCK_FAKE_CUDA configures another process.
 //
 // Settings are `key=value`, separated by commas:
-//   devices=1          GPUs
-//   capability=90      compute capability of each
-//   memory_mib=1024    of each
+//   devices=1          number of GPUs
+//   capability=90      compute capability of each GPU
+//   memory_mib=1024    memory of each GPU
 //   driver=13000       CUDA version that the GPU's driver supports
 //   timing=late        or at_once, shuffled: when work runs (host_streams.h)
 //   seed=1             of timing=shuffled
@@ -16,11 +16,12 @@
 #pragma once
 
 extern "C" {
-/// Begins anew on an idle machine: all streams, events and memory must have been given back.
-/// Throws std::invalid_argument for a setting that is none.
+/// Restarts with an idle machine. All streams, events and memory must have been freed. Throws
+/// std::invalid_argument for an unknown or wrong setting.
 void fake_cuda_restart(const char* settings);
-/// How often a function was called since then.
+/// The number of calls of a function since the restart.
 int fake_cuda_calls(const char* function);
-/// Accesses of streams to the same memory that nothing orders, printed to standard error.
+/// The number of conflicting accesses of streams without an order between them. Prints them to
+/// standard error.
 int fake_cuda_races();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libcudart.so.13 that libpenstock_cuda.so calls, but for those about kernels.
+// The functions of libcudart.so.13 that libpenstock_cuda.so calls, except those for kernels.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ using fake::During;
 using fake::Machine;
 using fake::machine;
 
-/// What cudaStreamEndCapture gives; instantiating takes what it has.
+/// The result of cudaStreamEndCapture. Instantiating it takes its contents.
 struct CUgraph_st {
   GraphHandle recorded = nullptr;
 };
@@ -35,7 +35,7 @@ GraphHandle host(cudaGraphExec_t graph) { return reinterpret_cast<GraphHandle>(g
 
 std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// Gives a new object to the current GPU.
+/// Registers the current GPU as the owner of a new object.
 template <typename Handle, typename Made>
 cudaError_t own(Handle* handle, Made made) {
   *handle = reinterpret_cast<Handle>(made);
@@ -61,7 +61,7 @@ cudaError_t release(void* memory, MemoryKind kind) {
   if (data == nullptr) return cudaSuccess;
   const HostMemory::Block* const block = on.memory.find(data);
   if (block == nullptr || block->kind != kind || block->foreign) return cudaErrorInvalidValue;
-  on.streams.run_all();  // CUDA waits for the device
+  on.streams.run_all();  // CUDA waits for the device, too
   if (const auto owner = on.device_of_block.find(data); owner != on.device_of_block.end()) {
     on.used[static_cast<std::size_t>(owner->second)] -= rounded_up(block->bytes);
     on.device_of_block.erase(owner);
@@ -308,8 +308,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 namespace {
 
-/// A record or a wait is external exactly while its stream is recorded: other flags would make the
-/// event a part of the recording, which nothing outside may use.
+/// A record or a wait must be external exactly if its stream is being recorded. Otherwise the event
+/// would become a part of the recording, and nothing outside could use it.
 cudaError_t expect_external(cudaStream_t stream, bool external) {
   return machine().records(stream) == external ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libcudnn.so.9 that libpenstock_cuda.so calls. Descriptors keep what they are
-// filled with; the interpreter of DNN graphs runs plans. Engines, in the order in which heuristics
-// name them:
+// The functions of libcudnn.so.9 that libpenstock_cuda.so calls. Descriptors store the attributes
+// that they are given; the interpreter of DNN graphs runs plans. Engines, in the order in which
+// heuristics name them:
 //   mode A          1 if the graph multiplies f32 (rounded to tf32), 0 (exact)
 //   fall-back       2 (exact)
-// Each has one knob. The first execution of a handle allocates memory, as a real one may.
+// Each engine has one knob. The first execution of a handle allocates memory, as a real handle may
+// do.
 #include <cudnn.h>
 #include <fmt/format.h>
 
@@ -42,7 +43,7 @@ constexpr cudnnBackendKnobType_t kKnob = CUDNN_KNOB_TYPE_SPLIT_K;
 constexpr std::int64_t kKnobValue = 7;
 constexpr std::size_t kFallbackWorkspace = 512;
 
-/// What a cudnnBackendDescriptor_t points to.
+/// The object behind a cudnnBackendDescriptor_t.
 struct Handle {
   std::shared_ptr<Description> to = std::make_shared<Description>();
 };
@@ -61,7 +62,7 @@ std::string& last_text() {
   return text;
 }
 
-/// Runs `work`, whose DnnFailure is the result.
+/// Runs `work`. A DnnFailure becomes the result.
 template <typename Work>
 cudnnStatus_t call(const char* name, const Work& work) {
   try {
@@ -80,7 +81,7 @@ cudnnStatus_t call(const char* name, const Work& work) {
   }
 }
 
-/// What cuDNN itself calls of CUDA.
+/// A call of CUDA that cuDNN itself makes.
 template <typename Work>
 void cuda_call(const char* name, During during, const Work& work) {
   const cudaError_t status = machine().call(name, during, work);
@@ -110,7 +111,7 @@ std::shared_ptr<Description> make(cudnnBackendDescriptorType_t type) {
   return made;
 }
 
-/// Engines of a mode.
+/// The engines that a heuristics mode names.
 std::vector<std::int64_t> engines_of(const DnnGraph& graph, cudnnBackendHeurMode_t mode) {
   if (mode == CUDNN_HEUR_MODE_FALLBACK) return {kFallback};
   return has_f32_products(graph) ? std::vector{kTf32, kExact} : std::vector{kExact};
@@ -190,7 +191,7 @@ void finalise_plan(Description& plan) {
                          std::array{workspace});
 }
 
-/// A handle may be used while its GPU is the thread's current one.
+/// A handle may be used only while its GPU is the thread's current one.
 void expect_current_device(const Description& operation_graph) {
   if (!operation_graph.has(CUDNN_ATTR_OPERATIONGRAPH_HANDLE)) return;
   const auto handle = operation_graph.value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
@@ -225,7 +226,7 @@ void finalise(Description& description) {
   description.finalised = true;
 }
 
-/// Tensors by index in the graph, as the variant pack has them.
+/// The variant pack's tensors, indexed like the graph's tensors.
 std::vector<std::byte*> tensors_of(const DnnGraph& graph, const Description& pack) {
   std::vector<std::byte*> tensors(graph.tensors.size());
   const auto ids = pack.values<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A descriptor of the fake cuDNN: its attributes, and what finalising made of them.
+// A descriptor of the fake cuDNN: its attributes, and the results of finalising it.
 #pragma once
 
 #include <cudnn.h>
@@ -17,7 +17,7 @@
 
 namespace penstock::gpu::fake {
 
-/// What a function of cuDNN returns instead of success, and its text.
+/// The status and text of a cuDNN function that fails.
 struct DnnFailure : std::runtime_error {
   DnnFailure(cudnnStatus_t of, const std::string& text) : std::runtime_error(text), status(of) {}
   const cudnnStatus_t status;
@@ -26,7 +26,7 @@ struct DnnFailure : std::runtime_error {
 struct Description {
   struct Attribute {
     cudnnBackendAttributeType_t type{};
-    std::vector<std::byte> values{};                          ///< of all types but descriptors
+    std::vector<std::byte> values{};                          ///< for all types except descriptors
     std::vector<std::shared_ptr<const Description>> parts{};  ///< descriptors
   };
   cudnnBackendDescriptorType_t type{};
@@ -35,10 +35,10 @@ struct Description {
   std::shared_ptr<const DnnGraph> graph{};  ///< of a finalised operation graph
 
   bool has(cudnnBackendAttributeName_t name) const { return attributes.contains(name); }
-  /// These throw DnnFailure for an attribute that was not set.
+  /// Both throw DnnFailure for an attribute that was not set.
   const Attribute& at(cudnnBackendAttributeName_t name) const;
   const Description& part(cudnnBackendAttributeName_t name) const { return *at(name).parts.at(0); }
-  /// All values of an attribute that is not made of descriptors.
+  /// All values of an attribute that holds no descriptors.
   template <typename Value>
   std::vector<Value> values(cudnnBackendAttributeName_t name) const {
     const std::vector<std::byte>& bytes = at(name).values;
@@ -58,8 +58,8 @@ struct Description {
   }
 };
 
-/// The graph of an operation graph's descriptor: what dnn_translate.cpp made it from. Throws
-/// DnnFailure for what no descriptor of it may be.
+/// Rebuilds the DnnGraph from which dnn_translate.cpp made an operation graph's descriptor. Throws
+/// DnnFailure if a descriptor in it is not valid.
 DnnGraph graph_of(const Description& operation_graph);
 
 }  // namespace penstock::gpu::fake

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From cuDNN's descriptors back to a DnnGraph.
+// Turns cuDNN's descriptors back into a DnnGraph.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -164,7 +164,7 @@ class Builder {
     return of.value<float>(beta);
   }
 
-  /// Tensors stand in the graph in the order of their numbers, which begin with 1.
+  /// The graph's tensors are in the order of their numbers, which begin with 1.
   DnnTensorId id(const Description& of, cudnnBackendAttributeName_t name) {
     const Description& tensor = of.part(name);
     const auto number = tensor.value<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);

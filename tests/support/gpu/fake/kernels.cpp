@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How libpenstock_cuda.so registers its kernels with libcudart.so.13 and launches them. Code for
-// the device is not looked at: the name of a registered kernel leads to the body of the same name
-// that the host's compiler has made (../host_launch.h).
+// Lets libpenstock_cuda.so register its kernels with libcudart.so.13 and launch them. Device code
+// is ignored: the name of a registered kernel leads to the body of the same name that the host
+// compiler has made (../host_launch.h).
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -30,9 +30,9 @@ using fake::During;
 using fake::Machine;
 using fake::machine;
 
-/// A kernel's function on the host is its handle, too.
+/// The handle of a kernel, which also stands for its host function.
 struct CUkern_st {
-  std::string name;  ///< as C++ has it
+  std::string name;  ///< as a C++ name
   KernelCall (*call)(const void* argument) = nullptr;
 };
 
@@ -43,8 +43,8 @@ KernelCall copy_of(const void* argument) {
   return *static_cast<const Call*>(argument);
 }
 
-/// Copies the only argument of a kernel, whose name ends with that argument's type. Null: Penstock
-/// has no such kernel.
+/// Returns the function that copies the only argument of a kernel. The kernel's name ends with that
+/// argument's type. Null: Penstock has no such kernel.
 template <std::size_t Index = 0>
 KernelCall (*call_of(const std::string& name))(const void*) {
   if constexpr (Index == std::variant_size_v<KernelCall>) {
@@ -59,7 +59,7 @@ KernelCall (*call_of(const std::string& name))(const void*) {
 
 struct Registry {
   std::mutex mutex;
-  std::map<const void*, CUkern_st> kernels;  ///< by function on the host
+  std::map<const void*, CUkern_st> kernels;  ///< by host function
 };
 Registry& registry() {
   static auto* const all = new Registry;  // libraries unregister at exit

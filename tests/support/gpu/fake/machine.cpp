@@ -16,7 +16,7 @@ namespace {
 
 StreamHandle host(cudaStream_t stream) { return reinterpret_cast<StreamHandle>(stream); }
 
-/// Errors that CUDA repeats until the process ends.
+/// True for errors that CUDA repeats until the process ends.
 bool stays(cudaError_t status) {
   return status == cudaErrorIllegalAddress || status == cudaErrorLaunchFailure ||
          status == cudaErrorECCUncorrectable || status == cudaErrorUnknown;
@@ -48,7 +48,7 @@ Settings::Failure failure_in(std::string_view text) {
 }
 
 std::unique_ptr<Machine>& machine_place() {
-  static auto* const place = new std::unique_ptr<Machine>;  // outlives what libraries do at exit
+  static auto* const place = new std::unique_ptr<Machine>;  // libraries still call it at exit
   return *place;
 }
 
@@ -149,7 +149,7 @@ cudaError_t Machine::remember(cudaError_t status) {
   return status;
 }
 
-/// Whether work that ran has failed, which CUDA tells some later call.
+/// True if work that ran has failed. CUDA reports that at a later call.
 bool Machine::work_failed() {
   try {
     streams.rethrow_failure();
@@ -213,7 +213,7 @@ cudaError_t Machine::enqueue(cudaStream_t stream, HostOperation operation) {
 cudaError_t Machine::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   if (const cudaError_t status = usable(stream); status != cudaSuccess) return status;
   if (captures_.contains(stream)) return cudaErrorIllegalState;
-  // Global recordings forbid other threads what this machine does not watch.
+  // A global recording also restricts other threads, which this machine does not check.
   if (mode != cudaStreamCaptureModeThreadLocal) return cudaErrorNotSupported;
   streams.begin_capture(host(stream));
   captures_[stream] = {.thread = std::this_thread::get_id()};
@@ -243,7 +243,7 @@ using penstock::gpu::fake::machine;
 
 void fake_cuda_restart(const char* settings) {
   namespace fake = penstock::gpu::fake;
-  machine();  // the environment's, so that it is not made later
+  machine();  // makes it now from the environment, not later
   fake::machine_place() = std::make_unique<fake::Machine>(fake::parse_settings(settings));
   fake::last_error() = cudaSuccess;
   fake::current_device() = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine behind the fake libcudart.so.13 and libcudnn.so.9: GPUs played by the host's memory
-// and streams (../host_streams.h). It proves in which order CUDA is called and what becomes of its
-// errors, not what CUDA does.
+// The machine behind the fake libcudart.so.13 and libcudnn.so.9. Its GPUs are emulated with the
+// host's memory and streams (../host_streams.h). It verifies in which order CUDA is called and how
+// errors are handled, not what CUDA computes.
 //
-// It is at least as strict as CUDA: during a recording the recording thread may use no other
-// stream; a call that a recording forbids invalidates it; errors stay for cudaGetLastError(),
-// cudaErrorNotReady among them; after an illegal access all calls fail.
+// It is at least as strict as CUDA. During a recording, the recording thread may use no other
+// stream. A call that is forbidden in a recording invalidates the recording. Errors remain for
+// cudaGetLastError(), including cudaErrorNotReady. After an illegal access all calls fail.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,7 +42,7 @@ struct Settings {
   };
   std::vector<Failure> failures;
 };
-/// As control.h describes. Throws std::invalid_argument.
+/// Parses settings as control.h describes them. Throws std::invalid_argument.
 Settings parse_settings(std::string_view text);
 
 /// Whether a call is allowed while its thread records a stream.
@@ -52,37 +52,37 @@ class Machine {
  public:
   explicit Machine(Settings given);
 
-  /// Runs `work`, which returns a cudaError_t, under the machine's lock. What it throws, and what
-  /// enqueued work threw, becomes a code. The thread's last error is set.
+  /// Runs `work`, which returns a cudaError_t, under the machine's lock. Turns exceptions of it and
+  /// of enqueued work into a code. Sets the thread's last error.
   template <typename Work>
   cudaError_t call(const char* name, During during, const Work& work) {
     const std::lock_guard lock(mutex_);
     return remember(guarded(name, during, work));
   }
-  /// Counts a call; the code of a failure that is planned for it, or 0.
+  /// Counts a call. Returns the code of a failure that is planned for it, or 0.
   int planned(const char* name);
   int calls(std::string_view name);
   int races();
 
-  // The rest is for work within call().
+  // Use the members below only within call().
   const Settings settings;
   HostMemory memory;
   HappensBefore order;
   HostStreams streams;
-  std::map<std::byte*, int> device_of_block;  ///< of device memory
-  std::map<const void*, int> owner;           ///< GPU of a stream, an event or a graph
-  std::vector<std::size_t> used;              ///< bytes of each GPU
-  std::set<std::pair<int, int>> peers;        ///< who may touch whose memory
+  std::map<std::byte*, int> device_of_block;  ///< GPU by block of device memory
+  std::map<const void*, int> owner;           ///< GPU by stream, event or graph
+  std::vector<std::size_t> used;              ///< bytes in use on each GPU
+  std::set<std::pair<int, int>> peers;        ///< the first may access the memory of the second
 
-  /// Enqueues on a stream of the current GPU, whose recording is still valid.
+  /// Enqueues on a stream of the current GPU. A recording of that stream must still be valid.
   cudaError_t enqueue(cudaStream_t stream, HostOperation operation);
-  /// cudaSuccess if work may be enqueued on it by this thread.
+  /// cudaSuccess if this thread may enqueue work on the stream.
   cudaError_t usable(cudaStream_t stream) const;
   bool records(cudaStream_t stream) const { return captures_.contains(stream); }
   cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);
   cudaError_t end_capture(cudaStream_t stream, GraphHandle& graph);
-  /// For a call that the thread's recordings do not survive: cudaErrorStreamCaptureUnsupported if
-  /// there are any.
+  /// For a call that invalidates the thread's recordings: returns cudaErrorStreamCaptureUnsupported
+  /// if there are any.
   cudaError_t forbid_in_capture();
 
  private:
@@ -96,17 +96,17 @@ class Machine {
   int enter(const char* name);
 
   std::mutex mutex_;
-  cudaError_t broken_ = cudaSuccess;  ///< what every call returns from then on
+  cudaError_t broken_ = cudaSuccess;  ///< the result of every call after a permanent error
   std::map<cudaStream_t, Capture> captures_;
   std::map<std::string, int, std::less<>> calls_;
 };
 
-/// The one of the process, made from PENSTOCK_FAKE_CUDA when it is asked for first.
+/// The machine of the process. The first call makes it from PENSTOCK_FAKE_CUDA.
 Machine& machine();
-/// Of the calling thread.
+/// The current device of the calling thread.
 int& current_device();
 cudaError_t& last_error();
-/// To standard error.
+/// Prints to standard error.
 void say(const std::string& text);
 
 }  // namespace penstock::gpu::fake

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels against plain sums in double, for every way of sharing the work.
+// Tests the kernels against plain sums in double, for every way to divide the work.
 #include "trainer/backends/cpu/batch_norm.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ struct Case {
   BatchNormShape shape;
   std::int32_t threads;
 };
-/// One block and several, more threads than blocks and than images, pixels that do not come in
-/// fours.
+/// One block and several, more threads than blocks and than images, and numbers of pixels that are
+/// not multiples of four.
 constexpr Case kCases[] = {{{3, 16, 49}, 1}, {{3, 48, 6}, 1}, {{2, 32, 1}, 2},
                            {{5, 16, 7}, 3},  {{1, 16, 5}, 4}, {{4, 32, 64}, 3}};
 
@@ -51,7 +51,7 @@ struct Numbers {
   std::vector<float> x, gradient, residual, scale, shift, mean, variance, y, d_x, d_scale, d_shift;
 };
 
-/// Elements of one channel, in any order.
+/// The indices of one channel's elements, in any order.
 std::vector<std::size_t> places(const BatchNormShape& shape, std::size_t channel) {
   const auto blocks = static_cast<std::size_t>(shape.channels / kChannelBlock);
   std::vector<std::size_t> found;
@@ -143,7 +143,7 @@ TEST(BatchNormKernels, HowManyThreadsDoesNotMatter) {
     runs.push_back(std::move(n));
   }
   for (const Numbers& other : runs) {
-    EXPECT_EQ(other.d_x, runs[0].d_x);  // sums over tiles are in double, rounded once
+    EXPECT_EQ(other.d_x, runs[0].d_x);  // sums over tiles are in double and rounded once
     EXPECT_EQ(other.y, runs[0].y);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only the cpu backend has: Winograd's convolutions, the team of threads, and a memory that
-// can be too small.
+// Tests features that only the cpu backend has: Winograd convolutions, its team of threads, and a
+// memory that can be too small.
 #include <gtest/gtest.h>
 
 #include "dataflow/error.h"
@@ -66,7 +66,7 @@ class TightMemory : public ::testing::Test {
 TEST_F(TightMemory, ABatchThatDoesNotFitIsRefusedWithOneThatDoes) {
   constexpr std::size_t kBudget = std::size_t{64} << 20;
   for (const std::int32_t ranks : {1, 2}) {
-    for (const std::int32_t images : {150, 5000}) {  // near the limit, and far beyond
+    for (const std::int32_t images : {150, 5000}) {  // near the limit, and far above it
       const std::string text = refusal(images, ranks, kBudget);
       const std::string key = "a batch of ";
       ASSERT_NE(text.find(key), std::string::npos) << text;

@@ -102,7 +102,7 @@ class EmulatedSteps {
     executable = backend->compile(graph, {.batch = {.images = batch}, .seed = seed}, *device);
   }
 
-  /// How long the device is busy with a batch of so many images, in milliseconds.
+  /// The time in milliseconds that the device is busy with a batch of that number of images.
   double step_ms(std::int32_t images) {
     auto* const timeline = static_cast<Timeline*>(stream->native());
     const Time before = timeline->free_at();
@@ -175,7 +175,8 @@ TEST(EmulatedSteps, EveryDistributionHasTheMeanAndTheDeviationThatItShould) {
            {"distribution=exponential", 1}}) {
     EmulatedSteps emulated("emulated:img_per_s=6400," + text);  // 10 ms
     const std::vector<double> times = emulated.steps(kSteps);
-    // Five standard errors; those of a deviation are larger where tails are long.
+    // Five standard errors. Those of a standard deviation are larger for distributions with long
+    // tails.
     EXPECT_NEAR(mean_of(times), 10, 10 * 5 * cv / std::sqrt(kSteps)) << text;
     EXPECT_NEAR(cv_of(times), cv, cv * (cv < 0.5 ? 0.02 : 0.06)) << text;
     for (const double time : times) ASSERT_GE(time, 0) << text;
@@ -193,7 +194,7 @@ TEST(EmulatedSteps, AreAFunctionOfSeedRankAndStep) {
     EXPECT_NE(of_rank[step], times[step]) << step;
     EXPECT_NE(of_rank[step], of_seed[step]) << step;
   }
-  first.executable->set_step(20);  // a run that goes on from a checkpoint
+  first.executable->set_step(20);  // as a run resumed from a checkpoint does
   EXPECT_EQ(first.step_ms(64), times[20]);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is replayed from which file, and what is refused.
+// Tests which recordings can be replayed from which files, and which are refused.
 #include "trainer/backends/emulated/recording.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "bench/result_json.h"
+#include "bench/record/result_json.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "tests/support/temp_folder.h"
@@ -22,7 +22,7 @@ using emulated::parse_recording;
 using emulated::Recording;
 using Json = nlohmann::ordered_json;
 
-/// 12 steps of 5, 6, ... ms, in each of which the device was idle for 1 ms.
+/// 12 steps of 5, 6, ... ms; in each the device is idle for 1 ms.
 RunResult run_of(const std::string& feeder) {
   RunResult result;
   result.config.fake_location = feeder;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What accesses_of() says of each kernel, against what the kernel does: it changes nothing but what
-// it is said to write, and nothing but what it is said to read changes what it writes.
+// Tests the result of accesses_of() for each kernel against the kernel itself: the kernel changes
+// only memory in the write list, and only memory in the read list affects what it writes.
 #include "tests/support/gpu/accesses.h"
 
 #include <gtest/gtest.h>
@@ -55,8 +55,8 @@ class Blocks {
     return take(std::vector<StepScalars>{{.step = 3, .valid = 1, .loss_scale = 8, .hyper = {}}});
   }
 
-  /// Runs the call on fresh content, and again on content that is NaN where the call is said to
-  /// read nothing.
+  /// Runs the call on fresh content, and again on content that is NaN outside of the call's read
+  /// list.
   void expect_as_said(const KernelCall& call) {
     SCOPED_TRACE(name_of(call));
     restore({});

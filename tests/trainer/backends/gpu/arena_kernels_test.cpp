@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over the arenas of weights and gradients, at places that are aligned and that are not.
-#include "tests/trainer/gpu/kernel_data.h"
+// Tests kernels over the arenas of weights and gradients, at aligned and unaligned addresses.
+#include "tests/trainer/backends/gpu/kernel_data.h"
 #include "trainer/optimizer.h"
 
 namespace penstock::gpu {
 namespace {
 
-/// Where a slice begins, in elements behind an aligned place, and how long it is.
+/// The first element of a slice, counted from an aligned address, and its length.
 struct Slice {
   std::size_t first, count;
 };
@@ -31,7 +31,7 @@ TEST(GpuArena, NarrowingRoundsEachWeight) {
   }
 }
 
-/// Chunks that begin anywhere, some flagged, with gaps that belong to none.
+/// Chunks that begin at any element, some of them flagged, with gaps that belong to no chunk.
 struct Chunks {
   std::vector<ArenaChunk> of;
   std::size_t elements = 0;
@@ -181,7 +181,7 @@ TEST(GpuArena, SlicesAreSummedInTheOrderOfRanks) {
   }
 }
 
-/// A rule, as users write it and as the kernel is told.
+/// A rule in the user's notation, and as the kernel's constants.
 struct Rule {
   const char* text;
   UpdateRule rule;
@@ -207,7 +207,7 @@ struct Arenas {
   std::vector<Floats> of;  ///< weights, gradients, both states
 };
 
-/// One step on the host, by the rule that every backend follows.
+/// Computes one step on the host by the rule that every backend follows.
 void update_on_host(const OptimizerEntry::Rule& rule, const Hyper& hyper, const Chunks& chunks,
                     Arenas& arenas) {
   for (const ArenaChunk& chunk : chunks.of) {
@@ -266,12 +266,12 @@ TEST(GpuUpdate, EveryRuleIsThatOfTheHost) {
       update_on_host(on_host, scalars.hyper, chunks, expected);
       launch_on_host(call);
       for (std::size_t k = 0; k < chunks.of.size(); ++k) {
-        // 64 squares a thread, then a tree.
+        // 64 squares per thread, then a tree.
         ASSERT_NEAR(squares[k], expected_squares[k], 16 * 0x1p-24 * expected_squares[k]);
       }
       for (std::size_t arena = 0; arena < 4; ++arena) {
         for (std::size_t i = 0; i < chunks.elements; ++i) {
-          // The same operations in the same order, some of which a compiler may fuse.
+          // The same operations in the same order; a compiler may fuse some.
           const double value = expected.of[arena][i];
           ASSERT_NEAR(arenas.of[arena][i], value, 0x1p-21 * (1 + std::abs(value))) << i;
         }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm's kernels against sums in double.
+// Tests batch norm's kernels against sums in double.
 #include <numeric>
 
-#include "tests/trainer/gpu/kernel_data.h"
+#include "tests/trainer/backends/gpu/kernel_data.h"
 
 namespace penstock::gpu {
 namespace {
 
-/// Mean and biased variance of each channel.
+/// The mean and the biased variance of each channel.
 std::vector<plain::Moments> moments_of(const Elements& x, const Matrix& matrix) {
   return plain::moments_of(
       images_of(x, 1, {static_cast<std::int32_t>(matrix.rows), 1, matrix.channels}));
 }
 
-/// Everything that BatchNormFinish writes and reads, per channel.
+/// Everything that BatchNormFinish reads and writes, per channel.
 struct Statistics {
   explicit Statistics(const Matrix& matrix, DType type, Random& random)
       : channels(index_of(matrix.channels)),
@@ -62,9 +62,10 @@ Floats sums_of(Elements& x, const Matrix& matrix) {
   return partial;
 }
 
-/// The mean is off by the rounding of sums of x - x[0], the variance by that of their squares:
-/// at most one for each row of a thread, of a block's lanes, and few at the ends; a random walk of
-/// a hundred stays below 16. Deviations from the first row are at most `spread`.
+/// The mean has the rounding errors of sums of x - x[0], and the variance those of sums of squares.
+/// There is at most one rounding per row of a thread and per lane of a block, and a few at the end.
+/// A random walk of a hundred roundings stays below 16. Differences from the first row are at most
+/// `spread`.
 void expect_statistics(const Statistics& s, const Statistics& before,
                        const std::vector<plain::Moments>& moments, const Matrix& matrix,
                        double spread) {
@@ -121,7 +122,7 @@ TEST(GpuBatchNorm, StatisticsAreThoseOfTheRows) {
   }
 }
 
-/// Without the first row as a pivot, squares near 10^6 would leave nothing of a variance of 1/12.
+/// Without the first row as a pivot, a variance of 1/12 would be lost next to squares near 10^6.
 TEST(GpuBatchNorm, AMeanFarFromZeroCostsNoPrecision) {
   const Matrix matrix{4000, 8};
   Random random(4);
@@ -202,7 +203,7 @@ TEST(GpuBatchNorm, RunningStatisticsScaleAndShift) {
   }
 }
 
-/// Inputs of one backward, and what it should become.
+/// The inputs of a backward pass, and the expected results.
 struct Backward {
   Backward(DType type, const Matrix& shape, bool has_mask, Random& random)
       : matrix(shape),
@@ -236,7 +237,7 @@ TEST(GpuBatchNorm, BackwardSumsWhatTheMaskLetsPass) {
         SCOPED_TRACE(testing::Message() << matrix.rows << " x " << matrix.channels);
         Random random(8);
         Backward b(type, matrix, (options & 1) != 0, random);
-        Elements in_place = b.dy.copy();  // takes g where the call asks for it
+        Elements in_place = b.dy.copy();  // receives g if the call asks for it
         const std::int32_t blocks = sum_blocks(matrix.rows, matrix.channels);
         Floats partial(index_of(blocks) * 2 * b.channels);
         launch_on_host(
@@ -328,7 +329,7 @@ TEST(GpuBatchNorm, ApplyingBackwardIsItsFormula) {
         Random random(10);
         Backward b(type, matrix, masks, random);
         const Elements x2 = Elements::random(type, matrix.size(), random);
-        // What is not accumulated is written over dy.
+        // Without accumulation, the call writes over dy.
         Elements dx = adds ? Elements::random(type, matrix.size(), random) : b.dy.copy();
         Elements dx2 = Elements::random(type, matrix.size(), random);
         const Elements old = dx.copy(), old2 = dx2.copy();

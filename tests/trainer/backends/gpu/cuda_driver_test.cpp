@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libpenstock_cuda.so over the fake CUDA libraries (tests/support/gpu/fake): in which order the
-// driver calls CUDA and cuDNN, and what it makes of their errors.
+// Tests libpenstock_cuda.so over the fake CUDA libraries (tests/support/gpu/fake): the order in
+// which the driver calls CUDA and cuDNN, and how it handles their errors.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ std::string reason_of(const Work& work) {
   return thrown_by<DeviceError>(work);
 }
 
-/// A GPU with a stream, an event, a block of its memory and a pinned one.
+/// A GPU with a stream, an event, a block of its memory and a pinned block.
 struct Bench {
   explicit Bench(const char* settings = "") : driver(open(settings)) {
     stream = driver->make_stream();
@@ -67,7 +67,7 @@ struct Bench {
     driver->record(stream, event);
     driver->wait_until(event, Time::max());
   }
-  /// device[i] = max(device[i], 0) through a plan of cuDNN's.
+  /// The graph of device[i] = max(device[i], 0), computed through a plan of cuDNN.
   static DnnGraph relu() {
     DnnGraph graph;
     const auto x = graph.add({{1, kCount, 1, 1}, DType::f32, false});
@@ -86,7 +86,7 @@ std::vector<Candidate> candidates_for(Driver& driver, const DnnGraph& graph) {
   return driver.planner().candidates(graph, {.allow_tf32 = true}, 100);
 }
 
-/// A plan, and memory for it.
+/// A plan, with memory for it.
 struct PlanOf {
   PlanOf(Bench& on, const DnnGraph& graph)
       : bench(on),
@@ -267,7 +267,7 @@ TEST_F(CudaDriver, OutOfMemorySaysHowMuchIsFree) {
   Bench bench("memory_mib=1");
   const std::string reason =
       reason_of([&] { bench.driver->allocate(std::size_t{2} << 20, MemoryKind::device); });
-  EXPECT_TRUE(says(reason, "CUDA device 0: cudaMalloc of 2097152 bytes, where 1048320 are free"));
+  EXPECT_TRUE(says(reason, "CUDA device 0: cudaMalloc of 2097152 bytes, with 1048320 bytes free"));
   EXPECT_TRUE(says(reason, "cudaErrorMemoryAllocation: out of memory; use a smaller batch"));
   bench.finish();
 }
@@ -325,7 +325,7 @@ TEST_F(CudaDriver, AnEngineThatFailsSaysWhichCallAndGpu) {
   bench.finish();
 }
 
-/// A first execution of a handle may allocate, which no recording survives.
+/// The first execution of a handle may allocate, which breaks a recording.
 TEST_F(CudaDriver, RecordsPlansWithAHandleThatHasExecutedBefore) {
   Bench bench;
   const PlanOf plan(bench, bench.relu());
@@ -362,13 +362,13 @@ TEST_F(CudaDriver, AHandleWhoseStreamIsBusyIsNotGivenToAnother) {
   bench.finish();
 }
 
-/// What a step leaves, in plain order.
+/// The results of a step, in plain order.
 struct Left {
   StepResult result;
   PlainTensors gradients, buffers;
 };
 
-/// One step that is enqueued, and the same one recorded and launched twice.
+/// Runs one enqueued step, and the same step recorded and launched twice.
 std::vector<Left> steps_on(const BackendEntry& entry, const SmallGraph& small,
                            Precision precision) {
   CompiledGraph compiled(entry, small.graph, spec_for(small.graph, small.images, precision));
@@ -399,8 +399,8 @@ std::vector<Left> steps_on(const BackendEntry& entry, const SmallGraph& small,
   return all;
 }
 
-/// The interpreter and the kernels' bodies are the same below both drivers: what differs is what
-/// the driver asks of CUDA and cuDNN.
+/// Both drivers use the same interpreter and kernel bodies. They differ only in the calls of CUDA
+/// and cuDNN.
 TEST_F(CudaDriver, TrainsAsTheHostDriverDoes) {
   for (const std::string_view fused : {"off", "on"}) {
     std::array options = std::to_array(kOptions);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libpenstock_cuda.so itself, as far as it goes without a GPU.
+// Tests libpenstock_cuda.so itself, in everything that needs no GPU.
 #include <gtest/gtest.h>
 
 #include <string>

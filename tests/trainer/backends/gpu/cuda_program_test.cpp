@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on a GPU of the fake CUDA libraries (tests/support/gpu/fake): what a user is told,
-// the exit code, and what is left when a GPU fails.
+// Tests the program on a GPU of the fake CUDA libraries (tests/support/gpu/fake): its messages, its
+// exit code, and its results when a GPU fails.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 

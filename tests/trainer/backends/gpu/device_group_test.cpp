@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and copies among ranks on one GPU and on several: the numbers, bit for bit, and that streams
-// and events order every access, whenever the work is done.
+// Tests sums and copies among ranks on one GPU and on several. The numbers must be bit-identical,
+// and streams and events must order every access, at any timing of the work.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,7 +17,7 @@
 #include "trainer/backends/gpu/group.h"
 #include "trainer/collectives/staged.h"
 #include "trainer/collectives/threads.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using Values = std::vector<std::vector<float>>;  // by rank
 
-/// Ranks that go round the devices of a machine, with a tensor each.
+/// Ranks that are assigned to the devices of a machine in turn, with a tensor each.
 class Ranks {
  public:
   Ranks(const HostMachineOptions& options, std::int32_t ranks, std::size_t count)
@@ -76,7 +76,7 @@ Values random_values(std::int32_t ranks, std::size_t count, std::uint64_t seed) 
   return values;
 }
 
-/// What the calls of exchange_all() leave, by plain loops.
+/// The expected tensors after exchange_all(), computed in plain loops.
 Values expected_of(Values values) {
   const std::size_t last = values.size() - 1;
   const auto sum = [&] {
@@ -98,8 +98,9 @@ void write(const Tensor& tensor, const std::vector<float>& values, Stream& strea
               std::as_bytes(std::span(values)));
 }
 
-/// Every call twice, one behind the other without a wait of the host; roots differ. As gradients
-/// are, tensors are written on the ranks' own streams, also over what others may still read.
+/// Makes every call twice in a row without a wait of the host, with different roots. Like
+/// gradients, tensors are written on the ranks' own streams, also over data that other ranks may
+/// still read.
 void exchange_all(Collective& collective, const Values& values, const Tensor& tensor,
                   Stream& stream) {
   const auto [rank, ranks] = collective.world();
@@ -113,7 +114,7 @@ void exchange_all(Collective& collective, const Values& values, const Tensor& te
   collective.all_reduce_sum({}, stream);
 }
 
-/// Runs `body` on a thread and a stream of each rank, and waits for the streams.
+/// Runs `body` on one thread and one stream per rank, and waits for the streams.
 using Body = std::function<void(Collective&, const Tensor&, Stream&)>;
 void run(Ranks& ranks, CollectiveGroup& group, const Body& body) {
   const std::vector<Device*> devices = ranks.devices();
@@ -206,12 +207,12 @@ TEST(StagedGroup, SumsThroughTheHostsMemory_InAnyOrderOfTheWork) {
     const Values values = random_values(3, 37, seed);
     SteadyClock clock;
     const std::vector<Device*> devices = ranks.devices();
-    StagedGroup group(devices, 0,
-                      std::make_unique<ThreadsGroup>(devices, clock, std::stop_token()));
+    collectives::StagedGroup group(
+        devices, 0, std::make_unique<collectives::ThreadsGroup>(devices, clock, std::stop_token()));
     run(ranks, group, [&](Collective& collective, const Tensor& tensor, Stream& stream) {
       EXPECT_FALSE(collective.recordable());
       const Tensor front{tensor.data, 5, tensor.dtype};
-      collective.broadcast(front, 1, stream);  // small first, so that memory has to grow
+      collective.broadcast(front, 1, stream);  // small first, so that the scratch memory must grow
       exchange_all(collective, values, tensor, stream);
     });
     EXPECT_EQ(ranks.get(), expected_of(values)) << "seed " << seed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter of the DNN library's graphs against the plain operators, and its rounding.
+// Tests the interpreter of DNN graphs against the plain operators, and its rounding.
 #include "tests/support/gpu/dnn_interpreter.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 namespace penstock::gpu {
 namespace {
 
-/// Relative to the largest of a result: values of the tests are near 1, results are sums of up to
-/// a few hundred of them rounded to f32.
+/// Relative to the largest value of a result. Test values are near 1; results are sums of up to a
+/// few hundred of them, rounded to f32.
 constexpr double kClose = 1e-6;
 
 /// A graph of f32 tensors with their memory.
@@ -87,8 +87,8 @@ struct ConvolutionCase {
   ImageShape in;
   Conv2d op;
 };
-/// One by one, three by three, strided with uneven padding, stem, grouped, one channel a group,
-/// more pixels than a tile has, windows larger than the image.
+/// Kernels 1x1 and 3x3, strided with uneven padding, stem, grouped, one channel per group, more
+/// pixels than a tile has, and windows larger than the image.
 const ConvolutionCase kConvolutions[] = {
     {{4, 5, 6}, {.channels = 7, .window = {}}},
     {{5, 4, 3}, {.channels = 4, .window = {3, 3, 1, 1, 1, 1, 1}}},
@@ -98,7 +98,7 @@ const ConvolutionCase kConvolutions[] = {
     {{5, 5, 6}, {.channels = 6, .window = {3, 3, 1, 1, 1, 1, 1}, .groups = 6}},
     {{2, 2, 2}, {.channels = 3, .window = {5, 5, 1, 2, 2, 2, 2}}}};
 
-/// The operator's output, weights in both orders, and an output gradient.
+/// The operator's output, its weights in both orders, and an output gradient.
 struct ConvolutionNumbers {
   explicit ConvolutionNumbers(const ConvolutionCase& given) : of(given), random(3) {
     const Window& at = of.op.window;
@@ -115,7 +115,7 @@ struct ConvolutionNumbers {
               .after = {at.bottom, at.right}};
   }
   std::int32_t inner() const { return of.in.channels / of.op.groups; }
-  /// Weights of the operator, [K, C, R, S], as [K, R, S, C].
+  /// The operator's weights [K, C, R, S], reordered to [K, R, S, C].
   std::vector<float> turned(const std::vector<double>& weights) const {
     plain::Images each(of.op.channels, {of.op.window.kernel_h, of.op.window.kernel_w, inner()});
     each.values = weights;
@@ -140,7 +140,7 @@ TEST(DnnInterpreter, Convolution_EqualsPlainOperator) {
     Bench bench;
     const auto x = bench.add(n.x), w = bench.add(n.weight_shape()), y = bench.add(n.y);
     bench[w] = n.turned(n.weight);
-    bench[y].assign(bench[y].size(), NAN);  // not read where beta is 0
+    bench[y].assign(bench[y].size(), NAN);  // not read if beta is 0
     bench.graph.operations = {DnnConvolution{n.window, x, w, y, 0}};
     bench.run();
     plain::forward(each.op, n.x, n.weight, {}, n.y);
@@ -177,7 +177,7 @@ TEST(DnnInterpreter, ConvolutionBackwardFilter_EqualsPlainOperator) {
   }
 }
 
-/// A batch norm's operands, and what the operator makes of them.
+/// A batch norm's operands, and the operator's results.
 struct NormNumbers {
   NormNumbers()
       : random(5), x(random_images(3, {4, 5, 6}, random)), dy(3, x.shape), dx(3, x.shape) {
@@ -219,7 +219,7 @@ TEST(DnnInterpreter, BatchNormBackwardWeights_FactorsGiveThePlainOperatorsGradie
   const auto dscale = bench.add(channels), dshift = bench.add(channels);
   const auto dy_factor = bench.add(channels), x_factor = bench.add(channels);
   const auto constant = bench.add(channels);
-  // dx = dy_factor * dy + x_factor * x + constant, by operations on virtual tensors.
+  // Compute dx = dy_factor * dy + x_factor * x + constant by operations on virtual tensors.
   const std::array<std::int64_t, 4> shape = bench.graph.tensor(x).shape;
   const auto scaled_dy = bench.add(shape, true), scaled_x = bench.add(shape, true);
   const auto sum = bench.add(shape, true), dx = bench.add(shape);
@@ -263,7 +263,7 @@ TEST(DnnInterpreter, Rounding_ToTheTypeOfVirtualTensorsAndOfMemory) {
   const auto y = graph.add({shape, DType::f16, false});
   graph.operations = {DnnPointwise{PointwiseMode::add, x, b, middle},
                       DnnPointwise{PointwiseMode::add, middle, b, y}};
-  alignas(16) float x_value = 1 + 0x1p-8F, b_value = 0x1p-20F;  // a little more than half a place
+  alignas(16) float x_value = 1 + 0x1p-8F, b_value = 0x1p-20F;  // just over half a unit
   alignas(16) std::uint16_t y_bits = 0;
   const std::vector<std::byte*> tensors = {reinterpret_cast<std::byte*>(&x_value),
                                            reinterpret_cast<std::byte*>(&b_value), nullptr,
@@ -294,14 +294,15 @@ TEST(Rounding, F16_EveryValueSurvivesAndTiesGoToEven) {
     } else {
       ASSERT_EQ(to_f16(value), half);
     }
-    // Halfway to the next one: to the even one of both; beyond the largest finite one: infinity.
+    // Halfway to the next value rounds to the even one. Above the largest finite value comes
+    // infinity.
     const float next = from_f16(static_cast<std::uint16_t>(bits + 1));
     if (!std::isfinite(value) || !std::isfinite(next) || (bits & 0x7FFFU) == 0x7FFFU) continue;
     ASSERT_EQ(to_f16(value / 2 + next / 2), bits % 2 == 0 ? bits : bits + 1);
   }
   EXPECT_EQ(to_f16(65519.F), 0x7BFF);
   EXPECT_EQ(to_f16(65520.F), 0x7C00);
-  EXPECT_EQ(to_f16(0x1p-25F), 0);  // half of the smallest
+  EXPECT_EQ(to_f16(0x1p-25F), 0);  // half of the smallest value
   EXPECT_EQ(to_f16(-0x1.8p-24F), 0x8002);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The patterns as graphs: what has memory, and that all of it is computed in order.
+// Tests the patterns as graphs: which tensors have memory, and that all tensors are computed in
+// order.
 #include "trainer/backends/gpu/dnn_patterns.h"
 
 #include <gtest/gtest.h>
@@ -37,10 +38,10 @@ Use use_of(const DnnBatchNormBackwardWeights& op) {
           {op.dscale, op.dshift, op.dy_factor, op.x_factor, op.constant}};
 }
 
-/// Inputs and outputs, told from the operations alone.
+/// Inputs and outputs, derived from the operations alone.
 struct Flow {
   std::set<DnnTensorId> inputs, outputs;
-  bool in_order = true;  ///< nothing is written twice, or read before it is written
+  bool in_order = true;  ///< no tensor is written twice or read before it is written
 };
 Flow flow_of(const DnnGraph& graph) {
   Flow flow;
@@ -56,7 +57,7 @@ Flow flow_of(const DnnGraph& graph) {
   return flow;
 }
 
-/// `inputs` and `outputs` have memory; kNoTensor among them is left out.
+/// Expects that exactly `inputs` and `outputs` have memory. Ignores kNoTensor among them.
 void expect_memory(const DnnGraph& graph, const Ids& inputs, const Ids& outputs) {
   const Flow flow = flow_of(graph);
   EXPECT_TRUE(flow.in_order) << to_text(graph);

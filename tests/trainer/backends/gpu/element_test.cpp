@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's conversions, which stand in for the device's, against the definition of the formats.
+// Tests the host's conversions, which replace the device's, against the definition of the formats.
 #include "trainer/backends/gpu/kernels/element.h"
 
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@
 namespace penstock::gpu {
 namespace {
 
-/// A format of 16 bits: sign, exponent, `digits` of the fraction.
+/// A 16-bit format: sign, exponent, and `digits` bits of fraction.
 struct Format {
   int digits, bias;
 };
 constexpr Format kF16{10, 15}, kBF16{7, 127};
 
-/// What a pattern of finite bits stands for.
+/// The value of a pattern of finite bits.
 double value_of(const Format& format, unsigned bits) {
   const int fraction = static_cast<int>(bits & ((1U << format.digits) - 1));
   const int exponent = static_cast<int>((bits & 0x7fffU) >> format.digits);
@@ -46,7 +46,8 @@ void expect_values(const Format& format) {
   }
 }
 
-/// Between each number and the next: the middle goes to the even one, all else to the nearer.
+/// Between each number and the next, the middle rounds to the even one, every other value to the
+/// nearer one.
 template <class T>
 void expect_roundings(const Format& format) {
   for (unsigned low = 0; low < infinity_of(format); ++low) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over [rows, channels], and normalising pixels, against their formulas in double.
-#include "tests/trainer/gpu/kernel_data.h"
+// Tests kernels over [rows, channels], and the normalising of pixels, against their formulas in
+// double.
+#include "tests/trainer/backends/gpu/kernel_data.h"
 #include "trainer/dropout.h"
 
 namespace penstock::gpu {
 namespace {
 
-/// Which of ScaleShift's tensors there are.
+/// Which optional tensors ScaleShift has.
 struct Parts {
   bool multiplier, addend, residual, residual_multiplier, residual_addend, mask, relu, in_place;
 };
@@ -149,14 +150,15 @@ TEST(GpuColumnSums, AddUpAllRows) {
           sum += dy[i];
           size += std::abs(dy[i]);
         }
-        // Rounded once for each row of a thread and each lane of a block: fewer than 64, at random.
+        // Rounded once per row of a thread and per lane of a block: fewer than 64 times, in random
+        // directions.
         ASSERT_NEAR(sums[c], sum, 8 * 0x1p-24 * size);
       }
     }
   }
 }
 
-/// Whole numbers are exact in any order: none is left out, none counted twice.
+/// Whole numbers are exact in any order, so that a missing number or one counted twice shows.
 TEST(GpuColumnSums, FinishAddsUpAnyNumberOfBlocks) {
   for (const std::int32_t blocks : {1, 31, 32, 33, 64, 396, 1000}) {
     for (const std::int32_t channels : {1, 32, 77}) {
@@ -172,7 +174,7 @@ TEST(GpuColumnSums, FinishAddsUpAnyNumberOfBlocks) {
   }
 }
 
-/// Ranges of channels that come in eights, that do not, and at both ends.
+/// Ranges of channels that are multiples of eight or not, at both ends.
 struct Range {
   std::int32_t channels, from_channels, from_first, to_channels, to_first;
 };
@@ -219,7 +221,7 @@ TEST(GpuCopyChannels, WritesItsRangeAndNothingElse) {
   }
 }
 
-/// Neighbours that stay in reach of the body for eights and that do not, and all of the channels.
+/// Neighbours within and beyond the reach of the body for eight channels, and all channels.
 constexpr Lrn kLrns[] = {
     {5, 0.5F, 0.75F, 1}, {9, 0.3F, 0.5F, 2}, {11, 0.2F, 0.75F, 1}, {1, 1, 1, 1}};
 
@@ -245,7 +247,7 @@ TEST(GpuLrn, ForwardAndBackwardAreTheirFormulas) {
         plain::backward(lrn, plain_x, images_of(dy, 2, shape), &plain_dx);
         for (std::size_t i = 0; i < x.size(); ++i) {
           EXPECT_ROUNDED(y[i], value_at(plain_y, i), type, 4);
-          // Terms of up to 27 = x^2 dy and few of them.
+          // A few terms of up to 27 = x^2 dy.
           const double expected = value_at(plain_dx, i);
           EXPECT_ROUNDED(dx[i], expected, type, 30);
           EXPECT_ROUNDED(added[i], expected + old[i], type, 30);
@@ -291,7 +293,7 @@ TEST(GpuDropout, KeepsWhatTheMaskOfEveryBackendKeeps) {
   }
 }
 
-/// Pixels of images, their channels, and what those are padded to.
+/// Pixels of images, their channels, and the padded number of channels.
 struct Pixels {
   std::int64_t per_image;
   std::int32_t channels, padded;

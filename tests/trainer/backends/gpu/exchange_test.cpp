@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which way ranks exchange, and what is said about it.
+// Tests which exchange is chosen for ranks, and the note about it.
 #include "trainer/backends/gpu/exchange.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// A machine that has NCCL or not.
+/// A machine with or without NCCL.
 class Machine final : public HostDriverLibrary {
  public:
   Machine(const HostMachineOptions& options, bool has_nccl)
@@ -34,11 +34,11 @@ class Machine final : public HostDriverLibrary {
 
 struct Situation {
   const char* wanted;
-  std::vector<std::int32_t> gpus;  ///< of each rank
+  std::vector<std::int32_t> gpus;  ///< the GPU of each rank
   bool has_nccl = true, reach_each_other = true;
 };
 
-/// The note, or what is thrown.
+/// The note, or the text of the exception.
 std::string answer(const Situation& situation) {
   Machine machine({.devices = 4, .reach_each_other = situation.reach_each_other},
                   situation.has_nccl);
@@ -63,17 +63,17 @@ std::string answer(const Situation& situation) {
 
 TEST(Exchange, IsChosenByWhereTheRanksAre) {
   EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 0}}),
-            "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)");
+            "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)");
   EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 2}}),
-            "ranks exchange through NCCL, with a GPU each");
+            "ranks exchange through NCCL, with one GPU per rank");
   EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 0, 1}}),
-            "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)");
+            "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)");
   EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1}, .has_nccl = false}),
-            "ranks exchange by our own sums and copies (libnccl.so.2 cannot be loaded)");
+            "ranks exchange by built-in sums and copies (libnccl.so.2 cannot be loaded)");
   EXPECT_EQ(answer({.wanted = "copies", .gpus = {0, 1}}),
-            "ranks exchange by our own sums and copies (gpu:exchange=copies)");
+            "ranks exchange by built-in sums and copies (gpu:exchange=copies)");
   EXPECT_EQ(answer({.wanted = "nccl", .gpus = {1, 0}}),
-            "ranks exchange through NCCL, with a GPU each");
+            "ranks exchange through NCCL, with one GPU per rank");
   EXPECT_EQ(answer({.wanted = "host", .gpus = {0, 1}}),
             "ranks exchange through the host's memory (gpu:exchange=host)");
   for (const char* wanted : {"auto", "copies", "nccl", "host"}) {
@@ -98,7 +98,7 @@ TEST(Exchange, SaysWhatMakesItImpossible) {
             "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; "
             "use one rank a GPU, and NCCL does it");
   EXPECT_EQ(answer({.wanted = "copies", .gpus = std::vector<std::int32_t>(17)}),
-            "config: --num-gpus is 17: ranks that exchange by copies are 16 at most; use fewer "
+            "config: --num-gpus is 17: at most 16 ranks can exchange by copies; use fewer "
             "ranks");
   EXPECT_EQ(answer({.wanted = "ring", .gpus = {0, 1}}),
             "config: gpu:exchange is 'ring'; expected auto, copies, nccl or host");
@@ -141,12 +141,13 @@ TEST(GpuBackend, RanksGoRoundTheGpus_AndTheNoteSaysHowTheyExchange) {
     const auto all = backend.make_group(devices, {}, clock, {});
     const auto two = backend.make_group(std::span(devices).first(2), {}, clock, {});
     EXPECT_EQ(two->join(1)->world().size, 2);
-    EXPECT_EQ(backend.notes(),
-              (std::vector<std::string>{
-                  "ranks exchange by our own sums and copies (NCCL refuses ranks that share a GPU)",
-                  has_nccl ? "ranks exchange through NCCL, with a GPU each"
-                           : "ranks exchange by our own sums and copies (libnccl.so.2 cannot be "
-                             "loaded)"}));
+    EXPECT_EQ(
+        backend.notes(),
+        (std::vector<std::string>{
+            "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)",
+            has_nccl ? "ranks exchange through NCCL, with one GPU per rank"
+                     : "ranks exchange by built-in sums and copies (libnccl.so.2 cannot be "
+                       "loaded)"}));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused steps against plain loops where forms are mixed as engines happen to be missing, and with
-// weights that batch norms are sensitive to. The contract of all backends runs on fused steps, too.
+// Tests fused steps against plain loops, with mixed forms where engines are missing, and with
+// weights to which batch norms are sensitive. The contract suite of all backends runs on fused
+// steps, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ bool no_statistics(const DnnGraph& graph) {
   return has<gpu::DnnPointwise>(graph) || !has<gpu::DnnGenerateStatistics>(graph);
 }
 
-/// gpu:fused=on where there are such engines.
+/// gpu:fused=on with the engines that kHasEngine accepts.
 template <bool (*kHasEngine)(const DnnGraph&)>
 constexpr BackendEntry kBackend{
     .name = "gpu", .make = [](const Options&, Clock&) -> std::unique_ptr<Backend> {
@@ -49,7 +50,8 @@ constexpr BackendEntry kBackend{
                                                options);
     }};
 
-/// Few ReLUs are near a tie: in a deep graph those cost more than all roundings together.
+/// With this seed few ReLUs are near a tie. In a deep graph such ReLUs cause larger errors than all
+/// roundings together.
 constexpr std::uint64_t kSeed = 6;
 
 struct Case {
@@ -64,7 +66,7 @@ const Case kCases[] = {{"all", &kBackend<all>},
 
 class FusedTraining : public testing::TestWithParam<Case> {
  protected:
-  /// Calls body(small graph) for those that have something to fuse.
+  /// Calls body(small graph) for graphs in which something can be fused.
   template <typename Body>
   static void for_each_graph(const Body& body) {
     for (const SmallGraph& small : small_graphs()) {
@@ -77,7 +79,7 @@ class FusedTraining : public testing::TestWithParam<Case> {
     }
   }
 
-  /// `of_gradients`: Tolerance::forward where no ReLU is near a tie.
+  /// `of_gradients`: Tolerance::forward if no ReLU is near a tie.
   static void expect_plain_numbers(const SmallGraph& small, const PlainWeights& weights,
                                    double Tolerance::*of_gradients) {
     CompiledGraph compiled(*GetParam().backend, small.graph,
@@ -110,9 +112,9 @@ TEST_P(FusedTraining, MatchesPlainLoops) {
   });
 }
 
-/// Shifts of kOffset standard deviations in front of the convolutions: all ReLUs pass, means of
-/// what the next batch norms take are far from 0, and squares of f32 have less left for the
-/// variance.
+/// Uses shifts of kOffset standard deviations before the convolutions. All ReLUs then pass, and the
+/// inputs of the next batch norms have means far from 0, so that squares in f32 leave fewer bits
+/// for the variance.
 TEST_P(FusedTraining, MatchesPlainLoopsForInputsFarFromZero) {
   constexpr double kOffset = 6;
   for_each_graph([](const SmallGraph& small) {
@@ -126,7 +128,7 @@ TEST_P(FusedTraining, MatchesPlainLoopsForInputsFarFromZero) {
   });
 }
 
-/// As blocks begin: their last batch norms give nothing, and what is added decides the ReLU.
+/// As in new residual blocks: the last batch norms give 0, so the shortcut decides the ReLU.
 TEST_P(FusedTraining, MatchesPlainLoopsForScalesOfZero) {
   for_each_graph([](const SmallGraph& small) {
     PlainWeights weights = uneven_weights(small.graph, kSeed);
@@ -147,7 +149,7 @@ std::unique_ptr<Backend> open_gpu(const std::string& fused) {
       Options("gpu", gpu::kOptions, {"gpu", {{"fused", fused}}}));
 }
 
-/// What the backend says of a step of residual_16, which has three convolutions and a max pool that
+/// The backend's fact about a step of residual_16, which has three convolutions and a max pool that
 /// can be fused.
 double fused_operators(const std::string& fused, Precision precision) {
   const std::vector<SmallGraph> graphs = small_graphs();

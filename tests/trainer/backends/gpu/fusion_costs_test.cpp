@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What costs are made of and the book keeps: plans that may not exist, and the rate of copies.
+// Tests the data behind fusion costs, which the book keeps: plans that may not exist, and the rate
+// of copies.
 #include <gtest/gtest.h>
 
 #include "dataflow/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether cuDNN has engines on an H200 for all that fused steps of ResNet-50 are made of, asked of
+// Tests whether cuDNN has engines on an H200 for all graphs of ResNet-50's fused steps. It asks
 // cuDNN itself, without a GPU.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/text_files.h"
-#include "tests/trainer/gpu/step_on_paper.h"
+#include "tests/trainer/backends/gpu/step_on_paper.h"
 #include "trainer/backends/gpu/library.h"
 
 namespace penstock::gpu {
@@ -28,7 +28,7 @@ class FusionForH200 : public testing::TestWithParam<std::int32_t> {
     }
   }
 
-  /// The workspace of the first engine; asked once for each graph.
+  /// The workspace of the first engine. Asks once per graph.
   std::optional<std::size_t> workspace_for(const DnnGraph& graph) {
     const auto [known, is_new] = workspaces_.try_emplace(to_text(graph));
     if (is_new) {

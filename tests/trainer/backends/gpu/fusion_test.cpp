@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which forms are chosen at what costs, and what becomes of a step.
+// Tests which forms are chosen at given costs, and how a step changes.
 #include "trainer/backends/gpu/fusion.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "tests/support/gpu/host_planner.h"
-#include "tests/trainer/gpu/step_on_paper.h"
+#include "tests/trainer/backends/gpu/step_on_paper.h"
 
 namespace penstock::gpu {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-/// What a convolution's graph is; costs are invented for each.
+/// The kind of a convolution's graph. Tests invent a cost for each.
 enum class Form {
   plain,
   statistics,
@@ -52,7 +52,7 @@ Form form_of(const DnnGraph& graph) {
   return std::ranges::any_of(graph.operations, adds_tensor) ? Form::block_end : Form::normalised;
 }
 
-/// Costs by form; kernels take what `kernel` says, whatever they move.
+/// Costs by form. A kernel costs `kernel`, however many bytes it moves.
 FusionCosts costs_of(std::map<Form, double> costs, double kernel) {
   return {.graph =
               [costs = std::move(costs)](const DnnGraph& graph) {
@@ -63,10 +63,11 @@ FusionCosts costs_of(std::map<Form, double> costs, double kernel) {
 }
 
 struct Ids {
-  NodeId first, second;  ///< convolutions: behind an input, behind the place in question
+  NodeId first, second;  ///< convolutions: after an input, and after the place in question
 };
 
-/// conv, batch norm, ReLU, conv; with `end`, an addition of a shortcut in front of the ReLU.
+/// Adds convolution, batch norm, ReLU, convolution; with `end`, also an addition of a shortcut
+/// before the ReLU.
 Ids add_pair(Graph& graph, bool end, std::int32_t readers = 1) {
   const NodeId input = graph.add("input", Conv2d{8, {3, 3, 1, 1, 1, 1, 1}}, {Graph::kInput});
   const NodeId first = graph.add("first", Conv2d{8, {}}, {input});
@@ -82,7 +83,7 @@ Ids add_pair(Graph& graph, bool end, std::int32_t readers = 1) {
   return {first, second};
 }
 
-/// What is chosen for the second convolution.
+/// The fusion that is chosen for the second convolution.
 NodeFusion choice(bool end, const FusionCosts& costs, std::int32_t readers = 1) {
   Graph graph({4, 4, 3});
   const Ids ids = add_pair(graph, end, readers);
@@ -108,7 +109,7 @@ TEST(Fusion, Edge_IsDecidedByTheSumOfItsChain) {
       {Form::normalised, 6}, {Form::normalised_filter, 3.8}, {Form::masked, 4.9}};
   EXPECT_EQ(choice(false, costs_of(costs, 1)),
             (NodeFusion{.statistics = true, .normalises = true, .masks_gradient = true}));
-  costs[Form::normalised_filter] = 4.2;  // 15.1, and 14.9 for the gradient's mask alone
+  costs[Form::normalised_filter] = 4.2;  // 15.1; and 14.9 with only the gradient's mask
   EXPECT_EQ(choice(false, costs_of(costs, 1)), NodeFusion{.masks_gradient = true});
   costs[Form::masked] = 5.1;
   EXPECT_EQ(choice(false, costs_of(costs, 1)), NodeFusion{});
@@ -129,7 +130,7 @@ TEST(Fusion, BlockEnd_ForwardAndBackwardAreChosenApart) {
   const auto chosen = [](double forward, double backward) {
     return choice(true, costs_of({{Form::block_end, forward}, {Form::masked, backward}}, 2));
   };
-  // Forward unfused takes 1 + 2, backward 1 + 4, and 2 more where there is no mask.
+  // Unfused, forward costs 1 + 2 and backward 1 + 4, plus 2 if there is no mask.
   EXPECT_EQ(chosen(2, 2),
             (NodeFusion{.statistics = true, .ends_block = true, .masks_gradient = true}));
   EXPECT_EQ(chosen(4, 2), (NodeFusion{.statistics = true, .masks_gradient = true}));
@@ -164,7 +165,7 @@ Counts counts_of(const Graph& graph, const FusionPlan& plan) {
   return counts;
 }
 
-/// 16 blocks of three convolutions, 4 of them with a projection; a pool follows the last one.
+/// 16 blocks of three convolutions, 4 of them with a projection. A pool follows the last one.
 TEST(Fusion, ResNet50_FusesEveryBatchNormButTheStems) {
   for (const std::string_view name : {"resnet50", "resnet50_v1.5"}) {
     const Graph graph = graph_of_model(name);
@@ -173,7 +174,7 @@ TEST(Fusion, ResNet50_FusesEveryBatchNormButTheStems) {
     const std::map<std::string, int> kernels = step.kernels();
     EXPECT_EQ(kernels.at("BatchNormSums"), 1) << name;
     EXPECT_EQ(kernels.at("BatchNormFinish"), 53) << name;
-    // The last end's, and the bias of the logits.
+    // One at the last block's end, and one for the bias of the logits.
     EXPECT_EQ(kernels.at("ScaleShift"), 2) << name;
     EXPECT_EQ(kernels.at("BatchNormBackwardSums"), 2) << name;
     EXPECT_EQ(kernels.at("BatchNormBackwardFinish"), 2) << name;
@@ -190,7 +191,7 @@ TEST(Fusion, ResNet50_OnHopperLacksOnlyTheStridedEndsOfVersion1) {
   EXPECT_EQ(counts_of(v1, StepOnPaper(v1, 256, costs).fusion), (Counts{52, 33, 12, 44}));
 }
 
-/// In 10^6 bytes an image, where convolutions that skip pixels count as reading them.
+/// In 10^6 bytes per image. A convolution that skips pixels counts as reading them.
 struct Megabytes {
   double moved, planned;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on the gpu backend without a GPU, through the rings and replicas of a real run: what a
-// recorded step computes when it is launched again.
+// Tests training on the gpu backend without a GPU, through the rings and replicas of a real run:
+// what a recorded step computes when it is launched again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,9 +15,9 @@
 #include "tests/support/plain_net.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
-#include "trainer/collectives/wire_format.h"
 #include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
+#include "trainer/wire_format.h"
 
 namespace penstock {
 namespace {
@@ -30,7 +30,7 @@ const SmallGraph& graph_named(std::string_view name) {
   throw std::logic_error("no such graph");
 }
 
-/// One program for one slot, launched again and again as a Replica does.
+/// One program for one slot, launched repeatedly as a Replica does.
 class RecordedStep {
  public:
   RecordedStep(const SmallGraph& small, std::string_view optimizer, Precision precision,
@@ -126,7 +126,7 @@ TEST(GpuTraining, ARecordedStepSeesHowManyImagesAreValid) {
   }
 }
 
-/// Every rule of trainer/optimizers, in its kernel and on the host.
+/// Compares every rule of trainer/optimizers in its kernel and on the host.
 TEST(GpuTraining, OptimisersDoWhatTheirRulesSay) {
   const SmallGraph& small = graph_named("conv_stride_2");
   for (const OptimizerEntry* entry : optimizer_table().entries) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host driver finds conflicting accesses that nothing orders.
+// Tests that the host driver finds conflicting accesses without an order.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "tests/trainer/gpu/host_bench.h"
+#include "tests/trainer/backends/gpu/host_bench.h"
 
 namespace penstock::gpu {
 namespace {
 
-/// The host fills a pinned block over and over while a stream copies from it.
+/// The host repeatedly fills a pinned block while a stream copies from it.
 void feed(Bench& bench, bool waits) {
   for (int step = 0; step < 3; ++step) {
     if (waits) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host driver's tests share.
+// A bench of a host driver's objects, which the host driver's tests share.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace penstock::gpu {
 
 constexpr std::size_t kCount = 16, kBytes = kCount * sizeof(float);
 
-/// A driver with two streams, two events, two pinned blocks and two of the device.
+/// A driver with two streams, two events, two pinned blocks and two device blocks.
 struct Bench {
   explicit Bench(const HostMachineOptions& options = {}) : driver(options) {
     for (StreamHandle& stream : streams) stream = driver.make_stream();
@@ -30,7 +30,7 @@ struct Bench {
     for (const StreamHandle stream : streams) driver.destroy(stream);
   }
 
-  /// Writes to a pinned block, as the host does that follows the rules or not.
+  /// Writes to a pinned block as the host. The order of the access may be right or wrong.
   void write(std::size_t block, float value) {
     driver.host_writes({pinned[block], kBytes});
     for (std::size_t i = 0; i < kCount; ++i) reinterpret_cast<float*>(pinned[block])[i] = value;
@@ -54,7 +54,7 @@ struct Bench {
   bool reach(std::size_t event = 0, Time deadline = Time::max()) {
     return driver.wait_until(events[event], deadline);
   }
-  /// Enqueues x = x + x for device[block], through a plan.
+  /// Enqueues x = x + x for device[block] through a plan.
   void enqueue_doubling(std::size_t block, std::size_t stream = 0) {
     DnnGraph graph;
     const auto x = graph.add({{1, kCount, 1, 1}, DType::f32, false});

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int32_t kThreads = 64;
 
-/// `phase` on every thread of a block, in order if there is no seed.
+/// Runs `phase` on every thread of a block; in order if there is no seed.
 template <class Phase>
 void run_phase(std::uint64_t seed, const Phase& phase) {
   alignas(16) std::array<std::byte, HostBlock::kSharedBytes> memory;

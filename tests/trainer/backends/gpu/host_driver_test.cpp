@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver without a GPU: memory, order, time and failures.
+// Tests the driver without a GPU: memory, order, time and failures.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
-#include "tests/trainer/gpu/host_bench.h"
+#include "tests/trainer/backends/gpu/host_bench.h"
 
 namespace penstock::gpu {
 namespace {
@@ -67,7 +67,7 @@ TEST(HostDriver, WaitOfAStream_RefersToTheRecordBeforeIt) {
   bench.upload(0);
   bench.record(0, 0);
   bench.wait(1, 0);
-  bench.record(0, 0);  // again; not what stream 1 waits for
+  bench.record(0, 0);  // again; stream 1 does not wait for this one
   bench.download(1);
   bench.record(1, 1);
   EXPECT_TRUE(bench.reach(1));

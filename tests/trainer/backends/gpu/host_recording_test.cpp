@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings of the driver without a GPU.
+// Tests recordings of the driver without a GPU.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <thread>
 
-#include "tests/trainer/gpu/host_bench.h"
+#include "tests/trainer/backends/gpu/host_bench.h"
 
 namespace penstock::gpu {
 namespace {
@@ -87,7 +87,7 @@ TEST(HostCapture, WhatCannotBeRecorded_Throws) {
   EXPECT_THROW(bench.driver.begin_capture(bench.streams[1]), std::logic_error);
   EXPECT_THROW(bench.driver.end_capture(bench.streams[1]), std::logic_error) << "not this stream";
   bench.driver.abandon_capture(bench.streams[0]);
-  bench.upload(1);  // both streams run again
+  bench.upload(1);  // both streams work again
 }
 
 TEST(HostCapture, FreeingMemory_FailsTheRecording) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of kernels compute on: tensors of the types of activations that hold what double
-// precision loops then read, and how far a result may lie from theirs.
+// Data for tests of kernels: tensors of the types of activations, which loops in double can read
+// too, and the tolerances of results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ inline constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
 inline std::size_t index_of(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// `count` elements of `type`, aligned as device memory is. Not numbers until they are set: what a
-/// kernel forgets to write, or reads too early, is seen.
+/// `count` elements of `type`, aligned like device memory. They are NaN until they are set, so that
+/// a test notices an element that a kernel does not write or reads too early.
 class Elements {
  public:
   Elements(DType type, std::size_t count)
@@ -36,7 +36,7 @@ class Elements {
         data_(static_cast<std::byte*>(::operator new (bytes(), std::align_val_t{16}))) {
     std::memset(data_.get(), 0xff, bytes());
   }
-  /// Uniform in [low, high), rounded to the type.
+  /// Random elements, uniform in [low, high), rounded to the type.
   static Elements random(DType type, std::size_t count, Random& random, double low = -2,
                          double high = 3) {
     Elements elements(type, count);
@@ -89,7 +89,7 @@ class Elements {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-/// f32 per channel, or sums: an Elements that is read as floats.
+/// f32 per channel, or sums: Elements that are read as floats.
 class Floats : public Elements {
  public:
   explicit Floats(std::size_t count) : Elements(DType::f32, count) {}
@@ -100,17 +100,17 @@ inline Floats random_floats(std::size_t count, Random& random, double low, doubl
   return Floats(Elements::random(DType::f32, count, random, low, high));
 }
 
-/// Half a unit in the last place: of 24, 11 and 8 significant bits.
+/// Half a unit in the last place, for 24, 11 and 8 significant bits.
 inline double half_unit(DType type) {
   return type == DType::f32 ? 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8;
 }
-/// Half the distance of the smallest numbers.
+/// Half the distance between the smallest numbers.
 inline double half_smallest(DType type) {
   return type == DType::f32 ? 0x1p-150 : type == DType::f16 ? 0x1p-25 : 0x1p-134;
 }
 
-/// A result that is rounded to `type` once after float arithmetic on terms whose sizes add up to
-/// `size`, in which each is rounded at most `roundings` times.
+/// The tolerance of a result of float arithmetic that is rounded to `type` once. The sizes of its
+/// terms add up to `size`; each term is rounded at most `roundings` times.
 inline double tolerance(DType type, double expected, double size, double roundings = 8) {
   const double arithmetic = roundings * 0x1p-24 * size;
   return arithmetic + half_unit(type) * (std::abs(expected) + arithmetic) + half_smallest(type);
@@ -118,8 +118,8 @@ inline double tolerance(DType type, double expected, double size, double roundin
 #define EXPECT_ROUNDED(actual, expected, type, size) \
   ASSERT_NEAR(actual, expected, tolerance(type, expected, size))
 
-/// Rows and channels: odd numbers of channels and eights, one block and several in both dimensions,
-/// fewer rows than a block has lanes.
+/// Rows and channels. Channels: odd numbers and multiples of eight. Sizes: one block and several in
+/// both dimensions, and fewer rows than a block has lanes.
 struct Matrix {
   std::int64_t rows;
   std::int32_t channels;
@@ -128,7 +128,7 @@ struct Matrix {
 inline constexpr Matrix kMatrices[] = {{1, 1},    {50, 7},   {4099, 3},  {33, 300}, {20, 8},
                                        {301, 64}, {70, 320}, {9001, 16}, {5, 2056}};
 
-/// [N, H, W, C] as the plain operators have it.
+/// [N, H, W, C] in the form of the plain operators.
 inline plain::Images images_of(const Elements& elements, std::int32_t count,
                                const ImageShape& shape) {
   plain::Images images(count, shape);
@@ -143,7 +143,7 @@ inline plain::Images images_of(const Elements& elements, std::int32_t count,
   }
   return images;
 }
-/// And back: element i of [N, H, W, C].
+/// The reverse: element i of [N, H, W, C].
 inline double value_at(const plain::Images& images, std::size_t i) {
   const auto channels = index_of(images.shape.channels);
   const std::size_t pixel = i / channels, n = pixel / images.plane();
@@ -151,7 +151,7 @@ inline double value_at(const plain::Images& images, std::size_t i) {
                         static_cast<std::int32_t>(i % channels))[pixel % images.plane()];
 }
 
-/// Bits for `count` elements, a share of them set.
+/// Mask bits for `count` elements; a share of them is set.
 inline std::vector<std::uint8_t> random_mask(std::size_t count, Random& random) {
   std::vector<std::uint8_t> mask((count + 7) / 8);
   for (std::uint8_t& byte : mask) byte = static_cast<std::uint8_t>(random.bits());

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels keep what they compute with in registers: no stack frames, no spills.
+"""Checks that kernels keep their working data in registers: no stack frames, no spills.
 
-Usage: kernel_registers.py NVCC SOURCE_DIRECTORY FILE.cu. Compiles the file for sm_90 and reads what
-the assembler says about each kernel; exits 1 and names those that use local memory.
+Usage: kernel_registers.py NVCC SOURCE_DIRECTORY FILE.cu. Compiles the file for sm_90 and reads the
+assembler's report on each kernel; exits 1 and names the kernels that use local memory.
 """
 import pathlib
 import re

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of layer-wise updates: squares by chunks, the ratio of each tensor, and the update,
-// against plain loops and the rule of the host.
-#include "tests/trainer/gpu/kernel_data.h"
+// Tests the kernels of layer-wise updates (squares by chunks, the ratio of each tensor, and the
+// update) against plain loops and the host's rule.
+#include "tests/trainer/backends/gpu/kernel_data.h"
 #include "trainer/optimizer.h"
 #include "trainer/optimizers/trust_ratio.h"
 
@@ -10,7 +10,8 @@ namespace {
 
 constexpr float kGradientScale = 0.25F;
 
-/// Tensors cut into chunks, some of which begin where four elements cannot be loaded at once.
+/// Tensors cut into chunks. Some chunks begin at addresses from which four elements cannot be
+/// loaded at once.
 struct Cut {
   std::vector<ArenaTensor> tensors;
   std::vector<ArenaChunk> chunks;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user is told when libpenstock_cuda.so is not what it should be.
+// Tests the messages about a libpenstock_cuda.so that is missing, broken or of another revision.
 #include "trainer/backends/gpu/library.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Max pools that normalise, against the kernels that do it one after the other.
-#include "tests/trainer/gpu/kernel_data.h"
+// Tests max pools that normalise against the separate kernels for each operation.
+#include "tests/trainer/backends/gpu/kernel_data.h"
 
 namespace penstock::gpu {
 namespace {
@@ -29,7 +29,8 @@ PoolShape shape_of(const Pool& pool) {
           window};
 }
 
-/// In f32 both do the same arithmetic. Most elements are negative: some windows have no other.
+/// In f32 both do the same arithmetic. Most elements are negative, so that some windows have only
+/// negative ones.
 TEST(GpuMaxPool, NormalisingPoolIsNormReluAndPool) {
   for (const Pool& pool : kPools) {
     const PoolShape shape = shape_of(pool);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does not fit is refused before anything begins, with a batch that does.
+// Tests that a batch that does not fit is refused before any work begins, and that the message
+// names a batch that fits.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -16,7 +17,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// Replicas of one GPU, as a run compiles them.
+/// Replicas of one GPU, compiled as in a run.
 class Machine {
  public:
   Machine(std::size_t memory_bytes, std::int32_t replicas, bool autotune = false)
@@ -27,7 +28,7 @@ class Machine {
                                     ",replicas=" + std::to_string(replicas)))),
         replicas_(replicas) {}
 
-  /// Why a batch is refused; empty where all replicas have it.
+  /// The reason why a batch is refused; empty if it fits on all replicas.
   std::string refusal(const Graph& graph, std::int32_t images, Precision precision) {
     std::vector<std::unique_ptr<Device>> devices;
     for (std::int32_t rank = 0; rank < replicas_; ++rank) devices.push_back(backend_.open(rank));
@@ -65,7 +66,7 @@ std::int32_t fitting_batch(const std::string& refusal) {
   return images;
 }
 
-/// For small images, which the host computes soon.
+/// A model for small images, which the host computes quickly.
 Graph model(const char* name) {
   Graph graph({16, 16, 3});
   find_entry(model_table(), name).build(graph, 10);
@@ -102,7 +103,7 @@ TEST(GpuMemory, ABatchTooLarge_IsRefusedWithTheLargestThatFits) {
   }
 }
 
-/// The operands of one engine alone would not fit: nothing is timed first.
+/// The operands of one engine alone would not fit, so the refusal comes before engines are timed.
 TEST(GpuMemory, ABatchFarTooLarge_IsRefusedBeforeEnginesAreTimed) {
   const std::string text =
       Machine(std::size_t{12} << 20, 1, true).refusal(model("resnet20"), 1 << 14, Precision::f16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every model as a schedule for a GPU: what it is made of, and how much memory it takes. Needs no
-// GPU and, but for the last test, no CUDA.
+// Tests every model as a schedule for a GPU: its operations, and the memory that it needs. Needs no
+// GPU and, except for the last test, no CUDA.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -59,13 +59,13 @@ TEST_P(ModelsOnGpu, BuildSoundSchedulesInEveryPhase) {
       ++calls;
     });
     for (const Node& node : built->graph.nodes()) layers += node.forward_macs > 0 ? 1 : 0;
-    // Forward, and backward to weights and to inputs; images need no gradient.
+    // Forward, and backward to weights and to inputs. Images need no gradient.
     EXPECT_GE(calls, phase == Phase::train ? 2 * layers : layers);
     EXPECT_LE(calls, phase == Phase::train ? 3 * layers : layers);
   }
 }
 
-/// Greedy plans stay near the least that is possible.
+/// Greedy plans need little more memory than the minimum.
 TEST_P(ModelsOnGpu, TakeLittleMoreMemoryThanIsAliveAtOnce) {
   const auto built = build(*GetParam(), 8, Precision::f16, Phase::train);
   plan(built->schedule);
@@ -77,8 +77,8 @@ TEST_P(ModelsOnGpu, TakeLittleMoreMemoryThanIsAliveAtOnce) {
 INSTANTIATE_TEST_SUITE_P(All, ModelsOnGpu, testing::ValuesIn(model_table().entries),
                          [](const auto& test) { return test_name(test.param->name); });
 
-/// The outputs of convolutions, of batch norms with their ReLU, and a bit of mask for each: what
-/// backward reads again. 43.5 MB an image by an independent count over the net.
+/// The backward pass reads these again: the outputs of convolutions, of batch norms with their
+/// ReLU, and one bit of mask for each. An independent count over the net gives 43.5 MB per image.
 TEST(ResNet50OnGpu, KeepsWhatBackwardReads) {
   const ModelEntry& model = find_entry(model_table(), "resnet50_v1.5");
   constexpr std::int32_t kImages = 64;
@@ -88,7 +88,7 @@ TEST(ResNet50OnGpu, KeepsWhatBackwardReads) {
   EXPECT_LT(per_image, 50);
 }
 
-/// Graphs of all models, each once.
+/// The distinct graphs of all models.
 std::map<std::string, DnnGraph> graphs_of_all_models(std::int32_t images, Precision precision) {
   std::map<std::string, DnnGraph> graphs;
   for (const ModelEntry* model : model_table().entries) {
@@ -99,7 +99,7 @@ std::map<std::string, DnnGraph> graphs_of_all_models(std::int32_t images, Precis
   return graphs;
 }
 
-/// Precision f16 with all batches, the others with a small and a large one.
+/// Precision f16 with all batches, the other precisions with a small and a large one.
 TEST(EveryModelOnH200, HasEnginesWithinTheWorkspace) {
   std::unique_ptr<Planner> planner;
   try {

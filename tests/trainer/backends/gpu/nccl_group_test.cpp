@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's part of exchanges through communicators: who is called when, deadlines, errors that
-// come late, and the end of a run.
+// Tests the host's part of exchanges through communicators: the order of calls, deadlines, late
+// errors, and the end of a run.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,17 +19,18 @@
 #include "tests/support/virtual_clock.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/nccl_group.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// What a test learns of a communicator, and decides about it; outlives it.
+/// Records a communicator's calls for a test, and lets the test control it. Outlives the
+/// communicator.
 struct Script {
-  std::int32_t polls_until_ready = 0;  ///< of each call; -1: it is never under way
-  std::string error{};                 ///< that is found once it should be ready
+  std::int32_t polls_until_ready = 0;  ///< of each call; -1: never ready
+  std::string error{};                 ///< thrown when the call should be ready
   std::atomic<int> began{0}, aborted{0};
   std::vector<std::string> calls{};
 };
@@ -63,7 +64,7 @@ class FakeCommunicator final : public Communicator {
   std::int32_t left_ = 0;
 };
 
-/// A process with `local` of the ranks.
+/// A process with `local` ranks.
 class Process {
  public:
   Process(Clock& clock, NcclGroup::Rules rules, std::size_t local)
@@ -103,7 +104,7 @@ class Process {
 
 Tensor tensor_of(std::vector<float>& values) { return {values.data(), values.size(), DType::f32}; }
 
-/// What the call throws, which is of that type.
+/// The text of the exception that the call throws; it must be of type Failure.
 template <typename Failure, typename Call>
 std::string failure_of(const Call& call) {
   try {
@@ -185,7 +186,8 @@ TEST(NcclGroup, ThreadsOfAProcess_MeetBeforeTheyBegin) {
     std::vector<float> values(4);
     for (int call = 0; call < 100; ++call) {
       if (rank == 1) {
-        // The connection of the other, and this rank's calls so far: no more can have begun.
+        // One for the connection of the other rank, and one for each earlier call of this rank: no
+        // more can have begun.
         if (process.scripts[0].began > 1 + call) first_began_alone = true;
       }
       collective->all_reduce_sum(tensor_of(values), stream);
@@ -215,11 +217,11 @@ TEST(NcclGroup, ACallThatIsNotUnderWayInTime_NamesRankAndCallAndIsAborted) {
   const Time began = clock.now();
   const auto call = [&] { collective->broadcast(tensor_of(values), 0, *process.streams[0]); };
   EXPECT_EQ(failure_of<TimeoutError>(call),
-            "rank 1 of 2: the broadcast of 7 elements was not under way after 60 s: another rank "
-            "has not come, or is cut off; look for its message, or raise gpu:nccl_timeout");
+            "rank 1 of 2: the broadcast of 7 elements did not start within 60 s: another rank "
+            "has not joined, or is disconnected; look for its message, or raise gpu:nccl_timeout");
   EXPECT_EQ(clock.now() - began, 60s);
   EXPECT_EQ(process.scripts[0].aborted, 1);
-  EXPECT_THROW(call(), Error);  // it stays out of use
+  EXPECT_THROW(call(), Error);  // it remains unusable
   EXPECT_EQ(process.scripts[0].began, 3);
 }
 
@@ -229,7 +231,7 @@ TEST(NcclGroup, ARankThatNeverConnects_IsNamedToo) {
   process.scripts[0].polls_until_ready = -1;
   const std::string text = failure_of<TimeoutError>(
       [&] { process.group->join(0)->all_reduce_sum({}, *process.streams[0]); });
-  EXPECT_EQ(text.find("rank 0 of 2: the connection was not under way after 5 s"), 0U) << text;
+  EXPECT_EQ(text.find("rank 0 of 2: the connection did not start within 5 s"), 0U) << text;
   EXPECT_EQ(process.scripts[0].aborted, 1);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of somebody else's that a GPU copies from where it lies.
+// Tests memory that other code allocated and from which a GPU copies directly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "dataflow/host_device.h"
 #include "dataflow/stager.h"
 #include "tests/support/gpu/host_driver.h"
-#include "tests/trainer/gpu/host_bench.h"
+#include "tests/trainer/backends/gpu/host_bench.h"
 #include "trainer/backends/gpu/device.h"
 
 namespace penstock::gpu {
@@ -56,8 +56,8 @@ TEST(GpuDevice, Pin_IsNoneWhereTheDriverHasNone) {
   EXPECT_NE(with.pin(foreign), nullptr);
 }
 
-/// Ends the pin once it has the slot back, as a feeder does.
-class Unpinning final : public Lender {
+/// Unpins the memory when it gets the slot back, as a feeder does.
+class Unpinning final : public ForeignPixels {
  public:
   explicit Unpinning(std::unique_ptr<MemoryPin> pin) : pin_(std::move(pin)) {}
   void returned(std::int32_t, const Event* read) noexcept override { read_ = read; }
@@ -84,19 +84,19 @@ TEST(GpuDevice, Stager_CopiesWhatWasLentAndTheLenderKnowsWhen) {
                    clock);
     BatchRing on_device(kSpec, 2, device, MemoryKind::device, std::span(&reader, 1), Order::relaxed,
                         clock);
-    host.take_loans();
+    host.accept_foreign();
     const std::vector<std::byte> foreign(kSpec.pixel_bytes(), std::byte{5});
-    const auto lender = std::make_shared<Unpinning>(device.pin(foreign));
+    const auto owner = std::make_shared<Unpinning>(device.pin(foreign));
     {
       WriteLease lease = host.acquire({});
       lease.await();
       driver.host_writes(std::as_bytes(lease.batch().labels));
-      lease.lend(foreign, lender);
+      lease.lend(foreign, owner);
       std::move(lease).publish();
       host.close();
     }
     Stager(host, 0, on_device, device).run({});
-    lender->unpin();
+    owner->unpin();
     const ReadLease lease = on_device.next(0, {});
     ASSERT_TRUE(lease);
     std::vector<std::byte> copy(kSpec.pixel_bytes());

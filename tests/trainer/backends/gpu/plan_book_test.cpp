@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The book of plans on disk: what is kept, and that damage costs time but no run.
+// Tests the book of plans on disk: what it keeps, and that a damaged book costs time but never
+// fails a run.
 #include "trainer/backends/gpu/plan_book.h"
 
 #include <gtest/gtest.h>
@@ -201,7 +202,7 @@ TEST_F(PlanBookTest, ADeviceThatIsLost_IsNoReasonToForgetAnEngine) {
   PlanBook book(driver.facts(), folder_.path());
   const StreamHandle stream = driver.make_stream();
   std::byte* const block = driver.allocate(2, MemoryKind::device);
-  driver.copy(stream, block, block + 1, 1);  // after which each call fails
+  driver.copy(stream, block, block + 1, 1);  // every later call fails
   driver.free(block, MemoryKind::device);
   EXPECT_THROW(make_plan(graph_of(8), kFirst, driver, book), DeviceLost);
   book.save();
@@ -223,7 +224,7 @@ TEST_F(PlanBookTest, ABookThatGrows_IsSavedEveryTwoSeconds) {
   EXPECT_EQ(add(32, milliseconds(500)), 4U);
 }
 
-/// Of two convolutions in f16.
+/// Compiles two convolutions in f16.
 class Compilation {
  public:
   explicit Compilation(std::filesystem::path cache, const HostMachineOptions& machine = {})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much cuDNN is asked to plan where there is a libcuda.so.1, as on every machine with a GPU:
-// then it offers engines that it compiles at run time, each in about a second. The toolkit's stub
-// stands in for the driver's library, in a child process.
+// Tests how many plans cuDNN is asked for if libcuda.so.1 exists, as on every machine with a GPU.
+// cuDNN then offers engines that it compiles at run time, each in about a second. In a child
+// process, the toolkit's stub replaces the driver's library.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock::gpu {
@@ -20,7 +20,7 @@ struct Count {
 };
 using Counts = std::map<std::string, Count>;
 
-/// `libraries`: looked in first; empty: nowhere else than usual.
+/// `libraries` is searched first; empty: only the usual places.
 std::string output_of_counter(const std::filesystem::path& libraries) {
   ChildProcess child({.arguments = {"/usr/bin/env", "LD_LIBRARY_PATH=" + libraries.string(),
                                     PENSTOCK_PLAN_COUNTER, PENSTOCK_H200},
@@ -64,7 +64,7 @@ TEST_F(PlansWithALibcuda, NoEngineIsCompiledForAGraphThatHasOthers) {
     EXPECT_EQ(count.compiled, 0) << name;
     EXPECT_GT(count.candidates, 0) << name;
   }
-  // The library does offer such engines here.
+  // Here the library offers such engines.
   EXPECT_GT(counts_.at("plain").engines, parse(output_of_counter({})).at("plain").engines);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a few graphs for the device that a file describes, and prints what cuDNN was asked to do:
-// for each graph a line of its name and how many engines, plans and plans of engines that are
-// compiled at run time were finalised, and how many candidates there were. Linked so that calls of
-// the planner go through __wrap_cudnnBackend*.
+// Plans a few graphs for the device that a file describes, and counts the calls of cuDNN. Prints a
+// line for each graph: its name, how many engines, plans, and plans of engines compiled at run time
+// were finalised, and the number of candidates. The linker redirects the planner's calls to
+// __wrap_cudnnBackend*.
 #include <cudnn.h>
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ cudnnStatus_t __wrap_cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   engines += types.at(descriptor) == CUDNN_BACKEND_ENGINE_DESCRIPTOR ? 1 : 0;
   if (types.at(descriptor) != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return status;
   ++plans;
-  // What was compiled cannot be loaded: there is no device.
+  // The compiled code cannot be loaded because there is no device.
   compiled += status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER ? 1 : 0;
   return status;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether cuDNN has engines for an H200, asked of cuDNN itself: it plans from the description of
-// the device in h200.json and needs no GPU.
+// Tests whether cuDNN has engines for an H200. It asks cuDNN itself, which plans from the
+// description of the device in h200.json and needs no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ auto key_of(const ConvolutionShape& shape) {
                     window.bottom, window.right);
 }
 
-/// Distinct convolutions and linear layers of the models; `fused`: those between batch norms.
+/// The distinct convolutions and linear layers of the models; `fused`: only those between batch
+/// norms.
 std::vector<ConvolutionShape> convolutions_of(std::span<const std::string_view> models, bool fused,
                                               DType dtype = DType::f16) {
   std::vector<ConvolutionShape> shapes;
@@ -58,7 +59,7 @@ std::vector<ConvolutionShape> convolutions_of(std::span<const std::string_view> 
 
 constexpr std::array<std::string_view, 2> kResNets{"resnet50", "resnet50_v1.5"};
 
-/// No other layer has so few.
+/// Only this layer has so few channels.
 bool reads_image(const ConvolutionShape& shape) { return shape.channels <= 8; }
 
 class PlannerForH200 : public testing::Test {
@@ -71,7 +72,7 @@ class PlannerForH200 : public testing::Test {
     }
   }
 
-  /// The first engine; nothing if there is none.
+  /// The first engine; empty if there is none.
   std::optional<Candidate> engine_for(const DnnGraph& graph, bool allow_tf32 = false) {
     const PlanRules rules{
         .allow_tf32 = allow_tf32, .deterministic = false, .reduced_precision = true};
@@ -118,7 +119,7 @@ TEST_F(PlannerForH200, HasFusedForwardEnginesInF16) {
       shape.images = batch;
       expect_engine(conv_statistics(shape).graph);
       expect_engine(normalised_conv_statistics(shape).graph);
-      // Behind a block's end: 1x1 without stride only.
+      // After a block's end: only 1x1 without stride.
       if (shape.window.kernel_h > 1 || shape.window.stride > 1) continue;
       for (const bool dual : {false, true}) {
         expect_engine(residual_normalised_conv_statistics(shape, dual).graph);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools against the plain operators.
-#include "tests/trainer/gpu/kernel_data.h"
+// Tests pools against the plain operators.
+#include "tests/trainer/backends/gpu/kernel_data.h"
 
 namespace penstock::gpu {
 namespace {
 
-/// Windows that overlap, that leave gaps, that pad more on one side, that hold the whole image, and
-/// rows of more channels than a block has threads.
+/// Windows that overlap, that leave gaps, that pad more on one side, and that cover the whole
+/// image; and rows of more channels than a block has threads.
 constexpr PoolShape kShapes[] = {
     {2, 12, 11, 16, 6, 5, {3, 3, 2, 1, 0, 1, 0}},
     {3, 9, 7, 5, 4, 3, {3, 3, 2}},
@@ -28,12 +28,13 @@ std::size_t inputs(const PoolShape& shape) {
 std::size_t outputs(const PoolShape& shape) {
   return index_of(shape.images) * out_shape(shape).elements();
 }
-/// The largest sum of one element's windows: each holds at most this many, of numbers below 3.
+/// The largest sum over the windows of one element: each window holds at most this number of
+/// elements, which are below 3.
 double size_of_sums(const PoolShape& shape) {
   return 3. * shape.window.kernel_h * shape.window.kernel_w;
 }
 
-/// Few values, so that windows have ties.
+/// Few distinct values, so that windows have ties.
 Elements values_with_ties(DType type, std::size_t count, Random& random) {
   Elements elements(type, count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -78,14 +79,14 @@ TEST(GpuMaxPool, WindowsOfMinusInfinityHaveAWinnerAndThoseOfNoNumberShowIt) {
   Elements x(DType::f32, 32), y(DType::f32, 8);
   for (std::size_t i = 0; i < x.size(); ++i) x.set(i, -std::numeric_limits<double>::infinity());
   x.set(8, NAN);  // channel 0 of the second pixel
-  x.set(16, 5);   // and of the third
+  x.set(16, 5);   // channel 0 of the third pixel
   std::vector<std::uint8_t> index(8, 0xff);
   launch_on_host(MaxPoolForward{x.data(), y.data(), index.data(), shape, DType::f32});
   EXPECT_TRUE(std::isnan(y[0]));
   EXPECT_EQ(index[0], 5);
   for (std::size_t c = 1; c < 8; ++c) {
     EXPECT_EQ(y[c], -std::numeric_limits<double>::infinity());
-    EXPECT_EQ(index[c], 4);  // behind a row and a column of padding
+    EXPECT_EQ(index[c], 4);  // after a row and a column of padding
   }
 }
 

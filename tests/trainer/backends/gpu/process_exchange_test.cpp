@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks of several processes agree on a way to exchange. A process is a thread here.
+// Tests how ranks of several processes agree on an exchange. Each process is a thread here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::byte kMark{0xA7};
 
-/// A machine whose communicator ids begin with its number; without one it has no NCCL.
+/// A machine whose communicator ids begin with its number. A machine without a number has no NCCL.
 class Machine final : public HostDriverLibrary {
  public:
   explicit Machine(const HostMachineOptions& options, std::optional<std::uint8_t> number)
@@ -38,7 +38,7 @@ class Machine final : public HostDriverLibrary {
   const std::optional<std::uint8_t> number_;
 };
 
-/// Where processes tell each other their texts.
+/// The place where processes exchange their texts.
 class Room {
  public:
   explicit Room(std::size_t processes)
@@ -63,11 +63,11 @@ class Room {
 };
 
 struct Process {
-  std::string bus;  ///< of its rank's GPU
+  std::string bus;  ///< the GPU of its rank
   bool has_nccl = true;
 };
 
-/// What each process chose: its note, with the mark of the id, or what it threw.
+/// The choice of each process: its note with the mark of the id, or the text of the exception.
 std::vector<std::string> answers(const char* wanted, const std::vector<Process>& processes) {
   Room room(processes.size());
   std::vector<std::string> answers(processes.size());
@@ -101,7 +101,7 @@ std::vector<std::string> three_times(const std::string& text) { return {text, te
 TEST(ProcessExchange, AllChooseNcclWithTheIdOfTheFirst_WhereEachHasAGpu) {
   for (const char* wanted : {"auto", "nccl"}) {
     EXPECT_EQ(answers(wanted, {{"0000:01:00.0"}, {"0000:02:00.0"}, {"0000:03:00.0"}}),
-              three_times("ranks exchange through NCCL, with a GPU each, id 10"));
+              three_times("ranks exchange through NCCL, with one GPU per rank, id 10"));
   }
 }
 
@@ -138,10 +138,10 @@ TEST(ProcessExchange, TheBackendsGroup_CountsRanksOfAllProcesses) {
       const std::unique_ptr<Device> device = backend.open(rank);
       Device* const devices[] = {device.get()};
       ProcessRanks ranks = room.ranks(rank);
-      // Of both ranks, since a process is a thread here.
+      // The device of both ranks, because each process is a thread here.
       Device* const all[] = {device.get(), device.get()};
       ranks.make_host_group = [&] {
-        return std::make_unique<ThreadsGroup>(all, clock, std::stop_token());
+        return std::make_unique<collectives::ThreadsGroup>(all, clock, std::stop_token());
       };
       const auto group = backend.make_process_group(devices, ranks, clock, {});
       EXPECT_EQ(group->join(rank)->world().rank, rank);

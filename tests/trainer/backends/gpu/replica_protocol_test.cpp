@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots, events and recorded steps between feeder, stager and replica: the numbers do not depend on
-// when the work is done, and every access is ordered, also where something fails.
+// Tests slots, events and recorded steps between feeder, stager and replica: the numbers do not
+// depend on when the work runs, and every access is ordered, also after a failure.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
 #include "trainer/backends/gpu/builder.h"
-#include "trainer/collectives/wire_format.h"
+#include "trainer/wire_format.h"
 
 namespace penstock::gpu {
 namespace {
@@ -29,7 +29,7 @@ namespace {
 constexpr std::int32_t kImages = 2;
 using Races = std::vector<std::string>;
 
-/// Images do not mix in it.
+/// A graph that does not mix images.
 Graph separate_images() {
   Graph graph({7, 5, 3});
   NodeId node = graph.add("conv", Conv2d{9, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {Graph::kInput});
@@ -38,7 +38,7 @@ Graph separate_images() {
   graph.add("logits", Linear{6}, {node});
   return graph;
 }
-/// The same with a mask that depends on the step.
+/// The same with a dropout mask that depends on the step.
 Graph with_dropout() {
   Graph graph({7, 5, 3});
   NodeId node = graph.add("conv", Conv2d{9, {3, 3, 1, 1, 1, 1, 1}, 1, true}, {Graph::kInput});
@@ -47,7 +47,8 @@ Graph with_dropout() {
   return graph;
 }
 
-/// Gradients of batch norms, and of a branch, that later operations of backward could read.
+/// Gradients of batch norms and of a branch, which later operations of the backward pass could
+/// read.
 Graph with_batch_norms() {
   Graph graph({7, 5, 3});
   NodeId node = graph.add("conv1", Conv2d{16, {3, 3, 1, 1, 1, 1, 1}}, {Graph::kInput});
@@ -88,7 +89,7 @@ std::vector<PlainBatch> parts_of(const std::vector<PlainBatch>& global, std::int
   return parts;
 }
 
-/// Orders of the work: at once, as late as possible, and a number of others.
+/// Timings of the work: at once, as late as possible, and several random orders.
 std::vector<HostMachineOptions> timings(std::uint64_t seeds) {
   std::vector<HostMachineOptions> all{{.timing = Timing::at_once}, {.timing = Timing::late}};
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -230,7 +231,7 @@ TEST(ReplicaProtocol, StepsThatAreEnqueuedEachTime_LeaveTheBitsOfRecordedOnes) {
 }
 
 TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
-  // The host driver throws where a recording does either.
+  // In a recording, the host driver throws in both cases.
   const Graph graph = with_dropout();
   TrainingRig rig(graph, {});
   Device& device = rig.device(0);
@@ -261,7 +262,7 @@ TEST(ReplicaProtocol, GradientsThatTravelAs16Bits_LeaveTheSameBitsOnAllRanks) {
   }
 }
 
-/// Two ranks with a GPU each, and what they exchange in which buckets.
+/// Two ranks with one GPU each, and the buckets in which they exchange.
 RigOptions connected(Precision precision, WireFormat wire, std::optional<BucketLimits> buckets) {
   RigOptions options{.ranks = 2, .precision = precision, .buckets = buckets};
   options.exchange.wire = wire;
@@ -314,8 +315,8 @@ TEST(ReplicaProtocol, BucketsExchangedDuringBackward_LeaveTheBitsOfOneExchangeBe
 
 TEST(ReplicaProtocol, TheFirstBucketsAreExchangedWhileBackwardGoesOn_AndTheRecordSaysWhatShows) {
   const Graph graph = with_batch_norms();
-  // With a slot for each, no rank waits on the host before it has enqueued all steps: device times
-  // do not depend on the threads.
+  // With one slot per step, no rank waits on the host before it has enqueued all steps, so that
+  // device times do not depend on the threads.
   constexpr std::size_t kSteps = 4;
   const std::vector<PlainBatch> batches = batches_for(graph, 2 * kSteps, kImages);
   const auto times_of = [&](Precision precision, const BucketLimits& limits) {
@@ -378,7 +379,7 @@ TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_FindsWhatF16Bears_OnAllRanksAli
       TrainingRig rig(graph, options);
       rig.run(batches_for(graph, kSteps * static_cast<std::size_t>(ranks), kImages));
       EXPECT_EQ(rig.races(), Races{});
-      // Rank 0 applies the gradients in both updates, and knows what was skipped.
+      // In both updates, rank 0 applies the gradients and knows which steps were skipped.
       LossScale expected{0x1p35F, 0};
       std::int32_t skipped = 0;
       for (const StepResult& result : rig.results(0)) {
@@ -423,7 +424,7 @@ TEST(ReplicaProtocol, AFeederThatFails_IsHeardBehindTheBatchesBeforeIt) {
   }
 }
 
-/// Trains until the driver of the last rank fails at the nth such call behind the first step.
+/// Trains until the driver of the last rank fails at the nth call of `call` after the first step.
 void expect_orderly_end(const char* call, std::int32_t nth, std::int32_t ranks,
                         const HostMachineOptions& machine) {
   const Graph graph = separate_images();
@@ -455,7 +456,7 @@ TEST(ReplicaProtocol, ACallThatFailsInAnyPlace_EndsTheRunByStepAndCallAndNothing
   for (const char* call : {"launch_graph", "launch", "copy", "record", "wait", "wait_until",
                            "begin_capture", "end_capture"}) {
     for (const std::int32_t nth : {1, 2, 3, 5}) {
-      if (nth > 1 && std::string(call).ends_with("capture")) continue;  // there are three slots
+      if (nth > 1 && std::string(call).ends_with("capture")) continue;  // only three slots
       for (const std::int32_t ranks : {1, 2}) {
         for (const HostMachineOptions& machine : timings(5)) {
           SCOPED_TRACE(std::string(call) + " " + std::to_string(nth) + ", " +

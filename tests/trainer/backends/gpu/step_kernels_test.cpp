@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss, and what a step is told and leaves behind.
-#include "tests/trainer/gpu/kernel_data.h"
+// Tests the kernels of the loss, and of a step's inputs and results.
+#include "tests/trainer/backends/gpu/kernel_data.h"
 
 namespace penstock::gpu {
 namespace {
@@ -23,7 +23,7 @@ TEST(GpuStep, ScalarsAreSet) {
   EXPECT_EQ(scalars.hyper.step, 77);
 }
 
-/// Logits of a few images, and what the loss should make of them.
+/// Logits of a few images, and the expected loss.
 struct Logits {
   Logits(DType type, std::int32_t images, std::int32_t count, std::int32_t counted)
       : classes(index_of(count)),
@@ -58,7 +58,8 @@ struct Logits {
   std::vector<std::int32_t> above;
 };
 
-/// Of image n: expf of float differences up to 40 is off by 40 roundings, sums by a few more.
+/// For image n: expf of float differences up to 40 has the error of 40 roundings, sums that of a
+/// few more.
 void expect_loss(const Logits& l, std::size_t n) {
   const Elements& logits = l.values[0];
   const std::size_t first = n * l.classes;
@@ -107,7 +108,7 @@ TEST(GpuLoss, NeedsNoGradientAndNoSmallLogits) {
   launch_on_host(call);
   EXPECT_NEAR(l.loss[0], std::log(3.), 1e-6);
   EXPECT_EQ(l.above[0], 0);
-  EXPECT_TRUE(std::isnan(l.dlogits[0]));  // not touched
+  EXPECT_TRUE(std::isnan(l.dlogits[0]));  // unchanged
 }
 
 TEST(GpuLoss, InfiniteLogitsMakeALossThatIsNotFinite) {

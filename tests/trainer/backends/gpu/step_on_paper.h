@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step in f16 as a schedule, built without a device.
+// A training step in f16 as a schedule, built without a device. Tests count its kernels, graphs and
+// bytes.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +29,9 @@ inline Graph graph_of_model(std::string_view name) {
   return build_graph(model, model.image, model.classes);
 }
 
-/// What an engine has to read and write: what it computes itself it need not read again.
+/// The bytes that an engine must read and write. It need not read again what it computes itself.
 inline double bytes_of(const DnnGraph& graph) {
-  std::byte first{};  // addresses that are counted, not followed
+  std::byte first{};  // addresses are counted, not accessed
   std::vector<std::byte*> tensors;
   for (const DnnTensor& tensor : graph.tensors) {
     tensors.push_back(tensor.is_virtual ? nullptr : &first + tensors.size());
@@ -59,28 +60,28 @@ class StepOnPaper {
     Builder(graph_, spec, Phase::train, layouts_, fusion, schedule).build();
   }
 
-  /// Names of kernels, and how often each is called.
+  /// The names of kernels, with the number of calls of each.
   std::map<std::string, int> kernels() const {
     std::map<std::string, int> calls;
     visit([&](const KernelCall& call) { ++calls[name_of(call)]; },
           [](const DnnGraph&, std::span<std::byte* const>) {});
     return calls;
   }
-  /// Distinct ones, by their text.
+  /// The distinct graphs, by their text.
   std::map<std::string, DnnGraph> graphs() const {
     std::map<std::string, DnnGraph> all;
     visit([](const KernelCall&) {},
           [&](const DnnGraph& graph, std::span<std::byte* const>) { all[to_text(graph)] = graph; });
     return all;
   }
-  /// What operations read and write, each tensor once an operation.
+  /// The bytes that operations read and write; a tensor counts once per operation.
   double bytes_moved() const {
     double bytes = 0;
     visit([&](const KernelCall& call) { bytes += double(accesses_of(call).bytes()); },
           [&](const DnnGraph& graph, std::span<std::byte* const>) { bytes += bytes_of(graph); });
     return bytes;
   }
-  /// Without workspaces. Nothing can be added afterwards.
+  /// Bytes without workspaces. Nothing can be added afterwards.
   std::size_t planned_bytes() {
     struct NoPlan final : DnnPlan {
       std::size_t workspace_bytes() const noexcept override { return 0; }
@@ -94,7 +95,7 @@ class StepOnPaper {
  private:
   void visit(const std::function<void(const KernelCall&)>& kernel,
              const std::function<void(const DnnGraph&, std::span<std::byte* const>)>& dnn) const {
-    // Addresses are counted, not followed, but for the tables'.
+    // Addresses are counted, not accessed, except those of the tables.
     static std::byte anywhere{};
     std::vector<ArenaChunk> chunks = short_chunks(layouts_);
     Homes homes;

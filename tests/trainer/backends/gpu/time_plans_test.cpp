@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of engines and of copies, on the host driver's clock.
+// Tests the timing of engines and of copies on the host driver's clock.
 #include "trainer/backends/gpu/time_plans.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +26,14 @@ using std::chrono::nanoseconds;
 const DnnGraph kGraph =
     conv_forward({.images = 1, .channels = 8, .height = 2, .width = 2, .filters = 8}).graph;
 
-/// As many candidates as the driver has.
+/// As many candidates as the driver offers.
 std::vector<Candidate> candidates_of(Driver& driver) {
   return driver.planner().candidates(kGraph, {}, 100);
 }
 
 class TimedPlans : public testing::Test {
  protected:
-  /// Engine 0, then 2 and on. `device` says how long each takes.
+  /// A driver with engine 0, then 2 and higher. `cost` gives the time of each.
   std::unique_ptr<HostDriver> driver_of(std::int64_t engines,
                                         std::function<nanoseconds(std::int64_t engine)> cost,
                                         nanoseconds enqueueing = {}) {
@@ -52,12 +52,12 @@ class TimedPlans : public testing::Test {
     return fastest_of(kGraph, candidates_of(driver), driver, book);
   }
 
-  int run_ = 0;  // of all engines
+  int run_ = 0;  // run number, over all engines
   std::map<std::int64_t, int> runs_;
 };
 
 TEST_F(TimedPlans, CopiesCountWhatTheyReadAndWrite) {
-  HostDriver driver;  // takes a nanosecond for each byte, and one more
+  HostDriver driver;  // takes a nanosecond per byte, plus one
   EXPECT_NEAR(time_copies(driver), 1000, 0.1);
 }
 
@@ -80,7 +80,7 @@ TEST_F(TimedPlans, TheFastestEngineIsChosen) {
   EXPECT_NEAR(choice.microseconds, 90, 0.01);
 }
 
-/// Engine 2 is faster, but its turn comes when the clock has gone down.
+/// Engine 2 is faster, but the clock rate has dropped when its turn comes.
 TEST_F(TimedPlans, AClockThatGoesDownFavoursNoEngine) {
   const auto driver = driver_of(2, [this](std::int64_t engine) {
     const int cold = engine == 0 ? 100 : 95;
@@ -114,7 +114,7 @@ TEST_F(TimedPlans, AnEngineThatFailsIsEnteredInTheBookAndTheOthersAreTimed) {
   EXPECT_FALSE(book.has_failed(kGraph, candidates[1].choice));
 }
 
-/// Its earlier runs may still be under way when a later one cannot be enqueued.
+/// Earlier runs may still be in progress when a later run cannot be enqueued.
 TEST_F(TimedPlans, APlanThatFails_OutlivesItsRuns) {
   std::weak_ptr<const DnnPlan> failing;
   int orphans = 0;
@@ -133,7 +133,7 @@ TEST_F(TimedPlans, APlanThatFails_OutlivesItsRuns) {
 
 TEST_F(TimedPlans, WhenADeviceIsLost_TheErrorSaysSoAndNoEngineIsBlamed) {
   const auto driver = driver_of(3, [](std::int64_t engine) -> nanoseconds {
-    if (engine == 2) throw DeviceError("an illegal memory access");  // each later call fails
+    if (engine == 2) throw DeviceError("an illegal memory access");  // every later call fails
     return microseconds(10);
   });
   PlanBook book(driver->facts(), {});

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr unsigned kFails = ~0U;
 
-/// What the fake NVML says of its one GPU next.
+/// The next readings of the fake NVML's only GPU.
 struct Readings {
   unsigned sm_mhz = 1980, memory_mhz = 3201, milliwatts = 650'500, celsius = 61, busy = 97;
   unsigned long long reasons = 0;
@@ -92,7 +92,7 @@ TEST_F(WatchTest, SaysTheLeastTheMiddleAndTheMost) {
 }
 
 TEST_F(WatchTest, WarnsOfClocksThatWereThrottledInTheWindow) {
-  readings.reasons = 0x40;  // before it
+  readings.reasons = 0x40;  // before the window
   sample_at(1s);
   readings.reasons = 0;
   sample_at(2s);
@@ -106,7 +106,7 @@ TEST_F(WatchTest, WarnsOfClocksThatWereThrottledInTheWindow) {
   EXPECT_EQ(condition.facts.at("throttled_percent"), 50);
   ASSERT_EQ(condition.notes.size(), 1U);
   EXPECT_EQ(condition.notes.front(),
-            "the clocks of GPU 4 were throttled in 2 of 4 looks at it during the window, by the "
+            "the clocks of GPU 4 were throttled in 2 of 4 samples during the window, by the "
             "power limit and the temperature, by the driver");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in one process, over real sockets.
-#include "trainer/liveness/liveness.h"
+// Tests liveness with ranks in one process, over real sockets.
+#include "trainer/cluster/liveness/liveness.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,12 +18,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the ranks of a run said and did.
+/// The messages and the ends of a run's ranks.
 class Events {
  public:
-  void told(std::int32_t rank, std::span<const LostRank> lost) {
+  void told(std::int32_t rank, std::span<const liveness::LostRank> lost) {
     const std::lock_guard lock(mutex_);
-    lines_.push_back("rank " + std::to_string(rank) + " says: " + to_text(lost));
+    lines_.push_back("rank " + std::to_string(rank) + " says: " + liveness::to_text(lost));
     changed_.notify_all();
   }
   void ended(std::int32_t rank) {
@@ -31,7 +31,7 @@ class Events {
     ended_.push_back(rank);
     changed_.notify_all();
   }
-  /// The ranks that ended, in their order, once they are `count`.
+  /// The ranks that ended, sorted. Waits until there are `count`, at most 40 s.
   std::vector<std::int32_t> await_ends(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, 40s, [&] { return ended_.size() >= count; });
@@ -48,7 +48,7 @@ class Events {
     said_.push_back(text);
     changed_.notify_all();
   }
-  /// Until that is said of waiting.
+  /// Waits until a message about waiting contains `text`.
   bool await_said(const std::string& text) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(
@@ -62,19 +62,19 @@ class Events {
   std::vector<std::int32_t> ended_;
 };
 
-/// One that says hello and nothing more.
-FrameSocket say_hello(std::int32_t rank, const std::string& hub) {
-  FrameSocket socket;
+/// Connects a rank that says hello and nothing more.
+liveness::FrameSocket say_hello(std::int32_t rank, const std::string& hub) {
+  liveness::FrameSocket socket;
   for (int tries = 0; tries < 500 && !socket.is_open(); ++tries) {
-    socket = FrameSocket::connect(hub, 1s);
+    socket = liveness::FrameSocket::connect(hub, 1s);
   }
-  Frame hello;
-  hello.kind = Frame::Kind::hello;
+  liveness::Frame hello;
+  hello.kind = liveness::Frame::Kind::hello;
   hello.rank = rank;
   hello.pid = 4711;
-  hello.key = padded("secret");
-  hello.host = padded("elsewhere");
-  hello.phase = RankPhase::training;
+  hello.key = liveness::padded("secret");
+  hello.host = liveness::padded("elsewhere");
+  hello.phase = cluster::RankPhase::training;
   hello.step = 3;
   socket.send(hello);
   return socket;
@@ -85,19 +85,19 @@ class Ranks : public ::testing::TestWithParam<bool> {
   explicit Ranks(std::int32_t size = 4) : lives_(size), progress_(size) {
     for (std::int32_t rank = 0; rank < size; ++rank) {
       if (GetParam()) {
-        listeners_.push_back(FrameListener::tcp(true));
+        listeners_.push_back(liveness::FrameListener::tcp(true));
       } else {
-        listeners_.push_back(FrameListener::local("penstock test " + std::to_string(getpid()) +
-                                                  " rank " + std::to_string(rank)));
+        listeners_.push_back(liveness::FrameListener::local(
+            "penstock test " + std::to_string(getpid()) + " rank " + std::to_string(rank)));
       }
       addresses_.push_back(listeners_.back().address());
     }
   }
-  void start(std::int32_t rank, const RankDeadlines& deadlines = {}) {
+  void start(std::int32_t rank, const liveness::RankDeadlines& deadlines = {}) {
     const auto at = static_cast<std::size_t>(rank);
-    progress_[at] = std::make_unique<RankProgress>();
-    lives_[at] = std::make_unique<Liveness>(
-        LivenessPlan{
+    progress_[at] = std::make_unique<cluster::RankProgress>();
+    lives_[at] = std::make_unique<liveness::Liveness>(
+        liveness::LivenessPlan{
             .rank = rank,
             .size = static_cast<std::int32_t>(addresses_.size()),
             .place = {"here", getpid()},
@@ -105,16 +105,17 @@ class Ranks : public ::testing::TestWithParam<bool> {
             .deadlines = deadlines,
             .addresses = addresses_,
             .say = [this](const std::string& text) { events_.said(text); },
-            .tell = [this, rank](std::span<const LostRank> lost) { events_.told(rank, lost); },
+            .tell = [this,
+                     rank](std::span<const liveness::LostRank> lost) { events_.told(rank, lost); },
             .end = [this, rank] { events_.ended(rank); }},
         std::move(listeners_[at]), *progress_[at]);
   }
 
   Events events_;
-  std::vector<FrameListener> listeners_;
+  std::vector<liveness::FrameListener> listeners_;
   std::vector<std::string> addresses_;
-  std::vector<std::unique_ptr<Liveness>> lives_;
-  std::vector<std::unique_ptr<RankProgress>> progress_;
+  std::vector<std::unique_ptr<liveness::Liveness>> lives_;
+  std::vector<std::unique_ptr<cluster::RankProgress>> progress_;
 };
 
 TEST_P(Ranks, ThatEndOnTheirOwnAccountAreNotLost) {
@@ -136,8 +137,8 @@ TEST_P(Ranks, OneThatDiesIsNamedByRank0AndAllEnd) {
 }
 
 TEST_P(Ranks, OneThatFallsSilentIsNamed) {
-  const RankDeadlines soon{.rendezvous = 60s, .silence = 3s, .goodbye = 1s};
-  const FrameSocket silent = say_hello(3, addresses_[0]);
+  const liveness::RankDeadlines soon{.rendezvous = 60s, .silence = 3s, .goodbye = 1s};
+  const liveness::FrameSocket silent = say_hello(3, addresses_[0]);
   for (const std::int32_t rank : {0, 1, 2}) start(rank, soon);
   EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
   ASSERT_EQ(events_.lines().size(), 1U);
@@ -150,8 +151,8 @@ TEST_P(Ranks, OneThatFallsSilentIsNamed) {
 }
 
 TEST_P(Ranks, OneThatNeverJoinsIsNamed) {
-  const RankDeadlines soon{.rendezvous = 1s, .silence = 30s, .goodbye = 1s};
-  for (const std::int32_t rank : {1, 2}) start(rank);  // whose own patience is long
+  const liveness::RankDeadlines soon{.rendezvous = 1s, .silence = 30s, .goodbye = 1s};
+  for (const std::int32_t rank : {1, 2}) start(rank);  // with a long timeout
   start(0, soon);
   EXPECT_EQ(events_.await_ends(3), (std::vector<std::int32_t>{0, 1, 2}));
   ASSERT_EQ(events_.lines().size(), 1U);
@@ -173,22 +174,22 @@ TEST_P(Ranks, WhoIsSlowToJoinIsSpokenOfUntilAllAreHere) {
 TEST_P(Ranks, OneThatDoesNotComeToAMeetingIsNamed) {
   for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
   for (const std::size_t rank : {0U, 1U, 3U}) {
-    progress_[rank]->enter(RankPhase::training);
+    progress_[rank]->enter(cluster::RankPhase::training);
     progress_[rank]->begin_wait(std::chrono::steady_clock::now() + 1s);
   }
   EXPECT_EQ(events_.await_ends(4), (std::vector<std::int32_t>{0, 1, 2, 3}));
   ASSERT_EQ(events_.lines().size(), 1U);
   EXPECT_NE(events_.lines()[0].find("rank 0 says: rank 2 (host here"), std::string::npos);
-  EXPECT_NE(events_.lines()[0].find("it lives, and did not come"), std::string::npos);
+  EXPECT_NE(events_.lines()[0].find("it is alive, but did not reach"), std::string::npos);
 }
 
 TEST_P(Ranks, TheLowestThatIsLeftNamesRank0) {
-  FrameListener hub = std::move(listeners_[0]);
+  liveness::FrameListener hub = std::move(listeners_[0]);
   for (const std::int32_t rank : {1, 2, 3}) start(rank);
   {
-    std::vector<FrameSocket> accepted;  // rank 0 dies once all have come
+    std::vector<liveness::FrameSocket> accepted;  // rank 0 ends when all have connected
     ASSERT_TRUE(await([&] {
-      FrameSocket socket = hub.accept();
+      liveness::FrameSocket socket = hub.accept();
       if (socket.is_open()) accepted.push_back(std::move(socket));
       return accepted.size() == 3;
     }));
@@ -200,17 +201,17 @@ TEST_P(Ranks, TheLowestThatIsLeftNamesRank0) {
 
 TEST_P(Ranks, StrangersAreNotHeard) {
   for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
-  FrameSocket stranger = FrameSocket::connect(addresses_[0], 1s);
-  Frame hello;
-  hello.kind = Frame::Kind::hello;
+  liveness::FrameSocket stranger = liveness::FrameSocket::connect(addresses_[0], 1s);
+  liveness::Frame hello;
+  hello.kind = liveness::Frame::Kind::hello;
   hello.rank = 3;
-  hello.key = padded("guess");
+  hello.key = liveness::padded("guess");
   stranger.send(hello);
   EXPECT_TRUE(await([&] {
     stranger.receive();
     return !stranger.is_open();
   }));
-  FrameSocket noise = FrameSocket::connect(addresses_[0], 1s);
+  liveness::FrameSocket noise = liveness::FrameSocket::connect(addresses_[0], 1s);
   EXPECT_EQ(write(noise.file(), std::string(1000, 'x').data(), 1000), 1000);
   for (const std::size_t rank : {3U, 2U, 1U, 0U}) lives_[rank].reset();
   EXPECT_TRUE(events_.lines().empty()) << events_.lines().front();

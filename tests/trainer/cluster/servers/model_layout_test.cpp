@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How weights are cut into parts, and what servers are told of them.
+// Tests how weights are cut into parts, and what servers are told about the parts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "dataflow/error.h"
-#include "trainer/servers/message.h"
-#include "trainer/servers/model_layout.h"
+#include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/model_layout.h"
 
 namespace penstock {
 namespace {
 
-/// Tensors of so many elements, of which every second one decays, each in a multiple of 16.
+/// Tensors with these numbers of elements, each padded to a multiple of 16. Every second tensor
+/// decays.
 class Arena {
  public:
   explicit Arena(const std::vector<std::size_t>& counts, std::size_t running = 0) {
@@ -38,15 +39,16 @@ class Arena {
   ParameterSet set_;
 };
 
-/// Every element of the tensors is in exactly one part, whose segments say what decays.
-void expect_whole(const PartPlan& plan, const Arena& arena, std::size_t part_bytes) {
+/// Expects that every element of the tensors is in exactly one part, whose segments mark the
+/// decaying elements.
+void expect_whole(const cluster::PartPlan& plan, const Arena& arena, std::size_t part_bytes) {
   std::vector<int> seen(arena.set().weights.count), decays(seen.size());
   std::uint32_t key = 0;
-  for (const Part& part : plan.parts) {
+  for (const cluster::Part& part : plan.parts) {
     EXPECT_EQ(part.key, key++);
     EXPECT_LE(part.count * sizeof(float), part_bytes);
     std::size_t at = part.first;
-    for (const Segment& segment : part.segments) {
+    for (const cluster::Segment& segment : part.segments) {
       for (std::uint32_t i = 0; i < segment.elements; ++i, ++at) {
         if (part.fixed) continue;
         ++seen[at];
@@ -70,9 +72,9 @@ TEST(ModelLayout, EveryElementIsInOnePartOfAnyPlan) {
   for (const std::size_t bytes : {4U, 60U, 256U, 1U << 20}) {
     for (const std::int32_t servers : {1, 2, 3}) {
       for (const Placement placement : {Placement::first, Placement::greedy, Placement::split}) {
-        expect_whole(plan_parts(arena.set(), placement, servers, bytes), arena, bytes);
+        expect_whole(cluster::plan_parts(arena.set(), placement, servers, bytes), arena, bytes);
       }
-      expect_whole(plan_partitions(arena.set(), servers, bytes), arena, bytes);
+      expect_whole(cluster::plan_partitions(arena.set(), servers, bytes), arena, bytes);
     }
   }
 }
@@ -80,11 +82,12 @@ TEST(ModelLayout, EveryElementIsInOnePartOfAnyPlan) {
 TEST(ModelLayout, EveryServerHasAPart) {
   const Arena small({3}), none({});
   for (const Arena* arena : {&small, &none}) {
-    for (const PartPlan& plan : {plan_parts(arena->set(), Placement::greedy, 3, 1 << 20),
-                                 plan_partitions(arena->set(), 3, 1 << 20)}) {
+    for (const cluster::PartPlan& plan :
+         {cluster::plan_parts(arena->set(), Placement::greedy, 3, 1 << 20),
+          cluster::plan_partitions(arena->set(), 3, 1 << 20)}) {
       for (const std::int32_t server : {0, 1, 2}) {
         EXPECT_TRUE(std::any_of(plan.parts.begin(), plan.parts.end(),
-                                [&](const Part& part) { return part.server == server; }));
+                                [&](const cluster::Part& part) { return part.server == server; }));
       }
     }
   }
@@ -92,23 +95,23 @@ TEST(ModelLayout, EveryServerHasAPart) {
 
 TEST(ModelLayout, PartitionsSpreadBytes) {
   const Arena arena({100'000, 300'000, 50'000, 50'000});
-  const PartPlan plan = plan_partitions(arena.set(), 2, 40'000);
+  const cluster::PartPlan plan = cluster::plan_partitions(arena.set(), 2, 40'000);
   std::size_t loads[2] = {};
-  for (const Part& part : plan.parts) loads[part.server] += part.count;
+  for (const cluster::Part& part : plan.parts) loads[part.server] += part.count;
   EXPECT_NEAR(static_cast<double>(loads[0]), static_cast<double>(loads[1]), 10'000);
 }
 
 TEST(ModelLayout, IsReadAsItWasWritten) {
   const Arena arena({3, 40, 17}, 9);
-  const PartPlan plan = plan_parts(arena.set(), Placement::greedy, 2, 64);
+  const cluster::PartPlan plan = cluster::plan_parts(arena.set(), Placement::greedy, 2, 64);
   for (const std::int32_t server : {0, 1}) {
-    const std::string text =
-        write_layout({ServerRule::one_by_one, "momentum:momentum=0.5", plan.parts}, server);
-    const ModelLayout read = parse_layout(bytes_of(text));
-    EXPECT_EQ(read.rule, ServerRule::one_by_one);
+    const std::string text = cluster::write_layout(
+        {cluster::ServerRule::one_by_one, "momentum:momentum=0.5", plan.parts}, server);
+    const cluster::ModelLayout read = cluster::parse_layout(cluster::bytes_of(text));
+    EXPECT_EQ(read.rule, cluster::ServerRule::one_by_one);
     EXPECT_EQ(read.optimizer, "momentum:momentum=0.5");
-    std::vector<Part> expected;
-    for (Part part : plan.parts) {
+    std::vector<cluster::Part> expected;
+    for (cluster::Part part : plan.parts) {
       if (part.server != server) continue;
       part.first = 0;
       part.server = 0;
@@ -116,27 +119,27 @@ TEST(ModelLayout, IsReadAsItWasWritten) {
     }
     EXPECT_EQ(read.parts, expected);
     for (std::size_t cut = 0; cut < text.size(); ++cut) {
-      EXPECT_THROW(parse_layout(bytes_of(text).first(cut)), DataError) << cut;
+      EXPECT_THROW(cluster::parse_layout(cluster::bytes_of(text).first(cut)), DataError) << cut;
     }
-    EXPECT_THROW(parse_layout(bytes_of(text + "x")), DataError);
+    EXPECT_THROW(cluster::parse_layout(cluster::bytes_of(text + "x")), DataError);
   }
 }
 
 TEST(ModelLayout, ServerMessagesAreReadAsTheyWereWritten) {
-  std::vector<std::byte> bytes(kHeaderBytes);
-  const ServerHeader header{.kind = MessageKind::push,
-                            .key = 7,
-                            .task = 3,
-                            .step = 1'000'000'007,
-                            .length = 12,
-                            .learning_rate = 0.1F,
-                            .weight_decay = 0.2F,
-                            .gradient_clip = 0.3F,
-                            .gradient_scale = 0.4F,
-                            .value = 0.5,
-                            .version = 9};
-  write_header(header, std::span<std::byte, kHeaderBytes>(bytes));
-  const ServerHeader read = parse_header(bytes, 12);
+  std::vector<std::byte> bytes(cluster::kHeaderBytes);
+  const cluster::ServerHeader header{.kind = cluster::MessageKind::push,
+                                     .key = 7,
+                                     .task = 3,
+                                     .step = 1'000'000'007,
+                                     .length = 12,
+                                     .learning_rate = 0.1F,
+                                     .weight_decay = 0.2F,
+                                     .gradient_clip = 0.3F,
+                                     .gradient_scale = 0.4F,
+                                     .value = 0.5,
+                                     .version = 9};
+  cluster::write_header(header, std::span<std::byte, cluster::kHeaderBytes>(bytes));
+  const cluster::ServerHeader read = cluster::parse_header(bytes, 12);
   EXPECT_EQ(read.kind, header.kind);
   EXPECT_EQ(read.key, 7U);
   EXPECT_EQ(read.task, 3U);
@@ -144,13 +147,13 @@ TEST(ModelLayout, ServerMessagesAreReadAsTheyWereWritten) {
   EXPECT_EQ(read.gradient_scale, 0.4F);
   EXPECT_EQ(read.value, 0.5);
   EXPECT_EQ(read.version, 9U);
-  EXPECT_THROW(parse_header(bytes, 13), DataError);
-  EXPECT_THROW(parse_header(std::span(bytes).first(63), 12), DataError);
+  EXPECT_THROW(cluster::parse_header(bytes, 13), DataError);
+  EXPECT_THROW(cluster::parse_header(std::span(bytes).first(63), 12), DataError);
   const std::string texts[] = {"", "a", "bc"};
-  EXPECT_EQ(split_texts(bytes_of(join_texts(texts)), 3),
+  EXPECT_EQ(cluster::split_texts(cluster::bytes_of(cluster::join_texts(texts)), 3),
             std::vector<std::string>(std::begin(texts), std::end(texts)));
-  EXPECT_THROW(split_texts(bytes_of(join_texts(texts)), 2), DataError);
-  EXPECT_THROW(split_texts(bytes_of(join_texts(texts)), 4), DataError);
+  EXPECT_THROW(cluster::split_texts(cluster::bytes_of(cluster::join_texts(texts)), 2), DataError);
+  EXPECT_THROW(cluster::split_texts(cluster::bytes_of(cluster::join_texts(texts)), 4), DataError);
 }
 
 }  // namespace

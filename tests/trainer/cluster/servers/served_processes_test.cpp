@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameter servers and workers as processes over TCP: what the workers' weights are after some
-// steps of a quadratic, against ranks of one process and against the update's definition.
+// Tests parameter servers and workers as processes over TCP: the workers' weights after some steps
+// of a quadratic, against ranks of one process and against the update's definition.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -15,8 +15,8 @@
 
 #include "dataflow/error.h"
 #include "tests/support/update_ranks.h"
-#include "trainer/servers/connection.h"
-#include "trainer/servers/serve.h"
+#include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/serve.h"
 
 namespace penstock {
 namespace {
@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr std::int32_t kSteps = 6;
 
-/// An address that nobody listens at.
+/// An address without a listener.
 std::string free_address() {
   const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -38,7 +38,7 @@ std::string free_address() {
   return std::string("127.0.0.1:").append(std::to_string(ntohs(address.sin_port)));
 }
 
-/// What a worker leaves to the test.
+/// The results that a worker leaves for the test.
 struct Leavings {
   float weights[kQuadraticElements];
   std::int64_t counters;  ///< sum of the histogram of staleness
@@ -51,11 +51,12 @@ class ServedProcesses : public ::testing::Test {
                                               MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   ~ServedProcesses() override { munmap(leavings_, 8 * sizeof(Leavings)); }
 
-  /// Trains in that many processes; all of them have to end by themselves, with 0.
+  /// Trains in that number of processes. Expects that all of them end by themselves with exit code
+  /// 0.
   void train(std::int32_t servers, std::int32_t workers, const std::string& update,
              GradientReduction reduction = GradientReduction::mean,
              const std::string& optimizer = "sgd") {
-    Cluster cluster{.ps_hosts = {}, .worker_hosts = {}, .program = "a test"};
+    cluster::Cluster cluster{.ps_hosts = {}, .worker_hosts = {}, .program = "a test"};
     for (std::int32_t i = 0; i < servers; ++i) cluster.ps_hosts.push_back(free_address());
     for (std::int32_t i = 0; i < workers; ++i) {
       cluster.worker_hosts.push_back(std::string("127.0.0.1:").append(std::to_string(i + 1)));
@@ -77,7 +78,7 @@ class ServedProcesses : public ::testing::Test {
     const Leavings& left = leavings_[worker];
     return {left.weights, left.weights + kQuadraticElements};
   }
-  /// The same bits on all workers as ranks of one process have.
+  /// Expects that all workers have the same bits as ranks of one process.
   void expect_as_in_one_process(std::int32_t workers, const std::string& update,
                                 GradientReduction reduction = GradientReduction::mean,
                                 const std::string& optimizer = "sgd") {
@@ -106,26 +107,26 @@ class ServedProcesses : public ::testing::Test {
     }
     std::_Exit(code);
   }
-  static int serve(const Cluster& cluster, std::int32_t task) {
+  static int serve(const cluster::Cluster& cluster, std::int32_t task) {
     SteadyClock clock;
-    const Served served = serve_parameters(
+    const cluster::Served served = cluster::serve_parameters(
         {.cluster = cluster, .task = task, .patience = {.rendezvous = 30s, .silence = 20s}}, clock,
         [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); }, {});
     if (!served.failure.empty()) std::fprintf(stderr, "%s\n", served.failure.c_str());
     return served.failure.empty() && served.rejected == 0 ? 0 : 1;
   }
-  int work(const Cluster& cluster, std::int32_t task, const std::string& update,
+  int work(const cluster::Cluster& cluster, std::int32_t task, const std::string& update,
            GradientReduction reduction, const std::string& optimizer_name) {
     SteadyClock clock;
-    ServerConnection servers({.cluster = cluster,
-                              .task = task,
-                              .optimizer = optimizer_name,
-                              .rendezvous = 30s,
-                              .silence = 20s},
-                             clock);
+    cluster::ServerConnection servers({.cluster = cluster,
+                                       .task = task,
+                                       .optimizer = optimizer_name,
+                                       .rendezvous = 30s,
+                                       .silence = 20s},
+                                      clock);
     HostDevice device(clock);
     Device* const devices[] = {&device};
-    ThreadsGroup group(devices, clock, {});
+    collectives::ThreadsGroup group(devices, clock, {});
     const std::unique_ptr<Collective> collective = group.join(0);
     const ComponentText text = parse_component(update);
     const UpdateEntry& entry = find_entry(update_table(), text.name);
@@ -140,14 +141,13 @@ class ServedProcesses : public ::testing::Test {
     Quadratic model(task);
     const std::unique_ptr<Stream> stream = device.make_stream();
     {
-      const auto strategy = entry.make({.collective = *collective,
-                                        .optimizer = *optimizer,
-                                        .reduction = reduction,
-                                        .options = options,
-                                        .device = &device,
-                                        .probe = &probe,
-                                        .servers = &servers,
-                                        .hyper = hyper});
+      const auto strategy = entry.make_served({.collective = *collective,
+                                               .optimizer = *optimizer,
+                                               .reduction = reduction,
+                                               .options = options,
+                                               .device = &device,
+                                               .probe = &probe},
+                                              {servers, hyper});
       optimizer->prepare(model.parameters());
       strategy->start(model, *stream);
       for (std::int32_t step = 0; step < kSteps; ++step) {
@@ -155,7 +155,7 @@ class ServedProcesses : public ::testing::Test {
         optimizer->set(hyper(step), *stream);
         const GradientReady ready = strategy->gradient_ready(*stream);
         model.run(Phase::train, {}, *stream, ready, result);
-        if (ready) {  // every other worker's gradients come from the other end
+        if (ready) {  // every second worker's gradients become ready in reverse order
           const std::size_t count = model.parameters().parameters.size();
           for (std::size_t i = 0; i < count; ++i) ready(task % 2 == 0 ? i : count - 1 - i);
         }
@@ -174,7 +174,7 @@ TEST_F(ServedProcesses, TogetherIsASingleReplicaOnTheGlobalBatch) {
     train(servers, workers, "parameter_server");
     expect_as_in_one_process(workers, "replicated");
   }
-  // What that is: gradient descent on the mean of all gradients, here of two workers.
+  // That definition: gradient descent on the mean of all gradients, here of two workers.
   for (std::size_t element = 0; element < kQuadraticElements; ++element) {
     double w = quadratic_start(0, element);
     for (std::int32_t step = 0; step < kSteps; ++step) {

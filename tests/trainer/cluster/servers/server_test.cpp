@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One parameter server, event by event: what becomes of gradients under each rule, who is let in,
-// what strangers can do, and when it is over.
+// Tests one parameter server, event by event: how it handles gradients under each rule, whom it
+// admits, what strangers can do, and when it ends.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ using Floats = std::vector<float>;
 TEST(Server_Together, AddsInTheOrderOfWorkersAndAppliesOnce) {
   // Sums of these differ by the order of adding: 1e8 + 1 - 1e8 is 0 in floats, 1e8 - 1e8 + 1 is 1.
   ServerScript script(3);
-  script.begin(ServerRule::together, "sgd", {5});
+  script.begin(cluster::ServerRule::together, "sgd", {5});
   script.push(1, 0, {-1e8F}, 1, 1);
   script.push(2, 0, {1}, 1, 1);
   EXPECT_TRUE(script.take(1).empty());
@@ -24,7 +24,7 @@ TEST(Server_Together, AddsInTheOrderOfWorkersAndAppliesOnce) {
   for (std::int32_t worker = 0; worker < 3; ++worker) {
     const auto answers = script.take(worker);
     ASSERT_EQ(answers.size(), 1U);
-    EXPECT_EQ(answers[0].header.kind, MessageKind::answer);
+    EXPECT_EQ(answers[0].header.kind, cluster::MessageKind::answer);
     EXPECT_EQ(answers[0].header.version, 1U);
     EXPECT_EQ(answers[0].floats(), Floats{4});
   }
@@ -32,7 +32,7 @@ TEST(Server_Together, AddsInTheOrderOfWorkersAndAppliesOnce) {
 
 TEST(Server_Together, IsMomentumOnTheMeanOfAll) {
   ServerScript script(2);
-  script.begin(ServerRule::together, "momentum:momentum=0.5,nesterov=false", {1});
+  script.begin(cluster::ServerRule::together, "momentum:momentum=0.5,nesterov=false", {1});
   script.push(0, 0, {1}, 0.25F, 0.5F);
   script.push(1, 0, {3}, 0.25F, 0.5F);
   EXPECT_EQ(script.take(0)[0].floats(), Floats{1 - 0.25F * 2});
@@ -45,16 +45,16 @@ TEST(Server_OneByOne, AppliesEachInTheOrderOfArrivalAndAnswersAtTheBarrier) {
   // Momentum makes the order visible: v = 0.5 v + g, w -= v.
   const std::string momentum = "momentum:momentum=0.5,nesterov=false";
   ServerScript script(2);
-  script.begin(ServerRule::one_by_one, momentum, {0});
+  script.begin(cluster::ServerRule::one_by_one, momentum, {0});
   script.push(1, 0, {4}, 1, 1);
-  EXPECT_TRUE(script.take(1).empty());  // the others are not there yet
+  EXPECT_TRUE(script.take(1).empty());  // worker 0 has not pushed yet
   script.push(0, 0, {1}, 1, 1);
   // -4, then v = 2 + 1.
   EXPECT_EQ(script.take(0)[0].floats(), Floats{-7});
   EXPECT_EQ(script.take(1)[0].floats(), Floats{-7});
 
   ServerScript other(2);
-  other.begin(ServerRule::one_by_one, momentum, {0});
+  other.begin(cluster::ServerRule::one_by_one, momentum, {0});
   other.push(0, 0, {1}, 1, 1);
   other.push(1, 0, {4}, 1, 1);
   // -1, then v = 0.5 + 4.
@@ -63,8 +63,8 @@ TEST(Server_OneByOne, AppliesEachInTheOrderOfArrivalAndAnswersAtTheBarrier) {
 
 TEST(Server_OnArrival, AppliesAndAnswersAtOnceAndCountsStaleness) {
   ServerScript script(3);
-  script.begin(ServerRule::on_arrival, "sgd", {0});
-  // All have version 0; worker 0 takes two steps before the others end their first.
+  script.begin(cluster::ServerRule::on_arrival, "sgd", {0});
+  // All have version 0. Worker 0 takes two steps before the others finish their first one.
   script.push(0, 0, {1}, 1, 1, 0);
   auto answer = script.take(0).at(0);
   EXPECT_EQ(answer.floats(), Floats{-1});
@@ -78,14 +78,14 @@ TEST(Server_OnArrival, AppliesAndAnswersAtOnceAndCountsStaleness) {
   script.push(1, 0, {100}, 1, 1, 0);
   EXPECT_EQ(script.take(1).at(0).header.step, 3U);
   EXPECT_TRUE(script.take(0).empty());
-  // A version that has never been is refused.
+  // A version that never existed is refused.
   script.push(1, 1, {1}, 1, 1, 9);
-  EXPECT_EQ(script.take(1).at(0).header.kind, MessageKind::refused);
+  EXPECT_EQ(script.take(1).at(0).header.kind, cluster::MessageKind::refused);
 }
 
 TEST(Server_Sum, AnswersTheSumAndBeginsAnew) {
   ServerScript script(2);
-  script.begin(ServerRule::sum, "sgd", {0, 0});
+  script.begin(cluster::ServerRule::sum, "sgd", {0, 0});
   script.push(0, 0, {1, 2}, 0, 1);
   script.push(1, 0, {10, 20}, 0, 1);
   EXPECT_EQ(script.take(1)[0].floats(), (Floats{11, 22}));
@@ -96,28 +96,28 @@ TEST(Server_Sum, AnswersTheSumAndBeginsAnew) {
 
 TEST(Server, RefusesAndCountsWhatMakesNoSenseAndGoesOn) {
   ServerScript script(2);
-  script.begin(ServerRule::together, "sgd", {5, 5});
+  script.begin(cluster::ServerRule::together, "sgd", {5, 5});
   std::int64_t rejected = script.server.rejected();
   const auto refused = [&](const std::string& part) {
     EXPECT_EQ(script.server.rejected(), ++rejected) << part;
     const auto answers = script.take(0);
     ASSERT_EQ(answers.size(), 1U) << part;
-    EXPECT_EQ(answers[0].header.kind, MessageKind::refused);
+    EXPECT_EQ(answers[0].header.kind, cluster::MessageKind::refused);
     EXPECT_NE(answers[0].data.find(part), std::string::npos) << answers[0].data;
   };
   script.push(0, 0, {1}, 1, 1);  // too short
   refused("length");
   script.push(0, 7, {1, 1}, 1, 1);
   refused("its step is 7; expected 0");
-  script.message(ServerScript::peer(0), {.kind = MessageKind::push, .key = 3}, "12345678");
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::push, .key = 3}, "12345678");
   refused("key is 3");
-  script.message(ServerScript::peer(0), {.kind = MessageKind::layout}, "abcd");
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::layout}, "abcd");
   refused("second layout");
-  script.message(ServerScript::peer(0), {.kind = MessageKind::answer});
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::answer});
   refused("answer to a server");
-  script.message(ServerScript::peer(0), {.kind = MessageKind::first}, "12345678");
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::first}, "12345678");
   refused("first weights again");
-  script.message(ServerScript::peer(0), {.kind = MessageKind::gather}, "abc");
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::gather}, "abc");
   refused("texts");
   script.push(0, 0, {1, 1}, 1, 1);
   script.push(0, 0, {1, 1}, 1, 1);
@@ -129,14 +129,14 @@ TEST(Server, RefusesAndCountsWhatMakesNoSenseAndGoesOn) {
 
 TEST(Server, StrangersChangeNothingAndGetNothing) {
   ServerScript script(2);
-  script.begin(ServerRule::together, "sgd", {5});
-  const std::vector<std::byte> zeros(kHeaderBytes);
+  script.begin(cluster::ServerRule::together, "sgd", {5});
+  const std::vector<std::byte> zeros(cluster::kHeaderBytes);
   script.raw("stranger", zeros, "", 1);
   script.raw("stranger", std::span(zeros).first(3), "", 1);
   script.raw("stranger", {}, "", 0);
   script.raw("stranger", zeros, "more", 9);
-  script.message("stranger", {.kind = MessageKind::push}, "1234");
-  script.message("stranger", {.kind = MessageKind::goodbye, .key = 3});
+  script.message("stranger", {.kind = cluster::MessageKind::push}, "1234");
+  script.message("stranger", {.kind = cluster::MessageKind::goodbye, .key = 3});
   EXPECT_EQ(script.server.rejected(), 6);
   EXPECT_TRUE(script.sent["stranger"].empty());
   EXPECT_NE(script.said.at(0).find(
@@ -149,12 +149,14 @@ TEST(Server, StrangersChangeNothingAndGetNothing) {
 TEST(Server, LetsEachTaskInOnce) {
   ServerScript script(2);
   script.hello(1);
-  EXPECT_EQ(script.take(1)[0].header.kind, MessageKind::welcome);
-  script.message("another", {.kind = MessageKind::hello, .task = 1}, script.cluster.describe());
+  EXPECT_EQ(script.take(1)[0].header.kind, cluster::MessageKind::welcome);
+  script.message("another", {.kind = cluster::MessageKind::hello, .task = 1},
+                 script.cluster.describe());
   EXPECT_NE(script.sent["another"].at(0).data.find("takes part already"), std::string::npos);
-  script.message("third", {.kind = MessageKind::hello, .task = 2}, script.cluster.describe());
-  EXPECT_EQ(script.sent["third"].at(0).header.kind, MessageKind::refused);
-  script.message("fourth", {.kind = MessageKind::hello, .task = 0}, "another run");
+  script.message("third", {.kind = cluster::MessageKind::hello, .task = 2},
+                 script.cluster.describe());
+  EXPECT_EQ(script.sent["third"].at(0).header.kind, cluster::MessageKind::refused);
+  script.message("fourth", {.kind = cluster::MessageKind::hello, .task = 0}, "another run");
   EXPECT_NE(script.sent["fourth"].at(0).data.find("belongs to another run"), std::string::npos);
 }
 
@@ -165,16 +167,19 @@ TEST(Server, GathersTextsByTask) {
   script.sent.clear();
   const std::string about = "comparing";
   const std::string one[] = {about, "from one"}, zero[] = {about, ""};
-  script.message(ServerScript::peer(1), {.kind = MessageKind::gather, .value = 5}, join_texts(one));
+  script.message(ServerScript::peer(1), {.kind = cluster::MessageKind::gather, .value = 5},
+                 cluster::join_texts(one));
   EXPECT_TRUE(script.take(1).empty());
-  script.message(ServerScript::peer(0), {.kind = MessageKind::gather, .value = 5},
-                 join_texts(zero));
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::gather, .value = 5},
+                 cluster::join_texts(zero));
   const auto answer = script.take(1).at(0);
-  EXPECT_EQ(answer.header.kind, MessageKind::gathered);
-  EXPECT_EQ(split_texts(bytes_of(answer.data), 2), (std::vector<std::string>{"", "from one"}));
-  // The next meeting: one does not come.
-  script.message(ServerScript::peer(1), {.kind = MessageKind::gather, .step = 1, .value = 5},
-                 join_texts(one));
+  EXPECT_EQ(answer.header.kind, cluster::MessageKind::gathered);
+  EXPECT_EQ(cluster::split_texts(cluster::bytes_of(answer.data), 2),
+            (std::vector<std::string>{"", "from one"}));
+  // At the next meeting one worker is missing.
+  script.message(ServerScript::peer(1),
+                 {.kind = cluster::MessageKind::gather, .step = 1, .value = 5},
+                 cluster::join_texts(one));
   script.clock.advance(6s);
   script.server.look();
   EXPECT_NE(script.server.failure().find("comparing: worker task 0 (w:1) did not come in time"),
@@ -186,29 +191,29 @@ TEST(Server, EndsOnceAllHaveSaidGoodbye) {
   ServerScript script(2);
   script.hello(0);
   script.hello(1);
-  script.message(ServerScript::peer(0), {.kind = MessageKind::goodbye});
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::goodbye});
   EXPECT_FALSE(script.server.done());
-  script.server.connection_ended(0);  // nothing new
-  script.message(ServerScript::peer(1), {.kind = MessageKind::goodbye});
+  script.server.connection_ended(0);  // no change
+  script.message(ServerScript::peer(1), {.kind = cluster::MessageKind::goodbye});
   EXPECT_TRUE(script.server.done());
   EXPECT_TRUE(script.server.failure().empty());
 }
 
 TEST(Server, EndsTheRunForAllWhereOneFails) {
   ServerScript script(3);
-  script.begin(ServerRule::together, "sgd", {5});
+  script.begin(cluster::ServerRule::together, "sgd", {5});
   script.push(1, 0, {1}, 1, 1);
-  script.message(ServerScript::peer(1), {.kind = MessageKind::goodbye, .key = 6});
+  script.message(ServerScript::peer(1), {.kind = cluster::MessageKind::goodbye, .key = 6});
   EXPECT_EQ(script.server.failure(),
             "worker task 1 (w:2) ended with exit code 6, while training, at step 1");
   for (const std::int32_t worker : {0, 2}) {
-    EXPECT_EQ(script.take(worker).at(0).header.kind, MessageKind::lost);
+    EXPECT_EQ(script.take(worker).at(0).header.kind, cluster::MessageKind::lost);
   }
   EXPECT_FALSE(script.server.done());
-  script.message(ServerScript::peer(0), {.kind = MessageKind::goodbye, .key = 5});
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::goodbye, .key = 5});
   script.clock.advance(9s);
   EXPECT_FALSE(script.server.done());
-  script.clock.advance(2s);  // the third does not even say goodbye
+  script.clock.advance(2s);  // the third worker does not say goodbye
   EXPECT_TRUE(script.server.done());
 }
 
@@ -216,7 +221,7 @@ TEST(Server, NamesWhoNeverCameWhoFellSilentAndWhomOthersWaitFor) {
   ServerScript absent(2);
   absent.hello(0);
   absent.clock.advance(59s);
-  absent.message(ServerScript::peer(0), {.kind = MessageKind::beat});
+  absent.message(ServerScript::peer(0), {.kind = cluster::MessageKind::beat});
   absent.server.look();
   EXPECT_EQ(absent.server.failure(), "");
   absent.clock.advance(2s);
@@ -224,26 +229,26 @@ TEST(Server, NamesWhoNeverCameWhoFellSilentAndWhomOthersWaitFor) {
   EXPECT_NE(absent.server.failure().find("worker task 1 (w:2) did not come within 60 s"),
             std::string::npos)
       << absent.server.failure();
-  absent.message(ServerScript::peer(0), {.kind = MessageKind::goodbye, .key = 5});
-  EXPECT_TRUE(absent.server.done());  // nobody waits for those who never came
+  absent.message(ServerScript::peer(0), {.kind = cluster::MessageKind::goodbye, .key = 5});
+  EXPECT_TRUE(absent.server.done());  // the server does not wait for workers that never connected
 
   ServerScript silent(2);
-  silent.begin(ServerRule::together, "sgd", {5});
+  silent.begin(cluster::ServerRule::together, "sgd", {5});
   silent.clock.advance(20s);
-  silent.message(ServerScript::peer(0), {.kind = MessageKind::beat, .key = 2, .step = 4});
+  silent.message(ServerScript::peer(0), {.kind = cluster::MessageKind::beat, .key = 2, .step = 4});
   silent.clock.advance(11s);
   silent.server.look();
-  EXPECT_NE(silent.server.failure().find("worker task 1 (w:2) is lost: nothing was heard of it"),
+  EXPECT_NE(silent.server.failure().find("worker task 1 (w:2) is lost: it sent nothing"),
             std::string::npos)
       << silent.server.failure();
 
   ServerScript hangs(2);
-  hangs.begin(ServerRule::together, "sgd", {5});
+  hangs.begin(cluster::ServerRule::together, "sgd", {5});
   hangs.push(0, 0, {1}, 1, 1);
   for (int i = 0; i < 4; ++i) {
     hangs.clock.advance(8s);
     for (const std::int32_t worker : {0, 1}) {
-      hangs.message(ServerScript::peer(worker), {.kind = MessageKind::beat, .key = 2});
+      hangs.message(ServerScript::peer(worker), {.kind = cluster::MessageKind::beat, .key = 2});
     }
   }
   hangs.server.look();

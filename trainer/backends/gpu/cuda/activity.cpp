@@ -26,12 +26,12 @@ constexpr std::size_t kBufferBytes = std::size_t{8} << 20, kBufferAlignment = 8;
 
 constexpr std::array kOperations = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                     CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
-// While graphs are recorded as a whole, their nodes are not.
+// Whole recorded graphs give one record each; their nodes give none.
 constexpr std::array kPrograms = {CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
                                   CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                   CUPTI_ACTIVITY_KIND_MEMSET};
 
-/// CUPTI's functions, as far as they are needed. Stays open until the program ends.
+/// The CUPTI functions that are used here. The library stays open until the program ends.
 struct Cupti {
   decltype(&cuptiActivityRegisterTimestampCallback) register_clock = nullptr;
   decltype(&cuptiActivityRegisterCallbacks) register_buffers = nullptr;
@@ -41,7 +41,7 @@ struct Cupti {
   decltype(&cuptiActivityGetNextRecord) next = nullptr;
   decltype(&cuptiGetTimestamp) timestamp = nullptr;
   decltype(&cuptiGetResultString) text = nullptr;
-  std::string missing;  ///< why they are not there
+  std::string missing;  ///< why the functions are missing
 
   Cupti() {
     void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
@@ -85,7 +85,7 @@ std::uint64_t steady_now() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
 }
 
-/// Steady clock minus CUPTI's, from the closest of some pairs of readings.
+/// Steady clock minus CUPTI's clock, from the closest of several pairs of readings.
 Nanoseconds clock_offset() {
   Nanoseconds offset{}, closest = Nanoseconds::max();
   for (int pair = 0; pair < 5; ++pair) {
@@ -100,7 +100,8 @@ Nanoseconds clock_offset() {
   return offset;
 }
 
-/// Buffers that CUPTI has filled, on whatever thread. Its callbacks know nothing of their user.
+/// Buffers that CUPTI has filled, on any thread. CUPTI's callbacks take no pointer to user data, so
+/// this object is global.
 class Filled {
  public:
   struct Block {
@@ -128,7 +129,7 @@ class Filled {
 void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
   *size = *buffer != nullptr ? kBufferBytes : 0;
-  *most_records = 0;  // as many as there is room for
+  *most_records = 0;  // 0: no limit but the buffer's size
 }
 
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
@@ -136,7 +137,7 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   Filled::all().add({{buffer, std::free}, filled});
 }
 
-/// What is enabled now, and how its times become ours.
+/// The activity that is enabled, and the offset that converts its times to the steady clock.
 struct Session {
   std::vector<CUpti_ActivityKind> kinds;
   Nanoseconds to_steady{};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPUs did, from CUPTI's activity records. CUPTI is opened when it is first asked for: without
-// it there is a reason instead of records. A process has one user of CUPTI, Nsight Systems
-// included.
+// Records of what GPUs did, from CUPTI's activity API. CUPTI is opened at the first use; if it is
+// missing, the caller gets a reason instead of records. Only one user of CUPTI is possible per
+// process; Nsight Systems counts as one.
 //
-// Times: CUPTI maps the GPU's clock to the host's by itself, and asks us for the latter, so that
-// its records are on the steady clock. One pair of readings at the start corrects for a CUPTI that
-// asks nobody.
+// Times: CUPTI maps the GPU's clock to the host's clock and asks Penstock for the host's time, so
+// its records are on the steady clock. Some versions of CUPTI do not ask; a pair of readings at the
+// start, the closest of several, corrects for them.
 //
-// Records of ranges (NVTX) are not asked for: the harness has these times itself.
+// Ranges (NVTX) are not recorded: the harness measures these times itself.
 #pragma once
 
 #include <string>
@@ -17,9 +17,10 @@
 
 namespace penstock::gpu {
 
-/// Returns why nothing will be recorded, or nothing. One thread at a time, as for the next.
+/// Starts recording. Returns the reason if nothing will be recorded, else an empty string. This
+/// call and finish_activity() need one thread at a time.
 std::string start_activity(ActivityDetail detail);
-/// With the devices idle. In no particular order.
+/// Ends recording. The devices must be idle. The records are in no particular order.
 std::vector<ActivityRecord> finish_activity();
 
 }  // namespace penstock::gpu

@@ -12,7 +12,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// Kernels have the names that linkers see.
+/// Demangles a kernel's name.
 std::string readable(const char* name) {
   if (name == nullptr) return "kernel";
   int status = 0;
@@ -36,7 +36,7 @@ std::string copy_name(std::uint8_t kind) {
   }
 }
 
-/// Where and when, which all kinds say in the same words.
+/// Fills in the device, the stream and the times, which all kinds of records name alike.
 template <typename Record>
 bool place(const Record& record, Nanoseconds to_steady, ActivityRecord& ours) {
   if (record.start == 0 || record.end == 0) return false;

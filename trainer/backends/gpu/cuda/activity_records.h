@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a record of CUPTI's to one of ours.
+// Converts a CUPTI record to an ActivityRecord.
 #pragma once
 
 #include <cupti.h>
@@ -8,8 +8,8 @@
 
 namespace penstock::gpu {
 
-/// `to_steady` is added to CUPTI's times. False: a record without times, or of a kind that traces
-/// have no use for.
+/// Adds `to_steady` to CUPTI's times. Returns false for a record without times and for a kind that
+/// traces do not use.
 bool to_activity(const CUpti_Activity& record, Nanoseconds to_steady, ActivityRecord& ours);
 
 }  // namespace penstock::gpu

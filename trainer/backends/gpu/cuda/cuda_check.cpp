@@ -8,13 +8,13 @@
 namespace penstock::gpu {
 namespace {
 
-/// CUDA counts 1000 * major + 10 * minor.
+/// CUDA's version numbers are 1000 * major + 10 * minor.
 std::string version_text(int version) {
   if (version == 0) return "none";
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// What to do about an error that is not Penstock's.
+/// Advice for errors that Penstock does not cause.
 const char* advice_for(cudaError_t status) {
   switch (status) {
     case cudaErrorMemoryAllocation:
@@ -25,8 +25,8 @@ const char* advice_for(cudaError_t status) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
-      return "; a kernel went wrong, and nothing more can run on this GPU: run the command again "
-             "under compute-sanitizer, and report what it says";
+      return "; a kernel failed, and nothing more can run on this GPU: run the command again under "
+             "compute-sanitizer, and report its output";
     case cudaErrorDevicesUnavailable:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
@@ -44,7 +44,7 @@ const char* advice_for(cudaError_t status) {
 
 void check_cuda(cudaError_t status, std::string_view call, std::int32_t ordinal) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // an error that has been reported is not reported again by a later call
+  cudaGetLastError();  // clears the error, so that a later call does not report it again
   throw DeviceError(fmt::format("CUDA device {}: {} failed with {}: {}{}", ordinal, call,
                                 cudaGetErrorName(status), cudaGetErrorString(status),
                                 advice_for(status)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where CUDA's error codes become exceptions, and texts of its versions.
+// Turns CUDA's error codes into exceptions, in this one place, and formats CUDA's version numbers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,13 +10,13 @@
 
 namespace penstock::gpu {
 
-/// Throws DeviceError with the device, the call, the code's name and text, and what to do, when
-/// `status` is not success.
+/// If `status` is not success, throws DeviceError with the device, the call, the code's name and
+/// text, and what to do.
 void check_cuda(cudaError_t status, std::string_view call, std::int32_t ordinal);
 
-/// What the machine has, such as "13.0"; "none" where no driver is installed.
+/// The CUDA version of the installed driver, such as "13.0"; "none" if no driver is installed.
 std::string cuda_driver_text();
-/// What this library runs on.
+/// The version of the CUDA runtime that this library uses.
 std::string cuda_runtime_text();
 
 }  // namespace penstock::gpu

@@ -25,10 +25,10 @@ struct StreamTag {
 namespace {
 
 constexpr std::chrono::microseconds kPoll{50};
-/// Of kernels that convert to bf16.
+/// Needed by the kernels that convert to bf16.
 constexpr std::int32_t kLowestCapability = 80;
 
-// Events and recorded graphs are CUDA's own, under another name.
+// Events and recorded graphs are CUDA's own types under other names.
 cudaEvent_t cuda(EventHandle event) noexcept { return reinterpret_cast<cudaEvent_t>(event); }
 cudaGraphExec_t cuda(GraphHandle graph) noexcept {
   return reinterpret_cast<cudaGraphExec_t>(graph);
@@ -64,7 +64,8 @@ void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
           : fmt::format(", or build with -DPENSTOCK_CUDA_ARCHITECTURES={}", facts.capability)));
 }
 
-/// Makes the device the thread's current one for the first time, which is when CUDA claims it.
+/// Makes the device the thread's current one for the first time. CUDA claims the device at this
+/// call.
 void claim(std::int32_t ordinal) {
   const cudaError_t status = cudaSetDevice(ordinal);
   if (status == cudaSuccess) return;
@@ -99,12 +100,13 @@ Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
   return pack;
 }
 
-/// For calls whose failure is not reported, lest the next launch of a kernel reports it.
+/// For calls whose failure is not reported. Clears the error, so that the next kernel launch does
+/// not report it.
 void ignore(cudaError_t status) noexcept {
   if (status != cudaSuccess) cudaGetLastError();
 }
 
-/// Runs what calls cuDNN, whose errors do not know the device.
+/// Runs a call of cuDNN and adds the device to its errors, because cuDNN's errors do not name it.
 template <typename Call>
 auto naming_device(std::int32_t ordinal, Call call) {
   try {
@@ -174,7 +176,7 @@ std::byte* CudaDriver::allocate(std::size_t bytes, MemoryKind kind) {
   check(status,
         status != cudaErrorMemoryAllocation
             ? fmt::format("cudaMalloc of {} bytes", bytes)
-            : fmt::format("cudaMalloc of {} bytes, where {} are free,", bytes, free_bytes()));
+            : fmt::format("cudaMalloc of {} bytes, with {} bytes free,", bytes, free_bytes()));
   return static_cast<std::byte*>(data);
 }
 
@@ -194,11 +196,11 @@ bool CudaDriver::pin(std::span<const std::byte> memory) {
       cudaDeviceGetAttribute(&takes_read_only, cudaDevAttrHostRegisterReadOnlySupported, ordinal_),
       "cudaDeviceGetAttribute");
   if (takes_read_only == 0) return false;
-  // Without the flag, pages that this process may not write to are refused.
+  // Without this flag CUDA refuses pages that this process may not write to.
   const cudaError_t status = cudaHostRegister(const_cast<std::byte*>(memory.data()), memory.size(),
                                               cudaHostRegisterPortable | cudaHostRegisterReadOnly);
   if (status == cudaSuccess) return true;
-  cudaGetLastError();  // kernels, limits on locked memory: whoever asked has another way
+  cudaGetLastError();  // refused, as by a limit on locked memory; the caller has another way
   return false;
 }
 
@@ -238,8 +240,9 @@ void CudaDriver::launch(StreamHandle stream, const KernelCall& call) {
         fmt::format("the launch of kernel {}", call.index()));
 }
 
-/// Taken when a stream needs one, and outside of recordings, which forbid it. One that has executed
-/// before is preferred: the first execution of a handle may allocate, which no recording survives.
+/// Gives a stream its handle when it first needs one, outside of recordings, which forbid it.
+/// Prefers a handle that has executed before: the first execution of a handle may allocate, and
+/// that breaks a recording.
 DnnHandle& CudaDriver::dnn_handle(StreamHandle stream) {
   if (stream->dnn) return *stream->dnn;
   naming_device(ordinal_, [&] {
@@ -251,7 +254,8 @@ DnnHandle& CudaDriver::dnn_handle(StreamHandle stream) {
   return *stream->dnn;
 }
 
-/// Of a stream that has no work left, or recordings alone, which need no handle.
+/// Takes the handle back from a stream that has no work left, or only recordings, which need no
+/// handle.
 void CudaDriver::give_back(StreamHandle stream) noexcept {
   if (stream->dnn == nullptr || !stream->dnn->executed) return;
   const std::lock_guard lock(handles_mutex_);
@@ -290,7 +294,7 @@ void CudaDriver::destroy(EventHandle event) noexcept {
   if (cudaSetDevice(ordinal_) == cudaSuccess) ignore(cudaEventDestroy(cuda(event)));
 }
 
-// In a recording, events are meant for others than the recorded stream itself.
+// In a recording, other streams wait for the event, not the recorded stream itself.
 void CudaDriver::record(StreamHandle stream, EventHandle event) {
   use_device();
   const unsigned flags = stream->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
@@ -357,7 +361,7 @@ void CudaDriver::abandon_capture(StreamHandle stream) noexcept {
       cudaStreamEndCapture(stream->stream, &graph) == cudaSuccess) {
     cudaGraphDestroy(graph);
   }
-  cudaGetLastError();  // what went wrong is known
+  cudaGetLastError();  // clears the error, which is already known
 }
 
 void CudaDriver::launch(StreamHandle stream, GraphHandle graph) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU through CUDA's runtime, and cuDNN for the graphs. Each entry makes its device the
-// thread's current one, since threads come and go between devices.
+// One GPU through the CUDA runtime, with cuDNN for the graphs. Each entry point makes its device
+// the thread's current one, because threads switch between devices.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,7 +19,7 @@
 
 namespace penstock::gpu {
 
-/// A cuDNN handle; not for two threads at once.
+/// A cuDNN handle. Two threads must not use it at once.
 class DnnHandle {
  public:
   DnnHandle();
@@ -28,21 +28,21 @@ class DnnHandle {
   ~DnnHandle() { cudnnDestroy(handle_); }
   cudnnHandle_t get() const noexcept { return handle_; }
 
-  bool executed = false;  ///< a plan, so that the library has what it needs for the next
+  bool executed = false;  ///< has executed a plan: the library has what it needs for the next
 
  private:
   cudnnHandle_t handle_ = nullptr;
 };
 
-/// CUDA's own handle of a stream that a CudaDriver made.
+/// The CUDA handle of a stream that a CudaDriver made.
 cudaStream_t native_stream(StreamHandle stream) noexcept;
 
-/// Throws Unavailable for a device that the kernels of this build do not run on. Opens nothing.
+/// Throws Unavailable if this build has no kernels for the device. Opens nothing.
 void expect_code_for_device(std::int32_t ordinal);
 
 class CudaDriver final : public Driver {
  public:
-  /// Throws Unavailable for a device that the kernels of this build do not run on.
+  /// Throws Unavailable if this build has no kernels for the device.
   explicit CudaDriver(std::int32_t ordinal);
 
   const DeviceFacts& facts() const noexcept override { return facts_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's backend API, in which everything is a descriptor with attributes: made, filled,
-// finalised. Descriptors keep what they were given alive only while they are being filled, so
-// whoever makes one keeps its parts.
+// Wraps cuDNN's backend API. In that API everything is a descriptor with attributes, which is made,
+// filled and finalised. A descriptor keeps its parts alive only while it is being filled, so its
+// owner must keep the parts too.
 //
 // Errors: DeviceError with the call and cuDNN's own text.
 #pragma once
@@ -16,10 +16,10 @@
 
 namespace penstock::gpu {
 
-/// Throws DeviceError when `status` is not success.
+/// Throws DeviceError if `status` is not success.
 void check_dnn(cudnnStatus_t status, std::string_view call);
 
-/// The version of the library that is loaded, such as "9.19.0".
+/// The version of the loaded library, such as "9.19.0".
 std::string dnn_version_text();
 
 /// Owns one descriptor. Move-only.
@@ -34,7 +34,7 @@ class Descriptor {
 
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
            const void* values);
-  /// One value of an enum, a float or a bool, whose type says what it is.
+  /// Sets one value of an enum, a float or a bool.
   template <typename Value>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, Value value) {
     set(name, type, 1, &value);
@@ -47,14 +47,14 @@ class Descriptor {
 
   std::int64_t integer(cudnnBackendAttributeName_t name) const;
   std::string text(cudnnBackendAttributeName_t name) const;
-  /// One value of an enum, whose type says which.
+  /// Reads one value of an enum.
   template <typename Value>
   Value value(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const {
     Value value{};
     read(name, type, 1, &value);
     return value;
   }
-  /// At most `most` of an enum's values.
+  /// Reads at most `most` values of an enum.
   template <typename Note>
   std::vector<Note> notes(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                           std::int64_t most) const {
@@ -62,7 +62,7 @@ class Descriptor {
     values.resize(static_cast<std::size_t>(read(name, type, most, values.data())));
     return values;
   }
-  /// How many values there are. Of some attributes the library says 0 although there are more.
+  /// The number of values. For some attributes the library returns 0 although there are values.
   std::int64_t count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
   Descriptor descriptor(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) const;
   std::vector<Descriptor> descriptors(cudnnBackendAttributeName_t name,
@@ -70,7 +70,7 @@ class Descriptor {
 
   /// `what` names the descriptor in the error.
   void finalize(std::string_view what);
-  /// For descriptors that the library may turn down: not an error.
+  /// For descriptors that the library may reject: rejection is not an error.
   cudnnStatus_t try_finalize() noexcept;
 
  private:

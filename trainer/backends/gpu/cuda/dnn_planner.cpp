@@ -67,7 +67,7 @@ EngineChoice choice_of(const Descriptor& configuration) {
   return choice;
 }
 
-/// What the library notes about an engine. f32 products on tensor cores are rounded to tf32.
+/// Reads the library's notes about an engine. f32 products on tensor cores are rounded to tf32.
 void take_notes(const Descriptor& engine, Candidate& candidate) {
   const auto numerical = engine.notes<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
@@ -136,12 +136,12 @@ std::vector<EngineChoice> DnnPlanner::choices(const OperationGraph& graph,
   return choices;
 }
 
-/// Throws DeviceError if the library does not take the choice.
+/// Throws DeviceError if the library rejects the choice.
 Candidate DnnPlanner::finalise(std::shared_ptr<const OperationGraph> graph, Candidate candidate,
                                Descriptor engine) const {
   auto plan = std::make_shared<const CudnnPlan>(std::move(graph), std::move(engine),
                                                 candidate.choice, device());
-  // The engine compiles, but there is no device to load it on.
+  // The engine compiles, but there is no device that could load it.
   const bool only_a_device_is_missing = device_ && candidate.compiled_at_run_time &&
                                         plan->status() == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
   if (!only_a_device_is_missing) check_dnn(plan->status(), "cudnnBackendFinalize(plan)");
@@ -150,7 +150,8 @@ Candidate DnnPlanner::finalise(std::shared_ptr<const OperationGraph> graph, Cand
   return candidate;
 }
 
-// Notes are read before a plan is finalised: that compiles some engines, for about a second each.
+// Read the notes before the plan is finalised: finalising compiles some engines, which takes about
+// a second each.
 std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanRules& rules,
                                               std::size_t most) {
   const std::lock_guard lock(mutex_);
@@ -187,7 +188,7 @@ std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanR
       try {
         consider(choice);
       } catch (const DeviceError&) {
-        continue;  // the library offers what it cannot do; the other engines may do
+        continue;  // the library offers engines that fail; others may work
       }
     }
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of cuDNN's engines can compute a graph, and plans for the chosen ones: for a device that is
-// there, or for one of which only the description is.
+// Finds the cuDNN engines that can compute a graph and makes plans for the chosen ones. It plans
+// for a device of this machine, or for a device of which only the description is known.
 //
-// Without a device, engines that compile their kernels at run time can be planned only as far as
-// loading what they compiled. With a libcuda that has no device behind it, such as the toolkit's
-// stub, they count as candidates; with no libcuda at all, cuDNN does not name them.
+// Without a device, planning stops before it loads the kernels that an engine compiled at run time.
+// If libcuda has no device behind it (such as the toolkit's stub), these engines count as
+// candidates; if libcuda is missing, cuDNN does not name them.
 //
 // Thread-safety: a DnnPlanner may be used from any thread.
 #pragma once
@@ -23,16 +23,18 @@
 
 namespace penstock::gpu {
 
-/// An engine of the library with its knobs set, and what it refers to. Executed with any handle of
-/// its device.
+/// An engine of the library with its knobs set, and the objects that it refers to. Any handle of
+/// its device may execute it.
 class CudnnPlan final : public DnnPlan {
  public:
-  /// `engine` is that of the choice. `device`: the description of one that need not be there, null:
-  /// that of the graph's handle. Throws DeviceError for a knob that the library does not have.
+  /// `engine` is the engine of `choice`. `device` describes a device that need not be present;
+  /// null: the device of the graph's handle. Throws DeviceError for a knob that the library does
+  /// not have.
   CudnnPlan(std::shared_ptr<const OperationGraph> graph, Descriptor engine,
             const EngineChoice& choice, const Descriptor* device);
 
-  /// Whether the library takes the choice; the others are for a plan that it has taken.
+  /// Says whether the library accepts the choice. The other functions need a plan that it has
+  /// accepted.
   cudnnStatus_t status() const noexcept { return status_; }
   std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
   const Descriptor& get() const noexcept { return plan_; }
@@ -49,18 +51,18 @@ class CudnnPlan final : public DnnPlan {
 
 class DnnPlanner final : public Planner {
  public:
-  /// From a description as in DeviceFacts::dnn_properties. Throws DeviceError where cuDNN does not
-  /// understand it.
+  /// `properties` is a description like DeviceFacts::dnn_properties. Throws DeviceError if cuDNN
+  /// does not understand it.
   explicit DnnPlanner(const std::string& properties);
-  /// For the handle's device; the handle is borrowed and not used by anybody else.
+  /// Plans for the handle's device. Borrows the handle; no other code may use it.
   explicit DnnPlanner(cudnnHandle_t handle) : handle_(handle) {}
 
-  /// An engine that cannot be finalised is left out.
+  /// Leaves out engines that cannot be finalised.
   std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
   std::string dnn_version() const override { return dnn_version_text(); }
 
-  /// Throws DeviceError where the library does not take the choice.
+  /// Throws DeviceError if the library rejects the choice.
   std::unique_ptr<CudnnPlan> plan(const DnnGraph& graph, const EngineChoice& choice);
 
  private:
@@ -69,13 +71,13 @@ class DnnPlanner final : public Planner {
   Candidate finalise(std::shared_ptr<const OperationGraph> graph, Candidate candidate,
                      Descriptor engine) const;
 
-  std::mutex mutex_;  // one plan at a time: cuDNN's handles are not to be shared
+  std::mutex mutex_;  // one plan at a time: threads must not share a cuDNN handle
   cudnnHandle_t handle_ = nullptr;
   std::optional<Descriptor> device_;
 };
 
-/// The description of the handle's device, from which others can plan for it; empty if the library
-/// does not give one.
+/// The description of the handle's device. A planner can use it without the device. Empty if the
+/// library does not give one.
 std::string describe_device(cudnnHandle_t handle);
 
 }  // namespace penstock::gpu

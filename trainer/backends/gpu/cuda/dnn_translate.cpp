@@ -8,7 +8,7 @@
 namespace penstock::gpu {
 namespace {
 
-constexpr std::int64_t kAlignment = 16;  // bytes; the arenas have more
+constexpr std::int64_t kAlignment = 16;  // bytes; the arenas are aligned to more
 
 cudnnDataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -80,7 +80,8 @@ Descriptor make_pointwise(PointwiseMode mode) {
   return descriptor;
 }
 
-/// Makes the descriptor of each kind of operation; those of its settings go to `settings`.
+/// Makes the descriptor of each kind of operation; the descriptors of its settings go to
+/// `settings`.
 struct Translator {
   const std::vector<Descriptor>& tensors;
   std::vector<Descriptor>& settings;

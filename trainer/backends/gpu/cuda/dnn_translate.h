@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From our graph to cuDNN's: tensors lie as N, H, W, C (weights as K, R, S, C), are aligned to
-// 16 bytes and known by their index in DnnGraph::tensors + 1; everything is computed in f32.
+// Translates a DnnGraph to cuDNN's operation graph. Tensors are laid out as N, H, W, C (weights as
+// K, R, S, C) and aligned to 16 bytes. Their identifier is their index in DnnGraph::tensors + 1.
+// Everything is computed in f32.
 #pragma once
 
 #include <cudnn.h>
@@ -12,14 +13,14 @@
 
 namespace penstock::gpu {
 
-/// What cuDNN calls tensor `id` in a variant pack.
+/// cuDNN's identifier of tensor `id` in a variant pack.
 constexpr std::int64_t unique_id(DnnTensorId id) noexcept { return id + 1; }
 
-/// cuDNN's operation graph, finalised, with all that it refers to.
+/// A finalised cuDNN operation graph with all objects that it refers to.
 class OperationGraph {
  public:
-  /// `handle`: of the device that computes it; null: none, whoever asks names a device's
-  /// description. Throws DeviceError for a graph that cuDNN's rules do not allow.
+  /// `handle` belongs to the device that computes the graph. Null: no device; each later call then
+  /// names a device's description. Throws DeviceError for a graph that cuDNN does not allow.
   OperationGraph(const DnnGraph& graph, cudnnHandle_t handle);
 
   const Descriptor& get() const noexcept { return graph_; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libpenstock_cuda.so gives to the program that opens it: two functions, see ../library.h.
+// The two functions that libpenstock_cuda.so exports to the program that opens it; see
+// ../library.h.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// What cudaGetDeviceCount() found instead of a GPU, and what to do.
+/// The result of cudaGetDeviceCount() if there is no GPU, and what to do.
 std::string why_no_device(cudaError_t status) {
   const std::string driver = cuda_driver_text();
   if (driver == "none") {
@@ -39,7 +40,7 @@ std::string why_no_device(cudaError_t status) {
       cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
-/// Says of the first of `count` devices why it cannot be used, if none of them can.
+/// If none of the `count` devices can be used, throws the reason for the first one.
 void expect_code_for_any(std::int32_t count) {
   for (std::int32_t ordinal = count - 1; ordinal >= 0; --ordinal) {
     try {
@@ -52,8 +53,8 @@ void expect_code_for_any(std::int32_t count) {
 
 class CudaLibrary final : public DriverLibrary {
  public:
-  /// Throws Unavailable where there is no GPU that this library has code for, or no driver that is
-  /// new enough.
+  /// Throws Unavailable if there is no GPU that this library has code for, or if the driver is too
+  /// old.
   std::int32_t device_count() override {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);

@@ -6,7 +6,7 @@
 namespace penstock::gpu {
 namespace {
 
-/// Tools are found at the first call of NVTX, and no later; without one there is no domain.
+/// NVTX looks for tools only at its first call; without a tool there is no domain.
 nvtxDomainHandle_t domain() noexcept {
   static const nvtxDomainHandle_t ours = nvtxDomainCreateA("penstock");
   return ours;

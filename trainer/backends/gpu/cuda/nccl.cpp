@@ -40,7 +40,7 @@ Function* find(void* library, const char* name) {
                                 version_text(NCCL_VERSION_CODE)));
 }
 
-/// The functions that are used here. The library stays open until the program ends.
+/// The NCCL functions that are used here. The library stays open until the program ends.
 struct Nccl {
   void* const library = open_library();
   decltype(ncclGetVersion)* const get_version =
@@ -70,7 +70,7 @@ void expect_version(const Nccl& nccl) {
                                 version_text(NCCL_VERSION_CODE)));
 }
 
-/// Opened by the first call that succeeds.
+/// Opens NCCL at the first call that succeeds.
 const Nccl& nccl() {
   static const Nccl& functions = []() -> const Nccl& {
     static const Nccl found;
@@ -85,7 +85,7 @@ ncclDataType_t nccl_type(DType type) {
   return type == DType::bf16 ? ncclBfloat16 : ncclFloat32;
 }
 
-/// What was begun may still be under way.
+/// An operation that is still in progress is not an error.
 void check_nccl(ncclResult_t status, std::string_view call, const std::string& who,
                 ncclComm_t communicator) {
   if (status == ncclSuccess || status == ncclInProgress) return;

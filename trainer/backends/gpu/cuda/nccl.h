@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators of NCCL, which is opened when the first one is asked for: a machine without it
-// still trains on one GPU. They do not block, so that they can be aborted at any moment.
+// Communicators of NCCL. NCCL is opened when the first communicator is made, so a machine without
+// it can still train on one GPU. They are non-blocking, so that they can be aborted at any moment.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace penstock::gpu {
 
-/// Both throw Unavailable where there is no libnccl.so.2, or one that is older than what this was
-/// built with.
+/// Both functions throw Unavailable if libnccl.so.2 is missing or older than the version that this
+/// library was built with.
 CommunicatorId make_nccl_id();
 std::unique_ptr<Communicator> make_nccl_communicator(const CommunicatorId& id,
                                                      const CommunicatorPlace& place,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over the flat arenas of weights and gradients. Threads take four elements at once where
-// all pointers are aligned to 16 bytes (8 for short types), else one.
+// Kernels over the flat arenas of weights and gradients. Threads process four elements at once if
+// all pointers are aligned to 16 bytes (8 for short types), otherwise one.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"
@@ -12,14 +12,14 @@ namespace penstock::gpu {
 
 constexpr std::int32_t kArenaWidth = 4;
 
-/// Whether elements from `first` on may be loaded four at once.
+/// True if the elements that begin at `from` may be loaded four at once.
 template <class T>
 PENSTOCK_HOST_DEVICE bool in_fours(const T* from) {
   return reinterpret_cast<std::uintptr_t>(from) % (sizeof(T) * kArenaWidth) == 0;
 }
 
-/// The share of one thread of elements [0, count): fours(Column over fours), then one(element) for
-/// those that are left, all of them where `aligned` is false.
+/// Processes one thread's share of elements [0, count): fours(Column over fours), then one(element)
+/// for the rest. If `aligned` is false, the rest is everything.
 template <class Fours, class One>
 PENSTOCK_DEVICE void for_each_four(bool aligned, std::int64_t count, std::int64_t place,
                                    std::int32_t step, const Fours& fours, const One& one) {
@@ -99,7 +99,7 @@ struct WidenGradientsBody {
     });
   }
 };
-/// A block for each chunk; one that has nothing to do where there are none.
+/// One block per chunk. If there are no chunks: one block without work.
 constexpr Geometry chunk_geometry(std::int32_t chunk_count) {
   return {larger(1, chunk_count), 1, kBlockThreads};
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Average pools, forward and backward.
 #pragma once
 
 #include "trainer/backends/gpu/kernels/pool.h"
 
 namespace penstock::gpu {
 
-/// 1 / the number of elements that a window's sum is divided by.
+/// 1 / the number of elements by which a window's sum is divided.
 PENSTOCK_DEVICE float share_of(const Window& window, const Places& rows, const Places& columns,
                                bool count_padding) {
   const std::int32_t all = window.kernel_h * window.kernel_w;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm's sums over rows, what they become, and the running statistics. Sums are f32 in a
-// thread and over a block, and f64 over blocks.
+// Batch norm's sums over rows, the values that follow from them, and the running statistics. Sums
+// are f32 in a thread and in a block, and f64 over blocks.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm's backward: sums over rows, the factors that they become, and the gradient of x.
+// Batch norm's backward pass: the sums over rows, the factors that follow from them, and the
+// gradient of x.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"
@@ -9,7 +10,7 @@
 
 namespace penstock::gpu {
 
-/// dy where the mask's bit is set, else 0.
+/// dy if the mask's bit is set, else 0.
 template <class T, int Width>
 PENSTOCK_DEVICE Lanes<Width> passed(const Packed<T, Width>& dy, std::uint32_t bits) {
   Lanes<Width> lanes = unpack<T, Width>(dy);
@@ -90,7 +91,7 @@ void select(const BatchNormBackwardSums& call, const Launch& launch) {
 struct BatchNormBackwardFinishBody {
   static constexpr std::int32_t kThreads = kFinishThreads, kPerMultiprocessor = 1;
 
-  /// With h the normalised x: dx = a (g - mean of g - h * mean of (g h)), a = scale * inverse.
+  /// With h = the normalised x: dx = a (g - mean of g - h * mean of (g h)), a = scale * inverse.
   static PENSTOCK_DEVICE void write(const BatchNormBackwardFinish& call, std::int32_t channel,
                                     const double (&sums)[2]) {
     const auto rows = static_cast<double>(call.rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel's body is written against, so that nvcc compiles it for the device and a host
-// compiler for tests. A body is a type with
+// The interface between a kernel's body and its block. nvcc compiles the body for the device, and a
+// host compiler compiles it for tests. A body is a type with
 //
 //   static constexpr std::int32_t kThreads;            most threads of a block
 //   static constexpr std::int32_t kPerMultiprocessor;  blocks that must fit one multiprocessor
@@ -8,17 +8,17 @@
 //
 // and Block (DeviceBlock in device_block.cuh, HostBlock in tests/support/gpu/host_block.h) has
 //
-//   block.row_block(), block.row_blocks()   place in the grid's first dimension, and its size
-//   block.column_block()                    place in the second
-//   block.threads()
-//   block.for_each_thread(phase)            phase(thread) on every thread; all that earlier phases
-//                                           wrote, in shared memory or global, is seen
-//   block.template shared<T>()              T in memory of the block, not initialised; one T a body
-//   typename Block::template PerThread<T>   what a thread keeps from phase to phase; state[thread]
-//   block.sum(state), block.largest(state)  over all threads, in an order that depends on nothing
-//                                           but their number, which is a multiple of 32
+//   block.row_block(), block.row_blocks()   index in the grid's first dimension, and its size
+//   block.column_block()                    index in the second dimension
+//   block.threads()                         number of threads
+//   block.for_each_thread(phase)            phase(thread) on every thread; it sees everything that
+//                                           earlier phases wrote, in shared or global memory
+//   block.template shared<T>()              an uninitialised T in shared memory; one T per body
+//   typename Block::template PerThread<T>   state that a thread keeps between phases; state[thread]
+//   block.sum(state), block.largest(state)  over all threads, in an order that depends only on the
+//                                           number of threads, which is a multiple of 32
 //
-// What stands between phases is the same for all threads: it must not depend on one.
+// Code between phases must be the same for all threads: it must not depend on a thread.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ template <class T>
 PENSTOCK_HOST_DEVICE constexpr T larger(T a, T b) {
   return a < b ? b : a;
 }
-/// Of b > 0; a may be negative.
+/// For b > 0; a may be negative.
 template <class T>
 PENSTOCK_HOST_DEVICE constexpr T divide_up(T a, T b) {
   return a > 0 ? (a + b - 1) / b : a / b;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels: select(call, launch) for each kind of call, which calls launch(Selected<Body>,
-// Geometry, call) once.
+// Includes all kernels. select(call, launch) exists for each kind of call and calls
+// launch(Selected<Body>, Geometry, call) once.
 #pragma once
 
 #include "trainer/backends/gpu/kernels/arena.h"

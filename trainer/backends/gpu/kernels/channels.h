@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over rows, and ranges of channels copied from tensor to tensor.
+// Kernels that sum over rows, and that copy ranges of channels from tensor to tensor.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How threads walk over [rows, channels]: each stays on its `Width` channels, whose constants it
-// keeps, and goes down a share of the rows, so that neighbouring threads touch neighbouring memory.
+// How threads walk over [rows, channels]. Each thread stays on its `Width` channels, keeps their
+// constants, and processes a share of the rows. Neighbouring threads access neighbouring memory.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace penstock::gpu {
 
-/// The part of a thread: rows `first`, `first + step`, ... below `last` of `Width` channels.
+/// One thread's part: rows `first`, `first + step`, ... below `last` of `Width` channels.
 struct Column {
   std::int32_t channel;
   std::int32_t step;
@@ -29,14 +29,15 @@ PENSTOCK_DEVICE Column column_of(const Block& block, const Tiling& tiling, std::
   return {channel, tiling.lanes, first + lane, last};
 }
 
-/// Rows that a thread gets at once: `most`, of f32 half as many, which fill as many registers.
+/// The number of rows that a thread loads at once: `most`, or half of it for f32, which fills the
+/// same number of registers.
 template <class T>
 PENSTOCK_HOST_DEVICE constexpr int at_once(int most) {
   return sizeof(T) == 4 ? most / 2 : most;
 }
 
-/// Item item = get(row), then use(row, item), for all rows of a column; `Unroll` of them are got
-/// before the first is used. get() may be called again for a row that was used.
+/// For all rows of a column: Item item = get(row), then use(row, item). Gets `Unroll` rows before
+/// it uses the first. get() may be called again for a row that was used.
 template <int Unroll, class Get, class Use>
 PENSTOCK_DEVICE void walk(const Column& column, const Get& get, const Use& use) {
   for (std::int64_t row = column.first; row < column.last; row += Unroll * column.step) {
@@ -52,7 +53,7 @@ PENSTOCK_DEVICE void walk(const Column& column, const Get& get, const Use& use) 
   }
 }
 
-/// Sums of a block's threads: `Sums` of them for each of a thread's channels.
+/// The sums of a block's threads: `Sums` sums for each channel of a thread.
 template <int Sums, int Width>
 struct ColumnSumsShared {
   float of[Sums][Width][kBlockThreads];
@@ -68,7 +69,7 @@ PENSTOCK_DEVICE void keep_sums(ColumnSumsShared<Sums, Width>& shared, std::int32
   }
 }
 
-/// Adds up the rows of a block in order: partial[row block][sum][channel].
+/// Adds the rows of a block in order: partial[row block][sum][channel].
 template <int Sums, int Width, class Block>
 PENSTOCK_DEVICE void write_sums(const Block& block, const Tiling& tiling, std::int32_t thread,
                                 const ColumnSumsShared<Sums, Width>& shared, std::int32_t channels,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of block.h on the device. Barriers stand between phases only: a kernel of one phase has
-// none.
+// The device's implementation of a block (see block.h). Barriers exist only between phases: a
+// kernel with one phase has none.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class DeviceBlock {
     return memory;
   }
 
-  /// A register.
+  /// Lives in a register.
   template <class T>
   class PerThread {
    public:
@@ -56,7 +56,7 @@ class DeviceBlock {
     if (used_) __syncthreads();
     used_ = true;
   }
-  /// A tree over each warp, then warps in order.
+  /// Combines values in a tree over each warp, then over the warps in order.
   template <class T, class Two>
   PENSTOCK_DEVICE T combine(const PerThread<T>& state, const Two& two) {
     __shared__ T warps[kWarp];
@@ -73,7 +73,7 @@ class DeviceBlock {
     return all;
   }
 
-  bool used_ = false;  // a phase has been: known to the compiler, no register
+  bool used_ = false;  // whether a phase has run; the compiler folds it away
 };
 
 }  // namespace penstock::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a call to its kernel. Calls are instantiated in groups, a .cu file each, which compile side
-// by side.
+// Launches the kernel of a call. Calls are instantiated in groups, one .cu file per group, so that
+// the groups compile in parallel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,12 +11,12 @@
 
 namespace penstock::gpu {
 
-/// What cudaGetLastError() says then; cudaErrorInvalidValue where there is no kernel for the call's
-/// types.
+/// Returns what cudaGetLastError() says after the launch; cudaErrorInvalidValue if there is no
+/// kernel for the call's types.
 template <class Call>
 cudaError_t launch_on_device(const Call& call, cudaStream_t stream);
 
-/// Threads that a multiprocessor holds: fewer on GPUs that are not for data centres.
+/// Threads that a multiprocessor can hold. GPUs that are not for data centres hold fewer.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && \
     __CUDA_ARCH__ != 1000 && __CUDA_ARCH__ != 1030
 constexpr std::int32_t kMultiprocessorThreads = 1536;
@@ -24,7 +24,8 @@ constexpr std::int32_t kMultiprocessorThreads = 1536;
 constexpr std::int32_t kMultiprocessorThreads = 2048;
 #endif
 
-/// The call stays where arguments lie: it may be indexed without a copy on the stack.
+/// The call stays in the memory of the kernel's arguments: code can index it without a copy on the
+/// stack.
 template <class Body, class Call>
 __global__ void __launch_bounds__(Body::kThreads, smaller(Body::kPerMultiprocessor,
                                                           kMultiprocessorThreads / Body::kThreads))
@@ -47,7 +48,7 @@ cudaError_t launch_selected(const Call& call, cudaStream_t stream) {
 
 }  // namespace penstock::gpu
 
-/// In namespace penstock::gpu, behind the header that has the call's select().
+/// Use in namespace penstock::gpu, after the header that defines the call's select().
 #define PENSTOCK_LAUNCHES(Call)                                         \
   template <>                                                           \
   cudaError_t launch_on_device(const Call& call, cudaStream_t stream) { \

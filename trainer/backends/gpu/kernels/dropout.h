@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Dropout with a mask that depends on the seed, the node and the step.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"

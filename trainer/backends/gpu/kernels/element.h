@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of tensors: f32, f16 and bf16, one or several at once. Arithmetic is in float. On the
-// device conversions are the hardware's, on the host the same rounding to nearest even by hand.
+// Elements of tensors: f32, f16 and bf16, one or several at once. Arithmetic is in float. Device
+// code converts in hardware; host code computes the same rounding to nearest even.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ PENSTOCK_HOST_DEVICE inline float to_float(F16 value) {
 #endif
 }
 
-/// To nearest, ties to even; too large becomes infinite.
+/// Rounds to nearest, ties to even. A value that is too large becomes infinite.
 template <class T>
 PENSTOCK_HOST_DEVICE inline T from_float(float value);
 template <>
@@ -92,7 +92,7 @@ PENSTOCK_HOST_DEVICE inline F16 from_float<F16>(float value) {
 #endif
 }
 
-/// What is at most this becomes 0 (or less) when it is stored.
+/// Values up to this one become 0 (or stay below 0) when they are stored.
 template <class T>
 inline constexpr float kVanishes = 0;
 template <>
@@ -100,7 +100,7 @@ inline constexpr float kVanishes<F16> = 0x1p-25F;
 template <>
 inline constexpr float kVanishes<BF16> = 0x1p-134F;
 
-/// `Width` neighbouring elements as they lie in memory.
+/// `Width` neighbouring elements as stored in memory.
 template <class T, int Width>
 struct Packed {
   static constexpr int kWords = static_cast<int>(sizeof(T)) * Width / 4;
@@ -181,7 +181,7 @@ PENSTOCK_DEVICE Lanes<Width> unpack(const Packed<T, Width>& packed) {
   return lanes;
 }
 
-/// Two of a short type in one word, the first in the low half.
+/// Packs two values of a short type into one word, the first in the low half.
 template <class T>
 PENSTOCK_DEVICE std::uint32_t pack_two(float first, float second) {
 #ifdef __CUDA_ARCH__
@@ -214,7 +214,7 @@ PENSTOCK_DEVICE Packed<T, Width> pack(const Lanes<Width>& lanes) {
   return packed;
 }
 
-/// Straight from and to memory.
+/// Loads elements from memory and converts them to float.
 template <int Width, class T>
 PENSTOCK_DEVICE Lanes<Width> load_lanes(const T* from) {
   return unpack<T, Width>(load<Width>(from));
@@ -223,7 +223,7 @@ template <class T, int Width>
 PENSTOCK_DEVICE void store_lanes(T* to, const Lanes<Width>& lanes) {
   store<Width>(to, pack<T, Width>(lanes));
 }
-/// What lies per channel; `missing` everywhere if `from` is null.
+/// Loads values per channel; `missing` everywhere if `from` is null.
 template <int Width>
 PENSTOCK_DEVICE Lanes<Width> load_or(const float* from, std::int32_t channel, float missing) {
   if (from != nullptr) return load_lanes<Width>(from + channel);
@@ -233,7 +233,7 @@ PENSTOCK_DEVICE Lanes<Width> load_or(const float* from, std::int32_t channel, fl
   return lanes;
 }
 
-/// `Width` bits that lie at element `at`, which is a multiple of Width.
+/// Loads `Width` mask bits, beginning at element `at`, which is a multiple of Width.
 template <int Width>
 PENSTOCK_DEVICE std::uint32_t mask_bits(const std::uint8_t* mask, std::int64_t at) {
   static_assert(Width == 1 || Width == 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds up what blocks have summed, in an order that depends on their number alone.
+// Adds the partial sums of blocks, in an order that depends only on the number of blocks.
 #pragma once
 
 #include "trainer/backends/gpu/kernels/geometry.h"
@@ -8,8 +8,8 @@ namespace penstock::gpu {
 
 constexpr std::int32_t kFinishThreads = kFinishChannels * kFinishLanes;
 
-/// write(channel, sums) with the sums over `blocks` of partial[block][Sums][channels]. Each lane of
-/// threads has a range of blocks of its own; one thread adds up the lanes.
+/// Calls write(channel, sums) with the sums over `blocks` of partial[block][Sums][channels]. Each
+/// lane of threads adds its own range of blocks; one thread then adds the lanes.
 template <int Sums, class Block, class Write>
 PENSTOCK_DEVICE void finish_columns(Block& block, const float* partial, std::int32_t blocks,
                                     std::int32_t channels, const Write& write) {

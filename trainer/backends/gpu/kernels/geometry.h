@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grids and blocks of every kernel: functions of the call alone, for both launchers, and of the
-// shape of an H200 (132 multiprocessors), so that sums have the same order on every device.
+// Grids and blocks of every kernel, for both launchers. They depend only on the call and on the
+// shape of an H200 (132 multiprocessors), so sums have the same order on every device.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,24 @@ struct Geometry {
 };
 
 constexpr std::int32_t kMultiprocessors = 132;
-/// Of most kernels.
+/// The threads per block of most kernels.
 constexpr std::int32_t kBlockThreads = 256;
-/// Channels that a thread has at once where their number allows it: 16 bytes of a short type.
+/// The channels that a thread processes at once if their number allows it: 16 bytes of a short
+/// type.
 constexpr std::int32_t kWide = 8;
-/// Most groups of channels side by side in a block that sums, so that it sums many rows; and in
-/// one that does not, so that it reads long stretches.
+/// The most groups of channels side by side in a block. kSumTile is for blocks that sum, so that
+/// they sum many rows; kApplyTile is for other blocks, so that they read long stretches.
 constexpr std::int32_t kSumTile = 32, kApplyTile = 256;
-/// All blocks that sum fit the device at once, three to a multiprocessor.
+/// All summing blocks fit on the device at once, three per multiprocessor.
 constexpr std::int32_t kMostSumBlocks = 3 * kMultiprocessors;
-/// Whole numbers of blocks a multiprocessor: 12 are so many waves of 2, 3 and 4.
+/// Each multiprocessor gets a whole number of blocks: 12 divides into waves of 2, 3 and 4 blocks.
 constexpr std::int32_t kMostApplyBlocks = 12 * kMultiprocessors;
 
 PENSTOCK_HOST_DEVICE constexpr std::int32_t width_of(std::int32_t channels) {
   return channels % kWide == 0 ? kWide : 1;
 }
 
-/// How a block lies over [rows, groups of channels]: `tile` groups side by side, `lanes` rows.
+/// The shape of a block over [rows, groups of channels]: `tile` groups side by side, `lanes` rows.
 struct Tiling {
   std::int32_t tile, tiles, lanes;
 };
@@ -42,7 +43,7 @@ PENSTOCK_HOST_DEVICE constexpr Tiling tiling_of(std::int32_t groups, std::int32_
   return {tile, tiles, kBlockThreads / tile};
 }
 
-/// As many blocks as leave each thread `least` rows, between 1 and `most` over all tiles.
+/// Enough blocks to leave each thread at least `least` rows; between 1 and `most` over all tiles.
 constexpr std::int32_t row_blocks_of(const Tiling& tiling, std::int64_t rows, std::int32_t least,
                                      std::int32_t most) {
   const std::int64_t wanted = rows / (std::int64_t{tiling.lanes} * least);
@@ -55,25 +56,25 @@ constexpr Geometry sum_geometry(std::int64_t rows, std::int32_t channels) {
   return {row_blocks_of(tiling, rows, 16, kMostSumBlocks), tiling.tiles,
           tiling.tile * tiling.lanes};
 }
-/// `groups` of channels, each of which a thread has at once.
+/// A thread processes one of the `groups` of channels at once.
 constexpr Geometry apply_geometry(std::int64_t rows, std::int32_t groups) {
   const Tiling tiling = tiling_of(groups, kApplyTile);
   return {row_blocks_of(tiling, rows, 8, kMostApplyBlocks), tiling.tiles,
           tiling.tile * tiling.lanes};
 }
-/// One thread for each of `items`, at most `most` blocks.
+/// One thread per item, in at most `most` blocks.
 constexpr Geometry linear_geometry(std::int64_t items, std::int32_t most = kMostApplyBlocks) {
   const std::int64_t blocks =
       smaller<std::int64_t>(divide_up<std::int64_t>(items, kBlockThreads), most);
   return {static_cast<std::int32_t>(larger<std::int64_t>(1, blocks)), 1, kBlockThreads};
 }
-/// A block for each row of images' pixels, a thread for each of `items` in it, in equal shares.
+/// One block per row of images' pixels. Its threads share the `items` of the row equally.
 constexpr Geometry image_row_geometry(std::int32_t rows, std::int32_t items) {
   const std::int32_t turns = divide_up(items, kBlockThreads);
   return {rows, 1, divide_up(divide_up(items, turns), kWarp) * kWarp};
 }
 
-/// Threads over channels and over partial sums in the kernels that add those up.
+/// Threads over channels and over partial sums in the kernels that add partial sums.
 constexpr std::int32_t kFinishChannels = 32, kFinishLanes = 32;
 constexpr Geometry finish_geometry(std::int32_t channels) {
   return {divide_up(channels, kFinishChannels), 1, kFinishChannels * kFinishLanes};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax cross-entropy: a block for each image.
+// Softmax cross-entropy: one block per image.
 #pragma once
 
 #include <cmath>

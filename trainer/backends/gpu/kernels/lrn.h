@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local response normalisation. A thread has one element, or eight channels and, from the eights on
-// both sides, all that those of its neighbours need which lie in reach.
+// Local response normalisation. A thread computes one element, or eight channels. With eight it
+// also loads the eight channels on each side, which hold all neighbours in reach.
 #pragma once
 
 #include <cmath>
@@ -11,15 +11,16 @@
 
 namespace penstock::gpu {
 
-/// Farthest neighbour of the bodies for eights: backward looks at neighbours' neighbours.
+/// The farthest neighbour in the bodies for eight channels: the backward pass looks at neighbours
+/// of neighbours.
 constexpr std::int32_t kLrnReach = 4;
 
-/// base^-exponent of base > 0.
+/// base^-exponent for base > 0.
 PENSTOCK_DEVICE float inverse_power(float base, float exponent) {
   return exp2f(-exponent * log2f(base));
 }
 
-/// 24 channels around eight; zeros beyond both ends.
+/// Loads 24 channels: eight and the eight on each side; zeros beyond both ends.
 template <class T>
 PENSTOCK_DEVICE void load_around(const void* row, std::int32_t channel, std::int32_t channels,
                                  float (&around)[3 * kWide]) {
@@ -34,7 +35,7 @@ PENSTOCK_DEVICE void load_around(const void* row, std::int32_t channel, std::int
     for (int k = 0; k < kWide; ++k) around[part * kWide + k] = lanes.of[k];
   }
 }
-/// Sum over places within `half` of `centre`; half <= kLrnReach.
+/// The sum over places within `half` of `centre`; half <= kLrnReach.
 template <int Size>
 PENSTOCK_DEVICE float sum_around(const float (&values)[Size], int centre, std::int32_t half) {
   float sum = 0;
@@ -45,7 +46,7 @@ PENSTOCK_DEVICE float sum_around(const float (&values)[Size], int centre, std::i
   }
   return sum;
 }
-/// Sum of term(j) over channels j within half a size of `channel`.
+/// The sum of term(j) over channels j within half a size of `channel`.
 template <class Term>
 PENSTOCK_DEVICE float sum_neighbours(const Lrn& lrn, std::int32_t channel, std::int32_t channels,
                                      const Term& term) {
@@ -57,7 +58,7 @@ PENSTOCK_DEVICE float sum_neighbours(const Lrn& lrn, std::int32_t channel, std::
   }
   return sum;
 }
-/// k + alpha / size * sum of squares around a channel of a row.
+/// k + alpha / size * the sum of squares around a channel of a row.
 template <class T>
 PENSTOCK_DEVICE float lrn_base(const Lrn& lrn, const T* row, std::int32_t channel,
                                std::int32_t channels) {
@@ -117,8 +118,8 @@ void select(const LrnForward& call, const Launch& launch) {
   });
 }
 
-/// With b the base of each channel: dx = dy / b^beta - 2 alpha / size beta x * sum over neighbours
-/// of dy x / b^(beta + 1).
+/// With b = the base of each channel: dx = dy / b^beta - 2 alpha / size beta x * the sum over
+/// neighbours of dy x / b^(beta + 1).
 template <class T, int Width>
 struct LrnBackwardBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 2;

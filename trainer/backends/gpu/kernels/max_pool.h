@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Max pools, forward and backward, also of a batch norm's ReLU.
 #pragma once
 
 #include "trainer/backends/gpu/kernels/pool.h"
 
 namespace penstock::gpu {
 
-/// `Norm`: of the ReLU of a batch norm, computed on the way.
+/// `Norm`: pools the ReLU of a batch norm, which the kernel computes.
 template <class T, int Width, bool Norm>
 struct MaxPoolForwardBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = Norm ? 3 : 4;
@@ -51,7 +52,7 @@ struct MaxPoolForwardBody {
         PENSTOCK_UNROLL
         for (int k = 0; k < Width; ++k) {
           if constexpr (Norm) value.of[k] = value.of[k] * multiplier.of[k] + addend.of[k];
-          // Not a number wins, so that it is seen.
+          // NaN wins, so that it is not hidden.
           const bool wins = value.of[k] > best.of[k] || value.of[k] != value.of[k];
           best.of[k] = wins ? value.of[k] : best.of[k];
           place[k] = wins ? i * window.kernel_w + j : place[k];

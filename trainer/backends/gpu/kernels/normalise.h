@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Converts the pixels of images to normalised activations with padded channels.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"
@@ -9,8 +10,8 @@ namespace penstock::gpu {
 
 PENSTOCK_HOST_DEVICE inline float to_float(std::uint8_t value) { return value; }
 
-/// Images of bytes with three channels become four channels of a short type: a thread has four
-/// pixels, 12 bytes in and 32 out.
+/// Converts byte images of three channels to four channels of a short type. A thread converts four
+/// pixels: it reads 12 bytes and writes 32.
 template <class T>
 struct NormaliseBytesBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 8;
@@ -50,7 +51,7 @@ struct NormaliseBytesBody {
       store_lanes(to + half * kWide, lanes);
     }
   }
-  /// Aligned to four bytes.
+  /// `from` is aligned to four bytes.
   static PENSTOCK_DEVICE std::uint32_t load_word(const std::uint8_t* from) {
 #ifdef __CUDA_ARCH__
     return *reinterpret_cast<const std::uint32_t*>(from);
@@ -62,7 +63,7 @@ struct NormaliseBytesBody {
   }
 };
 
-/// Any types and channels: a thread for each pixel.
+/// Any types and channels: one thread per pixel.
 template <class From, class T>
 struct NormaliseAnyBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;

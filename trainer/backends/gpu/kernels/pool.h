@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Max and average pools. A block has a row of pixels of one image that are written, a thread some
-// of its channels: no two threads write the same place, backward gathers.
+// Max and average pools. A block writes one row of pixels of one image; a thread processes some of
+// the row's channels. No two threads write the same place: the backward pass gathers.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"
@@ -23,12 +23,12 @@ PENSTOCK_DEVICE ImageRow image_row_of(const Block& block, std::int32_t height) {
 struct Places {
   std::int32_t first, last;
 };
-/// Those of a window that lie in the image, counted from the window's first; the window's first
-/// place is `start` in the image, of `extent` places.
+/// The places of a window that are inside the image, counted from the window's first place. That
+/// first place is `start` in the image, which has `extent` places.
 PENSTOCK_DEVICE Places inside(std::int32_t start, std::int32_t kernel, std::int32_t extent) {
   return {larger(0, -start), smaller(kernel, extent - start)};
 }
-/// The windows that hold a place of the image; `place` counts from the first window's start.
+/// The windows that contain a place of the image; `place` counts from the first window's start.
 PENSTOCK_DEVICE Places windows_over(std::int32_t place, std::int32_t kernel, std::int32_t stride,
                                     std::int32_t windows) {
   return {larger(0, divide_up(place - kernel + 1, stride)), smaller(windows, place / stride + 1)};
@@ -40,7 +40,7 @@ PENSTOCK_DEVICE T* pixel_row(T* images, const ImageRow& at, std::int32_t height,
   return images + ((std::int64_t{at.image} * height + at.row) * width) * channels;
 }
 
-/// use(column, channel) for all of a row's pixels and groups of channels, shared out to threads.
+/// Calls use(column, channel) for all pixels and channel groups of a row; threads share them.
 template <int Width, class Block, class Use>
 PENSTOCK_DEVICE void for_each_group(const Block& block, std::int32_t thread, std::int32_t width,
                                     std::int32_t channels, const Use& use) {
@@ -51,7 +51,7 @@ PENSTOCK_DEVICE void for_each_group(const Block& block, std::int32_t thread, std
   }
 }
 
-/// Bytes that lie side by side.
+/// Stores neighbouring bytes.
 template <int Width>
 PENSTOCK_DEVICE void store_bytes(std::uint8_t* to, const std::int32_t (&bytes)[Width]) {
   if constexpr (Width == 1) {
@@ -75,7 +75,7 @@ PENSTOCK_DEVICE std::int32_t byte_of(const Packed<std::uint8_t, Width>& packed, 
   }
 }
 
-/// dx = sums, or is increased by them.
+/// Sets dx to `sums`, or adds them to it.
 template <int Width, class T>
 PENSTOCK_DEVICE void put(T* dx, Lanes<Width> sums, bool accumulate) {
   if (accumulate) {
@@ -86,7 +86,7 @@ PENSTOCK_DEVICE void put(T* dx, Lanes<Width> sums, bool accumulate) {
   store_lanes(dx, sums);
 }
 
-/// A forward body writes rows of outputs, a backward one rows of inputs.
+/// A forward body writes rows of outputs; a backward body writes rows of inputs.
 inline Geometry forward_geometry(const PoolShape& shape, std::int32_t width) {
   return image_row_geometry(shape.images * shape.out_height,
                             shape.out_width * (shape.channels / width));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaling, shifting, adding, ReLU, and ReLU's backward: one pass over memory each.
+// Scaling, shifting, adding, ReLU, and ReLU's backward pass: one pass over memory each.
 #pragma once
 
 #include "trainer/backends/gpu/kernel_calls.h"
@@ -8,11 +8,11 @@
 
 namespace penstock::gpu {
 
-/// What is below becomes this. Not a number stays what it is, so that a step which went wrong does
-/// not look right.
+/// The lower limit of results: 0 for ReLU, else -infinity. NaN stays NaN, so that a failed step
+/// remains visible.
 PENSTOCK_DEVICE float floor_of(bool relu) { return relu ? 0.F : float_of_bits(0xff800000U); }
 
-/// Bits of y > 0, as y is when stored as T; of the first `count` lanes.
+/// The bits of y > 0 for the first `count` lanes; y is compared as T stores it.
 template <class T>
 PENSTOCK_DEVICE std::uint8_t positive_bits(const Lanes<kWide>& y, std::int32_t count = kWide) {
   std::uint32_t bits = 0;
@@ -80,7 +80,8 @@ struct ScaleShiftBody {
   }
 };
 
-/// Any number of channels: a thread has eight elements that lie side by side, one byte of the mask.
+/// For any number of channels: a thread processes eight neighbouring elements, one byte of the
+/// mask.
 template <class T>
 struct ScaleShiftAnyBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 3;
@@ -154,7 +155,7 @@ struct ReluBackwardBody {
   template <class Block>
   static PENSTOCK_DEVICE void run(Block& block, const ReluBackward& call) {
     block.for_each_thread([&](std::int32_t thread) {
-      // Eights as rows of one column, then what is left over.
+      // First the groups of eight, as rows of one column, then the rest.
       const std::int64_t eights = call.count / kWide;
       const std::int32_t step = block.row_blocks() * block.threads();
       const std::int32_t place = block.row_block() * block.threads() + thread;

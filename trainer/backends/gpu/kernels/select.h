@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From values that a call has at run time to parameters of a body.
+// Turns run-time values of a call into template parameters of a body.
 #pragma once
 
 #include "dataflow/batch.h"
@@ -7,7 +7,7 @@
 
 namespace penstock::gpu {
 
-/// use(T{}) for f32, f16 or bf16; others are not for activations.
+/// Calls use(T{}) for f32, f16 or bf16; activations have no other types.
 template <class Use>
 void with_type(DType type, const Use& use) {
   if (type == DType::f32) use(float{});
@@ -28,13 +28,13 @@ template <int Value>
 struct Number {
   static constexpr int value = Value;
 };
-/// use(Number<8>{}) where channels come in eights, else use(Number<1>{}).
+/// Calls use(Number<8>{}) if channels are processed in groups of eight, else use(Number<1>{}).
 template <class Use>
 void with_width(bool wide, const Use& use) {
   wide ? use(Number<8>{}) : use(Number<1>{});
 }
 
-/// What both launchers are given: the body as a type, its geometry and its call.
+/// The argument of both launchers: the body as a type, its geometry and its call.
 template <class Body>
 struct Selected {
   using Type = Body;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step is told and what it leaves behind: one block each.
+// Kernels that set a step's inputs in device memory and summarise its results: one block each.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ PENSTOCK_DEVICE bool is_finite(float value) {
   return (bits_of_float(value) & 0x7f800000U) != 0x7f800000U;
 }
 
-/// Whether all parts of what CheckFinite left are; yes if it was not asked.
+/// True if CheckFinite found all parts finite, or if `finite` is null.
 template <class Block>
 PENSTOCK_DEVICE bool all_finite(Block& block, const std::int32_t* finite) {
   if (finite == nullptr) return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layer-wise rules need of whole tensors: squares by chunks, and from them a ratio for each
-// tensor, which its chunks share.
+// Kernels for layer-wise rules: sums of squares by chunks, and from them one ratio per tensor,
+// which its chunks share.
 #pragma once
 
 #include <cmath>
@@ -57,7 +57,7 @@ struct SumSquaresBody {
       sums.gradients += clipped * clipped;
     }
   }
-  /// The part of one thread.
+  /// One thread's part.
   static PENSTOCK_DEVICE Sums share(const SumSquares& call, const ArenaChunk& chunk,
                                     std::int32_t thread, std::int32_t threads) {
     const float clip = call.scalars->hyper.gradient_clip, scale = call.gradient_scale;
@@ -83,7 +83,7 @@ void select(const SumSquares& call, const Launch& launch) {
   launch(Selected<SumSquaresBody>{}, chunk_geometry(call.chunk_count), call);
 }
 
-/// A block for each tensor.
+/// One block per tensor.
 struct FindTrustBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 1;
 

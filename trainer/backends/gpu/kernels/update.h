@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One update of all weights, by the rules that trainer/optimizers defines, in their order of
-// operations. A block for each chunk.
+// One update of all weights, by the rules that trainer/optimizers defines and in their order of
+// operations. One block per chunk.
 #pragma once
 
 #include <cmath>
@@ -13,16 +13,16 @@
 
 namespace penstock::gpu {
 
-/// What the elements of a chunk have in common.
+/// Values that all elements of a chunk share.
 struct UpdateFactors {
-  float rate;  ///< adam: with both corrections; lars: with the tensor's trust
+  float rate;  ///< adam: includes both corrections; lars: includes the tensor's trust
   float decay, limit, gradient_scale;
   float keep[2], take[2];
-  float epsilon, start;  ///< rmsprop: what the 1 that its squares begin at has become
+  float epsilon, start;  ///< start, rmsprop: the decayed value of the 1 at which its squares begin
 };
 
-/// base^exponent of whole exponents >= 0, by squaring: off by no more than exponent times the
-/// rounding of one product.
+/// base^exponent for whole exponents >= 0, by squaring. The error is at most exponent times the
+/// rounding error of one product.
 PENSTOCK_DEVICE double whole_power(double base, std::int64_t exponent) {
   double power = 1;
   for (; exponent > 0; exponent >>= 1) {
@@ -60,7 +60,7 @@ PENSTOCK_DEVICE UpdateFactors factors_of(const UpdateWeights& call, std::int32_t
   return factors;
 }
 
-/// Changes one weight and what its rule remembers.
+/// Changes one weight and its optimiser state.
 template <UpdateRule Rule>
 PENSTOCK_DEVICE void update_one(const UpdateFactors& f, float gradient, float& weight,
                                 float& state0, float& state1) {
@@ -135,7 +135,7 @@ struct UpdateWeightsBody {
     }
     return item;
   }
-  /// The sum of squares of the weights before the update.
+  /// Returns the sum of squares of the weights before the update.
   template <bool Change, int Width>
   static PENSTOCK_DEVICE float use(const UpdateWeights& call, const UpdateFactors& f,
                                    std::size_t at, const Item<Width>& item) {
@@ -158,7 +158,7 @@ struct UpdateWeightsBody {
     }
     return squares;
   }
-  /// The part of one thread.
+  /// One thread's part.
   template <bool Change>
   static PENSTOCK_DEVICE float share(const UpdateWeights& call, const ArenaChunk& chunk,
                                      const UpdateFactors& f, std::int32_t thread,

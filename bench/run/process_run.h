@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs several processes as one run, for `penstock run`: decides which processes take part, checks
+// that all were started alike, and merges the results of all ranks.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/config/run_config.h"
+#include "bench/run/runner.h"
+#include "trainer/cluster/processes.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+
+/// True if several processes train together. Throws ConfigError if the launcher started several
+/// processes and the update supports one only, if their number differs from --num-processes, or for
+/// settings that do not support several processes.
+bool spans_processes(const RunConfig& config, const std::optional<cluster::Launch>& launch);
+/// Joins these processes; null if this process trains alone. Throws the same as spans_processes.
+std::unique_ptr<cluster::Processes> join_run(const RunConfig& config,
+                                             const std::optional<cluster::Launch>& launch,
+                                             Clock& clock);
+
+/// Throws ConfigError if the ranks of the update are threads of one process.
+void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch& launch);
+
+/// Throws ConfigError for settings that do not support several processes.
+void refuse_unfit(const RunConfig& config);
+
+/// Processes::all_gather, and tells the other ranks that this rank waits.
+std::vector<std::string> gather(cluster::Processes& processes, std::string_view text,
+                                Nanoseconds patience, std::string_view what);
+
+/// Lists what all ranks must have in common: the program's version, and flags.
+std::string describe(std::span<const std::string> flags);
+std::string describe(const RunConfig& config);
+/// Lists which ranks differ from rank 0, and how; empty: none. Takes one description per rank.
+std::string differences(std::span<const std::string> descriptions);
+/// Compares all ranks. If some differ, throws ConfigError on every rank.
+void check_alike(cluster::Processes& processes, const std::string& description);
+void check_alike(cluster::Processes& processes, const RunConfig& config);
+
+/// Creates missing data, once per host, and waits for the ranks that create it.
+void ensure_data_together(cluster::Processes& processes, const RunConfig& config,
+                          const FeederEntry& feeder, std::stop_token stop);
+
+/// Blocks until every rank is ready to train. `examples_per_epoch` is this rank's value. Throws
+/// TimeoutError. Throws ConfigError on every rank if the values differ, because learning rates or
+/// numbers of steps would differ too.
+void await_all_ready(cluster::Processes& processes, double examples_per_epoch);
+
+/// Turns `result` from this rank's result into the run's: images of all ranks over the longest
+/// window, and a RankResult per rank. Blocks until all ranks have called it. If this rank's run
+/// failed or was stopped, or other ranks do not arrive, a note says that the rates are only this
+/// rank's.
+void gather_ranks(cluster::Processes& processes, RunResult& result);
+
+/// One line per rank, to print below the total.
+std::string format_ranks(const RunResult& result);
+
+}  // namespace penstock

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run/run_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "bench/record/machine.h"
+#include "bench/record/statistics.h"
+#include "bench/run/peer_watch.h"
+#include "bench/run/process_run.h"
+#include "bench/run/run_outcome.h"
+#include "bench/run/run_window.h"
+#include "bench/run/slot_memory.h"
+#include "dataflow/error.h"
+#include "trainer/cluster/processes.h"
+
+namespace penstock {
+namespace {
+
+/// Steps may be added to warm-up unless their number matters or other processes count them.
+bool may_settle(const RunParts& parts, const DuePoints& evaluations) {
+  return parts.exchange.meeting == nullptr && parts.setup.components.servers == nullptr &&
+         parts.setup.config.train_dir.empty() && evaluations.empty();
+}
+
+/// Ranks that do not wait for each other in every step may be far apart. Another rank may be up to
+/// ten times slower than this one, since the first leg began.
+Nanoseconds patience_between_legs(const RunSetup& setup, Nanoseconds since_first_leg) {
+  constexpr int kSlower = 10;
+  const cluster::RankProgress* const progress = setup.processes()->progress();
+  const Nanoseconds median = progress == nullptr ? Nanoseconds{} : progress->median_step();
+  const bool together = setup.components.servers == nullptr &&
+                        setup.components.update->agreement == Agreement::identical;
+  return std::max(step_patience(setup.config).step, cluster::StepPatience::kMedians * median) +
+         (together ? Nanoseconds{} : (kSlower - 1) * since_first_leg);
+}
+
+/// Training steps of this run, by the rank that took the fewest.
+std::int64_t steps_taken(const RunParts& parts) {
+  const auto step = [](const RunParts::Rank& rank) { return rank.replica->step(); };
+  return step(*std::ranges::min_element(parts.ranks, {}, step)) - parts.schedule.first_step;
+}
+
+void set(RunResult& result, const Outcome& outcome) {
+  result.status = outcome.status;
+  result.reason = outcome.reason;
+  result.exit_code = outcome.exit_code;
+}
+
+/// None if the producer's times are unknown.
+std::optional<ReserveUse> use_by_facts(const RunResult& result, const ReserveUse& counted) {
+  const auto batches = result.facts.find("producer_window_batches");
+  const auto seconds = result.facts.find("producer_window_s");
+  if (batches == result.facts.end() || seconds == result.facts.end()) return std::nullopt;
+  return use_at_producer(counted, result.window_s, batches->second, seconds->second);
+}
+
+}  // namespace
+
+RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& listener,
+                       std::stop_source& abandon)
+    : parts_(parts),
+      evaluator_(evaluator),
+      config_(parts.setup.config),
+      clock_(parts.setup.clock),
+      listener_(listener),
+      abandon_(abandon),
+      abandoned_(abandon.get_token(), [this] { ending_.request_stop(); }),
+      reporter_(parts.setup.config, listener),
+      evaluation_points_(evaluation_points(parts.setup.config, parts.steps_per_epoch())),
+      keeper_(parts),
+      nonfinite_(config_, parts.setup.probe),
+      recorder_(parts, reporter_, stager_threads_),
+      plan_({.warm_up = parts.setup.config.num_warmup_batches,
+             .window = parts.setup.config.num_batches,
+             .taken = parts.schedule.first_step,
+             .evaluates_only = parts.setup.config.eval,
+             .extends = parts.setup.config.extend_window,
+             .may_settle = may_settle(parts, evaluation_points_)}) {
+  if (plan_.has_nothing_left() && !config_.eval) {
+    parts_.setup.probe.note(
+        fmt::format("nothing is left to train: '{}' has {} steps already; raise "
+                    "--num-batches or --num-epochs",
+                    config_.train_dir, parts_.schedule.first_step));
+  }
+}
+
+RunResult RunSession::run(std::stop_token external) {
+  const std::string started = utc_now();
+  const std::stop_callback forward(external, [this] {
+    ending_.request_stop();
+    parts_.exchange.stopping.request_stop();
+  });
+  listener_.warm_up_begins();
+  try {
+    start_threads();
+  } catch (const std::system_error& error) {
+    record_failure(std::make_exception_ptr(ConfigError(fmt::format(
+        "cannot start the threads of {} device{}: {}; use fewer devices, or raise the limits on "
+        "processes (ulimit -u) and memory (ulimit -v)",
+        parts_.ranks.size(), parts_.ranks.size() == 1 ? "" : "s", error.what()))));
+    abandon_.request_stop();  // for the threads that did start
+  }
+  for (std::jthread& thread : replica_threads_) thread.join();
+  const bool stopped_from_outside = external.stop_requested() && !plan_.is_complete();
+  recorder_.end_leg();
+  abandon_.request_stop();
+  for (auto* threads : {&stager_threads_, &feeder_threads_}) {
+    for (std::jthread& thread : *threads) thread.join();
+  }
+  save_at_end();
+  reporter_.close();
+  RunResult result = collect(stopped_from_outside);
+  result.started = started;
+  return result;
+}
+
+// ---- threads ----------------------------------------------------------------
+
+void RunSession::start_threads() {
+  struct Body {
+    std::vector<std::jthread>& threads;
+    std::function<void()> run;
+  };
+  std::vector<Body> bodies;
+  const bool shares_cores = parts_.setup.components.backend->computes_on_host;
+  const auto feed = [&](Feeder& feeder, BatchRing& ring) {
+    bodies.push_back({feeder_threads_, [this, shares_cores, &feeder, &ring] {
+                        if (shares_cores) yield_to_other_threads();
+                        run_to_end(feeder, ring, ending_.get_token());
+                      }});
+  };
+  const auto stage = [&](Stager& stager) {
+    bodies.push_back({stager_threads_, [this, shares_cores, &stager] {
+                        if (shares_cores) yield_to_other_threads();
+                        stager.run(ending_.get_token());
+                      }});
+  };
+  if (!config_.eval) {
+    if (parts_.feed.host_feeder) feed(*parts_.feed.host_feeder, *parts_.feed.host_ring);
+    for (RunParts::Rank& rank : parts_.ranks) {
+      if (rank.feeder) feed(*rank.feeder, *rank.ring);
+      if (rank.stager) stage(*rank.stager);
+    }
+  }
+  for (std::size_t i = 0; i < parts_.ranks.size(); ++i) {
+    bodies.push_back({replica_threads_, [this, i] { run_replica(i); }});
+  }
+  std::vector<Clock::Participant> participants;  // register all before any thread starts
+  for (std::size_t i = 0; i < bodies.size(); ++i) participants.emplace_back(clock_);
+  // The CPU clocks of stagers are read between legs, so all threads must exist before that.
+  const std::lock_guard lock(mutex_);
+  for (Body& body : bodies) {
+    body.threads.emplace_back(
+        [run = std::move(body.run), participant = std::move(participants.back())] { run(); });
+    participants.pop_back();
+  }
+}
+
+void RunSession::run_replica(std::size_t index) {
+  RunParts::Rank& rank = parts_.ranks[index];
+  const std::stop_token stop = index == 0 ? ending_.get_token() : abandon_.get_token();
+  try {
+    rank.replica->start();
+    while (const std::size_t steps = next_leg(index)) {
+      StepLog* const log = recorder_.log();
+      const std::int64_t first = rank.replica->step();
+      const auto on_step = [&](std::size_t step, const StepTimes& times) {
+        if (!times.result.finite) {
+          const std::exception_ptr failure = nonfinite_.add(first + static_cast<std::int64_t>(step),
+                                                            std::isfinite(times.result.loss));
+          if (failure != nullptr) {
+            record_failure(failure);
+            abandon_.request_stop();
+          }
+        }
+        if (log != nullptr) log->add(step, times);
+      };
+      const Replica::Ending ending = rank.replica->run(steps, rank.leg, on_step, stop);
+      if (ending == Replica::Ending::end_of_data) {
+        const std::lock_guard lock(mutex_);
+        data_ended_ = true;
+      }
+      if (ending != Replica::Ending::completed) break;
+    }
+  } catch (...) {
+    record_failure(std::current_exception());
+  }
+  abandon_.request_stop();  // either all ranks take a step or none does
+}
+
+void RunSession::record_failure(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  // Errors that ranks throw because of a stop request are not the cause.
+  if (failure_ == nullptr && !ending_.stop_requested()) failure_ = std::move(failure);
+}
+
+// ---- legs -------------------------------------------------------------------
+
+/// Blocks until all ranks have arrived and rank 0 has decided; 0: the run ends.
+std::size_t RunSession::next_leg(std::size_t rank) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t leg = legs_begun_;
+  ++waiting_ranks_;
+  clock_.wake(gate_);
+  const std::stop_token stop = abandon_.get_token();
+  if (rank != 0) {
+    return clock_.wait(lock, gate_, stop, [&] { return legs_begun_ != leg; }) ? leg_steps_ : 0;
+  }
+  const auto all_here = [&] { return waiting_ranks_ == parts_.ranks.size(); };
+  if (!clock_.wait(lock, gate_, stop, all_here)) return 0;
+  waiting_ranks_ = 0;
+  recorder_.end_leg();
+  lock.unlock();
+  pause();
+  meet_other_processes();
+  lock.lock();
+  leg_steps_ = decide_leg();
+  ++legs_begun_;
+  clock_.wake(gate_);
+  return leg_steps_;
+}
+
+/// Runs on rank 0's thread. Every device is idle, and the other ranks wait.
+void RunSession::pause() {
+  if (config_.eval || (legs_begun_ > 0 && evaluation_points_.is_due(position()))) {
+    goal_reached_ = evaluate() || goal_reached_;
+  }
+  keeper_.pause(position());
+}
+
+/// Makes legs begin together. Runs on rank 0's thread, with every device idle.
+void RunSession::meet_other_processes() {
+  if (parts_.exchange.meeting == nullptr && parts_.setup.components.servers == nullptr) return;
+  if (legs_begun_ == 0) first_leg_ = clock_.now();
+  const Nanoseconds patience = legs_begun_ == 0
+                                   ? step_patience(config_).first_step
+                                   : patience_between_legs(parts_.setup, clock_.now() - first_leg_);
+  if (parts_.exchange.meeting != nullptr) return parts_.exchange.meeting->meet(patience);
+  gather(*parts_.setup.components.processes, "", patience, "waiting for all workers between steps");
+}
+
+/// Also saves if the run was stopped, because rank 0's weights belong to whole steps.
+void RunSession::save_at_end() {
+  if (failure_) return;
+  try {
+    keeper_.save();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+/// Returns true if the requested accuracy is reached.
+bool RunSession::evaluate() {
+  const EvaluationReport report =
+      evaluator_->run(parts_.ranks.front().replica->step(), reporter_, ending_.get_token());
+  if (!report.complete) return false;
+  evaluations_.push_back(report);
+  const double goal = config_.stop_at_top_1_accuracy;
+  if (!(goal > 0) || report.top1 < goal) return false;
+  parts_.setup.probe.note(
+      fmt::format("training ended after step {}: the top-1 accuracy {:.4f} has reached {}",
+                  report.step, report.top1, goal));
+  return true;
+}
+
+/// Training steps since warm-up. Tables and flags count these.
+std::int64_t RunSession::position() const {
+  return parts_.ranks.front().replica->step() - config_.num_warmup_batches;
+}
+
+/// The number of steps until something is due.
+std::int64_t RunSession::steps_until_due() const {
+  const std::int64_t next = evaluation_points_.next_after(position());
+  return keeper_.cut(position(), next == DuePoints::kNever ? DuePoints::kNever : next - position());
+}
+
+/// Called under the lock, with every device idle.
+std::size_t RunSession::decide_leg() {
+  if (goal_reached_) plan_.end();
+  switch (plan_.phase()) {
+    case LegPlan::Phase::warm_up:
+      return plan_.take_warm_up(steps_until_due());
+    case LegPlan::Phase::settling: {
+      const std::size_t steps = steps_to_settle();
+      return steps > 0 ? steps : begin_window();
+    }
+    case LegPlan::Phase::window:
+      return begin_leg();
+    case LegPlan::Phase::judging:
+      if (!plan_.may_extend() || is_long_enough(recorder_.window().reserve_use())) break;
+      return begin_window();
+    case LegPlan::Phase::over:
+      break;
+  }
+  plan_.end();
+  return 0;
+}
+
+/// Feeders keep their settings from the first window on.
+std::size_t RunSession::steps_to_settle() {
+  const Time now = clock_.now();
+  bool settled = true;
+  for (const Feeder* feeder : parts_.feeders()) settled = settled && feeder->is_settled();
+  const std::size_t steps = plan_.take_settling(settled, now);
+  if (steps > 0) return steps;
+  for (Feeder* feeder : parts_.feeders()) feeder->settle();
+  return 0;
+}
+
+std::size_t RunSession::begin_window() {
+  recorder_.begin_window();
+  plan_.begin_window(config_.extend_window ? recorder_.reserve() : 0, parts_.ranks.size());
+  return begin_leg();
+}
+
+std::size_t RunSession::begin_leg() {
+  const std::size_t steps = plan_.take_window(std::min(steps_until_due(), recorder_.most_steps()));
+  recorder_.begin_leg(steps, plan_.length() > plan_.asked() ? plan_.length() : 0);
+  return steps;
+}
+
+// ---- the result, after all threads have ended --------------------------------
+
+RunResult RunSession::collect(bool stopped_from_outside) {
+  RunResult result;
+  result.config = config_;
+  result.images_per_step = std::int64_t{config_.batch_size} * config_.num_gpus;
+  result.examples_per_epoch = parts_.schedule.examples_per_epoch;
+  result.facts = parts_.setup.backend->facts();
+  result.facts.merge(parts_.setup.probe.facts());
+  result.counters = parts_.setup.probe.values();
+  nonfinite_.add_to(result.counters);
+  if (!failure_) {
+    if (const auto scale = parts_.loss_scale()) result.facts["loss_scale"] = double{scale->scale};
+  }
+  result.notes = parts_.setup.probe.notes();
+  const bool is_placed =
+      result.facts.contains("decode_thread_0_core") || config_.huge_pages != "transparent";
+  if (parts_.feed.host_ring && is_placed) add_slot_map(result, *parts_.feed.host_ring);
+  recorder_.add_condition(result);
+  for (const std::string& note : parts_.setup.backend->notes()) result.notes.push_back(note);
+  if (evaluator_ != nullptr) {
+    for (const std::string& note : evaluator_->notes()) result.notes.push_back(note);
+  }
+  result.evaluations = evaluations_;
+  result.discarded_steps = plan_.discarded_steps();
+  recorder_.add_measurements(result, data_ended_ && !plan_.is_complete());
+  if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
+    const EvaluationReport& report = evaluations_.back();
+    result.window_s = report.seconds;
+    result.img_per_s = static_cast<double>(report.images) / report.seconds;
+  }
+  set_outcome(result, stopped_from_outside);
+  return result;
+}
+
+void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const {
+  const RunWindow& window = recorder_.window();
+  const Outcome end =
+      outcome_of({.failure = failure_,
+                  .stopped = stopped_from_outside,
+                  .data_ended = data_ended_ && !plan_.is_complete(),
+                  .has_window = plan_.windows() > 0,
+                  .warm_up_steps = steps_taken(parts_),
+                  .wanted_warm_up_steps = plan_.discarded_steps() + plan_.warm_up_left(),
+                  .window_steps = result.step_ms.size(),
+                  .asked_steps = plan_.asked(),
+                  .wanted_steps = plan_.length()});
+  set(result, end);
+  if (end.status != Status::ok || window.legs.empty()) return;
+  const WindowReserve reserve{.counted = window.reserve_use(),
+                              .at_producer = plan_.windows() == 1 && window.legs.size() == 1
+                                                 ? use_by_facts(result, window.reserve_use())
+                                                 : std::nullopt,
+                              .start = result.reserve_start,
+                              .end = result.reserve_end,
+                              .devices = config_.num_gpus,
+                              .extends_window = config_.extend_window,
+                              .costs_something = !parts_.setup.components.feeder->is_ceiling};
+  result.facts["most_hidden_percent"] = 100 * most_hidden_share(reserve.use());
+  const Outcome judged = outcome_of(reserve);
+  set(result, judged);
+  if (!judged.note.empty()) result.notes.push_back(judged.note);
+  if (!end.note.empty()) result.notes.push_back(end.note);
+}
+
+}  // namespace penstock

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run/run_setup.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bench/config/training_rules.h"
+#include "bench/report/step_table.h"
+#include "bench/run/compile_progress.h"
+#include "bench/run/run_exchange.h"
+#include "bench/run/step_log.h"
+#include "dataflow/error.h"
+#include "trainer/cluster/processes.h"
+
+namespace penstock {
+namespace {
+
+/// The batch spec of the model, adjusted to the feeder.
+BatchSpec agreed_batches(const RunConfig& config, const Runner::Components& components) {
+  BatchSpec batches = batch_spec(config, *components.model);
+  const FeederEntry& feeder = *components.feeder;
+  if (feeder.shape_batches != nullptr) {
+    feeder.shape_batches(options_of(config.fake_location, feeder.options), batches);
+  }
+  return batches;
+}
+
+/// Host memory for the rings of one process with `devices` devices.
+std::vector<MemoryNeed> ring_needs(const RunSetup& setup, bool takes_any_memory,
+                                   const std::string& of, const BatchSpec& batches,
+                                   std::string_view batch_flag, double devices) {
+  const RunConfig& config = setup.config;
+  const auto batch = static_cast<double>(batches.bytes());
+  const MemoryNeed::Factor images{batch_flag, static_cast<double>(batches.images)};
+  std::vector<MemoryNeed> needs;
+  if (!setup.feeds_device_slots()) {
+    needs.push_back({"slots of the host ring" + of,
+                     batch * config.prefetch,
+                     {images, {"--prefetch", static_cast<double>(config.prefetch)}}});
+  }
+  // A device that copies from any memory is made of host memory.
+  if (takes_any_memory) {
+    needs.push_back({"slots of the devices' rings" + of,
+                     devices * batch * config.device_slots,
+                     {images, {"--device-slots", static_cast<double>(config.device_slots)}}});
+    if (setup.feeds_device_slots()) needs.push_back({"staging" + of, devices * batch, {images}});
+  }
+  return needs;
+}
+
+}  // namespace
+
+RunSetup::RunSetup(const RunConfig& wanted, Clock& the_clock, const Runner::Components& the_entries,
+                   std::stop_token the_stop, Trace* the_trace)
+    : components(the_entries),
+      config(resolve(wanted, components)),
+      clock(the_clock),
+      trace(the_trace),
+      probe(config.instrument),
+      backend(
+          components.backend->make(options_of(config.device, components.backend->options), clock)),
+      spec(agreed_batches(config, components)),
+      graph(build_graph(*components.model, spec.image, spec.classes)),
+      stop(std::move(the_stop)),
+      feeder_options(options_of(config.fake_location, components.feeder->options)) {}
+
+/// The rank's number among the ranks of all processes.
+std::int32_t RunSetup::global_rank(std::int32_t rank) const noexcept {
+  return processes() == nullptr ? rank : processes()->launch().rank * config.num_gpus + rank;
+}
+
+/// Processes of the run on this machine, with this one.
+std::int32_t RunSetup::neighbours() const noexcept {
+  return processes() == nullptr ? 1 : processes()->launch().local_size;
+}
+
+Order RunSetup::order() const { return config.order == "strict" ? Order::strict : Order::relaxed; }
+
+DataPlan RunSetup::data_plan(std::int32_t rank, std::int64_t first_step) const {
+  DataPlan data{.directory = config.data_dir,
+                .order = order(),
+                .seed = config.seed,
+                .first_sample = 0,
+                .classes = spec.classes};
+  if (feeds_device_slots()) {
+    data.rank = global_rank(rank);
+    data.ranks = static_cast<std::int32_t>(all_devices(config));
+  } else if (processes() != nullptr) {  // a host feeder serves all ranks of its process
+    data.rank = processes()->launch().rank;
+    data.ranks = processes()->launch().size;
+  }
+  const std::int64_t taken_a_step = spec.images * (all_devices(config) / data.ranks);
+  data.first_sample = static_cast<std::uint64_t>(first_step * taken_a_step);
+  return data;
+}
+
+std::unique_ptr<Feeder> RunSetup::make_feeder(const BatchSpec& batches, DataPlan data,
+                                              Device& device, std::int32_t slots, Probe& counters) {
+  data.stop = stop;
+  return components.feeder->make(FeederContext{
+      .spec = batches,
+      .device = device,
+      .clock = clock,
+      .options = feeder_options,
+      .data = std::move(data),
+      .probe = counters,
+      .marks = marks(Work::feeding),
+      .on_bad_sample = parse_bad_sample_policy(config.on_bad_sample),
+      .timeout = patience_of(config),
+      .threads = config.feeder_threads,
+      .slots = slots,
+      .seed = config.seed,
+  });
+}
+
+/// The options for compiling `batches` on the device of a rank of this process.
+ExecutableSpec RunSetup::executable_spec(const BatchSpec& batches, std::int32_t rank) const {
+  return {.batch = batches,
+          .precision = parse_precision(config.precision),
+          .threads = config.compute_threads,
+          .local_ranks = config.num_gpus * neighbours(),
+          .seed = config.seed + static_cast<std::uint64_t>(global_rank(rank)),
+          .loss_scale = loss_scale_of(config),
+          .loss_scale_count_to = counted_steps_of_loss_scale(config),
+          .cache_directory = config.cache_dir};
+}
+
+std::unique_ptr<Executable> RunSetup::compile(const BatchSpec& batches, std::int32_t rank,
+                                              Device& device, bool reports) {
+  CompileProgress progress(stderr, config.model);
+  ExecutableSpec compilation = executable_spec(batches, rank);
+  const bool shows = reports && (global_rank(rank) == 0 || processes() == nullptr);
+  compilation.progress = [&](std::size_t done, std::size_t total) {
+    if (stop.stop_requested()) {
+      throw Error(
+          fmt::format("stopped while {} was compiled; the results so far are kept", config.model));
+    }
+    if (shows) progress.update(done, total);
+  };
+  return backend->compile(graph, compilation, device);
+}
+
+Marks RunSetup::marks(Work work, std::int32_t rank) const {
+  return {backend->marks(), trace != nullptr ? &trace->spans() : nullptr, work, rank};
+}
+
+std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool takes_any_memory) {
+  const RunConfig& config = setup.config;
+  const Runner::Components& components = setup.components;
+  const BatchSpec& spec = setup.spec;
+  const double processes = setup.neighbours(), devices = config.num_gpus;
+  const MemoryNeed::Factor all_devices{"--num-gpus", devices};
+  std::vector<MemoryNeed> needs =
+      ring_needs(setup, takes_any_memory, "", spec, "--batch-size", devices);
+  const auto add = [&needs](std::vector<MemoryNeed> more) {
+    for (MemoryNeed& need : more) needs.push_back(std::move(need));
+  };
+  const bool own_batches = config.eval_batch_size > 0 && config.eval_batch_size != spec.images;
+  const bool evaluates = config.eval || report::evaluates_while_training(config);
+  if (evaluates) {  // by rank 0, whose training rings stay
+    BatchSpec evaluated = spec;
+    if (own_batches) evaluated.images = config.eval_batch_size;
+    add(ring_needs(setup, takes_any_memory, " of evaluation", evaluated,
+                   own_batches ? "--eval-batch-size" : "--batch-size", 1));
+  }
+  if (components.feeder->memory_needs != nullptr) {
+    add(components.feeder->memory_needs(setup.feeder_options, spec));
+  }
+  if (components.backend->computes_on_host) {
+    double values = 0;
+    for (const ParameterSpec& parameter : setup.graph.parameters()) {
+      values += static_cast<double>(parameter.count());
+    }
+    const auto copies = static_cast<double>(2 + components.optimizer->slots);  // and gradients
+    needs.push_back({"weights", devices * copies * sizeof(float) * values, {all_devices}});
+    if (evaluates && own_batches) {
+      needs.push_back({"weights of evaluation", 2 * sizeof(float) * values});
+    }
+  }
+  if (config.num_epochs == 0) {
+    const auto steps = static_cast<double>(config.num_batches);
+    constexpr double kRecord = sizeof(StepLog::Step) + 8 * sizeof(double);  // log and result
+    needs.push_back({"records of steps",
+                     steps * (kRecord + devices * sizeof(StepTimes)),
+                     {all_devices, {"--num-batches", steps}}});
+  }
+  for (MemoryNeed& need : needs) need.bytes *= processes;
+  return needs;
+}
+
+}  // namespace penstock

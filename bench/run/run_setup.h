@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run is made of before its parts exist: the resolved configuration, the components by their
+// entries, and the model. It makes feeders and executables for the parts and for evaluations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "bench/config/run_config.h"
+#include "bench/run/runner.h"
+#include "bench/run/trace.h"
+#include "dataflow/clock.h"
+#include "dataflow/machine/memory_limit.h"
+#include "dataflow/mark.h"
+#include "dataflow/probe.h"
+#include "feeders/feeder.h"
+#include "trainer/backend.h"
+#include "trainer/graph.h"
+
+namespace penstock {
+
+class RunSetup {
+ public:
+  /// `clock`, the entries of `components` and `trace`, if not null, must outlive the setup. `stop`
+  /// ends compilations with an Error. Throws ConfigError, Unavailable.
+  RunSetup(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
+           std::stop_token stop, Trace* trace);
+
+  cluster::Processes* processes() const noexcept { return components.processes; }
+  /// True if the ranks of this process exchange only with each other.
+  bool exchanges_inside() const noexcept {
+    return components.processes == nullptr || components.servers != nullptr;
+  }
+  bool feeds_device_slots() const noexcept {
+    return components.feeder->slots == MemoryKind::device;
+  }
+  std::int32_t global_rank(std::int32_t rank) const noexcept;
+  std::int32_t neighbours() const noexcept;
+  Order order() const;
+  Marks marks(Work work, std::int32_t rank = 0) const;
+
+  /// The data of a rank's feeder, or of the host feeder, after `first_step` steps.
+  DataPlan data_plan(std::int32_t rank, std::int64_t first_step) const;
+  /// Makes a feeder of the run's kind and options, for a ring of `slots` slots in the memory of
+  /// `device` or of the host.
+  std::unique_ptr<Feeder> make_feeder(const BatchSpec& batches, DataPlan data, Device& device,
+                                      std::int32_t slots, Probe& counters);
+  ExecutableSpec executable_spec(const BatchSpec& batches, std::int32_t rank) const;
+  /// Compiles the model for `batches` on the rank's device. The weights are uninitialised. Shows
+  /// its progress if `reports`.
+  std::unique_ptr<Executable> compile(const BatchSpec& batches, std::int32_t rank, Device& device,
+                                      bool reports = true);
+
+  const Runner::Components components;
+  RunConfig config;  ///< resolved
+  Clock& clock;
+  Trace* const trace;  ///< for the first steps of the window; null: no trace
+  Probe probe;
+  std::unique_ptr<Backend> backend;
+  BatchSpec spec;
+  Graph graph;
+  const std::stop_token stop;
+  const Options feeder_options;
+};
+
+/// Host memory for all processes of this machine. Memory of exchanges and libraries is unknown
+/// here, but small in comparison. `takes_any_memory`: as Device::takes_any_memory.
+std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool takes_any_memory);
+
+}  // namespace penstock

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// `penstock serve --processes N`: starts N producer processes, each with a share of the data, which
+// end together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/cli.h"
+#include "bench/serve/serve_report.h"
+
+namespace penstock::serve {
+
+/// Identifies this producer in a group of producers.
+struct ServeGroup {
+  std::int32_t processes = 1;        ///< number of processes to start; 1: this process serves
+  std::int32_t rank = 0, ranks = 1;  ///< its share of the data
+  int report_fd = -1;                ///< file descriptor for a line with the totals at the end
+
+  /// "penstock serve", "penstock serve 1/4".
+  std::string name() const;
+  /// Reports to the process that started this one. Does nothing without report_fd.
+  void report(const ServeTotals& totals) const;
+};
+
+/// Flags that write to `group`.
+std::vector<Flag> serve_group_flags(ServeGroup& group);
+
+/// The work that the processes share.
+struct ServeShare {
+  std::int64_t batches = 0;         ///< of all processes; 0: until stopped
+  double img_per_s = 0;             ///< of all processes; 0: as fast as consumers take them
+  std::int32_t feeder_threads = 0;  ///< per process; 0: each process decides
+  bool bind = false;
+};
+
+/// Starts the processes with the flags of `invocation` and their shares, and waits until all have
+/// ended. If one fails or a stop is requested, it ends the others. Prints their totals on standard
+/// error. Returns the exit code of the process that failed. Throws ConfigError for options that
+/// several processes cannot share.
+int serve_processes(const Invocation& invocation, const ServeGroup& group, const ServeShare& share);
+
+}  // namespace penstock::serve

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run/run_outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+TEST(RunOutcome, IsOkIfNothingWentWrong) {
+  const Outcome outcome = outcome_of(RunEnd{.has_window = true, .window_steps = 8});
+  EXPECT_EQ(outcome.status, Status::ok);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.reason, "");
+}
+
+TEST(RunOutcome, NamesTheFailureBeforeAnythingElse) {
+  const Outcome outcome =
+      outcome_of(RunEnd{.failure = std::make_exception_ptr(DataError("no more")),
+                        .stopped = true,
+                        .data_ended = true});
+  EXPECT_EQ(outcome.status, Status::failed);
+  EXPECT_EQ(outcome.exit_code, 6);
+  EXPECT_EQ(outcome.reason, "no more");
+}
+
+TEST(RunOutcome, IsPartialIfTheRunIsStoppedOrTheDataEndInTheWindow) {
+  const Outcome stopped = outcome_of(RunEnd{.stopped = true, .window_steps = 3});
+  EXPECT_EQ(stopped.status, Status::partial);
+  EXPECT_EQ(stopped.exit_code, 130);
+  EXPECT_EQ(stopped.reason, "stopped after 3 steps of the window");
+  const Outcome ended = outcome_of(
+      RunEnd{.data_ended = true, .has_window = true, .window_steps = 3, .asked_steps = 8});
+  EXPECT_EQ(ended.status, Status::partial);
+  EXPECT_EQ(ended.exit_code, 6);
+  EXPECT_EQ(ended.reason, "the feeder's data ended after 3 of 8 steps");
+}
+
+TEST(RunOutcome, IsFailedIfTheDataEndDuringWarmUp) {
+  const Outcome outcome =
+      outcome_of(RunEnd{.data_ended = true, .warm_up_steps = 2, .wanted_warm_up_steps = 5});
+  EXPECT_EQ(outcome.status, Status::failed);
+  EXPECT_EQ(outcome.exit_code, 6);
+  EXPECT_NE(outcome.reason.find("2 of 5 steps"), std::string::npos);
+}
+
+TEST(RunOutcome, KeepsAnExtendedWindowWhoseDataEndAfterTheStepsAskedFor) {
+  const Outcome outcome = outcome_of(RunEnd{.data_ended = true,
+                                            .has_window = true,
+                                            .window_steps = 9,
+                                            .asked_steps = 8,
+                                            .wanted_steps = 20});
+  EXPECT_EQ(outcome.status, Status::ok);
+  EXPECT_NE(outcome.note.find("after 9 of 20 steps"), std::string::npos);
+}
+
+TEST(RunOutcome, IsDrainingIfTheReserveFell) {
+  WindowReserve reserve{.counted = {.consumed = 20, .start = 10, .end = 0}, .start = 10};
+  const Outcome outcome = outcome_of(reserve);
+  EXPECT_EQ(outcome.status, Status::draining);
+  EXPECT_NE(outcome.reason.find("measure at least 201 steps, or let --extend-window do it"),
+            std::string::npos);
+}
+
+TEST(RunOutcome, NotesAReserveThatIsLargeButDidNotFallExceptForACeiling) {
+  WindowReserve reserve{.counted = {.consumed = 10, .start = 4, .end = 4}, .start = 4, .end = 4};
+  EXPECT_EQ(outcome_of(reserve).status, Status::ok);
+  EXPECT_NE(outcome_of(reserve).note.find("4 were ready"), std::string::npos);
+  reserve.costs_something = false;
+  EXPECT_EQ(outcome_of(reserve).note, "");
+}
+
+TEST(RunOutcome, TrustsTheProducersTimesOverHalfTheWindowOnly) {
+  const ReserveUse counted{.consumed = 100, .start = 10, .end = 10};
+  EXPECT_FALSE(use_at_producer(counted, 10, 20, 4));
+  WindowReserve reserve{.counted = counted, .at_producer = use_at_producer(counted, 10, 20, 5)};
+  ASSERT_TRUE(reserve.at_producer);
+  EXPECT_EQ(reserve.at_producer->consumed, 50);
+  const Outcome outcome = outcome_of(reserve);
+  EXPECT_EQ(outcome.status, Status::draining);
+  EXPECT_NE(outcome.reason.find("the producer sent 20 batches while 50"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock
