@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "bench/run/runner.h"
@@ -68,6 +69,13 @@ class TrainingFixture : public ::testing::Test {
 /// True if `text` contains `part`.
 inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// True if a note of `result` contains `part`. A loaded machine adds notes of its own, so a test
+/// must not expect a note at a certain place.
+inline bool notes(const RunResult& result, const std::string& part) {
+  return std::ranges::any_of(result.notes,
+                             [&](const std::string& note) { return says(note, part); });
 }
 
 }  // namespace penstock

@@ -40,7 +40,7 @@ TEST(SteadyState, AStepAllocatesNothing) {
         const RunResult result =
             Runner(config, clock, find_components(config), traced ? &trace : nullptr)
                 .run(listener, {});
-        ASSERT_EQ(result.status, Status::ok) << result.reason;
+        ASSERT_EQ(result.exit_code, 0) << result.reason;
         EXPECT_EQ(listener.count(), 0) << feeder << " " << update << (traced ? ", traced" : "");
       }
     }

@@ -226,8 +226,7 @@ TEST_F(Checkpoints, ARunThatIsCompleteSaysSo) {
   const std::string before = file("a", 5);
   const RunResult again = train("a", 5);
   EXPECT_TRUE(again.step_ms.empty());
-  EXPECT_TRUE(says(again.notes.at(again.notes.size() - 1), "nothing is left to train"))
-      << again.notes.back();
+  EXPECT_TRUE(notes(again, "nothing is left to train"));
   EXPECT_EQ(file("a", 5), before);
 }
 

@@ -106,7 +106,7 @@ TEST_F(Evaluation, TrainingStopsAtTheAccuracyThatWasAskedFor) {
   EXPECT_GE(result.evaluations.back().top1, 0.9);
   EXPECT_EQ(static_cast<std::int64_t>(result.step_ms.size()), result.evaluations.back().step);
   EXPECT_LT(result.step_ms.size(), 500U);
-  EXPECT_TRUE(says(result.notes.back(), "has reached 0.9")) << result.notes.back();
+  EXPECT_TRUE(notes(result, "has reached 0.9"));
 }
 
 TEST_F(Evaluation, DoesNotDisturbTraining) {

@@ -207,7 +207,7 @@ TEST_F(Training, OrGoesOnWithOneWarning) {
   EXPECT_EQ(result.exit_code, 0) << result.reason;
   EXPECT_EQ(result.counters.at("nonfinite_steps"), 1);
   EXPECT_TRUE(std::isnan(result.losses.at(7)));
-  EXPECT_TRUE(says(result.notes.back(), "step 8")) << result.notes.back();
+  EXPECT_TRUE(notes(result, "the loss of step 8"));
 }
 
 TEST_F(Training, APrecisionThatTheDeviceLacksIsUnavailable) {
@@ -226,7 +226,7 @@ TEST_F(Training, FewerClassesAreOneNote) {
   config_.num_batches = 1;
   const RunResult result = run();
   EXPECT_NE(result.exit_code, 2);
-  EXPECT_TRUE(says(result.notes.at(0), "has 4 classes and the model 10 outputs"));
+  EXPECT_TRUE(notes(result, "has 4 classes and the model 10 outputs"));
 }
 
 TEST_F(Training, FeedersAndTrainersOnTheSameCoresShareThem) {
@@ -237,7 +237,7 @@ TEST_F(Training, FeedersAndTrainersOnTheSameCoresShareThem) {
   EXPECT_EQ(runner.config().feeder_threads, std::max(1, usable_cores() / 2));
   config_.num_batches = 1;
   const RunResult result = run();
-  EXPECT_TRUE(says(result.notes.at(0), "nice 19")) << result.notes.at(0);
+  EXPECT_TRUE(notes(result, "nice 19"));
 }
 
 }  // namespace
