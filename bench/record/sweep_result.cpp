@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bench/sweep/sweep.h"
 
@@ -71,16 +74,42 @@ std::vector<const RunResult*> figures_of(const Row& row) {
   return {};
 }
 
+/// `text` with each number, decimals included, replaced by one '#'.
+std::string without_numbers(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (kDigits.find(text[i]) == std::string_view::npos) {
+      plain += text[i];
+      continue;
+    }
+    plain += '#';
+    i = std::min(text.find_first_not_of("0123456789.", i), text.size()) - 1;
+  }
+  return plain;
+}
+
+/// The notes of all rounds. What a later round repeats with other numbers is left out: each result
+/// keeps its notes.
+std::vector<std::string> notes_of_rounds(const std::vector<Repetition>& repetitions) {
+  std::vector<std::string> notes, said;
+  for (const Repetition& repetition : repetitions) {
+    const std::size_t before = said.size();
+    for (const std::string& note : repetition.result.notes) {
+      const auto earlier = said.begin() + static_cast<std::ptrdiff_t>(before);
+      if (std::find(notes.begin(), notes.end(), note) != notes.end()) continue;
+      if (std::find(said.begin(), earlier, without_numbers(note)) != earlier) continue;
+      notes.push_back(note);
+      said.push_back(without_numbers(note));
+    }
+  }
+  return notes;
+}
+
 void summarise_rates(Row& row) {
   row.img_per_s.reset();
   row.sustained_img_per_s.reset();
-  row.notes.clear();
-  for (const Repetition& repetition : row.repetitions) {
-    for (const std::string& note : repetition.result.notes) {
-      const bool known = std::find(row.notes.begin(), row.notes.end(), note) != row.notes.end();
-      if (!known) row.notes.push_back(note);
-    }
-  }
+  row.notes = notes_of_rounds(row.repetitions);
   const std::vector<const RunResult*> results = figures_of(row);
   if (results.empty()) return;
   std::vector<double> rates, sustained;

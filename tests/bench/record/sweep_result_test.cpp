@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {
@@ -74,6 +77,20 @@ TEST(RowFigures, AreThoseOfTheRepetitionsThatAreOk) {
   EXPECT_DOUBLE_EQ(result.img_per_s->median, 1000);
   EXPECT_DOUBLE_EQ(result.img_per_s->low, 990);
   EXPECT_DOUBLE_EQ(result.img_per_s->high, 1010);
+}
+
+TEST(RowNotes, SayOnceWhatRoundsDifferInByNumbersOnly) {
+  Row row = make_row("zmq-consume");
+  const std::vector<std::vector<std::string>> rounds = {
+      {"34 % waited (p99 71.1 ms)", "img_1.jpg is damaged", "img_2.jpg is damaged"},
+      {"35 % waited (p99 9 ms)", "img_1.jpg is damaged", "slots: 3 of 4"}};
+  for (const std::vector<std::string>& notes : rounds) {
+    RunResult result = make_result(Status::ok, 100, 100);
+    result.notes = notes;
+    add_repetition(row, static_cast<std::int32_t>(row.repetitions.size()), result);
+  }
+  EXPECT_EQ(summarised({row}).rows[0].notes,
+            (std::vector<std::string>{rounds[0][0], rounds[0][1], rounds[0][2], rounds[1][2]}));
 }
 
 TEST(RowCost, ComparesRepetitionsOfTheSameRound) {
