@@ -10,6 +10,10 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bench/cli.h"
 #include "bench/config/command_text.h"
@@ -133,15 +137,23 @@ std::string program_word(const std::filesystem::path& program) {
   return shell_word(below.has_parent_path() ? below.native() : "./" + below.native());
 }
 
-/// The commands that a new user tries next.
-std::string next_commands(const std::string& program) {
-  return fmt::format(
-      "\nNext:\n"
-      "  {0} sweep --data-dir FOLDER      your own images: class folders, TFRecord, ...\n"
-      "  {0} isolate --fake-location zmq-consume:endpoint=tcp://HOST:PORT\n"
-      "  {1:{2}}                          your own producer, over ZeroMQ\n"
-      "  {0} isolate --fake-location queue    which stage holds it up, and what would help\n",
-      program, "", program.size());
+/// The commands that a new user tries next, about the same data.
+std::string next_commands(const std::string& program, const std::string& data) {
+  std::vector<std::pair<std::string, std::string_view>> commands;
+  if (data.empty()) {
+    commands.emplace_back("sweep --data-dir FOLDER",
+                          "your own images: class folders, TFRecord, ...");
+  }
+  commands.emplace_back("isolate --fake-location zmq-consume:endpoint=tcp://HOST:PORT",
+                        "your own producer, over ZeroMQ");
+  commands.emplace_back(
+      "isolate --fake-location queue" + (data.empty() ? "" : " --data-dir " + shell_word(data)),
+      "which stage holds it up, and what would help");
+  std::string text = "\nNext:\n";
+  for (const auto& [command, purpose] : commands) {
+    text += fmt::format("  {} {}\n      {}\n", program, command, purpose);
+  }
+  return text;
 }
 
 int sweep(Arguments wanted, const Invocation& invocation) {
@@ -178,7 +190,9 @@ int sweep(Arguments wanted, const Invocation& invocation) {
                files_line(folder, {"results.json", "results.csv"}, true));
   }
   if (!is_typed("fake_location", invocation.arguments)) {
-    fmt::print("{}", next_commands(program_word(invocation.program)));
+    const bool own = is_typed("data_dir", invocation.arguments);
+    fmt::print("{}", next_commands(program_word(invocation.program),
+                                   own ? configurations.front().data_dir : ""));
   }
   const int code = exit_code(result, progress.saved());
   if (!baseline) return code;
