@@ -16,6 +16,7 @@ namespace penstock::gpu {
 namespace {
 
 constexpr const char* kName = "libpenstock_cuda.so";
+constexpr const char* kGpus = "/proc/driver/nvidia/gpus";  // of NVIDIA's kernel module
 
 std::array<std::filesystem::path, 3> places(const std::filesystem::path& program) {
   const std::filesystem::path folder = program.parent_path();
@@ -77,6 +78,10 @@ DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files)
         fmt::format("{} cannot be loaded: {}; it needs the libraries of CUDA 13 and cuDNN 9, on "
                     "LD_LIBRARY_PATH or beside it",
                     file.string(), dlerror()));
+  }
+  if (std::error_code unreadable; !std::filesystem::exists(kGpus, unreadable)) {
+    throw Unavailable(fmt::format(
+        "this machine has no NVIDIA GPU ({} is missing), and this program no {}", kGpus, kName));
   }
   throw Unavailable(
       fmt::format("the gpu device needs {}, which was not found (tried {}{}): build the target "
