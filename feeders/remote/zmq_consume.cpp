@@ -155,7 +155,7 @@ class ZmqConsume final : public Feeder {
     const auto bit = 1U << static_cast<unsigned>(format);
     if (plan_.format || (seen_formats_.load(std::memory_order_relaxed) & bit) != 0) return;
     if ((seen_formats_.fetch_or(bit) & bit) != 0 || format == MessageFormat::zmq_op) return;
-    probe_.note("zmq-consume reads messages of the format " + std::string(to_string(format)));
+    probe_.note("messages have the format " + std::string(to_string(format)));
   }
 
   const BatchSpec spec_;

@@ -78,7 +78,7 @@ TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
   EXPECT_EQ(consumer.counter("producers_seen"), 1);
   EXPECT_EQ(consumer.counter("producers_ended"), 1);
   expect_sums(consumer);
-  EXPECT_TRUE(has_note(consumer, "reads messages of the format framed"));
+  EXPECT_TRUE(has_note(consumer, "messages have the format framed"));
   EXPECT_TRUE(has_note(consumer, "by one clock"));
   EXPECT_DOUBLE_EQ(consumer.fact("producing_median_s"), 1e-3);
   EXPECT_DOUBLE_EQ(consumer.fact("socket_wait_p99_s"), 1e-6);
