@@ -69,12 +69,12 @@ class ServeProcesses : public testing::Test {
       EXPECT_FALSE(is_alive(pid)) << pid;
     }
   }
-  /// Processes that have ended may wait to be reaped.
+  /// Processes that have ended may wait to be reaped (Z), or be about to go (X).
   static bool is_alive(pid_t pid) {
     std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
     std::string text((std::istreambuf_iterator<char>(status)), {});
     const std::size_t name_end = text.rfind(") ");
-    return name_end != std::string::npos && text[name_end + 2] != 'Z';
+    return name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
   }
 
   const TempFolder folder_;
