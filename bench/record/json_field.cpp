@@ -115,28 +115,4 @@ std::string JsonField::text() const {
   return text;
 }
 
-std::vector<double> JsonField::amounts() const {
-  std::vector<double> values;
-  for (const JsonField& element : elements()) values.push_back(element.amount());
-  return values;
-}
-
-std::vector<double> JsonField::numbers() const {
-  std::vector<double> values;
-  for (const JsonField& element : elements()) values.push_back(element.number());
-  return values;
-}
-
-std::vector<double> JsonField::numbers_or_nan() const {
-  std::vector<double> values;
-  for (const JsonField& element : elements()) values.push_back(element.number_or_nan());
-  return values;
-}
-
-std::vector<std::string> JsonField::texts() const {
-  std::vector<std::string> values;
-  for (const JsonField& element : elements()) values.push_back(element.text());
-  return values;
-}
-
 }  // namespace penstock

@@ -41,10 +41,6 @@ class JsonField {
   /// Control characters except line ends and tabs become blanks, because they could control a
   /// terminal.
   std::string text() const;
-  std::vector<double> amounts() const;         ///< a list of amount
-  std::vector<double> numbers() const;         ///< a list of number
-  std::vector<double> numbers_or_nan() const;  ///< a list of number_or_nan
-  std::vector<std::string> texts() const;
 
   /// Throws DataError: "PATH is VALUE; expected WHAT".
   [[noreturn]] void refuse(std::string_view expected) const;

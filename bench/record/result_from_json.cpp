@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "bench/record/json_field.h"
+#include "bench/record/field_json.h"
 #include "bench/record/result_json.h"
 #include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
@@ -53,164 +53,19 @@ RunConfig config_of(const JsonField& field) {
   return config;
 }
 
-Status status_of(const JsonField& field) {
-  const std::string name = field.text();
-  for (const Status status :
-       {Status::ok, Status::skipped, Status::failed, Status::partial, Status::draining}) {
-    if (to_string(status) == name) return status;
-  }
-  field.refuse("ok, skipped, failed, partial or draining");
-}
-
-StageUse stage_of(const JsonField& field) {
-  return {.name = field.at("name").text(),
-          .workers = field.at("workers").text(),
-          .threads = field.at("threads").count(),
-          .images = field.at("images").integer(0),
-          .items = field.at("items").integer(0),
-          .timed_items = field.at("timed_items").integer(0),
-          .cpu_s = field.at("cpu_s").number(),
-          .wall_s = field.at("wall_s").number(),
-          .wait_in_s = field.at("wait_in_s").number(),
-          .wait_out_s = field.at("wait_out_s").number(),
-          .bytes = field.at("bytes").integer(0)};
-}
-
-QueueUse queue_of(const JsonField& field) {
-  return {.name = field.at("name").text(),
-          .slots = field.at("slots").count(),
-          .mean_filled = field.at("mean_filled").number(),
-          .empty_percent = field.at("empty_percent").number(),
-          .full_percent = field.at("full_percent").number(),
-          .producer_wait_s = field.at("producer_wait_s").number(),
-          .consumer_wait_s = field.at("consumer_wait_s").number(),
-          .filled = field.at("filled").numbers()};
-}
-
-EvaluationReport evaluation_of(const JsonField& field) {
-  return {.step = field.at("step").integer(0),
-          .images = field.at("images").integer(0),
-          .top1 = field.at("top_1_accuracy").number_or_nan(),
-          .top5 = field.at("top_5_accuracy").number_or_nan(),
-          .seconds = field.at("seconds").amount(),
-          .complete = true};
-}
-
-RankResult rank_of(const JsonField& field) {
-  return {.host = field.at("host").text(),
-          .img_per_s = field.at("img_per_s").amount(),
-          .window_s = field.at("window_s").amount()};
-}
-
-BucketUse bucket_of(const JsonField& field) {
-  return {.mib = field.at("mib").amount(),
-          .lead_ms = field.at("lead_ms").amount(),
-          .exchange_ms = field.at("exchange_ms").amount()};
-}
-
-/// Fields that texts of schema 1 may lack. Each was added at another time, so test each.
-void read_since_schema_1(const JsonField& field, bool may_lack, RunResult& result) {
-  const auto has = [&](const char* name) { return !may_lack || field.has(name); };
-  if (has("examples_per_epoch")) {
-    result.examples_per_epoch = field.at("examples_per_epoch").amount();
-  }
-  if (has("device_idle_percent")) {
-    result.device_idle_percent = field.at("device_idle_percent").number();
-  }
-  if (has("device_idle_ms")) result.device_idle_ms = field.at("device_idle_ms").numbers();
-  if (has("starved_ms")) result.starved_ms = field.at("starved_ms").numbers();
-  if (has("copy_exposed_ms")) result.copy_exposed_ms = field.at("copy_exposed_ms").numbers();
-  if (has("late_ms")) result.late_ms = field.at("late_ms").numbers();
-  if (has("instrumentation_s")) result.instrumentation_s = field.at("instrumentation_s").amount();
-  if (has("losses")) result.losses = field.at("losses").numbers_or_nan();
-  if (has("stages")) {
-    for (const JsonField& each : field.at("stages").elements())
-      result.stages.push_back(stage_of(each));
-  }
-  if (has("queues")) {
-    for (const JsonField& each : field.at("queues").elements())
-      result.queues.push_back(queue_of(each));
-  }
-  if (!has("evaluations")) return;
-  for (const JsonField& each : field.at("evaluations").elements())
-    result.evaluations.push_back(evaluation_of(each));
-}
-
 /// Everything except the configuration, which a sweep stores elsewhere.
 RunResult result_of(const JsonField& field, bool may_lack) {
   RunResult result;
-  result.status = status_of(field.at("status"));
-  result.reason = field.at("reason").text();
-  result.exit_code = static_cast<int>(field.at("exit_code").integer(0, 255));
-  result.started = field.at("started").text();
-  result.img_per_s = field.at("img_per_s").amount();
-  result.sustained_img_per_s = field.at("sustained_img_per_s").amount();
-  result.window_s = field.at("window_s").amount();
-  result.images_per_step = field.at("images_per_step").integer(0);
-  result.reserve_start = field.at("reserve_start").number();
-  result.reserve_end = field.at("reserve_end").number();
-  result.discarded_steps = field.at("discarded_steps").integer(0);
-  result.process_cpu_s = field.at("process_cpu_s").number();
-  result.staging_cpu_s = field.at("staging_cpu_s").number();
-  for (const auto& [name, value] : field.at("facts").members()) {
-    if (!value.is_null()) result.facts[name] = value.number();  // null: it was not finite
-  }
-  for (const auto& [name, value] : field.at("counters").members())
-    result.counters[name] = value.integer();
-  result.notes = field.at("notes").texts();
-  result.step_ms = field.at("step_ms").amounts();
-  result.input_wait_ms = field.at("input_wait_ms").numbers();
-  if (field.has("ranks")) {
-    for (const JsonField& rank : field.at("ranks").elements())
-      result.ranks.push_back(rank_of(rank));
-  }
-  if (field.has("buckets")) {
-    for (const JsonField& bucket : field.at("buckets").elements())
-      result.buckets.push_back(bucket_of(bucket));
-  }
-  read_since_schema_1(field, may_lack, result);
+  read(field, result, Range::any, may_lack);
+  for (EvaluationReport& evaluation : result.evaluations) evaluation.complete = true;
   return result;
-}
-
-template <typename Value, typename Read>
-std::optional<Value> unless_null(const JsonField& field, Read read) {
-  return field.is_null() ? std::nullopt : std::optional<Value>(read(field));
-}
-
-Environment environment_of(const JsonField& field) {
-  const auto text = [](const JsonField& each) { return each.text(); };
-  Environment environment;
-  environment.cpu_model = field.at("cpu_model").text();
-  environment.usable_cores = field.at("usable_cores").count();
-  environment.online_cores = field.at("online_cores").count();
-  environment.memory_bytes = field.at("memory_bytes").unsigned_integer();
-  environment.virtual_machine = field.at("virtual_machine").boolean();
-  environment.steal_percent = unless_null<double>(
-      field.at("steal_percent"), [](const JsonField& each) { return each.number(); });
-  environment.cpu_governor = unless_null<std::string>(field.at("cpu_governor"), text);
-  environment.load_average = field.at("load_average").amount();
-  if (field.has("busy_percent")) {
-    environment.busy_percent = unless_null<double>(
-        field.at("busy_percent"), [](const JsonField& each) { return each.amount(); });
-  }
-  environment.kernel = field.at("kernel").text();
-  environment.gpus = field.at("gpus").texts();
-  environment.gpu_driver = unless_null<std::string>(field.at("gpu_driver"), text);
-  environment.version = field.at("version").text();
-  environment.revision = field.at("revision").text();
-  environment.compiler = field.at("compiler").text();
-  environment.compiler_flags = field.at("compiler_flags").text();
-  environment.build_type = field.at("build_type").text();
-  for (const auto& [name, value] : field.at("libraries").members())
-    environment.libraries[name] = value.text();
-  environment.date = field.at("date").text();
-  return environment;
 }
 
 /// Derives what schema 1 does not say about a row.
 void guess_nature(const JsonField& field, Row& row) {
   row.is_ceiling = is_ceiling(row.config);
-  if (row.repetitions.empty() && status_of(field.at("status")) == Status::skipped)
+  read(field.at("status"), row.status);
+  if (row.repetitions.empty() && row.status == Status::skipped)
     row.unavailable = field.at("reason").text();
 }
 
@@ -277,7 +132,9 @@ std::vector<const ConfigKey*> varied_of(const JsonField& field) {
 RunConfig config_from_json(const Json& json) { return config_of(JsonField(json, "config")); }
 
 Environment environment_from_json(const Json& json) {
-  return environment_of(JsonField(json, "environment"));
+  Environment environment;
+  read(JsonField(json, "environment"), environment);
+  return environment;
 }
 
 RunResult result_from_json(const Json& json) {
@@ -301,12 +158,12 @@ SweepResult sweep_from_json(const Json& json) {
   check_schema(field.at("schema"));
   const bool is_old = field.at("schema").integer() < kResultsSchema;
   SweepResult sweep;
-  sweep.environment = environment_of(field.at("environment"));
+  read(field.at("environment"), sweep.environment);
   const JsonField about = field.at("sweep");
   sweep.command = about.at("command").text();
   sweep.seed = about.at("seed").unsigned_integer();
   sweep.repetitions = about.at("repetitions").count();
-  sweep.warnings = field.at("warnings").texts();
+  read(field.at("warnings"), sweep.warnings);
   for (const JsonField& run : field.at("runs").elements())
     sweep.rows.push_back(row_of(run, is_old));
   if (sweep.rows.empty()) field.at("runs").refuse("at least one row");

@@ -23,6 +23,9 @@ nlohmann::ordered_json to_json(const SweepResult& sweep, const Row& row);
 /// The whole sweep, as in results.json.
 nlohmann::ordered_json to_json(const SweepResult& sweep);
 
+/// The JSON Schema (draft 2020-12) of both forms.
+nlohmann::ordered_json results_schema();
+
 // Readers throw DataError for damaged, foreign or newer texts. It names the wrong value and what
 // was expected. Fields that schema 1 lacks stay empty.
 RunConfig config_from_json(const nlohmann::ordered_json& json);

@@ -5,9 +5,13 @@
 
 #include <iostream>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/cli.h"
 #include "bench/record/compare.h"
+#include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
 #include "bench/report/terminal.h"
@@ -21,6 +25,7 @@ namespace {
 struct Arguments {
   std::string format;  ///< empty: the format for a terminal
   std::string out;     ///< empty: standard output
+  bool schema = false;
   CompareOptions compare;
 };
 
@@ -32,6 +37,12 @@ std::string formats() {
 }
 
 std::vector<Flag> report_flags(Arguments& wanted) {
+  Flag schema{
+      .name = "schema",
+      .help = "print the JSON Schema of results.json and of `penstock run --json`",
+      .fallback = "false",
+      .set = [&](const std::string& text) { wanted.schema = parse_flag(text, "--schema"); }};
+  schema.boolean = true;
   return {{.name = "format",
            .help = "output format: " + formats() + "; for compare: text, markdown, json",
            .fallback = "table, or text",
@@ -48,7 +59,8 @@ std::vector<Flag> report_flags(Arguments& wanted) {
            .set = [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }},
           {.name = "match",
            .help = "for compare: pair rows whose KEY is A before and B after, as KEY=A:B;...",
-           .set = [&](const std::string& text) { wanted.compare.renamed = text; }}};
+           .set = [&](const std::string& text) { wanted.compare.renamed = text; }},
+          std::move(schema)};
 }
 
 void put(const std::string& text, const std::string& file) {
@@ -90,8 +102,12 @@ int run(const Invocation& invocation) {
            .examples = "report out\n"
                        "report out --format markdown --out results.md\n"
                        "report compare out/before out/after",
-           .arguments = "FILE | compare BEFORE AFTER"},
+           .arguments = "FILE | compare BEFORE AFTER | --schema"},
           report_flags(wanted), invocation.arguments, &words)) {
+    return 0;
+  }
+  if (wanted.schema && words.empty()) {
+    put(results_schema().dump(2) + "\n", wanted.out);
     return 0;
   }
   const bool compares = !words.empty() && words.front() == "compare";

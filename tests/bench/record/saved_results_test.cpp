@@ -14,6 +14,7 @@
 #include "bench/report/report.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
+#include "tests/support/json_schema.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -83,6 +84,48 @@ TEST(SavedResults, ASweepIsReadBackWhole) {
   EXPECT_EQ(back.rows[2].unavailable, "not built");
   EXPECT_EQ(back.varied, sweep.varied);
   EXPECT_TRUE(std::isnan(back.rows[1].repetitions[0].result.losses[1]));
+}
+
+/// Results after a trip through text, in which numbers that are not finite are null.
+Json as_read(const Json& json) { return Json::parse(json.dump()); }
+
+TEST(ResultsSchema, DescribesSweepsAndRuns) {
+  const SchemaCheck schema(results_schema());
+  EXPECT_EQ(schema.mismatch(as_read(to_json(make_sweep()))), "");
+  RunResult run = make_sweep().rows[1].repetitions[0].result;
+  EXPECT_EQ(schema.mismatch(as_read(to_json(run))), "");
+  run.ranks = {{"host", 100, 1.5}};
+  run.buckets = {{25, 1.5, 0.5}};
+  run.facts["unknown"] = std::nan("");
+  Json json = as_read(to_json(run));
+  EXPECT_EQ(schema.mismatch(json), "");
+  json["environment"] = to_json(Environment{});
+  EXPECT_EQ(schema.mismatch(json), "");
+}
+
+TEST(ResultsSchema, DemandsEveryKeyAndKnowsNoOther) {
+  const SchemaCheck schema(results_schema());
+  const Json run = as_read(to_json(make_sweep().rows[1].repetitions[0].result));
+  for (const auto& [name, value] : run.items()) {
+    Json other = run;
+    other.erase(name);
+    EXPECT_NE(schema.mismatch(other).find("no " + name), std::string::npos) << name;
+    other[name] = value.is_object() ? Json(1) : Json::object();
+    EXPECT_NE(schema.mismatch(other), "") << name;
+  }
+  Json more = run;
+  more["queues"][0]["colour"] = 1;
+  EXPECT_NE(schema.mismatch(more).find("colour: not in the schema"), std::string::npos);
+}
+
+TEST(ResultsSchema, SaysWhatEachKeyMeans) {
+  const Json schema = results_schema();
+  for (const Json& form : schema["anyOf"]) {
+    for (const auto& [name, property] : form["properties"].items()) {
+      if (name == "config" || name == "environment" || name == "sweep") continue;
+      EXPECT_FALSE(property.value("description", "").empty()) << name;
+    }
+  }
 }
 
 TEST(SavedResults, FiguresOfRowsAreComputedAnew) {

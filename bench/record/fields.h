@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of results: one line for each. field_json.h writes, reads and describes JSON by them.
+// A new field needs a member in its record and a line here, at its place in the text.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include "bench/record/environment.h"
+#include "bench/record/statistics.h"
+#include "bench/run/runner.h"
+
+namespace penstock {
+
+/// What a number may be.
+enum class Range : std::uint8_t {
+  any,
+  not_negative,
+  byte,       ///< 0 to 255
+  or_unknown  ///< null in the text if it is not finite
+};
+
+/// Which texts have the field.
+enum class Presence : std::uint8_t {
+  always,
+  since_2,  ///< texts of schema 1 may lack it
+  later,    ///< texts of any schema may lack it
+  if_any    ///< a list that is written only if it has elements
+};
+
+template <typename Record, typename Value>
+struct Field {
+  constexpr Field(std::string_view name, Value Record::*where, std::string_view says,
+                  Range allowed = Range::any, Presence stands = Presence::always)
+      : key(name), member(where), meaning(says), range(allowed), presence(stands) {}
+
+  std::string_view key;
+  Value Record::*member;
+  std::string_view meaning;  ///< for the schema
+  Range range;
+  Presence presence;
+};
+
+/// `list` is a tuple of the Fields of a record, in the order of the text.
+template <typename Record>
+struct FieldsOf;
+
+template <>
+struct FieldsOf<StageUse> {
+  static constexpr std::tuple list{
+      Field("name", &StageUse::name, "read, decode, receive, unpack, draw or copy"),
+      Field("workers", &StageUse::workers, "the threads that run it"),
+      Field("threads", &StageUse::threads, "threads that may run it at once"),
+      Field("images", &StageUse::images, "images that passed it", Range::not_negative),
+      Field("items", &StageUse::items, "images or batches, as it processes them",
+            Range::not_negative),
+      Field("timed_items", &StageUse::timed_items, "items that were timed", Range::not_negative),
+      Field("cpu_s", &StageUse::cpu_s, "CPU time of its work"),
+      Field("wall_s", &StageUse::wall_s, "time of its work"),
+      Field("wait_in_s", &StageUse::wait_in_s, "time that it waited for input"),
+      Field("wait_out_s", &StageUse::wait_out_s, "time that it waited for free slots"),
+      Field("bytes", &StageUse::bytes, "bytes of its input", Range::not_negative)};
+};
+
+template <>
+struct FieldsOf<QueueUse> {
+  static constexpr std::tuple list{
+      Field("name", &QueueUse::name, "the ring"),
+      Field("slots", &QueueUse::slots, "batches that it can hold"),
+      Field("mean_filled", &QueueUse::mean_filled, "ready batches, averaged over time"),
+      Field("empty_percent", &QueueUse::empty_percent, "share of the window without ready batches"),
+      Field("full_percent", &QueueUse::full_percent, "share of the window without free slots"),
+      Field("producer_wait_s", &QueueUse::producer_wait_s, "time that its writers waited"),
+      Field("consumer_wait_s", &QueueUse::consumer_wait_s, "time that its readers waited"),
+      Field("filled", &QueueUse::filled,
+            "mean number of ready batches in equal parts of the window")};
+};
+
+template <>
+struct FieldsOf<EvaluationReport> {
+  static constexpr std::tuple list{
+      Field("step", &EvaluationReport::step, "training steps before it", Range::not_negative),
+      Field("images", &EvaluationReport::images, "evaluated images", Range::not_negative),
+      Field("top_1_accuracy", &EvaluationReport::top1, "share from 0 to 1", Range::or_unknown),
+      Field("top_5_accuracy", &EvaluationReport::top5, "share from 0 to 1", Range::or_unknown),
+      Field("seconds", &EvaluationReport::seconds, "how long it took", Range::not_negative)};
+};
+
+template <>
+struct FieldsOf<RankResult> {
+  static constexpr std::tuple list{
+      Field("host", &RankResult::host, "where the rank ran"),
+      Field("img_per_s", &RankResult::img_per_s, "its images in its window / the window's length",
+            Range::not_negative),
+      Field("window_s", &RankResult::window_s, "length of its window", Range::not_negative)};
+};
+
+template <>
+struct FieldsOf<BucketUse> {
+  static constexpr std::tuple list{
+      Field("mib", &BucketUse::mib, "size", Range::not_negative),
+      Field("lead_ms", &BucketUse::lead_ms, "from its completion to the end of backward",
+            Range::not_negative),
+      Field("exchange_ms", &BucketUse::exchange_ms, "its exchange, without waiting for others",
+            Range::not_negative)};
+};
+
+/// Without the configuration, which a sweep writes once for each row.
+template <>
+struct FieldsOf<RunResult> {
+  static constexpr auto kNotNegative = Range::not_negative;
+  static constexpr auto kSince2 = Presence::since_2;
+  static constexpr std::tuple list{
+      Field("status", &RunResult::status, "how the run ended"),
+      Field("reason", &RunResult::reason, "a sentence, if the status is not ok"),
+      Field("exit_code", &RunResult::exit_code, "the exit code of the run", Range::byte),
+      Field("started", &RunResult::started, "start, UTC, ISO 8601"),
+      Field("img_per_s", &RunResult::img_per_s,
+            "images of all ranks in the window / the window's length", kNotNegative),
+      Field("sustained_img_per_s", &RunResult::sustained_img_per_s,
+            "images that the feeder published in the window / the window's length", kNotNegative),
+      Field("device_idle_percent", &RunResult::device_idle_percent,
+            "idle share of the time between the first and the last step", Range::any, kSince2),
+      Field("window_s", &RunResult::window_s, "length of the window", kNotNegative),
+      Field("images_per_step", &RunResult::images_per_step, "images of all ranks", kNotNegative),
+      Field("examples_per_epoch", &RunResult::examples_per_epoch,
+            "training examples in an epoch; 0: not known", kNotNegative, kSince2),
+      Field("reserve_start", &RunResult::reserve_start, "batches ready when the window began"),
+      Field("reserve_end", &RunResult::reserve_end, "batches ready when the window ended"),
+      Field("discarded_steps", &RunResult::discarded_steps,
+            "steps of warm-up, and of windows that were measured again", kNotNegative),
+      Field("process_cpu_s", &RunResult::process_cpu_s, "CPU time of the process in the window"),
+      Field("staging_cpu_s", &RunResult::staging_cpu_s, "CPU time of copies to devices"),
+      Field("facts", &RunResult::facts,
+            "numbers about device, data and exchange; the unit is in the name"),
+      Field("counters", &RunResult::counters, "counts, such as images_decoded"),
+      Field("notes", &RunResult::notes, "what a reader should know, one sentence each"),
+      Field("step_ms", &RunResult::step_ms, "one time per step of the window", kNotNegative),
+      Field("input_wait_ms", &RunResult::input_wait_ms, "time that each step waited for a batch"),
+      Field("device_idle_ms", &RunResult::device_idle_ms, "idle time before each step", Range::any,
+            kSince2),
+      Field("starved_ms", &RunResult::starved_ms, "of it: no batch was ready on the host",
+            Range::any, kSince2),
+      Field("copy_exposed_ms", &RunResult::copy_exposed_ms, "of it: a ready batch was being copied",
+            Range::any, kSince2),
+      Field("late_ms", &RunResult::late_ms, "of it: the host enqueued the step late", Range::any,
+            kSince2),
+      Field("stages", &RunResult::stages, "the stages from source to device", Range::any, kSince2),
+      Field("queues", &RunResult::queues, "the rings from source to device", Range::any, kSince2),
+      Field("instrumentation_s", &RunResult::instrumentation_s,
+            "CPU time of counting and timing the stages", kNotNegative, kSince2),
+      Field("losses", &RunResult::losses, "one per step of the window", Range::or_unknown, kSince2),
+      Field("evaluations", &RunResult::evaluations, "complete passes over the evaluation set",
+            Range::any, kSince2),
+      Field("ranks", &RunResult::ranks, "by rank, if ranks are processes", Range::any,
+            Presence::if_any),
+      Field("buckets", &RunResult::buckets,
+            "gradients that were exchanged during backward, in order", Range::any,
+            Presence::if_any)};
+};
+
+template <>
+struct FieldsOf<Environment> {
+  static constexpr std::tuple list{
+      Field("cpu_model", &Environment::cpu_model, "the processor"),
+      Field("usable_cores", &Environment::usable_cores, "limited by affinity and cgroup quota"),
+      Field("online_cores", &Environment::online_cores, "cores of the machine"),
+      Field("memory_bytes", &Environment::memory_bytes, "memory of the machine"),
+      Field("virtual_machine", &Environment::virtual_machine, "whether it is a virtual machine"),
+      Field("steal_percent", &Environment::steal_percent,
+            "processor time that the hypervisor took during the sweep"),
+      Field("cpu_governor", &Environment::cpu_governor, "governor of the CPU frequency"),
+      Field("load_average", &Environment::load_average, "over the minute before the sweep",
+            Range::not_negative),
+      Field("busy_percent", &Environment::busy_percent,
+            "processor time in use just before the first round", Range::not_negative,
+            Presence::later),
+      Field("kernel", &Environment::kernel, "release of the kernel"),
+      Field("gpus", &Environment::gpus, "names"),
+      Field("gpu_driver", &Environment::gpu_driver, "version of the GPUs' driver"),
+      Field("version", &Environment::version, "of Penstock"),
+      Field("revision", &Environment::revision, "of Penstock's sources, or unknown"),
+      Field("compiler", &Environment::compiler, "that built Penstock"),
+      Field("compiler_flags", &Environment::compiler_flags, "that built Penstock"),
+      Field("build_type", &Environment::build_type, "of CMake"),
+      Field("libraries", &Environment::libraries, "name and version"),
+      Field("date", &Environment::date, "start of the sweep, UTC, ISO 8601")};
+};
+
+template <>
+struct FieldsOf<Spread> {
+  static constexpr std::tuple list{Field("median", &Spread::median, "middle value"),
+                                   Field("low", &Spread::low, "lowest value"),
+                                   Field("high", &Spread::high, "highest value")};
+};
+
+}  // namespace penstock
