@@ -16,7 +16,6 @@ namespace penstock::gpu {
 namespace {
 
 constexpr const char* kName = "libpenstock_cuda.so";
-constexpr const char* kGpus = "/proc/driver/nvidia/gpus";  // of NVIDIA's kernel module
 
 std::array<std::filesystem::path, 3> places(const std::filesystem::path& program) {
   const std::filesystem::path folder = program.parent_path();
@@ -61,7 +60,8 @@ DriverLibrary& library_in(void* library, const std::filesystem::path& file) {
 
 }  // namespace
 
-DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files) {
+DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files,
+                                   const std::filesystem::path& gpus) {
   std::string tried, system_says;
   for (const std::filesystem::path& file : files) {
     const bool by_name = !file.has_parent_path();
@@ -79,9 +79,9 @@ DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files)
                     "LD_LIBRARY_PATH or beside it",
                     file.string(), dlerror()));
   }
-  if (std::error_code unreadable; !std::filesystem::exists(kGpus, unreadable)) {
-    throw Unavailable(fmt::format(
-        "this machine has no NVIDIA GPU ({} is missing), and this program no {}", kGpus, kName));
+  if (std::error_code unreadable; !std::filesystem::exists(gpus, unreadable)) {
+    throw Unavailable(fmt::format("this machine has no NVIDIA GPU: neither {} nor {} is there",
+                                  gpus.string(), kName));
   }
   throw Unavailable(
       fmt::format("the gpu device needs {}, which was not found (tried {}{}): build the target "

@@ -18,7 +18,12 @@ DriverLibrary& driver_library();
 /// The library's file beside `program`, in ../lib or in the folder above; empty if there is none.
 std::filesystem::path find_driver_library(const std::filesystem::path& program);
 
-/// Opens the first of the files that exists. The system searches for a bare name.
-DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files);
+/// The folder in which NVIDIA's kernel module lists the GPUs. A machine without it has none.
+inline constexpr const char* kGpus = "/proc/driver/nvidia/gpus";
+
+/// Opens the first of the files that exists. The system searches for a bare name. If there is no
+/// file, the error says whether a GPU is missing as well, which it looks up in `gpus`.
+DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files,
+                                   const std::filesystem::path& gpus = kGpus);
 
 }  // namespace penstock::gpu

@@ -21,9 +21,10 @@ testing::AssertionResult says(std::string_view text, std::string_view part) {
   return testing::AssertionFailure() << "no '" << part << "' in: " << text;
 }
 
-std::string reason_against(const std::vector<std::filesystem::path>& files) {
+std::string reason_against(const std::vector<std::filesystem::path>& files,
+                           const std::filesystem::path& gpus = "/proc") {
   try {
-    open_driver_library(files);
+    open_driver_library(files, gpus);
   } catch (const Unavailable& error) {
     return error.what();
   }
@@ -39,6 +40,13 @@ TEST(DriverLibrary, MissingNamesTheFilesThatWereTriedAndTheTarget) {
   EXPECT_TRUE(says(reason, (folder / "lib/libpenstock_cuda.so").string()));
   EXPECT_TRUE(says(reason, "the system says: libpenstock_absent.so: cannot open"));
   EXPECT_TRUE(says(reason, "build the target penstock_cuda"));
+}
+
+TEST(DriverLibrary, MissingOnAMachineWithoutAGpuSaysThatFirst) {
+  const TempFolder folder;
+  const std::string reason = reason_against({folder / "libpenstock_cuda.so"}, folder / "gpus");
+  EXPECT_TRUE(says(reason, "this machine has no NVIDIA GPU"));
+  EXPECT_TRUE(says(reason, (folder / "gpus").string()));
 }
 
 TEST(DriverLibrary, OfAnInstalledProgramIsInTheLibFolder) {
