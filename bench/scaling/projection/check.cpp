@@ -195,7 +195,7 @@ void write_check_text(std::span<const CheckedSeries> checked, std::ostream& out)
       "with "
       "a measured one.\n\nLeft out:\n",
       kHidden);
-  for (const std::string_view why : left_out()) out << "  " << why << ".\n";
+  for (const std::string& why : left_out()) out << "  " << why << ".\n";
 }
 
 }  // namespace penstock::scaling

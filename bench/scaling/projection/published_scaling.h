@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published measurements of training scaling, to check projections against.
+// Published measurements of training scaling, to check projections against. The figures are in
+// published_scaling.json, which CMake embeds.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <string>
+#include <vector>
 
 namespace penstock::scaling {
 
@@ -14,7 +16,7 @@ struct PublishedPoint {
   double img_per_s = 0;    ///< of all devices
   bool fitted = false;     ///< true: used to fit the formula's constants; false: predicted
   /// If the points of a series have different models: this point's name, size and speed.
-  std::string_view model{};
+  std::string model{};
   double gradient_mb = 0;   ///< 0: that of the series
   double ms_per_image = 0;  ///< of one device alone, given and not fitted; 0: the series' constant
 };
@@ -27,16 +29,16 @@ struct OpenConstants {
 };
 
 struct PublishedSeries {
-  std::string_view name, source;
-  std::string_view caveat{};
+  std::string name, source;
+  std::string caveat{};
   double gradient_mb = 0;
   OpenConstants open;
-  std::span<const PublishedPoint> points;
+  std::vector<PublishedPoint> points{};
 };
 
 std::span<const PublishedSeries> published_scaling();
 
 /// Published figures that are not used, and why; one sentence each.
-std::span<const std::string_view> left_out();
+std::span<const std::string> left_out();
 
 }  // namespace penstock::scaling
