@@ -11,6 +11,8 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 #include <zmq.hpp>
@@ -21,7 +23,7 @@
 #include "tests/support/thread_processes.h"
 #include "tests/support/uniform_model.h"
 #include "trainer/cluster/process_models/client.h"
-#include "trainer/cluster/process_models/messages.h"
+#include "trainer/cluster/servers/message.h"
 
 namespace penstock {
 namespace {
@@ -29,6 +31,39 @@ namespace {
 using namespace std::chrono_literals;
 
 enum class Hosts { one, several };
+
+std::string text(const cluster::ServerHeader& header) {
+  std::string bytes(cluster::kHeaderBytes, '\0');
+  cluster::write_header(header,
+                        std::as_writable_bytes(std::span(bytes)).first<cluster::kHeaderBytes>());
+  return bytes;
+}
+std::string text(const cluster::ModelToken& token) { return {token.begin(), token.end()}; }
+
+cluster::ServerHeader request_for(std::uint32_t owner, std::uint64_t number) {
+  return {.kind = cluster::MessageKind::read_model,
+          .key = owner,
+          .step = number,
+          .length = sizeof(cluster::ModelToken)};
+}
+
+void send(zmq::socket_t& socket, const std::vector<std::string>& frames) {
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    socket.send(zmq::buffer(frames[i]),
+                i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  }
+}
+
+/// Receives a header and the number of bytes after it.
+cluster::ServerHeader receive(zmq::socket_t& socket) {
+  zmq::message_t header, body;
+  EXPECT_TRUE(socket.recv(header));
+  if (header.more()) {
+    EXPECT_TRUE(socket.recv(body));
+  }
+  EXPECT_FALSE(body.more());
+  return cluster::parse_header({header.data<std::byte>(), header.size()}, body.size());
+}
 
 class ProcessModelStores : public ::testing::TestWithParam<Hosts> {
  protected:
@@ -194,42 +229,27 @@ TEST_P(ProcessModelStores, AnswerNoStranger) {
       stranger.set(zmq::sockopt::rcvtimeo, 10000);
       const nlohmann::json address = process.address(0);
       stranger.connect(address.at("endpoint").get<std::string>());
-      cluster::ModelRequest good{.owner = 0, .number = 99, .token = address.at("token")};
-      cluster::ModelRequest guessed = good, other_magic = good, not_here = good;
-      guessed.token.back() ^= 1;
-      other_magic.magic ^= 1;
-      not_here.owner = 1;
-      const auto send = [&](const cluster::ModelRequest& request, std::size_t bytes) {
-        stranger.send(zmq::buffer(&request, bytes), zmq::send_flags::none);
-      };
-      send(guessed, sizeof guessed);
-      send(other_magic, sizeof other_magic);
-      send(good, 0);
-      send(good, sizeof good - 1);
-      for (int frames = 0; frames < 3; ++frames) {  // a valid first frame with more frames after it
-        stranger.send(zmq::buffer(&good, sizeof good),
-                      frames < 2 ? zmq::send_flags::sndmore : zmq::send_flags::none);
-      }
-      not_here.number = 98;
-      send(not_here, sizeof not_here);
-      send(good, sizeof good);
+      const cluster::ModelToken token = address.at("token");
+      cluster::ModelToken guessed = token;
+      guessed.back() ^= 1;
+      const std::string good = text(request_for(0, 99));
+      std::string other_magic = good;
+      other_magic[0] ^= 1;
+      send(stranger, {good, text(guessed)});
+      send(stranger, {other_magic, text(token)});
+      send(stranger, {""});
+      send(stranger, {good.substr(0, good.size() - 1), text(token)});
+      send(stranger, {good, text(token), ""});  // a valid request with another frame after it
+      send(stranger, {text(request_for(1, 98)), text(token)});  // not a rank of that process
+      send(stranger, {good, text(token)});
       // The first replies answer the last two requests: the five earlier ones got no reply.
-      zmq::message_t header, body;
-      ASSERT_TRUE(stranger.recv(header));
-      auto reply = cluster::parse_model_message<cluster::ModelReply>(
-          {header.data<std::byte>(), header.size()});
-      ASSERT_TRUE(reply.has_value());
-      EXPECT_EQ(reply->number, 98U);
-      EXPECT_EQ(reply->version, cluster::ModelReply::kNone);
-      EXPECT_FALSE(header.more());
-      ASSERT_TRUE(stranger.recv(header));
-      reply = cluster::parse_model_message<cluster::ModelReply>(
-          {header.data<std::byte>(), header.size()});
-      ASSERT_TRUE(reply.has_value());
-      EXPECT_EQ(reply->number, 99U);
-      EXPECT_EQ(reply->elements, kCount);
-      ASSERT_TRUE(stranger.recv(body));
-      EXPECT_EQ(body.size(), kCount * sizeof(float));
+      cluster::ServerHeader reply = receive(stranger);
+      EXPECT_EQ(reply.step, 98U);
+      EXPECT_EQ(reply.kind, cluster::MessageKind::no_model);
+      reply = receive(stranger);
+      EXPECT_EQ(reply.step, 99U);
+      EXPECT_EQ(reply.kind, cluster::MessageKind::model);
+      EXPECT_EQ(reply.length, kCount * sizeof(float));
       // Longer than any request, so libzmq closes the connection.
       const std::string long_one(1 << 20, 'x');
       stranger.send(zmq::buffer(long_one), zmq::send_flags::none);
@@ -252,9 +272,7 @@ TEST_P(ProcessModelStores, OpenAPortForOtherHostsAlone) {
     stranger.set(zmq::sockopt::linger, 0);
     stranger.set(zmq::sockopt::rcvtimeo, 300);
     stranger.connect(fmt::format("tcp://127.0.0.1:{}", port));
-    const cluster::ModelRequest request{
-        .owner = 0, .number = 1, .token = process.address(0).at("token")};
-    stranger.send(zmq::buffer(&request, sizeof request), zmq::send_flags::none);
+    send(stranger, {text(request_for(0, 1)), text(process.address(0).at("token"))});
     zmq::message_t answer;
     EXPECT_FALSE(stranger.recv(answer));
   });
@@ -283,29 +301,19 @@ class ModelClients : public ::testing::Test {
                                  .stopping = std::move(stop),
                                  .abandon = {}});
   }
-  /// The next request, and its sender.
-  cluster::ModelRequest receive(zmq::message_t& sender) {
-    zmq::message_t frame;
-    EXPECT_TRUE(server_.recv(sender));
-    EXPECT_TRUE(server_.recv(frame));
-    return cluster::parse_model_message<cluster::ModelRequest>(
-               {frame.data<std::byte>(), frame.size()})
-        .value_or(cluster::ModelRequest{.owner = -1});
+  /// The next request; the replies go to its sender.
+  cluster::ServerHeader receive_request() {
+    EXPECT_TRUE(server_.recv(sender_));
+    return receive(server_);
   }
-  void send(zmq::message_t& sender, const std::vector<std::string>& frames) {
-    zmq::message_t to(sender.data(), sender.size());
-    server_.send(to, zmq::send_flags::sndmore);
-    for (std::size_t i = 0; i < frames.size(); ++i) {
-      server_.send(zmq::buffer(frames[i]),
-                   i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
-    }
-  }
-  static std::string text(const cluster::ModelReply& reply) {
-    return {reinterpret_cast<const char*>(&reply), sizeof reply};  // NOLINT
+  void reply(std::vector<std::string> frames) {
+    frames.insert(frames.begin(), sender_.to_string());
+    send(server_, frames);
   }
 
   zmq::context_t context_;
   zmq::socket_t server_;
+  zmq::message_t sender_;
 };
 
 TEST_F(ModelClients, NameWhoDoesNotAnswerInTime) {
@@ -324,8 +332,7 @@ TEST_F(ModelClients, LeaveAWaitWhenTheRunStops) {
   std::stop_source stop;
   cluster::ModelClient client = make(1h, stop.get_token());
   std::jthread stopper([&] {
-    zmq::message_t sender;
-    receive(sender);  // the client waits now
+    receive_request();  // the client waits now
     stop.request_stop();
   });
   EXPECT_THROW(client.read(1, 5, 3), Error);
@@ -334,24 +341,31 @@ TEST_F(ModelClients, LeaveAWaitWhenTheRunStops) {
 TEST_F(ModelClients, TakeTheAnswerToTheirRequestAlone) {
   cluster::ModelClient client = make(20s);
   std::jthread server([&] {
-    zmq::message_t sender;
-    const cluster::ModelRequest request = receive(sender);
-    ASSERT_EQ(request.owner, 5);
-    cluster::ModelReply good{.owner = 5, .number = request.number, .version = 8, .elements = 3};
-    cluster::ModelReply stale = good, empty = good, huge = good;
-    stale.number -= 1;
-    empty.elements = 0;
-    huge.elements = ~std::uint64_t{0};
+    const cluster::ServerHeader request = receive_request();
+    ASSERT_EQ(request.key, 5U);
     const std::string model(3 * sizeof(float), '\0');
-    send(sender, {""});
-    send(sender, {"nonsense", "nonsense"});
-    send(sender, {text(stale), model});
-    send(sender, {text(good)});                   // without the model
-    send(sender, {text(good), model, model});     // with a second model
-    send(sender, {text(good), model.substr(1)});  // cut off
-    send(sender, {text(huge), model});
-    send(sender, {text(empty), model});
-    send(sender, {text(good), model});
+    cluster::ServerHeader good{.kind = cluster::MessageKind::model,
+                               .key = 5,
+                               .step = request.step,
+                               .length = model.size(),
+                               .version = 8};
+    cluster::ServerHeader stale = good, empty = good, huge = good, odd = good, other = good;
+    stale.step -= 1;
+    empty.length = 0;
+    huge.length = INT64_MAX;
+    odd.length -= 1;
+    other.kind = cluster::MessageKind::answer;
+    reply({""});
+    reply({"nonsense", "nonsense"});
+    reply({text(stale), model});
+    reply({text(good)});                   // without the model
+    reply({text(good), model, model});     // with a second model
+    reply({text(good), model.substr(1)});  // cut off
+    reply({text(odd), model.substr(1)});   // no whole number of elements
+    reply({text(huge), model});
+    reply({text(empty), model});
+    reply({text(other), model});
+    reply({text(good), model});
   });
   const auto model = client.read(1, 5, 3);
   ASSERT_TRUE(model.has_value());

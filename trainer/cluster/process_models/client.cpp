@@ -8,23 +8,30 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <zmq.hpp>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/event_fd.h"
-#include "dataflow/net/zmq_monitor.h"
 #include "trainer/cluster/process_models/host.h"
+#include "trainer/cluster/servers/sockets.h"
 
 namespace penstock::cluster {
 
 struct ModelClient::State {
   explicit State(Settings the_settings)
       : settings(std::move(the_settings)),
+        sockets(curve_of(settings), {}, 1),
         on_stopping(settings.stopping, [this] { stop.signal(); }),
         on_abandon(settings.abandon, [this] { stop.signal(); }) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
+  static net::CurveSetup curve_of(const Settings& settings) {
+    net::CurveSetup curve{.role = net::CurveSetup::Role::client, .own = settings.own};
+    for (const ModelServerAddress& each : settings.servers) {
+      curve.server_keys.push_back(each.public_key);
+    }
+    return curve;
+  }
   const ModelServerAddress& server(std::int32_t process) const {
     return settings.servers.at(static_cast<std::size_t>(process));
   }
@@ -32,20 +39,15 @@ struct ModelClient::State {
     return settings.stopping.stop_requested() || settings.abandon.stop_requested();
   }
 
-  zmq::socket_t& connection(std::int32_t process, std::size_t elements, Time deadline) {
+  std::size_t connection(std::int32_t process, std::size_t elements, Time deadline) {
     const auto known = connections.find(process);
     if (known != connections.end()) return known->second;
     const ModelServerAddress& to = server(process);
-    zmq::socket_t socket(context, ZMQ_DEALER);
-    const std::size_t longest = kTransportBytes + elements * sizeof(float);
-    net::bound_socket(socket.handle(), static_cast<std::int64_t>(longest));
-    if (to.endpoint.empty()) {
-      net::make_curve_client(socket.handle(), settings.own, to.public_key);
-      socket.connect(network_endpoint(to, deadline));
-    } else {
-      socket.connect(to.endpoint);
-    }
-    return connections.emplace(process, std::move(socket)).first->second;
+    const std::size_t socket = sockets.connect(
+        to.endpoint.empty() ? network_endpoint(to, deadline) : to.endpoint,
+        static_cast<std::size_t>(process),
+        {.frame = kTransportBytes + elements * sizeof(float), .watched = false, .linger = {}});
+    return connections.emplace(process, socket).first->second;
   }
 
   std::string network_endpoint(const ModelServerAddress& to, Time deadline) const {
@@ -59,51 +61,40 @@ struct ModelClient::State {
         to.host, fmt::join(to.addresses, ", "), to.port));
   }
 
-  /// The reply to request `number`, whose frames stay in `header` and `body`. Nothing: none arrived
-  /// before the deadline.
-  std::optional<ModelReply> await_reply(zmq::socket_t& socket, Time deadline) {
+  /// The reply to request `number`, whose data stay in `message`. Nothing: none arrived before the
+  /// deadline.
+  std::optional<ServerHeader> await_reply(Time deadline) {
     while (true) {
-      zmq_pollitem_t items[] = {{socket.handle(), 0, ZMQ_POLLIN, 0},
-                                {nullptr, stop.get(), ZMQ_POLLIN, 0}};
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-      if (zmq_poll(items, 2, std::max<long>(left.count(), 0)) < 0) {
-        if (zmq_errno() == EINTR) continue;
-        throw zmq::error_t();
+      if (ends()) throw Error("the run is being stopped");
+      while (sockets.receive(message)) {
+        if (const auto reply = parse_reply()) return reply;
       }
-      if (items[1].revents != 0) throw Error("the run is being stopped");
-      if (items[0].revents != 0) {
-        if (const auto reply = receive(socket)) return reply;
-      }
-      if (left.count() <= 0) return std::nullopt;
+      const Nanoseconds left = deadline - std::chrono::steady_clock::now();
+      if (left <= Nanoseconds::zero()) return std::nullopt;
+      sockets.wait(left, stop);
     }
   }
 
-  /// Receives one message. Nothing: it does not answer this request; it may answer an earlier one.
-  std::optional<ModelReply> receive(zmq::socket_t& socket) {
-    std::size_t frames = 0;
-    for (bool more = true; more; ++frames) {
-      zmq::message_t frame;
-      if (!socket.recv(frame, zmq::recv_flags::dontwait)) return std::nullopt;
-      more = frame.more();
-      if (frames == 0) header = std::move(frame);
-      if (frames == 1) body = std::move(frame);
+  /// Nothing: it does not answer this request; it may answer an earlier one.
+  std::optional<ServerHeader> parse_reply() const {
+    try {
+      const std::size_t bytes = message.data.bytes.size();
+      const ServerHeader reply = parse_header(message.header, bytes);
+      if (message.frames > 2 || reply.step != number) return std::nullopt;
+      const bool fits = reply.kind == MessageKind::model ? bytes % sizeof(float) == 0
+                                                         : reply.kind == MessageKind::no_model;
+      return fits ? std::optional(reply) : std::nullopt;
+    } catch (const DataError&) {
+      return std::nullopt;
     }
-    const auto reply = parse_model_message<ModelReply>({header.data<std::byte>(), header.size()});
-    if (!reply || reply->number != number) return std::nullopt;
-    const bool has_model = reply->version != ModelReply::kNone;
-    if (frames != (has_model ? 2U : 1U)) return std::nullopt;
-    if (has_model && body.size() % sizeof(float) != 0) return std::nullopt;
-    if (has_model && reply->elements != body.size() / sizeof(float)) return std::nullopt;
-    return reply;
   }
 
   const Settings settings;
   EventFd stop;
   std::uint64_t number = 0;  // of the latest request
-  zmq::context_t context;
-  std::map<std::int32_t, zmq::socket_t> connections;  // by process
-  zmq::message_t header, body;
+  MessageSockets sockets;
+  std::map<std::int32_t, std::size_t> connections;  // sockets, by process
+  Received message;
   std::stop_callback<std::function<void()>> on_stopping, on_abandon;
 };
 
@@ -117,25 +108,30 @@ std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::i
   // Peers use real time, whichever clock the harness uses.
   const Time deadline = std::chrono::steady_clock::now() + state.settings.patience;
   if (state.ends()) throw Error("the run is being stopped");
-  zmq::socket_t& socket = state.connection(process, elements, deadline);
+  const std::size_t socket = state.connection(process, elements, deadline);
   const ModelServerAddress& server = state.server(process);
-  const ModelRequest request{.owner = owner, .number = ++state.number, .token = server.token};
-  socket.send(zmq::buffer(&request, sizeof request), zmq::send_flags::dontwait);
-  const auto reply = state.await_reply(socket, deadline);
+  state.sockets.send(socket, {},
+                     {.kind = MessageKind::read_model,
+                      .key = static_cast<std::uint32_t>(owner),
+                      .step = ++state.number,
+                      .length = server.token.size()},
+                     std::as_bytes(std::span(server.token)), nullptr);
+  const auto reply = state.await_reply(deadline);
   if (!reply) {
     throw TimeoutError(fmt::format(
         "waited {} s for the model of rank {} on host {}: it hangs, is stopped, or cannot be "
         "reached; see the messages of the launcher, or raise --timeout",
         std::chrono::duration<double>(state.settings.patience).count(), owner, server.host));
   }
-  if (reply->version == ModelReply::kNone) return std::nullopt;
-  if (reply->elements != elements) {
+  if (reply->kind == MessageKind::no_model) return std::nullopt;
+  const std::size_t found = reply->length / sizeof(float);
+  if (found != elements) {
     throw Error(
         fmt::format("reading the model of rank {}: it has {} elements where this rank's "
                     "has {}; start all ranks with the same model",
-                    owner, reply->elements, elements));
+                    owner, found, elements));
   }
-  return Model{reply->version, {state.body.data<std::byte>(), state.body.size()}};
+  return Model{static_cast<std::int64_t>(reply->version), state.message.data.bytes};
 }
 
 }  // namespace penstock::cluster

@@ -15,7 +15,7 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/net/zmq_security.h"
-#include "trainer/cluster/process_models/messages.h"
+#include "trainer/cluster/process_models/server.h"
 
 namespace penstock::cluster {
 

@@ -11,12 +11,14 @@
 #include <charconv>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <vector>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/event_fd.h"
-#include "dataflow/net/zmq_monitor.h"
+#include "trainer/cluster/servers/sockets.h"
 
 namespace penstock::cluster {
 namespace {
@@ -65,44 +67,42 @@ class ReplyMemory {
   std::vector<std::unique_ptr<Block>> free_;
 };
 
-void set_limits(zmq::socket_t& socket) {
-  // Requests are far shorter. Peers that send more are disconnected.
-  net::bound_socket(socket.handle(), static_cast<std::int64_t>(kTransportBytes));
-  socket.set(zmq::sockopt::sndhwm, kPendingReplies);
-}
+/// Requests are far shorter.
+constexpr SocketLimits kLimits{
+    .frame = kTransportBytes, .queued = kPendingReplies, .watched = false, .linger = {}};
+
+/// A wait ends at a request or at the end of the server.
+constexpr Nanoseconds kForever = std::chrono::hours(1);
 
 }  // namespace
 
 struct ModelServer::State {
-  State(PublishedModels& the_models, Counter& the_refused, const std::optional<Network>& network)
-      : models(the_models), refused(the_refused), token(draw_token()), local(context, ZMQ_ROUTER) {
-    set_limits(local);
-    const ModelToken name = draw_token();
+  State(PublishedModels& the_models, Counter& the_refused, const net::CurveSetup& network)
+      : models(the_models), refused(the_refused), token(draw_token()), sockets(network, {}, 1) {
     endpoint = fmt::format("ipc://@penstock-models-{}-", getpid());
-    for (const std::uint8_t byte : name) endpoint += fmt::format("{:02x}", byte);
-    local.bind(endpoint);
-    if (network) open_network(*network);
-    thread = std::jthread([this] { run(); });
+    for (const std::uint8_t byte : draw_token()) endpoint += fmt::format("{:02x}", byte);
+    sockets.listen(endpoint, kLimits);
+    if (network) {
+      const std::string bound = sockets.endpoint(sockets.listen("tcp://0.0.0.0:*", kLimits));
+      const char* const begin = bound.data() + bound.rfind(':') + 1;
+      std::from_chars(begin, bound.data() + bound.size(), port);
+      PENSTOCK_ASSERT(port != 0);
+    }
+    thread = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { stop.signal(); }
-
-  void open_network(const Network& network) {
-    gate.emplace(context.handle(), net::Admission{.keys = network.admitted});
-    remote = zmq::socket_t(context, ZMQ_ROUTER);
-    set_limits(remote);
-    gate->guard(remote.handle(), network.own);
-    remote.bind("tcp://0.0.0.0:*");
-    const std::string bound = remote.get(zmq::sockopt::last_endpoint);
-    const char* const begin = bound.data() + bound.rfind(':') + 1;
-    std::from_chars(begin, bound.data() + bound.size(), port);
-    PENSTOCK_ASSERT(port != 0);
+  ~State() {
+    thread.request_stop();
+    wake.signal();
   }
 
-  void run() {
+  void run(const std::stop_token& stop) {
     try {
-      while (await()) {
+      while (!stop.stop_requested()) {
+        Received message;
+        while (!stop.stop_requested() && sockets.receive(message)) answer(message);
+        if (!stop.stop_requested()) sockets.wait(kForever, wake);
       }
     } catch (...) {
       failure = std::current_exception();
@@ -110,72 +110,49 @@ struct ModelServer::State {
     }
   }
 
-  /// Waits for requests and answers one of each socket. False: the server ends.
-  bool await() {
-    zmq_pollitem_t items[] = {{local.handle(), 0, ZMQ_POLLIN, 0},
-                              {nullptr, stop.get(), ZMQ_POLLIN, 0},
-                              {remote.handle(), 0, ZMQ_POLLIN, 0}};
-    if (zmq_poll(items, remote ? 3 : 2, -1) < 0) {
-      if (zmq_errno() == EINTR) return true;
-      throw zmq::error_t();
+  void answer(const Received& message) {
+    try {
+      if (message.frames > 2) return refused.add();
+      const ServerHeader request = parse_header(message.header, message.data.bytes.size());
+      if (request.kind != MessageKind::read_model ||
+          !std::ranges::equal(message.data.bytes, std::as_bytes(std::span(token)))) {
+        return refused.add();
+      }
+      reply(message, request);
+    } catch (const DataError&) {
+      refused.add();
     }
-    if (items[1].revents != 0) return false;
-    if (items[0].revents != 0) answer(local);
-    if (items[2].revents != 0) answer(remote);
-    return true;
   }
 
-  /// A message consists of the sender's name, which libzmq adds, and any bytes that the peer sent.
-  void answer(zmq::socket_t& socket) {
-    zmq::message_t sender, body;
-    if (!socket.recv(sender, zmq::recv_flags::dontwait)) return;
-    std::size_t frames = 0;
-    for (bool more = sender.more(); more; ++frames) {
-      zmq::message_t frame;
-      if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
-      more = frame.more();
-      if (frames == 0) body = std::move(frame);
-    }
-    const auto request = parse_model_message<ModelRequest>({body.data<std::byte>(), body.size()});
-    if (frames != 1 || !request || request->token != token) return refused.add();
-    reply(socket, sender, *request);
-  }
-
-  void reply(zmq::socket_t& socket, zmq::message_t& sender, const ModelRequest& request) {
-    ModelReply header{.owner = request.owner, .number = request.number};
-    const std::optional<std::size_t> elements = models.elements(request.owner);
-    zmq::message_t model;
-    if (elements) {
-      ReplyMemory::Block* const block = memory.take(*elements);
-      model.rebuild(block->elements.get(), *elements * sizeof(float), ReplyMemory::give_back,
-                    block);
-      header.version = models.copy_newest(request.owner, {block->elements.get(), *elements});
-      header.elements = *elements;
-    }
-    // If the reader is gone, libzmq drops all frames.
-    const auto last = zmq::send_flags::dontwait, more = last | zmq::send_flags::sndmore;
-    socket.send(sender, more);
-    socket.send(zmq::buffer(&header, sizeof header), elements ? more : last);
-    if (elements) socket.send(model, last);
+  void reply(const Received& to, const ServerHeader& request) {
+    ServerHeader header{.kind = MessageKind::no_model, .key = request.key, .step = request.step};
+    const auto owner = static_cast<std::int32_t>(request.key);
+    const std::optional<std::size_t> elements = models.elements(owner);
+    if (!elements) return sockets.send(to.socket, to.peer, header, {}, nullptr);
+    ReplyMemory::Block* const block = memory.take(*elements);
+    const std::span<float> model(block->elements.get(), *elements);
+    header.kind = MessageKind::model;
+    header.version = static_cast<std::uint64_t>(models.copy_newest(owner, model));
+    header.length = model.size_bytes();
+    const Borrowed borrowed{ReplyMemory::give_back, block};
+    sockets.send(to.socket, to.peer, header, std::as_bytes(model), &borrowed);
   }
 
   PublishedModels& models;
   Counter& refused;
   const ModelToken token;
-  EventFd stop;
-  ReplyMemory memory;  // outlives the context
-  zmq::context_t context;
-  std::optional<net::CurveGate> gate;
-  zmq::socket_t local, remote;  // remote: unset if all processes are on this host
+  EventFd wake;
+  ReplyMemory memory;      // outlives the sockets
+  MessageSockets sockets;  // used only by the thread, once it runs
   std::string endpoint;
-  std::uint16_t port = 0;
+  std::uint16_t port = 0;  // 0: all processes are on this host
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
   std::jthread thread;  // last: it ends first
 };
 
 ModelServer::ModelServer(PublishedModels& models, Counter& refused,
-                         const std::optional<Network>& network) {
+                         const net::CurveSetup& network) {
   try {
     state_ = std::make_unique<State>(models, refused, network);
   } catch (const zmq::error_t& error) {

@@ -8,18 +8,22 @@
 // replies are copies.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "dataflow/net/zmq_security.h"
+#include "dataflow/net/curve_setup.h"
 #include "dataflow/probe.h"
-#include "trainer/cluster/process_models/messages.h"
 
 namespace penstock::cluster {
+
+/// A server draws it at its start and tells it only to the processes of the run. A request without
+/// it gets no answer.
+using ModelToken = std::array<std::uint8_t, 16>;
 
 /// The models that a server offers. The server's thread calls it.
 class PublishedModels {
@@ -35,14 +39,9 @@ class PublishedModels {
 
 class ModelServer {
  public:
-  /// Access from other hosts.
-  struct Network {
-    net::CurveKeys own;
-    std::vector<std::string> admitted;  ///< public keys that may connect
-  };
   /// Listens, and starts the thread. `models` and `refused`, which counts requests without an
-  /// answer, outlive the server. Without `network` no other host can connect.
-  ModelServer(PublishedModels& models, Counter& refused, const std::optional<Network>& network);
+  /// answer, outlive the server. Other hosts can connect only if it has a CURVE server's keys.
+  ModelServer(PublishedModels& models, Counter& refused, const net::CurveSetup& network);
   ~ModelServer();
 
   const std::string& local_endpoint() const noexcept;  ///< "ipc://@..."

@@ -46,7 +46,7 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
     const auto is_here = [&](const Json& other) {
       return other.at("host").get<std::string>() == parts.host.identity;
     };
-    std::optional<ModelServer::Network> network;
+    net::CurveSetup network;
     if (!std::all_of(hosts.begin(), hosts.end(), is_here)) network = network_of(keys, hosts);
     PublishedModels& published = *this;
     server_ = std::make_unique<ModelServer>(published,
@@ -117,9 +117,8 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
     std::unique_ptr<Event> copied;
   };
 
-  static ModelServer::Network network_of(const net::CurveKeys& keys,
-                                         const std::vector<Json>& hosts) {
-    ModelServer::Network network{keys, {}};
+  static net::CurveSetup network_of(const net::CurveKeys& keys, const std::vector<Json>& hosts) {
+    net::CurveSetup network{.role = net::CurveSetup::Role::server, .own = keys};
     for (const Json& host : hosts) {
       const std::string key = host.at("public_key");
       if (key.empty()) {
@@ -128,7 +127,7 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
             "models are sent over a network only encrypted; use Debian's libzmq5, or sync-sgd or "
             "sma");
       }
-      network.admitted.push_back(key);
+      network.admission.keys.push_back(key);
     }
     return network;
   }

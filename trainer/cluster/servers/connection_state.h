@@ -57,8 +57,8 @@ struct ServerConnection::State {
         beat(std::min(Nanoseconds(std::chrono::seconds(1)), arguments.silence / 4)),
         servers(arguments.cluster.ps_hosts.size()),
         on_stop(arguments.stop, [this] { stop_within(stop_at, Processes::kGrace); }) {
-    sockets.emplace(arguments.cluster.ps_hosts, Security{.curve = net::read_curve(arguments.curve)},
-                    arguments.io_threads);
+    sockets = connect_to_servers(arguments.cluster.ps_hosts, net::read_curve(arguments.curve),
+                                 arguments.io_threads);
   }
 
   // ---- of callers' threads ----
@@ -139,7 +139,7 @@ struct ServerConnection::State {
   std::atomic<std::int64_t> lent{0};   // frames that libzmq still reads
   std::atomic<std::size_t> unsent{0};  // bytes of those frames
   EventFd wake;
-  std::optional<DealerSockets> sockets;  // used only by the connection's thread, once it runs
+  std::unique_ptr<MessageSockets> sockets;  // used only by the connection's thread, once it runs
   Time beaten{};
   std::stop_callback<std::function<void()>> on_stop;
   std::optional<std::stop_callback<std::function<void()>>> on_stopping, on_abandon;

@@ -52,9 +52,9 @@ void ServerConnection::State::run_until_left() {
     }
     sockets->wait(limit, wake);
     receive_all();
-    if (const int server = sockets->ended_server(); server >= 0) {
+    if (const auto ended = sockets->ended(); !ended.empty()) {
       receive_all();  // it may have sent the reason
-      lose(static_cast<std::size_t>(server), "its connection ended");
+      lose(ended.front().socket, "its connection ended");
     }
     look_at_servers(clock.now());
     send_what_may_go();
@@ -69,10 +69,11 @@ void ServerConnection::State::run_until_left() {
 }
 
 void ServerConnection::State::receive_all() {
-  const auto take_one = [this](std::size_t server, std::span<const std::byte> header, Frame data) {
-    take(server, header, std::move(data));
-  };
-  while (sockets->receive(take_one)) send_what_may_go();
+  Received message;
+  while (sockets->receive(message)) {
+    take(message.socket, message.header, std::move(message.data));
+    send_what_may_go();
+  }
 }
 
 void ServerConnection::State::lose(std::size_t server, const std::string& how) {
@@ -107,7 +108,7 @@ void ServerConnection::State::send_what_may_go() {
 
 void ServerConnection::State::send(Outgoing& message) {
   if (message.borrowed.empty()) {
-    return sockets->send(message.server, message.header, bytes_of(message.text), nullptr);
+    return sockets->send(message.server, {}, message.header, bytes_of(message.text), nullptr);
   }
   const Borrowed borrowed{[](void*, void* hint) {
                             const auto* const part = static_cast<const PartState*>(hint);
@@ -116,7 +117,7 @@ void ServerConnection::State::send(Outgoing& message) {
                           &parts[message.header.key]};
   lent.fetch_add(1);
   unsent.fetch_add(message.borrowed.size());
-  sockets->send(message.server, message.header, message.borrowed, &borrowed);
+  sockets->send(message.server, {}, message.header, message.borrowed, &borrowed);
 }
 
 void ServerConnection::State::send_beats(Time now) {

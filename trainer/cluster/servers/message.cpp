@@ -144,7 +144,8 @@ std::vector<std::string> split_texts(std::span<const std::byte> bytes, std::size
 std::string_view to_string(MessageKind kind) noexcept {
   constexpr std::string_view kNames[] = {"?",      "hello",    "welcome", "refused", "beat",
                                          "gather", "gathered", "layout",  "first",   "push",
-                                         "pull",   "answer",   "lost",    "goodbye"};
+                                         "pull",   "answer",   "lost",    "goodbye", "read_model",
+                                         "model",  "no_model"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

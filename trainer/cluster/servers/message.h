@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between workers and parameter servers: bytes in, values out. A message is a header
-// of kHeaderBytes, followed by at most one frame of data.
+// The messages between workers and parameter servers, and between ranks that read each other's
+// models: bytes in, values out. A message is a header of kHeaderBytes, followed by at most one
+// frame of data.
 //
 //   0  u32 magic "PSPS"    4 u16 version    6 u16 kind
 //   8  u32 key             12 u32 task      the part of the weights; the worker it is of
@@ -44,8 +45,12 @@ enum class MessageKind : std::uint16_t {
   answer,    ///< server: to push and pull; data: f32
   lost,      ///< server: the run is over; data: the reason
   goodbye,   ///< worker: leaves; key: its exit code
+  // Between ranks; key: the rank whose model is read, step: a number that the reply repeats.
+  read_model,  ///< requests the newest model; data: the server's token
+  model,       ///< version: of the model; data: f32
+  no_model,    ///< the rank has published nothing
 };
-inline constexpr MessageKind kLastKind = MessageKind::goodbye;
+inline constexpr MessageKind kLastKind = MessageKind::no_model;
 
 /// The phase of a worker, for messages about a lost worker.
 enum class WorkerPhase : std::uint32_t { joining, preparing, training, leaving };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/cluster/servers/serve.h"
 
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,16 +18,17 @@ constexpr int kAtOnce = 64;
 
 class SocketOutlet final : public Server::Outlet {
  public:
-  SocketOutlet(RouterSocket& socket, const std::function<void(const std::string&)>& say)
+  SocketOutlet(MessageSockets& socket, const std::function<void(const std::string&)>& say)
       : socket_(socket), say_(say) {}
   void send(const std::string& peer, const ServerHeader& header, std::span<const std::byte> data,
             bool stays) override {
-    socket_.send(peer, header, data, stays);
+    constexpr Borrowed kStays{};
+    socket_.send(0, peer, header, data, stays ? &kStays : nullptr);
   }
   void say(const std::string& sentence) override { say_(sentence); }
 
  private:
-  RouterSocket& socket_;
+  MessageSockets& socket_;
   const std::function<void(const std::string&)>& say_;
 };
 
@@ -36,11 +37,9 @@ class SocketOutlet final : public Server::Outlet {
 Served serve_parameters(const ServeArguments& arguments, Clock& clock,
                         const std::function<void(const std::string&)>& say, std::stop_token stop) {
   const std::string& address = arguments.cluster.ps_hosts[static_cast<std::size_t>(arguments.task)];
-  std::optional<RouterSocket> socket;
-  const Security security{.insecure = arguments.insecure,
-                          .curve = net::read_curve(arguments.curve),
-                          .reports = {.refused = {}, .say = say}};
-  socket.emplace(address, security, arguments.io_threads);
+  std::unique_ptr<MessageSockets> socket =
+      listen_as_server(address, arguments.insecure, net::read_curve(arguments.curve),
+                       {.refused = {}, .say = say}, arguments.io_threads);
   SocketOutlet outlet(*socket, say);
   Server server(arguments.cluster, arguments.task, arguments.patience, clock, outlet);
   const EventFd wake;
@@ -51,8 +50,8 @@ Served serve_parameters(const ServeArguments& arguments, Clock& clock,
   // handled.
   std::vector<std::int32_t> gone;
   const auto see_connections = [&] {
-    for (const int connection : socket->ended_connections()) {
-      for (const std::int32_t task : server.tasks_on(connection)) gone.push_back(task);
+    for (const MessageSockets::Ended& ended : socket->ended()) {
+      for (const std::int32_t task : server.tasks_on(ended.connection)) gone.push_back(task);
     }
   };
   Time looked = clock.now();
@@ -60,10 +59,9 @@ Served serve_parameters(const ServeArguments& arguments, Clock& clock,
     socket->wait(kPeriod, wake);
     if (stop.stop_requested() && !stopped) {
       stopped = true;
-      wake.drain();
       server.end(arguments.cluster.server(arguments.task) + " was stopped");
     }
-    Server::Received message;
+    Received message;
     int received = 0;
     for (; received < kAtOnce && socket->receive(message); ++received) {
       see_connections();

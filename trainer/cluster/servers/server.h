@@ -49,15 +49,6 @@ class Server {
   Server(Cluster cluster, std::int32_t task, const ServerPatience& patience, Clock& clock,
          Outlet& outlet);
 
-  /// The first two of `frames` frames of a message, from the peer with that name and (if known)
-  /// that connection.
-  struct Received {
-    std::string peer, address;
-    int connection = -1;
-    std::size_t frames = 0;
-    std::span<const std::byte> header{};
-    Frame data{};
-  };
   void receive(Received message);
   /// The tasks that use that connection.
   std::vector<std::int32_t> tasks_on(int connection) const;

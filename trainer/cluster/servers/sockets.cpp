@@ -15,16 +15,6 @@
 namespace penstock::cluster {
 namespace {
 
-/// Sets all options of a socket before it binds or connects, except its keys.
-void set_up(zmq::socket_t& socket, const std::string& endpoint) {
-  net::bound_socket(socket.handle(), static_cast<std::int64_t>(kMaxFrame));
-  // No limit on the number of messages: the parts of the weights bound it, and the data stay in
-  // their owner's memory.
-  socket.set(zmq::sockopt::sndhwm, 0);
-  socket.set(zmq::sockopt::rcvhwm, 0);
-  if (endpoint.find('[') != std::string::npos) socket.set(zmq::sockopt::ipv6, 1);
-}
-
 void check_server_keys(const net::CurveSetup& curve) {
   if (curve.role != net::CurveSetup::Role::client) return;
   throw ConfigError(
@@ -41,14 +31,6 @@ void check_worker_keys(const net::CurveSetup& curve, std::size_t servers) {
   throw ConfigError("--curve-server-key has " + std::to_string(keys) + " files, and --ps-hosts " +
                     std::to_string(servers) +
                     " servers; give one file for all of them, or one for each");
-}
-
-void poll(std::vector<zmq::pollitem_t>& items, Nanoseconds limit) {
-  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(limit).count();
-  if (zmq_poll(items.data(), static_cast<int>(items.size()), std::max<long>(wait, 0)) < 0 &&
-      errno != EINTR) {
-    throw zmq::error_t();
-  }
 }
 
 zmq::message_t header_frame(const ServerHeader& header) {
@@ -99,207 +81,181 @@ std::span<const std::byte> view(const zmq::message_t& frame) {
 
 }  // namespace
 
-// ---- server sockets ---------------------------------------------------------
+struct MessageSockets::State {
+  State(const net::CurveSetup& curve, const net::PeerReports& reports, int io_threads)
+      : context(io_threads), keys(context.handle(), curve, reports) {}
 
-struct RouterSocket::State {
-  State(const std::string& address, const Security& security, int io_threads)
-      : context(io_threads),
-        keys(context.handle(), security.curve, security.reports),
-        socket(context, ZMQ_ROUTER),
-        monitor(context.handle(), socket.handle()) {
-    check_server_keys(security.curve);
-    const std::string endpoint = numeric_endpoint(address);
-    net::check_bindable(net::parse_endpoint(endpoint), security.insecure || security.curve);
-    set_up(socket, endpoint);
-    keys.set_up(socket.handle());
-    try {
-      socket.bind(endpoint);
-    } catch (const zmq::error_t& error) {
-      const bool taken = error.num() == EADDRINUSE;
-      throw ConfigError("cannot listen at " + address + ": " +
-                        (taken ? "the port is taken by another process; stop that one, or give "
-                                 "another --ps-hosts"
-                               : std::string(error.what()) + "; give an address of this machine"));
+  struct Socket {
+    Socket(State& state, zmq::socket_type type, std::string where, std::size_t key,
+           const SocketLimits& the_limits)
+        : endpoint(std::move(where)),
+          listens(type == zmq::socket_type::router),
+          limits(the_limits),
+          socket(state.context, type) {
+      if (limits.watched) monitor.emplace(state.context.handle(), socket.handle());
+      net::bound_socket(socket.handle(), static_cast<std::int64_t>(limits.frame));
+      socket.set(zmq::sockopt::sndhwm, limits.queued);
+      socket.set(zmq::sockopt::rcvhwm, limits.queued);
+      if (!endpoint.starts_with("tcp:")) return;  // no other machine can reach it
+      if (endpoint.find('[') != std::string::npos) socket.set(zmq::sockopt::ipv6, 1);
+      state.keys.set_up(socket.handle(), key);
     }
+
+    const std::string endpoint;
+    const bool listens;
+    const SocketLimits limits;
+    zmq::socket_t socket;
+    std::optional<net::ZmqMonitor> monitor;
+    int failures = 0;  // consecutive failed handshakes
+  };
+  Socket& add(zmq::socket_type type, const std::string& endpoint, std::size_t key,
+              const SocketLimits& limits) {
+    return *sockets.emplace_back(std::make_unique<Socket>(*this, type, endpoint, key, limits));
   }
 
   zmq::context_t context;
   net::SocketSecurity keys;
-  zmq::socket_t socket;
-  net::ZmqMonitor monitor;
+  std::vector<std::unique_ptr<Socket>> sockets;
+  std::size_t next = 0;   // the socket that is asked first
   zmq::message_t header;  // of the message received last
 };
 
-RouterSocket::RouterSocket(const std::string& address, const Security& security, int io_threads)
-    : state_(std::make_unique<State>(address, security, io_threads)) {}
+MessageSockets::MessageSockets(const net::CurveSetup& curve, const net::PeerReports& reports,
+                               int io_threads)
+    : state_(std::make_unique<State>(curve, reports, io_threads)) {}
 
-/// Gives the last messages a moment to leave.
-RouterSocket::~RouterSocket() {
-  state_->socket.set(zmq::sockopt::linger, static_cast<int>(DealerSockets::kLinger.count()));
-}
-
-void RouterSocket::wait(Nanoseconds limit, const EventFd& wake) {
-  std::vector<zmq::pollitem_t> items = {{state_->socket.handle(), 0, ZMQ_POLLIN, 0},
-                                        {state_->monitor.handle(), 0, ZMQ_POLLIN, 0},
-                                        {nullptr, wake.get(), ZMQ_POLLIN, 0}};
-  poll(items, limit);
-}
-
-bool RouterSocket::receive(Server::Received& message) {
-  zmq::message_t peer;
-  if (!receive_frame(state_->socket, peer)) return false;
-  message = {};
-  message.peer = peer.to_string();
-  state_->header.rebuild();
-  message.frames = receive_body(state_->socket, peer.more(), state_->header, message.data);
-  message.header = view(state_->header);
-  if (message.frames > 0) {
-    message.connection = zmq_msg_get(state_->header.handle(), ZMQ_SRCFD);
-    if (const char* const from = zmq_msg_gets(state_->header.handle(), "Peer-Address")) {
-      message.address = from;
-    }
-  }
-  return true;
-}
-
-std::vector<int> RouterSocket::ended_connections() {
-  std::vector<int> connections;
-  while (const std::optional<net::ConnectionEvent> event = state_->monitor.next()) {
-    state_->keys.see_at_listener(*event);
-    if (event->kind == net::ConnectionEvent::Kind::ended) connections.push_back(event->connection);
-  }
-  return connections;
-}
-
-std::int64_t RouterSocket::refused() const noexcept { return state_->keys.refused(); }
-
-void RouterSocket::send(const std::string& peer, const ServerHeader& header,
-                        std::span<const std::byte> data, bool stays) {
-  constexpr Borrowed kStays{};
-  try {
-    zmq::message_t name(peer);
-    // A router silently drops messages for a peer that is gone.
-    if (!state_->socket.send(name, zmq::send_flags::sndmore | zmq::send_flags::dontwait)) return;
-    const bool more = !data.empty();
-    state_->socket.send(
-        header_frame(header),
-        more ? zmq::send_flags::sndmore | zmq::send_flags::dontwait : zmq::send_flags::dontwait);
-    if (more) {
-      state_->socket.send(data_frame(data, stays ? &kStays : nullptr), zmq::send_flags::dontwait);
-    }
-  } catch (const zmq::error_t& error) {
-    if (error.num() != EHOSTUNREACH) throw;
+MessageSockets::~MessageSockets() {
+  for (const auto& each : state_->sockets) {
+    each->socket.set(zmq::sockopt::linger, static_cast<int>(each->limits.linger.count()));
   }
 }
 
-// ---- worker sockets ---------------------------------------------------------
-
-struct DealerSockets::State {
-  State(const Security& security, int io_threads)
-      : context(io_threads), keys(context.handle(), security.curve, security.reports) {}
-
-  struct Connection {
-    Connection(zmq::context_t& context, std::string where)
-        : endpoint(std::move(where)),
-          socket(context, ZMQ_DEALER),
-          monitor(context.handle(), socket.handle()) {}
-    const std::string endpoint;
-    zmq::socket_t socket;
-    net::ZmqMonitor monitor;
-    int failures = 0;  // consecutive failed handshakes
-  };
-  zmq::context_t context;
-  net::SocketSecurity keys;
-  std::vector<std::unique_ptr<Connection>> servers;
-};
-
-DealerSockets::DealerSockets(std::span<const std::string> addresses, const Security& security,
-                             int io_threads)
-    : state_(std::make_unique<State>(security, io_threads)) {
-  check_worker_keys(security.curve, addresses.size());
-  for (const std::string& address : addresses) {
-    const std::string endpoint = numeric_endpoint(address);
-    const std::size_t server = state_->servers.size();
-    zmq::socket_t& socket =
-        state_->servers
-            .emplace_back(std::make_unique<State::Connection>(state_->context, endpoint))
-            ->socket;
-    set_up(socket, endpoint);
-    state_->keys.set_up(socket.handle(), server);
-    socket.connect(endpoint);
-  }
+std::size_t MessageSockets::listen(const std::string& endpoint, const SocketLimits& limits) {
+  state_->add(zmq::socket_type::router, endpoint, 0, limits).socket.bind(endpoint);
+  return state_->sockets.size() - 1;
 }
 
-DealerSockets::~DealerSockets() {
-  for (const auto& server : state_->servers) {
-    server->socket.set(zmq::sockopt::linger, static_cast<int>(kLinger.count()));
-  }
+std::size_t MessageSockets::connect(const std::string& endpoint, std::size_t key,
+                                    const SocketLimits& limits) {
+  state_->add(zmq::socket_type::dealer, endpoint, key, limits).socket.connect(endpoint);
+  return state_->sockets.size() - 1;
 }
 
-void DealerSockets::wait(Nanoseconds limit, const EventFd& wake) {
+std::string MessageSockets::endpoint(std::size_t socket) const {
+  return state_->sockets[socket]->socket.get(zmq::sockopt::last_endpoint);
+}
+
+void MessageSockets::wait(Nanoseconds limit, const EventFd& wake) {
   std::vector<zmq::pollitem_t> items = {{nullptr, wake.get(), ZMQ_POLLIN, 0}};
-  for (const auto& server : state_->servers) {
-    items.push_back({server->socket.handle(), 0, ZMQ_POLLIN, 0});
-    items.push_back({server->monitor.handle(), 0, ZMQ_POLLIN, 0});
+  for (const auto& each : state_->sockets) {
+    items.push_back({each->socket.handle(), 0, ZMQ_POLLIN, 0});
+    if (each->monitor) items.push_back({each->monitor->handle(), 0, ZMQ_POLLIN, 0});
   }
-  poll(items, limit);
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(limit).count();
+  if (zmq_poll(items.data(), static_cast<int>(items.size()), std::max<long>(wait, 0)) < 0 &&
+      errno != EINTR) {
+    throw zmq::error_t();
+  }
   wake.drain();
 }
 
-bool DealerSockets::receive(const Take& take) {
-  bool any = false;
-  for (std::size_t server = 0; server < state_->servers.size(); ++server) {
-    zmq::socket_t& socket = state_->servers[server]->socket;
-    zmq::message_t header;
-    if (!receive_frame(socket, header)) continue;
-    any = true;
-    Frame data;
-    zmq::message_t frame;
-    bool more = header.more();
-    std::size_t frames = 1;
-    while (more && receive_frame(socket, frame)) {
-      more = frame.more();
-      if (++frames == 2) data = as_frame(std::move(frame));
-      frame.rebuild();
+bool MessageSockets::receive(Received& message) {
+  const std::size_t count = state_->sockets.size();
+  for (std::size_t tried = 0; tried < count; ++tried) {
+    message = {.socket = state_->next};
+    state_->next = (state_->next + 1) % count;
+    State::Socket& from = *state_->sockets[message.socket];
+    zmq::message_t peer;
+    if (from.listens && !receive_frame(from.socket, peer)) continue;
+    state_->header.rebuild();
+    message.frames =
+        receive_body(from.socket, !from.listens || peer.more(), state_->header, message.data);
+    message.header = view(state_->header);
+    if (!from.listens && message.frames == 0) continue;
+    message.peer = peer.to_string();
+    if (from.listens && message.frames > 0) {
+      message.connection = zmq_msg_get(state_->header.handle(), ZMQ_SRCFD);
+      if (const char* const at = zmq_msg_gets(state_->header.handle(), "Peer-Address")) {
+        message.address = at;
+      }
     }
-    take(server, view(header), std::move(data));
+    return true;
   }
-  return any;
+  return false;
 }
 
-int DealerSockets::ended_server() {
-  int ended = -1;
-  for (std::size_t i = 0; i < state_->servers.size(); ++i) {
-    State::Connection& server = *state_->servers[i];
-    while (const std::optional<net::ConnectionEvent> event = server.monitor.next()) {
-      state_->keys.see_at_connector(*event, server.endpoint, server.failures);
-      // A failed handshake was no connection yet: libzmq tries again.
-      const bool lost = event->kind == net::ConnectionEvent::Kind::ended && !event->fault;
-      if (lost && ended < 0) ended = static_cast<int>(i);
+std::vector<MessageSockets::Ended> MessageSockets::ended() {
+  std::vector<Ended> ended;
+  for (std::size_t i = 0; i < state_->sockets.size(); ++i) {
+    State::Socket& each = *state_->sockets[i];
+    while (const auto event = each.monitor ? each.monitor->next() : std::nullopt) {
+      if (each.listens) {
+        state_->keys.see_at_listener(*event);
+      } else {
+        state_->keys.see_at_connector(*event, each.endpoint, each.failures);
+      }
+      // A failed handshake was no connection yet: a connecting libzmq tries again.
+      if (event->kind == net::ConnectionEvent::Kind::ended && (each.listens || !event->fault)) {
+        ended.push_back({i, event->connection});
+      }
     }
   }
   return ended;
 }
 
-void DealerSockets::send(std::size_t server, const ServerHeader& header,
-                         std::span<const std::byte> data, const Borrowed* borrowed) {
-  if (state_->servers.empty()) {
-    if (borrowed != nullptr && borrowed->sent != nullptr) borrowed->sent(nullptr, borrowed->hint);
-    return;
-  }
-  zmq::socket_t& socket = state_->servers[server]->socket;
-  const bool more = !data.empty();
-  socket.send(header_frame(header), more ? zmq::send_flags::sndmore : zmq::send_flags::none);
-  if (more) {
-    socket.send(data_frame(data, borrowed), zmq::send_flags::none);
-  } else if (borrowed != nullptr && borrowed->sent != nullptr) {
-    borrowed->sent(nullptr, borrowed->hint);
+std::int64_t MessageSockets::refused() const noexcept { return state_->keys.refused(); }
+
+void MessageSockets::send(std::size_t socket, const std::string& peer, const ServerHeader& header,
+                          std::span<const std::byte> data, const Borrowed* borrowed) {
+  const bool more = !data.empty(), gives_back = borrowed != nullptr && borrowed->sent != nullptr;
+  if (gives_back && (!more || state_->sockets.empty())) borrowed->sent(nullptr, borrowed->hint);
+  if (state_->sockets.empty()) return;
+  zmq::socket_t& to = state_->sockets[socket]->socket;
+  zmq::message_t frame = data_frame(data, borrowed);
+  const auto last = peer.empty() ? zmq::send_flags::none : zmq::send_flags::dontwait;
+  try {
+    zmq::message_t name(peer);
+    // A router silently drops messages for a peer that is gone.
+    if (!peer.empty() && !to.send(name, last | zmq::send_flags::sndmore)) return;
+    to.send(header_frame(header), more ? last | zmq::send_flags::sndmore : last);
+    if (more) to.send(frame, last);
+  } catch (const zmq::error_t& error) {
+    if (error.num() != EHOSTUNREACH) throw;
   }
 }
 
-void DealerSockets::drop() {
-  state_->servers.clear();
+void MessageSockets::drop() {
+  state_->sockets.clear();
   state_->context.close();
+}
+
+std::unique_ptr<MessageSockets> listen_as_server(const std::string& address, bool insecure,
+                                                 const net::CurveSetup& curve,
+                                                 const net::PeerReports& reports, int io_threads) {
+  auto sockets = std::make_unique<MessageSockets>(curve, reports, io_threads);
+  check_server_keys(curve);
+  const std::string endpoint = numeric_endpoint(address);
+  net::check_bindable(net::parse_endpoint(endpoint), insecure || curve);
+  try {
+    sockets->listen(endpoint);
+  } catch (const zmq::error_t& error) {
+    const bool taken = error.num() == EADDRINUSE;
+    throw ConfigError("cannot listen at " + address + ": " +
+                      (taken ? "the port is taken by another process; stop that one, or give "
+                               "another --ps-hosts"
+                             : std::string(error.what()) + "; give an address of this machine"));
+  }
+  return sockets;
+}
+
+std::unique_ptr<MessageSockets> connect_to_servers(std::span<const std::string> addresses,
+                                                   const net::CurveSetup& curve, int io_threads) {
+  auto sockets = std::make_unique<MessageSockets>(curve, net::PeerReports{}, io_threads);
+  check_worker_keys(curve, addresses.size());
+  for (std::size_t server = 0; server < addresses.size(); ++server) {
+    sockets->connect(numeric_endpoint(addresses[server]), server);
+  }
+  return sockets;
 }
 
 }  // namespace penstock::cluster
